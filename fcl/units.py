@@ -1,4 +1,4 @@
-"""Parsing and formatting of sizes in bytes and durations in seconds."""
+"""Sizes in bytes, durations in seconds, and counts of things, from text and as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from fcl.checks import shown
 from fcl.errors import InputError
 
-__all__ = ["format_bytes", "format_seconds", "parse_duration", "parse_size"]
+__all__ = ["counted", "format_bytes", "format_seconds", "parse_duration", "parse_size"]
 
 _PREFIXES = "KMGTP"
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?:([KMGTP])(I)?)?(B)?\s*", re.IGNORECASE)
@@ -130,3 +130,8 @@ def format_seconds(seconds: float) -> str:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min"
+
+
+def counted(n: int, noun: str, plural: str = "") -> str:
+    """Format a count with its noun, as ``1 row`` or ``2,000 rows``; ``plural`` is by default noun + s."""
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"

@@ -15,7 +15,7 @@ from fcl.cli.options import EXIT_CODES, FILE, GroupedCommand, table_options, ver
 from fcl.cli.process import run
 from fcl.cli.signals import stop_on_signals
 from fcl.convert.options import GROUPS, TABLE
-from fcl.units import format_seconds
+from fcl.units import counted, format_seconds
 
 if TYPE_CHECKING:
     from fcl.convert.contract import Layout
@@ -87,20 +87,20 @@ def _progress(quiet: bool) -> Iterator[Progress | None]:
     with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None, rows="")
         yield lambda done, total, rows: bar.update(
-            task, completed=done, total=total, rows=f"{rows:,} rows"
+            task, completed=done, total=total, rows=f"{counted(rows, 'row')}"
         )
 
 
 def _summary_lines(summary: Summary, out: str) -> list[str]:
     """What was read, dropped and written, and the command that comes next."""
     layout = summary.layout
-    unit = "letters" if layout.kind == "codes" else "columns"
+    unit = "letter" if layout.kind == "codes" else "column"
     rate = summary.rows / max(summary.seconds, 1e-9)
-    lines = [f"read         {summary.rows_in:,} records ({summary.format})"]
+    lines = [f"read         {counted(summary.rows_in, 'record')} ({summary.format})"]
     lines += [f"dropped      {count:,} {why}" for why, count in summary.dropped.most_common()]
     lines += [f"note         {note}" for note in summary.notes]
     lines += [
-        f"written      {summary.rows:,} rows of {layout.width:,} {unit} in "
+        f"written      {counted(summary.rows, 'row')} of {counted(layout.width, unit)} in "
         f"{format_seconds(summary.seconds)}, {rate:,.0f} rows/s"
     ]
     if summary.classes is not None:

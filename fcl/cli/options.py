@@ -78,7 +78,7 @@ _PATH_ONLY = (
 )
 _WAIT = "How long to retry if the disk is full at the end."
 _RESUME = "Continue from the last checkpoint in DIR."
-_WARM_UP = "Compile all kernels now, or those for --features, and exit; needs no DATA."
+_WARM_UP = "Compile all kernels now, or the kernels for --features, and exit; needs no DATA."
 _REPORT = "Write a report of the model, an HTML page, with the rows of DATA2 or else DATA."
 _OVERWRITE = _call_option("overwrite", "output", "Replace existing outputs.")
 _CALL_OPTIONS = (
@@ -161,20 +161,40 @@ class TrainCommand(GroupedCommand):
     groups = GROUPS
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; a second file is an error that shows how to convert both."""
-        files = [Path(each) for each in args if not each.startswith("-")]
+        """Parse the arguments; a second file is an error that names it, or shows how to convert both."""
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, list(args))
         except click.UsageError:
-            from fcl.data.foreign import convert_both_line  # late: it imports NumPy
+            self._explain_files(_positional(self, ctx, args))
+            raise
 
-            pair = [path for path in files[:2] if os.path.isfile(path)]
-            line = convert_both_line(*pair) if len(pair) == 2 else None
-            if line is None:
-                raise
+    @staticmethod
+    def _explain_files(files: list[str]) -> None:
+        """Raise InputError if two or more files were given that do not exist, or must be converted."""
+        missing = [path for path in files if not os.path.exists(path.partition("::")[0])]
+        if missing and len(files) > 1:
+            does = "does" if len(missing) == 1 else "do"
+            raise InputError(
+                f"{', '.join(missing)} {does} not exist; check the name and the folder"
+            )
+        from fcl.data.foreign import convert_both_line  # late: it imports NumPy
+
+        pair = [Path(path) for path in files[:2] if os.path.isfile(path)]
+        line = convert_both_line(*pair) if len(pair) == 2 else None
+        if line is not None:
             raise InputError(
                 f"{pair[0]} and {pair[1]} are files to convert first: {line}"
             ) from None
+
+
+def _positional(command: click.Command, ctx: click.Context, args: list[str]) -> list[str]:
+    """The arguments that are neither options nor their values; empty if an option is wrong."""
+    parser = command.make_parser(ctx)
+    try:
+        values, others, _ = parser.parse_args(list(args))
+    except click.UsageError:
+        return []
+    return [*filter(None, [values.get("data")]), *others]
 
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from fcl.cli.common import EXIT_UNFINISHED, Interrupted, messages, show
 from fcl.cli.options import PATH_ONLY, TABLE
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.path.options import PATH_OPTIONS
+from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.cli.progress import View
@@ -121,7 +122,9 @@ def run_path(
         _remove(folder)
     path = _train(options, given | {"folder": folder, "trusted": trusted}, stop)
     if stop.signum is not None and path.reason == "interrupted":
-        messages.say(f"{folder} holds {len(path.points)} points; {_how_to_continue(options)}")
+        messages.say(
+            f"{folder} holds {counted(len(path.points), 'point')}; {_how_to_continue(options)}"
+        )
         return 128 + stop.signum
     written = _write(options, path)
     if not options["quiet"]:

@@ -10,7 +10,7 @@ from fcl.cli.progress import View, problem_text
 from fcl.cli.report import aligned, certificate_items, strongest_lines
 from fcl.drivers.events import Event, Prepared, Started
 from fcl.path.events import PointDone, PointStarted, TrackStarted
-from fcl.units import format_seconds
+from fcl.units import counted, format_seconds
 
 if TYPE_CHECKING:
     from fcl.path.result import OuterScores, PathPoint, PathResult
@@ -109,7 +109,7 @@ def _refit_lines(path: PathResult, refit: PathPoint) -> list[str]:
     """What the refit minimises, its certificate, and its score."""
     ridge = f"ridge penalty alpha {refit.alpha:.4g} in place of alpha {path.chosen.alpha:.4g}"
     items = [
-        ("refit", f"the {path.chosen.active:,} chosen features again, {ridge}"),
+        ("refit", f"the {counted(path.chosen.active, 'chosen feature')} again, {ridge}"),
         *certificate_items(refit.certificate, refit.active),
     ]
     if not math.isnan(refit.score):

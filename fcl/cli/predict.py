@@ -108,7 +108,7 @@ def command(
     """
     from fcl.model import load_model
 
-    request = Request(inputs, out, kind, overwrite, options)
+    request = Request(model, inputs, out, kind, overwrite, options)
     mode = _mode(request)
     _check_outputs(model, request, mode)
     if not options["quiet"]:
@@ -216,8 +216,10 @@ def _timed() -> Iterator[Callable[[], float]]:
 
 
 def _say_summary(summary: ScoreSummary, seconds: float, out: str) -> None:
+    from fcl.units import counted
+
     rate = summary.rows / max(seconds, 1e-9)
-    messages.say(f"{summary.rows:,} rows in {seconds:.2f} s, {rate:,.0f} rows/s; {out}")
+    messages.say(f"{counted(summary.rows, 'row')} in {seconds:.2f} s, {rate:,.0f} rows/s; {out}")
     for reason, count in summary.dropped.most_common():
         messages.say(f"without a score: {count:,} of {summary.rows_in:,}, {reason}")
     for note in summary.notes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from fcl.errors import InputError
 
 if TYPE_CHECKING:
     from fcl.convert.contract import Budget
+    from fcl.convert.plink.like import TrainingVariants
     from fcl.convert.tables.reference import ReferenceColumns
     from fcl.model import Model
     from fcl.scoring.lines import ScoreKind
@@ -26,6 +28,7 @@ __all__ = ["Request", "predict_files", "predict_sites", "predict_variants"]
 class Request:
     """What the user asked for.
 
+    model : name of the model file, for messages.
     inputs : names of files; - is standard input.
     out : name of the output; - is standard output.
     kind : the score where there is room for one.
@@ -33,6 +36,7 @@ class Request:
     options : the other options, by name.
     """
 
+    model: str
     inputs: Sequence[str]
     out: str
     kind: ScoreKind
@@ -64,7 +68,14 @@ def predict_files(model: Model, request: Request) -> ScoreSummary:
     scorer = BlockScorer(model)
     named = {name: options[name] for name in CONVERT_NAMES}
     columns = _table_columns(model, options)
-    source = open_inputs(request.inputs, options["format"], named, budget, columns).source
+    source = open_inputs(
+        request.inputs,
+        options["format"],
+        named,
+        budget,
+        columns,
+        lambda: _training_variants(model, request),
+    ).source
     target = "--label" if options["label"] else "--y" if options["y"] else ""
     name = f"{request.inputs[0]}: {target}" if target else "the labels of the files"
     top = options["explain"]
@@ -93,6 +104,28 @@ def _table_columns(model: Model, options: Mapping[str, Any]) -> ReferenceColumns
             "output of fcl convert for the training data, or --missing drop"
         )
     return None
+
+
+def _training_variants(model: Model, request: Request) -> TrainingVariants | None:
+    """The variants that a model reads, with alleles and means; None if it reads no column."""
+    import numpy as np
+
+    from fcl.convert.plink.like import TrainingVariants
+    from fcl.convert.plink.trio import Variants
+
+    if model.column_names is not None and not model.column_names:
+        return None
+    if model.variants is None:
+        files = shlex.join(request.inputs)
+        raise InputError(
+            f"{request.inputs[0]}: the model does not know which alleles its columns count, nor their "
+            "means; give the output of fcl convert for the training data: fcl predict "
+            f"{shlex.quote(request.model)} {files} --like TRAIN.zarr --out {shlex.quote(request.out)}"
+        )
+    names = model.column_names or {}
+    found = [model.variants[column] for column in names]
+    variants = Variants([*names.values()], [v.a1 for v in found], [v.a2 for v in found])
+    return TrainingVariants(variants, np.array([v.mean for v in found], np.float32), "the model")
 
 
 def predict_sites(model: Model, request: Request) -> ScoreSummary:
@@ -131,6 +164,7 @@ def predict_variants(model: Model, request: Request) -> ScoreSummary:
         both_strands=options["both_strands"],
         edges=options["edges"] or "drop",
         rename=options["rename"],
+        skip_contigs=options["skip_contigs"],
         skip_mismatches=options["skip_mismatches"],
         keep_dropped=options["keep_dropped"],
     )

@@ -77,6 +77,6 @@ SITE_NAMES = (
     "genome", "sites", "origin", "both_strands", "edges", "max_unknown", "memory", "quiet",
 )  # fmt: skip
 VARIANT_NAMES = (
-    "vcf", "genome", "sites", "origin", "both_strands", "edges", "rename", "skip_mismatches",
-    "keep_dropped", "memory", "quiet",
+    "vcf", "genome", "sites", "origin", "both_strands", "edges", "rename", "skip_contigs",
+    "skip_mismatches", "keep_dropped", "memory", "quiet",
 )  # fmt: skip

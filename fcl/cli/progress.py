@@ -22,7 +22,7 @@ from fcl.drivers.events import (
 )
 from fcl.errors import reason
 from fcl.plain import plain
-from fcl.units import format_bytes, format_seconds
+from fcl.units import counted, format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -94,12 +94,11 @@ def class_weight_text(given: str | Sequence[tuple[Any, float]] | None) -> str:
 def problem_text(event: Started) -> str:
     """The numbers of rows and features in words."""
     positive = "" if event.n_positive is None else f" ({event.n_positive:,} positive)"
-    features = f"{event.n_features:,} features"
+    features = f"{counted(event.n_features, 'feature')}"
     if event.n_sampled is not None:
-        features = (
-            f"{event.n_sampled:,} features sampled each pass, certified for what a pass priced"
-        )
-    return f"{event.n_rows:,} rows{positive}, {features}"
+        features = f"{counted(event.n_sampled, 'feature')} sampled each pass, certified for "
+        "what a pass priced"
+    return f"{counted(event.n_rows, 'row')}{positive}, {features}"
 
 
 def started_line(event: Started) -> str:

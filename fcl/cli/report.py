@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fcl.cli.progress import class_weight_text, validation_text
-from fcl.units import format_bytes, format_seconds
+from fcl.units import counted, format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from fcl.drivers.train import TrainResult
@@ -39,7 +39,7 @@ def certificate_items(certificate: Certificate, active: int) -> Items:
     # a slope is in units of the L1 norm, of which a refit has next to nothing
     if certificate.scope is not Scope.SUPPORT:
         items.append(("violation", violation))
-    return [*items, ("active", f"{active:,} of {certificate.n_priced:,} priced features")]
+    return [*items, ("active", f"{active:,} of {counted(certificate.n_priced, 'priced feature')}")]
 
 
 def strongest_lines(model: Model, top: int) -> list[str]:
@@ -121,7 +121,7 @@ def covariate_lines(model: Model) -> list[str]:
 def _passes(number: int, history: History) -> str:
     """The number of passes; ``--max-passes`` does not count the first."""
     first = "the empty model" if history.starts_empty else "the starting weights"
-    return f"{number:,} passes, the first of {first}"
+    return f"{counted(number, 'pass', 'passes')}, the first of {first}"
 
 
 def _factors(model: Model) -> str:
@@ -197,7 +197,9 @@ def result_lines(
         items.append(("classes", text.removeprefix(", class ")))
     if text := validation_text(validation):
         rows = (validation or {}).get("n_rows")
-        items.append(("validation", text if rows is None else f"{text} over {rows:,} rows"))
+        items.append(
+            ("validation", text if rows is None else f"{text} over {counted(rows, 'row')}")
+        )
     steps = ", ".join(f"{step} {format_seconds(spent)}" for step, spent in result.seconds.items())
     items += [
         ("time", f"{steps} ({_passes(result.passes, model.history)})"),

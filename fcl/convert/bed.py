@@ -34,6 +34,8 @@ _ALIASES = {"chr": "chrom", "chromosome": "chrom", "seqname": "chrom"} | {
 _WORD = 8
 #: Columns that a line has at most.
 _MOST_COLUMNS = 1000
+#: Bytes that a line has at most.
+_MOST_LINE = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -209,8 +211,8 @@ def read_intervals(file: InputFile, slice_bytes: int) -> Iterator[Intervals]:
     Raises
     ------
     InputError
-        A line has another number of columns than the first one, or start and end are not integers
-        0 <= start < end; the message names file and line.
+        A line is too long or has another number of columns than the first one, or start and end are not
+        integers 0 <= start < end; the message names file and line.
     """
     columns: Columns | None = None
     line, carry = 1, b""
@@ -218,6 +220,11 @@ def read_intervals(file: InputFile, slice_bytes: int) -> Iterator[Intervals]:
         text, line_end, carry = (carry + data).rpartition(b"\n")
         body, lines = _body(file, text + line_end, line)
         line += text.count(b"\n") + len(line_end)
+        if len(carry) > _MOST_LINE:
+            raise InputError(
+                f"{file.name}: line {line}: expected lines of at most {_MOST_LINE:,} bytes, got a longer "
+                "one; is this a file of intervals?"
+            )
         if len(lines) and columns is None:
             first, _, others = body.partition(b"\n")
             columns = Columns.of(file, int(lines[0]), first)

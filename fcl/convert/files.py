@@ -124,8 +124,12 @@ class InputFile:
             )
 
     def read_text(self) -> str:
-        """All of a small file as text; raises InputError if it is not UTF-8."""
+        """All of a small file as text; raises InputError if it is not UTF-8, or has a NUL byte."""
+        self.check_encoding()
         content = b"".join(self.slices(1 << 20))
+        if b"\0" in content:
+            line = content.count(b"\n", 0, content.index(b"\0")) + 1
+            raise InputError(f"{self.name}: line {line}: expected text in UTF-8, got a NUL byte")
         try:
             return content.decode("utf-8-sig")
         except UnicodeDecodeError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import mmap
 import tempfile
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ from fcl.convert.letters import Codes, Ints, reverse_complement
 from fcl.convert.records import pieces
 from fcl.data.sequences import UNKNOWN
 from fcl.errors import InputError
+from fcl.units import counted
 
-__all__ = ["Genome", "Renaming", "Windows", "letters_outside"]
+__all__ = ["Genome", "Windows", "letters_outside"]
 
 _SLICE_BYTES = 4 << 20
 #: What Linux maps around an address that is read.
@@ -101,7 +101,8 @@ class Genome:
                 self.names[name] = len(lines)
                 lines.append(line)
             budget.check(
-                f"{file.name}: the names of {len(lines):,} contigs", TEXT_BYTES * len(lines)
+                f"{file.name}: the names of {counted(len(lines), 'contig')}",
+                TEXT_BYTES * len(lines),
             )
             starts += (end + np.cumsum(piece.lengths) - piece.lengths).tolist()
             end += len(piece.codes)
@@ -166,65 +167,7 @@ class Genome:
         return rows
 
 
-@dataclass(frozen=True)
-class Renaming:
-    """``--rename OLD=NEW,...``: how names in the intervals become names in the genome.
-
-    A whole name takes precedence; otherwise OLD is a prefix, which NEW replaces.
-    """
-
-    pairs: dict[str, str]
-
-    @classmethod
-    def parse(cls, text: str | None) -> Renaming:
-        """Parse the value of the option."""
-        pairs = dict[str, str]()
-        for pair in text.split(",") if text else ():
-            old, equals, new = pair.strip().partition("=")
-            if not equals or (not old and not new):
-                raise InputError(
-                    f"--rename: expected OLD=NEW, such as chr= or chrM=MT,chr=, got {shown(pair)}"
-                )
-            pairs[old] = new
-        return cls(pairs)
-
-    def apply(self, name: str) -> str:
-        """The name in the genome."""
-        if name in self.pairs:
-            return self.pairs[name]
-        prefixes = [old for old in self.pairs if name.startswith(old)]
-        longest = max(prefixes, key=len, default=None)
-        return name if longest is None else self.pairs[longest] + name[len(longest) :]
-
-    def find(self, name: str, genome: Genome, where: str, file: str = "BED") -> int:
-        """Number of the contig; InputError suggests how to rename a name that the genome lacks.
-
-        where : of the name, for messages.
-        file : what the file with the name is called in messages.
-        """
-        renamed = self.apply(name)
-        if renamed not in genome.names:
-            raise InputError(
-                f"{where}: {genome.file_name} has no contig {shown(renamed)}; "
-                f"{_advice(name, renamed, list(genome.names), file)}"
-            )
-        return genome.names[renamed]
-
-
 def letters_outside(first: Ints, length: int, contig_length: Ints | int) -> Ints:
     """How many letters of windows that begin at these bases lie outside their contigs, int64 (m,)."""
     inside = np.minimum(first + length, contig_length) - np.maximum(first, 0)
     return length - np.maximum(inside, 0)
-
-
-def _advice(name: str, renamed: str, known: list[str], file: str) -> str:
-    """How to make a name agree with one of the genome."""
-    if name.startswith("chr") and name[3:] in known:
-        return f"{file} says {name}, genome says {name[3:]}: --rename chr="
-    if f"chr{name}" in known:
-        return f"{file} says {name}, genome says chr{name}: --rename =chr"
-    near = difflib.get_close_matches(renamed, known, n=1)
-    if near:
-        return f"{file} says {name}, genome says {near[0]}: --rename {name}={near[0]}"
-    few = ", ".join(map(shown, known[:8])) + (", ..." if len(known) > 8 else "")
-    return f"it has {few}: is it the right genome? Otherwise give --rename OLD=NEW"

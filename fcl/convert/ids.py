@@ -10,6 +10,7 @@ from fcl.convert.contract import TEXT_BYTES, Budget
 from fcl.convert.files import InputFile
 from fcl.convert.reference import Reference
 from fcl.errors import InputError
+from fcl.units import counted
 
 __all__ = ["IdColumns"]
 
@@ -53,7 +54,7 @@ class IdColumns:
             return cls._like(like)
         if names is not None:
             texts = _read_names(names, budget)
-            return cls(len(texts), f"the {len(texts):,} names of {names.name}", texts)
+            return cls(len(texts), f"the {counted(len(texts), 'name')} of {names.name}", texts)
         return cls(columns, f"--columns {columns}")
 
     @classmethod
@@ -74,7 +75,9 @@ def _read_names(file: InputFile, budget: Budget) -> list[str]:
     text = file.read_text()
     n_names = text.count("\n") + 1
     budget.check(
-        f"{file.name}: {n_names:,} names of columns", TEXT_BYTES * n_names + 2 * len(text), part=1
+        f"{file.name}: {counted(n_names, 'name')} of columns",
+        TEXT_BYTES * n_names + 2 * len(text),
+        part=1,
     )
     names = text.splitlines()
     lines: dict[str, int] = {}

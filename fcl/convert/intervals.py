@@ -10,12 +10,14 @@ import numpy as np
 
 from fcl.checks import shown
 from fcl.convert.bed import Intervals, read_intervals
+from fcl.convert.contigs import LACKING, ContigNames, Renaming
 from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Source
 from fcl.convert.files import InputFile
-from fcl.convert.genome import Genome, Renaming, Windows
+from fcl.convert.genome import Genome, Windows
 from fcl.convert.labels import Categories, TextColumn
 from fcl.convert.letters import Codes, Filter, Ints, select
 from fcl.errors import InputError
+from fcl.units import counted
 
 __all__ = ["Options", "open_source"]
 
@@ -34,6 +36,7 @@ class Options:
     edges: str = "drop"
     no_strand: bool = False
     rename: str | None = None
+    skip_contigs: bool = False
     label: str | None = None
     negatives: str | None = None
     groups: str | None = None
@@ -116,7 +119,6 @@ class _IntervalSource(Source):
         self._length = self._shape.length
         self._filter = Filter(options.max_unknown, options.both_strands)
         self._renaming = Renaming.parse(options.rename)
-        self._contigs: dict[str, int] = {}  # name in the intervals -> number in the genome
         self._label = TextColumn("--label")
         self._group = Categories()
         self._named: bool | None = None
@@ -129,10 +131,11 @@ class _IntervalSource(Source):
 
     def blocks(self, budget: Budget) -> Iterator[Rows]:
         genome = Genome(self._genome_file, budget)
-        contigs = list(genome.names)
+        names = ContigNames(self._renaming, genome, "BED", self._options.skip_contigs)
         for number, file in enumerate(self._files):
             for sites in read_intervals(file, min(budget.block, _SLICE_BYTES)):
-                yield from self._rows(sites, genome, contigs, number, budget)
+                yield from self._rows(sites, genome, names, number, budget)
+        self.notes += names.notes()
         self._note_strands()
 
     def _note_strands(self) -> None:
@@ -140,31 +143,32 @@ class _IntervalSource(Source):
             self.notes.append("strand: ignored; all windows are from the forward strand")
         elif self._has_strand:
             self.notes.append(
-                f"strand: {self._reversed:,} windows are reverse complements, by column 6 (strand)"
+                f"strand: {counted(self._reversed, 'window')} from the reverse strand, by "
+                "column 6 (strand)"
             )
 
     def _rows(
-        self, sites: Intervals, genome: Genome, contigs: list[str], number: int, budget: Budget
+        self, sites: Intervals, genome: Genome, names: ContigNames, number: int, budget: Budget
     ) -> Iterator[Rows]:
         records = np.arange(self.rows_in, self.rows_in + len(sites))
         self.rows_in += len(sites)
         self._has_strand |= sites.has("strand")
         shape = self._shape_of(sites, number)
-        windows, strand = self._windows(sites, genome, shape)
+        windows, strand = self._windows(sites, names, shape)
         length = self._length
         assert length is not None
         keep = self._kept(sites, windows, genome, shape)
         chosen = windows.select(keep)
         self._reversed += int(chosen.reverse.sum())
         obs: dict[str, Column] = {
-            "chromosome": Categorical(chosen.contig.astype(np.int32), contigs),
+            "chromosome": Categorical(chosen.contig.astype(np.int32), list(genome.names)),
             "start": chosen.first,
         }
         if not self._options.no_strand:
             obs["strand"] = Categorical(strand[keep], list(_STRANDS))
         if self._has_names(sites):
-            names = sites.text("name") if sites.has("name") else [""] * len(sites)
-            obs["name"] = np.array(names, np.dtypes.StringDType())[keep]
+            texts = sites.text("name") if sites.has("name") else [""] * len(sites)
+            obs["name"] = np.array(texts, np.dtypes.StringDType())[keep]
         if self._options.groups is not None:
             words, codes = sites.distinct(self._options.groups, keep)
             obs["group"] = select(self._group.encode(words), codes)
@@ -190,7 +194,7 @@ class _IntervalSource(Source):
         return replace(self._shape, anchor="center")
 
     def _windows(
-        self, sites: Intervals, genome: Genome, shape: Shape
+        self, sites: Intervals, names: ContigNames, shape: Shape
     ) -> tuple[Windows, np.ndarray]:
         """The windows of intervals, and their strands as codes."""
         strand = self._strands(sites)
@@ -201,14 +205,15 @@ class _IntervalSource(Source):
             self._check_lengths(sites, self._length)
         summit = self._summits(sites, shape)
         first = shape.first(sites, reverse, summit, self._length)
-        return Windows(self._contigs_of(sites, genome), first, reverse), strand
+        return Windows(_contigs_of(sites, names), first, reverse), strand
 
     def _check_lengths(self, sites: Intervals, length: int) -> None:
         other = sites.end - sites.start != length
         if other.any():
             at = int(other.argmax())
             raise InputError(
-                f"{sites.where(at)}: the interval has {sites.end[at] - sites.start[at]:,} bases, but the "
+                f"{sites.where(at)}: the interval has "
+                f"{counted(sites.end[at] - sites.start[at], 'base')}, but the "
                 f"first has {length:,}; give --length L, or --window such as -70:+71"
             )
 
@@ -222,7 +227,7 @@ class _IntervalSource(Source):
             at = int(beyond.argmax())
             raise InputError(
                 f"{sites.where(at)}: expected a summit inside the interval, counted from its start, got "
-                f"{offset[at]:,} in {sites.end[at] - sites.start[at]:,} bases"
+                f"{offset[at]:,} in {counted(sites.end[at] - sites.start[at], 'base')}"
             )
         return np.where(offset < 0, -1, sites.start + offset)
 
@@ -239,27 +244,21 @@ class _IntervalSource(Source):
                 )
         return np.array([_STRANDS.index(word) for word in words], np.int8)[codes]
 
-    def _contigs_of(self, sites: Intervals, genome: Genome) -> Ints:
-        words, codes = sites.distinct("chrom")
-        for i, word in enumerate(words):
-            if word not in self._contigs:
-                where = sites.where(int((codes == i).argmax()))
-                self._contigs[word] = self._renaming.find(word, genome, where)
-        return np.array([self._contigs[word] for word in words], np.int64)[codes]
-
     def _kept(self, sites: Intervals, windows: Windows, genome: Genome, shape: Shape) -> np.ndarray:
         """Numbers of the windows that become rows; the others are counted, or refused."""
-        keep = np.ones(len(sites), bool)
+        keep = windows.contig >= 0
+        self._drop(LACKING, ~keep)
         if shape.anchor == "summit":
-            keep = self._summits(sites, shape) >= 0
-            self._drop("without a summit", ~keep)
+            has_summit = self._summits(sites, shape) >= 0
+            self._drop("without a summit", keep & ~has_summit)
+            keep &= has_summit
         if self._options.edges != "pad":
             assert self._length is not None
             outside = keep & ~genome.inside(windows, self._length)
             if outside.any() and self._options.edges == "error":
                 at = int(outside.argmax())
                 raise InputError(
-                    f"{sites.where(at)}: the window of {self._length:,} bases from "
+                    f"{sites.where(at)}: the window of {counted(self._length, 'base')} from "
                     f"{windows.first[at]:,} on leaves its contig, which has "
                     f"{genome.lengths[windows.contig[at]]:,}; give --edges drop or pad"
                 )
@@ -287,3 +286,11 @@ class _IntervalSource(Source):
         if self._named is None:
             self._named = sites.has("name") and set(sites.text("name")) - {".", ""} != set()
         return self._named
+
+
+def _contigs_of(sites: Intervals, names: ContigNames) -> Ints:
+    """Numbers of the contigs of intervals; -1 for a contig that is skipped."""
+    words, codes = sites.distinct("chrom")
+    firsts = ((codes == i).argmax() for i in range(len(words)))
+    found = [names.find(word, sites.where(int(at))) for word, at in zip(words, firsts, strict=True)]
+    return np.array(found, np.int64)[codes]

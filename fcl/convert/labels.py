@@ -19,6 +19,7 @@ from fcl.convert.contract import TEXT_BYTES, Budget, Categorical, Column
 from fcl.convert.files import InputFile
 from fcl.convert.tables.contract import MISSING
 from fcl.errors import InputError
+from fcl.units import counted
 
 __all__ = ["HeaderPattern", "NameTable", "TextColumn", "column_of", "is_number"]
 
@@ -213,7 +214,7 @@ class NameTable:
         content = file.read_text()
         n_lines = content.count("\n")
         budget.check(
-            f"{option}: the names in the {n_lines:,} lines of {file.name}",
+            f"{option}: the names in the {counted(n_lines, 'line')} of {file.name}",
             TEXT_BYTES * n_lines + 2 * len(content),
             part=1,
         )

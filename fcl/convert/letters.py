@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fcl.convert.contract import Budget, Categorical, Column, Rows
 from fcl.data.sequences import CODE_OF_BYTE, UNKNOWN
 from fcl.errors import InputError
+from fcl.units import counted
 
 __all__ = [
     "BLANK",
@@ -120,14 +121,14 @@ class Trimmer:
             if other.any():
                 at = int(other.argmax())
                 raise InputError(
-                    f"{where(at)}: the sequence has {lengths[at]:,} letters, but the first has "
+                    f"{where(at)}: the sequence has {counted(lengths[at], 'letter')}, but the first has "
                     f"{self.width:,}; give --length L and --anchor center, start or end to cut all to "
                     "one length"
                 )
         if self.length is None or self.pad:
             return filled
         short = filled & (lengths < self.length)
-        _count(dropped, f"shorter than {self.length} letters", short)
+        _count(dropped, f"shorter than {counted(self.length, 'letter')}", short)
         return filled & ~short
 
     def cutter(
@@ -173,7 +174,8 @@ class Filter:
         """
         if _ROW_COPIES * width > budget.total:
             raise InputError(
-                f"rows of {width:,} letters need more memory than the budget; give a smaller --length or "
+                f"rows of {counted(width, 'letter')} need more memory than the budget; give a "
+                "smaller --length or "
                 "--window, or raise --memory"
             )
         step = budget.block_rows(width)

@@ -61,7 +61,7 @@ _OPTIONS = {
     ),
     "na": _table(TEXT, help="More texts that mean a missing value, such as ?.", metavar="TEXT,..."),
     "delimiter": _table(
-        TEXT, help="Delimiter of CSV (default: that of the first line).", metavar="CHARACTER"
+        TEXT, help="Delimiter of CSV (default: found in the first line).", metavar="CHARACTER"
     ),
     "decimal": _table(one_of(".", ","), help="Mark before decimals (default: .)."),
     "no_header": _flag(group="tables", help="The first line holds values; columns are 1, 2, ..."),
@@ -107,7 +107,7 @@ _OPTIONS = {
         TEXT, help="First and last base around the start of each interval.", metavar="-70:+71"
     ),
     "negatives": _genome(
-        PATH, help="Intervals of the class -1; those of the input are then 1.", metavar="FILE"
+        PATH, help="Intervals of the class -1; intervals of the input are then 1.", metavar="FILE"
     ),
     "no_strand": _flag(group="genome", help="Ignore the strand in column 6."),
     "both_strands": _flag(
@@ -119,6 +119,9 @@ _OPTIONS = {
     ),
     "rename": _genome(
         TEXT, help="Names in the intervals and in the genome: chr= removes chr.", metavar="OLD=NEW"
+    ),
+    "skip_contigs": _flag(
+        group="genome", help="Skip and count records on contigs that the genome lacks."
     ),
     "memory": Option(SIZE, "running", "Memory budget.", DEFAULT_MEMORY),
     "overwrite": _flag(group="output", help="Replace an existing output."),

@@ -14,6 +14,9 @@ from fcl.errors import InputError
 
 __all__ = ["Piece", "pieces"]
 
+#: Bytes that a header has at most.
+_MOST_HEADER = 16 << 20
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -69,6 +72,11 @@ def pieces(file: InputFile, slice_bytes: int) -> Iterator[Piece]:
         yield _piece(file, parts, line)
         found = found or len(parts) > 1
         line += text.count(b"\n", 0, len(text) - len(carry))
+        if len(carry) > _MOST_HEADER:
+            raise InputError(
+                f"{file.name}: line {line + 1}: expected a header of at most {_MOST_HEADER:,} bytes, got "
+                "a longer one; does the file lack line ends?"
+            )
     if carry.startswith(b"\n>"):
         yield _piece(file, [b"", carry[2:] + b"\n"], line)
     elif not found:

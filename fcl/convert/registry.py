@@ -23,7 +23,7 @@ from fcl.convert.options import TABLE
 from fcl.data.foreign import find_format
 from fcl.errors import InputError
 
-__all__ = ["READERS", "TABLES", "format_of", "open_source"]
+__all__ = ["PLINK", "READERS", "TABLES", "format_of", "open_source"]
 
 #: format -> module; fcl/data/foreign.py says how the formats are recognised
 READERS = {
@@ -37,6 +37,7 @@ READERS = {
 }
 #: the formats with named columns
 TABLES = ("table", "parquet")
+PLINK = "plink"
 
 
 def format_of(inputs: Sequence[InputFile], options: dict[str, Any]) -> str:

@@ -19,6 +19,8 @@ from fcl.errors import InputError
 __all__ = ["Options", "open_source"]
 
 _SLICE_BYTES = 1 << 20
+#: Bytes that a line has at most.
+_MOST_LINE = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,15 @@ class _TableSource(Source):
     def _lines(self, slice_bytes: int) -> Iterator[_Lines]:
         carry, number, skip = b"", 1, int(self._places.has_header)
         for data in itertools.chain(self._file.slices(slice_bytes), (b"\n",)):
-            text, _, rest = (carry + data).rpartition(b"\n")
-            carry = rest
+            text, end, carry = (carry + data).rpartition(b"\n")
+            if len(carry) > _MOST_LINE:
+                at = number + (text + end).count(b"\n")
+                raise InputError(
+                    f"{self._file.name}: line {at}: expected lines of at most {_MOST_LINE:,} bytes, got "
+                    "a longer one; write long sequences as FASTA"
+                )
+            if not end:
+                continue
             found = text.decode("utf-8", "replace").replace("\r\n", "\n").rstrip("\r").split("\n")
             cells = cells_of(found, self._delimiter)
             if len(cells) != len(found):

@@ -19,6 +19,7 @@ from fcl.convert.numbers import FIRST_INEXACT, any_inexact_in_float32, is_rounde
 from fcl.convert.rereading import RereadableFile, complete_lines
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
+from fcl.units import counted
 
 __all__ = ["Options", "open_source"]
 
@@ -85,11 +86,11 @@ class _SvmlightSource(Source):
         if not self._width:
             raise InputError(
                 f"{self._files[0].name}: expected entries ID:VALUE, found none in "
-                f"{self.rows_in:,} lines"
+                f"{counted(self.rows_in, 'line')}"
             )
         if self._ignored:
             self.notes.append(
-                f"ids: {self._ignored:,} values beyond the columns of --like were left out"
+                f"ids: left out {counted(self._ignored, 'value')} beyond the columns of --like"
             )
 
     def _find_base(self, budget: Budget) -> int:

@@ -18,6 +18,7 @@ from fcl.data.encodings import CategoricalReader, open_column
 from fcl.data.frame import is_frame
 from fcl.data.memory import MemoryReader
 from fcl.errors import InputError
+from fcl.units import counted
 
 __all__ = [
     "CovariateArray",
@@ -126,7 +127,7 @@ def encoded_blocks(
     Raises
     ------
     InputError
-        An array is missing, or differs in kind from that of training.
+        An array is missing, or differs in kind from the array of the training data.
     """
     by_name = {array.name: array for array in arrays or ()}
     for encoding in encodings:
@@ -221,7 +222,8 @@ def _checked(name: str, reader: RowReader[np.ndarray], rows: RowReader[Any]) -> 
     """Read and check one array."""
     if reader.shape[0] != rows.shape[0]:
         raise InputError(
-            f"{rows.name} has {rows.shape[0]} rows, but covariate {name} has {reader.shape[0]}; they "
+            f"{rows.name} has {counted(rows.shape[0], 'row')}, but covariate {name} has "
+            f"{reader.shape[0]:,}; they "
             "must agree"
         )
     values = reader.read_all()

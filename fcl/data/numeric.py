@@ -14,6 +14,7 @@ import numpy as np
 from fcl.data.base import BlockReader, Numbers, RowReader
 from fcl.data.sparse import SparseRowReader, SparseRows
 from fcl.errors import InputError
+from fcl.units import counted
 
 Block = np.ndarray | SparseRows
 # Rows whose entries are counted together.
@@ -164,6 +165,7 @@ def check_columns(rows: RowReader[Any], n_columns: int) -> None:
     found = rows.shape[1] if len(rows.shape) == 2 else 1
     if found != n_columns:
         raise InputError(
-            f"{rows.name} has {found} columns, but the model was trained on {n_columns}; give it "
+            f"{rows.name} has {counted(found, 'column')}, but the model was trained on "
+            f"{n_columns}; give it "
             "the same columns, in the same order (fcl convert --like TRAIN.zarr makes them)"
         )

@@ -27,6 +27,7 @@ from fcl.data.sparse import SparseMatrix, from_matrix, is_matrix
 from fcl.data.targets import check_weights
 from fcl.data.zarr import ZarrContainer, is_zarr
 from fcl.errors import InputError
+from fcl.units import counted
 
 logger = logging.getLogger("fcl")
 
@@ -255,7 +256,7 @@ def _column_names(container: Container | None, rows: RowReader[Any]) -> list[str
 def open_columns(
     source: str, paths: Mapping[str, str], n_rows: int
 ) -> dict[str, RowReader[np.ndarray]]:
-    """Open those of some named columns that a Zarr group, an HDF5 file or a folder has.
+    """Open columns by name in a Zarr group, an HDF5 file or a folder; missing columns are skipped.
 
     Parameters
     ----------
@@ -297,7 +298,7 @@ def _open_column(
         )
     if column.shape[0] != rows.shape[0]:
         raise InputError(
-            f"{rows.name} has {rows.shape[0]} rows, but {column.name} has {column.shape[0]} "
+            f"{rows.name} has {counted(rows.shape[0], 'row')}, but {column.name} has {column.shape[0]:,} "
             "values; they must agree"
         )
     return column

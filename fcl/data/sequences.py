@@ -20,6 +20,7 @@ import numpy as np
 from fcl.data.base import VARIABLE_TEXT, BlockReader, Numbers, Piece, RowReader
 from fcl.data.sparse import SparseRowReader
 from fcl.errors import InputError
+from fcl.units import counted
 
 UNKNOWN = 4
 LETTERS = {"A": 0, "C": 1, "G": 2, "T": 3, "U": 3} | dict.fromkeys("NRYSWKMBDHV-", UNKNOWN)
@@ -153,7 +154,7 @@ class SequenceReader(BlockReader):
     def _check_length(self, row: int, sequence: str | bytes) -> None:
         if len(sequence) != self.length:
             raise InputError(
-                f"{self.rows.name}: row {row} has {len(sequence)} letters, row 0 has "
+                f"{self.rows.name}: row {row} has {counted(len(sequence), 'letter')}, row 0 has "
                 f"{self.length}; all sequences must have the same length (for bags pad them with N)"
             )
 

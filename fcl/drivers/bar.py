@@ -35,8 +35,9 @@ def on_event(progress: Progress | None) -> Callback:
 
     Parameters
     ----------
-    progress : callable, Bar, class of bars, or None
-        A function gets every event. A class of bars such as ``tqdm.tqdm`` is called with ``total=100``.
+    progress : callable, Bar, subclass of Bar, or None
+        A function gets every event. A class such as ``tqdm.tqdm`` is
+        called with ``total=100`` to create the bar.
     """
     if progress is None:
         return lambda event: None
@@ -45,7 +46,7 @@ def on_event(progress: Progress | None) -> Callback:
 
 
 def as_bar(progress: Progress | None, total: float | None) -> Bar | None:
-    """A bar as it is, or a new bar of a class of bars with this total; None for a function or None."""
+    """Return a bar unchanged, or create one with this total from a class; None for other values."""
     if not callable(getattr(progress, "set_postfix", None)):
         return None
     return progress(total=total) if isinstance(progress, type) else progress  # type: ignore[return-value]

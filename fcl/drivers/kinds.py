@@ -1,7 +1,7 @@
 """Kinds of families: groups of families that call the same kernels.
 
-A job compiles only the kernels that it uses. ``fcl-train --warmup`` compiles all kernels, or those of
-``--features``.
+A job compiles only the kernels that it uses. ``fcl-train --warmup`` compiles all kernels, or the kernels
+that ``--features`` needs.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 from fcl.solve.state import WorkingSet
 from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
-from fcl.units import format_bytes
+from fcl.units import counted, format_bytes
 
 #: Rows on which the trainer works: "all"; "auto", a sample of large data; or rows of the first sample.
 RowViewOption = str | int
@@ -224,7 +224,10 @@ def _divide(
             ("reading (a chunk, compressed and decoded, and a block)", crew * job.reading),
             ("targets and weights", target),
             ("margins and residuals", Vectors.bytes_for(n_rows) + 8 * job.n_valid),
-            ("trainer's vectors" + (f" ({view_rows:,} rows)" if view_rows else ""), trainer),
+            (
+                "trainer's vectors" + (f" ({counted(view_rows, 'row')})" if view_rows else ""),
+                trainer,
+            ),
             ("tables of a pass", crew * family.workspace_bytes(block_rows, scratch)),
             ("staging of new columns", crew * staging),
             held if scratch else ("prepared rows", rows),

@@ -9,7 +9,7 @@ from enum import StrEnum
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.history import History
 from fcl.model.model import Model
-from fcl.units import format_bytes
+from fcl.units import counted, format_bytes
 
 __all__ = ["StopReason", "TrainResult", "end_in_words"]
 
@@ -71,7 +71,7 @@ class TrainResult:
         return self.model.history
 
     def _repr_html_(self) -> str:
-        spent = f"{self.passes:,} passes, peak memory {format_bytes(self.peak_memory)}"
+        spent = f"{counted(self.passes, 'pass', 'passes')}, peak memory {format_bytes(self.peak_memory)}"
         return self.model.to_html([("stopped", self.message), ("spent", spent)])
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fcl.checks import shortened
+from fcl.data.variants import read_variants
 from fcl.drivers.events import (
     Compiled,
     Compiling,
@@ -150,7 +151,7 @@ class Session:
         Raises
         ------
         InputError
-            The data differ from those of the checkpoint.
+            The data differ from the data of the checkpoint.
         """
         # computed now: if the source has disappeared by the end, the model must not be lost
         self.fingerprint = self.job.train.data.fingerprint()
@@ -315,6 +316,7 @@ class Session:
             passes=len(self.history),
         )
         terms, shift = ((), 0.0) if job.design is None else job.design.terms(point.covariates)
+        names = names_read(job.family, point.ids, job.train.data.column_names)
         model = Model(
             family=plain(job.family),
             ids=point.ids,
@@ -333,7 +335,8 @@ class Session:
             options={**options.of_job(), "C_min": outer.C_min if known else None},
             history=History(self.history),
             feature_names=_feature_names(job, point.ids),
-            column_names=names_read(job.family, point.ids, job.train.data.column_names),
+            column_names=names,
+            variants=None if names is None else read_variants(job.train.data, sorted(names)),
         )
         message = end_in_words(reason, certificate, options.tol, self.rounding)
         self.compiled()

@@ -25,6 +25,7 @@ from fcl.features.standardized import uneven_scales
 from fcl.model.columns import first_difference, matched
 from fcl.objective import LOSSES, Loss, find_loss, resolve_C
 from fcl.options import TRAINING
+from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.drivers.result import TrainResult
@@ -163,7 +164,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         result = train(data, features, warn=False, **options)
         if self.verbose:
             found = np.count_nonzero(result.model.weights)
-            messages.write(f"{type(self).__name__}: {result.message}; {found:,} features used")
+            messages.write(
+                f"{type(self).__name__}: {result.message}; {counted(int(found), 'feature')} used"
+            )
         if result.reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         return result

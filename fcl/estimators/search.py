@@ -158,7 +158,7 @@ class FCLClassifierCV(PathSearch, Classifier):
     """:class:`FCLClassifier` that chooses the weight of the penalty by cross-validation.
 
     Each fold trains along a path of alphas, each from the model before. The alpha of the best mean
-    average precision on held-out rows is chosen, and the model is that of all rows. With more than
+    average precision on held-out rows is chosen, and the model is trained on all rows. With more than
     two classes, each problem of one class against the rest has its own path and alpha.
 
     Parameters

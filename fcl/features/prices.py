@@ -208,7 +208,7 @@ class Prices:
     g~_j is g_j for the balanced residuals.
     """
 
-    #: features with large |g_j| / f_j: those of a scan are unwatched and increasing; polishing adds more
+    #: features with large |g_j| / f_j; a scan gives unwatched ones, increasing; polishing adds more
     ids: Ids
     gradients: Floats  #: g_j of these features
     #: upper bound on |g_j| / f_j and |g~_j| / f_j over all priced features; equal to the largest

@@ -1,7 +1,7 @@
 """A few chosen features of a family, as a family of their own: ids are indices into the chosen ids.
 
-A refit trains on these features. Rows, columns and sums are those of the whole family, so that the refit
-needs no matrix of its own.
+A refit trains on these features. It uses the rows, columns and sums of the whole family, and needs no
+matrix of its own.
 """
 
 from __future__ import annotations

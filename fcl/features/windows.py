@@ -11,6 +11,7 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.base import Family, Ids
+from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -38,7 +39,7 @@ def window_length(rows: RowReader, d: int, name: str) -> int:
     length = SequenceReader(rows).length
     if length < d:
         raise InputError(
-            f"{rows.name}: windows of {length} letters are shorter than d = {d}; "
+            f"{rows.name}: windows of {counted(length, 'letter')} are shorter than d = {d}; "
             f"choose {name}:d={length} or less"
         )
     return length
@@ -53,7 +54,7 @@ def window_reader(
     reader = SequenceReader(rows, keep=keep)
     if reader.length != length:
         raise InputError(
-            f"{rows.name}: windows of {reader.length} letters, but the features are made for "
+            f"{rows.name}: windows of {counted(reader.length, 'letter')}, but the features are made for "
             f"windows of {length}"
         )
     return reader

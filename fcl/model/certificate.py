@@ -45,8 +45,8 @@ class Certificate:
     """Objective, lower bound and optimality of a model, over the features that were priced.
 
     For a sampled family, a pass does not price all features; the certificate then holds for the problem
-    restricted to the priced features, as ``scope`` says. So does that of a refit, to the features of the
-    model that was refitted.
+    restricted to the priced features, as ``scope`` says. The certificate of a refit holds for the
+    features of the model that was refitted.
 
     Attributes
     ----------

@@ -64,7 +64,7 @@ class CovariateTerm:
 def covariate_margins(terms: Sequence[CovariateTerm], data: DataSet) -> Floats:
     """What covariates add to the margins of all rows, float64 (n,).
 
-    Raises InputError if the data lack an array, or it differs in kind from that of training.
+    Raises InputError if the data lack an array, or an array differs in kind from the training data.
     """
     out, v = np.empty(data.n_rows), np.concatenate([term.coefficients for term in terms])
     encodings = [term.encoding for term in terms]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fcl.checks import file_kind, shortened, shown
+from fcl.data.variants import Variant
 from fcl.errors import InputError, ModelFileError
 from fcl.model import schema
 from fcl.model.archive import (
@@ -81,6 +82,12 @@ def _column_name(where: str, value: Any) -> tuple[int, str]:
     return schema.whole()(f"{where}[0]", column), schema.text(f"{where}[1]", name)
 
 
+def _variant(where: str, value: Any) -> tuple[int, Variant]:
+    column, a1, a2, mean = schema.listing(schema.anything, 4)(where, value)
+    a1, a2 = schema.text(f"{where}[1]", a1), schema.text(f"{where}[2]", a2)
+    return schema.whole()(f"{where}[0]", column), Variant(a1, a2, _FINITE(f"{where}[3]", mean))
+
+
 def _options(where: str, value: Any) -> dict[str, Any]:
     """Keep all options for the user to read; validate those that fcl uses."""
     used = schema.record(
@@ -126,6 +133,7 @@ _HEADER_TABLE = schema.record(
     history=schema.listing(schema.table),
     feature_names=schema.Maybe(schema.listing(schema.text)),
     column_names=schema.Maybe(schema.listing(_column_name)),
+    variants=schema.Maybe(schema.listing(_variant)),
     created=schema.text,
     fcl_version=schema.text,
 )

@@ -20,8 +20,8 @@ __all__ = ["History"]
 class History(list[Mapping[str, Any]]):
     """The passes of a training in order, one mapping for each.
 
-    Pass 0 prices the null model, or the weights from which the training started, such as
-    those of the point before in a path.
+    Pass 0 prices the null model, or the weights from which the training started. In a path, training at
+    a point starts from the weights of the previous point.
     The keys are the fields of :class:`fcl.drivers.events.PassDone`. Numbers that are unknown or not
     finite are None.
 

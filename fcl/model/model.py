@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl.data.variants import Variant
 from fcl.errors import InputError, ModelFileError
 from fcl.model.archive import installed_version, now
 from fcl.model.arrays import checked_arrays
@@ -79,6 +80,8 @@ class Model:
     column_names : mapping of int to str, or None
         Names of the columns of X that the features read, by position; None if the columns have no names.
         Rows to predict that have names are matched by these.
+    variants : mapping of int to Variant, or None
+        The PLINK variants that the features read, by position in X; None for other data.
     covariates : sequence of CovariateTerm
         Unpenalised covariates with their coefficients; they are not among the features.
     created : str
@@ -109,6 +112,7 @@ class Model:
     history: History = field(default_factory=History)
     feature_names: Sequence[str] | None = None
     column_names: Mapping[int, str] | None = None
+    variants: Mapping[int, Variant] | None = None
     covariates: Sequence[CovariateTerm] = ()
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
@@ -156,6 +160,8 @@ class Model:
                 f"column_names: expected columns in [0, {self.family.row_width}), got {min(columns)} to "
                 f"{max(columns)}"
             )
+        if self.variants is not None and self.variants.keys() != (self.column_names or {}).keys():
+            raise InputError("variants: expected the same columns as in column_names")
         find_loss(self.loss)
 
     @property
@@ -193,11 +199,14 @@ class Model:
     def header(self) -> dict[str, Any]:
         """The header of the model file, which holds everything except the arrays."""
         optional = {"feature_names": self.feature_names is None, "covariates": not self.covariates}
-        left_out = {"family", "column_names", *ARRAYS}
+        left_out = {"family", "column_names", "variants", *ARRAYS}
         left_out |= {name for name, missing in optional.items() if missing}
         named = {}
         if self.column_names is not None:  # JSON has no keys that are numbers
             named["column_names"] = plain(list(self.column_names.items()))
+        if self.variants is not None:
+            cells = self.variants.items()
+            named["variants"] = plain([[at, v.a1, v.a2, v.mean] for at, v in cells])
         return {
             "family": plain(self.family.to_config()),
             "n_active": self.n_active,
@@ -481,6 +490,8 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
         header["labels"] = None if labels is None else tuple(labels)
         if "column_names" in header:
             header["column_names"] = dict(header["column_names"])
+        if "variants" in header:
+            header["variants"] = dict(header["variants"])
         header["certificate"] = Certificate.from_dict(header["certificate"])
         terms = header.get("covariates", ())
         header["covariates"] = tuple(CovariateTerm.from_dict(term) for term in terms)

@@ -19,7 +19,7 @@ from fcl.errors import InputError
 from fcl.model.atomic import atomic_file, atomic_folder, check_output
 from fcl.model.model import BLOCK_ROWS, Model
 from fcl.model.text_output import STDOUT, is_compressed, text_output, text_suffix
-from fcl.units import format_bytes
+from fcl.units import counted, format_bytes
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -126,7 +126,7 @@ def _open_scores(
     needed, free = 8 * n_rows, shutil.disk_usage(target.parent).free
     if needed > free:
         raise InputError(
-            f"{os.fspath(path)}: {n_rows:,} scores take about {format_bytes(needed)}, but only "
+            f"{os.fspath(path)}: {counted(n_rows, 'score')} take about {format_bytes(needed)}, but only "
             f"{format_bytes(free)} are free there; make room, write elsewhere, or score fewer rows"
         )
     return write(path, n_rows, kind, overwrite)

@@ -19,9 +19,9 @@ def reporting(progress: Progress | None) -> Iterator[Callable[[Event], Any]]:
 
     Parameters
     ----------
-    progress : callable, Bar, class of bars, or None
-        A function gets every event. A class of bars such as ``tqdm.tqdm`` is called with ``total=None``,
-        since rules may end a path before its last point.
+    progress : callable, Bar, subclass of Bar, or None
+        A function gets every event. A class such as ``tqdm.tqdm`` is called with ``total=None`` to
+        create the bar, since rules may end a path before its last point.
     """
     bar = as_bar(progress, None)
     if bar is None:

@@ -1,4 +1,4 @@
-"""Events of a path, reported between those of its points."""
+"""Events of a path, reported between the events of training at its points."""
 
 from __future__ import annotations
 

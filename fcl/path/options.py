@@ -1,4 +1,4 @@
-"""The options of a path, beside those of training in :mod:`fcl.options`."""
+"""The options of a path, beside the options of training in :mod:`fcl.options`."""
 
 from __future__ import annotations
 

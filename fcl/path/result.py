@@ -15,6 +15,7 @@ from fcl.model.certificate import Certificate
 from fcl.model.model import Model
 from fcl.objective import Loss
 from fcl.path.rules import PathStop, best_point, one_se_point
+from fcl.units import counted
 
 __all__ = ["OuterFold", "OuterScores", "PathPoint", "PathResult", "Scores"]
 
@@ -124,7 +125,7 @@ class OuterFold:
     number : int
         From 0.
     chosen : PathPoint
-        Its ``score`` is that of the inner cross-validation.
+        Its ``score`` comes from the inner cross-validation.
     n_rows : int
         Number of rows of weight above 0 that were held out.
     score : float
@@ -228,7 +229,7 @@ class PathResult:
         return found or self.points[-1]
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for each point; the keys are those of :attr:`table`."""
+        """One dictionary for each point; the keys are the columns of :attr:`table`."""
         scores = self.scores
         found = []
         for point in self.points:
@@ -252,13 +253,13 @@ class PathResult:
         from fcl.path.html import points_html
 
         rows, chosen = self.rows(), self.chosen
-        title = f"path of {len(rows):,} points, end: {self.reason}"
+        title = f"path of {counted(len(rows), 'point')}, end: {self.reason}"
         points = points_html(title, self.scores.metric, rows, rows[chosen.number])
         return points + chosen.model.to_html([("chosen", f"point {chosen.number + 1}")])
 
     def __repr__(self) -> str:
-        chosen = self.chosen
-        return f"<PathResult {len(self.points)} points, chosen C {chosen.C:.4g}, {self.reason}>"
+        points = counted(len(self.points), "point")
+        return f"<PathResult {points}, chosen C {self.chosen.C:.4g}, {self.reason}>"
 
 
 def point_row(point: PathPoint) -> dict[str, Any]:

@@ -5,7 +5,7 @@
         point-01.fcl       the model of each point
         state/             a checkpoint of the solver after the last point
         fold-1/            the same for each fold
-        outer-1/           the same, with its folds, for the rows without those of each outer fold
+        outer-1/           the same, with its folds, for the rows outside each outer fold
 
 A point's model is written first, then the table, then the state, each atomically. A killed path therefore
 continues after the last point whose state was saved.
@@ -125,7 +125,7 @@ class TrackFolder:
         return PathPoint(number, model, reason, row["seconds"], row["passes"], score, se)
 
     def check(self, job: Job, fingerprint: str, checksums: npt.NDArray[np.uint64]) -> None:
-        """Raise InputError if the rows or fixed options differ from those of the loaded points."""
+        """Raise InputError if the rows or fixed options differ from the loaded points."""
         if self._checkpoint is not None:
             CheckpointFolder.check_resume(
                 self._checkpoint,

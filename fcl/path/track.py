@@ -1,4 +1,4 @@
-"""A path over one set of rows: all training rows, or those of one fold."""
+"""A path over one set of rows: all training rows, or the training rows of one fold."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Store(Protocol):
         """Keep the points, of which only the last one is new, and the state."""
 
     def check(self, job: Job, fingerprint: str, checksums: npt.NDArray[np.uint64]) -> None:
-        """Raise InputError if the rows differ from those of the saved points."""
+        """Raise InputError if the rows differ from the rows of the saved points."""
 
 
 class Track:

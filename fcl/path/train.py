@@ -29,6 +29,7 @@ from fcl.path.rules import PathStop
 from fcl.path.scores import SAMPLES, bootstrap_error, margins_on
 from fcl.path.store import add_result
 from fcl.path.track import Running, Track
+from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.features import Spec
@@ -99,7 +100,7 @@ def train_path(
         Stop at a model of at least this many features with a weight.
     select : {"best", "1se"}
         Choose the best score, or the smallest C whose score is within one standard error of the best.
-        Without held-out rows, the last point is chosen. The error is that of the mean over the
+        Without held-out rows, the last point is chosen. The standard error is computed over the
         folds; with ``valid`` only "1se" measures it, by a bootstrap of the rows or groups.
     refit : bool
         Train the features of the chosen model again, nearly without a penalty, since the L1 norm
@@ -115,8 +116,8 @@ def train_path(
     trusted : collection of str
         Modules that models in ``folder`` may import.
     progress, should_stop : callable
-        As for :func:`fcl.train`; events of :mod:`fcl.path.events` come between those of the points, and a
-        bar such as ``tqdm`` counts the finished points of the folds and of all rows. A
+        As for :func:`fcl.train`; events of :mod:`fcl.path.events` come between the training events of
+        points, and a bar such as ``tqdm`` counts the finished points of the folds and of all rows. A
         path that ``should_stop`` ends has the points so far. If it ends a fold, no model over all rows
         has a score yet, so KeyboardInterrupt is raised, as it is if it ends a refit or an outer fold;
         ``folder`` keeps the points.
@@ -198,7 +199,7 @@ def _validated(
     reason = track.extend(enough) or PathStop.GRID
     points = _with_errors(track.points, problem) if errs else track.points
     errors = np.array([point.se for point in points])
-    units = "rows" if groups is None else f"{groups.max() + 1} groups"
+    units = "rows" if groups is None else counted(groups.max() + 1, "group")
     error_from = f"{SAMPLES} bootstrap samples of the validation {units}"
     no_folds = np.empty((0, len(points)))
     known = np.isfinite(errors).any()
@@ -245,7 +246,8 @@ def _warn(result: PathResult) -> None:
     if early:
         worst = max(early, key=lambda point: point.certificate.gap)
         warnings.warn(
-            f"{len(early)} of {len(result.points)} points ended above the tolerance; the largest gap is "
+            f"{len(early)} of {counted(len(result.points), 'point')} ended above the tolerance; "
+            "the largest gap is "
             f"{worst.certificate.gap:.2e}, at C {worst.C:.4g} ({worst.reason}); raise max_passes, "
             "max_time or tol",
             ConvergenceWarning,

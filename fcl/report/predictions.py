@@ -54,7 +54,7 @@ class Totals:
     Attributes
     ----------
     sums : float64 (groups, columns)
-        The columns of ``COLUMNS``, then those of ``ERRORS``.
+        The columns of ``COLUMNS``, then the columns of ``ERRORS``.
     classifies : bool
         Whether targets are labels.
     """

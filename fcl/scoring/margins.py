@@ -16,6 +16,7 @@ from fcl.model import Model
 from fcl.model.columns import ColumnMap, cut
 from fcl.model.explain import Explanation, explain_rows
 from fcl.parallel import one_blas_thread
+from fcl.units import counted
 
 __all__ = ["BlockScorer"]
 
@@ -63,8 +64,8 @@ class BlockScorer:
         notes = [] if self._map is None else list(self._map.notes)
         if self.ignored_entries:
             notes.append(
-                f"columns: {self.ignored_entries:,} entries are beyond the {self._family.row_width:,} "
-                "columns of the training rows, and ignored"
+                f"columns: ignored {counted(self.ignored_entries, 'entry', 'entries')} beyond the "
+                f"{counted(self._family.row_width, 'column')} of the training rows"
             )
         return notes
 
@@ -125,7 +126,8 @@ class BlockScorer:
                 raise InputError(f"{name}: {error}") from None
         elif layout.kind == "dense" and layout.width != width:
             raise InputError(
-                f"{name} has {layout.width:,} columns, but the model has no names of columns and was "
+                f"{name} has {counted(layout.width, 'column')}, but the model has no names of "
+                "columns and was "
                 f"trained with {width:,}; expected the same columns in the same order"
             )
         elif layout.kind == "codes" and layout.width != width:
@@ -146,6 +148,7 @@ def _other_length(name: str, length: int, expected: int, family: object) -> str:
         f"; for intervals, --window -{origin}:+{expected - origin}" if 0 < origin < expected else ""
     )
     return (
-        f"{name}: the rows have {length:,} letters, but the model is made for windows of {expected:,}; "
+        f"{name}: the rows have {counted(length, 'letter')}, but the model is made for windows "
+        f"of {expected:,}; "
         f"give --length {expected} (and --anchor, or --pad for shorter sequences){window}"
     )

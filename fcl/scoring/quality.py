@@ -8,6 +8,7 @@ import numpy.typing as npt
 from fcl.errors import InputError
 from fcl.model import Model
 from fcl.model.labels import encoded_target
+from fcl.units import counted
 
 __all__ = ["Collected", "quality", "quality_line"]
 
@@ -69,7 +70,7 @@ def quality_line(found: dict[str, float], y: Floats) -> str:
         values += f" ({int((y > 0).sum()):,} positive)"
     elif len(found) <= 1 and classes <= {-1.0, 1.0} and "log loss" in found:
         values += " (all rows have one label, so there is no AUPRC)"
-    return f"{values} over {len(y):,} rows"
+    return f"{values} over {counted(len(y), 'row')}"
 
 
 class Collected:

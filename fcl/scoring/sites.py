@@ -14,6 +14,7 @@ from fcl.convert.letters import Codes, Filter, Ints, reverse_complement
 from fcl.errors import InputError
 from fcl.features.base import Family
 from fcl.scoring.patterns import SitePattern
+from fcl.units import counted
 
 __all__ = ["SITE_STRANDS", "SiteWindows", "SitesSource"]
 
@@ -72,7 +73,7 @@ class SiteWindows:
         if origin is None and not at:
             raise InputError(
                 "--sites: the positions of the model's features have no origin, so the place of the site "
-                f"in the window of {length:,} letters is unknown; give --origin, such as "
+                f"in the window of {counted(length, 'letter')} is unknown; give --origin, such as "
                 f"--origin {length // 2}"
             )
         if not 0 <= at <= length - len(pattern):
@@ -152,7 +153,7 @@ class SitesSource(Source):
             return slice(None)
         if self._edges == "error":
             raise InputError(
-                f"{self._genome_file.name}: the window of {length:,} bases from "
+                f"{self._genome_file.name}: the window of {counted(length, 'base')} from "
                 f"{int(first[~inside][0]):,} on leaves the contig {contigs[stretch.contig]}; give "
                 "--edges drop or pad"
             )

@@ -10,9 +10,10 @@ from typing import IO
 import numpy as np
 
 from fcl.checks import shown
+from fcl.convert.contigs import LACKING, ContigNames, Renaming
 from fcl.convert.contract import Budget
 from fcl.convert.files import InputFile
-from fcl.convert.genome import Genome, Renaming
+from fcl.convert.genome import Genome
 from fcl.convert.letters import Codes
 from fcl.data.memory import MemoryReader
 from fcl.data.sequences import UNKNOWN
@@ -23,6 +24,7 @@ from fcl.scoring.pairs import Change, Pairs, window_pairs
 from fcl.scoring.sites import SiteWindows
 from fcl.scoring.stream import ScoreSummary
 from fcl.scoring.vcf import Allele, read_alleles
+from fcl.units import counted
 
 __all__ = ["VariantOptions", "score_variants"]
 
@@ -50,6 +52,9 @@ class VariantOptions:
         What to do with windows that leave their contig.
     rename : str, optional
         Names in the VCF file and in the genome, as ``--rename``.
+    skip_contigs : bool
+        Whether variants on a contig that the genome lacks are counted and skipped; otherwise they are an
+        error.
     skip_mismatches : bool
         Whether a reference allele that differs from the genome is counted and skipped; otherwise it is an
         error.
@@ -61,6 +66,7 @@ class VariantOptions:
     both_strands: bool = False
     edges: str = "drop"
     rename: str | None = None
+    skip_contigs: bool = False
     skip_mismatches: bool = False
     keep_dropped: bool = False
 
@@ -97,7 +103,7 @@ def score_variants(
     writer.flush()
     if not n_read:
         raise InputError(f"{vcf.name}: expected at least one variant, found none")
-    return ScoreSummary(n_read, writer.n_scored, counts)
+    return ScoreSummary(n_read, writer.n_scored, counts, notes=finder.contigs.notes())
 
 
 class _Finder:
@@ -105,12 +111,15 @@ class _Finder:
 
     def __init__(self, genome: Genome, options: VariantOptions) -> None:
         self._genome, self._options = genome, options
-        self._renaming = Renaming.parse(options.rename)
-        self._contigs: dict[str, int] = {}
+        renaming = Renaming.parse(options.rename)
+        self.contigs = ContigNames(renaming, genome, "VCF", options.skip_contigs)
 
     def pairs(self, allele: Allele, counts: Counter[str]) -> Pairs | None:
         """The pairs of windows of an allele; None, and a count, if there are none."""
-        contig = self._contig(allele)
+        contig = self.contigs.find(allele.chrom, allele.where)
+        if contig < 0:
+            counts[LACKING] += 1
+            return None
         if not self._check_reference(allele, contig):
             counts["whose REF differs from the genome"] += 1
             return None
@@ -129,13 +138,6 @@ class _Finder:
             return None
         return found
 
-    def _contig(self, allele: Allele) -> int:
-        if allele.chrom not in self._contigs:
-            self._contigs[allele.chrom] = self._renaming.find(
-                allele.chrom, self._genome, allele.where, "VCF"
-            )
-        return self._contigs[allele.chrom]
-
     def _check_reference(self, allele: Allele, contig: int) -> bool:
         """Whether the reference allele is what the genome has; unknown letters agree with any."""
         start, ref = allele.position - 1, allele.ref_codes
@@ -148,7 +150,7 @@ class _Finder:
             return False
         has = "".join((LETTERS[:UNKNOWN] + "N")[code] for code in there[:_MOST_SHOWN])
         if start + len(ref) > length:
-            has = f"{length:,} bases in this contig"
+            has = f"{counted(length, 'base')} in this contig"
         raise InputError(
             f"{allele.where}: REF is {shown(allele.ref[:_MOST_SHOWN])} at {allele.chrom}:"
             f"{allele.position}, but {self._genome.file_name} has {has}; give the genome that the "

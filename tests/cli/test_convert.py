@@ -296,7 +296,24 @@ def test_train_says_how_to_convert(
     assert "in no format known to fcl" in run("train", "text", *options).stderr
     (tmp_path / "d").mkdir()
     assert "unexpected extra argument" in run("train", "d", "n.fa").stderr
-    assert "unexpected extra argument" in run("train", "a" * 300, "n.fa").stderr
+
+
+def test_train_names_files_that_do_not_exist(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.fa").write_text(">a\nAC\n")
+    for files, words in (
+        (["nope.fa", "nope2.fa"], "nope.fa, nope2.fa do not exist"),
+        (["a.fa", "nope.fa"], "nope.fa does not exist"),
+        (["nope.h5::/g", "--C", "0.1", "a.fa"], "nope.h5::/g does not exist"),
+        (["a" * 300, "a.fa"], "does not exist"),
+    ):
+        result = run("train", *files)
+        assert result.exit_code == 2 and f"error: {words}" in result.stderr.replace(
+            "a" * 300 + " ", ""
+        )
+    assert "No such option" in run("train", "nope.fa", "nope2.fa", "--nix").stderr
 
 
 def test_names_of_columns(tmp_path: Path, run: Run) -> None:

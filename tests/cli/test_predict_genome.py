@@ -300,3 +300,31 @@ def test_the_place_of_the_site_must_be_known(contigs: dict[str, str], run: Run) 
     assert Path("a").read_text() == Path("b").read_text() != ""
     result = run("predict", "m.fcl", "--sites", "AG", "--out", "o")
     assert result.exit_code == 2 and "--sites needs --genome" in result.stderr
+
+
+def test_variants_on_contigs_that_the_genome_lacks(contigs: dict[str, str], run: Run) -> None:
+    at = contigs["c1"].index("C", 30)
+    line = f"c1\t{at + 1}\ta\tC\tT\n"
+    Path("v.vcf").write_text(f"decoy\t5\tx\tA\tC\n{line}alt\t5\tx\tA\tC\n")
+    common = ["m.fcl", "--vcf", "v.vcf", "--genome", "g.fa", "--out", "o"]
+    result = run("predict", *common)
+    assert result.exit_code == 2 and not Path("o").exists()
+    assert "v.vcf: line 1: g.fa has no contig 'decoy'" in result.stderr
+    assert "; --skip-contigs skips and counts records on such contigs" in result.stderr
+    result = run("predict", *common, "--skip-contigs", "--keep-dropped")
+    assert result.exit_code == 0, result.output
+    assert "2 of 3, on a contig that the genome lacks" in result.stderr
+    assert "contigs: skipped 2 names that the genome lacks: 'decoy', 'alt'" in result.stderr
+    rows = [row.split("\t") for row in Path("o").read_text().splitlines()[1:]]
+    assert [(row[0], row[5] != "") for row in rows] == [
+        ("decoy", False),
+        ("c1", True),
+        ("alt", False),
+    ]
+    for text, message in (
+        ("decoy\t5\tx\tA\tC\n", "g.fa has no contig 'decoy'"),
+        (f"{line}chrc1\t5\tx\tA\tC\n", "VCF says chrc1, genome says c1: --rename chr="),
+    ):
+        Path("v.vcf").write_text(text)
+        result = run("predict", *common, "--overwrite", "--skip-contigs")
+        assert result.exit_code == 2 and message in result.stderr

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fcl.errors import InputError
-from fcl.units import format_bytes, format_seconds, parse_duration, parse_size
+from fcl.units import counted, format_bytes, format_seconds, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,8 @@ def test_formats() -> None:
     assert [format_seconds(s) for s in (0.416, 12.44, 185, 7620)] == [
         "0.42 s", "12.4 s", "3 min 05 s", "2 h 07 min",
     ]  # fmt: skip
+
+
+def test_counts() -> None:
+    assert [counted(n, "row") for n in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]
+    assert [counted(n, "pass", "passes") for n in (1, 2)] == ["1 pass", "2 passes"]

@@ -231,7 +231,7 @@ def test_files_with_other_columns(tmp_path: Path) -> None:
     assert group["obs/name"][:].tolist() == ["p", ""]
     assert fcl.open_data(tmp_path / "o.zarr", y="obs/strand").target.tolist() == ["-", "."]
     *_, summary = made(tmp_path)
-    assert summary.notes == ["strand: 1 windows are reverse complements, by column 6 (strand)"]
+    assert summary.notes == ["strand: 1 window from the reverse strand, by column 6 (strand)"]
     (tmp_path / "s.bed").write_text("1\t20\t24\n")
     *_, summary = made(tmp_path, groups="chromosome")
     assert summary.notes == []
@@ -327,3 +327,26 @@ def test_bad_files(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         convert(["s.bed"], "o.zarr", **({"genome": "g.fa"} | options))
     assert message in str(caught.value)
     assert {path.name for path in tmp_path.iterdir()} == files.keys()
+
+
+def test_contigs_that_the_genome_lacks(tmp_path: Path) -> None:
+    """They are skipped on request, counted and named; a file without any match is refused."""
+    sites = tmp_path / "s.bed"
+    sites.write_text("1\t20\t24\ndecoy\t1\t5\n2\t10\t14\nalt\t1\t2000\ndecoy\t9\t13\n")
+    options = {"skip_contigs": True, "length": 4}
+    rows, group, summary = made(tmp_path, **options)
+    assert rows == [window("1", 20, 4, False), window("2", 10, 4, False)]
+    assert group["obs/source_row"][:].tolist() == [0, 2]
+    assert summary.dropped == {"on a contig that the genome lacks": 3}
+    assert "contigs: skipped 2 names that the genome lacks: 'decoy', 'alt'" in summary.notes
+    for text, message in (
+        ("decoy\t1\t5\n", "s.bed: line 1: g.fa has no contig 'decoy'"),
+        ("1\t1\t5\nchr2\t1\t5\n", "s.bed: line 2: g.fa has no contig 'chr2'; BED says chr2"),
+    ):
+        sites.write_text(text)
+        with pytest.raises(InputError) as error:
+            made(tmp_path, **options)
+        assert message in str(error.value).replace(f"{tmp_path}/", "")
+    sites.write_text("1\t1\t5\ndecoy\t1\t5\n")
+    with pytest.raises(InputError, match=r"--skip-contigs skips and counts"):
+        made(tmp_path, length=4)

@@ -134,7 +134,7 @@ def test_keep(text: str, tmp_path: Path) -> None:
     keep = saved(tmp_path, "keep.txt", text.encode())
     found = converted(tmp_path / "geno.bed", keep=str(keep))
     np.testing.assert_array_equal(found.x, x[[3, 5]])
-    assert found.summary.dropped == {"not in --keep": N - 2} and "1 names are not" in found.notes
+    assert found.summary.dropped == {"not in --keep": N - 2} and "1 name not in" in found.notes
 
 
 @pytest.mark.parametrize("header", ["FID\tIID\tt", "#fid\tiid\tt"])
@@ -247,7 +247,7 @@ def test_the_variants_of_training_data(tmp_path: Path) -> None:
     found = converted(folder / "geno.bed", **like)
     np.testing.assert_allclose(found.x, np.where(np.isnan(x), means, x)[:9], rtol=1e-6)
     assert found.names == first.names
-    assert f"like: {M} of {M + 1} variants are used; 4 have A1 and A2 in the other" in found.notes
+    assert f"like: uses {M} of {M + 1} variants; 4 have A1 and A2 in the other" in found.notes
     again = converted(folder / "geno.bed", like=str(folder / "out.zarr"), missing="drop")
     np.testing.assert_array_equal(again.x, x[:9][~np.isnan(x[:9]).any(1)])
 
@@ -280,6 +280,12 @@ def test_the_plan_for_a_biobank(tmp_path: Path) -> None:
         Transposed(5_000_000, 10, budget)
 
 
+def test_the_same_variant_twice(tmp_path: Path) -> None:
+    write(tmp_path, bp_position=[100, 100, 101, *range(102, 99 + M)])
+    message = refusal(tmp_path / "geno.bed")
+    assert "geno.bim: the variants 1 and 2 have the same name, place and alleles" in message
+
+
 def test_very_many_variants(tmp_path: Path) -> None:
     """The size of the .bed file tells how many names the .bim file holds."""
     write(tmp_path)
@@ -299,3 +305,59 @@ def test_other_refusals(tmp_path: Path) -> None:
     copy = saved(tmp_path, "copy.bed", bed.read_bytes())
     assert "expected one .bed file, got 2" in refusal(bed, copy)
     assert "does not exist" in refusal(bed, y=f"{tmp_path / 'no.tsv'}:trait")
+
+
+def test_prediction_with_the_variants_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training files, and others in another order with exchanged alleles, score as the training rows."""
+    from click.testing import CliRunner
+
+    import fcl
+    from fcl.cli.predict import command
+
+    monkeypatch.chdir(tmp_path)
+    x = write(tmp_path)
+    means = np.nanmean(x, 0)
+    complete = np.where(np.isnan(x), means, x)
+    y = complete[:, 7] + 3 * complete[:, 11] - complete[:, 20]
+    rows = [f"{name}\t{value + 10}" for name, value in zip(NAMES, y, strict=True)]
+    saved(tmp_path, "p.tsv", "\n".join(["IID\tt", *rows]).encode())
+    converted(tmp_path / "geno.bed", y=f"{tmp_path / 'p.tsv'}:t")
+    data = fcl.open_data("out.zarr")
+    model = fcl.train(data, "columns", loss="squared", C=1.0).model
+    model.save("m.fcl")
+    assert model.variants and fcl.load_model("m.fcl").variants == model.variants
+    at = {name: column for column, name in enumerate(data.column_names or ())}
+    weights = {at[row.feature]: row.weight for row in model.describe()}
+    expected = model.intercept + sum(w * complete[:, column] for column, w in weights.items())
+
+    def scores(*arguments: str) -> np.ndarray:
+        result = CliRunner().invoke(command, [*arguments, "--out", "-", "--quiet"])
+        assert result.exit_code == 0, result.output
+        lines = [line.split("\t") for line in result.stdout.splitlines()]
+        place = lines[0].index("margin")
+        return np.array([float(cells[place]) for cells in lines[1:]])
+
+    np.testing.assert_allclose(scores("m.fcl", "geno.bed"), expected, rtol=1e-5)
+    order = np.random.default_rng(1).permutation(M)
+    names = np.array(data.column_names, object)[order]
+    folder = tmp_path / "test"
+    folder.mkdir()
+    part = [*range(4, 9)]  # other means, if the file decided
+    write(folder, False, sid=names, allele_1=["C"] * M, allele_2=["A"] * M)
+    properties = bed_reader.open_bed(folder / "geno.bed").properties
+    properties = {k: v[part] if len(v) == N else v for k, v in properties.items()}
+    bed_reader.to_bed(
+        folder / "geno.bed", (2 - x[:, order])[part], properties=properties, num_threads=1
+    )
+    np.testing.assert_allclose(scores("m.fcl", "test/geno.bed"), expected[part], rtol=1e-5)
+    fcl.train(fcl.open_data(complete, y=y), "columns", loss="squared", C=1.0).model.save("u.fcl")
+    result = CliRunner().invoke(command, ["u.fcl", "geno.bed", "--out", "s.tsv"])
+    line = "fcl predict u.fcl geno.bed --like TRAIN.zarr --out s.tsv"
+    assert result.exit_code == 2 and line in result.stderr and not Path("s.tsv").exists()
+    np.testing.assert_allclose(
+        scores("u.fcl", "geno.bed", "--like", "out.zarr"),
+        fcl.load_model("u.fcl").margins(complete),
+        rtol=1e-5,
+    )

@@ -118,7 +118,10 @@ def test_names_and_the_columns_of_other_files(tmp_path: Path) -> None:
     other = saved(tmp_path, "b.svm", b"1 2:5 5:1 7:1\n1 4:0\n2\n")
     found = converted(other, like=train)
     assert found.x.tolist() == [[0, 5, 0, 0], [0] * 4, [0] * 4] and found.names is not None
-    assert found.names[1] == "b b" and "ids: 2 values beyond the columns of --like" in found.notes
+    assert (
+        found.names[1] == "b b"
+        and "ids: left out 2 values beyond the columns of --like" in found.notes
+    )
     assert converted(other, like=train, zero_based="yes").x[0].tolist() == [0, 0, 5, 0]
     unnamed = converted(saved(tmp_path, "c.svm", b"1 0:2 1:1\n"))
     assert unnamed.names is None

@@ -299,7 +299,7 @@ def test_like(tmp_path: Path) -> None:
     assert found.names == ["n", "c=u", "c=v", "c=(missing)", "f"]
     # the mean is that of the training rows, and w is no column
     assert found.x.tolist() == [[7, 0, 0, 0, 1], [2, 0, 1, 0, 1], [8, 0, 0, 1, 1]]
-    assert "1 values are not in --like" in found.notes
+    assert "categories: 1 value not in --like" in found.notes
     # the means of training rows are stored even if none of their values is missing
     complete = converted(saved(tmp_path, "d.csv", b"n,f,y\n1,true,1\n3,false,0\n"), y="y")
     assert "one-hot" not in complete.notes

@@ -81,7 +81,7 @@ def test_columns_without_names() -> None:
     np.testing.assert_allclose(
         found, model.margins(np.array([[2.0, *[0] * 5], [0, 0, 1, 0, 0, 0]]))
     )
-    assert scorer.notes[0].startswith("columns: 1 entries are beyond the 6 columns")
+    assert scorer.notes[0].startswith("columns: ignored 1 entry beyond the 6 columns")
 
 
 def test_models_that_do_not_fit() -> None:

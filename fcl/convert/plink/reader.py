@@ -11,11 +11,12 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Source
 from fcl.convert.files import InputFile
-from fcl.convert.plink.like import Columns, var_columns
+from fcl.convert.plink.like import Columns, TrainingVariants, var_columns
 from fcl.convert.plink.samples import kept_samples, read_phenotype
 from fcl.convert.plink.transpose import Transposed
 from fcl.convert.plink.trio import Trio
 from fcl.errors import InputError
+from fcl.units import counted
 
 __all__ = ["Options", "open_source"]
 
@@ -30,7 +31,7 @@ class Options:
     y: str | None = None
     keep: str | None = None
     missing: str = "mean"
-    like: str | None = None
+    like: str | TrainingVariants | None = None
 
 
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
@@ -73,8 +74,8 @@ class _PlinkSource(Source):
         self.notes.append("genotypes: copies of the allele A1 (column 5 of the .bim file)")
         if imputes:
             self.notes.append(
-                f"missing: {self._n_missing:,} genotypes, replaced by the mean of their variant"
-                f"{' in --like' if options.like else ' in these files'} (--missing)"
+                f"missing: {counted(self._n_missing, 'genotype')}, replaced by the mean of the variant"
+                f"{' in the training data' if options.like else ' in these files'} (--missing)"
             )
 
     @property
@@ -93,13 +94,15 @@ class _PlinkSource(Source):
                 yield self._rows(codes[part], samples[part])
 
     def _find_columns(self, budget: Budget) -> Columns:
-        """The variants of the file, or those of ``--like``."""
+        """Choose the variants that become columns: all in the file, or the training variants."""
         trio, like = self._trio, self._options.like
         if like is None:
             return Columns.of(trio.variants)
+        if isinstance(like, str):
+            like = TrainingVariants.read(like)
         found = Columns.like(like, trio.variants, trio.bim.name, budget)
         self.notes.append(
-            f"like: {len(found.order):,} of {len(trio.variants):,} variants are used; "
+            f"like: uses {len(found.order):,} of {counted(len(trio.variants), 'variant')}; "
             f"{int(found.swapped.sum()):,} have A1 and A2 in the other order, and were turned"
         )
         return found
@@ -115,7 +118,7 @@ class _PlinkSource(Source):
             keep, n_unknown = kept_samples(file, samples)
             self._drop("not in --keep", int((~keep).sum()))
             if n_unknown:
-                self.notes.append(f"keep: {n_unknown:,} names are not in the .fam file")
+                self.notes.append(f"keep: {counted(n_unknown, 'name')} not in the .fam file")
         if self._phenotype is None:
             self.notes.append(
                 "y: none, as the .fam file has no phenotypes; give --y TABLE.tsv:COLUMN"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fcl.convert.contract import Budget
+from fcl.units import counted
 
 __all__ = ["Transposed"]
 
@@ -44,8 +45,8 @@ class Transposed:
     def __init__(self, n_samples: int, n_variants: int, budget: Budget) -> None:
         size = budget.total // _PART
         budget.check(
-            f"{_SHORTEST} samples of {n_variants:,} variants, or {_SHORTEST} variants of "
-            f"{n_samples:,} samples,",
+            f"{_SHORTEST} samples of {counted(n_variants, 'variant')}, or {_SHORTEST} variants of "
+            f"{counted(n_samples, 'sample')},",
             _SHORTEST * max(n_samples, n_variants),
             _PART,
         )

@@ -14,6 +14,7 @@ from fcl.convert.contract import TEXT_BYTES, Budget
 from fcl.convert.files import InputFile
 from fcl.convert.rereading import complete_lines
 from fcl.errors import InputError
+from fcl.units import counted
 
 __all__ = ["Samples", "Trio", "Variants", "decoded", "fields"]
 
@@ -129,7 +130,9 @@ class Trio:
         bim, fam = InputFile(parts[".bim"]), InputFile(parts[".fam"])
         samples = _read_samples(fam)
         n_variants = ((bed.size or 0) - _HEADER_BYTES) // -(-len(samples) // 4)
-        names = f"the names of {len(samples):,} samples and {n_variants:,} variants"
+        names = (
+            f"the names of {counted(len(samples), 'sample')} and {counted(n_variants, 'variant')}"
+        )
         budget.check(names, TEXT_BYTES * (_TEXTS_OF_SAMPLE * len(samples) + n_variants))
         trio = cls(bed, bim, fam, samples, _read_variants(bim))
         trio._check_size()
@@ -144,8 +147,10 @@ class Trio:
         expected = _HEADER_BYTES + len(self.variants) * -(-len(self.samples) // 4)
         if self.bed.size != expected:
             raise InputError(
-                f"{self.bed.name}: expected {expected:,} bytes for {len(self.samples):,} samples "
-                f"(.fam) and {len(self.variants):,} variants (.bim), got {self.bed.size:,}; is a "
+                f"{self.bed.name}: expected {counted(expected, 'byte')} for "
+                f"{counted(len(self.samples), 'sample')} "
+                f"(.fam) and {counted(len(self.variants), 'variant')} (.bim), got "
+                f"{self.bed.size:,}; is a "
                 "file cut off, or of another data set?"
             )
 
@@ -213,4 +218,16 @@ def _read_variants(bim: InputFile) -> Variants:
             chromosome, name, _, position, first, second = cells
             if counts[name] > 1:
                 names[at] = f"{name}_{chromosome}:{position}:{first}:{second}"
+        _refuse_duplicates(bim, names)
     return found
+
+
+def _refuse_duplicates(bim: InputFile, names: list[str]) -> None:
+    """Raise InputError for two variants with the same name, place and alleles."""
+    seen: dict[str, int] = {}
+    for at, name in enumerate(names):
+        if seen.setdefault(name, at) != at:
+            raise InputError(
+                f"{bim.name}: the variants {seen[name] + 1} and {at + 1} have the same name, place and "
+                f"alleles ({shown(name)}); expected each variant once: use plink2 --rm-dup"
+            )

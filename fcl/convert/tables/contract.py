@@ -44,7 +44,7 @@ class TextInNumbersError(Exception):
 
 @dataclass(frozen=True)
 class Selection:
-    """Indices of the columns to read as numbers, and of those to read as text."""
+    """Indices of the columns to read as numbers, and of the columns to read as text."""
 
     numbers: Sequence[int]
     texts: Sequence[int]

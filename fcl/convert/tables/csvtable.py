@@ -17,6 +17,7 @@ from fcl.convert.tables.columns import ColumnOptions
 from fcl.convert.tables.contract import MISSING, TableFile
 from fcl.data.foreign import plain_suffix
 from fcl.errors import InputError
+from fcl.units import counted
 
 __all__ = ["CsvTable", "Options"]
 
@@ -98,7 +99,7 @@ class CsvTable(TableFile):
     def ragged(self, row: int, found: int, text: str) -> InputError:
         """The error of a row that has another number of values than the header."""
         return InputError(
-            f"{self.where(row)}: expected {len(self.columns):,} values, got {found:,}: "
+            f"{self.where(row)}: expected {counted(len(self.columns), 'value')}, got {found:,}: "
             f"{shown(text)}; enclose values that contain the delimiter in quotation marks, or "
             "give --delimiter"
         )

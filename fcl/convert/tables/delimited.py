@@ -67,11 +67,13 @@ class DelimitedFile(CsvTable):
         pyarrow = import_pyarrow()
         stream = ByteStream(file, self._block)
         ragged: list[Any] = []
+        n_rows = 0
         try:
             for batch in self._open(pyarrow, stream, selection, ragged):
+                n_rows += len(batch)
                 yield _converted(batch, len(selection.numbers), self.missing)
         except pyarrow.ArrowInvalid as error:
-            raise self._explained(str(error), ragged) from None
+            raise self._explained(str(error), ragged, n_rows) from None
         if self.quote and stream.quotes % 2:
             raise InputError(
                 f"{self.name}: has an odd number of quotation marks ({stream.quotes:,}), so that "
@@ -116,15 +118,16 @@ class DelimitedFile(CsvTable):
             )
         )
 
-    def _explained(self, message: str, ragged: list[Any]) -> Exception:
-        """The error of the file for an error of pyarrow."""
+    def _explained(self, message: str, ragged: list[Any], n_rows: int) -> Exception:
+        """The error of the file for an error of pyarrow after so many rows."""
         if ragged:
             row = ragged[0]
             number = row.number - self.skipped_lines - self.first_row
             return self.ragged(number, row.actual_columns, row.text)
         if "straddling" in message:
             return InputError(
-                f"{self.name}: a row has more than {self._block:,} bytes; is a quotation mark not "
+                f"{self.where(n_rows)}: this row or a row soon after it has more than "
+                f"{self._block:,} bytes; is a quotation mark not "
                 "closed (--no-quotes)? otherwise raise --memory"
             )
         found = _PARSE_ERROR.match(message)

@@ -23,12 +23,11 @@ _TRUE, _FALSE = {"true", "True", "TRUE"}, {"false", "False", "FALSE"}
 
 @dataclass(frozen=True)
 class _OneHot:
-    """A column of text: value -> column of X; ``missing`` is that of rows without a value, or "
-    "-1."""
+    """A column of text: value -> column of X; ``missing`` is the column for rows without a value."""
 
     place: int  #: in the texts of a batch
     columns: dict[str, int]
-    missing: int = -1
+    missing: int = -1  #: -1 if there is none
 
 
 @dataclass

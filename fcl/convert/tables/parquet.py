@@ -24,7 +24,7 @@ from fcl.convert.tables.contract import (
 )
 from fcl.convert.tables.source import TableSource
 from fcl.errors import InputError
-from fcl.units import format_bytes
+from fcl.units import counted, format_bytes
 
 __all__ = ["Options", "open_source"]
 
@@ -121,7 +121,8 @@ class _ParquetFile(TableFile):
                 for chunk in chunks
             )
             self._budget.check(
-                f"{self.name}: the pages of {len(names):,} columns in a group of {group.num_rows:,} rows "
+                f"{self.name}: the pages of {counted(len(names), 'column')} in a group of "
+                f"{counted(group.num_rows, 'row')} "
                 f"({format_bytes(group.total_byte_size)})",
                 size * 5 // 4,
                 part=1,

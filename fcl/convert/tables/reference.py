@@ -1,4 +1,4 @@
-"""The columns that a table is to give: those of a data set that was converted before, or of a model."""
+"""The columns that X must have: the columns of an earlier output, or the columns that a model reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ReferenceColumns:
     advice : str
         What to do if a mean is not known, for messages.
     is_complete : bool
-        Whether these are all columns of the training data, rather than those that a model reads.
+        True for all columns of the training data; False for only the columns that a model reads.
     """
 
     names: Sequence[str]

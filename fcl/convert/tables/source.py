@@ -16,6 +16,7 @@ from fcl.convert.tables.encoding import Encoding
 from fcl.convert.tables.reference import ReferenceColumns
 from fcl.convert.tables.survey import Survey
 from fcl.errors import InputError
+from fcl.units import counted
 
 __all__ = ["TableSource"]
 
@@ -78,8 +79,9 @@ class TableSource(Source):
     def attributes(self) -> dict[str, Any]:
         if self._encoding.unknown and self._is_complete:
             self.notes.append(
-                f"categories: {self._encoding.unknown:,} values are not in --like; all their "
-                "columns are 0"
+                f"categories: {counted(self._encoding.unknown, 'value')} not in --like; columns "
+                "of 0 stand "
+                "for them"
             )
         names = [self._encoding.names[column] for column in self._encoding.number_columns]
         means = self._encoding.means[self._encoding.number_places]
@@ -149,7 +151,8 @@ class TableSource(Source):
         missing += sum(stats.missing for stats in survey.texts)
         if missing and self._options.missing == "mean":
             self.notes.append(
-                f"missing: {missing:,} values; means for numbers, a category for text (--missing)"
+                f"missing: {counted(missing, 'value')}; means for numbers, a category for text "
+                "(--missing)"
             )
 
     def _rows(self, batch: Batch) -> Rows:
@@ -200,7 +203,7 @@ def _check_same_columns(files: Sequence[TableFile]) -> None:
             other = next((name for name in file.columns if name not in first.columns), None)
             why = "another order" if other is None else f"the column {shown(other)}"
             if len(file.columns) != len(first.columns):
-                why = f"{len(file.columns):,} columns instead of {len(first.columns):,}"
+                why = f"{counted(len(file.columns), 'column')} instead of {len(first.columns):,}"
             raise InputError(
                 f"{file.name} has {why}; expected the columns of {first.name}, in the same order"
             )

@@ -110,7 +110,7 @@ class Trial:
         """Raise GeneratorError if columns differ from ``self.columns`` by more than rounding.
 
         found : array (k, c), the columns ``some`` on the rows ``rows``.
-        when : for the message, how the computation differed from that of ``self.columns``.
+        when : for the message, how the computation differed from ``self.columns``.
         spared : number of values per column that may differ.
         """
         rounding = SAME_FLOAT64 if found.dtype.itemsize > 4 else SAME_FLOAT32

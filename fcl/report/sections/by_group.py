@@ -10,6 +10,7 @@ from fcl.objective.metrics import average_precision
 from fcl.report.contract import Figure, Table, name_text
 from fcl.report.figures import ACCENT, FAINT, SECOND, drawing, short
 from fcl.report.predictions import Predictions
+from fcl.units import counted
 
 __all__ = ["scores_of_labels", "scores_of_numbers"]
 
@@ -79,7 +80,7 @@ def _blocks(table: Table, overall: float, caption: str, strokes: int | None = No
     chosen = [table.rows[i] for i in np.sort(order)]
     all_shown = len(chosen) == len(table.rows)
     if not all_shown:
-        caption += f" The {MOST_GROUPS} largest of {len(table.rows):,} groups."
+        caption += f" The {MOST_GROUPS} largest of {counted(len(table.rows), 'group')}."
     with drawing(9.0, 0.9 + 0.22 * len(chosen)) as drawn:
         at = np.arange(len(chosen))[::-1]
         if strokes is not None:

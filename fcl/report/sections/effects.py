@@ -13,6 +13,7 @@ from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, SECOND, drawing, short
 from fcl.report.logo import draw_logo
 from fcl.report.measured import LetterEffects
+from fcl.units import counted
 
 __all__ = ["section"]
 
@@ -36,7 +37,8 @@ def section(context: Context) -> Section | None:
         return Section("effects", "Effects of letters", lead, blocks=[figure])
     lead = (
         "The features that move the margins most: the standard deviation over "
-        f"{measured.features.n_rows:,} rows of weight times value, in the direction of the weight."
+        f"{counted(measured.features.n_rows, 'row')} of weight times value, in the direction of "
+        "the weight."
     )
     if len(measured.features.indices) < context.model.n_active:
         n = len(measured.features.indices)

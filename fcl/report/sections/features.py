@@ -11,6 +11,7 @@ import numpy.typing as npt
 from fcl.features.motif import Motif
 from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, drawing, short
+from fcl.units import counted
 
 __all__ = ["section"]
 
@@ -37,7 +38,8 @@ def section(context: Context) -> Section:
     if placed:
         blocks.append(_positions(placed, context.origin))
     blocks.append(_table(context))
-    lead = f"{model.n_active:,} features have a weight, of {model.family.n_features:,}."
+    total = counted(model.family.n_features, "feature")
+    lead = f"The model gives a weight to {model.n_active:,} of {total}."
     return Section("features", "Features", lead, _facts(context), blocks)
 
 
@@ -64,7 +66,9 @@ def _facts(context: Context) -> list[tuple[str, str]]:
     if context.measured is not None:
         stats = context.measured.features
         distinct = len(np.unique(stats.group))
-        text = f"{distinct:,} of the {len(stats.group):,} strongest, on {stats.n_rows:,} rows"
+        text = (
+            f"{distinct:,} of the {len(stats.group):,} strongest, on {counted(stats.n_rows, 'row')}"
+        )
         facts.append(("different columns", text))
     return facts
 
@@ -196,7 +200,8 @@ def _caption(context: Context, n_lines: int) -> str:
         if context.model.labels is not None:
             text += " Positive share: share of positive rows among the rows where it is not 0."
         text += (
-            f" Effect: standard deviation of weight times value, over {n:,} rows. Features with equal "
+            f" Effect: standard deviation of weight times value, over {counted(n, 'row')}. "
+            "Features with equal "
             "columns on these rows are folded into one line."
         )
     if n_lines > MOST_ROWS:

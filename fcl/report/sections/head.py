@@ -13,7 +13,7 @@ from fcl.model.certificate import Scope
 from fcl.objective import Penalty
 from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, INK, PAGE, SECOND, drawing, log_axis
-from fcl.units import format_bytes, format_seconds
+from fcl.units import counted, format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,8 @@ def proof(certificate: Certificate) -> str:
         return "Nothing is proved about this model: no lower bound of the objective is known."
     most = max(certificate.objective - certificate.bound, 0.0)
     text = (
-        f"No choice of the intercept and of weights for the {certificate.n_priced:,} priced features "
+        f"No choice of the intercept and of weights for the "
+        f"{counted(certificate.n_priced, 'priced feature')} "
         f"lowers the objective by more than {most:.3g}, which is {certificate.gap:.3g} of the objective."
     )
     if certificate.scope is Scope.FAMILY:
@@ -69,7 +70,7 @@ def _problem(context: Context) -> list[tuple[str, str]]:
         penalty += ", in units of standard deviations"
     if model.certificate.scope is Scope.SUPPORT:
         penalty += ", each term times the variance of its feature"
-    rows = f"{model.n_rows:,} training rows, sum of weights {model.sum_weights:.10g}"
+    rows = f"{counted(model.n_rows, 'training row')}, sum of weights {model.sum_weights:.10g}"
     return [
         ("task", task),
         ("data", rows + (", with an offset" if model.has_offset else "") + _covariates(context)),
@@ -88,7 +89,7 @@ def _family(context: Context) -> str:
     model = context.model
     spelled = model.options.get("features")
     text = spelled if isinstance(spelled, str) else model.family.name
-    return f"{text}: {model.family.n_features:,} features, {model.n_active:,} active"
+    return f"{text}: {counted(model.family.n_features, 'feature')}, {model.n_active:,} active"
 
 
 def _certificate(certificate: Certificate) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from fcl.model.certificate import Scope
 from fcl.options import JOB_DEFAULTS, TRAINING
 from fcl.path.store import FOLDER_SUFFIX
 from fcl.report.contract import Context, Section, Table
+from fcl.units import counted
 from fcl.version import __version__
 
 __all__ = ["section"]
@@ -57,7 +58,10 @@ def _data(context: Context) -> list[tuple[str, str]]:
     measured = context.measured
     name, n = shortened(measured.data.name), measured.data.n_rows
     return [
-        ("rows of this report", f"{name}, {n:,} rows, fingerprint {measured.data.fingerprint()}")
+        (
+            "rows of this report",
+            f"{name}, {counted(n, 'row')}, fingerprint {measured.data.fingerprint()}",
+        )
     ]
 
 

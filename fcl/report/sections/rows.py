@@ -13,6 +13,7 @@ from fcl.report.letters import letter_contributions, window_text
 from fcl.report.logo import draw_logo
 from fcl.report.measured import Measured
 from fcl.report.predictions import Extreme
+from fcl.units import counted
 
 __all__ = ["section"]
 
@@ -90,7 +91,7 @@ def _table(context: Context, explained: Explanation, chosen: _Chosen, title: str
     shown, others = rows[:MOST_FEATURES], rows[MOST_FEATURES:]
     if others:
         total = float(sum(row[3] for row in others))
-        shown.append([f"{len(others):,} other features", None, None, total])
+        shown.append([counted(len(others), "other feature"), None, None, total])
     shown.append(["intercept", None, None, context.model.intercept])
     if explained.offset[0]:
         name = "offset and covariates" if context.model.covariates else "offset"

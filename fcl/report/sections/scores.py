@@ -25,6 +25,7 @@ from fcl.report.scores import (
     thresholds,
 )
 from fcl.report.sections.by_group import scores_of_labels, scores_of_numbers
+from fcl.units import counted
 
 __all__ = ["section"]
 
@@ -61,10 +62,10 @@ def section(context: Context) -> Section:
 
 
 def _lead(measured: Measured) -> str:
-    n, counted = measured.predictions.n_rows, measured.predictions.n_counted
-    text = f"{n:,} rows of {name_text(measured.data.name)}."
-    if counted < n:
-        text += f" {n - counted:,} rows of weight 0 do not count."
+    n, n_counted = measured.predictions.n_rows, measured.predictions.n_counted
+    text = f"{counted(n, 'row')} of {name_text(measured.data.name)}."
+    if n_counted < n:
+        text += f" Without {counted(n - n_counted, 'row')} of weight 0."
     return f"{text} {TRAINING if measured.is_training else OTHER}"
 
 
