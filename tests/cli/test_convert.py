@@ -283,6 +283,8 @@ def test_train_says_how_to_convert(
     Path("n.fa").write_text("")
     both = run("train", "a b.fa", "n.fa")
     assert both.exit_code == 2 and "fcl convert 'a b.fa' n.fa 'a b.zarr'" in both.stderr
+    both = run("train", "x.csv", "n.csv")
+    assert "fcl convert x.csv n.csv x.zarr --y COLUMN" in both.stderr
     magic = gzip.compress(b"28.7,16.0,g\n31.6,11.7,h\n")
     Path("magic04.data.gz").write_bytes(magic)
     line = "fcl convert magic04.data.gz magic04.zarr --format table --no-header --y COLUMN"

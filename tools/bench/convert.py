@@ -6,6 +6,7 @@
 The inputs are made in a temporary folder, and removed. ``fcl convert`` runs as a child; its peak is the
 largest resident set that the system reports. The cases are
 
+    windows     1 million sites of C. elegans (BED, 36 MB) and the genome (84 MB): windows of 141 bases
     svmlight    a9a 100 times: 3.3 million rows, 45 million entries (236 MB)
     csv         1 GB: 20 columns of numbers, one of text, a label
     csv-wide    100,000 columns of digits, 1,000 rows (200 MB)
@@ -45,10 +46,39 @@ N_NUMBERS = 20
 
 @dataclass(frozen=True)
 class Case:
-    """An input: a function that makes it in a folder, and returns its path and rows; options."""
+    """An input: a function that makes it in a folder, and returns its path and rows; options.
+
+    The options may name ``{folder}``.
+    """
 
     make: Callable[[Path, float], tuple[Path, int]]
     options: tuple[str, ...] = ()
+
+
+def windows(folder: Path, scale: float) -> tuple[Path, int]:
+    """Sites of both strands with names and labels, in the order of the genome."""
+    sys.path.insert(0, str(common.SHARED))
+    import make_celegans
+
+    archive = np.load(common.SHARED / "celegans_acceptors.npz")
+    bases = {name: make_celegans.chromosome(archive, name) for name in make_celegans.NAMES}
+    with (folder / "genome.fa").open("w") as file:
+        for name, codes in bases.items():
+            text = np.frombuffer(b"ACGT", np.uint8)[codes].tobytes().decode()
+            lines = (text[i : i + 60] for i in range(0, len(text), 60))
+            file.write(f">{name}\n" + "\n".join(lines) + "\n")
+    keys = {name: make_celegans.candidates(codes) for name, codes in bases.items()}
+    step = max(1.0, sum(map(len, keys.values())) / (1e6 * scale))
+    path, n_rows = folder / "sites.bed", 0
+    with path.open("w") as file:
+        for name, found in keys.items():
+            chosen = found[np.arange(0, len(found), step).astype(np.int64)]
+            label = np.where(np.isin(chosen, archive[f"{name}_acceptors"]), 1, -1)
+            for key, y in zip(chosen.tolist(), label.tolist(), strict=True):
+                at = key >> 1
+                file.write(f"{name}\t{at}\t{at + 1}\tsite{key}\t{y}\t{'-+'[key & 1]}\n")
+            n_rows += len(chosen)
+    return path, n_rows
 
 
 def svmlight(folder: Path, scale: float) -> tuple[Path, int]:
@@ -165,6 +195,9 @@ def _genotypes(folder: Path, n_samples: int, n_variants: int) -> tuple[Path, int
 
 
 CASES = {
+    "windows": Case(
+        windows, ("--genome", "{folder}/genome.fa", "--window", "-70:+71", "--label", "5")
+    ),
     "svmlight": Case(svmlight),
     "csv": Case(table, ("--y", "y")),
     "csv-wide": Case(wide),
@@ -201,8 +234,9 @@ def measure(name: str, memory: str, scale: float) -> int:
         with ProcessPoolExecutor(1) as pool:
             path, n_rows = pool.submit(case.make, Path(folder), scale).result()
         command = [sys.executable, "-m", "fcl", "convert", str(path), f"{folder}/out.zarr"]
+        options = [option.format(folder=folder) for option in case.options]
         since = time.perf_counter()
-        child = subprocess.Popen([*command, "--memory", memory, "--quiet", *case.options])
+        child = subprocess.Popen([*command, "--memory", memory, "--quiet", *options])
         _, status, usage = os.wait4(child.pid, 0)
         seconds = time.perf_counter() - since
         child.returncode = os.waitstatus_to_exitcode(status)
