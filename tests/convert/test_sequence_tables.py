@@ -96,4 +96,6 @@ def test_the_target_is_not_its_own_feature(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_of_no_format(tmp_path: Path) -> None:
-    assert "nothing is empty; expected at least one record" in refusal(saved(tmp_path, "nothing", b""))
+    assert "nothing is empty; expected at least one record" in refusal(
+        saved(tmp_path, "nothing", b"")
+    )

@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -57,17 +59,15 @@ class Case:
 
 def windows(folder: Path, scale: float) -> tuple[Path, int]:
     """Sites of both strands with names and labels, in the order of the genome."""
-    sys.path.insert(0, str(common.SHARED))
-    import make_celegans
-
+    cutter = SimpleNamespace(**runpy.run_path(str(common.SHARED / "make_celegans.py")))
     archive = np.load(common.SHARED / "celegans_acceptors.npz")
-    bases = {name: make_celegans.chromosome(archive, name) for name in make_celegans.NAMES}
+    bases = {name: cutter.chromosome(archive, name) for name in cutter.NAMES}
     with (folder / "genome.fa").open("w") as file:
         for name, codes in bases.items():
             text = np.frombuffer(b"ACGT", np.uint8)[codes].tobytes().decode()
             lines = (text[i : i + 60] for i in range(0, len(text), 60))
             file.write(f">{name}\n" + "\n".join(lines) + "\n")
-    keys = {name: make_celegans.candidates(codes) for name, codes in bases.items()}
+    keys = {name: cutter.candidates(codes) for name, codes in bases.items()}
     step = max(1.0, sum(map(len, keys.values())) / (1e6 * scale))
     path, n_rows = folder / "sites.bed", 0
     with path.open("w") as file:
