@@ -71,6 +71,21 @@ def test_the_next_command_fits_the_rows(
 
 
 @pytest.mark.parametrize(
+    ("window", "features"),
+    [("-3:+4", "kmers:d=7,origin=3"), ("0:+4", "kmers:d=4"), ("-5:-2", "kmers:d=3")],
+)
+def test_the_next_command_knows_the_origin_of_windows(
+    window: str, features: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("g.fa").write_text(">c\nACGTACGTACGTACGT\n")
+    Path("s.bed").write_text("c\t6\t7\tx\t1\nc\t7\t8\ty\t-1\n")
+    options = ["--genome", "g.fa", "--window", window, "--label", "5"]
+    result = run("convert", "s.bed", "o.zarr", *options)
+    assert f" --features {features} --C" in result.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
     ("text", "options", "message"),
     [
         (
