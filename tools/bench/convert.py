@@ -7,6 +7,7 @@ The inputs are made in a temporary folder, and removed. ``fcl convert`` runs as 
 largest resident set that the system reports. The cases are
 
     windows     1 million sites of C. elegans (BED, 36 MB) and the genome (84 MB): windows of 141 bases
+    bed3        the same sites without names, labels and strands (BED of 3 columns)
     svmlight    a9a 100 times: 3.3 million rows, 45 million entries (236 MB)
     csv         1 GB: 20 columns of numbers, one of text, a label
     csv-wide    100,000 columns of digits, 1,000 rows (200 MB)
@@ -32,6 +33,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -44,6 +46,8 @@ from tools.bench import common
 RNG = np.random.default_rng(0)
 #: Numbers of a row of the case csv.
 N_NUMBERS = 20
+#: How the windows of sites are cut.
+_CUT = ("--genome", "{folder}/genome.fa", "--window", "-70:+71")
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Case:
     options: tuple[str, ...] = ()
 
 
-def windows(folder: Path, scale: float) -> tuple[Path, int]:
+def windows(folder: Path, scale: float, n_columns: int = 6) -> tuple[Path, int]:
     """Sites of both strands with names and labels, in the order of the genome."""
     cutter = SimpleNamespace(**runpy.run_path(str(common.SHARED / "make_celegans.py")))
     archive = np.load(common.SHARED / "celegans_acceptors.npz")
@@ -76,7 +80,8 @@ def windows(folder: Path, scale: float) -> tuple[Path, int]:
             label = np.where(np.isin(chosen, archive[f"{name}_acceptors"]), 1, -1)
             for key, y in zip(chosen.tolist(), label.tolist(), strict=True):
                 at = key >> 1
-                file.write(f"{name}\t{at}\t{at + 1}\tsite{key}\t{y}\t{'-+'[key & 1]}\n")
+                cells = (name, at, at + 1, f"site{key}", y, "-+"[key & 1])
+                file.write("\t".join(map(str, cells[:n_columns])) + "\n")
             n_rows += len(chosen)
     return path, n_rows
 
@@ -195,9 +200,8 @@ def _genotypes(folder: Path, n_samples: int, n_variants: int) -> tuple[Path, int
 
 
 CASES = {
-    "windows": Case(
-        windows, ("--genome", "{folder}/genome.fa", "--window", "-70:+71", "--label", "5")
-    ),
+    "windows": Case(windows, (*_CUT, "--label", "5")),
+    "bed3": Case(partial(windows, n_columns=3), _CUT),
     "svmlight": Case(svmlight),
     "csv": Case(table, ("--y", "y")),
     "csv-wide": Case(wide),
