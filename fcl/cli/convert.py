@@ -127,7 +127,7 @@ def _next_line(summary: Summary, out: str, options: Mapping[str, Any]) -> str:
             f"next         fcl.FCLClassifier in Python, for {len(summary.classes)} classes; or make the "
             "target 1 for one class and 0 for the others, for fcl train"
         )
-    features = _features(summary.layout, options["pad"])
+    features = _features(summary.layout, options)
     loss = " --loss squared" if _is_regression(summary) else ""
     weights = " --weights weights" if summary.has_weights else ""
     return (
@@ -136,11 +136,15 @@ def _next_line(summary: Summary, out: str, options: Mapping[str, Any]) -> str:
     )
 
 
-def _features(layout: Layout, padded: bool) -> str:
+def _features(layout: Layout, options: Mapping[str, Any]) -> str:
     """The family for rows of this layout; positions mean little in rows that are filled up."""
     if layout.kind != "codes":
         return "columns"
-    return f"{'bag' if padded else 'kmers'}:d={min(6 if padded else 8, layout.width)}"
+    if options["pad"]:
+        return f"bag:d={min(6, layout.width)}"
+    before = -int((options["window"] or "0").partition(":")[0])
+    origin = f",origin={before}" if 0 < before < layout.width else ""
+    return f"kmers:d={min(8, layout.width)}{origin}"
 
 
 def _is_regression(summary: Summary) -> bool:

@@ -61,6 +61,8 @@ def _format_of(file: InputFile, options: dict[str, Any]) -> str:
         return "sequences"
     if name in READERS:
         return name
+    if not file.head:
+        raise InputError(f"{file.name} is empty; expected at least one record")
     raise InputError(
         f"{file.name}: its format is not known by its name and first bytes; expected one of "
         f"{', '.join(READERS)}: name it with --format"

@@ -211,8 +211,16 @@ def convert(
         writer.has("y"),
         writer.has("weights"),
         time.perf_counter() - since,
-        source.notes,
+        [*source.notes, *_label_notes(writer.classes)],
     )
+
+
+def _label_notes(classes: Counter[Any] | None) -> list[str]:
+    """Say which of two labels of text training takes as positive."""
+    labels = sorted(map(str, classes or ()))
+    if len(labels) != 2 or not all(isinstance(label, str) for label in classes or ()):
+        return []
+    return [f"labels: {labels[1]} is the positive class, {labels[0]} the other"]
 
 
 @contextmanager

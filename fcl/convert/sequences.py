@@ -92,6 +92,10 @@ class _Places:
         named = {role: getattr(options, role) for role in _ROLES}
         found = {role: find_column(file.name, known, text) for role, text in named.items() if text}
         at = {role: place for role, (place, _) in found.items()}
+        if at.get("y") == at["x"]:
+            raise InputError(
+                f"{file.name}: a column can have one role, got --x {options.x}, --y {options.y}"
+            )
         has_values = is_sequence(first[at["x"]]) or any(
             is_number(first[at[role]]) for role in ("y", "weights") if role in at
         )

@@ -137,7 +137,9 @@ def convert_line(path: Path, found: Format, second: Path | None = None) -> str:
     """The command line that converts one or two files, to be completed where it has capitals."""
     stem = path.name.partition(".")[0] or "data"
     out = shlex.quote(str(path.with_name(f"{stem}.zarr")))
-    rest = found.example if second is None else f"{shlex.quote(str(second))} OUT"
+    rest = found.example
+    if second is not None:  # in the place of the second file of an example, if it has one
+        rest = f"{shlex.quote(str(second))} {rest[rest.index('OUT') :]}"
     return f"fcl convert {shlex.quote(str(path))} {rest.replace('OUT', out, 1)}"
 
 

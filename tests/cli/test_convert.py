@@ -71,6 +71,21 @@ def test_the_next_command_fits_the_rows(
 
 
 @pytest.mark.parametrize(
+    ("window", "features"),
+    [("-3:+4", "kmers:d=7,origin=3"), ("0:+4", "kmers:d=4"), ("-5:-2", "kmers:d=3")],
+)
+def test_the_next_command_knows_the_origin_of_windows(
+    window: str, features: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("g.fa").write_text(">c\nACGTACGTACGTACGT\n")
+    Path("s.bed").write_text("c\t6\t7\tx\t1\nc\t7\t8\ty\t-1\n")
+    options = ["--genome", "g.fa", "--window", window, "--label", "5"]
+    result = run("convert", "s.bed", "o.zarr", *options)
+    assert f" --features {features} --C" in result.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
     ("text", "options", "message"),
     [
         (
@@ -283,6 +298,8 @@ def test_train_says_how_to_convert(
     Path("n.fa").write_text("")
     both = run("train", "a b.fa", "n.fa")
     assert both.exit_code == 2 and "fcl convert 'a b.fa' n.fa 'a b.zarr'" in both.stderr
+    both = run("train", "x.csv", "n.csv")
+    assert "fcl convert x.csv n.csv x.zarr --y COLUMN" in both.stderr
     magic = gzip.compress(b"28.7,16.0,g\n31.6,11.7,h\n")
     Path("magic04.data.gz").write_bytes(magic)
     line = "fcl convert magic04.data.gz magic04.zarr --format table --no-header --y COLUMN"

@@ -76,3 +76,26 @@ def test_a_column_of_sequences_beside_names(tmp_path: Path) -> None:
     path = saved(tmp_path, "t.csv", b"name,dna,y\n" + rows.encode())
     message = refusal(path, y="y", max_categories=8)
     assert "'name' has more than 8" in message and "alone: --x 'dna'" in message
+
+
+def test_which_label_is_positive(tmp_path: Path) -> None:
+    """Of two texts, in every format; numbers and more labels need no note."""
+    note = "labels: b is the positive class, a the other"
+    fasta = saved(tmp_path, "t.fa", b">r1 y=b\nACGT\n>r2 y=a\nACGA\n")
+    table = saved(tmp_path, "t.tsv", b"ACGT\tb\nACGT\ta\n")
+    for path, options in ((fasta, {"label": r"header:y=(\S+)"}), (table, {"x": "1", "y": "2"})):
+        assert converted(path, **options).notes.endswith(note)
+    for content in (b"ACGT\t1\nACGT\t2\n", b"ACGT\ta\nACGT\tb\nACGT\tc\n", b"ACGT\ta\nACGT\ta\n"):
+        path = saved(tmp_path, "u.tsv", content)
+        assert "labels" not in converted(path, x="1", y="2").notes
+
+
+def test_the_target_is_not_its_own_feature(tmp_path: Path) -> None:
+    path = saved(tmp_path, "t.tsv", b"dna\ty\nACGT\t1\n")
+    assert "a column can have one role, got --x dna, --y 1" in refusal(path, x="dna", y="1")
+
+
+def test_an_empty_file_of_no_format(tmp_path: Path) -> None:
+    assert "nothing is empty; expected at least one record" in refusal(
+        saved(tmp_path, "nothing", b"")
+    )

@@ -188,8 +188,8 @@ LATE = b"1,2\n" * 20_000
         (b"s,y\nACGN,1\nacgt,2\nTTA,1\n", {"max_categories": 2, "y": "y"},
          "column alone: --x 's'; otherwise leave it out with --x '!s', or raise --max-categories"),
         (b"a,b\n1,2\n", {"y": "bb"}, "--y: "),
-        (b"a,b\n1,2\n2,9007199254740993\n", {}, "'b' has integers beyond 2^53, such as 9007199254740993"),
-        (b"a,g\n1,9007199254740993\n", {"groups": "g"}, "'g' has integers beyond 2^53"),
+        (b"a,b\n1,2\n2,9007199254740993\n", {}, "row 3 (the header is row 1): the column 'b' holds 9007"),
+        (b"a,g\n1,9007199254740993\n", {"groups": "g"}, "9007199254740993, an integer beyond 2^53"),
         (b"\n\na,b\n\n1,2\n\n3\n", {}, "row 3 (the header is row 1): expected 2 values, got 1"),
         (b"a,b,c\n1,2\r3,4\n5,6,7\n", {}, "expected 3 values, got 2|control character 0d"),
         ("a,b\n٣,1\n5,2\n".encode(), {}, "holds the number '5', but the text '٣' before"),
@@ -238,7 +238,7 @@ def test_parquet_says_what_text_is(tmp_path: Path) -> None:
     assert converted(path).names == ["w=1,5", "w=3", "w=4a", "n"]
     exact = pa.array([decimal.Decimal(9007199254740993)] * 3)
     parquet.write_table(pa.table({"d": exact}), path)
-    assert "the column 'd' has integers beyond 2^53" in refusal(path)
+    assert "row 1: the column 'd' holds 9007199254740993, an integer beyond 2^53" in refusal(path)
 
 
 def test_the_index_of_pandas_is_left_out(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@
 The inputs are made in a temporary folder, and removed. ``fcl convert`` runs as a child; its peak is the
 largest resident set that the system reports. The cases are
 
+    windows     1 million sites of C. elegans (BED, 36 MB) and the genome (84 MB): windows of 141 bases
+    bed3        the same sites without names, labels and strands (BED of 3 columns)
     svmlight    a9a 100 times: 3.3 million rows, 45 million entries (236 MB)
     csv         1 GB: 20 columns of numbers, one of text, a label
     csv-wide    100,000 columns of digits, 1,000 rows (200 MB)
@@ -23,6 +25,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -30,7 +33,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -41,14 +46,44 @@ from tools.bench import common
 RNG = np.random.default_rng(0)
 #: Numbers of a row of the case csv.
 N_NUMBERS = 20
+#: How the windows of sites are cut.
+_CUT = ("--genome", "{folder}/genome.fa", "--window", "-70:+71")
 
 
 @dataclass(frozen=True)
 class Case:
-    """An input: a function that makes it in a folder, and returns its path and rows; options."""
+    """An input: a function that makes it in a folder, and returns its path and rows; options.
+
+    The options may name ``{folder}``.
+    """
 
     make: Callable[[Path, float], tuple[Path, int]]
     options: tuple[str, ...] = ()
+
+
+def windows(folder: Path, scale: float, n_columns: int = 6) -> tuple[Path, int]:
+    """Sites of both strands with names and labels, in the order of the genome."""
+    cutter = SimpleNamespace(**runpy.run_path(str(common.SHARED / "make_celegans.py")))
+    archive = np.load(common.SHARED / "celegans_acceptors.npz")
+    bases = {name: cutter.chromosome(archive, name) for name in cutter.NAMES}
+    with (folder / "genome.fa").open("w") as file:
+        for name, codes in bases.items():
+            text = np.frombuffer(b"ACGT", np.uint8)[codes].tobytes().decode()
+            lines = (text[i : i + 60] for i in range(0, len(text), 60))
+            file.write(f">{name}\n" + "\n".join(lines) + "\n")
+    keys = {name: cutter.candidates(codes) for name, codes in bases.items()}
+    step = max(1.0, sum(map(len, keys.values())) / (1e6 * scale))
+    path, n_rows = folder / "sites.bed", 0
+    with path.open("w") as file:
+        for name, found in keys.items():
+            chosen = found[np.arange(0, len(found), step).astype(np.int64)]
+            label = np.where(np.isin(chosen, archive[f"{name}_acceptors"]), 1, -1)
+            for key, y in zip(chosen.tolist(), label.tolist(), strict=True):
+                at = key >> 1
+                cells = (name, at, at + 1, f"site{key}", y, "-+"[key & 1])
+                file.write("\t".join(map(str, cells[:n_columns])) + "\n")
+            n_rows += len(chosen)
+    return path, n_rows
 
 
 def svmlight(folder: Path, scale: float) -> tuple[Path, int]:
@@ -165,6 +200,8 @@ def _genotypes(folder: Path, n_samples: int, n_variants: int) -> tuple[Path, int
 
 
 CASES = {
+    "windows": Case(windows, (*_CUT, "--label", "5")),
+    "bed3": Case(partial(windows, n_columns=3), _CUT),
     "svmlight": Case(svmlight),
     "csv": Case(table, ("--y", "y")),
     "csv-wide": Case(wide),
@@ -201,8 +238,9 @@ def measure(name: str, memory: str, scale: float) -> int:
         with ProcessPoolExecutor(1) as pool:
             path, n_rows = pool.submit(case.make, Path(folder), scale).result()
         command = [sys.executable, "-m", "fcl", "convert", str(path), f"{folder}/out.zarr"]
+        options = [option.format(folder=folder) for option in case.options]
         since = time.perf_counter()
-        child = subprocess.Popen([*command, "--memory", memory, "--quiet", *case.options])
+        child = subprocess.Popen([*command, "--memory", memory, "--quiet", *options])
         _, status, usage = os.wait4(child.pid, 0)
         seconds = time.perf_counter() - since
         child.returncode = os.waitstatus_to_exitcode(status)

@@ -115,7 +115,7 @@ def _column(file: InputFile, column: str, samples: Samples) -> np.ndarray:
     if column not in header:
         raise InputError(
             f"--y: {file.name} has no column {shown(column)}; its first line has "
-            f"{', '.join(map(shown, header[:12]))}"
+            f"{', '.join(map(shown, header[:12]))}{_hint(header)}"
         )
     if header.count(column) > 1:
         raise InputError(
@@ -150,6 +150,11 @@ def _column(file: InputFile, column: str, samples: Samples) -> np.ndarray:
             "one column of names (ID or FAMILY_ID)"
         )
     return values
+
+
+def _hint(header: list[str]) -> str:
+    has_commas = len(header) == 1 and "," in header[0]
+    return "; write tabs in place of ',' between the columns" if has_commas else ""
 
 
 def _target(numbers: np.ndarray, file: InputFile | None, where: str) -> Phenotype:

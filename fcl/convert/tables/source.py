@@ -141,12 +141,6 @@ class TableSource(Source):
             self.notes.append(f"left out: column {at + 1}, {why}")
         if roles.y is None:
             self.notes.append("y: none; name the column of the target with --y")
-        if roles.y in self._labels:
-            labels = sorted(self._labels[roles.y][1])
-            if len(labels) == 2:
-                self.notes.append(
-                    f"labels: {labels[1]} is the positive class, {labels[0]} the other"
-                )
         missing = int((survey.n_rows - survey.numbers.count).sum())
         missing += sum(stats.missing for stats in survey.texts)
         if missing and self._options.missing == "mean":

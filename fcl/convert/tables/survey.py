@@ -178,14 +178,22 @@ class Survey:
             self.selection.numbers[place] for place in np.flatnonzero(self.numbers.large).tolist()
         ]
         for file in self.files if columns else ():
+            row = 0
             for batch in file.batches(Selection([], columns), last=False):
                 for column, texts in zip(columns, batch.texts, strict=True):
-                    if found := next(filter(is_rounded_integer, texts.values), None):
-                        raise InputError(
-                            f"{file.name}: the column {shown(file.columns[column])} has integers "
-                            f"beyond 2^53, such as {found}, which are not exact as numbers; leave it "
-                            "out, or read it as --categorical"
-                        )
+                    self._check_exact(file, column, texts, row)
+                row += len(batch.texts[0].codes)
+
+    def _check_exact(self, file: TableFile, column: int, texts: Texts, first_row: int) -> None:
+        wrong = [code for code, value in enumerate(texts.values) if is_rounded_integer(value)]
+        rows = np.flatnonzero(np.isin(texts.codes, wrong))
+        if rows.size:
+            found = texts.values[texts.codes[rows[0]]]
+            raise InputError(
+                f"{file.where(first_row + int(rows[0]))}: the column {shown(file.columns[column])} holds "
+                f"{found}, an integer beyond 2^53, which is not exact as a number; leave the column out, "
+                "or read it as --categorical"
+            )
 
     def _read(self) -> bool:
         """Read the files; returns False if it must be done again, with another column as text."""
