@@ -21,8 +21,8 @@ SITE_STRANDS = ("+", "-")
 
 #: Bases that are searched for sites at a time.
 _STEP = 1 << 19
-#: Windows of a block: so few that they stay in the cache of the core while they are scored.
-_MOST_ROWS = 3 << 12
+#: Windows of a block: so many that starting kernels takes little time, so few that they stay in the cache.
+_MOST_ROWS = 3 << 14
 _LEAVES = "beyond the end of a contig"
 
 
