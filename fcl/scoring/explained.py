@@ -38,9 +38,8 @@ class ContributionCells:
     def names(self) -> list[str]:
         """The names of the columns."""
         ranks = range(1, self._top + 1)
-        return [f"{name}_{rank}" for rank in ranks for name in ("feature", "contribution")] + [
-            "others"
-        ]
+        names = [f"{name}_{rank}" for rank in ranks for name in ("feature", "contribution")]
+        return [*names, "others"]
 
     def rows(self, explained: Explanation) -> Iterator[list[str]]:
         """The cells of each row; numbers have 17 significant digits, which restore them."""

@@ -22,7 +22,6 @@ __all__ = ["ScoreSummary", "score_source", "scoring_budget"]
 
 Floats = npt.NDArray[np.float64]
 
-_MIB = 1 << 20
 #: Blocks that wait for their margins while the next one is read.
 _MOST_WAITING = 2
 
@@ -55,7 +54,7 @@ def scoring_budget(memory: int, scratch: str | None) -> Budget:
     scratch : folder for temporary files; None for the system's.
     """
     free = free_memory(memory)
-    return Budget(free // 2, min(8 * _MIB, free // 16), scratch)
+    return Budget(free // 2, min(8 << 20, free // 16), scratch)
 
 
 def score_source(
@@ -114,15 +113,14 @@ def score_source(
 
 def _scored(source: Source, scorer: BlockScorer, budget: Budget) -> Iterator[tuple[Rows, Floats]]:
     """The blocks and their margins; a thread computes margins while the caller reads and writes."""
-    name = source.inputs[0].name
+    layout, name = source.layout, source.inputs[0].name
     waiting: deque[tuple[Rows, Future[Floats]]] = deque()
     with ThreadPoolExecutor(1, thread_name_prefix="fcl-score") as pool:
         for rows in source.blocks(budget):
-            waiting.append((rows, pool.submit(scorer.margins, rows.x, source.layout, name)))
+            waiting.append((rows, pool.submit(scorer.margins, rows.x, layout, name)))
             if len(waiting) > _MOST_WAITING:
                 yield waiting[0][0], waiting.popleft()[1].result()
-        for rows, margins in waiting:
-            yield rows, margins.result()
+        yield from ((rows, margins.result()) for rows, margins in waiting)
 
 
 def _values(column: Column) -> np.ndarray:
