@@ -113,11 +113,11 @@ def score_source(
 
 def _scored(source: Source, scorer: BlockScorer, budget: Budget) -> Iterator[tuple[Rows, Floats]]:
     """The blocks and their margins; a thread computes margins while the caller reads and writes."""
-    layout, name = source.layout, source.inputs[0].name
+    name = source.inputs[0].name
     waiting: deque[tuple[Rows, Future[Floats]]] = deque()
     with ThreadPoolExecutor(1, thread_name_prefix="fcl-score") as pool:
         for rows in source.blocks(budget):
-            waiting.append((rows, pool.submit(scorer.margins, rows.x, layout, name)))
+            waiting.append((rows, pool.submit(scorer.margins, rows.x, source.layout, name)))
             if len(waiting) > _MOST_WAITING:
                 yield waiting[0][0], waiting.popleft()[1].result()
         yield from ((rows, margins.result()) for rows, margins in waiting)
