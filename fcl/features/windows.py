@@ -28,6 +28,8 @@ __all__ = [
     "window_reader",
 ]
 
+#: Letters that are packed at a time: they stay in the cache of the core.
+_PACKED_LETTERS = 1 << 17
 #: Letters of patterns, indexed by their digit; the last is the wildcard.
 LETTERS = "ACGT."
 
@@ -88,8 +90,8 @@ def window_buffers(n_rows: int) -> WindowBuffers:
     """Buffers for blocks of up to ``n_rows`` rows."""
     from fcl.kernels.kmers import CHUNK, WindowBuffers
 
-    codes = np.empty(CHUNK, np.uint32)
-    return WindowBuffers(codes, np.zeros(n_rows, np.uint32), np.empty(n_rows, np.int32))
+    codes, sums = np.empty(CHUNK, np.uint32), np.empty(CHUNK)
+    return WindowBuffers(codes, sums, np.zeros(n_rows, np.uint32), np.empty(n_rows, np.int32))
 
 
 def buffers_for(block: WindowBlock) -> WindowBuffers:
@@ -138,10 +140,10 @@ class WindowFamily(Family):
     ) -> Sequence[np.ndarray]:
         from fcl.kernels import kmers
 
-        kmers.pack_planes(raw, record)
+        _pack_planes(raw, record)
         start = np.zeros(self.length + 1, np.int64)
         unknown = np.empty(0, np.int32)
-        if (raw > 3).any():
+        if raw.max(initial=0) > 3:
             kmers.list_unknown(raw, start, unknown)
             unknown = np.empty(int(start[-1]), np.int32)
             kmers.list_unknown(raw, start, unknown)
@@ -188,3 +190,23 @@ class WindowFamily(Family):
         at = lookup[block.unknown_rows]
         codes[at[at >= 0], column[at >= 0]] = 4
         return codes
+
+
+def _pack_planes(codes: npt.NDArray[np.uint8], planes: npt.NDArray[np.uint8]) -> None:
+    """Write the 2-bit planes of a block of rows to ``planes``; unknown letters (code 4) become 0.
+
+    codes : uint8 (m, L), 0-4.
+    planes : uint8 (ceil(L / 4), >= m).
+    """
+    n_rows, length = codes.shape
+    n_planes = -(-length // 4)
+    step = max(1, _PACKED_LETTERS // length)
+    padded = np.zeros((min(n_rows, step), 4 * n_planes), np.uint8)
+    for start in range(0, n_rows, step):
+        part = codes[start : start + step]
+        padded[: len(part), :length] = part
+        four = padded[: len(part)].view("<u4") & np.uint32(0x03030303)
+        # moves four letters from 8 bits each to 2 bits each in the highest byte, the first one on top
+        four *= np.uint32(1 << 30 | 1 << 20 | 1 << 10 | 1)
+        four >>= np.uint32(24)
+        planes[:n_planes, start : start + len(part)] = four.astype(np.uint8).T

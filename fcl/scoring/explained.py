@@ -38,19 +38,18 @@ class ContributionCells:
     def names(self) -> list[str]:
         """The names of the columns."""
         ranks = range(1, self._top + 1)
-        return [f"{name}_{rank}" for rank in ranks for name in ("feature", "contribution")] + [
-            "others"
-        ]
+        names = [f"{name}_{rank}" for rank in ranks for name in ("feature", "contribution")]
+        return [*names, "others"]
 
     def rows(self, explained: Explanation) -> Iterator[list[str]]:
         """The cells of each row; numbers have 17 significant digits, which restore them."""
-        for i in range(len(explained)):
+        parts = explained.indices, explained.contributions, explained.others
+        for indices, values, others in zip(*(part.tolist() for part in parts), strict=True):
             cells: list[str] = []
-            pairs = zip(explained.indices[i], explained.contributions[i], strict=True)
-            for index, value in pairs:
+            for index, value in zip(indices, values, strict=True):
                 # a feature that is 0 in the row contributes nothing, whichever it is
-                cells += [self._words(int(index)), f"{value:.17g}"] if value else ["", "0"]
-            yield [*cells, f"{explained.others[i]:.17g}"]
+                cells += [self._words(index), f"{value:.17g}"] if value else ["", "0"]
+            yield [*cells, f"{others:.17g}"]
 
 
 class ExplainedLines(TableLines):

@@ -85,9 +85,9 @@ class TableLines(LineFormat):
 
 def known_names(rows: Rows) -> list[str]:
     """The columns that a table shows of rows, in its order; ``end`` follows from ``start``."""
-    derived = {"end"} if "start" in rows.obs else set()
-    places = [name for name in _PLACES if name in rows.obs or name in derived]
-    return places + [name for name in rows.obs if name not in (*_PLACES, *_LEFT_OUT)]
+    known = [*rows.obs, *(["end"] if "start" in rows.obs else [])]
+    places = [name for name in _PLACES if name in known]
+    return places + [name for name in known if name not in (*_PLACES, *_LEFT_OUT)]
 
 
 def known_column(rows: Rows, name: str) -> Column:
@@ -151,7 +151,7 @@ class BedLines(LineFormat):
             return b""
         scores = margins if self.kind == "margin" else self.loss.mean(margins)
         contig = chrom.categories[int(chrom.codes[0])].translate(_SEPARATORS)
-        signs = np.frombuffer("".join(SITE_STRANDS).encode(), np.uint8)
+        ends = np.array([f"\t{sign}\n".encode() for sign in SITE_STRANDS]).view(np.uint8)
         parts = [
             _text(f"{contig}\t", len(start)),
             integer_cells(start),
@@ -159,9 +159,7 @@ class BedLines(LineFormat):
             integer_cells(start + len(self.name)),
             _text(f"\t{self.name}\t", len(start)),
             _fixed_cells(scores),
-            _text("\t", len(start)),
-            signs[strand.codes][:, None],
-            _text("\n", len(start)),
+            ends.reshape(len(SITE_STRANDS), -1)[strand.codes],
         ]
         table = np.concatenate(parts, axis=1)
         return table[table != 0].tobytes()
@@ -175,9 +173,8 @@ def _text(text: str, n: int) -> Bytes:
 
 def integer_cells(values: np.ndarray, least: int = 1) -> Bytes:
     """Integers >= 0 as text of at least some digits, after zero bytes: uint8 (n, digits)."""
-    rest: npt.NDArray[Any] = values.astype(
-        np.uint32 if values.max(initial=0) < 1 << 32 else np.uint64
-    )
+    is_short = values.max(initial=0) < 1 << 32
+    rest: npt.NDArray[Any] = values.astype(np.uint32 if is_short else np.uint64)
     width = max(least, len(str(int(rest.max(initial=0)))))
     cells = np.zeros((len(rest), width), np.uint8)
     for place in range(width - 1, -1, -1):

@@ -22,8 +22,8 @@ SITE_STRANDS = ("+", "-")
 
 #: Bases that are searched for sites at a time.
 _STEP = 1 << 19
-#: Windows of a block: so few that they stay in the cache of the core while they are scored.
-_MOST_ROWS = 3 << 12
+#: Windows of a block: many, since starting kernels takes time, but few enough to stay in the cache.
+_MOST_ROWS = 3 << 14
 _LEAVES = "beyond the end of a contig"
 
 
@@ -143,7 +143,8 @@ class SitesSource(Source):
                 "strand": Categorical(reverse.astype(np.int8), list(SITE_STRANDS)),
             },
         )
-        return self._filter.apply(rows, self.dropped, stretch.filled(first))
+        outside = letters_outside(first, self.windows.length, stretch.contig_length)
+        return self._filter.apply(rows, self.dropped, outside)
 
     def _kept(self, first: Ints, stretch: _Stretch, contigs: list[str]) -> np.ndarray | slice:
         """Which windows are scored; the others are counted, or refused."""
@@ -209,10 +210,6 @@ class _Stretch:
         origin, length = self.windows.origin, self.windows.length
         ahead = len(self.windows.pattern) + origin - length
         return place + np.where(reverse, ahead, -origin)
-
-    def filled(self, first: Ints) -> Ints:
-        """How many letters of windows that begin at these bases lie outside the contig."""
-        return letters_outside(first, self.windows.length, self.contig_length)
 
     def cut(self, first: Ints, reverse: np.ndarray) -> Codes:
         """The windows that begin at these bases, each in the direction of its strand."""

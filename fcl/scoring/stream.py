@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 
-from fcl.convert.contract import Budget, Categorical, Column, Source
+from fcl.convert.contract import Budget, Categorical, Column, Rows, Source
 from fcl.convert.run import free_memory
 from fcl.errors import InputError
 from fcl.scoring.lines import LineFormat
@@ -19,7 +20,10 @@ from fcl.scoring.quality import Collected
 
 __all__ = ["ScoreSummary", "score_source", "scoring_budget"]
 
-_MIB = 1 << 20
+Floats = npt.NDArray[np.float64]
+
+#: Blocks that wait for their margins while the next one is read.
+_MOST_WAITING = 2
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ def scoring_budget(memory: int, scratch: str | None) -> Budget:
     scratch : folder for temporary files; None for the system's.
     """
     free = free_memory(memory)
-    return Budget(free // 2, min(8 * _MIB, free // 16), scratch)
+    return Budget(free // 2, min(8 << 20, free // 16), scratch)
 
 
 def score_source(
@@ -84,9 +88,7 @@ def score_source(
         As the source raises it; or no row is left, or rows are unlike the training rows.
     """
     n_rows, next_record, is_first = 0, 0, True
-    name = source.inputs[0].name
-    for rows in source.blocks(budget):
-        margins = scorer.margins(rows.x, source.layout, name)
+    for rows, margins in _scored(source, scorer, budget):
         if collected is not None and rows.y is not None:
             collected.add(_values(rows.y), margins, rows.weights, rows.source_row)
         if is_first:  # rows that cannot be scored leave nothing on standard output
@@ -107,6 +109,18 @@ def score_source(
     return ScoreSummary(
         source.rows_in, n_rows, source.dropped, quality, [*source.notes, *scorer.notes]
     )
+
+
+def _scored(source: Source, scorer: BlockScorer, budget: Budget) -> Iterator[tuple[Rows, Floats]]:
+    """The blocks and their margins; a thread computes margins while the caller reads and writes."""
+    name = source.inputs[0].name
+    waiting: deque[tuple[Rows, Future[Floats]]] = deque()
+    with ThreadPoolExecutor(1, thread_name_prefix="fcl-score") as pool:
+        for rows in source.blocks(budget):
+            waiting.append((rows, pool.submit(scorer.margins, rows.x, source.layout, name)))
+            if len(waiting) > _MOST_WAITING:
+                yield waiting[0][0], waiting.popleft()[1].result()
+        yield from ((rows, margins.result()) for rows, margins in waiting)
 
 
 def _values(column: Column) -> np.ndarray:

@@ -182,10 +182,8 @@ class _Writer:
     def flush(self) -> None:
         """Score and write all that waits."""
         found = [pairs for _, pairs in self._waiting if pairs is not None]
-        ref, alt = (
-            self._margins([pairs.ref for pairs in found]),
-            self._margins([p.alt for p in found]),
-        )
+        ref = self._margins([pairs.ref for pairs in found])
+        alt = self._margins([pairs.alt for pairs in found])
         self.file.write("".join(self._lines(ref, alt)).encode())
         self.n_scored += len(found)
         self._waiting.clear()
@@ -203,9 +201,8 @@ class _Writer:
             if pairs is not None:
                 here = slice(at, at + len(pairs))
                 at = here.stop
-                yield "\t".join([*named, *_result(pairs, ref[here], alt[here])]) + "\n"
-            else:
-                yield "\t".join([*named, *[""] * (len(_COLUMNS) - len(named))]) + "\n"
+                named += _result(pairs, ref[here], alt[here])
+            yield "\t".join(named + [""] * (len(_COLUMNS) - len(named))) + "\n"
 
 
 def _result(pairs: Pairs, ref: np.ndarray, alt: np.ndarray) -> list[str]:
@@ -213,12 +210,6 @@ def _result(pairs: Pairs, ref: np.ndarray, alt: np.ndarray) -> list[str]:
     difference = alt - ref
     at = int(np.abs(difference).argmax())
     start = int(pairs.start[at])
-    numbers = [repr(float(value)) for value in (ref[at], alt[at])]
-    return [
-        repr(float(difference[at])),
-        str(start),
-        str(start + pairs.ref.shape[1]),
-        "-" if pairs.reverse[at] else "+",
-        *numbers,
-        str(len(pairs)),
-    ]
+    change, *margins = (repr(float(values[at])) for values in (difference, ref, alt))
+    place = [str(start), str(start + pairs.ref.shape[1]), "-" if pairs.reverse[at] else "+"]
+    return [change, *place, *margins, str(len(pairs))]

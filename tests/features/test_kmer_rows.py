@@ -77,11 +77,11 @@ def test_the_buffer_of_columns_is_bounded_but_never_empty() -> None:
 @given(
     case=cases(),
     n_ids=st.integers(0, 80),
-    table_letters=st.sampled_from([0, 1, 3, 9]),
+    most_matched=st.sampled_from([0, 1, 5, 80]),
     kept_tables=st.sampled_from([0, 1, 256]),
 )
 def test_margins_with_and_without_tables(
-    case: Case, n_ids: int, table_letters: int, kept_tables: int
+    case: Case, n_ids: int, most_matched: int, kept_tables: int
 ) -> None:
     family, codes, seed = case
     rng = np.random.default_rng(seed)
@@ -89,12 +89,14 @@ def test_margins_with_and_without_tables(
     weights = rng.normal(size=n_ids) * 10.0 ** rng.uniform(-6, 6, n_ids)
     weights[rng.random(n_ids) < 0.1] = 0.0
     expected = brute.matrix(codes, family.d)[:, ids] @ weights
+    usual = family.scorer(ids, weights).margins(codes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "TABLE_LETTERS", table_letters)
+        patch.setattr(module, "MOST_MATCHED", [most_matched] * 10)
         patch.setattr(module, "MAX_KEPT_TABLES", kept_tables)
         prepared = prepare(family, codes)
         found = margins(family, prepared, ids, weights)
         np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance(weights))
+        assert found.tobytes() == usual.tobytes()
         scorer = family.scorer(ids, weights)
         for rows in (slice(0, 1), slice(0, None), slice(1, None, 3)):
             part = scorer.margins(np.ascontiguousarray(codes[rows]))

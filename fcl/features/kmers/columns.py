@@ -1,4 +1,4 @@
-"""Columns of positional k-mers, and margins of a model: one table look-up per row and position."""
+"""Columns of positional k-mers, and margins of a model, position by position."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from fcl.features.windows import buffers_for, window_buffers
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
-    from fcl.kernels.kmers import WindowBlock
+    from fcl.kernels.kmers import WindowBlock, WindowBuffers
 
-#: Patterns of at most this many letters get a table of margins; longer ones are matched one by one.
+#: Patterns of at most this many letters may get a table of margins.
 TABLE_LETTERS = 9
+#: Most patterns at a position that are matched one by one, by the letters they span (0 to TABLE_LETTERS):
+#: a look-up takes longer if its table is larger than the first-level cache of the core.
+MOST_MATCHED = (4, 4, 4, 4, 4, 4, 4, 16, 32, 48)
 #: Number of tables of margins that a scorer keeps between blocks of raw rows.
 MAX_KEPT_TABLES = 256
 #: Number of neighbouring positions that share one reading of a scratch file: few enough that their tables
@@ -89,16 +92,15 @@ class MarginPart:
         self.cares = cares >> (2 * trailing)
         self.values = values >> (2 * trailing)
         self.weights = weights
-        # a table has 4^span cells; a few long patterns are matched faster one by one
-        self.tabled = self.span <= TABLE_LETTERS
+        # a table has 4^span cells; a few patterns, or long ones, are matched faster one by one
+        self.tabled = self.span <= TABLE_LETTERS and len(cares) > MOST_MATCHED[self.span]
         self.table: Floats = np.empty(0)
 
-    def add(self, block: WindowBlock, out: Floats) -> None:
+    def add(self, block: WindowBlock, buffers: WindowBuffers, out: Floats) -> None:
         """Add the margins of a block of prepared rows, in place."""
         from fcl.kernels import kmers
 
         k, span = self.position, self.span
-        buffers = buffers_for(block)
         patterns = self.cares, self.values, self.weights
         if self.tabled:
             if not len(self.table):
@@ -106,15 +108,15 @@ class MarginPart:
                 kmers.fold_table(*patterns, span, self.table)
             kmers.add_margins(block.planes, k, span, self.table, buffers.codes, out)
         else:
-            kmers.add_patterns(block, k, span, *patterns, buffers.codes, out)
+            kmers.add_patterns(block.planes, k, span, *patterns, buffers.codes, buffers.sums, out)
         if len(block.unknown_rows):
             kmers.mend_margins(block, k, span, *patterns, buffers, out)
 
 
 class KmerScorer:
-    """Computes the margins of a model: one table look-up per row and position with weights.
+    """Computes the margins of a model: one table look-up per row and position with many patterns.
 
-    Patterns of more than TABLE_LETTERS letters are matched one by one instead.
+    Few patterns, and patterns of more than TABLE_LETTERS letters, are matched one by one instead.
 
     ids : int64 (k,).
     weights : float64 (k,); weights of 0 are ignored.
@@ -151,8 +153,9 @@ class KmerScorer:
         """The margins of raw rows, uint8 (m, L) codes 0-4, without the intercept: float64 (m,)."""
         out = np.zeros(len(rows))
         block = self.family.block_of(rows)
+        buffers = buffers_for(block)
         for n, part in enumerate(self._parts):
-            part.add(block, out)
+            part.add(block, buffers, out)
             if n >= MAX_KEPT_TABLES:
                 part.table = np.empty(0)
         return out

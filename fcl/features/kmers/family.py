@@ -30,7 +30,13 @@ from fcl.features.kmers.columns import (
 )
 from fcl.features.kmers.pricing import KmerPricer, pricing_bytes, unknown_bytes
 from fcl.features.motif import Motif
-from fcl.features.windows import WindowFamily, pattern_code, pattern_text, window_length
+from fcl.features.windows import (
+    WindowFamily,
+    pattern_code,
+    pattern_text,
+    window_buffers,
+    window_length,
+)
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -162,6 +168,7 @@ class KmerFamily(WindowFamily):
     ) -> None:
         scorer = KmerScorer(self, ids, weights)
         blocks = prepared.numbers(blocks)
+        buffers = window_buffers(prepared.block_rows)
         for number in blocks:
             out[prepared.rows_of(number)] = 0.0
         # only a few tables at a time, so that they stay in the cache of the core
@@ -170,7 +177,7 @@ class KmerFamily(WindowFamily):
             for number in blocks:
                 block = self.block(prepared, number, letters)
                 for part in group:
-                    part.add(block, out[block.rows])
+                    part.add(block, buffers, out[block.rows])
 
     def scorer(self, ids: Ids, weights: Floats) -> KmerScorer:
         return KmerScorer(self, ids, weights)
