@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,7 @@ from fcl.options import TRAINING
 
 if TYPE_CHECKING:
     from fcl.cli.progress import View
+    from fcl.data import DataSet
     from fcl.drivers.train import TrainResult
     from fcl.model.checkpoint import Checkpoint
 
@@ -244,9 +246,28 @@ def _arguments(request: _Request) -> dict[str, Any]:
     return {option.name: options[option.name] for option in TRAINING} | {
         "data": open_data(options["data"], weights=options["weights"], **arrays),
         "features": features,
-        "valid": None if options["valid"] is None else open_data(options["valid"], **arrays),
+        "valid": None if options["valid"] is None else _open_valid(options, arrays),
         "resume": request.resumed,
     }
+
+
+def _open_valid(options: Mapping[str, Any], arrays: dict[str, Any]) -> DataSet:
+    """Open DATA2, with its sample weights if it has an array of their name."""
+    from fcl.data import open_data
+    from fcl.data.open import open_columns
+
+    path, weights = options["valid"], options["weights"]
+    valid = open_data(path, **arrays)
+    if weights is None:
+        return valid
+    if open_columns(path, {"weights": weights}, valid.n_rows):
+        return open_data(path, weights=weights, **arrays)
+    if not options["quiet"]:
+        messages.say(
+            f'{path}: no array "{weights}" of {valid.n_rows:,} weights, so that all rows count equally '
+            "in scores"
+        )
+    return valid
 
 
 def _plan(request: _Request) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.model_selection import PredefinedSplit, check_cv
 
-from fcl.checks import is_whole
+from fcl.checks import is_whole, whole
 from fcl.data import DataSet
 from fcl.drivers.result import TrainResult, end_in_words
 from fcl.estimators.base import Estimator
@@ -112,7 +112,7 @@ class PathSearch(PathParameters, Estimator):
     def _strength(self, training: Training) -> dict[str, Any]:
         """The grid, as arguments of :func:`fcl.train_path`."""
         if is_whole(self.alphas):
-            return {"points": self.alphas}
+            return {"points": whole("alphas", self.alphas, 1)}
         return {"alphas": check_alphas(self.alphas)}
 
     def _fit_one(

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["average_precision"]
+__all__ = ["average_precision", "has_both_classes"]
+
+
+def has_both_classes(y: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> bool:
+    """Whether rows of weight above 0 are positive, and others are not; y, weights : float64 (n,).
+
+    The average precision of positive rows alone is 1, whatever their order.
+    """
+    positive = y[weights > 0.0] > 0.0
+    return bool(positive.any() and not positive.all())
 
 
 def average_precision(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from fcl.checks import is_whole
 from fcl.data import DataSet
 from fcl.errors import InputError
 
-__all__ = ["Folds", "encode_groups", "fold_of_rows"]
+__all__ = ["Folds", "check_labels_of_folds", "encode_groups", "fold_of_rows"]
 
 #: For each row the number of the fold that holds it out, from 0; -1: no fold holds it out.
 Folds = npt.NDArray[np.int64]
@@ -81,6 +82,31 @@ def encode_groups(name: str, labels: Any, n_rows: int) -> npt.NDArray[np.int64]:
     except TypeError:  # labels of several types
         _, codes = np.unique(values.reshape(-1).astype(str), return_inverse=True)
     return codes.astype(np.int64)
+
+
+def check_labels_of_folds(folds: Folds, data: DataSet, warn: bool) -> None:
+    """Warn of folds whose held-out rows have one label, so that rankings have no score.
+
+    Raises InputError if there are no others.
+    """
+    labels = _strata(data, True)
+    counted = folds >= 0 if data.weights is None else (folds >= 0) & (data.weights > 0.0)
+    seen = np.zeros((folds.max() + 1, labels.max() + 1), np.bool_)
+    seen[folds[counted], labels[counted]] = True
+    single = np.flatnonzero(seen.sum(axis=1) == 1)
+    if not len(single):
+        return
+    if len(single) == len(seen):
+        raise InputError(
+            f"cv: expected folds that hold out rows of both labels, got one label in each of {len(seen)} "
+            "folds, whose AUPRC is undefined; use fewer folds, or other groups"
+        )
+    if warn:
+        warnings.warn(
+            f"cv: {len(single)} of {len(seen)} folds hold out rows of one label, the first of them fold "
+            f"{single[0] + 1}; their AUPRC is undefined, so that scores are means over the other folds",
+            stacklevel=4,
+        )
 
 
 def _strata(data: DataSet, classifies: bool) -> npt.NDArray[np.int64]:

@@ -20,7 +20,7 @@ from fcl.features.base import is_sampled
 from fcl.features.standardized import uneven_scales
 from fcl.objective import Loss
 from fcl.options import FIXED
-from fcl.path.folds import Folds, encode_groups, fold_of_rows
+from fcl.path.folds import Folds, check_labels_of_folds, encode_groups, fold_of_rows
 from fcl.path.grid import Grid
 from fcl.path.store import TrackFolder
 
@@ -139,6 +139,8 @@ def make_problem(
         if job.valid is not None:
             raise InputError("give either valid, valid_fraction or cv, not two of them")
         folds = fold_of_rows(cv, data, groups, job.loss.classifies, job.options.seed)
+        if job.loss.classifies:
+            check_labels_of_folds(folds, data, warn)
     elif groups is not None:
         if valid is None:
             raise InputError("groups: expected cv or valid beside it, got neither; leave it out")

@@ -138,7 +138,14 @@ class Context:
     def labels(self) -> tuple[str, str]:
         """The negative and the positive label as text."""
         labels = self.model.labels or ("smaller", "larger")
-        return name_text(str(labels[0])), name_text(str(labels[1]))
+        negative, positive = (_label_text(label) for label in labels)
+        return negative, positive
+
+
+def _label_text(label: Any) -> str:
+    """A label; a whole number without a decimal point, however the data store it."""
+    whole = isinstance(label, float) and label.is_integer()
+    return name_text(f"{label:.0f}" if whole else str(label))
 
 
 def name_text(text: str) -> str:

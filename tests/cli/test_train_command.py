@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ def test_a_run(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
     call = driver.calls[-1]
     assert call["data"].n_rows == 600 and call["data"].weights is not None
     assert call["valid"].n_rows == 600 and call["features"].d == 3
+    np.testing.assert_array_equal(call["valid"].weights, np.load(data / "s.npy"))
     wanted = {
         "C": 0.1, "alpha": None, "loss": "logistic", "intercept": True, "tol": 1e-3,
         "memory": 1 << 30, "max_time": 7200.0, "max_passes": None, "seed": 4, "block_rows": 256,
@@ -121,6 +123,18 @@ def test_row_view_is_passed_on(
     assert run(*arguments, "--row-view", text).exit_code == 0
     assert driver.calls[-1]["row_view"] == value
     assert driver.calls[-1]["command"]["row_view"] == value
+
+
+def test_validation_rows_without_weights_count_equally(
+    data: Path, tmp_path: Path, driver: Any, run: Run
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(data, other)
+    (other / "s.npy").unlink()
+    options = ("--features", "kmers:d=3", "--C", 0.1, "--weights", "s", "--out", tmp_path / "v.fcl")
+    result = run("train", data, *options, "--valid", other)
+    assert result.exit_code == 0 and driver.calls[-1]["valid"].weights is None
+    assert f'{other}: no array "s" of 600 weights, so that all rows count equally' in result.stderr
 
 
 def test_valid_fraction_is_passed_on(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:

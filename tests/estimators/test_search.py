@@ -134,7 +134,7 @@ def test_in_a_pipeline_and_in_cross_validation() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"alphas": 0}, "points must be a whole number"),
+        ({"alphas": 0}, "alphas must be a whole number"),
         ({"alphas": [0.0]}, "alphas: expected finite numbers above 0"),
         ({"cv": 1}, "cv: expected 2 to"),
         ({"select": "worst"}, "select must be"),

@@ -162,8 +162,22 @@ def test_an_interrupt_ends_all_folds() -> None:
 
 def test_a_fold_of_one_class_is_refused() -> None:
     codes, y = rows(n=60)
+    folds = np.where(y > 0, 0, np.arange(60) % 2)
     with pytest.raises(InputError, match="only one class is left"):
-        train_path(fcl.open_data(codes, y=y), cv=np.where(y > 0, 0, 1), block_rows=64)
+        train_path(fcl.open_data(codes, y=y), cv=folds, block_rows=64, warn=False)
+
+
+def test_held_out_rows_of_one_label_have_no_score() -> None:
+    codes, y = rows(n=90)
+    data = fcl.open_data(codes, y=y)
+    with pytest.raises(InputError, match="got one label in each of 90 folds, whose AUPRC"):
+        train_path(data, cv=np.arange(90))
+    folds = np.where(y > 0, np.arange(90) % 3, np.arange(90) % 2)  # fold 2 has positive rows alone
+    with pytest.warns(UserWarning, match="1 of 3 folds hold out rows of one label.* fold 3; their"):
+        path = fcl.train_path(data, fcl.Kmers(1), points=2, cv=folds, memory="1GiB")
+    found = path.scores.folds
+    assert np.isnan(found[2]).all()
+    np.testing.assert_allclose(path.scores.mean, found[:2].mean(axis=0))
 
 
 def test_a_fold_without_weight_is_refused() -> None:

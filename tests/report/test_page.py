@@ -194,7 +194,7 @@ def test_regression() -> None:
     assert shown is not None
     residuals = case.data.target - case.margins
     facts = dict(scores.section(context).facts)
-    assert float(facts["MSE"]) == pytest.approx(np.mean(residuals**2), rel=1e-5)
+    assert float(facts["mean squared error"]) == pytest.approx(np.mean(residuals**2), rel=1e-5)
     assert float(facts["mean absolute error"]) == pytest.approx(np.abs(residuals).mean(), rel=1e-5)
     share = (
         1
@@ -209,6 +209,44 @@ def test_regression() -> None:
     for table in tables:
         *parts, margin = [line[3] for line in table.rows]
         assert sum(parts) == pytest.approx(margin)
+
+
+def test_scores_of_numbers_have_no_doubles_and_no_negative_0() -> None:
+    case = table_case(labels=None, loss="huber:delta=1")
+    flat = replace(case.model, weights=0.0 * case.model.weights, intercept=case.data.target.mean())
+    context = Context(flat, Path("m.fcl"), "", None, measure(flat, case.data))
+    facts = scores.section(context).facts
+    names = [name for name, _ in facts]
+    assert names == ["mean absolute error", "root mean squared error", "R squared"]
+    assert dict(facts)["R squared"] == "0.0000"
+
+
+def test_precision_is_drawn_in_steps() -> None:
+    """As AUPRC sums it: a model without features has one threshold, and no precision above the base."""
+    x = np.array([[0.0], [1.0]] * 20)
+    data = open_data(x, y=np.arange(40) % 4 == 0)
+    model = make_model(bind_features(Columns(), data.rows), [0], [0.0], labels=(0.0, 1.0))
+    context = Context(model, Path("m.fcl"), "", None, measure(model, data))
+    section = scores.section(context)
+    assert dict(section.facts)["AUPRC"] == "0.2500, of a random order 0.2500"
+    curves = section.blocks[0]
+    assert isinstance(curves, Figure)
+    paths = re.findall(r'<path d="(M [^"]*)" clip-path', curves.svg)
+    lines = [re.findall(r"[ML] (\S+) (\S+)", path) for path in paths]
+    corners = [line for line in lines if len(line) == 3]
+    assert any(a[0] == b[0] and b[1] == c[1] for a, b, c in corners)
+    assert dict(head.section(context).facts)["task"].startswith(
+        "classification of 1 (+1) against 0"
+    )
+
+
+def test_one_pass_has_whole_ticks(kmers: Case) -> None:
+    first = [{**kmers.model.history[0], "seconds": 1.0, "active": 0, "cached": 0}]
+    model = replace(kmers.model, history=History(first))
+    section = convergence.section(Context(model, Path("m.fcl"), ""))
+    assert section is not None and isinstance(figure := section.blocks[0], Figure)
+    assert not re.search(r">.?0\.0[1-9]+<", figure.svg)
+    assert re.search(r">.1<", figure.svg)
 
 
 def test_predictions_that_overflow() -> None:
@@ -304,9 +342,13 @@ def test_the_command_with_the_same_options(kmers: Case) -> None:
     )
 
     term = CovariateTerm("obs/a b", None, (0.5,))
-    more = replace(context.model, options=options | {"offset": True}, covariates=(term,))
+    more = replace(
+        context.model, options=options | {"offset": True}, covariates=(term,), sum_weights=99.5
+    )
     command = dict(provenance.section(replace(context, model=more)).facts)["same options again"]
-    assert command.endswith("--seed 3 --offset NAME --covariates 'obs/a b' --out MODEL")
+    assert command.endswith(
+        "--seed 3 --weights NAME --offset NAME --covariates 'obs/a b' --out MODEL"
+    )
 
 
 def test_points_of_a_path_and_refits(kmers: Case, tmp_path: Path) -> None:

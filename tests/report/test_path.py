@@ -71,6 +71,26 @@ def test_a_path_without_scores(context: Context) -> None:
     section = section_of_path.section(context)
     assert section is not None and section.lead == "The model is point 2 of 3, by increasing C."
 
+    unknown = {"score": [None] * 3, "se": [None] * 3, "chosen": 1, "error_from": ""}
+    write(context, points(), result=RESULT | unknown | {"select": "best", "outer": None})
+    section = section_of_path.section(context)
+    assert section is not None and section.lead == "The model is point 2 of 3, by increasing C."
+    figure, table = section.blocks
+    assert isinstance(figure, Figure) and isinstance(table, Table)
+    assert figure.caption == "Number of features with a weight." and "AUPRC" not in figure.svg
+    assert table.head == ["point", "C", "features", "objective", "gap", "seconds"]
+    assert list(table.rows[1]) == [2, 0.1, 3.0, 8.0, 1e-4, 0.5]
+
+
+def test_a_path_without_standard_errors(context: Context) -> None:
+    write(context, points(), result=RESULT | {"se": [None] * 3, "error_from": ""})
+    section = section_of_path.section(context)
+    assert section is not None
+    figure, table = section.blocks
+    assert isinstance(figure, Figure) and isinstance(table, Table)
+    assert "standard error" not in figure.caption and "se" not in table.head
+    assert table.head[5] == "AUPRC" and table.rows[1][5] == 0.8
+
 
 def test_folders_that_do_not_belong_to_the_model(context: Context) -> None:
     folder = Path(f"{context.path}.path")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fcl.objective.losses.base import Floats, Loss
-from fcl.objective.metrics import average_precision
+from fcl.objective.metrics import average_precision, has_both_classes
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Logistic(Loss):
         return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
 
     def score(self, y: Floats, s: Floats, margins: Floats) -> float:
-        return average_precision(y, margins, s)
+        return average_precision(y, margins, s) if has_both_classes(y, s) else math.nan
 
     def mean(self, margins: Floats) -> Floats:
         # does not overflow at any margin

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fcl.objective.losses.base import Floats, Loss
-from fcl.objective.metrics import average_precision
+from fcl.objective.metrics import average_precision, has_both_classes
 
 
 @dataclass(frozen=True)
@@ -27,4 +28,4 @@ class SquaredHinge(Loss):
         return np.where(y > 0.0, -np.inf, 0.0), np.where(y > 0.0, 0.0, np.inf)
 
     def score(self, y: Floats, s: Floats, margins: Floats) -> float:
-        return average_precision(y, margins, s)
+        return average_precision(y, margins, s) if has_both_classes(y, s) else math.nan

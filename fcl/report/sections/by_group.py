@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from fcl.objective.metrics import average_precision
+from fcl.objective.metrics import average_precision, has_both_classes
 from fcl.report.contract import Figure, Table, name_text
 from fcl.report.figures import ACCENT, FAINT, SECOND, drawing, short
 from fcl.report.predictions import Predictions
@@ -32,7 +33,8 @@ def scores_of_labels(predictions: Predictions, overall: float) -> Blocks:
     shares = predictions.totals.mean("target")
     rows = []
     for group, name, n in _groups(predictions):
-        area = average_precision(*predictions.by_group.of_group(group).labelled())
+        y, margins, weights = predictions.by_group.of_group(group).labelled()
+        area = average_precision(y, margins, weights) if has_both_classes(y, weights) else math.nan
         rows.append([name, n, float(shares[group]), area])
     head = ["group", "rows", "share of positive rows", "AUPRC"]
     caption = "AUPRC of each group; the short stroke is a random order, the line all rows together."

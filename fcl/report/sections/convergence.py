@@ -135,6 +135,9 @@ def _draw(curves: _Curves, tol: float) -> str:
             if curves.metric:
                 own[3].plot(x, curves.validation, curves.style, color=THIRD)
             own[-1].set_xlabel("seconds" if column == 0 else "passes")
+        if len(curves.number) == 1 and np.isfinite(only := curves.number[0]):
+            # around one point, matplotlib has ticks at fractions
+            drawn.axes[-1, 1].set_xlim(only - 1.0, only + 1.0)
         drawn.axes[-1, 1].locator_params(axis="x", integer=True)
         names = ["objective", "relative gap", "features", f"validation\n{_metric(curves)}"]
         for axes, name in zip(drawn.axes[:, 0], names, strict=False):
@@ -171,4 +174,6 @@ def _gap(axes: Any, x: Floats, curves: _Curves, tol: float) -> None:
 def _features(axes: Any, x: Floats, curves: _Curves) -> None:
     axes.plot(x, curves.active, curves.style, color=ACCENT)
     axes.plot(x, curves.cached, curves.style, color=SECOND)
-    axes.set_ylim(bottom=0.0)
+    most = max(np.nanmax(curves.active, initial=0.0), np.nanmax(curves.cached, initial=0.0))
+    axes.set_ylim(0.0, 1.05 * max(most, 1.0))
+    axes.locator_params(axis="y", integer=True)

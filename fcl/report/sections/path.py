@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def section(context: Context) -> Section | None:
     result = read.get("result")
     found = result if isinstance(result, dict) else {}
     scores, errors = (_numbers(found.get(name), len(rows)) for name in ("score", "se"))
-    metric = short(str(found.get("metric", "")).upper(), 12)
+    scored, measured = np.isfinite(scores).any(), np.isfinite(errors).any()
+    metric = short(str(found.get("metric", "")).upper(), 12) if scored else ""
     points = [[row.get(name) for name in ("active", "objective", "gap", "seconds")] for row in rows]
     lines = [
         [i + 1, value, *map(number, point[:3]), score, error, number(point[3])]
@@ -49,18 +51,19 @@ def section(context: Context) -> Section | None:
         )
     ]
     head = ["point", "C", "features", "objective", "gap", metric or "score", "se", "seconds"]
+    known = [*[True] * 5, scored, measured, True]
+    head, *lines = [list(compress(line, known)) for line in (head, *lines)]
     active = np.array([number(point[0]) for point in points])
     marks = {"best": found.get("best"), "one standard error": found.get("one_se")}
     picture = _draw(values, active, scores, errors, metric, marks)
     caption = "Number of features with a weight"
     if metric:
-        caption = (
-            f"{metric} with standard errors, above it the number of features; dotted: the choices"
-        )
+        errs = " with standard errors" if measured else ""
+        caption = f"{metric}{errs}, above it the number of features; dotted: the choices"
     return Section(
         "path",
         "Path",
-        _lead(found, int(chosen[0]), len(rows)),
+        _lead(found if scored else {}, int(chosen[0]), len(rows)),
         blocks=[
             Figure("path", picture, f"{caption}."),
             Table("path", head, lines, "Every point has a certificate of its own."),

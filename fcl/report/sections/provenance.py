@@ -77,6 +77,8 @@ def _command(context: Context) -> str:
         implied = option.name == "alpha" or (option.name, value) == ("writers", 0)
         if not implied and value not in (None, option.check(default)):
             words += _spelled(option.spelled, option.name, value)
+    if context.model.sum_weights != context.model.n_rows:  # the model has no name of their array
+        words += ["--weights", "NAME"]
     if context.model.has_offset:
         words += ["--offset", "NAME"]
     if names := context.model.covariate_names:

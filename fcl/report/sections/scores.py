@@ -38,9 +38,11 @@ UP = decimal.Context(prec=1, rounding=decimal.ROUND_CEILING)
 #: Share of the rows beyond each end of a histogram; a few large values must not flatten the others.
 OUTER_SHARE = 0.002
 OUTER = "The outer bars include the rows further out."
+#: Names of the metrics of regression in words.
+METRICS = {"mse": "mean squared error", "mae": "mean absolute error", "deviance": "mean deviance"}
 #: Predictions whose means differ by this factor are drawn on a log scale.
 LOG_FROM = 1_000.0
-TRAINING = "The model was trained on these rows, so that scores on new rows are usually lower."
+TRAINING = "The model was trained on these rows, so that scores on new rows are usually worse."
 OTHER = (
     "These data differ from the training data by fingerprint (rows, target, weights, offset); whether "
     "they share rows is not checked."
@@ -117,7 +119,8 @@ def _curves(ranked: Curve, rates: Curve, base: float) -> Figure:
     ranked, rates = thinned(ranked), thinned(rates)
     with drawing(9.0, 3.6, columns=2) as drawn:
         left, right = drawn.axes
-        left.plot(ranked.x, ranked.y, color=ACCENT)
+        # a precision holds from the recall before it: straight lines would show more than the AUPRC
+        left.plot(ranked.x, ranked.y, color=ACCENT, drawstyle="steps-pre")
         left.axhline(base, color=SECOND, linewidth=1.0, linestyle="--")
         left.set(xlabel="recall", ylabel="precision", xlim=(0, 1.01), ylim=(0, 1.02))
         left.set_title(f"precision and recall, AUPRC {ranked.area:.4f}")
@@ -225,21 +228,22 @@ def _regression(context: Context, predictions: Predictions, lead: str) -> Sectio
             f" Predictions of more than {MOST_PREDICTED:.0e} occur, so that there are no scores."
         )
         return Section("scores", "Scores", lead)
-    metric = context.model.loss_object.metric.upper()
+    metric = context.model.loss_object.metric
     totals = predictions.totals.all()
     squared, spread = float(totals.mean("squared")[0]), float(totals.spread()[0])
     facts = [
-        (metric, f"{totals.mean('metric')[0]:.6g}"),
+        (METRICS.get(metric, metric), f"{totals.mean('metric')[0]:.6g}"),
         ("root mean squared error", f"{np.sqrt(squared):.6g}"),
-        ("mean absolute error", f"{totals.mean('absolute')[0]:.6g}"),
     ]
+    if metric != "mae":
+        facts.append(("mean absolute error", f"{totals.mean('absolute')[0]:.6g}"))
     if spread > 0.0:
-        facts.append(("R squared", f"{1.0 - squared / spread:.4f}"))
+        facts.append(("R squared", f"{1.0 - squared / spread:z.4f}"))
     bins = calibration(predictions.margins, False, predictions.centre)
     blocks = [
         _calibration(bins, "mean prediction", "mean target"),
         _residuals(predictions.residuals),
-        *scores_of_numbers(predictions, metric),
+        *scores_of_numbers(predictions, metric.upper()),
     ]
     return Section("scores", "Scores", lead, facts, blocks)
 
