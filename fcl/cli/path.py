@@ -15,7 +15,7 @@ import click
 from fcl.cli.common import EXIT_UNFINISHED, Interrupted, messages, show
 from fcl.cli.options import PATH_ONLY, TABLE
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
-from fcl.path.options import PATH_OPTIONS
+from fcl.path.options import OF_SCORES, PATH_OPTIONS
 
 if TYPE_CHECKING:
     from fcl.cli.progress import View
@@ -34,8 +34,6 @@ _NOT_OF_PATHS = {
     "resume": "the same command continues a path from the folder OUT.path",
     "disk_wait": "the points are in the folder OUT.path before the model is written",
 }
-#: Options that compare scores.
-_OF_SCORES = ("select", "patience", "min_gain")
 #: Arguments of :func:`fcl.train` that :func:`fcl.train_path` does not have.
 _NOT_ARGUMENTS = ("C", "alpha", "checkpoint", "checkpoint_every", "resume")
 #: Folds of ``--cv groups:NAME``, or the number of groups if that is smaller.
@@ -59,7 +57,7 @@ def check_path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> 
     validates = options["valid"] or options["valid_fraction"]
     if options["cv"] is not None and validates:
         raise click.UsageError("give --cv, --valid or --valid-fraction, not two of them")
-    for name in () if options["cv"] is not None or validates else _OF_SCORES:
+    for name in () if options["cv"] is not None or validates else OF_SCORES:
         if name in given:
             raise click.UsageError(
                 f"{TABLE[name].spelled} needs scores of held-out rows: give --cv, --valid or "

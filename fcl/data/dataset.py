@@ -100,7 +100,7 @@ class DataSet:
         if self._fingerprint is None:
             named = {f"{a.name} {a.levels}": a.values for a in self.covariates or ()}
             self._fingerprint = fingerprint(
-                self.rows, self.target, self.weights, self.offset, named
+                self.rows, self.target, self.weights, self.offset, named, self.column_names
             )
         return self._fingerprint
 

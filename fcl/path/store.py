@@ -96,7 +96,7 @@ class TrackFolder:
         if wrong:
             raise InputError(
                 f"{self.path}: holds the points of another path: {'; '.join(wrong)}. Resume with the "
-                "options of that path, or start over"
+                "data (which include the names of columns) and options of that path, or start over"
             )
         rows, values = table["points"], np.array(table["grid"], np.float64)
         state = None

@@ -92,9 +92,9 @@ def train_path(
         fold, and scored on them. The mean estimates how good a model is whose C was chosen by ``cv``.
     patience : int or None
         Stop after this many points without a better score, of ``valid`` or the mean over the folds. None:
-        never.
+        never. Without held-out rows there are no scores, and only the default and None are accepted.
     min_gain : float
-        A score is better if it improves by more than this.
+        A score is better if it improves by more than this. It needs held-out rows, too.
     max_active : int
         Stop at a model of at least this many features with a weight.
     select : {"best", "1se"}
@@ -160,10 +160,8 @@ def train_path(
         found = check_alphas(alphas)
         grid = Grid(len(found), None, found)
     problem = make_problem(data, features, valid, training, cv, groups, warn)
-    if options.select == "1se" and not problem.validates and problem.folds is None:
-        raise InputError(
-            "select: expected held-out rows for '1se', got none; give valid, valid_fraction or cv"
-        )
+    if not problem.validates and problem.folds is None:
+        options.check_unscored()
     nested = None if outer is None else outer_folds(problem, outer, cv, groups)
     place = Folder(None if folder is None else Path(folder), trusted)
     search = _validated if problem.folds is None else _cross_validated
