@@ -4,8 +4,9 @@ It covers the shapes, the dtypes, all of target, weights, offset and covariates,
 and 64 spaced blocks of X, as decoded values. It does not depend on container, path, chunks, compression,
 byte order or times, nor, for sparse rows, on stored zeros, the order of the entries or the width of their
 indices. Text is hashed by its letters, whether stored with fixed or variable length, as bytes or as
-Unicode. Values are hashed as stored, because the hash must not depend on how the features will read them: the same sequences
-as codes and as letters are different data, and so are the same numbers as a dense and as a sparse matrix.
+Unicode. Values are hashed as stored, because the hash must not depend on how the features will read them:
+the same sequences as codes and as letters are different data, and so are the same numbers as a dense and
+as a sparse matrix.
 """
 
 from __future__ import annotations

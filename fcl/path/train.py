@@ -26,9 +26,10 @@ from fcl.path.problem import Folder, Problem, make_problem
 from fcl.path.refit import refit_support
 from fcl.path.result import PathPoint, PathResult, Scores
 from fcl.path.rules import PathStop
+from fcl.path.running import Running
 from fcl.path.scores import SAMPLES, bootstrap_error, margins_on
 from fcl.path.store import add_result
-from fcl.path.track import Running, Track
+from fcl.path.track import Track
 
 if TYPE_CHECKING:
     from fcl.features import Spec
@@ -183,10 +184,10 @@ def _validated(
 ) -> PathResult:
     """A path that is scored on one set of rows, or not at all."""
     loss, rules = problem.loss, options.rules
-    saved = folder.track("", problem, grid)
+    store = folder.track("", problem, grid)
     errs = options.select == "1se"  # the bootstrap takes time, and only this rule needs it
     groups = problem.groups
-    track = Track(problem.make_job, grid, running, groups=groups, bootstraps=errs, **saved)
+    track = Track(problem.make_job, grid, running, groups=groups, bootstraps=errs, store=store)
     sign = 1.0 if loss.higher_is_better else -1.0
 
     def enough(points: list[PathPoint]) -> PathStop | None:
