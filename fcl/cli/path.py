@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
-import warnings
 from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fcl.cli.common import EXIT_UNFINISHED, Interrupted, messages, show
 from fcl.cli.options import PATH_ONLY, TABLE
-from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
+from fcl.errors import InputError
 from fcl.path.options import OF_SCORES, PATH_OPTIONS
 
 if TYPE_CHECKING:
-    from fcl.cli.progress import View
     from fcl.cli.signals import Stop
     from fcl.path.result import PathResult
 
@@ -187,34 +183,12 @@ def _folds(option: str, text: str, options: Mapping[str, Any], data: Any) -> tup
 
 def _train(options: Mapping[str, Any], given: dict[str, Any], stop: Stop) -> PathResult:
     from fcl.cli.path_report import PathView
-    from fcl.cli.progress import JsonLog, LiveView
+    from fcl.cli.watched import passes_view, watched
     from fcl.drivers.events import PassDone
     from fcl.path.train import train_path
 
-    with ExitStack() as stack:
-        inner: View | None = None
-        if not options["quiet"] and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-            inner = LiveView()
-        elif options["verbose"]:
-            from fcl.cli.progress import LineView
-
-            inner = LineView()
-        view = stack.enter_context(PathView(inner, options["quiet"]))
-        log = None
-        if options["log_json"] is not None:
-            log = stack.enter_context(JsonLog(options["log_json"], options))
-
-        def progress(event: Any) -> None:
-            if isinstance(event, PassDone):
-                stop.listening = True
-            view(event)
-            if log is not None:
-                log(event)
-
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("always", ConvergenceWarning)
-        warnings.simplefilter("always", ScaleWarning)
-        warnings.showwarning = _say_warning  # type: ignore[assignment]
+    view = PathView(passes_view(options, lines=options["verbose"]), options["quiet"])
+    with watched(options, stop, view, PassDone) as progress:
         try:
             return train_path(
                 **given, points=options["path"], progress=progress, should_stop=stop.requested
@@ -226,10 +200,6 @@ def _train(options: Mapping[str, Any], given: dict[str, Any], stop: Stop) -> Pat
                 raise Interrupted(stop.signum) from None
             left = f"{given['folder']} holds points; {_how_to_continue(options)}"
             raise Interrupted(stop.signum, left) from None
-
-
-def _say_warning(message: Warning | str, category: type[Warning], *where: Any) -> None:
-    messages.say(f"warning: {message}")
 
 
 def _write(options: Mapping[str, Any], path: PathResult) -> list[tuple[str, str]]:
