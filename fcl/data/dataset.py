@@ -87,6 +87,11 @@ class DataSet:
         other.covariates = read_covariates(None, covariates, self.rows)
         return other
 
+    def with_added(self, offset: Any = None, covariates: Any = None) -> DataSet:
+        """The same rows with another offset and other covariates, each unless it is None."""
+        found = self if offset is None else self.with_offset(offset)
+        return found if covariates is None else found.with_covariates(covariates)
+
     @property
     def n_rows(self) -> int:
         """Number of rows."""

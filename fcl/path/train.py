@@ -15,6 +15,7 @@ import numpy.typing as npt
 from fcl.checks import flag
 from fcl.data import DataSet
 from fcl.drivers.bar import Progress
+from fcl.drivers.rows import check_data_set
 from fcl.errors import ConvergenceWarning, InputError
 from fcl.parallel import one_blas_thread
 from fcl.path.bar import reporting
@@ -149,10 +150,8 @@ def train_path(
         refit_alpha=refit_alpha,
     )
     warn = flag("warn", warn)
-    if (offset := training.pop("offset", None)) is not None:
-        data = data.with_offset(offset)
-    if (covariates := training.pop("covariates", None)) is not None:
-        data = data.with_covariates(covariates)
+    check_data_set("data", data)
+    data = data.with_added(training.pop("offset", None), training.pop("covariates", None))
     check_training(training)
     grid = Grid(options.points, options.C_max)
     if alphas is not None:
