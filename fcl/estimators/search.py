@@ -143,15 +143,16 @@ class PathSearch(PathParameters, Estimator):
         if found.reason is PathStop.INTERRUPTED:
             raise KeyboardInterrupt
         self.paths_.append(found)
-        return _result_of(found.refit or found.chosen, options["tol"])
+        return _result_of(found.chosen, found.refit, options["tol"])
 
 
-def _result_of(point: PathPoint, tol: float) -> TrainResult:
-    """A point of a path as the result of training at its C."""
+def _result_of(chosen: PathPoint, refit: PathPoint | None, tol: float) -> TrainResult:
+    """The chosen point, or its refit, as the result of training; converged only if both converged."""
+    point = refit if refit is not None and chosen.converged else chosen
     message = end_in_words(point.reason, point.certificate, tol)
     seconds = {"path": point.seconds}
     return TrainResult(
-        point.model, point.converged, point.reason, message, seconds, 0, point.passes
+        (refit or chosen).model, point.converged, point.reason, message, seconds, 0, point.passes
     )
 
 

@@ -24,6 +24,7 @@ from fcl import (
     train_path,
 )
 from fcl.errors import InputError
+from fcl.estimators.base import EstimatorConvergenceWarning
 
 
 # one alpha: the checks fit some hundred times
@@ -156,6 +157,16 @@ def test_a_refit_is_ridge_regression_on_the_chosen_columns(classes: int) -> None
         np.testing.assert_allclose(own, expected, atol=2e-3 * np.abs(expected).max())
         assert np.abs(own - plain.models_[number].margins(X)).max() > 0.01  # the refit matters
     assert model.converged_ and "support alone" in str(model.certificate_scope_)
+
+
+def test_a_refit_of_a_model_above_the_tolerance_warns() -> None:
+    X, y = make_classification(120, 30, random_state=0, flip_y=0.2)
+    model = FCLClassifierCV(alphas=[0.03], cv=2, refit=True, refit_alpha=1.0, tol=1e-6, max_iter=2)
+    with pytest.warns(EstimatorConvergenceWarning, match="max_iter"):
+        model.fit(X, y)
+    path = model.paths_[0]
+    assert path.refit is not None and path.refit.converged and not path.chosen.converged
+    assert not model.converged_ and model.models_[0] is path.refit.model
 
 
 def test_a_model_without_features_has_no_refit() -> None:
