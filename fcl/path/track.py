@@ -101,7 +101,7 @@ class Track:
         self._make_job = make_job
         self._grid = grid
         self._running = running
-        self._part = part
+        self.part = part
         self._store = store
         self._groups = groups
         self._bootstraps = bootstraps
@@ -160,7 +160,7 @@ class Track:
     def _new_points(self) -> Generator[PathStop | None]:
         """Add a point at a time; yields None after each, or why the path was cut short."""
         first, running = len(self.points), self._running
-        running.report(TrackStarted(self._part))
+        running.report(TrackStarted(self.part))
         job = self._make_job()
         if job.options.driver == "processes":
             yield from self._new_points_of_processes(job)
@@ -223,7 +223,7 @@ class Track:
         measure : returns the score on the validation rows, and their margins for its standard error.
         """
         since = time.perf_counter()
-        self._running.point_started(number + 1, len(self._values), job, self._part)
+        self._running.point_started(number + 1, len(self._values), job, self.part)
         try:
             result = train()
         except KeyboardInterrupt:
@@ -246,7 +246,7 @@ class Track:
         if self._store is not None:
             saved = Saved(self.points, self._state, self._values, fingerprint, checksums)
             self._store.save(job, saved)
-        self._running.point_done(self.points[-1], len(self._values), job.loss.metric, self._part)
+        self._running.point_done(self.points[-1], len(self._values), job.loss.metric, self.part)
 
     # -- the driver ``processes`` --------------------------------------------------------------
 
