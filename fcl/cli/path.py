@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
-import warnings
 from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fcl.cli.common import EXIT_UNFINISHED, Interrupted, messages, show
 from fcl.cli.options import PATH_ONLY, TABLE
-from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
-from fcl.path.options import PATH_OPTIONS
+from fcl.errors import InputError
+from fcl.path.options import OF_SCORES, PATH_OPTIONS
 from fcl.units import counted
 
 if TYPE_CHECKING:
-    from fcl.cli.progress import View
     from fcl.cli.signals import Stop
     from fcl.path.result import PathResult
 
@@ -35,8 +31,6 @@ _NOT_OF_PATHS = {
     "resume": "the same command continues a path from the folder OUT.path",
     "disk_wait": "the points are in the folder OUT.path before the model is written",
 }
-#: Options that compare scores.
-_OF_SCORES = ("select", "patience", "min_gain")
 #: Arguments of :func:`fcl.train` that :func:`fcl.train_path` does not have.
 _NOT_ARGUMENTS = ("C", "alpha", "checkpoint", "checkpoint_every", "resume")
 #: Folds of ``--cv groups:NAME``, or the number of groups if that is smaller.
@@ -60,7 +54,7 @@ def check_path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> 
     validates = options["valid"] or options["valid_fraction"]
     if options["cv"] is not None and validates:
         raise click.UsageError("give --cv, --valid or --valid-fraction, not two of them")
-    for name in () if options["cv"] is not None or validates else _OF_SCORES:
+    for name in () if options["cv"] is not None or validates else OF_SCORES:
         if name in given:
             raise click.UsageError(
                 f"{TABLE[name].spelled} needs scores of held-out rows: give --cv, --valid or "
@@ -192,34 +186,12 @@ def _folds(option: str, text: str, options: Mapping[str, Any], data: Any) -> tup
 
 def _train(options: Mapping[str, Any], given: dict[str, Any], stop: Stop) -> PathResult:
     from fcl.cli.path_report import PathView
-    from fcl.cli.progress import JsonLog, LiveView
+    from fcl.cli.watched import passes_view, watched
     from fcl.drivers.events import PassDone
     from fcl.path.train import train_path
 
-    with ExitStack() as stack:
-        inner: View | None = None
-        if not options["quiet"] and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-            inner = LiveView()
-        elif options["verbose"]:
-            from fcl.cli.progress import LineView
-
-            inner = LineView()
-        view = stack.enter_context(PathView(inner, options["quiet"]))
-        log = None
-        if options["log_json"] is not None:
-            log = stack.enter_context(JsonLog(options["log_json"], options))
-
-        def progress(event: Any) -> None:
-            if isinstance(event, PassDone):
-                stop.listening = True
-            view(event)
-            if log is not None:
-                log(event)
-
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("always", ConvergenceWarning)
-        warnings.simplefilter("always", ScaleWarning)
-        warnings.showwarning = _say_warning  # type: ignore[assignment]
+    view = PathView(passes_view(options, lines=options["verbose"]), options["quiet"])
+    with watched(options, stop, view, PassDone) as progress:
         try:
             return train_path(
                 **given, points=options["path"], progress=progress, should_stop=stop.requested
@@ -231,10 +203,6 @@ def _train(options: Mapping[str, Any], given: dict[str, Any], stop: Stop) -> Pat
                 raise Interrupted(stop.signum) from None
             left = f"{given['folder']} holds points; {_how_to_continue(options)}"
             raise Interrupted(stop.signum, left) from None
-
-
-def _say_warning(message: Warning | str, category: type[Warning], *where: Any) -> None:
-    messages.say(f"warning: {message}")
 
 
 def _write(options: Mapping[str, Any], path: PathResult) -> list[tuple[str, str]]:

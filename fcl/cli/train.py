@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +32,6 @@ from fcl.errors import (
     GeneratorError,
     InputError,
     RepeatedDeaths,
-    ScaleWarning,
     reason,
 )
 from fcl.options import TRAINING
@@ -298,9 +295,10 @@ def _train(request: _Request, stop: Stop) -> int:
     if options["verbose"]:
         import json
 
+        from fcl.cli.watched import effective
         from fcl.plain import plain
 
-        messages.write(json.dumps(plain(_effective(options))))
+        messages.write(json.dumps(plain(effective(options))))
     stop.checkpoints = options["checkpoint"] is not None
     result, view = _run(request, stop)
     if warning := warning_line(result, options["tol"]):
@@ -337,42 +335,21 @@ def _report(written: str, request: _Request, stop: Stop) -> None:
         say_how_to_report(written, options["report"])
 
 
-def _effective(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name not in ("plan", "warmup")}
-
-
 def _run(request: _Request, stop: Stop) -> tuple[TrainResult, View]:
     options = request.options
     arguments = _arguments(request)
-    from fcl.cli.progress import JsonLog, LineView, LiveView, View
     from fcl.cli.resume import command_options
+    from fcl.cli.watched import passes_view, watched
     from fcl.drivers.events import PassDone, Started
     from fcl.drivers.train import train
 
     # the processes driver polls at all times; the inline driver only after its first pass, before which
     # it has nothing to save
     listening_from = Started if options["driver"] == "processes" else PassDone
-    with ExitStack() as stack:
-        view: View = View() if options["quiet"] else LineView()
-        if not options["quiet"] and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-            view = LiveView()
-        stack.enter_context(view)
-        log = None
-        if options["log_json"] is not None:
-            log = stack.enter_context(JsonLog(options["log_json"], _effective(options)))
-
-        def progress(event: Any) -> None:
-            if isinstance(event, listening_from):
-                stop.listening = True
-            view(event)
-            if log is not None:
-                log(event)
-
-        # the command prints warnings itself
-        stack.enter_context(warnings.catch_warnings())
+    view = passes_view(options, lines=True)
+    with watched(options, stop, view, listening_from) as progress:
+        # The command prints its own warning of an early stop, which names options of the command.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.simplefilter("always", ScaleWarning)
-        warnings.showwarning = _say_warning  # type: ignore[assignment]
         try:
             result = train(
                 **arguments,
@@ -389,10 +366,6 @@ def _run(request: _Request, stop: Stop) -> tuple[TrainResult, View]:
                 raise
             raise Interrupted(stop.signum) from None
     return result, view
-
-
-def _say_warning(message: Warning | str, category: type[Warning], *where: Any) -> None:
-    messages.say(f"warning: {message}")
 
 
 def _say_how_to_resume(folder: str | None) -> None:

@@ -87,6 +87,11 @@ class DataSet:
         other.covariates = read_covariates(None, covariates, self.rows)
         return other
 
+    def with_added(self, offset: Any = None, covariates: Any = None) -> DataSet:
+        """The same rows with another offset and other covariates, each unless it is None."""
+        found = self if offset is None else self.with_offset(offset)
+        return found if covariates is None else found.with_covariates(covariates)
+
     @property
     def n_rows(self) -> int:
         """Number of rows."""
@@ -100,7 +105,7 @@ class DataSet:
         if self._fingerprint is None:
             named = {f"{a.name} {a.levels}": a.values for a in self.covariates or ()}
             self._fingerprint = fingerprint(
-                self.rows, self.target, self.weights, self.offset, named
+                self.rows, self.target, self.weights, self.offset, named, self.column_names
             )
         return self._fingerprint
 

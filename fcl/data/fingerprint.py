@@ -1,17 +1,19 @@
 """A hash of a data set, to verify that a job is resumed on the same data.
 
-It covers the shapes, the dtypes, all of target, weights, offset and covariates, and 64 spaced blocks of
-X, as decoded values. It does not depend on container, path, chunks, compression, byte order or times,
-nor, for sparse rows, on stored zeros, the order of the entries or the width of their indices. Text is
-hashed by its letters, whether stored with fixed or variable length, as bytes or as Unicode. Values are
-hashed as stored, because the hash must not depend on how the features will read them: the same sequences
-as codes and as letters are different data, and so are the same numbers as a dense and as a sparse matrix.
+It covers the shapes, the dtypes, all of target, weights, offset and covariates, the names of the columns,
+and 64 spaced blocks of X, as decoded values. It does not depend on container, path, chunks, compression,
+byte order or times, nor, for sparse rows, on stored zeros, the order of the entries or the width of their
+indices. Text is hashed by its letters, whether stored with fixed or variable length, as bytes or as
+Unicode. Values are hashed as stored, because the hash must not depend on how the features will read them:
+the same sequences as codes and as letters are different data, and so are the same numbers as a dense and
+as a sparse matrix.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,8 +33,9 @@ def fingerprint(
     weights: np.ndarray | None,
     offset: np.ndarray | None = None,
     covariates: Mapping[str, np.ndarray] | None = None,
+    column_names: Sequence[str] | None = None,
 ) -> str:
-    """SHA-256 (hex) of shapes, dtypes, target, weights, offset, covariates and blocks of the rows."""
+    """SHA-256 (hex) of shapes, dtypes, names of columns, and values; of the rows some blocks."""
     digest = hashlib.sha256(b"fcl data set, version 1")
     for name, values in (("target", target), ("weights", weights)):
         _add(digest, f"{name} none" if values is None else f"{name} {values.shape}", values)
@@ -40,6 +43,8 @@ def fingerprint(
         _add(digest, "offset", offset)
     for name, values in (covariates or {}).items():
         _add(digest, f"covariate {name} {values.shape}", values)
+    if column_names is not None:
+        digest.update(f"columns {json.dumps(list(column_names))}".encode())
     digest.update(f"rows {rows.shape}".encode())
     for (start, stop), block in _read_blocks(rows, _spaced_blocks(rows.shape[0])):
         if isinstance(block, SparseRows):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -13,10 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data import DataSet
-from fcl.data.numeric import NumericReader
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.covariates import Design, make_design
 from fcl.drivers.plan import MIB, Plan, Sizes, first_sample, make_plan
+from fcl.drivers.rows import (
+    Rows,
+    centred,
+    check_data_set,
+    encode_targets,
+    select_rows,
+    select_valid_rows,
+    weighted_by_class,
+)
 from fcl.errors import BudgetError, InputError
 from fcl.features import Generator, Spec, bind_features, is_spec, parse_features, spell_features
 from fcl.features.registry import check_home
@@ -33,23 +40,6 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Rows:
-    """The selected rows of a data set, with their targets and weights."""
-
-    data: DataSet
-    keep: npt.NDArray[np.bool_] | None  #: bool (data.n_rows,), the selection; None: all rows
-    y: Floats  #: float64 (n,), targets
-    s: Floats  #: float64 (n,), weights, above 0
-    offset: Floats | None = None  #: float64 (n,), added to the margins; None for zeros
-    covariates: Floats | None = None  #: float64 (n, q), orthonormal; None for none
-
-    @property
-    def n(self) -> int:
-        """Number of selected rows."""
-        return len(self.y)
-
-
-@dataclass(frozen=True)
 class Job:
     """Everything that is decided before memory is allocated."""
 
@@ -61,7 +51,7 @@ class Job:
     labels: tuple[Any, Any] | None  #: (negative, positive); None for regression
     sum_weights: float  #: of the training rows, before class weights
     #: The intercept in the user's units minus the intercept of ``train``, whose rows are centred
-    #: (:func:`_centred`).
+    #: (:func:`fcl.drivers.rows.centred`).
     intercept_shift: float
     plan: Plan
     design: Design | None = None  #: of the covariates
@@ -160,66 +150,42 @@ def make_job(
     """
     from fcl.data.targets import check_class_weight
 
-    for name, opened in (("data", data), ("valid", valid)):
-        if not isinstance(opened, DataSet) and not (name == "valid" and opened is None):
-            raise InputError(
-                f"{name} must be a data set, got {type(opened).__name__}; open it with fcl.open_data"
-            )
-    spec = parse_features(features) if isinstance(features, str) else features
-    if isinstance(spec, type):
-        raise InputError(
-            f"features must be an instance, got the class {spec.__name__}; give "
-            f"{spec.__name__}(...) with its options"
-        )
-    if not is_spec(spec):
-        raise InputError(
-            "features must be a family such as Kmers(d=8), a Generator, a Concat, or their text, got "
-            f"{features!r}"
-        )
+    check_data_set("data", data)
+    if valid is not None:
+        check_data_set("valid", valid)
+    spec = _checked_spec(features)
     options = Options.checked(**given)
     if valid is not None and options.valid_fraction is not None:
         raise InputError("give either valid or valid_fraction, not both")
     loss = find_loss(options.loss)
-
-    if isinstance(spec, Generator):
-        check_home(spec)
-    y, labels = _targets(data, loss, "training")
+    y, labels = encode_targets(data, loss, "training")
     held = None
     if options.valid_fraction is not None:
-        held = (
-            np.random.default_rng([options.seed, 0xFC1]).random(data.n_rows)
-            < options.valid_fraction
-        )
-    train = _rows(data, y, data.weights, None if held is None else ~held)
+        random = np.random.default_rng([options.seed, 0xFC1])
+        held = random.random(data.n_rows) < options.valid_fraction
+    train = select_rows(data, y, data.weights, None if held is None else ~held)
     loss.check_training(train.y, data.target_name)
     family = bind_features(spec, data.rows, train.keep)
     if options.standardize:
         family = standardized(family)
     valid_rows = None
     if held is not None:
-        valid_rows = _rows(data, y, data.weights, held, "validate on: raise valid_fraction")
+        valid_rows = select_rows(data, y, data.weights, held, "validate on: raise valid_fraction")
     elif valid is not None:
-        if (data.offset is None) != (valid.offset is None):
-            with_one, without = (valid, data) if data.offset is None else (data, valid)
-            raise InputError(
-                f"{without.name}: expected an offset as {with_one.name} has one, got none; give zeros "
-                "where there is nothing to add"
-            )
-        valid = matched(valid, by_position(data.column_names), family.row_width)
-        family.check_rows(valid.rows)
-        valid_rows = _valid_rows(valid, loss, labels)
+        valid = _matched_valid(valid, data, family)
+        valid_rows = select_valid_rows(valid, loss, labels)
     sum_weights = float(train.s.sum())
     design = None
     if data.covariates:
         design = make_design(data, train.keep, train.s, options.intercept)
         if len(design.kept):
-            train = _with_covariates(train, design)
-            valid_rows = valid_rows and _with_covariates(valid_rows, design)
+            train = train.with_covariates(design)
+            valid_rows = valid_rows and valid_rows.with_covariates(design)
     C, alpha = resolve_C(options.C, options.alpha, sum_weights)
-    (train, valid_rows), intercept_shift = _centred(loss, train, valid_rows, options.intercept)
+    (train, valid_rows), intercept_shift = centred(loss, train, valid_rows, options.intercept)
     by_class = check_class_weight(given.get("class_weight"), labels)
     if by_class is not None:
-        train = replace(train, s=train.s * _class_factors(by_class, train))
+        train = weighted_by_class(train, by_class)
 
     options = replace(
         options,
@@ -247,41 +213,36 @@ def make_job(
     )
 
 
-def _with_covariates(rows: Rows, design: Design) -> Rows:
-    return replace(rows, covariates=design.columns(rows.data, rows.keep))
+def _checked_spec(features: Any) -> Spec:
+    """The family that the user gave; InputError for anything else."""
+    spec = parse_features(features) if isinstance(features, str) else features
+    if isinstance(spec, type):
+        raise InputError(
+            f"features must be an instance, got the class {spec.__name__}; give "
+            f"{spec.__name__}(...) with its options"
+        )
+    if not is_spec(spec):
+        raise InputError(
+            "features must be a family such as Kmers(d=8), a Generator, a Concat, or their text, got "
+            f"{features!r}"
+        )
+    if isinstance(spec, Generator):
+        check_home(spec)
+    found: Spec = spec
+    return found
 
 
-def _centred(
-    loss: Loss, train: Rows, valid: Rows | None, intercept: bool
-) -> tuple[tuple[Rows, Rows | None], float]:
-    """Centre targets or offsets, and return the rows with the shift of the intercept.
-
-    Margins are about as large as targets and offsets, and around 1e6 they would lose six digits to
-    rounding. If the loss depends on y - m alone, offsets are subtracted from the targets. A free
-    intercept then absorbs the mean of the targets, or for other losses the mean of the offsets.
-    """
-    rows = [train] if valid is None else [train, valid]
-    if loss.translates:
-        rows = [r if r.offset is None else replace(r, y=r.y - r.offset, offset=None) for r in rows]
-    shift = 0.0
-    if intercept and loss.translates:
-        shift = float(np.average(rows[0].y, weights=train.s))
-        rows = [replace(r, y=r.y - shift) for r in rows]
-    elif intercept and train.offset is not None:
-        shift = -float(np.average(train.offset, weights=train.s))
-        rows = [r if r.offset is None else replace(r, offset=r.offset + shift) for r in rows]
-    return (rows[0], rows[1] if valid is not None else None), shift
-
-
-def _class_factors(by_class: str | tuple[tuple[Any, float], ...], rows: Rows) -> Floats:
-    """Factors for the weights of rows; balanced ones give both classes equal sums."""
-    positive = rows.y > 0.0
-    if isinstance(by_class, str):
-        sums = [math.fsum(rows.s[~positive]), math.fsum(rows.s[positive])]
-        low, high = (0.5 * sum(sums) / part for part in sums)
-    else:
-        (_, low), (_, high) = by_class
-    return np.where(positive, high, low)
+def _matched_valid(valid: DataSet, data: DataSet, family: Family) -> DataSet:
+    """The validation data with the columns of the training data; InputError if they do not fit."""
+    if (data.offset is None) != (valid.offset is None):
+        with_one, without = (valid, data) if data.offset is None else (data, valid)
+        raise InputError(
+            f"{without.name}: expected an offset as {with_one.name} has one, got none; give zeros "
+            "where there is nothing to add"
+        )
+    valid = matched(valid, by_position(data.column_names), family.row_width)
+    family.check_rows(valid.rows)
+    return valid
 
 
 def _plan(
@@ -315,9 +276,9 @@ def _sizes(
         n_rows=train.n,
         n_valid=valid.n if valid else 0,
         block_rows=block_rows,
-        reading=chunk + 2 * max(_block_bytes(r, block_rows) for r in chosen),
+        reading=chunk + 2 * max(r.block_bytes(block_rows) for r in chosen),
         extra=extra,
-        held=sum(_bytes_held(r) for r in chosen),
+        held=sum(r.held_bytes for r in chosen),
         vectors=2 if train.offset is None else 3,
         covariates=0 if train.covariates is None else train.covariates.shape[1],
     )
@@ -339,65 +300,3 @@ def _smaller_blocks(
         return ""
     needed = f"{-(-smallest // MIB)}MiB"
     return f". Smaller blocks need less: --block-rows {best} needs at least {needed}"
-
-
-def _block_bytes(rows: Rows, block_rows: int) -> int:
-    """Bytes of the largest block of raw rows, and of row pointers that are kept in memory."""
-    from fcl.data.sparse import SparseRowReader
-
-    reader = rows.data.rows
-    if not isinstance(reader, SparseRowReader):
-        return block_rows * reader.dtype.itemsize * int(np.prod(reader.shape[1:]))
-    entries = NumericReader(reader, rows.keep).block_entries(block_rows)
-    return reader.resident_bytes + 20 * int(entries.max())
-
-
-def _bytes_held(rows: Rows) -> int:
-    """Bytes of all arrays but X as they were read, and of two copies of the row mask."""
-    arrays = (rows.data.target, rows.data.weights, rows.data.offset, rows.keep, rows.keep)
-    held = sum(a.nbytes for a in arrays if a is not None)
-    return held + sum(array.values.nbytes for array in rows.data.covariates or ())
-
-
-def _rows(
-    data: DataSet,
-    y: Floats,
-    weights: Floats | None,
-    keep: npt.NDArray[np.bool_] | None,
-    purpose: str = "train on",
-) -> Rows:
-    """The rows of ``keep``, without rows of weight 0, which have no effect."""
-    if weights is not None and (weights == 0.0).any():
-        keep = weights > 0.0 if keep is None else keep & (weights > 0.0)
-    if keep is not None and keep.all():
-        keep = None
-    if keep is None:
-        s = np.ones(len(y)) if weights is None else np.ascontiguousarray(weights, np.float64)
-        return Rows(data, None, np.ascontiguousarray(y), s, data.offset)
-    if not keep.any():
-        raise InputError(f"{data.name}: no rows are left to {purpose}")
-    s = np.ones(int(keep.sum())) if weights is None else weights[keep]
-    return Rows(data, keep, y[keep], s, None if data.offset is None else data.offset[keep])
-
-
-def _valid_rows(valid: DataSet, loss: Loss, labels: tuple[Any, Any] | None) -> Rows:
-    """The rows of a validation data set, whose target must be of the kind that was trained on."""
-    y, found = _targets(valid, loss, "validation")
-    if found != labels:
-        raise InputError(
-            f"{valid.target_name}: labels {found} differ from those trained on, {labels}"
-        )
-    return _rows(valid, y, valid.weights, None)
-
-
-def _targets(data: DataSet, loss: Loss, purpose: str) -> tuple[Floats, tuple[Any, Any] | None]:
-    """The targets for a loss; and the labels (negative, positive), None for regression."""
-    from fcl.data.targets import encode_labels, regression_target
-
-    if data.target is None:
-        raise InputError(f"{data.name}: {purpose} needs a target, and none was opened (y=None)")
-    if loss.classifies:
-        return encode_labels(data.target, data.target_name)
-    y = regression_target(data.target, data.target_name)
-    loss.check_targets(y, data.target_name)
-    return y, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -35,24 +36,24 @@ class Saver:
         Seconds between two checkpoints.
     requested : callable or None
         Polled; returns True to request a checkpoint now.
-    options : mapping
-        Effective options, for the checkpoint.
+    options : mapping or None
+        Effective options, for the checkpoint; None only without a folder.
     resumed : Checkpoint or None
         Checkpoint that this job resumes from.
     """
 
     def __init__(
         self,
-        folder: str | os.PathLike[str] | None,
-        every: float,
-        requested: Callable[[], bool] | None,
-        options: Mapping[str, Any],
-        resumed: Checkpoint | None,
+        folder: str | os.PathLike[str] | None = None,
+        every: float = math.inf,
+        requested: Callable[[], bool] | None = None,
+        options: Mapping[str, Any] | None = None,
+        resumed: Checkpoint | None = None,
     ) -> None:
         self._folder = None if folder is None else CheckpointFolder(folder)
         self._every = every
         self._requested = requested or (lambda: False)
-        self._options = options
+        self._options = options or {}
         self._resumed = resumed
         #: the newest state, and the length of the history at that time
         self._offered: tuple[RunState, int] | None = None

@@ -17,6 +17,7 @@ from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.plan import Plan, RowViewOption
 from fcl.drivers.result import TrainResult
+from fcl.drivers.rows import check_data_set
 from fcl.drivers.saving import Saver
 from fcl.drivers.session import Session
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
@@ -278,9 +279,8 @@ def _scales(job: Job) -> str:
 
 def _job(given: Mapping[str, Any]) -> Job:
     """The job for the arguments of :func:`train`."""
-    data = given["data"] if given["offset"] is None else given["data"].with_offset(given["offset"])
-    if given["covariates"] is not None:
-        data = data.with_covariates(given["covariates"])
+    check_data_set("data", given["data"])
+    data = given["data"].with_added(given["offset"], given["covariates"])
     options = {option.name: given[option.name] for option in TRAINING}
     resumed = given["resume"] is not None
     return make_job(data, **options, valid=given["valid"], resumed=resumed)

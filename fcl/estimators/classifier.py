@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from fcl.errors import InputError
 from fcl.estimators.base import Estimator
 from fcl.estimators.parameters import ClassParameters, FitParameters
-from fcl.estimators.rows import Training, open_scored, open_training
+from fcl.estimators.rows import RowArrays, Training, open_scored, open_training
 from fcl.model import Model
 from fcl.objective import find_loss
 
@@ -72,9 +72,8 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
             Parameters, data or labels are unusable.
         """
         options = self._checked_options()
-        training = open_training(
-            self, options["features"], X, y, sample_weight, False, offset, covariates
-        )
+        given = RowArrays(y, sample_weight, offset, covariates)
+        training = open_training(self, options["features"], X, given, numeric=False)
         with np.errstate(invalid="ignore"):  # it casts NaN before it rejects it
             check_classification_targets(training.target)
         classes = np.unique(training.weighted_target)
@@ -189,11 +188,9 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
         covariates: Any = None,
     ) -> float:
         """Accuracy of the predicted classes; arguments as in :meth:`fit`."""
-        X, y, sample_weight, offset, covariates = open_scored(
-            X, y, sample_weight, offset, covariates
-        )
-        predicted = self.predict(X, offset, covariates)
-        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+        X, given = open_scored(X, RowArrays(y, sample_weight, offset, covariates))
+        predicted = self.predict(X, given.offset, given.covariates)
+        return float(accuracy_score(given.y, predicted, sample_weight=given.sample_weight))
 
     # -- coefficients --------------------------------------------------------------------------
 

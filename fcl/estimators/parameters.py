@@ -74,3 +74,5 @@ class PathParameters:
     cv: Any = 5
     select: str = "best"
     patience: int | None = None
+    refit: bool = False
+    refit_alpha: float = 1e-4

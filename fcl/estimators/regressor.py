@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 from fcl.data import regression_target
 from fcl.estimators.base import Estimator
 from fcl.estimators.parameters import FitParameters, RegressionParameters
-from fcl.estimators.rows import open_scored, open_training
+from fcl.estimators.rows import RowArrays, open_scored, open_training
 
 __all__ = ["FCLRegressor", "Regressor"]
 
@@ -31,9 +31,8 @@ class Regressor(RegressionParameters, RegressorMixin, Estimator):  # type: ignor
     ) -> Self:
         """Fit to numeric targets; arguments, errors and warnings as in :meth:`FCLClassifier.fit`."""
         options = self._checked_options()
-        training = open_training(
-            self, options["features"], X, y, sample_weight, True, offset, covariates
-        )
+        given = RowArrays(y, sample_weight, offset, covariates)
+        training = open_training(self, options["features"], X, given, numeric=True)
         target = regression_target(training.target, training.data.target_name)
         begin = getattr(self, "model_", None) if self.warm_start else None
         problem = f"target {training.data.target_name}"
@@ -55,10 +54,9 @@ class Regressor(RegressionParameters, RegressorMixin, Estimator):  # type: ignor
         covariates: Any = None,
     ) -> float:
         """The coefficient of determination R^2; arguments as in :meth:`fit`."""
-        X, y, sample_weight, offset, covariates = open_scored(
-            X, y, sample_weight, offset, covariates
-        )
-        return float(r2_score(y, self.predict(X, offset, covariates), sample_weight=sample_weight))
+        X, given = open_scored(X, RowArrays(y, sample_weight, offset, covariates))
+        predicted = self.predict(X, given.offset, given.covariates)
+        return float(r2_score(given.y, predicted, sample_weight=given.sample_weight))
 
 
 @dataclass(eq=False, repr=False, match_args=False, kw_only=True)

@@ -24,6 +24,7 @@ from fcl.features.bag import BagFamily
 from fcl.features.concat.family import ConcatFamily
 
 __all__ = [
+    "RowArrays",
     "Training",
     "is_data_set",
     "open_rows",
@@ -32,6 +33,26 @@ __all__ = [
     "resolve_features",
     "takes_sequences",
 ]
+
+
+@dataclass(frozen=True)
+class RowArrays:
+    """What a user gives for each row besides X: arrays, names of stored arrays, or None.
+
+    Attributes
+    ----------
+    y, sample_weight, offset : array-like (n,), str or None
+    covariates : array-like (n, columns), data frame, str or None
+    """
+
+    y: Any = None
+    sample_weight: Any = None
+    offset: Any = None
+    covariates: Any = None
+
+    def add_to(self, data: DataSet) -> DataSet:
+        """The data set with this offset and these covariates."""
+        return data.with_added(self.offset, _columns(self.covariates))
 
 
 @dataclass(frozen=True)
@@ -80,23 +101,16 @@ def is_data_set(X: Any) -> bool:
 
 
 def open_training(
-    estimator: BaseEstimator,
-    spec: Spec,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    numeric: bool,
-    offset: Any = None,
-    covariates: Any = None,
+    estimator: BaseEstimator, spec: Spec, X: Any, given: RowArrays, numeric: bool
 ) -> Training:
     """Open the rows, target and weights of a fit; sets n_features_in_ and feature_names_in_.
 
-    y : an array; with a path also an array's name (None: ``y``); with a data set, None takes its own.
-    sample_weight, offset : an array or None; with a path also the name of an array.
-    covariates : an array, a data frame or None; with a path also names of arrays.
+    given : with a path, a ``y`` of None means the array ``y``; with a data set, its own target.
+    numeric : whether the target is a number.
     """
+    y = given.y
     if is_data_set(X):
-        data = _open_data_set(X, y, sample_weight, offset, covariates)
+        data = _open_data_set(X, given)
         target, weights = data.target, data.weights
         assert target is not None
         estimator.n_features_in_ = _width(spec, data)
@@ -112,7 +126,7 @@ def open_training(
         _check_length("y", target, data)
         estimator.n_features_in_ = _width(spec, data)
         _check_feature_names(estimator, data, reset=True)
-        weights = _weights(sample_weight, data)
+        data, weights = given.add_to(data), _weights(given.sample_weight, data)
     else:
         if is_frame(X):  # scikit-learn's error does not name the column
             check_numeric(X)
@@ -122,11 +136,7 @@ def open_training(
         data = open_data(_canonical(X), y=None)
         names = getattr(estimator, "feature_names_in_", None)
         data.column_names = None if names is None else [str(name) for name in names]
-        weights = _weights(sample_weight, data)
-    if offset is not None and not is_data_set(X):
-        data = data.with_offset(offset)
-    if covariates is not None and not is_data_set(X):
-        data = data.with_covariates(_columns(covariates))
+        data, weights = given.add_to(data), _weights(given.sample_weight, data)
     target = np.asarray(target)
     if not numeric:
         target = _plain_labels(target)
@@ -138,17 +148,13 @@ def open_rows(
 ) -> DataSet:
     """Open the rows to predict."""
     if isinstance(X, DataSet):
-        X = X if offset is None else X.with_offset(offset)
-        return X if covariates is None else X.with_covariates(_columns(covariates))
-    covariates = _columns(covariates)
-    if is_data_set(X):
-        return open_data(X, y=None, offset=offset, covariates=covariates)
-    if takes_sequences(family):
-        return open_data(_sequences(X, family), y=None, offset=offset, covariates=covariates)
-    X = validate_data(
-        estimator, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False
-    )
-    return open_data(_canonical(X), y=None, offset=offset, covariates=covariates)
+        return RowArrays(offset=offset, covariates=covariates).add_to(X)
+    if takes_sequences(family) and not is_data_set(X):
+        X = _sequences(X, family)
+    elif not is_data_set(X):
+        dtypes = (np.float64, np.float32)
+        X = _canonical(validate_data(estimator, X, accept_sparse="csr", dtype=dtypes, reset=False))
+    return open_data(X, y=None, offset=offset, covariates=_columns(covariates))
 
 
 def _columns(covariates: Any) -> Any:
@@ -159,26 +165,22 @@ def _columns(covariates: Any) -> Any:
     return values if values.dtype.kind in "biuf" else covariates
 
 
-def open_scored(
-    X: Any, y: Any, sample_weight: Any, offset: Any, covariates: Any
-) -> tuple[Any, Any, Any, Any, Any]:
-    """X, y, weights, offset and covariates to score; arguments as in :func:`open_training`.
+def open_scored(X: Any, given: RowArrays) -> tuple[Any, RowArrays]:
+    """X and the arrays to score; arguments as in :func:`open_training`.
 
     Arrays are returned unchanged. A data set is returned opened, with offset and covariates in it and
     None in their place.
     """
     if not is_data_set(X):
-        return X, y, sample_weight, offset, covariates
-    data = _open_data_set(X, y, sample_weight, offset, covariates)
+        return X, given
+    data = _open_data_set(X, given)
     target = np.asarray(data.target)
     target = _plain_labels(target) if target.dtype.kind == "S" else target
-    return data, target, data.weights, None, None
+    return data, RowArrays(target, data.weights)
 
 
-def _open_data_set(
-    X: Any, y: Any, sample_weight: Any, offset: Any = None, covariates: Any = None
-) -> DataSet:
-    covariates = _columns(covariates)
+def _open_data_set(X: Any, given: RowArrays) -> DataSet:
+    y, sample_weight, offset = given.y, given.sample_weight, given.offset
     if not isinstance(y, str) and y is not None:
         y = column_or_1d(y, warn=True)
     if not isinstance(X, DataSet):
@@ -186,6 +188,7 @@ def _open_data_set(
         if weights is not None and not isinstance(weights, str):
             weights = np.asarray(weights)
         y = "y" if y is None else y
+        covariates = _columns(given.covariates)
         return open_data(X, y=y, weights=weights, offset=offset, covariates=covariates)
     if any(isinstance(given, str) for given in (y, sample_weight, offset)):
         raise InputError(
@@ -193,10 +196,7 @@ def _open_data_set(
             f"its own, got y={y!r:.40}, sample_weight={sample_weight!r:.40}, offset={offset!r:.40}; name "
             "them in fcl.open_data"
         )
-    if offset is not None:
-        X = X.with_offset(offset)
-    if covariates is not None:
-        X = X.with_covariates(covariates)
+    X = given.add_to(X)
     target = X.target if y is None else y
     if target is None:
         raise InputError(f"{X.name}: training needs a target, and none was opened (y=None)")

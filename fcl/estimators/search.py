@@ -29,7 +29,7 @@ __all__ = ["FCLClassifierCV", "FCLRegressorCV"]
 
 
 class PathSearch(PathParameters, Estimator):
-    """Fit each problem by a path of alphas, and keep the chosen model."""
+    """Fit each problem by a path of alphas, and keep the chosen model, or its refit."""
 
     # what the base reads of estimators that fit at one C, which a path does not have as parameters
     C = alpha = n_jobs = None
@@ -135,21 +135,24 @@ class PathSearch(PathParameters, Estimator):
             cv=PredefinedSplit(self.folds_),  # leaves rows of -1 in all training sets
             patience=self.patience,
             select=self.select,
+            refit=self.refit,
+            refit_alpha=self.refit_alpha,
             warn=False,
             **options,
         )
         if found.reason is PathStop.INTERRUPTED:
             raise KeyboardInterrupt
         self.paths_.append(found)
-        return _result_of(found.chosen, options["tol"])
+        return _result_of(found.chosen, found.refit, options["tol"])
 
 
-def _result_of(point: PathPoint, tol: float) -> TrainResult:
-    """A point of a path as the result of training at its C."""
+def _result_of(chosen: PathPoint, refit: PathPoint | None, tol: float) -> TrainResult:
+    """The chosen point, or its refit, as the result of training; converged only if both converged."""
+    point = refit if refit is not None and chosen.converged else chosen
     message = end_in_words(point.reason, point.certificate, tol)
     seconds = {"path": point.seconds}
     return TrainResult(
-        point.model, point.converged, point.reason, message, seconds, 0, point.passes
+        (refit or chosen).model, point.converged, point.reason, message, seconds, 0, point.passes
     )
 
 
@@ -175,6 +178,15 @@ class FCLClassifierCV(PathSearch, Classifier):
         The best score, or the largest alpha within one standard error of it.
     patience : int or None
         Stop the path after this many alphas without a better mean score; None: never.
+    refit : bool
+        Whether to fit the features of the chosen model again, nearly without a penalty, since the L1 norm
+        shrinks the weights. ``coef_``, predictions and certificate are then those of the refit.
+        ``alpha_``, ``C_`` and ``scores_`` are still those of the path, and
+        ``paths_[0].chosen.model`` is the model before the refit.
+        A chosen model without features stays as it is.
+    refit_alpha : float
+        Weight of the ridge penalty of the refit: it minimises the weighted mean of the losses plus
+        refit_alpha sum_j var_j w_j^2 / 2, where var_j is the variance of feature j.
     l1_ratio, standardize, loss, fit_intercept, tol, max_iter, class_weight, random_state, memory
         As in :class:`FCLClassifier`; ``random_state`` also shuffles the rows for a number of folds.
     row_view, max_time, verbose
@@ -193,9 +205,10 @@ class FCLClassifierCV(PathSearch, Classifier):
     folds_ : int64 (n,)
         The fold that holds each row out; -1 if none does.
     paths_ : list of :class:`fcl.PathResult`
-        All models, certificates and standard errors, for each problem.
+        All models, certificates and standard errors, for each problem; ``paths_[0].refit.score`` is
+        the cross-validated score of the refit.
     classes_, coef_, intercept_ and others
-        As in :class:`FCLClassifier`, of the chosen model.
+        As in :class:`FCLClassifier`, of the chosen model or its refit.
     """
 
 
@@ -210,7 +223,7 @@ class FCLRegressorCV(PathSearch, Regressor):
     ----------
     features, l1_ratio, standardize, loss, fit_intercept, tol, max_iter
         As in :class:`FCLRegressor`.
-    alphas, cv, select, patience, random_state, memory, row_view, max_time, verbose
+    alphas, cv, select, patience, refit, refit_alpha, random_state, memory, row_view, max_time, verbose
         As in :class:`FCLClassifierCV`.
 
     Attributes
@@ -218,5 +231,5 @@ class FCLRegressorCV(PathSearch, Regressor):
     alpha_, C_, alphas_, scores_, folds_, paths_
         As in :class:`FCLClassifierCV`.
     coef_, intercept_ and others
-        As in :class:`FCLRegressor`, of the chosen model.
+        As in :class:`FCLRegressor`, of the chosen model or its refit.
     """

@@ -269,7 +269,7 @@ class CheckpointFolder:
         if fingerprint is not None and fingerprint != checkpoint.fingerprint:
             wrong.append(
                 f"the data differ: fingerprint was {shortened(checkpoint.fingerprint[:12])}, is "
-                f"{fingerprint[:12]}"
+                f"{fingerprint[:12]} (of X, names of its columns, target, weights, offset, covariates)"
             )
         if family is not None:
             from fcl.features.generator import same_features

@@ -236,8 +236,7 @@ class Model:
                 data = select_columns(data, self.column_names, (offset, covariates))
             data = open_data(data, y=None, offset=offset, covariates=covariates)
         else:
-            data = data if offset is None else data.with_offset(offset)
-            data = data if covariates is None else data.with_covariates(covariates)
+            data = data.with_added(offset, covariates)
         return matched(data, self.column_names, self.family.row_width)
 
     def margins(

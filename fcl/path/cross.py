@@ -17,8 +17,9 @@ from fcl.path.problem import Folder, Problem
 from fcl.path.refit import refit_support
 from fcl.path.result import PathPoint, PathResult, Scores
 from fcl.path.rules import PathStop, Rules
+from fcl.path.running import Running
 from fcl.path.scores import fold_scores
-from fcl.path.track import Running, Track
+from fcl.path.track import Track
 
 __all__ = ["cross_validated", "extend_folds", "held_out_margins"]
 
@@ -31,16 +32,16 @@ def cross_validated(
     """A path that is scored by cross-validation; without the margins of the rows that were held out."""
     folds, loss, rules = problem.folds, problem.loss, options.rules
     assert folds is not None
-    saved = folder.track("", problem, grid)
-    path = Track(problem.make_job, grid, running, part=problem.part, **saved)
+    store = folder.track("", problem, grid)
+    path = Track(problem.make_job, grid, running, part=problem.part, store=store)
     path.extend(never, 1)  # C_min of all rows, which gives the grid of the folds
     shared = Grid(grid.points, None, path.grid_alphas(problem.sum_weights))
     tracks = []
     for fold in range(int(folds.max()) + 1):
-        saved = folder.track(f"fold-{fold + 1}", problem, grid)
+        store = folder.track(f"fold-{fold + 1}", problem, grid)
         make = partial(problem.make_fold_job, fold, running.begun)
         part = problem.part_of(fold_name(fold, folds))
-        tracks.append(Track(make, shared, running, part=part, bootstraps=False, **saved))
+        tracks.append(Track(make, shared, running, part=part, store=store, bootstraps=False))
     sign = 1.0 if loss.higher_is_better else -1.0
     most, reason = extend_folds(tracks, rules, sign)
     full = path.extend(lambda points: rules.reason(np.empty(0), points[-1].active), most)

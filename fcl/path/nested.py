@@ -19,8 +19,8 @@ from fcl.path.options import PathOptions
 from fcl.path.problem import Folder, Problem, split_data
 from fcl.path.result import OuterFold, OuterScores, PathResult
 from fcl.path.rules import PathStop
+from fcl.path.running import Running
 from fcl.path.scores import fold_scores, margins_on
-from fcl.path.track import Running
 
 __all__ = ["OuterFolds", "outer_folds", "score_outer_folds"]
 

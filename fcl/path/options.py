@@ -13,7 +13,10 @@ from fcl.options import FLAG, FROM_1, POSITIVE, TRAINING, Kind, Option, Resume, 
 if TYPE_CHECKING:
     from fcl.path.rules import Rules
 
-__all__ = ["PATH_OPTIONS", "PathOptions", "check_training"]
+__all__ = ["OF_SCORES", "PATH_OPTIONS", "PathOptions", "check_training"]
+
+#: Options that compare scores of held-out rows.
+OF_SCORES = ("select", "patience", "min_gain")
 
 #: Options of training that a path sets itself.
 _OWN = ("C", "alpha", "features")
@@ -70,6 +73,19 @@ class PathOptions:
         options = cls(**given)
         found = {o.name: _checked(o, getattr(options, o.name)) for o in PATH_OPTIONS}
         return replace(options, **found)
+
+    def check_unscored(self) -> None:
+        """Raise InputError for options that compare scores; for paths without held-out rows.
+
+        Defaults are accepted, and a ``patience`` of None, which asks for nothing.
+        """
+        for option in PATH_OPTIONS:
+            value = getattr(self, option.name)
+            if option.name in OF_SCORES and value not in (option.default, None):
+                raise InputError(
+                    f"{option.name}: expected held-out rows for {value!r}, got none; give valid, "
+                    "valid_fraction or cv"
+                )
 
     @property
     def rules(self) -> Rules:

@@ -101,12 +101,11 @@ class Folder:
     path: Path | None
     trusted: Collection[str]
 
-    def track(self, name: str, problem: Problem, grid: Grid) -> dict[str, Any]:
-        """The store of a track and its saved points, as arguments of :class:`fcl.path.track.Track`."""
+    def track(self, name: str, problem: Problem, grid: Grid) -> TrackFolder | None:
+        """The folder of a track, if the path is saved."""
         if self.path is None:
-            return {}
-        store = TrackFolder(self.path / name, problem.about(grid), self.trusted)
-        return {"store": store, "saved": store.load() if store.exists() else None}
+            return None
+        return TrackFolder(self.path / name, problem.about(grid), self.trusted)
 
     def within(self, name: str) -> Folder:
         """A folder in this one."""
@@ -148,16 +147,16 @@ def make_problem(
         if job.valid is not None and job.valid.keep is not None:
             units = units[job.valid.keep]
     return Problem(
-        data,
-        features,
-        valid,
-        training,
-        job.loss,
-        job.sum_weights,
-        job.valid is not None,
-        folds,
-        units,
-        {name: value for name, value in job.options.of_job().items() if name in _FIXED},
+        data=data,
+        features=features,
+        valid=valid,
+        training=training,
+        loss=job.loss,
+        sum_weights=job.sum_weights,
+        validates=job.valid is not None,
+        folds=folds,
+        groups=units,
+        fixed={name: value for name, value in job.options.of_job().items() if name in _FIXED},
     )
 
 

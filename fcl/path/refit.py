@@ -10,17 +10,14 @@ import numpy as np
 
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job
-from fcl.drivers.saving import Saver
-from fcl.drivers.session import Session
 from fcl.drivers.train import start_point
 from fcl.features.standardized import plain
 from fcl.features.support import SupportFamily
 from fcl.model.certificate import Scope
 from fcl.model.model import Model
 from fcl.objective import resolve_C
-from fcl.path.events import PointStarted
 from fcl.path.result import PathPoint
-from fcl.path.track import Running, done_event, model_since
+from fcl.path.running import Running
 
 __all__ = ["REFIT_L1", "refit_support"]
 
@@ -69,26 +66,18 @@ def refit_support(
     )
     start = start_point(replace(job, family=family), model)
     start = replace(start, ids=np.searchsorted(ids, start.ids))
-    session = Session(
-        replace(job, family=support, options=options),
-        running.report,
-        running.should_stop,
-        Saver(None, math.inf, None, {}, None),
-        start=start,
-        begun=running.begun,
-    )
+    session = running.session(replace(job, family=support, options=options), start)
     since = time.perf_counter()
-    running.report(PointStarted(1, 1, C, alpha, part))
+    running.point_started(1, 1, session.job, part)
     with session.compilation, InlineRun(session) as run:
         run.scores_passes = False
         result = run.solve()
         score = math.nan if job.valid is None else run.score()
     if result.reason == "interrupted":
         raise KeyboardInterrupt
-    seconds = time.perf_counter() - since
-    refitted = _in_family(model_since(result.model, seconds, running), support)
-    found = PathPoint(point.number, refitted, result.reason, seconds, result.passes, score)
-    running.report(done_event(replace(found, number=0), 1, job.loss.metric, part))
+    result = replace(result, model=_in_family(result.model, support))
+    found = running.point(point.number, result, since, score)
+    running.point_done(replace(found, number=0), 1, job.loss.metric, part)
     return found
 
 

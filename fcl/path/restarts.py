@@ -7,15 +7,13 @@ A point begins at the weights of the point before. The children read the rows ag
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 from fcl.drivers.job import Job
 from fcl.drivers.result import StopReason, TrainResult
-from fcl.drivers.saving import Saver
-from fcl.drivers.session import Progress, Session
 from fcl.drivers.train import start_point
 from fcl.model.model import Model
+from fcl.path.running import Running
 
 __all__ = ["last_score", "least_C", "train_by_processes"]
 
@@ -23,37 +21,24 @@ __all__ = ["last_score", "least_C", "train_by_processes"]
 SOON = 1e-9
 
 
-def least_C(job: Job, report: Progress, should_stop: Callable[[], bool]) -> float:
+def least_C(job: Job, running: Running) -> float:
     """C_min, from the pass of the null model; training ends after it.
 
     Raises KeyboardInterrupt if it was interrupted.
     """
     at_once = replace(job, options=replace(job.options, max_time=SOON))
-    result = train_by_processes(at_once, report, should_stop)
+    result = train_by_processes(at_once, running)
     if result.reason is StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     found = result.model.options["C_min"]
     return math.inf if found is None else float(found)
 
 
-def train_by_processes(
-    job: Job,
-    report: Progress,
-    should_stop: Callable[[], bool],
-    before: Model | None = None,
-    begun: float | None = None,
-) -> TrainResult:
-    """Train at the C of the job, from the weights of another model.
-
-    begun : ``time.monotonic()`` from which the time limit counts; None for now.
-    """
+def train_by_processes(job: Job, running: Running, before: Model | None = None) -> TrainResult:
+    """Train at the C of the job, from the weights of another model."""
     from fcl.drivers.processes.supervisor import Supervisor
 
-    session = Session(job, report, should_stop, Saver(None, math.inf, None, {}, None))
-    if begun is not None:
-        session.begun = begun
-    if before is not None:
-        session.start = start_point(job, before)
+    session = running.session(job, None if before is None else start_point(job, before))
     del job  # the session has it, and moves its arrays to shared memory
     with session.compilation:
         return Supervisor(session).run()

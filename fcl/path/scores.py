@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from fcl.drivers.job import Job, Rows
+from fcl.drivers.job import Job
+from fcl.drivers.rows import Rows
 from fcl.model.model import Model
 from fcl.objective import Loss
 

@@ -74,18 +74,16 @@ class TrackFolder:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def exists(self) -> bool:
-        """Whether the folder holds points."""
-        return (self.path / TABLE_NAME).is_file()
-
-    def load(self) -> Saved:
-        """The finished points.
+    def load(self) -> Saved | None:
+        """The finished points; None if there is no table of them.
 
         Raises
         ------
         InputError
             The table is damaged or belongs to another path, or a model is missing.
         """
+        if not (self.path / TABLE_NAME).is_file():
+            return None
         table = read_table(self.path / TABLE_NAME)
         before = table.get("about") or {}
         wrong = [
@@ -96,7 +94,7 @@ class TrackFolder:
         if wrong:
             raise InputError(
                 f"{self.path}: holds the points of another path: {'; '.join(wrong)}. Resume with the "
-                "options of that path, or start over"
+                "data (which include the names of columns) and options of that path, or start over"
             )
         rows, values = table["points"], np.array(table["grid"], np.float64)
         state = None

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from fcl.checks import flag
 from fcl.data import DataSet
 from fcl.drivers.bar import Progress
+from fcl.drivers.rows import check_data_set
 from fcl.errors import ConvergenceWarning, InputError
 from fcl.parallel import one_blas_thread
 from fcl.path.bar import reporting
@@ -26,9 +27,10 @@ from fcl.path.problem import Folder, Problem, make_problem
 from fcl.path.refit import refit_support
 from fcl.path.result import PathPoint, PathResult, Scores
 from fcl.path.rules import PathStop
+from fcl.path.running import Running
 from fcl.path.scores import SAMPLES, bootstrap_error, margins_on
 from fcl.path.store import add_result
-from fcl.path.track import Running, Track
+from fcl.path.track import Track
 from fcl.units import counted
 
 if TYPE_CHECKING:
@@ -93,9 +95,9 @@ def train_path(
         fold, and scored on them. The mean estimates how good a model is whose C was chosen by ``cv``.
     patience : int or None
         Stop after this many points without a better score, of ``valid`` or the mean over the folds. None:
-        never.
+        never. Without held-out rows there are no scores, and only the default and None are accepted.
     min_gain : float
-        A score is better if it improves by more than this.
+        A score is better if it improves by more than this. It needs held-out rows, too.
     max_active : int
         Stop at a model of at least this many features with a weight.
     select : {"best", "1se"}
@@ -149,10 +151,8 @@ def train_path(
         refit_alpha=refit_alpha,
     )
     warn = flag("warn", warn)
-    if (offset := training.pop("offset", None)) is not None:
-        data = data.with_offset(offset)
-    if (covariates := training.pop("covariates", None)) is not None:
-        data = data.with_covariates(covariates)
+    check_data_set("data", data)
+    data = data.with_added(training.pop("offset", None), training.pop("covariates", None))
     check_training(training)
     grid = Grid(options.points, options.C_max)
     if alphas is not None:
@@ -161,10 +161,8 @@ def train_path(
         found = check_alphas(alphas)
         grid = Grid(len(found), None, found)
     problem = make_problem(data, features, valid, training, cv, groups, warn)
-    if options.select == "1se" and not problem.validates and problem.folds is None:
-        raise InputError(
-            "select: expected held-out rows for '1se', got none; give valid, valid_fraction or cv"
-        )
+    if not problem.validates and problem.folds is None:
+        options.check_unscored()
     nested = None if outer is None else outer_folds(problem, outer, cv, groups)
     place = Folder(None if folder is None else Path(folder), trusted)
     search = _validated if problem.folds is None else _cross_validated
@@ -186,10 +184,10 @@ def _validated(
 ) -> PathResult:
     """A path that is scored on one set of rows, or not at all."""
     loss, rules = problem.loss, options.rules
-    saved = folder.track("", problem, grid)
+    store = folder.track("", problem, grid)
     errs = options.select == "1se"  # the bootstrap takes time, and only this rule needs it
     groups = problem.groups
-    track = Track(problem.make_job, grid, running, groups=groups, bootstraps=errs, **saved)
+    track = Track(problem.make_job, grid, running, groups=groups, bootstraps=errs, store=store)
     sign = 1.0 if loss.higher_is_better else -1.0
 
     def enough(points: list[PathPoint]) -> PathStop | None:

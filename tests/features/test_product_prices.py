@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -247,6 +248,31 @@ def test_products_that_no_column_can_hold() -> None:
     family, prepared = bound_rows(X, Products(2), False, 64)
     with pytest.raises(InputError, match=r"1e\+20.*scale"):
         Pricing(family, prepared, 3)
+
+
+def test_pairs_of_all_parts_are_summed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request for the pairs of a pass, and the same bits as with a request for each part."""
+    X = make_rows(3, N_ROWS, 12 if INTERPRETED else 40, "binary")
+    monkeypatch.setattr("fcl.features.products.family.LEAST_PART", 8)
+    family, prepared = bound_rows(X, Products(2, binary=True), False, BLOCK_ROWS)
+    pricer, r = Pricing(family, prepared, 5), make_residuals(0, N_ROWS, "balanced")
+    watch, requests = np.empty(0, np.int64), []
+    make = pricing.ProductPricer._make_pairs
+
+    def counting(self: Any, request: pricing.Pairs, number: int, rows: Any) -> Any:
+        requests.append(request)
+        return make(self, request, number, rows)
+
+    monkeypatch.setattr(pricing.ProductPricer, "_make_pairs", counting)
+    threshold = float(np.quantile(np.abs(r @ product_matrix(X, 2, False)), 0.5))
+    whole = pricer.price(r, watch, threshold)
+    assert len(set(requests)) == 1 and pricer.n_parts > 4
+    parts = [pricer.price(r, watch, threshold, range(k, k + 1)) for k in range(pricer.n_parts)]
+    assert len(set(requests)) > 4
+    merged = merge_prices(parts)
+    np.testing.assert_array_equal(merged.ids, whole.ids)
+    np.testing.assert_array_equal(merged.gradients, whole.gradients)
+    assert len(whole.ids) > 9 and merged.largest == whole.largest
 
 
 def test_rare_columns_are_not_searched() -> None:

@@ -13,7 +13,7 @@ from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 import fcl
 from fcl.drivers.events import PassDone
 from fcl.errors import InputError
-from fcl.path import track as tracks
+from fcl.path import running
 from fcl.path.events import PointDone
 from fcl.path.folds import fold_of_rows
 from fcl.path.rules import PathStop
@@ -131,13 +131,13 @@ def test_regression_and_limits() -> None:
 
 def test_folds_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float | None] = []
-    session = tracks.Session
+    session = running.Session
 
     def recording(job: Any, *rest: Any, **more: Any) -> Any:
         limits.append(job.options.max_time)
         return session(job, *rest, **more)
 
-    monkeypatch.setattr(tracks, "Session", recording)
+    monkeypatch.setattr(running, "Session", recording)
     codes, y = rows()
     train_path(fcl.open_data(codes, y=y), cv=3, points=2, max_time=900)
     whole, *folds, rest = limits

@@ -156,6 +156,23 @@ def test_other_rows_or_options_are_refused(tmp_path: Path) -> None:
             train_path(other, folder=folder, **options)
 
 
+def test_renamed_columns_are_refused(tmp_path: Path) -> None:
+    """A path and a job whose columns have other names, over the same numbers."""
+    X = np.random.default_rng(0).normal(size=(90, 3))
+    data = [fcl.open_data(X, y=X[:, 0] > 0) for _ in range(3)]
+    for opened, names in zip(data, (["a", "b", "c"], ["b", "a", "c"], None), strict=True):
+        opened.column_names = names
+    job: dict[str, Any] = {"C": 0.1, "tol": 1e-2, "memory": "1GiB"}
+    fcl.train_path(data[0], "columns", points=2, folder=tmp_path / "p")
+    fcl.train(data[0], "columns", checkpoint=tmp_path / "c", **job)
+    for other in data[1:]:
+        with pytest.raises(InputError, match=r"data was .*names of columns"):
+            fcl.train_path(other, "columns", points=2, folder=tmp_path / "p")
+        with pytest.raises(InputError, match=r"fingerprint was .*names of its columns"):
+            fcl.train(other, "columns", resume=tmp_path / "c", **job)
+    assert len({opened.fingerprint() for opened in data}) == 3
+
+
 def test_the_state_of_other_rows_is_refused(tmp_path: Path) -> None:
     """The fingerprint samples the rows; each of their blocks is compared with the state."""
     data, valid = split()

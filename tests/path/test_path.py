@@ -172,6 +172,8 @@ def test_a_warning_names_points_above_the_tolerance() -> None:
         ({"alphas": ["a"]}, "alphas: expected numbers above 0"),
         ({"select": "first"}, "select must be"),
         ({"select": "1se"}, "select: expected held-out rows for '1se', got none"),
+        ({"patience": 2}, "patience: expected held-out rows for 2, got none"),
+        ({"min_gain": 0.1}, "min_gain: expected held-out rows for 0.1, got none"),
         ({"min_gain": -1.0}, "min_gain"),
         ({"groups": [1] * 280}, "groups: expected cv or valid"),
         ({"cv": 3, "valid_fraction": 0.2}, "give either valid, valid_fraction or cv"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fcl.drivers.job import Rows
+from fcl.drivers.rows import Rows
 from fcl.objective import find_loss
 from fcl.path.rules import PathStop, Rules, best_point, one_se_point
 from fcl.path.scores import bootstrap_error, fold_scores

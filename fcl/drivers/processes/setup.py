@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from fcl.cache.store import largest_column
-from fcl.drivers.job import Job, Rows, available_cores
+from fcl.drivers.job import Job, available_cores
 from fcl.drivers.memory import on_tmpfs
 from fcl.drivers.plan import ACTIVE_A_COLUMN, LEAST_ACTIVE, Plan
 from fcl.drivers.processes.layout import MOST_BATCH, Config, Layout, segment_names
 from fcl.drivers.processes.logic.protocol import Settings
 from fcl.drivers.processes.messages import SetUp
 from fcl.drivers.processes.shared import Segment
+from fcl.drivers.rows import Rows
 from fcl.errors import BudgetError
 from fcl.features.base import Family
 from fcl.features.standardized import attach_scales

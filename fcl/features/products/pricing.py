@@ -19,7 +19,7 @@ bit, on any number of cores. All sums are made block by block (:class:`fcl.featu
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,6 +126,25 @@ class Pairs:
 
     first: int
     last: int
+
+
+@dataclass
+class PairSums:
+    """The answer to a request for :class:`Pairs`, from which several parts are priced.
+
+    Attributes
+    ----------
+    last : int
+        Pairs whose larger column is from here on are not in the query.
+    first, stop : int
+        The larger columns of the pairs in ``sums`` are ``first`` .. ``stop`` - 1.
+    sums : float64 (pairs,)
+    """
+
+    last: int
+    first: int = 0
+    stop: int = 0
+    sums: Floats = field(default_factory=lambda: np.empty(0))
 
 
 @dataclass(frozen=True)
@@ -290,16 +309,17 @@ class ProductPricer:
             return only_watched(watched)
         singles = (yield Singles(), 0.0, 0.0).total
         prices = []
+        pairs = PairSums(last)
         if query.threshold == 0.0:
             floor = FIRST_SHARE * float(np.abs(singles[0]).max(initial=0.0))
             query = replace(query, threshold=floor)
         for done, part in enumerate(query.parts):
             share = done / len(query.parts)
-            prices.append((yield from self._scan_part(part, singles, query, share)))
+            prices.append((yield from self._scan_part(part, singles, query, share, pairs)))
         return replace(merge_prices(prices), watched=watched)
 
     def _scan_part(
-        self, part: int, singles: Floats, query: PriceQuery, share: float
+        self, part: int, singles: Floats, query: PriceQuery, share: float, pairs: PairSums
     ) -> Generator[Any, Any, Prices]:
         first, last = int(self._cuts[part]), int(self._cuts[part + 1])
         found = Collector(query, self._keep, searched=True, reach=self._max_abs)
@@ -308,7 +328,7 @@ class ProductPricer:
         hits = found.observe(g)
         found.add(self._ids(columns[hits]), g[hits])
         if self._dense and self._degree == 2:
-            yield from self._price_pairs(first, last, found, share)
+            yield from self._price_pairs(first, last, found, share, pairs)
         elif self._degree > 1:
             bounds = self._bounds(g, sizes, columns[:, 0], self._degree - 1)
             yield from self._search(columns, bounds, found, share)
@@ -388,20 +408,38 @@ class ProductPricer:
     # -- pairs of dense columns ----------------------------------------------------------------
 
     def _price_pairs(
-        self, first: int, last: int, found: Collector, share: float
+        self, first: int, last: int, found: Collector, share: float, made: PairSums
     ) -> Generator[Any, Any, None]:
-        offsets = self._offsets(np.arange(first, last))
         at = first
         while at < last:
-            done = int(offsets[at - first])
-            n = int(np.searchsorted(offsets, done + self._cells, side="right")) - 1
-            stop = max(at + 1, first + min(n, last - first))
-            sums = (yield Pairs(at, stop), share, share).total
+            if at >= made.stop:
+                made.first, made.stop = at, self._pairs_until(at, last, made.last)
+                made.sums = (yield Pairs(at, made.stop), share, share).total
+            stop = min(last, made.stop)
+            offsets = self._offsets(np.arange(made.first, stop))
+            done = int(offsets[at - made.first])
+            sums = made.sums[done : offsets[-1]]
             hits = found.observe(sums)
             column = np.searchsorted(offsets, hits + done, side="right") - 1
-            pairs = np.column_stack([column + first, hits + done - offsets[column]])
+            pairs = np.column_stack([column + made.first, hits + done - offsets[column]])
             found.add(self._ids(pairs), sums[hits])
             at = stop
+
+    def _pairs_until(self, at: int, last: int, end: int) -> int:
+        """The larger column before which to request pairs from ``at`` on: whole parts if they fit.
+
+        Each request copies all rows, so a request for each part, of one column or two, would take most of
+        a pass. Where a part is cut must not depend on the parts before it, so that a pass gives the
+        same bits with any number of writers.
+
+        last, end : the ends of the part of ``at`` and of all parts of the query.
+        """
+        offsets = self._offsets(np.arange(at, end))
+        n = int(np.searchsorted(offsets, self._cells, side="right")) - 1
+        stop = at + max(1, n)
+        if stop < last:
+            return stop
+        return int(self._cuts[np.searchsorted(self._cuts, stop, side="right") - 1])
 
     # -- rows ----------------------------------------------------------------------------------
 

@@ -44,8 +44,8 @@ METRICS = {"mse": "mean squared error", "mae": "mean absolute error", "deviance"
 LOG_FROM = 1_000.0
 TRAINING = "The model was trained on these rows, so that scores on new rows are usually worse."
 OTHER = (
-    "These data differ from the training data by fingerprint (rows, target, weights, offset); whether "
-    "they share rows is not checked."
+    "These data differ from the training data by fingerprint (rows, names of columns, target, weights, "
+    "offset, covariates); whether they share rows is not checked."
 )
 WITHOUT = (
     "Scores, effects and single rows need rows of data: fcl-report MODEL --data DATA --out FILE."

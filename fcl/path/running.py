@@ -1,0 +1,80 @@
+"""What all tracks of a path share: callbacks, the clock, and how a result becomes a point."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from fcl.drivers.job import Job
+from fcl.drivers.result import TrainResult
+from fcl.drivers.saving import Saver
+from fcl.drivers.session import Progress, Session
+from fcl.path.events import PointDone, PointStarted
+from fcl.path.result import PathPoint
+from fcl.solve.state import Point
+
+__all__ = ["Running"]
+
+
+@dataclass(frozen=True)
+class Running:
+    """A running path.
+
+    Attributes
+    ----------
+    report : callable
+        Receives each event.
+    should_stop : callable
+        Polled; returns True to end the path.
+    begun : float
+        ``time.monotonic()`` at the beginning of the path; its time limit counts from here.
+    """
+
+    report: Progress
+    should_stop: Callable[[], bool]
+    begun: float = field(default_factory=time.monotonic)
+
+    def session(self, job: Job, start: Point | None = None) -> Session:
+        """A session of the path, without checkpoints.  start : the initial point, if any."""
+        return Session(job, self.report, self.should_stop, Saver(), start=start, begun=self.begun)
+
+    def point_started(self, number: int, of: int, job: Job, part: str) -> None:
+        """Report that training at the C of a job begins.
+
+        number : from 1.  of : number of points.  part : name of the rows; empty for all.
+        """
+        options = job.options
+        self.report(PointStarted(number, of, options.C, options.alpha, part))
+
+    def point(
+        self, number: int, result: TrainResult, since: float, score: float, se: float = math.nan
+    ) -> PathPoint:
+        """A result as a point, whose history counts the seconds of the point alone.
+
+        number : from 0.  since : ``time.perf_counter()`` when the point began.
+        """
+        seconds = time.perf_counter() - since
+        begun = time.monotonic() - self.begun - seconds
+        model = replace(result.model, history=result.model.history.since(begun))
+        return PathPoint(number, model, result.reason, seconds, result.passes, score, se)
+
+    def point_done(self, point: PathPoint, of: int, metric: str, part: str) -> None:
+        """Report a finished point; arguments as for :meth:`point_started`."""
+        self.report(
+            PointDone(
+                number=point.number + 1,
+                of=of,
+                C=point.C,
+                alpha=point.alpha,
+                active=point.active,
+                objective=point.certificate.objective,
+                gap=point.certificate.gap,
+                seconds=point.seconds,
+                passes=point.passes,
+                score=None if math.isnan(point.score) else point.score,
+                metric=metric,
+                part=part,
+            )
+        )
