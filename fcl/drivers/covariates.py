@@ -31,6 +31,8 @@ _log = logging.getLogger("fcl")
 class Design:
     """The columns of a job, (z - means) T: orthonormal over the weighted training rows.
 
+    If the intercept is free, a column of ones comes first, and v[0] is the intercept.
+
     In these columns the coefficients are no larger than the margins, however nearly collinear the
     covariates are, so the bound can cover all coefficients of a given size. T is symmetric but for the
     units, so each column is as close as possible to the covariate whose name it has (Loewdin 1950).
@@ -38,12 +40,14 @@ class Design:
     kept : numbers of the columns of the data that neither are constant nor depend on others.
     means : float64 (kept,), zeros without an intercept.
     transform : float64 (kept, kept), T.
+    constant : whether the intercept is free, and there are columns.
     """
 
     encodings: tuple[Encoding, ...]
     kept: npt.NDArray[np.intp]
     means: Floats
     transform: Floats
+    constant: bool
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -52,15 +56,16 @@ class Design:
         return tuple(columns[k] for k in self.kept)
 
     def columns(self, data: DataSet, keep: Mask | None) -> Floats:
-        """The columns of some rows, float64 (rows, kept); InputError if the data lack an array."""
-        out = np.empty((data.n_rows if keep is None else int(keep.sum()), len(self.kept)))
+        """The columns of some rows, float64 (rows, n); InputError if the data lack an array."""
+        n = data.n_rows if keep is None else int(keep.sum())
+        out = np.ones((n, self.constant + len(self.kept)))
         for rows, values in _kept_blocks(self.encodings, data, keep):
-            np.matmul(values[:, self.kept] - self.means, self.transform, out=out[rows])
+            out[rows, self.constant :] = (values[:, self.kept] - self.means) @ self.transform
         return out
 
     def terms(self, v: Floats) -> tuple[tuple[CovariateTerm, ...], float]:
-        """The coefficients in the units of the data, and the change of the intercept."""
-        own = self.transform @ v
+        """The coefficients in the units of the data, and the intercept."""
+        own = self.transform @ v[self.constant :]
         every = np.zeros(sum(encoding.width for encoding in self.encodings))
         every[self.kept] = own
         ends = np.cumsum([encoding.width for encoding in self.encodings])[:-1]
@@ -68,13 +73,14 @@ class Design:
         return tuple(
             CovariateTerm(encoding.name, encoding.levels, tuple(part.tolist()))
             for encoding, part in zip(self.encodings, parts, strict=True)
-        ), -float(self.means @ own)
+        ), float(v[: self.constant].sum() - self.means @ own)
 
-    def start(self, terms: Sequence[CovariateTerm]) -> tuple[Floats, float]:
+    def start(self, terms: Sequence[CovariateTerm], intercept: float) -> Floats:
         """The inverse of :meth:`terms`; zeros for columns that the terms lack."""
         known = dict(row for term in terms for row in term.rows)
         own = np.array([known.get(name, 0.0) for name in self.names])
-        return np.linalg.solve(self.transform, own), float(self.means @ own)
+        constant = [intercept + float(self.means @ own)][: self.constant]
+        return np.append(constant, np.linalg.solve(self.transform, own))
 
 
 def make_design(data: DataSet, keep: Mask | None, s: Floats, intercept: bool) -> Design:
@@ -97,11 +103,16 @@ def make_design(data: DataSet, keep: Mask | None, s: Floats, intercept: bool) ->
     spread = np.linalg.norm(corner, axis=0)
     varied = np.flatnonzero(spread > CONSTANT)
     unit = corner[:, varied] / spread[varied]
-    own = _independent(unit)
+    own = list(range(len(varied)))  # columns that those before them do not determine
+    while len(
+        small := np.flatnonzero(np.abs(np.linalg.qr(unit[:, own]).R.diagonal()) <= DEPENDENT)
+    ):
+        del own[small[0]]
     kept = varied[own]
     _, singular, axes = np.linalg.svd(unit[:, own], full_matrices=False)
     scales = (sizes * spread)[kept]
-    design = Design(encodings, kept, means[kept], axes.T / singular @ axes / scales[:, None])
+    transform = axes.T / singular @ axes / scales[:, None]
+    design = Design(encodings, kept, means[kept], transform, intercept and len(kept) > 0)
     columns = [name for encoding in encodings for name in encoding.columns]
     if left_out := sorted(set(columns) - set(design.names), key=columns.index):
         _log.warning(
@@ -121,18 +132,3 @@ def _kept_blocks(
         kept = values if keep is None else values[keep[rows]]
         yield slice(done, done + len(kept)), kept
         done += len(kept)
-
-
-def _independent(columns: Floats) -> list[int]:
-    """Numbers of the columns, of norm 1, that those before them do not determine."""
-    own: list[int] = []
-    basis = np.empty((len(columns), 0))
-    for j, column in enumerate(columns.T):
-        left = column
-        for _ in range(2):  # the second time removes the rounding of the first
-            left = left - basis @ (basis.T @ left)
-        size = float(np.linalg.norm(left))
-        if size > DEPENDENT:
-            basis = np.column_stack([basis, left / size])
-            own.append(j)
-    return own

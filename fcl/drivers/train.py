@@ -324,6 +324,8 @@ def start_point(job: Job, model: Model) -> Point:
         raise InputError(
             f"initial: {other}; give the data the columns of the model, or leave it out"
         )
-    v, shift = (np.empty(0), 0.0) if job.design is None else job.design.start(model.covariates)
-    intercept = model.intercept - job.intercept_shift + shift if job.options.intercept else 0.0
-    return Point.make(model.ids, model.weights, intercept, v)
+    intercept = model.intercept - job.intercept_shift if job.options.intercept else 0.0
+    if job.design is None or job.train.covariates is None:
+        return Point.make(model.ids, model.weights, intercept)
+    v = job.design.start(model.covariates, intercept)
+    return Point.make(model.ids, model.weights, 0.0, v)

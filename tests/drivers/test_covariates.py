@@ -228,9 +228,9 @@ def test_memory_of_the_covariates_is_planned() -> None:
         make_job(fcl.open_data(X, y=y, covariates=c), "columns", C=1.0).plan for c in (None, z)
     ]
     uses = [dict(plan.parts) for plan in plans]
-    assert uses[1]["covariates"] == 2 * 8 * 3 * N and "covariates" not in uses[0]
+    assert uses[1]["covariates"] == 2 * 8 * 5 * N and "covariates" not in uses[0]
     name = next(name for name in uses[0] if name.startswith("trainer's vectors"))
-    assert uses[1][name] - uses[0][name] == 2 * 8 * 3 * N
+    assert uses[1][name] - uses[0][name] == 2 * 8 * 5 * N
 
 
 @pytest.mark.parametrize("distance", [1e-3, 3e-7])
