@@ -99,13 +99,13 @@ def make_design(data: DataSet, keep: Mask | None, s: Floats, intercept: bool) ->
     corner = np.empty((0, len(sizes)))
     for rows, values in _kept_blocks(encodings, data, keep):
         part = (values - means) / sizes * np.sqrt(shares[rows])[:, None]
-        corner = np.linalg.qr(np.vstack([corner, part])).R
+        corner = np.linalg.qr(np.vstack([corner, part]), mode="r")
     spread = np.linalg.norm(corner, axis=0)
     varied = np.flatnonzero(spread > CONSTANT)
     unit = corner[:, varied] / spread[varied]
     own = list(range(len(varied)))  # columns that those before them do not determine
     while len(
-        small := np.flatnonzero(np.abs(np.linalg.qr(unit[:, own]).R.diagonal()) <= DEPENDENT)
+        small := np.flatnonzero(np.abs(np.linalg.qr(unit[:, own], mode="r").diagonal()) <= DEPENDENT)
     ):
         del own[small[0]]
     kept = varied[own]

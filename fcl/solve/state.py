@@ -158,8 +158,12 @@ class LocalPoint:
 
     def take(self, which: Columns) -> LocalPoint:
         """The same point, in a subset of the columns."""
-        parts: Any = {k: v[which] for k, v in vars(self).items() if isinstance(v, np.ndarray)}
-        return replace(self, **{**parts, "slopes": self.slopes})
+        parts: Any = {
+            name: array[which]
+            for name, array in vars(self).items()
+            if isinstance(array, np.ndarray) and name != "slopes"
+        }
+        return replace(self, **parts)
 
 
 @dataclass

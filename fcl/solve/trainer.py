@@ -66,6 +66,7 @@ INNER_TARGET = 0.3
 class Solved:
     """The result of a local solve."""
 
+    free: Floats  #: the free coefficients, float64 (n_free,)
     decrease: float  #: of the local objective, >= 0
     violation: float  #: largest over the columns of the step, at the last point
     steps: int
@@ -156,7 +157,7 @@ class Trainer:
             sweeps += taken.sweeps
             steps += taken.moved
             if not taken.moved:
-                return Solved(decrease, taken.violation, steps, sweeps)
+                return Solved(self.free, decrease, taken.violation, steps, sweeps)
 
     def start(self, view: RowView, working: WorkingSet, anchor: Floats, free: Floats) -> None:
         """Start a local problem at the weights of the working set and some free coefficients.

@@ -230,7 +230,7 @@ def test_memory_of_the_covariates_is_planned() -> None:
     uses = [dict(plan.parts) for plan in plans]
     assert uses[1]["covariates"] == 2 * 8 * 5 * N and "covariates" not in uses[0]
     name = next(name for name in uses[0] if name.startswith("trainer's vectors"))
-    assert uses[1][name] - uses[0][name] == 2 * 8 * 5 * N
+    assert uses[1][name] - uses[0][name] == 2 * 8 * 4 * N
 
 
 @pytest.mark.parametrize("distance", [1e-3, 3e-7])

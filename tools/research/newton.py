@@ -249,7 +249,7 @@ class OneVariableNewton:
                 largest = worst
                 active, full = columns[working.weights[columns] != 0.0], False
         self.free = np.array([self._b])
-        return Solved(self._decrease, worst, sweeps, sweeps)
+        return Solved(self.free, self._decrease, worst, sweeps, sweeps)
 
     def start(self, view: RowView, working: WorkingSet, anchor: Floats, free: Floats) -> None:
         """Do nothing: every local solve begins at the anchor."""
