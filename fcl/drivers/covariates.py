@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.data import DataSet
-from fcl.data.covariates import Encoding, encoded_blocks, encodings_of
-from fcl.model.covariates import CovariateTerm
+from fcl.model.covariates import CovariateTerm, encoded_blocks, terms_of
+from fcl.parallel import one_blas_thread
 
 __all__ = ["Design", "make_design"]
 
@@ -43,7 +43,7 @@ class Design:
     constant : whether the intercept is free, and there are columns.
     """
 
-    encodings: tuple[Encoding, ...]
+    terms: tuple[CovariateTerm, ...]
     kept: npt.NDArray[np.intp]
     means: Floats
     transform: Floats
@@ -52,83 +52,87 @@ class Design:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the kept columns."""
-        columns = [name for encoding in self.encodings for name in encoding.columns]
+        columns = [name for term in self.terms for name in term.columns]
         return tuple(columns[k] for k in self.kept)
+
+    def warn(self) -> None:
+        """Log a warning that names the columns left out, if there are any."""
+        columns = [name for term in self.terms for name in term.columns]
+        if left_out := [name for k, name in enumerate(columns) if k not in self.kept]:
+            _log.warning(
+                "covariates left out, with the coefficient 0, since they are constant over the training "
+                "rows or others determine them: %s",
+                ", ".join(left_out),
+            )
 
     def columns(self, data: DataSet, keep: Mask | None) -> Floats:
         """The columns of some rows, float64 (rows, n); InputError if the data lack an array."""
         n = data.n_rows if keep is None else int(keep.sum())
         out = np.ones((n, self.constant + len(self.kept)))
-        for rows, values in _kept_blocks(self.encodings, data, keep):
+        for rows, values in _kept_blocks(self.terms, data, keep):
             out[rows, self.constant :] = (values[:, self.kept] - self.means) @ self.transform
         return out
 
-    def terms(self, v: Floats) -> tuple[tuple[CovariateTerm, ...], float]:
+    def in_units(self, v: Floats) -> tuple[tuple[CovariateTerm, ...], float]:
         """The coefficients in the units of the data, and the intercept."""
         own = self.transform @ v[self.constant :]
-        every = np.zeros(sum(encoding.width for encoding in self.encodings))
+        every = np.zeros(sum(term.width for term in self.terms))
         every[self.kept] = own
-        ends = np.cumsum([encoding.width for encoding in self.encodings])[:-1]
+        ends = np.cumsum([term.width for term in self.terms])[:-1]
         parts = np.split(every, ends)
         return tuple(
-            CovariateTerm(encoding.name, encoding.levels, tuple(part.tolist()))
-            for encoding, part in zip(self.encodings, parts, strict=True)
+            replace(term, coefficients=tuple(part.tolist()))
+            for term, part in zip(self.terms, parts, strict=True)
         ), float(v[: self.constant].sum() - self.means @ own)
 
     def start(self, terms: Sequence[CovariateTerm], intercept: float) -> Floats:
-        """The inverse of :meth:`terms`; zeros for columns that the terms lack."""
+        """The inverse of :meth:`in_units`; zeros for columns that the terms lack."""
         known = dict(row for term in terms for row in term.rows)
         own = np.array([known.get(name, 0.0) for name in self.names])
         constant = [intercept + float(self.means @ own)][: self.constant]
         return np.append(constant, np.linalg.solve(self.transform, own))
 
 
+@one_blas_thread()
 def make_design(data: DataSet, keep: Mask | None, s: Floats, intercept: bool) -> Design:
-    """The columns of training rows; logs a warning that names columns left out.
+    """The columns of training rows.
 
     keep : bool (data.n_rows,), the training rows, or None for all.  s : float64 (n,), their weights.
     """
-    encodings = encodings_of(data.covariates or ())
+    terms = terms_of(data.covariates or ())
     shares = s / s.sum()
-    means, sizes = np.zeros((2, sum(encoding.width for encoding in encodings)))
-    for rows, values in _kept_blocks(encodings, data, keep):
+    means, sizes = np.zeros((2, sum(term.width for term in terms)))
+    for rows, values in _kept_blocks(terms, data, keep):
         means += shares[rows] @ values if intercept else 0.0
         sizes = np.maximum(sizes, np.abs(values).max(axis=0, initial=0.0))
     sizes = np.where(sizes > 0.0, sizes, 1.0)
     # R of a QR decomposition: sums of squares would lose half the digits of nearly collinear columns
     corner = np.empty((0, len(sizes)))
-    for rows, values in _kept_blocks(encodings, data, keep):
+    for rows, values in _kept_blocks(terms, data, keep):
         part = (values - means) / sizes * np.sqrt(shares[rows])[:, None]
-        corner = np.linalg.qr(np.vstack([corner, part]), mode="r")
+        corner = np.asarray(np.linalg.qr(np.vstack([corner, part]), mode="r"))
     spread = np.linalg.norm(corner, axis=0)
     varied = np.flatnonzero(spread > CONSTANT)
     unit = corner[:, varied] / spread[varied]
-    own = list(range(len(varied)))  # columns that those before them do not determine
-    while len(
-        small := np.flatnonzero(np.abs(np.linalg.qr(unit[:, own], mode="r").diagonal()) <= DEPENDENT)
-    ):
-        del own[small[0]]
+    own = list(range(len(varied)))
+    while own:  # drop the first column that those before it determine
+        beyond = np.abs(np.linalg.qr(unit[:, own]).R.diagonal())
+        if (beyond > DEPENDENT).all():
+            break
+        del own[int(np.argmax(beyond <= DEPENDENT))]
     kept = varied[own]
     _, singular, axes = np.linalg.svd(unit[:, own], full_matrices=False)
     scales = (sizes * spread)[kept]
     transform = axes.T / singular @ axes / scales[:, None]
-    design = Design(encodings, kept, means[kept], transform, intercept and len(kept) > 0)
-    columns = [name for encoding in encodings for name in encoding.columns]
-    if left_out := sorted(set(columns) - set(design.names), key=columns.index):
-        _log.warning(
-            "covariates left out, with the coefficient 0, since they are constant over the training rows "
-            "or others determine them: %s",
-            ", ".join(left_out),
-        )
-    return design
+    return Design(terms, kept, means[kept], transform, intercept and len(kept) > 0)
 
 
 def _kept_blocks(
-    encodings: Sequence[Encoding], data: DataSet, keep: Mask | None
+    terms: Sequence[CovariateTerm], data: DataSet, keep: Mask | None
 ) -> Iterator[tuple[slice, Floats]]:
     """Encoded columns of the rows that are kept, a block at a time, and where the rows come in order."""
     done = 0
-    for rows, values in encoded_blocks(encodings, data.covariates, data.name):
+    for rows, values in encoded_blocks(terms, data.covariates, data.name):
         kept = values if keep is None else values[keep[rows]]
         yield slice(done, done + len(kept)), kept
         done += len(kept)

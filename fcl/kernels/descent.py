@@ -141,20 +141,6 @@ def descent_sweep(
 
 
 @kernel
-def leans(start, stop, rows, values, scaled, out):
-    """Add sum_i phi_ij scaled_ic over the gathered columns j to out, float64 (k, r).
-
-    scaled : float32 (gathered rows, r).  The columns are as in :func:`descent_sweep`.
-    """
-    valued = values.shape[0] > 0
-    for j in range(start.shape[0]):
-        for e in range(start[j], stop[j]):
-            value = np.float64(values[e]) if valued else 1.0
-            for c in range(scaled.shape[1]):
-                out[j, c] += value * scaled[rows[e], c]
-
-
-@kernel
 def gram_sweep(hessian, absolute, order, w, slope):
     """One sweep of coordinate descent on a quadratic with Hessian (k, k), whose diagonal is positive.
 

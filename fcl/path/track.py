@@ -115,7 +115,7 @@ class Track:
         self._make_job = make_job
         self._grid = grid
         self._running = running
-        self._part = part
+        self.part = part
         self._store = store
         self._groups = groups
         self._bootstraps = bootstraps
@@ -173,7 +173,7 @@ class Track:
     def _new_points(self) -> Generator[PathStop | None]:
         """Add a point at a time; yields None after each, or why the path was cut short."""
         first, running = len(self.points), self._running
-        running.report(TrackStarted(self._part))
+        running.report(TrackStarted(self.part))
         job = self._make_job()
         if job.options.driver == "processes":
             yield from self._new_points_of_processes(job)
@@ -236,7 +236,7 @@ class Track:
 
     def _report_start(self, number: int, job: Job) -> None:
         C, alpha = job.options.C, job.options.alpha
-        self._running.report(PointStarted(number + 1, len(self._values), C, alpha, self._part))
+        self._running.report(PointStarted(number + 1, len(self._values), C, alpha, self.part))
 
     def _scored(
         self,
@@ -261,7 +261,7 @@ class Track:
             saved = Saved(self.points, self._state, self._values, fingerprint, checksums)
             self._store.save(job, saved)
         point, of = self.points[-1], len(self._values)
-        self._running.report(done_event(point, of, job.loss.metric, self._part))
+        self._running.report(done_event(point, of, job.loss.metric, self.part))
 
     # -- the driver ``processes`` --------------------------------------------------------------
 

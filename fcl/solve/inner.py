@@ -61,6 +61,8 @@ LEAST_SINGLE = 1e-30
 GATHER_PARTS = 4
 #: Entries from which two threads sweep over half the columns each: about 4 ms on one thread.
 LONG_SWEEP = 2_000_000
+#: Maximum entries of columns that are multiplied by covariates at a time, unless a column has more.
+ENTRIES_A_PRODUCT = 1 << 20
 #: Maximum entries that one call of the sweep kernel reads, unless a single column has more.
 ENTRIES_A_CALL = 10_000_000
 
@@ -392,10 +394,30 @@ class InnerModel:
             return free, lean[:, None] * free.root.sum(axis=0)
         columns = covariates.values @ free.root
         columns *= q[:, None]
-        scaled = columns.astype(np.float32)
-        leans = np.zeros((k, scaled.shape[1]))
-        descent.leans(self._start[:k], self._stop[:k], self._entries, self._values, scaled, leans)
-        return free, leans
+        return free, self._products(k, columns)
+
+    def _products(self, k: int, rows: Floats) -> Floats:
+        """sum_i phi_ij rows_i over the gathered columns, float64 (k, r); rows : float64 (rows, r)."""
+        from scipy.sparse import csr_array
+
+        start, stop = self._start[:k], self._stop[:k]
+        out = np.empty((k, rows.shape[1]))
+        first = 0
+        while first < k:
+            # columns that lie side by side, up to a number of entries
+            last = first + 1
+            while last < k and start[last] == stop[last - 1]:
+                if stop[last] - start[first] > ENTRIES_A_PRODUCT:
+                    break
+                last += 1
+            some = slice(start[first], stop[last - 1])
+            entries = self._entries[some]
+            values = self._values[some] if len(self._values) else np.ones(len(entries), np.float32)
+            ends = np.append(start[first:last], some.stop) - some.start
+            matrix = csr_array((values, entries, ends), shape=(last - first, len(rows)))
+            out[first:last] = matrix @ rows
+            first = last
+        return out
 
     def _centre(
         self, at: LocalPoint, rows: int, lean: Floats, h: Floats

@@ -222,6 +222,21 @@ def test_path_with_folds() -> None:
     assert len(coefficients(found.chosen.model)) == 3
 
 
+def test_a_path_names_the_fold_that_covariates_separate_and_warns_once(caplog: Any) -> None:
+    X, y, _, z = table("logistic")
+    options = {"points": 2, "C_max": 0.3, "cv": np.arange(N) % 2, "memory": "1GiB", "tol": 1e-2}
+    level = np.arange(N) < 20
+    labels = np.where(level & (np.arange(N) != 7), 1.0, y)
+    labels[7] = -1.0  # the only such row of the level, which the second fold holds out
+    data = fcl.open_data(X, y=labels, covariates=level.astype(float))
+    with pytest.raises(fcl.InputError, match=r"^fold 2 of 2: covariates: .* separates"):
+        fcl.train_path(data, "columns", **options)
+    data = fcl.open_data(X, y=y, covariates=np.column_stack([np.ones(N), z[:, 0]]))
+    for warn in (False, True):
+        fcl.train_path(data, "columns", warn=warn, **options)
+        assert caplog.text.count("covariates left out") == warn
+
+
 def test_memory_of_the_covariates_is_planned() -> None:
     X, y, _, z = table("logistic")
     plans = [
