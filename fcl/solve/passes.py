@@ -17,7 +17,7 @@ from fcl.features.base import Family, Ids, MeasuringPricer, is_sampled
 from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, ones, run, sums_of
 from fcl.objective import ROUNDING, Objective
 from fcl.objective.balance import balanced, slack
-from fcl.objective.unpenalised import check_null, settle
+from fcl.objective.unpenalised import EXACT, check_null, settle
 from fcl.solve.conditions import Conditions
 from fcl.solve.search import search
 from fcl.solve.state import Anchor, Floats, Point
@@ -27,6 +27,8 @@ EPSILON = 2.0**-50
 #: Rounding may move a row across a jump of the second derivative within the cube of this distance (see
 #: :func:`fcl.kernels.losses.majorant`).
 NEAR = 1e-4
+#: Share to which the losses of the null model fall in a fit that has not reached the minimum.
+FALLING = 0.5
 #: Maximum candidates that the pricer reports from each of its groups (positions of k-mers): neighbours of
 #: one strong motif would fill the list otherwise. More than 64 matter only while tens of thousands of
 #: features have yet to enter.
@@ -131,6 +133,12 @@ class Passes:
         before = self.objective.loss_sum(margins, 0.0)
         q = 0 if self.objective.covariates is None else self.objective.n_free
         b, v = self._settle(margins, 0.0, np.zeros(q))
+        value, last = self.objective.loss_sum(margins, b), before
+        # where covariates separate the classes, the squared hinge falls to 0 in many short steps
+        while q and EXACT * before < value <= FALLING * last:
+            b, more = self._settle(margins, 0.0, np.zeros(q))
+            v, last = v + more, value
+            value = self.objective.loss_sum(margins, b)
         check_null(self.objective, margins, v, before)
         value = self.objective.value(0.0, margins, b)
         return Point(np.empty(0, np.int64), np.empty(0), b, v), value

@@ -17,6 +17,7 @@ from sklearn.linear_model import Lasso
 
 import fcl
 from fcl.drivers.job import make_job
+from fcl.solve import passes
 
 N, P = 300, 25
 UNITS, CENTRES = np.array([1.0, 100.0, 0.01]), np.array([0.0, 50.0, 3.0])
@@ -189,6 +190,19 @@ def test_no_finite_optimum() -> None:
     # logistic loss with one outlying covariate has a finite minimum
     outlier = np.where(np.arange(N) == 7, 1e4, z[:, 0])
     assert fcl.train(fcl.open_data(X, y=y, covariates=outlier), "columns", C=1.0).converged
+
+
+def test_a_squared_hinge_that_covariates_bring_to_0_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an offset, the last rows leave the hinge one by one; the minimum is still 0."""
+    X, y, _, z = table("squared_hinge")
+    offset = 4.0 * np.random.default_rng(1).normal(size=N)
+    covariates = np.column_stack([y, z[:, :2]])
+    data = fcl.open_data(X, y=y, covariates=covariates, offset=offset)
+    options = {"C": 1e-3, "loss": "squared_hinge", "intercept": False, "max_passes": 2}
+    with pytest.raises(fcl.InputError, match="fit the targets exactly"):
+        fcl.train(data, "columns", **options)
+    monkeypatch.setattr(passes, "FALLING", 0.0)
+    assert not fcl.train(data, "columns", warn=False, **options).converged
 
 
 def test_checkpoints_and_warm_starts(tmp_path: Path) -> None:
