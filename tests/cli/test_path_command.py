@@ -246,7 +246,7 @@ def test_a_resumed_path_says_which_rows_it_counts(
     new_points = tracks.Track._new_points
 
     def failing(self: Any) -> Any:
-        if self._part == "fold 2 of 2":
+        if self.part == "fold 2 of 2":
             raise OSError("the machine failed")
         return new_points(self)
 
