@@ -43,7 +43,7 @@ class PathView(View):
         self._inner = inner or View()
         self._quiet = quiet
         self._started = False  # whether the problem was shown; it is not, again, for each fold
-        self.part = ""
+        self._part = ""
 
     def __enter__(self) -> PathView:
         self._inner.__enter__()
@@ -56,12 +56,12 @@ class PathView(View):
         if isinstance(event, PointDone) and not self._quiet:
             messages.write(point_line(event))
         if isinstance(event, TrackStarted):
-            self.part = f"{event.part}: " if event.part else ""
+            self._part = f"{event.part}: " if event.part else ""
         if isinstance(event, TrackStarted | PointStarted | PointDone):
             return
         if isinstance(event, Started):  # its C is not one of the path's
             if not self._started and not self._quiet:
-                messages.say(f"{self.part}{problem_text(event)}")
+                messages.say(f"{self._part}{problem_text(event)}")
             self._started = True
         elif not isinstance(event, Prepared):  # once for each fold
             self._inner(event)
