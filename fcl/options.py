@@ -319,19 +319,11 @@ class Options:
         """The objective of a job over rows with these targets, weights, offsets and covariates."""
         from fcl.objective import Covariates, Objective, Penalty, find_loss  # late: NumPy
 
+        z, intercept = None, self.intercept
+        if covariates is not None:  # the intercept is the coefficient of their first column
+            z, intercept = Covariates(covariates, intercept, self.covariates or ()), False
         loss, penalty = find_loss(self.loss), Penalty(self.l1_ratio)
-        return Objective(
-            loss,
-            y,
-            s,
-            self.C,
-            self.intercept,
-            self.block_rows,
-            team,
-            penalty,
-            offset,
-            None if covariates is None else Covariates(covariates, self.covariates or ()),
-        )
+        return Objective(loss, y, s, self.C, intercept, self.block_rows, team, penalty, offset, z)
 
     def of_job(self) -> dict[str, Any]:
         """The options that models and checkpoints store."""

@@ -41,7 +41,7 @@ def write_explanations(
 ) -> int:
     """Write one line for each row; returns the number of rows.
 
-    The columns are the score (if `kind` is not ``margin``), the margin, the intercept, the offset plus
+    The columns are the score (if `kind` is not ``margin``), the margin, the intercept, the offset,
     what covariates add (if there are any), ``feature_1``, ``contribution_1`` and so on by decreasing
     |contribution|, and ``others``: the sum of all other contributions. The margin is the sum of the
     columns after it.
@@ -74,10 +74,11 @@ def write_explanations(
     from fcl.scoring.explained import ContributionCells
 
     cells = ContributionCells(model, top, printable)
-    has_offset = data.offset is not None or bool(model.covariates)
+    has_offset, has_covariates = data.offset is not None, bool(model.covariates)
     beside = [] if known is None else known.names()
     names = [*beside, "margin"] if kind == "margin" else [*beside, kind, "margin"]
-    names += ["intercept", *["offset"] * has_offset, *cells.names()]
+    names += ["intercept", *["offset"] * has_offset, *["covariates"] * has_covariates]
+    names += cells.names()
     n_rows = 0
     with text_output(out, overwrite) as file:
         # written with the first rows: rows that cannot be explained leave nothing on standard output
@@ -85,7 +86,7 @@ def write_explanations(
         for explained in iter_explanations(model, data, top):
             numbers = [] if kind == "margin" else [model.loss_object.mean(explained.margins)]
             numbers += [explained.margins, np.full(len(explained), model.intercept)]
-            numbers += [explained.offset] * has_offset
+            numbers += [explained.offset] * has_offset + [explained.covariates] * has_covariates
             written = list(_lines(numbers, cells.rows(explained)))
             if known is not None and beside:
                 written = list(known.before(n_rows, written))

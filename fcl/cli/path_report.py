@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fcl.cli.common import messages
 from fcl.cli.progress import View, problem_text
-from fcl.cli.report import aligned, certificate_items, strongest_lines
+from fcl.cli.report import aligned, certificate_items, covariate_lines, strongest_lines
 from fcl.drivers.events import Event, Prepared, Started
 from fcl.path.events import PointDone, PointStarted, TrackStarted
 from fcl.units import counted, format_seconds
@@ -98,6 +98,7 @@ def path_lines(path: PathResult, written: list[tuple[str, str]], folder: str) ->
     lines = [*_table(path), "", *aligned(items)]
     if strongest := strongest_lines(chosen.model, 10):
         lines += ["strongest features:", *strongest]
+    lines += covariate_lines(chosen.model)
     if path.refit is not None:
         lines += ["", *_refit_lines(path, path.refit)]
     if path.outer is not None:

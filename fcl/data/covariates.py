@@ -1,12 +1,7 @@
-"""Unpenalised covariates of rows: read arrays by name, and encode them as columns of numbers.
-
-A numeric array has one column for each of its columns. A categorical array or an array of text has a
-column of zeros and ones for each level but the first, in sorted order.
-"""
+"""Unpenalised covariates of rows, read by name; :mod:`fcl.model.covariates` makes columns of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,19 +17,12 @@ from fcl.units import counted
 
 __all__ = [
     "CovariateArray",
-    "Encoding",
-    "encoded_blocks",
-    "encodings_of",
     "read_covariates",
     "split_covariates",
 ]
 
 Floats = npt.NDArray[np.float64]
 
-#: Maximum columns of all covariates together: the trainer holds them densely.
-MOST_COLUMNS = 256
-#: Rows that are encoded at a time.
-BLOCK_ROWS = 8192
 #: Largest absolute value, and the inverse of the smallest largest one, so that float64 holds squares.
 MOST_VALUE = 1e100
 
@@ -50,99 +38,6 @@ class CovariateArray:
     name: str
     values: np.ndarray
     levels: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """How an array becomes columns.
-
-    name : of the array.
-    levels : of categories, sorted; None for numbers.
-    width : number of columns.
-    """
-
-    name: str
-    levels: tuple[str, ...] | None
-    width: int
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns."""
-        if self.levels is not None:
-            return [f"{self.name}={level}" for level in self.levels[1:]]
-        return [self.name] if self.width == 1 else [f"{self.name}[{k}]" for k in range(self.width)]
-
-    def encode(self, array: CovariateArray, rows: slice, where: str) -> Floats:
-        """The columns of some rows, float64 (rows, width); ``where`` names the data in messages."""
-        if (array.levels is None) != (self.levels is None):
-            kinds = ["numbers", "categories"]
-            raise InputError(
-                f"{where}: covariate {self.name} holds {kinds[array.levels is not None]}, expected "
-                f"{kinds[self.levels is not None]} as in training"
-            )
-        values = array.values[rows]
-        if self.levels is None or array.levels is None:
-            if values.shape[1] != self.width:
-                raise InputError(
-                    f"{where}: covariate {self.name} has {values.shape[1]} columns, expected "
-                    f"{self.width} as in training"
-                )
-            return values
-        place = {level: number for number, level in enumerate(self.levels)}
-        at = np.array([place.get(level, -1) for level in array.levels])[values]
-        if (at < 0).any():
-            row = int(np.argmax(at < 0))
-            raise InputError(
-                f"{where}: covariate {self.name} is {array.levels[values[row]]!r} in row "
-                f"{rows.start + row}, expected one of the levels in training: "
-                f"{', '.join(map(repr, self.levels[:8]))}"
-                + (", ..." if len(self.levels) > 8 else "")
-            )
-        return (at[:, None] == np.arange(1, len(self.levels))).astype(np.float64)
-
-
-def encodings_of(arrays: Sequence[CovariateArray]) -> tuple[Encoding, ...]:
-    """The encodings of training rows."""
-    found = [
-        Encoding(a.name, a.levels, a.values.shape[1] if a.levels is None else len(a.levels) - 1)
-        for a in arrays
-    ]
-    total = sum(encoding.width for encoding in found)
-    if total > MOST_COLUMNS:
-        widest = max(found, key=lambda encoding: encoding.width)
-        raise InputError(
-            f"the covariates have {total} columns, expected at most {MOST_COLUMNS}; {widest.name} alone "
-            f"has {widest.width}: leave it out, or merge its levels"
-        )
-    return tuple(found)
-
-
-def encoded_blocks(
-    encodings: Sequence[Encoding], arrays: Sequence[CovariateArray] | None, where: str
-) -> Iterator[tuple[slice, Floats]]:
-    """All columns side by side, float64 (rows, columns), a block of rows at a time.
-
-    Arrays are found by name. Arrays in memory are named ``covariates``.
-
-    Raises
-    ------
-    InputError
-        An array is missing, or differs in kind from the array of the training data.
-    """
-    by_name = {array.name: array for array in arrays or ()}
-    for encoding in encodings:
-        if encoding.name not in by_name:
-            wanted = ",".join(encoding.name for encoding in encodings)
-            raise InputError(
-                f"{where}: expected the covariate {encoding.name}, with which the model was trained, got "
-                f"{', '.join(by_name) or 'no covariates'}; name the arrays (covariates=, --covariates "
-                f"{wanted})"
-            )
-    n_rows = len(by_name[encodings[0].name].values)
-    for start in range(0, n_rows, BLOCK_ROWS):
-        rows = slice(start, min(start + BLOCK_ROWS, n_rows))
-        parts = [encoding.encode(by_name[encoding.name], rows, where) for encoding in encodings]
-        yield rows, np.concatenate(parts, axis=1)
 
 
 def read_covariates(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.data import DataSet
-from fcl.data.covariates import Encoding, encoded_blocks, encodings_of
-from fcl.model.covariates import CovariateTerm
+from fcl.model.covariates import CovariateTerm, encoded_blocks, terms_of
+from fcl.parallel import one_blas_thread
 
 __all__ = ["Design", "make_design"]
 
@@ -31,6 +31,8 @@ _log = logging.getLogger("fcl")
 class Design:
     """The columns of a job, (z - means) T: orthonormal over the weighted training rows.
 
+    If the intercept is free, a column of ones comes first, and v[0] is the intercept.
+
     In these columns the coefficients are no larger than the margins, however nearly collinear the
     covariates are, so the bound can cover all coefficients of a given size. T is symmetric but for the
     units, so each column is as close as possible to the covariate whose name it has (Loewdin 1950).
@@ -38,101 +40,99 @@ class Design:
     kept : numbers of the columns of the data that neither are constant nor depend on others.
     means : float64 (kept,), zeros without an intercept.
     transform : float64 (kept, kept), T.
+    constant : whether the intercept is free, and there are columns.
     """
 
-    encodings: tuple[Encoding, ...]
+    terms: tuple[CovariateTerm, ...]
     kept: npt.NDArray[np.intp]
     means: Floats
     transform: Floats
+    constant: bool
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the kept columns."""
-        columns = [name for encoding in self.encodings for name in encoding.columns]
+        columns = [name for term in self.terms for name in term.columns]
         return tuple(columns[k] for k in self.kept)
 
+    def warn(self) -> None:
+        """Log a warning that names the columns left out, if there are any."""
+        columns = [name for term in self.terms for name in term.columns]
+        if left_out := [name for k, name in enumerate(columns) if k not in self.kept]:
+            _log.warning(
+                "covariates left out, with the coefficient 0, since they are constant over the training "
+                "rows or others determine them: %s",
+                ", ".join(left_out),
+            )
+
     def columns(self, data: DataSet, keep: Mask | None) -> Floats:
-        """The columns of some rows, float64 (rows, kept); InputError if the data lack an array."""
-        out = np.empty((data.n_rows if keep is None else int(keep.sum()), len(self.kept)))
-        for rows, values in _kept_blocks(self.encodings, data, keep):
-            np.matmul(values[:, self.kept] - self.means, self.transform, out=out[rows])
+        """The columns of some rows, float64 (rows, n); InputError if the data lack an array."""
+        n = data.n_rows if keep is None else int(keep.sum())
+        out = np.ones((n, self.constant + len(self.kept)))
+        for rows, values in _kept_blocks(self.terms, data, keep):
+            out[rows, self.constant :] = (values[:, self.kept] - self.means) @ self.transform
         return out
 
-    def terms(self, v: Floats) -> tuple[tuple[CovariateTerm, ...], float]:
-        """The coefficients in the units of the data, and the change of the intercept."""
-        own = self.transform @ v
-        every = np.zeros(sum(encoding.width for encoding in self.encodings))
+    def in_units(self, v: Floats) -> tuple[tuple[CovariateTerm, ...], float]:
+        """The coefficients in the units of the data, and the intercept."""
+        own = self.transform @ v[self.constant :]
+        every = np.zeros(sum(term.width for term in self.terms))
         every[self.kept] = own
-        ends = np.cumsum([encoding.width for encoding in self.encodings])[:-1]
+        ends = np.cumsum([term.width for term in self.terms])[:-1]
         parts = np.split(every, ends)
         return tuple(
-            CovariateTerm(encoding.name, encoding.levels, tuple(part.tolist()))
-            for encoding, part in zip(self.encodings, parts, strict=True)
-        ), -float(self.means @ own)
+            replace(term, coefficients=tuple(part.tolist()))
+            for term, part in zip(self.terms, parts, strict=True)
+        ), float(v[: self.constant].sum() - self.means @ own)
 
-    def start(self, terms: Sequence[CovariateTerm]) -> tuple[Floats, float]:
-        """The inverse of :meth:`terms`; zeros for columns that the terms lack."""
+    def start(self, terms: Sequence[CovariateTerm], intercept: float) -> Floats:
+        """The inverse of :meth:`in_units`; zeros for columns that the terms lack."""
         known = dict(row for term in terms for row in term.rows)
         own = np.array([known.get(name, 0.0) for name in self.names])
-        return np.linalg.solve(self.transform, own), float(self.means @ own)
+        constant = [intercept + float(self.means @ own)][: self.constant]
+        return np.append(constant, np.linalg.solve(self.transform, own))
 
 
+@one_blas_thread()
 def make_design(data: DataSet, keep: Mask | None, s: Floats, intercept: bool) -> Design:
-    """The columns of training rows; logs a warning that names columns left out.
+    """The columns of training rows.
 
     keep : bool (data.n_rows,), the training rows, or None for all.  s : float64 (n,), their weights.
     """
-    encodings = encodings_of(data.covariates or ())
+    terms = terms_of(data.covariates or ())
     shares = s / s.sum()
-    means, sizes = np.zeros((2, sum(encoding.width for encoding in encodings)))
-    for rows, values in _kept_blocks(encodings, data, keep):
+    means, sizes = np.zeros((2, sum(term.width for term in terms)))
+    for rows, values in _kept_blocks(terms, data, keep):
         means += shares[rows] @ values if intercept else 0.0
         sizes = np.maximum(sizes, np.abs(values).max(axis=0, initial=0.0))
     sizes = np.where(sizes > 0.0, sizes, 1.0)
     # R of a QR decomposition: sums of squares would lose half the digits of nearly collinear columns
     corner = np.empty((0, len(sizes)))
-    for rows, values in _kept_blocks(encodings, data, keep):
+    for rows, values in _kept_blocks(terms, data, keep):
         part = (values - means) / sizes * np.sqrt(shares[rows])[:, None]
-        corner = np.linalg.qr(np.vstack([corner, part])).R
+        corner = np.asarray(np.linalg.qr(np.vstack([corner, part]), mode="r"))
     spread = np.linalg.norm(corner, axis=0)
     varied = np.flatnonzero(spread > CONSTANT)
     unit = corner[:, varied] / spread[varied]
-    own = _independent(unit)
+    own = list(range(len(varied)))
+    while own:  # drop the first column that those before it determine
+        beyond = np.abs(np.linalg.qr(unit[:, own]).R.diagonal())
+        if (beyond > DEPENDENT).all():
+            break
+        del own[int(np.argmax(beyond <= DEPENDENT))]
     kept = varied[own]
     _, singular, axes = np.linalg.svd(unit[:, own], full_matrices=False)
     scales = (sizes * spread)[kept]
-    design = Design(encodings, kept, means[kept], axes.T / singular @ axes / scales[:, None])
-    columns = [name for encoding in encodings for name in encoding.columns]
-    if left_out := sorted(set(columns) - set(design.names), key=columns.index):
-        _log.warning(
-            "covariates left out, with the coefficient 0, since they are constant over the training rows "
-            "or others determine them: %s",
-            ", ".join(left_out),
-        )
-    return design
+    transform = axes.T / singular @ axes / scales[:, None]
+    return Design(terms, kept, means[kept], transform, intercept and len(kept) > 0)
 
 
 def _kept_blocks(
-    encodings: Sequence[Encoding], data: DataSet, keep: Mask | None
+    terms: Sequence[CovariateTerm], data: DataSet, keep: Mask | None
 ) -> Iterator[tuple[slice, Floats]]:
     """Encoded columns of the rows that are kept, a block at a time, and where the rows come in order."""
     done = 0
-    for rows, values in encoded_blocks(encodings, data.covariates, data.name):
+    for rows, values in encoded_blocks(terms, data.covariates, data.name):
         kept = values if keep is None else values[keep[rows]]
         yield slice(done, done + len(kept)), kept
         done += len(kept)
-
-
-def _independent(columns: Floats) -> list[int]:
-    """Numbers of the columns, of norm 1, that those before them do not determine."""
-    own: list[int] = []
-    basis = np.empty((len(columns), 0))
-    for j, column in enumerate(columns.T):
-        left = column
-        for _ in range(2):  # the second time removes the rounding of the first
-            left = left - basis @ (basis.T @ left)
-        size = float(np.linalg.norm(left))
-        if size > DEPENDENT:
-            basis = np.column_stack([basis, left / size])
-            own.append(j)
-    return own

@@ -233,7 +233,9 @@ def _divide(
             held if scratch else ("prepared rows", rows),
         ]
         if job.covariates:
-            uses.insert(2, ("covariates", covariates if writers else 2 * covariates))
+            # each process that fits them, or balances residuals, has two vectors
+            fits = 16 * n_rows * (writers or 1)
+            uses.insert(2, ("covariates", fits + (covariates if writers else 2 * covariates)))
         if writers is None:
             uses.insert(0, ("interpreter and libraries", INTERPRETER))
         else:

@@ -315,7 +315,7 @@ class Session:
             scope=certified.scope,
             passes=len(self.history),
         )
-        terms, shift = ((), 0.0) if job.design is None else job.design.terms(point.covariates)
+        terms, shift = ((), 0.0) if job.design is None else job.design.in_units(point.covariates)
         names = names_read(job.family, point.ids, job.train.data.column_names)
         model = Model(
             family=plain(job.family),

@@ -229,6 +229,8 @@ def train(
     job = _job(given)
     options = job.options
     _check_savable(job)
+    if warn and job.design is not None:
+        job.design.warn()
     if warn and not options.standardize and (text := _scales(job)):
         warnings.warn(text, ScaleWarning, stacklevel=2)
     start = None if initial is None else start_point(job, initial)
@@ -324,6 +326,8 @@ def start_point(job: Job, model: Model) -> Point:
         raise InputError(
             f"initial: {other}; give the data the columns of the model, or leave it out"
         )
-    v, shift = (np.empty(0), 0.0) if job.design is None else job.design.start(model.covariates)
-    intercept = model.intercept - job.intercept_shift + shift if job.options.intercept else 0.0
-    return Point.make(model.ids, model.weights, intercept, v)
+    intercept = model.intercept - job.intercept_shift if job.options.intercept else 0.0
+    if job.design is None or job.train.covariates is None:
+        return Point.make(model.ids, model.weights, intercept)
+    v = job.design.start(model.covariates, intercept)
+    return Point.make(model.ids, model.weights, 0.0, v)

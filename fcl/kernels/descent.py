@@ -1,16 +1,16 @@
 """Coordinate descent on a quadratic model of the smooth part, over gathered columns.
 
-The model at the current point, for steps d of k columns and d_b of the intercept:
+The model at the current point, for steps d of k columns and x of the unpenalised columns Z:
 
-    sum_j absolute_j |w_j + d_j| + sum_j lin_j d_j + lin_b d_b + 1/2 sum_{i in T} q_i dm_i^2
-                            + 1/2 sum_j extra_j d_j^2 + 1/2 extra_b d_b^2,   dm = Phi d + d_b
+    sum_j absolute_j |w_j + d_j| + sum_j lin_j d_j + lin_x . x + 1/2 sum_{i in T} q_i dm_i^2
+                            + 1/2 sum_j extra_j d_j^2 + 1/2 extra_x . x^2,   dm = Phi d + Z x
 
-All terms are divided by C; lin and extra include the squared weights of the penalty, if it has any.
-The columns are gathered on the rows T (``rows`` int32, ``values`` float32 or empty for all ones,
-column t at ``start[t] : stop[t]``). The state is u_i = q_i dm_i, so that a gradient needs one read per
-entry, and a step one read and one update. u and q are float32, in units of the largest q, which halves
-the memory and shortens a sweep; the next model, which begins with an exact gradient, corrects the
-rounding errors.
+x follows d (:mod:`fcl.solve.elimination`). All terms are divided by C; lin and extra include the squared
+weights of the penalty, if it has any. The columns are gathered on the rows T (``rows`` int32, ``values``
+float32 or empty for all ones, column t at ``start[t] : stop[t]``). The state is u_i = q_i (Phi d)_i, so
+that a gradient needs one read per entry, and a step one read and one update. u and q are float32, in
+units of the largest q, which halves the memory and shortens a sweep; the next model, which begins with an
+exact gradient, corrects the rounding errors.
 """
 
 import numpy as np
@@ -63,13 +63,9 @@ def descent_sweep(
     lin,
     extra,
     curve,
-    lean,
     leans,
     before,
     w,
-    free,
-    lin_b,
-    curve_b,
     b,
     met,
 ):
@@ -77,24 +73,20 @@ def descent_sweep(
 
     u, w and b are updated in place, and ``met`` is written. Returns the largest violation met.
 
-    If the intercept is free, it is eliminated: it follows every step at once, at the cost of two scalars,
-    because a step on column j changes the slope in b by sum_i q_i phi_ij = ``lean[j]`` times the step.
-    Alternating steps on b with sweeps would converge slowly: the indicators of the four letters at a
-    position sum to the constant, so dense columns and the intercept are strongly coupled.
+    The unpenalised columns are eliminated: they follow every step at once, because a step on column j
+    changes their coordinates b by ``leans[j]`` times the step.
 
     Every step is applied, however small: a weight that kept a wrong sign would have a violation of 2
     permanently.
 
     absolute : float64 (k,), the factors of |w_j|, > 0.
     unit : the value of a 1 in q and u (float32).
-    curve : float64 (k,), curvature of the model in each column.
+    curve : float64 (k,), curvature of the model in each column, once x is eliminated.
+    leans : float64 (k, r), T' Z' Q phi_j, in r coordinates in which the unpenalised columns are
+        orthonormal in the weights q_i.
     before : float64 (k,), the weights at the current point.
     w : float64 (k,), the weights including their steps.
-    free : whether there is a free intercept.
-    leans : float64 (k, q), the same slopes for q covariates that are orthonormal in the weights q_i, and
-        to the intercept; they are eliminated like the intercept. ``curve`` is what they leave.
-    b : float64 (2 + q,): d_b, sum_i u_i without the contribution of d_b, which u does not contain either,
-        and the steps of the covariates.
+    b : float64 (r,), the step of the unpenalised columns in these coordinates.
     met : float64 (k,), overwritten with the violation met at each column of ``order``.
     """
     largest = 0.0
@@ -105,9 +97,9 @@ def descent_sweep(
         t = order[o]
         first = start[t]
         last = stop[t]
-        gradient = lin[t] + extra[t] * (w[t] - before[t]) + lean[t] * b[0]
+        gradient = lin[t] + extra[t] * (w[t] - before[t])
         for c in range(leans.shape[1]):
-            gradient += leans[t, c] * b[2 + c]
+            gradient += leans[t, c] * b[c]
         g0 = 0.0
         if valued:
             for e in range(first, last):
@@ -130,9 +122,6 @@ def descent_sweep(
         met[t] = violation(gradient / threshold, w[t])
         largest = max(largest, met[t])
         h = curve[t]
-        if free:
-            # eliminating a free intercept leaves no curvature of a constant column
-            h = max(h - lean[t] * lean[t] / curve_b, 1e-9 * h)
         new = soft_threshold(w[t] - gradient / h, threshold / h)
         z = new - w[t]
         if z != 0.0:
@@ -146,26 +135,9 @@ def descent_sweep(
                 for e in range(first, last):
                     i = numbers[e]
                     u[i] += q[i] * step
-            if free:
-                b[1] += z * lean[t]
-                b[0] = -(lin_b + b[1]) / curve_b
             for c in range(leans.shape[1]):
-                b[2 + c] -= z * leans[t, c]
+                b[c] -= z * leans[t, c]
     return largest
-
-
-@kernel
-def leans(start, stop, rows, values, scaled, out):
-    """Add sum_i phi_ij scaled_ic over the gathered columns j to out, float64 (k, q).
-
-    scaled : float64 (gathered rows, q).  The columns are as in :func:`descent_sweep`.
-    """
-    valued = values.shape[0] > 0
-    for j in range(start.shape[0]):
-        for e in range(start[j], stop[j]):
-            value = np.float64(values[e]) if valued else 1.0
-            for c in range(scaled.shape[1]):
-                out[j, c] += value * scaled[rows[e], c]
 
 
 @kernel

@@ -300,7 +300,9 @@ def _check_arrays(
             value = value.get(key) if value is not None else None
         return value
 
-    named = header["options"].get("covariates") or ()
+    options = header["options"]
+    named = options.get("covariates") or ()
+    n_free = len(named) + bool(options.get("intercept")) if named else 0
     for prefix, keys in _POINTS.items():
         names = {f"{prefix}ids", f"{prefix}weights"}
         if intercept(keys) is None:
@@ -317,9 +319,9 @@ def _check_arrays(
         if not (np.abs(weights) <= MOST_WEIGHT).all():  # nor NaN
             raise schema.Mismatch(f"{prefix}weights: expected numbers up to {MOST_WEIGHT:g}")
         v = arrays.get(f"{prefix}covariates", np.empty(0))
-        if v.shape != (len(named),) or not (np.abs(v) <= MOST_WEIGHT).all():
+        if v.shape != (n_free,) or not (np.abs(v) <= MOST_WEIGHT).all():
             raise schema.Mismatch(
-                f"{prefix}covariates: expected {len(named)} numbers up to {MOST_WEIGHT:g}, got {len(v)}"
+                f"{prefix}covariates: expected {n_free} numbers up to {MOST_WEIGHT:g}, got {len(v)}"
             )
     for name in ("cached", "seen"):
         if name not in arrays:

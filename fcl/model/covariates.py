@@ -1,23 +1,32 @@
-"""The unpenalised covariates of a model: arrays of the data, and their coefficients."""
+"""The unpenalised covariates of a model: arrays of the data, and the coefficients of their columns.
+
+A numeric array has one column for each of its columns. A categorical array or an array of text has a
+column of zeros and ones for each level but the first, in sorted order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fcl.data.covariates import Encoding, encoded_blocks
+from fcl.data.covariates import CovariateArray
 from fcl.errors import InputError
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
 
-__all__ = ["CovariateTerm", "covariate_margins"]
+__all__ = ["CovariateTerm", "covariate_margins", "encoded_blocks", "terms_of"]
 
 Floats = npt.NDArray[np.float64]
+
+#: Maximum columns of all covariates together: the trainer holds them densely.
+MOST_COLUMNS = 256
+#: Rows that are encoded at a time.
+BLOCK_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -34,14 +43,49 @@ class CovariateTerm:
     coefficients: tuple[float, ...]
 
     @property
-    def encoding(self) -> Encoding:
-        """How the array becomes columns."""
-        return Encoding(self.name, self.levels, len(self.coefficients))
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.coefficients)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        if self.levels is not None:
+            return [f"{self.name}={level}" for level in self.levels[1:]]
+        return [self.name] if self.width == 1 else [f"{self.name}[{k}]" for k in range(self.width)]
 
     @property
     def rows(self) -> list[tuple[str, float]]:
         """Name and coefficient of each column."""
-        return list(zip(self.encoding.columns, self.coefficients, strict=True))
+        return list(zip(self.columns, self.coefficients, strict=True))
+
+    def encode(self, array: CovariateArray, rows: slice, where: str) -> Floats:
+        """The columns of some rows, float64 (rows, width); ``where`` names the data in messages."""
+        if (array.levels is None) != (self.levels is None):
+            kinds = ["numbers", "categories"]
+            raise InputError(
+                f"{where}: covariate {self.name} holds {kinds[array.levels is not None]}, expected "
+                f"{kinds[self.levels is not None]} as in training"
+            )
+        values = array.values[rows]
+        if self.levels is None or array.levels is None:
+            if values.shape[1] != self.width:
+                raise InputError(
+                    f"{where}: covariate {self.name} has {values.shape[1]} columns, expected "
+                    f"{self.width} as in training"
+                )
+            return values
+        place = {level: number for number, level in enumerate(self.levels)}
+        at = np.array([place.get(level, -1) for level in array.levels])[values]
+        if (at < 0).any():
+            row = int(np.argmax(at < 0))
+            raise InputError(
+                f"{where}: covariate {self.name} is {array.levels[values[row]]!r} in row "
+                f"{rows.start + row}, expected one of the levels in training: "
+                f"{', '.join(map(repr, self.levels[:8]))}"
+                + (", ..." if len(self.levels) > 8 else "")
+            )
+        return (at[:, None] == np.arange(1, len(self.levels))).astype(np.float64)
 
     def to_dict(self) -> dict[str, Any]:
         """The term as JSON values."""
@@ -61,13 +105,53 @@ class CovariateTerm:
         return cls(name, levels, coefficients)
 
 
+def terms_of(arrays: Sequence[CovariateArray]) -> tuple[CovariateTerm, ...]:
+    """Terms of training rows, with coefficients of 0; InputError for too many columns."""
+    widths = [a.values.shape[1] if a.levels is None else len(a.levels) - 1 for a in arrays]
+    if sum(widths) > MOST_COLUMNS:
+        widest = arrays[int(np.argmax(widths))].name
+        raise InputError(
+            f"the covariates have {sum(widths)} columns, expected at most {MOST_COLUMNS}; {widest} alone "
+            f"has {max(widths)}: leave it out, or merge its levels"
+        )
+    pairs = zip(arrays, widths, strict=True)
+    return tuple(CovariateTerm(a.name, a.levels, (0.0,) * width) for a, width in pairs)
+
+
+def encoded_blocks(
+    terms: Sequence[CovariateTerm], arrays: Sequence[CovariateArray] | None, where: str
+) -> Iterator[tuple[slice, Floats]]:
+    """All columns side by side, float64 (rows, columns), a block of rows at a time.
+
+    Arrays are found by name. Arrays in memory are named ``covariates``.
+
+    Raises
+    ------
+    InputError
+        An array is missing, or differs in kind from the array of the training data.
+    """
+    by_name = {array.name: array for array in arrays or ()}
+    for term in terms:
+        if term.name not in by_name:
+            wanted = ",".join(term.name for term in terms)
+            raise InputError(
+                f"{where}: expected the covariate {term.name}, with which the model was trained, got "
+                f"{', '.join(by_name) or 'no covariates'}; name the arrays (covariates=, --covariates "
+                f"{wanted})"
+            )
+    n_rows = len(by_name[terms[0].name].values)
+    for start in range(0, n_rows, BLOCK_ROWS):
+        rows = slice(start, min(start + BLOCK_ROWS, n_rows))
+        parts = [term.encode(by_name[term.name], rows, where) for term in terms]
+        yield rows, np.concatenate(parts, axis=1)
+
+
 def covariate_margins(terms: Sequence[CovariateTerm], data: DataSet) -> Floats:
     """What covariates add to the margins of all rows, float64 (n,).
 
     Raises InputError if the data lack an array, or an array differs in kind from the training data.
     """
     out, v = np.empty(data.n_rows), np.concatenate([term.coefficients for term in terms])
-    encodings = [term.encoding for term in terms]
-    for rows, values in encoded_blocks(encodings, data.covariates, data.name):
+    for rows, values in encoded_blocks(terms, data.covariates, data.name):
         out[rows] = values @ v
     return out

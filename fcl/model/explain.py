@@ -60,8 +60,11 @@ class LinearModel(Protocol):
     def opened(self, data: DataSet) -> DataSet:
         """The rows, with each column that the features read at its position."""
 
-    def added_margins(self, data: DataSet) -> Floats | None:
-        """Offsets plus what covariates add to the margins, float64 (n,); None for zeros."""
+    def require_offset(self, data: DataSet) -> None:
+        """Raise InputError if the rows lack an offset that the model needs."""
+
+    def covariate_margins(self, data: DataSet) -> Floats | None:
+        """What covariates add to the margins, float64 (n,); None without covariates."""
 
     def feature_text(self, index: int) -> str:
         """The description of a feature, by its index in ``ids``."""
@@ -91,7 +94,7 @@ class Contribution(NamedTuple):
 class Explanation:
     """The largest contributions to the margins of rows.
 
-    ``margins = intercept + offset + contributions.sum(axis=1) + others``, up to rounding.
+    ``margins = intercept + offset + covariates + contributions.sum(axis=1) + others``, up to rounding.
 
     Attributes
     ----------
@@ -99,7 +102,9 @@ class Explanation:
         Such as the :class:`fcl.Model`.
     margins : float64 (n,)
     offset : float64 (n,)
-        Offsets of the rows plus what unpenalised covariates add; zeros without either.
+        Offsets of the rows; zeros without offsets.
+    covariates : float64 (n,)
+        What unpenalised covariates add to the margins; zeros without covariates.
     indices : int64 (n, top)
         Indices of features in ``model.ids``, by decreasing |contribution|, ties by id.
     contributions : float64 (n, top)
@@ -111,6 +116,7 @@ class Explanation:
     model: LinearModel
     margins: Floats
     offset: Floats
+    covariates: Floats
     indices: npt.NDArray[np.int64]
     contributions: Floats
     others: Floats
@@ -153,7 +159,7 @@ class Explanation:
     @classmethod
     def concatenate(cls, parts: Sequence[Explanation]) -> Explanation:
         """Join the explanations of consecutive rows, at least one."""
-        names = ("margins", "offset", "indices", "contributions", "others")
+        names = ("margins", "offset", "covariates", "indices", "contributions", "others")
         joined = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
         return cls(parts[0].model, *joined)
 
@@ -173,9 +179,11 @@ def iter_explanations(
         Rows to explain; None: all.
     """
     data = model.opened(data)
-    added = model.added_margins(data)
-    offset = np.zeros(data.n_rows) if added is None else added
-    return explain_rows(model, data.rows, offset if keep is None else offset[keep], top, keep)
+    model.require_offset(data)
+    parts = data.offset, model.covariate_margins(data)
+    own = (np.zeros(data.n_rows) if part is None else part for part in parts)
+    offset, covariates = (part if keep is None else part[keep] for part in own)
+    return explain_rows(model, data.rows, offset, top, keep, covariates)
 
 
 def explain_rows(
@@ -184,20 +192,26 @@ def explain_rows(
     offset: Floats,
     top: int | None,
     keep: npt.NDArray[np.bool_] | None = None,
+    covariates: Floats | None = None,
 ) -> Iterator[Explanation]:
-    """As :func:`iter_explanations`, for a reader of rows and the offsets of the kept rows."""
+    """As :func:`iter_explanations`, for a reader of rows, and what is added to the kept rows."""
+    covariates = np.zeros(len(offset)) if covariates is None else covariates
     k = len(model.ids)
     top = k if top is None else min(whole("top", top, 1), k)
     for start, stop, values in iter_values(model.family, model.ids, rows, keep):
-        yield _explain(model, values * model.weights, offset[start:stop], top)
+        some = slice(start, stop)
+        yield _explain(model, values * model.weights, offset[some], covariates[some], top)
 
 
-def _explain(model: LinearModel, contributions: Floats, offset: Floats, top: int) -> Explanation:
-    margins = contributions.sum(axis=1) + model.intercept + offset
+def _explain(
+    model: LinearModel, contributions: Floats, offset: Floats, covariates: Floats, top: int
+) -> Explanation:
+    margins = contributions.sum(axis=1) + model.intercept + offset + covariates
     order = _largest(np.abs(contributions), top)
     largest = np.take_along_axis(contributions, order, axis=1)
     np.put_along_axis(contributions, order, 0.0, axis=1)
-    return Explanation(model, margins, offset, order, largest, contributions.sum(axis=1))
+    others = contributions.sum(axis=1)
+    return Explanation(model, margins, offset, covariates, order, largest, others)
 
 
 def _largest(sizes: Floats, top: int) -> npt.NDArray[np.int64]:

@@ -307,10 +307,14 @@ class Model:
         Raises InputError if the data lack an offset or a covariate of the training.
         """
         self.require_offset(data)
-        if not self.covariates:
-            return data.offset
-        added = covariate_margins(self.covariates, data)
-        return added if data.offset is None else added + data.offset
+        added = self.covariate_margins(data)
+        if added is None or data.offset is None:
+            return data.offset if added is None else added
+        return added + data.offset
+
+    def covariate_margins(self, data: DataSet) -> Floats | None:
+        """What covariates add to the margins, float64 (n,); None without covariates."""
+        return covariate_margins(self.covariates, data) if self.covariates else None
 
     def require_offset(self, data: DataSet) -> None:
         """Raise InputError if the model was trained with an offset and the data have none."""
@@ -384,7 +388,6 @@ class Model:
         -------
         Explanation
             ``margins = intercept + offset + contributions.sum(axis=1) + others``, up to rounding.
-            The offset includes what covariates add.
 
         Raises
         ------

@@ -1,29 +1,34 @@
-"""The columns of unpenalised covariates; below, A is Z with a column of ones before it."""
+"""The columns of unpenalised covariates, and the inverse of their curvatures."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Covariates", "newton_step", "total"]
+__all__ = ["Covariates", "inverse_root"]
 
 Floats = npt.NDArray[np.float64]
 
-#: Curvature below which a direction is flat, relative to the curvatures of its columns.
-FLAT = 1e-13
+#: Rows whose scaled columns are in memory at a time.
+CHUNK_ROWS = 4096
 
 
 @dataclass(frozen=True)
 class Covariates:
     """Columns that are orthonormal in the weights of all training rows.
 
+    A free intercept is the first of them: the objective then has no other intercept.
+
     values : float64 (n, q), C-contiguous.
+    constant : whether the first column is a column of ones.
     names : of the columns, for messages; empty where no message needs them.
     """
 
     values: Floats
+    constant: bool = False
     names: tuple[str, ...] = ()
 
     @property
@@ -37,42 +42,37 @@ class Covariates:
         return product
 
     def sums(self, r: Floats, rows: slice) -> Floats:
-        """A' r over some rows, float64 (1 + q,)."""
-        return np.concatenate([[r.sum()], r @ self.values[rows]])
-
-    def sizes(self, r: Floats, rows: slice) -> Floats:
-        """The sums of the absolute values of the terms of :meth:`sums`."""
-        size = np.abs(r)
-        return np.concatenate([[size.sum()], size @ np.abs(self.values[rows])])
+        """Z' r over some rows, float64 (q,)."""
+        product: Floats = r @ self.values[rows]
+        return product
 
     def gram(self, q: Floats, rows: slice) -> Floats:
-        """A' Q A over some rows, float64 (1 + q, 1 + q)."""
-        k, z = 1 + self.q, self.values[rows]
-        out, scaled = np.empty((k, k)), z * q[:, None]
-        out[0, 0] = q.sum()
-        out[0, 1:] = out[1:, 0] = scaled.sum(axis=0)
-        out[1:, 1:] = z.T @ scaled
+        """Z' Q Z over some rows, float64 (q, q); q : float64 (rows,), >= 0."""
+        out, roots = np.zeros((self.q, self.q)), np.sqrt(q)
+        for part in _chunks(rows):
+            scaled = self.values[part] * roots[part.start - rows.start :][:CHUNK_ROWS, None]
+            out += scaled.T @ scaled
         return out
 
     def take(self, rows: npt.NDArray[np.int64], out: Floats | None = None) -> Covariates:
         """The columns at some rows."""
-        return Covariates(np.take(self.values, rows, axis=0, out=out), self.names)
+        return Covariates(np.take(self.values, rows, axis=0, out=out), self.constant, self.names)
 
 
-def total(parts: tuple[Floats, ...]) -> Floats:
-    """The sum of the arrays of row blocks, in order."""
-    out: Floats = np.sum(parts, axis=0)
-    return out
+def _chunks(rows: slice) -> Iterator[slice]:
+    for start in range(rows.start, rows.stop, CHUNK_ROWS):
+        yield slice(start, min(start + CHUNK_ROWS, rows.stop))
 
 
-def newton_step(hessian: Floats, g: Floats) -> tuple[Floats, bool]:
-    """-hessian^-1 g without the directions that are flat, and whether there is a flat direction.
+def inverse_root(matrix: Floats, flat: float) -> Floats:
+    """T, float64 (q, r), such that T T' is the inverse of a matrix (q, q) without its flat directions.
 
-    A direction is flat where rounding hides its curvature; a step along it would be arbitrarily long.
+    A direction is flat if its curvature is at most ``flat``, relative to the curvatures of its columns:
+    rounding hides it, or the rows of a sample make columns dependent.
     """
-    scale = np.sqrt(np.maximum(np.diag(hessian), 0.0))
+    scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     scale = np.where(scale > 0.0, scale, 1.0)
-    values, vectors = np.linalg.eigh(hessian / scale / scale[:, None])
-    bent = values > FLAT
-    own = vectors[:, bent]
-    return -(own / values[bent]) @ (own.T @ (g / scale)) / scale, not bool(bent.all())
+    values, vectors = np.linalg.eigh(matrix / scale / scale[:, None])
+    bent = values > flat
+    root: Floats = vectors[:, bent] / np.sqrt(values[bent]) / scale[:, None]
+    return root

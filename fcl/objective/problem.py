@@ -2,7 +2,7 @@
 
     P(w, b) = penalty(w) + C * sum_i s_i loss(y_i, m_i + b),    m = Phi w + o
 
-With covariates m = Phi w + Z v + o; :mod:`fcl.objective.unpenalised` minimises over v.
+With covariates m = Phi w + Z v + o and b = 0; :mod:`fcl.objective.unpenalised` minimises over v.
 All margins that are passed to this module include the offsets o. Only the dual objective uses the offsets
 by themselves: the conjugate of loss(y, m + o) is loss*(u) - u o.
 
@@ -68,7 +68,8 @@ class Objective:
     C : float
         Factor of the sum of losses, > 0.
     intercept : bool
-        Whether b is free; otherwise it is 0.
+        Whether b is free; otherwise it is 0. With covariates, b is 0, and a free intercept is the
+        coefficient of their first column.
     """
 
     loss: Loss
@@ -87,9 +88,14 @@ class Objective:
         return len(self.y)
 
     @property
-    def n_covariates(self) -> int:
-        """Number of unpenalised columns, besides the intercept."""
-        return 0 if self.covariates is None else self.covariates.q
+    def has_constant(self) -> bool:
+        """Whether there is an intercept, alone or among the covariates."""
+        return self.intercept or (self.covariates is not None and self.covariates.constant)
+
+    @property
+    def n_free(self) -> int:
+        """Number of unpenalised coefficients: covariates, or the intercept alone."""
+        return int(self.intercept) if self.covariates is None else self.covariates.q
 
     def blocks(self) -> Iterator[slice]:
         """The row blocks."""
@@ -107,12 +113,44 @@ class Objective:
         parts = self.team.map(block, list(self.blocks()))
         return [math.fsum(column) for column in zip(*parts, strict=True)]
 
+    # -- unpenalised columns -------------------------------------------------------------------
+
     def add_covariates(self, v: Floats, m: Floats) -> None:
         """Add covariates times their coefficients to margins, in place."""
-        if self.covariates is None or not v.any():
+        if self.covariates is not None and v.any():
+            self.add_free(v, m)
+
+    def add_free(self, x: Floats, m: Floats) -> None:
+        """Add the intercept, or covariates times their coefficients, to margins, in place.
+
+        x : float64 (n_free,).
+        """
+        covariates = self.covariates
+        if covariates is None:
+            m += x.sum()
             return
-        for rows in self.blocks():
-            m[rows] += self.covariates.times(v, rows)
+
+        def block(rows: slice) -> None:
+            m[rows] += covariates.times(x, rows)
+
+        self.team.map(block, list(self.blocks()))
+
+    def free_sums(self, r: RowValues) -> Floats:
+        """sum_i r_i z_i over the unpenalised columns, float64 (n_free,)."""
+        covariates = self.covariates
+        if covariates is None:
+            total = math.fsum(float(r[rows].sum()) for rows in self.blocks())
+            return np.full(self.n_free, total)
+        parts = self.team.map(lambda rows: covariates.sums(r[rows], rows), list(self.blocks()))
+        return np.asarray(np.sum(parts, axis=0))
+
+    def free_gram(self, q: Floats) -> Floats:
+        """sum_i q_i z_i z_i' over the unpenalised columns, float64 (n_free, n_free)."""
+        covariates = self.covariates
+        if covariates is None:
+            return np.full((self.n_free, self.n_free), math.fsum(q))
+        parts = self.team.map(lambda rows: covariates.gram(q[rows], rows), list(self.blocks()))
+        return np.asarray(np.sum(parts, axis=0))
 
     # -- primal --------------------------------------------------------------------------------
 
@@ -183,7 +221,7 @@ class Objective:
         If ``dm`` is given, the margins are m + beta * dm. Takes Newton steps in a bracket of the root
         of the derivative; where a step leaves the bracket, bisects it, or expands its open end.
         """
-        if not self.intercept:
+        if not self.has_constant:
             return 0.0
         from fcl.kernels import losses
 
@@ -244,7 +282,7 @@ class Objective:
         r: RowValues,
         largest: float,
         excess: float = math.inf,
-        slack: float | None = None,
+        slack: float = 0.0,
     ) -> float:
         """A lower bound of the optimum, from residuals and the prices of the whole family.
 
@@ -268,8 +306,8 @@ class Objective:
             Upper bound of sum_j f_j max(0, |g~_j| / f_j - limit)^2 over all features, where the limit is
             ``penalty.limit(C)``; infinite if unknown.
         slack : float
-            Given if the residuals are balanced already (:mod:`fcl.objective.balance`): what rounding
-            of the balance may take from the bound at t = 1.
+            What the remainder of a balance against covariates may take from the bound at t = 1
+            (:mod:`fcl.objective.balance`).
         """
         from fcl.kernels import losses
 
@@ -277,8 +315,8 @@ class Objective:
         negative, positive = self.sides(r)
         total = positive + negative
         # shift of residuals over weights, and scales of the negative and the positive side
-        balance, rounded = (0.0, 1.0, 1.0), slack or 0.0
-        if self.intercept and slack is None:
+        balance = (0.0, 1.0, 1.0)
+        if self.intercept:
             if self.loss.unbounded:
                 balance = (total / math.fsum(self.s), 1.0, 1.0)
             elif negative == 0.0 or positive == 0.0:
@@ -304,7 +342,7 @@ class Objective:
                 value: float = losses.conjugate_sum(kernel, y, s, o, r[b], balance, t)
                 return value
 
-            return -C * math.fsum(self.team.map(block, list(self.blocks()))) - t * rounded
+            return -C * math.fsum(self.team.map(block, list(self.blocks()))) - t * slack
 
         scaled = smooth(min(t, limit))
         if self.penalty.pure_l1 or math.isinf(excess):

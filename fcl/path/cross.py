@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data import DataSet
+from fcl.errors import InputError
 from fcl.path.folds import Folds
 from fcl.path.grid import Grid
 from fcl.path.options import PathOptions
@@ -144,8 +145,11 @@ def extend_folds(tracks: list[Track], rules: Rules, sign: float) -> tuple[int, P
 def _extended(
     track: Track, enough: Callable[[list[PathPoint]], PathStop | None], most: int | None = None
 ) -> PathStop | None:
-    """Extend a track; an interrupt ends all folds."""
-    end = track.extend(enough, most)
+    """Extend a track; an interrupt ends all folds, and an error names the fold."""
+    try:
+        end = track.extend(enough, most)
+    except InputError as error:
+        raise InputError(f"{track.part}: {error}") from error
     if end is PathStop.INTERRUPTED:
         raise KeyboardInterrupt
     return end

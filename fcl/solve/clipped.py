@@ -68,9 +68,10 @@ class ClippedProblem:
     ----------
     margins : float64 (n_rows,)
         At the point ``at``.
-    pulls, pull_b : float64 (k,), float
-        Slopes at the point, in the weights and in the intercept, of the linear and quadratic terms:
-        corrections, floors and ridge.
+    pulls : float64 (k,)
+        Slopes of the linear and quadratic terms at the point: corrections, floors and ridge.
+    away : float64 (n_free,)
+        The intercept at the point minus the anchor's.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class ClippedProblem:
         at: LocalPoint,
         margins: Floats,
         pulls: Floats,
-        pull_b: float,
+        away: Floats,
     ) -> None:
         objective = view.objective
         self.s = objective.s
@@ -96,7 +97,7 @@ class ClippedProblem:
         square = 2.0 * np.einsum("ji,i,ji->j", phi, self.s, phi) + at.floor + at.ridge
         self.scale = np.sqrt(np.where(square > 0.0, square, 1.0))
         phi /= self.scale[:, None]
-        scale_b = float(np.sqrt(2.0 * self.s.sum() + view.intercept_floor))
+        scale_b = float(np.sqrt(2.0 * self.s.sum() + view.free_floor.sum()))
         intercept_slopes = (
             np.append(-self.centre / self.scale, 1.0 / scale_b) if free else np.empty(0)
         )
@@ -113,8 +114,8 @@ class ClippedProblem:
         self.pulls = np.append(pulls / self.scale, np.zeros(int(free)))
         self.extra = np.diag(np.append((at.floor + at.ridge) / self.scale**2, np.zeros(int(free))))
         if free:
-            self.pulls += pull_b * intercept_slopes
-            self.extra += view.intercept_floor * np.outer(intercept_slopes, intercept_slopes)
+            self.pulls += float(view.pull(away)[0]) * intercept_slopes
+            self.extra += float(view.free_floor[0]) * np.outer(intercept_slopes, intercept_slopes)
         #: number of active weights beyond which their columns depend on each other; floors over all rows
         #: are within rounding
         self.rank = k + free if at.ridge.any() or not view.complete else len(self.s)
@@ -178,8 +179,7 @@ class ClippedProblem:
         k = len(self.scale)
         # scaling rounds: weights that are 0 here must be 0 in their own units too
         d = np.where(self.w[:k] == 0.0, -self.weights, (self.w[:k] - self.start[:k]) / self.scale)
-        db = self.w[k] / self.scale_b - float(self.centre @ d) if self.free.any() else 0.0
-        return Step(d, db, steps)
+        return Step(d, self.w[k:] / self.scale_b - float(self.centre @ d), steps)
 
     def _minimise_quadratic(
         self, hessian: Floats, tolerance: float, cease: Callable[[], bool]

@@ -1,10 +1,11 @@
-"""Eliminate covariates from a quadratic model of the local objective.
+"""Eliminate the unpenalised coefficients x from a quadratic model of the local objective.
 
-The model of a step has the terms q_i (phi_i d + db + z_i dv)^2 / 2. For given d, the best (db, dv) is a
-linear function of d. Alternating steps of d and dv would converge slowly if features resemble covariates,
-as k-mers resemble the principal components of a population. With W = (Z - means) T, whose columns are
-orthonormal in the weights q, the best step is dv = -T (W' Q Phi) d: each feature needs q numbers, its
-*leans* W' Q phi_j.
+The model of a step has the terms sum_i q_i (phi_i d + z_i x)^2 / 2 + floor . x^2 / 2 + slopes . x, where
+z_i are the covariates, or 1 for an intercept. For given d, the best x is a linear function of d.
+Alternating steps of d and x would converge slowly: the indicators of the four letters at a position add
+up to a constant, and k-mers resemble the principal components of a population. With T such that
+T T' = (Z' Q Z + diag(floor))^-1, the best step is x = T a, a = -T' slopes - L' d: each feature needs its
+*leans* L_j = T' Z' Q phi_j, and the model is left with -a^2 / 2.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcl.solve.state import Columns, Floats, WorkingSet
-from fcl.solve.view import RowView, column_moments
+from fcl.objective import Objective
+from fcl.objective.covariates import inverse_root
+from fcl.solve.state import Floats
 
-__all__ = ["Eliminated", "leans_of", "orthonormal"]
+__all__ = ["Elimination"]
 
 #: Curvature below which a direction is flat and is not eliminated, relative to that of its columns: the
 #: rows of a sample may make columns dependent, and rows of a level may have no curvature.
@@ -24,48 +26,22 @@ FLAT = 1e-10
 
 
 @dataclass(frozen=True)
-class Eliminated:
-    """Covariates made orthonormal in the weights of a model's rows."""
+class Elimination:
+    """The free coefficients in the coordinates in which their columns are orthonormal."""
 
-    columns: Floats  #: float64 (rows, r), W; r is q less the flat directions
-    transform: Floats  #: float64 (q, r), T
-    means: Floats  #: float64 (q,), zeros if the intercept is not free
+    root: Floats  #: float64 (n_free, r), T; r is n_free less the flat directions
+    slopes: Floats  #: float64 (n_free,)
 
-    def step(self, a: Floats) -> tuple[float, Floats]:
-        """Steps (db, dv) of a step ``a`` in the coordinates of W."""
-        dv = self.transform @ a
-        return -float(self.means @ dv), dv
+    @classmethod
+    def of(cls, objective: Objective, q: Floats, slopes: Floats, floor: Floats) -> Elimination:
+        """The elimination over rows with the curvatures q, float64 (n_rows of the objective,)."""
+        return cls(inverse_root(objective.free_gram(q) + np.diag(floor), FLAT), slopes)
 
+    @property
+    def start(self) -> Floats:
+        """a at d = 0, float64 (r,)."""
+        return np.asarray(-(self.slopes @ self.root))
 
-def orthonormal(z: Floats, q: Floats, free: bool, floor: Floats | None) -> Eliminated:
-    """Make covariates orthonormal.
-
-    Parameters
-    ----------
-    z : float64 (rows, q)
-    q : float64 (rows,), curvatures.
-    free : whether the intercept is free; the columns are then centred.
-    floor : float64 (q,), curvatures of further terms in v^2 / 2, or None.
-    """
-    total = float(q.sum())
-    means = q @ z / total if free and total > 0.0 else np.zeros(z.shape[1])
-    centred = z - means
-    gram, size = centred.T @ (centred * q[:, None]), q @ np.square(z)
-    if floor is not None:
-        gram[np.diag_indices_from(gram)] += floor
-        size = size + floor
-    scale = np.sqrt(np.where(size > 0.0, size, 1.0))
-    values, vectors = np.linalg.eigh(gram / scale / scale[:, None])
-    bent = values > FLAT
-    transform = vectors[:, bent] / np.sqrt(values[bent]) / scale[:, None]
-    return Eliminated(centred @ transform, transform, means)
-
-
-def leans_of(
-    view: RowView, working: WorkingSet, columns: Columns, q: Floats, of: Eliminated
-) -> Floats:
-    """W' Q phi_j of cached columns over the rows of the view, float64 (columns, r)."""
-    leans = np.empty((len(columns), of.columns.shape[1]))
-    for c, w in enumerate(of.columns.T):
-        leans[:, c], _ = column_moments(working, columns, q * w, q, view.objective.team)
-    return leans
+    def step(self, a: Floats) -> Floats:
+        """x, float64 (n_free,)."""
+        return np.asarray(self.root @ a)

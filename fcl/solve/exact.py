@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
-from fcl.solve.elimination import leans_of, orthonormal
+from fcl.solve.elimination import Elimination
 from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView, column_moments
 
@@ -64,7 +65,7 @@ SOLVED = 1e-13
 
 
 class ExactModel:
-    """Builds and minimises quadratic models of the local objective, with the intercept eliminated.
+    """Builds and minimises quadratic models in which the free coefficients are eliminated.
 
     Parameters
     ----------
@@ -99,33 +100,17 @@ class ExactModel:
         tolerance : violation up to which a weight of 0 stays out of the active set.
         cease : whether to stop and return the best point so far.
         """
-        centre, curve_b = np.zeros(len(at.columns)), 1.0
-        free = view.objective.intercept
-        if free:
-            lean, _ = column_moments(working, at.columns, q, q, view.objective.team)
-            curve_b = max(math.fsum(q) + view.intercept_floor, 1e-300)
-            centre = lean / curve_b
-        covariates, leans = view.objective.covariates, np.empty((len(at.columns), 0))
-        if covariates is not None:
-            of = orthonormal(covariates.values, q, free, view.covariate_floor)
-            leans = leans_of(view, working, at.columns, q, of)
-        hessian = self._hessian(
-            view, working, at.columns, q, centre, leans, None if covariates is None else of.columns
-        )
-        if covariates is not None and view.covariate_floor is not None:
-            moves = leans @ of.transform.T
-            hessian += (moves * view.covariate_floor) @ moves.T
-        gradients = at.gradients
-        if free:
-            # complete the elimination of the intercept: its floor retains a part of the means, and its
-            # slope enters the gradients
-            hessian += view.intercept_floor * np.outer(centre, centre)
-            gradients = gradients - centre * at.slope_b
+        free = Elimination.of(view.objective, q, at.slopes, view.free_floor)
+        leans = self._sums(view, working, at.columns, q) @ free.root
+        moves = leans @ free.root.T
+        # floors retain a part of what is eliminated
+        hessian = self._hessian(view, working, at.columns, q, moves)
+        hessian += (moves * view.free_floor) @ moves.T
         diagonal = np.diag_indices_from(hessian)
         hessian[diagonal] += at.floor + at.ridge
         weights, sets = minimise_quadratic(
             hessian,
-            gradients,
+            at.gradients - moves @ at.slopes,
             at.absolute,
             at.weights,
             min(tolerance, 1e-6),
@@ -133,54 +118,74 @@ class ExactModel:
             cease,
         )
         d = weights - at.weights
-        db = -at.slope_b / curve_b - float(centre @ d) if free else 0.0
+        return Step(d, free.step(free.start - d @ leans), sets)
+
+    @staticmethod
+    def _sums(view: RowView, working: WorkingSet, columns: Columns, q: Floats) -> Floats:
+        """sum_i q_i phi_ij z_i over the unpenalised columns z, float64 (k, n_free)."""
+        covariates, team = view.objective.covariates, view.objective.team
         if covariates is None:
-            return Step(d, db, sets)
-        shift, dv = of.step(-(d @ leans))
-        return Step(d, db + shift, sets, dv)
+            lean, _ = column_moments(working, columns, q, q, team)
+            return np.repeat(lean[:, None], view.objective.n_free, axis=1)
+        z = covariates.values
+        return _over_chunks(
+            view, working, columns, lambda part, rows: part @ (z[rows] * q[rows, None])
+        )
 
     @staticmethod
     def _hessian(
-        view: RowView,
-        working: WorkingSet,
-        columns: Columns,
-        q: Floats,
-        centre: Floats,
-        leans: Floats,
-        covariates: Floats | None,
+        view: RowView, working: WorkingSet, columns: Columns, q: Floats, moves: Floats
     ) -> Floats:
-        """sum_i q_i (phi_ij - centre_j) (phi_ik - centre_k), float64 (k, k).
+        """sum_i q_i (phi_ij - moves_j z_i) (phi_ik - moves_k z_i), float64 (k, k).
 
-        covariates : float64 (n, q), orthonormal; the part of the columns along them, by ``leans``, is
-            subtracted as the means are.
+        moves : float64 (k, n_free).
         """
-        k, n = len(columns), len(q)
-        slots, pieces = working.cache.slots[columns], working.cache.pieces
-        block_rows, team = view.objective.block_rows, view.objective.team
-        size = min(block_rows, max(64, CHUNK_ENTRIES // max(k, 1) // 64 * 64))
-        starts = [
-            at
-            for block in range(0, n, block_rows)
-            for at in range(block, min(block + block_rows, n), size)
-        ]
+        covariates = view.objective.covariates
 
-        def chunk(at: int) -> Floats:
-            number, first = divmod(at, block_rows)
-            last = min(at + size, (number + 1) * block_rows, n)
-            part = np.empty((k, last - at))
-            column_kernels.dense_rows(pieces, slots, number, first, part)
-            part -= centre[:, None]
+        def chunk(part: Floats, rows: slice) -> Floats:
             if covariates is not None:
-                part -= leans @ covariates[at:last].T
-            part *= np.sqrt(q[at:last])
+                part -= moves @ covariates.values[rows].T
+            elif moves.shape[1]:
+                part -= moves
+            part *= np.sqrt(q[rows])
             product: Floats = part @ part.T
             return product
 
-        hessian = np.zeros((k, k))
-        for at in range(0, len(starts), CHUNKS_AT_ONCE):
-            for product in team.map(chunk, starts[at : at + CHUNKS_AT_ONCE]):
-                hessian += product
-        return hessian
+        return _over_chunks(view, working, columns, chunk)
+
+
+def _over_chunks(
+    view: RowView,
+    working: WorkingSet,
+    columns: Columns,
+    term: Callable[[Floats, slice], Floats],
+) -> Floats:
+    """The sum of a term over chunks of rows.
+
+    term : of the dense columns of a chunk, float64 (k, rows), which it may overwrite, and its rows.
+    """
+    k, n = len(columns), view.objective.n_rows
+    slots, pieces = working.cache.slots[columns], working.cache.pieces
+    block_rows, team = view.objective.block_rows, view.objective.team
+    size = min(block_rows, max(64, CHUNK_ENTRIES // max(k, 1) // 64 * 64))
+    starts = [
+        at
+        for block in range(0, n, block_rows)
+        for at in range(block, min(block + block_rows, n), size)
+    ]
+
+    def chunk(at: int) -> Floats:
+        number, first = divmod(at, block_rows)
+        last = min(at + size, (number + 1) * block_rows, n)
+        part = np.empty((k, last - at))
+        column_kernels.dense_rows(pieces, slots, number, first, part)
+        return term(part, slice(at, last))
+
+    total: Any = 0.0
+    for at in range(0, len(starts), CHUNKS_AT_ONCE):
+        for product in team.map(chunk, starts[at : at + CHUNKS_AT_ONCE]):
+            total = total + product
+    return np.asarray(total)
 
 
 def minimise_quadratic(

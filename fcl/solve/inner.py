@@ -19,7 +19,7 @@ from fcl.errors import BudgetError
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
 from fcl.parallel import SERIAL, Team
-from fcl.solve.elimination import Eliminated, orthonormal
+from fcl.solve.elimination import Elimination
 from fcl.solve.sampling import MOST_SEEDS
 from fcl.solve.state import Columns, Floats, Ids, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView
@@ -61,6 +61,8 @@ LEAST_SINGLE = 1e-30
 GATHER_PARTS = 4
 #: Entries from which two threads sweep over half the columns each: about 4 ms on one thread.
 LONG_SWEEP = 2_000_000
+#: Maximum entries of columns that are multiplied by covariates at a time, unless a column has more.
+ENTRIES_A_PRODUCT = 1 << 20
 #: Maximum entries that one call of the sweep kernel reads, unless a single column has more.
 ENTRIES_A_CALL = 10_000_000
 
@@ -78,21 +80,17 @@ class _Model:
     at: LocalPoint
     extra: Floats
     curve: Floats
-    lean: Floats
-    leans: Floats  #: of covariates, float64 (k, q)
-    free: bool
-    curve_b: float
+    leans: Floats
     ids: Ids
 
     def value(self, w: Floats, u: Singles, b: Floats) -> float:
-        """The value of the model at a state; b : (d_b, sum of u, steps of covariates)."""
+        """The value of the model at a state."""
         d = w - self.at.weights
         smooth = (
             float((self.at.gradients * d).sum())
             + 0.5 * float((self.extra * d * d).sum())
             + 0.5 * self.unit * float((u * u / self.q).sum(dtype=np.float64))
-            + b[0] * (self.at.slope_b + b[1] + 0.5 * self.curve_b * b[0])
-            - 0.5 * float(b[2:] @ b[2:])
+            - 0.5 * float(b @ b)
         )
         return float((self.at.absolute * np.abs(w)).sum()) + smooth
 
@@ -111,13 +109,9 @@ class _Model:
             self.at.gradients,
             self.extra,
             self.curve,
-            self.lean,
             self.leans,
             self.at.weights,
             w,
-            self.free,
-            self.at.slope_b,
-            self.curve_b,
             b,
             violations,
         )
@@ -156,14 +150,15 @@ class _Order:
 class _Descent:
     """Coordinate descent on one model: its state, and the sets of columns that it sweeps over.
 
-    The state is w (weights including steps), u (:mod:`fcl.kernels.descent`) and b = (d_b, sum of u, steps
-    of the covariates in the coordinates in which they are orthonormal).
+    The state is w (weights including steps), u (:mod:`fcl.kernels.descent`), and b (the step of the free
+    coefficients, in the coordinates of their elimination).
     """
 
     def __init__(
         self,
         model: _Model,
         u: Singles,
+        b: Floats,
         everything: Columns,
         team: Team,
         hurry: Callable[[], bool],
@@ -176,8 +171,7 @@ class _Descent:
         self.w = model.at.weights.copy()
         self._u = u
         u[:] = 0.0
-        db = -model.at.slope_b / model.curve_b if model.free else 0.0
-        self.b = np.concatenate([[db, 0.0], np.zeros(model.leans.shape[1])])
+        self.b = b
         self._violations = np.zeros(len(self.w))
         self._small = len(u) <= EXTRAPOLATE_ROWS
         self._iterates: list[tuple[Floats, Singles, Floats]] = []
@@ -234,8 +228,6 @@ class _Descent:
         dw = w - w_before
         for share in (1.0, 1.0 / len(sides)):
             new_w, new_u, new_b = w_before + share * dw, u + share * du, b + share * db
-            if model.free:
-                new_b[0] = -(model.at.slope_b + new_b[1]) / model.curve_b
             if model.value(new_w, new_u, new_b) <= before:
                 break
         w[:], u[:], b[:] = new_w, new_u, new_b
@@ -348,17 +340,13 @@ class InnerModel:
         unit = float(q_chosen.max(initial=0.0)) or 1.0
         np.divide(q_chosen, unit, out=single, casting="same_kind")
         np.maximum(single, LEAST_SINGLE, out=single)
-        total = float(q_chosen.sum())
-        free = view.objective.intercept and rows > 0
-        at, centres = self._centre(at, rows, total, lean, h) if free else (at, np.zeros(k))
-        of, leans = self._leans(view, k, rows, free)
-        # share of a column's curvature that is left once the intercept is eliminated: damping by the
-        # whole curvature would slow down columns far from 0, such as 100 +- 1, for hundreds of steps
-        left = np.ones(k)
-        if free:
-            left -= np.minimum(lean * lean / np.maximum(total * h, 1e-300), 1.0)
+        constant = view.objective.has_constant and rows > 0
+        at, centres = self._centre(at, rows, lean, h) if constant else (at, np.zeros(k))
+        free, leans = self._eliminate(view, k, rows, at.slopes, lean)
+        # share of a column's curvature that is left once the free coefficients are eliminated: damping by
+        # the whole curvature would slow down columns far from 0, such as 100 +- 1, for hundreds of steps
         along = np.einsum("ij,ij->i", leans, leans)
-        left = np.maximum(left - along / np.maximum(h, 1e-300), 0.0)
+        left = np.maximum(1.0 - along / np.maximum(h, 1e-300), 0.0)
         extra = np.maximum(FLOOR * at.curvatures - h, 0.0)
         extra += DAMPING * left * (at.curvatures + at.floor)
         # both terms are quadratic already. Without the floor the model is too flat where the view misses
@@ -373,45 +361,68 @@ class InnerModel:
             single,
             at,
             extra,
+            # elimination leaves no curvature of a constant column
             np.maximum(np.maximum(h + extra - along, 1e-9 * (h + extra)), 1e-300),
-            lean,
             leans,
-            free,
-            # total of the sample, as in the columns: otherwise a nearly constant column may have negative
-            # curvature once the intercept is eliminated, and its steps are unbounded
-            total + view.intercept_floor if free else 1.0,
             working.cache.ids[at.columns],
         )
         order = np.random.default_rng([self._seed, self.drawn]).permutation(k)
-        state = _Descent(model, u, order, self.team, self.hurry, self.cease)
+        state = _Descent(model, u, free.start, order, self.team, self.hurry, self.cease)
         state.run(tolerance)
         d = state.w - at.weights
-        db = float(state.b[0]) - float(centres @ d)
-        if of is None:
-            return Step(d, db, state.sweeps)
-        shift, dv = of.step(state.b[2:])
-        return Step(d, db + shift, state.sweeps, dv)
+        x = free.step(state.b)
+        x[:1] -= float(centres @ d)
+        return Step(d, x, state.sweeps)
 
-    def _leans(
-        self, view: RowView, k: int, rows: int, free: bool
-    ) -> tuple[Eliminated | None, Floats]:
-        """The covariates on the sampled rows, and their leans with the gathered columns, (k, r)."""
-        covariates = view.objective.covariates
+    def _eliminate(
+        self, view: RowView, k: int, rows: int, slopes: Floats, lean: Floats
+    ) -> tuple[Elimination, Floats]:
+        """The elimination on the sampled rows, and the leans of the gathered columns, (k, r).
+
+        lean : float64 (k,), sums of the columns in the weights of the sample.
+        """
+        part, q = view.objective, self._q_buffer[:rows]
+        covariates = part.covariates
+        if covariates is not None:
+            chosen = np.flatnonzero(self._chosen_buffer[: part.n_rows] >= 0)
+            covariates = covariates.take(chosen)
+        # sums over the sample, as in the columns: otherwise a nearly constant column may have negative
+        # curvature once the intercept is eliminated, and its steps are unbounded
+        part = replace(part, y=part.y[:rows], covariates=covariates)
+        free = Elimination.of(part, q, slopes, view.free_floor)
         if covariates is None:
-            return None, np.empty((k, 0))
-        n = view.objective.n_rows
-        q = self._q_buffer[:rows]
-        at = np.flatnonzero(self._chosen_buffer[:n] >= 0)
-        of = orthonormal(covariates.values[at], q, free, view.covariate_floor)
-        scaled = of.columns * q[:, None]
-        leans = np.zeros((k, scaled.shape[1]))
-        descent.leans(self._start[:k], self._stop[:k], self._entries, self._values, scaled, leans)
-        return of, leans
+            return free, lean[:, None] * free.root.sum(axis=0)
+        columns = covariates.values @ free.root
+        columns *= q[:, None]
+        return free, self._products(k, columns)
+
+    def _products(self, k: int, rows: Floats) -> Floats:
+        """sum_i phi_ij rows_i over the gathered columns, float64 (k, r); rows : float64 (rows, r)."""
+        from scipy.sparse import csr_array
+
+        start, stop = self._start[:k], self._stop[:k]
+        out = np.empty((k, rows.shape[1]))
+        first = 0
+        while first < k:
+            # columns that lie side by side, up to a number of entries
+            last = first + 1
+            while last < k and start[last] == stop[last - 1]:
+                if stop[last] - start[first] > ENTRIES_A_PRODUCT:
+                    break
+                last += 1
+            some = slice(start[first], stop[last - 1])
+            entries = self._entries[some]
+            values = self._values[some] if len(self._values) else np.ones(len(entries), np.float32)
+            ends = np.append(start[first:last], some.stop) - some.start
+            matrix = csr_array((values, entries, ends), shape=(last - first, len(rows)))
+            out[first:last] = matrix @ rows
+            first = last
+        return out
 
     def _centre(
-        self, at: LocalPoint, rows: int, total: float, lean: Floats, h: Floats
+        self, at: LocalPoint, rows: int, lean: Floats, h: Floats
     ) -> tuple[LocalPoint, Floats]:
-        """The same point with centred columns, for which the free intercept compensates.
+        """The same point with centred columns, for which the constant compensates.
 
         The curvature of a column after elimination of the intercept is the difference of two sums; in
         float32 nothing is left of it for a column of 5,000 +- 1. Only columns with a value in every row
@@ -428,13 +439,13 @@ class InnerModel:
             rows,
             self._values,
             self._q_buffer[:rows],
-            total,
+            float(self._q_buffer[:rows].sum()),
             lean,
             h,
             centres,
         )
         left = np.divide(h, whole, out=np.ones(k), where=whole > 0.0)
-        gradients = at.gradients - centres * at.slope_b
+        gradients = at.gradients - centres * at.slopes[0]
         return replace(at, gradients=gradients, curvatures=at.curvatures * left), centres
 
     def _choose_rows(self, q: Floats, most: int) -> int:

@@ -174,6 +174,6 @@ class LocalSolver:
         return Point.make(
             np.concatenate([anchor.ids[frozen], cached]),
             np.concatenate([anchor.weights[frozen], working.weights[: self.cache.n]]),
-            self.trainer.intercept,
-            self.trainer.free.v,
-        )
+            anchor.intercept,
+            anchor.covariates,
+        ).with_free(self.trainer.free)

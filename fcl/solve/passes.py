@@ -16,8 +16,8 @@ from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family, Ids, MeasuringPricer, is_sampled
 from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, ones, run, sums_of
 from fcl.objective import ROUNDING, Objective
-from fcl.objective.balance import Balanced, balanced, slack
-from fcl.objective.unpenalised import check_null, settle
+from fcl.objective.balance import balanced, slack
+from fcl.objective.unpenalised import EXACT, check_null, settle
 from fcl.solve.conditions import Conditions
 from fcl.solve.search import search
 from fcl.solve.state import Anchor, Floats, Point
@@ -27,6 +27,8 @@ EPSILON = 2.0**-50
 #: Rounding may move a row across a jump of the second derivative within the cube of this distance (see
 #: :func:`fcl.kernels.losses.majorant`).
 NEAR = 1e-4
+#: Share to which the losses of the null model fall in a fit that has not reached the minimum.
+FALLING = 0.5
 #: Maximum candidates that the pricer reports from each of its groups (positions of k-mers): neighbours of
 #: one strong motif would fill the list otherwise. More than 64 matter only while tens of thousands of
 #: features have yet to enter.
@@ -83,14 +85,12 @@ class Searched:
 class DualPoint:
     """The residuals at the anchor that are priced and that prove a bound.
 
-    residuals : on the grid of the family's sums.
+    residuals : on the grid of the family's sums, balanced against covariates.
     imbalance : largest change of a constant column's price by balancing.
-    balanced : the residuals balanced against covariates; None without covariates.
     """
 
     residuals: RowVector
     imbalance: float
-    balanced: Balanced | None = None
 
 
 class Passes:
@@ -131,13 +131,20 @@ class Passes:
         margins, offset = self.vectors.accepted, self.objective.offset
         margins[:] = 0.0 if offset is None else offset
         before = self.objective.loss_sum(margins, 0.0)
-        b, v = self._settle(margins, 0.0, np.zeros(self.objective.n_covariates))
-        check_null(self.objective, margins, b, v, before)
+        q = 0 if self.objective.covariates is None else self.objective.n_free
+        b, v = self._settle(margins, 0.0, np.zeros(q))
+        value, last = self.objective.loss_sum(margins, b), before
+        # where covariates separate the classes, the squared hinge falls to 0 in many short steps
+        while q and EXACT * before < value <= FALLING * last:
+            b, more = self._settle(margins, 0.0, np.zeros(q))
+            v, last = v + more, value
+            value = self.objective.loss_sum(margins, b)
+        check_null(self.objective, margins, v, before)
         value = self.objective.value(0.0, margins, b)
         return Point(np.empty(0, np.int64), np.empty(0), b, v), value
 
     def _settle(self, margins: Floats, guess: float, v: Floats) -> tuple[float, Floats]:
-        """The best intercept and coefficients of covariates; adds the covariates to the margins.
+        """The best intercept, or coefficients of covariates, which are added to the margins.
 
         They are added once, so that equal weights and coefficients give bitwise equal margins; the
         search for the coefficients ``v`` overwrites the residuals.
@@ -148,10 +155,9 @@ class Passes:
         moved = self.vectors.residuals
         moved[:] = margins
         objective.add_covariates(v, moved)
-        settled = settle(objective, moved, objective.best_intercept(moved, guess))
-        v = v + settled.dv
+        v = v + settle(objective, moved, guess=guess).x
         objective.add_covariates(v, margins)
-        return settled.b, v
+        return 0.0, v
 
     def write_margins(self, point: Point, blocks: range) -> None:
         """Step A: margins of the proposed point without covariates, on some row blocks."""
@@ -212,11 +218,17 @@ class Passes:
         values = self.vectors.residuals
         total = sum(map(abs, self.objective.sides(values)))
         bound = self.family.integer_bound
+        if self.objective.covariates is not None:
+            values = balanced(
+                self.objective,
+                values,
+                self.vectors.curvatures,
+                lambda r: RowVector.on_grid(r, 2.0 * total, bound),
+            )
+            # room for the change by balancing
+            total = max(2.0 * total, sum(map(abs, self.objective.sides(values))))
         residuals = RowVector.on_grid(values, total, bound, self.vectors.units)
-        if self.objective.covariates is None:
-            return DualPoint(residuals, self.objective.imbalance(residuals))
-        found, imbalance = balanced(self.objective, residuals, self.vectors.curvatures)
-        return DualPoint(residuals, imbalance, found)
+        return DualPoint(residuals, self.objective.imbalance(residuals))
 
     def price(
         self, dual: DualPoint, watch: Ids, threshold: float, parts: range, number: int = 0
@@ -250,10 +262,10 @@ class Passes:
 
         If the pass drew a sample of the features, the bound is for the problem restricted to the sample.
         """
-        if dual.balanced is None:
-            return self.objective.dual_bound(dual.residuals, largest, excess)
-        rounded = slack(self.objective, dual.balanced, self.vectors.accepted)
-        return self.objective.dual_bound(dual.balanced, largest, excess, rounded)
+        rounded = 0.0
+        if self.objective.covariates is not None:
+            rounded = slack(self.objective, dual.residuals, self.vectors.accepted)
+        return self.objective.dual_bound(dual.residuals, largest, excess, rounded)
 
     def prove(self, watch: Ids, threshold: float, number: int = 0) -> tuple[Prices, float]:
         """Prices of the whole family at the residuals in the vectors, and the bound that they prove."""

@@ -101,8 +101,8 @@ def _corrected_prices(
     """
     objective, k = passes.objective, len(point.ids)
     n = objective.n_rows
-    q = objective.n_covariates
-    if not 0 < k <= MOST_WEIGHTS or n * (k + q + 1) > MOST_ENTRIES or passes.sampled:
+    q = objective.n_free
+    if not 0 < k <= MOST_WEIGHTS or n * (k + q) > MOST_ENTRIES or passes.sampled:
         return -math.inf, None
     penalty, factors = objective.penalty, passes.conditions.factors(point.ids)
     columns = np.zeros((k, n))

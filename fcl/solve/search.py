@@ -74,7 +74,7 @@ def search(
     f = factors(ids)
 
     def sample(beta: float, guess: float) -> _Sample:
-        if objective.intercept:
+        if objective.has_constant:
             b, sums = _settle_intercept(objective, anchor.margins, step, beta, guess)
         else:
             b, sums = 0.0, objective.line_sums(anchor.margins, step, beta, 0.0)

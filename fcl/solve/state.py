@@ -21,22 +21,11 @@ Columns = npt.NDArray[np.intp]  # numbers of live columns
 
 
 @dataclass(frozen=True)
-class Free:
-    """The unpenalised part of a point: the intercept, and coefficients of covariates (q,)."""
-
-    b: float
-    v: Floats
-
-    def plus(self, db: float, dv: Floats) -> Free:
-        """The sum; an empty dv changes no coefficient."""
-        return Free(self.b + db, self.v + dv if len(dv) else self.v)
-
-
-@dataclass(frozen=True)
 class Point:
-    """Nonzero weights of a few features, by strictly increasing ``ids``, and the intercept.
+    """Nonzero weights of a few features, by strictly increasing ``ids``, and the unpenalised part.
 
-    covariates : float64 (q,), coefficients of the unpenalised columns.
+    covariates : float64 (q,), coefficients of the covariates. Their columns include the constant; an
+        ``intercept`` beside them is what a search has yet to add to its coefficient.
     """
 
     ids: Ids
@@ -56,9 +45,15 @@ class Point:
         return cls(ids[order], weights[order], float(intercept), v)
 
     @property
-    def free(self) -> Free:
-        """The unpenalised part."""
-        return Free(self.intercept, self.covariates)
+    def free(self) -> Floats:
+        """The unpenalised part: coefficients of covariates, or the intercept alone."""
+        return self.covariates if len(self.covariates) else np.array([self.intercept])
+
+    def with_free(self, x: Floats) -> Point:
+        """The same weights with another unpenalised part, of the same kind."""
+        if len(self.covariates):
+            return replace(self, intercept=0.0, covariates=x)
+        return replace(self, intercept=float(x.sum()))
 
     def weights_of(self, ids: Ids) -> Floats:
         """The weights of any features; 0 for features without one."""
@@ -159,19 +154,22 @@ class LocalPoint:
     absolute: Floats  #: coefficients of |w_j|
     ridge: Floats  #: coefficients of w_j^2 / 2
     loss: float  #: sum of the weighted losses over the view
-    slope_b: float  #: slope in the intercept; 0 without one
+    slopes: Floats  #: in the free coefficients, float64 (n_free,)
 
     def take(self, which: Columns) -> LocalPoint:
         """The same point, in a subset of the columns."""
-        parts: Any = {k: v[which] for k, v in vars(self).items() if isinstance(v, np.ndarray)}
+        parts: Any = {
+            name: array[which]
+            for name, array in vars(self).items()
+            if isinstance(array, np.ndarray) and name != "slopes"
+        }
         return replace(self, **parts)
 
 
 @dataclass
 class Step:
-    """A step of the weights of some columns, of the intercept, and of the covariates."""
+    """A step of the weights of some columns, and of the free coefficients."""
 
     d: Floats
-    db: float
+    x: Floats
     sweeps: int
-    dv: Floats = field(default_factory=lambda: np.empty(0))

@@ -9,9 +9,9 @@ What makes it fast (tools/research has measurements, and slower alternatives):
   Mahoney 2019). Skewed labels put half of sum q_i into 1 % of the rows, so 20,000 rows suffice, and the
   columns gathered on them fit the second-level cache. Dropping flat rows and keeping their
   curvature on the diagonal does not help: the diagonal slows the exchange between near-duplicates.
-- **The intercept is eliminated** inside the sweeps, and minimised by Newton's method between steps: the
-  indicators of the four letters at a position add up to a constant, so alternating with the intercept
-  converges very slowly.
+- **Intercept and covariates are eliminated** inside the sweeps, and minimised by Newton's method between
+  steps: the indicators of the four letters at a position add up to a constant, so alternating with the
+  intercept converges very slowly.
 - **Sweeps are extrapolated**, and run only on columns that can move: with a weight, or near a violation.
 - **Two threads**, if there are cores, sweep over half the columns by id each, from the same state:
   patterns at the same positions are in the same half, so that the sum of the two steps is nearly always
@@ -31,7 +31,7 @@ from fcl.objective.unpenalised import settle
 from fcl.solve import clipped
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.inner import MAX_SWEEPS, MOST_GROWN, InnerModel
-from fcl.solve.state import Columns, Floats, Free, LocalPoint, Step, WorkingSet
+from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView, add_columns, column_moments
 
 #: Columns with weight 0 and |slope| below this at the anchor are skipped until the next pass.
@@ -66,7 +66,7 @@ INNER_TARGET = 0.3
 class Solved:
     """The result of a local solve."""
 
-    intercept: float
+    free: Floats  #: the free coefficients, float64 (n_free,)
     decrease: float  #: of the local objective, >= 0
     violation: float  #: largest over the columns of the step, at the last point
     steps: int
@@ -114,16 +114,12 @@ class Trainer:
         self._careful = False  # whether coordinate descent on a sample has proved insufficient
         self._team = inner.team
         # the local problem that is being solved
-        self.free = self._anchor = Free(0.0, np.empty(0))  #: of the trainer's point; of the anchor
+        #: free coefficients of the trainer's point, and of the anchor
+        self.free = self._anchor = np.empty(0)
         #: columns of the last step, and their slopes before it
         self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
         self._before = math.inf  # violation before the last step
-        self._undo: tuple[Columns, Floats, Free] | None = None
-
-    @property
-    def intercept(self) -> float:
-        """The intercept of the trainer's point."""
-        return self.free.b
+        self._undo: tuple[Columns, Floats, Floats] | None = None
 
     def resize(self, n_rows: int) -> None:
         """Set the number of rows of the view, at most the size of the buffers."""
@@ -146,11 +142,11 @@ class Trainer:
         self._raised, self._careful = state.raised, bool(state.careful)
 
     def solve(
-        self, view: RowView, working: WorkingSet, anchor: Free, target: float, max_steps: int
+        self, view: RowView, working: WorkingSet, anchor: Floats, target: float, max_steps: int
     ) -> Solved:
         """Move ``working.weights`` downhill on the local objective of the view, from the anchor.
 
-        anchor : free part of the anchor.  target : largest violation at which to stop.
+        anchor : free coefficients of the anchor.  target : largest violation at which to stop.
         """
         self.start(view, working, anchor, anchor)
         decrease, sweeps, steps = 0.0, 0, 0
@@ -161,27 +157,30 @@ class Trainer:
             sweeps += taken.sweeps
             steps += taken.moved
             if not taken.moved:
-                return Solved(self.free.b, decrease, taken.violation, steps, sweeps)
+                return Solved(self.free, decrease, taken.violation, steps, sweeps)
 
-    def start(self, view: RowView, working: WorkingSet, anchor: Free, free: Free) -> None:
-        """Start a local problem at the weights of the working set and a free part.
+    def start(self, view: RowView, working: WorkingSet, anchor: Floats, free: Floats) -> None:
+        """Start a local problem at the weights of the working set and some free coefficients.
 
         Recomputes the margins from the anchor's margins and the change of the weights.
         """
         n = working.cache.n
-        np.add(view.margins, free.b, out=self._m)
-        view.objective.add_covariates(free.v - anchor.v, self._m)
+        objective = view.objective
+        self.free, self._anchor = free[: objective.n_free], anchor[: objective.n_free]
+        self._m[:] = view.margins
+        # margins of the anchor contain its covariates, but not its intercept
+        objective.add_free(self.free if objective.intercept else self._away, self._m)
         away = working.weights[:n] - working.anchor_weights[:n]
         moved = np.flatnonzero(away)
         add_columns(working, moved, away[moved], self._m, self._team)
-        self.free, self._anchor = free, anchor
         if n and self._is_clipped(view, n) and self._is_cheap(view, n):
             self._raised = 0.0  # minimise directly again, until rounding spoils a step
         self._before, self._undo = math.inf, None
 
-    def _away(self) -> tuple[float, Floats]:
-        """The free part minus the anchor's."""
-        return self.free.b - self._anchor.b, self.free.v - self._anchor.v
+    @property
+    def _away(self) -> Floats:
+        """The free coefficients minus the anchor's."""
+        return np.asarray(self.free - self._anchor)
 
     def rise(self, view: RowView, working: WorkingSet) -> float:
         """The local objective at the current point minus that of the anchor."""
@@ -190,15 +189,14 @@ class Trainer:
         moved = np.flatnonzero(away)
         away = away[moved]
         factor, of = working.factor[moved], view.objective.penalty
-        db, dv = self._away()
-        pulls, floors = view.pull(0.0, np.zeros(len(dv)))
-        change = np.append(db, dv)
+        x = self._away
+        start = float(self._anchor.sum()) if view.objective.intercept else 0.0
         floor = working.floor[moved]
         smooth = (
             view.objective.loss_sum(self._m, 0.0)
-            - view.objective.loss_sum(view.margins, self._anchor.b)
+            - view.objective.loss_sum(view.margins, start)
             + float((working.correction[moved] * away + 0.5 * floor * away * away).sum())
-            + float(pulls @ change + 0.5 * floors @ (change * change))
+            + float(view.free_correction @ x + 0.5 * view.free_floor @ (x * x))
         )
         penalty = of.value(working.weights[moved], factor)
         penalty -= of.value(working.anchor_weights[moved], factor)
@@ -215,7 +213,10 @@ class Trainer:
             prices = view.objective.C * working.gradients[:n]
             at_anchor = penalty.slopes(prices, weights, working.factor[:n])
             columns = np.flatnonzero((weights != 0.0) | (np.abs(at_anchor) > RESTING))
-        decrease = self._settle_free(view)
+        # a remaining slope of the intercept would appear as a violation of every dense column
+        settled = settle(view.objective, self._m, view.pull(self._away), view.free_floor)
+        self.free = self.free + settled.x
+        decrease = view.objective.C * settled.decrease
         sweeps = 0
         while True:
             local = self._localise(view, working, columns)
@@ -254,7 +255,7 @@ class Trainer:
         self._undo = None if seen else (columns, local.weights, self.free)
         self._before = violation
         working.weights[columns] = local.weights + beta * step.d
-        self.free = self.free.plus(beta * step.db, beta * step.dv)
+        self.free = self.free + beta * step.x
         losses.combine(self._m, self._dm, beta, self._m)
         return StepResult(True, decrease + gained, violation, sweeps)
 
@@ -297,8 +298,8 @@ class Trainer:
             if self._raised or not self._is_clipped(view, k):
                 cease = self.inner.cease
                 return self._exact.minimise(view, working, local, self._q, tolerance, cease)
-            pulls, pull_b = self._pulls(view, working, local)
-            problem = clipped.ClippedProblem(view, working, local, self._m, pulls, pull_b)
+            pulls = self._pulls(working, local)
+            problem = clipped.ClippedProblem(view, working, local, self._m, pulls, self._away)
             # the tolerance is tight, since rounding may hide violations while values still differ
             return problem.minimise(min(tolerance, 1e-6), self.inner.cease, self.inner.hurry)
         # where the curvature jumps, the search would cut a step to the exact minimum short again
@@ -309,7 +310,7 @@ class Trainer:
                 part = self._exact.minimise(view, working, local, self._q, tolerance, cease)
                 d = np.zeros(k)
                 d[some] = part.d
-                return Step(d, part.db, part.sweeps, part.dv)
+                return Step(d, part.x, part.sweeps)
             self.inner.grown = MOST_GROWN
         step = self.inner.minimise(view, working, local, self._q, tolerance)
         self._careful = self._careful or step.sweeps >= MAX_SWEEPS
@@ -321,13 +322,12 @@ class Trainer:
         self._undo = None
 
     def _return_to(
-        self, view: RowView, working: WorkingSet, columns: Columns, weights: Floats, free: Free
+        self, view: RowView, working: WorkingSet, columns: Columns, weights: Floats, free: Floats
     ) -> None:
         back = weights - working.weights[columns]
         changed = np.flatnonzero(back)
         add_columns(working, columns[changed], back[changed], self._m, self._team)
-        self._m += free.b - self.free.b
-        view.objective.add_covariates(free.v - self.free.v, self._m)
+        view.objective.add_free(free - self.free, self._m)
         working.weights[columns] = weights
         self.free = free
 
@@ -336,32 +336,6 @@ class Trainer:
         self._before, self._undo = math.inf, None
 
     # -- the local problem at the current point ------------------------------------------------
-
-    def _settle_free(self, view: RowView) -> float:
-        """Minimise over the free part alone, to rounding error, and update the margins.
-
-        A remaining slope of the intercept would appear as a violation of every dense column. Returns the
-        decrease of the local objective.
-        """
-        objective = view.objective
-        if objective.covariates is not None:
-            pulls, floors = view.pull(*self._away())
-            settled = settle(objective, self._m, 0.0, pulls, floors)
-            self._m += settled.b
-            self.free = self.free.plus(settled.b, settled.dv)
-            return objective.C * settled.decrease
-        if not objective.intercept:
-            return 0.0
-        floor = view.intercept_floor
-        slope = view.intercept_correction + floor * (self.free.b - self._anchor.b)
-        move = objective.best_intercept(self._m, 0.0, slope, floor)
-        if move == 0.0:
-            return 0.0
-        before = objective.loss_sum(self._m, 0.0)
-        self._m += move
-        self.free = self.free.plus(move, np.empty(0))
-        lower = before - objective.loss_sum(self._m, 0.0) - slope * move - 0.5 * floor * move * move
-        return max(0.0, objective.C * lower)
 
     def _localise(self, view: RowView, working: WorkingSet, columns: Columns) -> LocalPoint:
         """The local objective at the current point; writes residuals and curvatures to the buffers."""
@@ -373,13 +347,6 @@ class Trainer:
         weights = working.weights[columns]
         floor = working.floor[columns]
         g += working.correction[columns] + floor * (weights - working.anchor_weights[columns])
-        slope_b = 0.0
-        if objective.intercept:
-            slope_b = (
-                float(self._r.sum())
-                + view.intercept_correction
-                + view.intercept_floor * (self.free.b - self._anchor.b)
-            )
         factor, penalty = working.factor[columns], objective.penalty
         ridge = penalty.ridge(factor) / objective.C
         return LocalPoint(
@@ -391,30 +358,26 @@ class Trainer:
             penalty.absolute(factor) / objective.C,
             ridge,
             objective.loss_sum(self._m, 0.0),
-            slope_b,
+            objective.free_sums(self._r) + view.pull(self._away),
         )
 
-    def _pulls(self, view: RowView, working: WorkingSet, local: LocalPoint) -> tuple[Floats, float]:
-        """Slopes of the linear and quadratic terms, in the weights and in the intercept."""
+    def _pulls(self, working: WorkingSet, local: LocalPoint) -> Floats:
+        """Slopes of the linear and quadratic terms in the weights."""
         away = local.weights - working.anchor_weights[local.columns]
-        pulls = working.correction[local.columns] + local.floor * away + local.ridge * local.weights
-        away_b = self.free.b - self._anchor.b
-        return pulls, view.intercept_correction + view.intercept_floor * away_b
+        corrections = working.correction[local.columns]
+        return np.asarray(corrections + local.floor * away + local.ridge * local.weights)
 
     def _line(self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step) -> Line:
         """The local objective along a step; writes the margins of the step."""
-        self._dm[:] = step.db
+        self._dm[:] = 0.0
+        view.objective.add_free(step.x, self._dm)
         changed = np.flatnonzero(step.d)
         add_columns(working, local.columns[changed], step.d[changed], self._dm, self._team)
-        view.objective.add_covariates(step.dv, self._dm)
-        C, d, db, w = view.objective.C, step.d, step.db, local.weights
+        C, d, w = view.objective.C, step.d, local.weights
         # term by term: a difference of sums would lose the small promises of the last steps
         rise = np.where(w * (w + d) > 0.0, np.sign(w) * d, np.abs(w + d) - np.abs(w))
-        promised = float((local.gradients * d + local.absolute * rise).sum()) + local.slope_b * db
-        pulls, _ = self._pulls(view, working, local)
-        # the slopes of the covariates are 0 up to rounding, so they promise nothing
-        pull_free, floors = view.pull(*self._away())
-        change = np.append(db, step.dv)
+        promised = float((local.gradients * d + local.absolute * rise).sum())
+        promised += float(local.slopes @ step.x)
         norm = math.fsum(local.absolute * np.abs(w))
         return Line(
             view.objective,
@@ -422,8 +385,9 @@ class Trainer:
             self._dm,
             local,
             d,
-            float((pulls * d).sum()) + float(pull_free @ change),
-            float(((local.floor + local.ridge) * d * d).sum()) + float(floors @ (change * change)),
+            float((self._pulls(working, local) * d).sum()) + float(view.pull(self._away) @ step.x),
+            float(((local.floor + local.ridge) * d * d).sum())
+            + float(view.free_floor @ (step.x * step.x)),
             norm,
             C * promised,
             ROUNDING * C * (local.loss + norm),

@@ -42,23 +42,23 @@ Buffers = tuple[Floats, Floats, Floats]
 
 @dataclass
 class RowView:
-    """Rows, the objective over them with weights s_i / pi_i, and corrections of the intercept."""
+    """Rows, the objective over them with weights s_i / pi_i, and corrections of free coefficients."""
 
     rows: Ids | None  #: row numbers; None for all rows
     objective: Objective
     margins: Floats  #: of the anchor at these rows, without the intercept
     proximal: float = PROXIMAL
-    intercept_correction: float = 0.0
-    intercept_floor: float = 0.0
-    #: the same for covariates, float64 (q,); None for zeros
-    covariate_correction: Floats | None = None
-    covariate_floor: Floats | None = None
+    free_correction: Floats = field(init=False)  #: c_b, float64 (n_free,)
+    free_floor: Floats = field(init=False)  #: kappa_b, float64 (n_free,)
     #: name of a family whose cached columns are verified against their prices, or ""
     verified: str = ""
     _total_q: float = 0.0  #: sum of the curvatures at the anchor over a sample
     #: residuals at the anchor; curvatures, or ones if columns are verified on all rows; empty if unused
     _r: Floats = field(default_factory=lambda: np.empty(0))
     _q: Floats = field(default_factory=lambda: np.empty(0))
+
+    def __post_init__(self) -> None:
+        self.free_correction, self.free_floor = np.zeros((2, self.objective.n_free))
 
     @property
     def least_curvature(self) -> float:
@@ -135,37 +135,25 @@ class RowView:
         least = LEAST_CURVATURE * min(self.least_curvature, total_q or math.inf)
         if self.rows is None:
             self.margins[:] = margins
-            self.intercept_floor = least
+            self.free_floor[:] = least
             if self.verified:
                 self.objective.residuals_curvatures(self.margins, b, self._r, self._q)
                 self._q[:] = 1.0
             return
         np.take(margins, self.rows, out=self.margins)
         self.objective.residuals_curvatures(self.margins, b, self._r, self._q)
-        self.intercept_correction = total_r - float(self._r.sum())
         self._total_q = float(self._q.sum())
+        # over all rows the slopes of covariates are 0 at an anchor, and their columns have one scale
+        exact = total_r if self.objective.covariates is None else 0.0
+        self.free_correction = exact - self.objective.free_sums(self._r)
         # no proximal term: it would slow down steps along columns that nearly add up to a constant, for
         # which the intercept compensates (such as random Fourier features)
-        missed = max(0.0, MISSED * total_q - self._total_q)
-        self.intercept_floor = missed + least
-        covariates = self.objective.covariates
-        if covariates is not None:
-            # over all rows the slopes are 0 at an anchor, and the columns have the same scale
-            self.covariate_correction = -(self._r @ covariates.values)
-            seen = self._q @ np.square(covariates.values)
-            self.covariate_floor = np.maximum(0.0, MISSED * total_q - seen) + least
+        seen = np.diag(self.objective.free_gram(self._q))
+        self.free_floor = np.maximum(0.0, MISSED * total_q - seen) + least
 
-    def pull(self, db: float, dv: Floats) -> tuple[Floats, Floats]:
-        """Slopes and curvatures of the corrections of (b, v), float64 (1 + q,) each.
-
-        db, dv : from the anchor to the point of the slopes.
-        """
-        nothing = np.zeros(len(dv))
-        correction = nothing if self.covariate_correction is None else self.covariate_correction
-        floor = nothing if self.covariate_floor is None else self.covariate_floor
-        floors = np.append(self.intercept_floor, floor)
-        slopes = np.append(self.intercept_correction, correction) + floors * np.append(db, dv)
-        return slopes, floors
+    def pull(self, x: Floats) -> Floats:
+        """Slopes of the corrections of the free coefficients, x away from the anchor."""
+        return np.asarray(self.free_correction + self.free_floor * x)
 
     def correct(self, working: WorkingSet, first: int, exact: Floats | None) -> None:
         """Compute corrections and floors of the columns from number ``first`` on, at the anchor.
@@ -187,14 +175,14 @@ class RowView:
         working.floor[some] = left * missed + self.least_curvature
 
     def _share_left(self, working: WorkingSet, columns: Columns, h: Floats) -> Floats:
-        """Shares of the columns' curvatures that are left once the intercept is eliminated.
+        """Shares of the columns' curvatures that are left once a constant is eliminated.
 
         A floor of the whole curvature would let a column of 2,000 +- 10 make only a 40,000th of its step.
         Columns of zeros and ones keep their whole curvature: they are never that far from 0, and their
         few rows in a sample would give a poor estimate of the share.
         """
         left = np.ones(len(columns))
-        if not self.objective.intercept:
+        if not self.objective.has_constant:
             return left
         valued = np.flatnonzero(working.cache.store.valued(working.cache.slots[columns]))
         if len(valued):

@@ -69,7 +69,7 @@ def test_predict_reads_the_same_arrays(
     result = run("predict", path, data, "--out", tmp_path / "s.tsv", "--explain", 2)
     lines = (tmp_path / "s.tsv").read_text().splitlines()
     cells = dict(zip(lines[0].split("\t"), lines[1].split("\t"), strict=True))
-    assert float(cells["offset"]) == pytest.approx((z @ v)[0])
+    assert float(cells["covariates"]) == pytest.approx((z @ v)[0]) and "offset" not in cells
 
 
 @pytest.mark.parametrize(

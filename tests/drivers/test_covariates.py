@@ -17,6 +17,7 @@ from sklearn.linear_model import Lasso
 
 import fcl
 from fcl.drivers.job import make_job
+from fcl.solve import passes
 
 N, P = 300, 25
 UNITS, CENTRES = np.array([1.0, 100.0, 0.01]), np.array([0.0, 50.0, 3.0])
@@ -191,6 +192,19 @@ def test_no_finite_optimum() -> None:
     assert fcl.train(fcl.open_data(X, y=y, covariates=outlier), "columns", C=1.0).converged
 
 
+def test_a_squared_hinge_that_covariates_bring_to_0_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an offset, the last rows leave the hinge one by one; the minimum is still 0."""
+    X, y, _, z = table("squared_hinge")
+    offset = 4.0 * np.random.default_rng(1).normal(size=N)
+    covariates = np.column_stack([y, z[:, :2]])
+    data = fcl.open_data(X, y=y, covariates=covariates, offset=offset)
+    options = {"C": 1e-3, "loss": "squared_hinge", "intercept": False, "max_passes": 2}
+    with pytest.raises(fcl.InputError, match="fit the targets exactly"):
+        fcl.train(data, "columns", **options)
+    monkeypatch.setattr(passes, "FALLING", 0.0)
+    assert not fcl.train(data, "columns", warn=False, **options).converged
+
+
 def test_checkpoints_and_warm_starts(tmp_path: Path) -> None:
     X, y, _, z = table("logistic")
     data = [fcl.open_data(X, y=y, covariates=c) for c in (z, z[:, :2], z + 1e-9)]
@@ -222,15 +236,30 @@ def test_path_with_folds() -> None:
     assert len(coefficients(found.chosen.model)) == 3
 
 
+def test_a_path_names_the_fold_that_covariates_separate_and_warns_once(caplog: Any) -> None:
+    X, y, _, z = table("logistic")
+    options = {"points": 2, "C_max": 0.3, "cv": np.arange(N) % 2, "memory": "1GiB", "tol": 1e-2}
+    level = np.arange(N) < 20
+    labels = np.where(level & (np.arange(N) != 7), 1.0, y)
+    labels[7] = -1.0  # the only such row of the level, which the second fold holds out
+    data = fcl.open_data(X, y=labels, covariates=level.astype(float))
+    with pytest.raises(fcl.InputError, match=r"^fold 2 of 2: covariates: .* separates"):
+        fcl.train_path(data, "columns", **options)
+    data = fcl.open_data(X, y=y, covariates=np.column_stack([np.ones(N), z[:, 0]]))
+    for warn in (False, True):
+        fcl.train_path(data, "columns", warn=warn, **options)
+        assert caplog.text.count("covariates left out") == warn
+
+
 def test_memory_of_the_covariates_is_planned() -> None:
     X, y, _, z = table("logistic")
     plans = [
         make_job(fcl.open_data(X, y=y, covariates=c), "columns", C=1.0).plan for c in (None, z)
     ]
     uses = [dict(plan.parts) for plan in plans]
-    assert uses[1]["covariates"] == 2 * 8 * 3 * N and "covariates" not in uses[0]
+    assert uses[1]["covariates"] == 2 * 8 * 5 * N and "covariates" not in uses[0]
     name = next(name for name in uses[0] if name.startswith("trainer's vectors"))
-    assert uses[1][name] - uses[0][name] == 2 * 8 * 3 * N
+    assert uses[1][name] - uses[0][name] == 2 * 8 * 4 * N
 
 
 @pytest.mark.parametrize("distance", [1e-3, 3e-7])

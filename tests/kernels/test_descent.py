@@ -54,14 +54,20 @@ class State:
         self.values = (
             np.concatenate(found).astype(np.float32) if valued else np.empty(0, np.float32)
         )
-        self.lean = model.phi @ model.q
-        self.curve = model.phi**2 @ model.q + model.extra
+        lean = model.phi @ model.q / np.sqrt(model.curve_b)
+        self.leans = lean[:, None] if model.free else np.empty((len(model.w), 0))
+        curve = model.phi**2 @ model.q + model.extra
+        self.curve = np.maximum(curve - (self.leans**2).sum(axis=1), 1e-9 * curve)
         # in double precision, where sums can be compared to the last digits; the unit must not matter
         self.unit = 4.0 if valued else 1.0
         self.q = model.q / self.unit
-        self.leans = np.empty((len(model.w), 0))
         self.u, self.w, self.met = np.zeros(len(model.q)), model.w.copy(), np.zeros(len(model.w))
-        self.b = np.array([-model.lin_b / model.curve_b if model.free else 0.0, 0.0])
+        self.b = np.full(int(model.free), -model.lin_b / np.sqrt(model.curve_b))
+
+    @property
+    def d_b(self) -> float:
+        """The step of the intercept."""
+        return float(self.b.sum() / np.sqrt(self.model.curve_b))
 
     @property
     def d(self) -> np.ndarray:
@@ -82,13 +88,9 @@ class State:
             m.lin,
             m.extra,
             self.curve,
-            self.lean,
             self.leans,
             m.w,
             self.w,
-            m.free,
-            m.lin_b,
-            m.curve_b,
             self.b,
             self.met,
         )
@@ -125,10 +127,10 @@ states = st.builds(make, st.integers(0, 2**31), st.booleans(), st.booleans())
 def test_sweeps_descend_to_the_minimum_of_the_model(state: State) -> None:
     model = state.model
     order = np.random.default_rng(0).permutation(len(model.w))
-    value = model.value(state.d, state.b[0])
+    value = model.value(state.d, state.d_b)
     for number in range(3000):
         largest = state.sweep(order)
-        before, value = value, model.value(state.d, state.b[0])
+        before, value = value, model.value(state.d, state.d_b)
         assert value <= before + 1e-12 * abs(before)
         if number < 3:
             u = model.q * (state.d @ model.phi)
@@ -137,13 +139,11 @@ def test_sweeps_descend_to_the_minimum_of_the_model(state: State) -> None:
             )
             if model.free:
                 b = -(model.lin_b + u.sum()) / model.curve_b
-                assert state.b[0] == pytest.approx(b, rel=1e-9, abs=1e-9)
-            else:
-                assert state.b[0] == 0.0
+                assert state.d_b == pytest.approx(b, rel=1e-9, abs=1e-9)
         if largest < 1e-9:
             break
     assert largest < 1e-3  # nearly dependent columns crawl
-    slopes = model.slopes(state.d, state.b[0]) / model.absolute
+    slopes = model.slopes(state.d, state.d_b) / model.absolute
     at_zero = state.w == 0.0
     slack = 1e-6 + 10 * largest
     assert (np.abs(slopes[at_zero]) <= 1.0 + slack).all()
@@ -156,7 +156,7 @@ def test_a_step_on_one_column_is_exact(state: State) -> None:
     model = state.model
     t = len(model.w) - 1
     state.sweep(np.array([t]))
-    best = model.value(state.d, state.b[0])
+    best = model.value(state.d, state.d_b)
     for change in (-1e-2, -1e-5, 1e-5, 1e-2):
         d = state.d.copy()
         d[t] += change
@@ -226,20 +226,16 @@ def test_eliminated_covariates_follow_every_step() -> None:
     random = np.random.default_rng(8)
     state = make(3, valued=True, free=True)
     model, k, n = state.model, len(state.w), len(state.q)
-    z = random.normal(size=(n, 2))
-    z -= model.q @ z / model.q.sum()
+    z = np.column_stack([np.ones(n), random.normal(size=(n, 2))])
     w = z @ np.linalg.inv(np.linalg.cholesky((z.T * model.q) @ z)).T  # orthonormal in the weights q
-    leans = np.zeros((k, 2))
-    scaled = w * model.q[:, None]
-    descent.leans(state.start, state.stop, state.rows, state.values, scaled, leans)
-    np.testing.assert_allclose(leans, model.phi @ scaled, rtol=1e-12, atol=1e-12)
-    model.absolute[:], model.extra_b = 1e-12, 0.0
-    state.leans, state.b = leans, np.append(state.b, np.zeros(2))
-    state.curve = state.curve - (leans**2).sum(axis=1)
+    state.leans = model.phi @ (w * model.q[:, None])
+    model.absolute[:] = 1e-12
+    state.b = np.zeros(3)
+    state.curve = model.phi**2 @ model.q + model.extra - (state.leans**2).sum(axis=1)
     for _ in range(3000):
         state.sweep(np.arange(k))
     # the gradients of the columns and covariates at the final margins
-    dm = state.d @ model.phi + state.b[0] + w @ state.b[2:]
+    dm = state.d @ model.phi + w @ state.b
     slopes = model.lin + model.extra * state.d + model.phi @ (model.q * dm)
     scale = np.abs(model.lin).max()
     assert np.abs(slopes).max() < 1e-6 * scale

@@ -140,13 +140,13 @@ def test_corrections_make_the_gradient_at_the_anchor_exact(loss: str) -> None:
     sampled = (r_part @ part.phi)[ids]
     assert np.abs(sampled - exact).max() > 1.0  # else the test shows nothing
     assert sampled + working.correction[:n] == pytest.approx(exact, rel=1e-9, abs=1e-9)
-    assert r_part.sum() + view.intercept_correction == pytest.approx(r.sum(), abs=1e-8)
+    assert r_part.sum() + view.free_correction[0] == pytest.approx(r.sum(), abs=1e-8)
     # the curvature with its floor is nowhere below the exact one; the intercept's not below half of it
     q = problem.s * problem.bends(problem.margins(w, b))
     q_part = part.s * part.bends(part.margins(w, b))
     h = (q @ problem.phi**2)[ids]
     assert ((q_part @ part.phi**2)[ids] + working.floor[:n] >= h * (1.0 - 1e-12)).all()
-    assert q_part.sum() + view.intercept_floor >= 0.5 * q.sum() * (1.0 - 1e-12)
+    assert q_part.sum() + view.free_floor[0] >= 0.5 * q.sum() * (1.0 - 1e-12)
 
 
 def test_all_rows_need_no_correction() -> None:
@@ -159,7 +159,7 @@ def test_all_rows_need_no_correction() -> None:
     assert not solver.local.working.correction[:n].any()
     assert (solver.local.working.floor[:n] == solver.local.view.least_curvature).all()
     assert 0.0 < solver.local.view.least_curvature < 1e-10
-    assert solver.local.view.intercept_correction == 0.0
+    assert (solver.local.view.free_correction == 0.0).all()
 
 
 def test_sampled_rows_of_real_values() -> None:

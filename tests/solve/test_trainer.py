@@ -47,7 +47,7 @@ def test_the_decrease_is_the_judges(loss: str, intercept: bool) -> None:
         solver, problem = ready(loss, passes, intercept)
         before = solver.outer.objective
         solved = solver.train()
-        after = problem.objective(trained(solver), solved.intercept)
+        after = problem.objective(trained(solver), solved.free.sum())
         assert solved.decrease > 0.0
         assert before - after == pytest.approx(solved.decrease, rel=1e-8, abs=1e-12 * before)
 
@@ -61,7 +61,7 @@ def test_the_reported_violation_is_the_judges(loss: str) -> None:
         )
         assert solved.violation <= target
         cached = solver.cache.ids
-        violations = problem.violations(trained(solver), solved.intercept)[cached]
+        violations = problem.violations(trained(solver), solved.free.sum())[cached]
         # those at rest were near no violation when the anchor was priced
         moving = (trained(solver)[cached] != 0.0) | (
             np.abs(problem.C * solver.local.working.gradients[: len(cached)]) > 0.8
@@ -85,9 +85,9 @@ def test_it_continues_from_its_own_point(loss: str) -> None:
     solver, problem = ready(loss, 1)
     args = (solver.local.view, solver.local.working, solver.outer.point.free, 1e-9, 1)
     first = solver.local.trainer.solve(*args)
-    mid = problem.objective(trained(solver), first.intercept)
+    mid = problem.objective(trained(solver), first.free.sum())
     second = solver.local.trainer.solve(*args)
-    end = problem.objective(trained(solver), second.intercept)
+    end = problem.objective(trained(solver), second.free.sum())
     # each call finds the intercept again from the anchor's, so it is not part of the kept state
     assert end < mid
     assert solver.outer.objective - end >= first.decrease

@@ -43,9 +43,9 @@ def record(args: argparse.Namespace) -> list[Recorded]:
     plain = inner._Descent
 
     class Copying(plain):  # type: ignore[misc, valid-type]
-        def __init__(self, model: Any, u: Any, everything: Any, *rest: Any) -> None:
-            super().__init__(model, u, everything, *rest)
-            arrays = ("start", "stop", "q", "extra", "curve", "lean", "ids")
+        def __init__(self, model: Any, u: Any, b: Any, everything: Any, *rest: Any) -> None:
+            super().__init__(model, u, b, everything, *rest)
+            arrays = ("start", "stop", "q", "extra", "curve", "leans", "ids")
             used = int(model.stop.max())
             own = replace(
                 model,
@@ -54,7 +54,9 @@ def record(args: argparse.Namespace) -> list[Recorded]:
                 **{name: getattr(model, name).copy() for name in arrays},
             )
             positions = job.family.patterns(own.ids).positions  # type: ignore[attr-defined]
-            self._own = Recorded(own, len(u), everything.copy(), 0.0, np.asarray(positions))
+            self._own = Recorded(
+                own, len(u), everything.copy(), 0.0, np.asarray(positions), b.copy()
+            )
             kept[:] = [*kept, self._own][-args.models :]
 
         def run(self, tolerance: float) -> None:

@@ -17,7 +17,7 @@ from fcl.kernels.bits import trailing_zeros
 from fcl.kernels.columns import BITS, piece_moments
 from fcl.kernels.descent import soft_threshold, violation
 from fcl.kernels.losses import LOGISTIC, loss_value
-from fcl.solve.state import Free
+from fcl.solve.state import Floats
 from fcl.solve.trainer import RESTING, SIGMA, Solved
 
 if TYPE_CHECKING:
@@ -210,20 +210,20 @@ class OneVariableNewton:
         self._rows = np.empty(n_rows, np.int32)
         self._random = np.random.default_rng(seed)
         self._b = self._anchor_b = self._decrease = 0.0
-        self.free = Free(0.0, np.empty(0))
+        self.free = np.zeros(1)
 
     def solve(
-        self, view: RowView, working: WorkingSet, anchor: Free, target: float, max_steps: int
+        self, view: RowView, working: WorkingSet, anchor: Floats, target: float, max_steps: int
     ) -> Solved:
         """Like :meth:`fcl.solve.trainer.Trainer.solve`; ``max_steps`` is ignored."""
         n = working.cache.n
         if not view.objective.penalty.pure_l1 or (working.factor[:n] != 1.0).any():
             raise ValueError("OneVariableNewton is for the L1 norm, without factors")
         self._m[:] = view.margins
-        self._m += anchor.b
+        self._m += anchor.sum()
         if (working.weights[:n] != working.anchor_weights[:n]).any():
             raise ValueError("the benchmark starts every local solve at the anchor")
-        self._b = self._anchor_b = anchor.b
+        self._b = self._anchor_b = float(anchor.sum())
         self._decrease = 0.0
         self._settle(view)
         everything = np.flatnonzero(
@@ -248,10 +248,10 @@ class OneVariableNewton:
                 columns = np.sort(order[~rest])
                 largest = worst
                 active, full = columns[working.weights[columns] != 0.0], False
-        self.free = Free(self._b, anchor.v)
-        return Solved(self._b, self._decrease, worst, sweeps, sweeps)
+        self.free = np.array([self._b])
+        return Solved(self.free, self._decrease, worst, sweeps, sweeps)
 
-    def start(self, view: RowView, working: WorkingSet, anchor: Free, free: Free) -> None:
+    def start(self, view: RowView, working: WorkingSet, anchor: Floats, free: Floats) -> None:
         """Do nothing: every local solve begins at the anchor."""
 
     def columns_changed(self) -> None:
@@ -298,8 +298,8 @@ class OneVariableNewton:
                     self._u,
                     self._r,
                     self._q,
-                    view.intercept_correction + view.intercept_floor * (self._b - self._anchor_b),
-                    view.intercept_floor,
+                    float(view.pull(np.array([self._b - self._anchor_b]))[0]),
+                    float(view.free_floor[0]),
                     2.0,
                 )
         self._settle(view)
@@ -313,8 +313,8 @@ class OneVariableNewton:
             move = objective.best_intercept(
                 self._m,
                 0.0,
-                view.intercept_correction + view.intercept_floor * away,
-                view.intercept_floor,
+                float(view.pull(np.array([away]))[0]),
+                float(view.free_floor[0]),
             )
             self._m += move
             self._b += move

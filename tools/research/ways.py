@@ -33,6 +33,7 @@ class Recorded:
     order: npt.NDArray[np.intp]
     tolerance: float
     positions: npt.NDArray[np.int64]
+    b: Floats  #: at the start
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
@@ -51,8 +52,7 @@ class State:
         self.recorded, self.model = recorded, recorded.model
         self.w = self.model.at.weights.copy()
         self.u = np.zeros(recorded.rows, np.float32)
-        slope, curve = self.model.at.slope_b, self.model.curve_b
-        self.b = np.array([-slope / curve if self.model.free else 0.0, 0.0])
+        self.b = recorded.b.copy()
         self.met = np.zeros(len(self.w))
         self.read = 0
         self.deadline = time.perf_counter() + limit
@@ -80,7 +80,7 @@ def nested(state: State) -> None:
     """The kept method, in its own class."""
     recorded = state.recorded
     never = lambda: False  # noqa: E731
-    descent = inner._Descent(state.model, state.u, recorded.order, SERIAL, never, never)
+    descent = inner._Descent(state.model, state.u, state.b, recorded.order, SERIAL, never, never)
     sweep = descent._sweep
 
     def counted(order: Any) -> float:
@@ -122,12 +122,9 @@ def interleaved(state: State) -> None:
             at.gradients,
             model.extra,
             model.curve,
-            model.lean,
+            model.leans,
             at.weights,
             state.w,
-            model.free,
-            at.slope_b,
-            model.curve_b,
             state.b,
         )
         if worst <= recorded.tolerance:
@@ -167,7 +164,7 @@ def _slopes(state: State, columns: npt.NDArray[np.intp]) -> Floats:
     g = np.empty(len(columns))
     _gradients(*_columns(state, columns), state.u, g)
     model = state.model
-    g = model.unit * g + model.at.gradients[columns] + model.lean[columns] * state.b[0]
+    g = model.unit * g + model.at.gradients[columns] + model.leans[columns] @ state.b
     return np.asarray(np.abs(g) / model.at.absolute[columns])
 
 
@@ -189,28 +186,26 @@ def conjugate(state: State) -> None:
 def _conjugate(state: State, columns: npt.NDArray[np.intp], tolerance: float) -> None:
     """Conjugate gradients with a diagonal preconditioner, up to the first change of sign."""
     model = state.model
-    at, lean, extra = model.at, model.lean[columns], model.extra[columns]
+    at, leans, extra = model.at, model.leans[columns], model.extra[columns]
     arrays = _columns(state, columns)
     sign = np.sign(state.w[columns])
     g = np.empty(len(columns))
 
-    def gradient(u: Any, b0: float, away: Floats, constant: Floats) -> Floats:
+    def gradient(u: Any, b: Floats, away: Floats, constant: Floats) -> Floats:
         state.reads(columns)
         _gradients(*arrays, u, g)
-        return np.asarray(model.unit * g + extra * away + lean * b0 + constant)
+        return np.asarray(model.unit * g + extra * away + leans @ b + constant)
 
     linear = at.gradients[columns] + at.absolute[columns] * sign
-    residual = -gradient(state.u, state.b[0], state.w[columns] - at.weights[columns], linear)
-    diagonal = np.maximum(
-        model.curve[columns] - lean**2 / model.curve_b, 1e-9 * model.curve[columns]
-    )
+    residual = -gradient(state.u, state.b, state.w[columns] - at.weights[columns], linear)
+    diagonal = model.curve[columns]
     z = residual / diagonal
     p, rho = z.copy(), float(residual @ z)
     for _ in range(50):
         du = np.zeros_like(state.u)
         state.reads(columns)
         _add(*arrays, p, model.q, du)
-        db = -float(lean @ p) / model.curve_b if model.free else 0.0
+        db = -(p @ leans)
         hp = gradient(du, db, p, np.zeros(len(p)))
         curvature = float(p @ hp)
         if not curvature > 0.0:
@@ -223,9 +218,7 @@ def _conjugate(state: State, columns: npt.NDArray[np.intp], tolerance: float) ->
         if step == most:
             state.w[columns[crossing][np.argmin(-state.w[columns][crossing] / p[crossing])]] = 0.0
         state.u += np.float32(step) * du
-        if model.free:
-            state.b[1] += step * float(lean @ p)
-            state.b[0] = -(at.slope_b + state.b[1]) / model.curve_b
+        state.b += step * db
         residual -= step * hp
         if step < alpha or np.abs(residual / at.absolute[columns]).max() <= 0.5 * tolerance:
             return
@@ -246,9 +239,8 @@ def bundles(size: int) -> Callable[[State], None]:
             return float(
                 _bundle_sweep(
                     *(columns, size, model.start, model.stop, model.entries, model.unit, model.q),
-                    *(state.u, dm, model.at.gradients, model.extra, model.curve, model.lean),
-                    *(model.at.absolute, model.at.weights, state.w, model.free),
-                    *(model.at.slope_b, model.curve_b, state.b, np.zeros(size)),
+                    *(state.u, dm, model.at.gradients, model.extra, model.curve, model.leans),
+                    *(model.at.absolute, model.at.weights, state.w, state.b, np.zeros(size)),
                 )
             )
 
@@ -278,7 +270,7 @@ def blocks(state: State) -> None:
             g = np.empty(len(here))
             _gradients(*arrays, state.u, g)
             g *= model.unit
-            g += model.at.gradients[here] + model.lean[here] * state.b[0]
+            g += model.at.gradients[here] + model.leans[here] @ state.b
             g += model.extra[here] * (state.w[here] - model.at.weights[here])
             new = state.w[here].copy()
             worst = max(
@@ -290,9 +282,7 @@ def blocks(state: State) -> None:
                 state.reads(here[z != 0.0])
                 _add(*_columns(state, here[z != 0.0]), z[z != 0.0], model.q, state.u)
                 state.w[here] = new
-                if model.free:
-                    state.b[1] += float(model.lean[here] @ z)
-                    state.b[0] = -(model.at.slope_b + state.b[1]) / model.curve_b
+                state.b -= z @ model.leans[here]
         return worst
 
     by_id = np.sort(recorded.order)
@@ -311,9 +301,7 @@ def _gram(state: State, columns: npt.NDArray[np.intp]) -> Floats:
         dense[t, model.entries[model.start[j] : model.stop[j]]] = 1.0
     gram = (model.unit * ((dense * model.q) @ dense.T)).astype(np.float64)
     gram[np.diag_indices_from(gram)] += model.extra[columns]
-    if model.free:
-        lean = model.lean[columns]
-        gram -= np.outer(lean, lean) / model.curve_b
+    gram -= model.leans[columns] @ model.leans[columns].T
     return np.asarray(gram)
 
 
@@ -384,12 +372,9 @@ def _interleaved_sweep(
     lin: Any,
     extra: Any,
     curve: Any,
-    lean: Any,
+    leans: Any,
     before: Any,
     w: Any,
-    free: Any,
-    lin_b: Any,
-    curve_b: Any,
     b: Any,
 ) -> Any:
     """:func:`fcl.kernels.descent.descent_sweep` of binary columns; vectors : float32 (n, 2), u and q."""
@@ -399,7 +384,7 @@ def _interleaved_sweep(
         t = order[o]
         first = start[t]
         last = stop[t]
-        gradient = lin[t] + extra[t] * (w[t] - before[t]) + lean[t] * b[0]
+        gradient = lin[t] + extra[t] * (w[t] - before[t]) + leans[t, 0] * b[0]
         g0 = g1 = g2 = g3 = 0.0
         e = first
         while e + 4 <= last:
@@ -414,8 +399,6 @@ def _interleaved_sweep(
         gradient += unit * ((g0 + g1) + (g2 + g3))
         largest = max(largest, violation(gradient / absolute[t], w[t]))
         h = curve[t]
-        if free:
-            h = max(h - lean[t] * lean[t] / curve_b, 1e-9 * h)
         new = soft_threshold(w[t] - gradient / h, absolute[t] / h)
         z = new - w[t]
         if z != 0.0:
@@ -424,9 +407,7 @@ def _interleaved_sweep(
             for e in range(first, last):
                 i = numbers[e]
                 vectors[i, 0] += vectors[i, 1] * step
-            if free:
-                b[1] += z * lean[t]
-                b[0] = -(lin_b + b[1]) / curve_b
+            b[0] -= z * leans[t, 0]
     return largest
 
 
@@ -444,13 +425,10 @@ def _bundle_sweep(
     lin: Any,
     extra: Any,
     curve: Any,
-    lean: Any,
+    leans: Any,
     absolute: Any,
     before: Any,
     w: Any,
-    free: Any,
-    lin_b: Any,
-    curve_b: Any,
     b: Any,
     z: Any,
 ) -> Any:
@@ -467,15 +445,13 @@ def _bundle_sweep(
             g = 0.0
             for e in range(start[t], stop[t]):
                 g += u[numbers[e]]
-            g = unit * g + lin[t] + extra[t] * (w[t] - before[t]) + lean[t] * b[0]
+            g = unit * g + lin[t] + extra[t] * (w[t] - before[t]) + leans[t, 0] * b[0]
             largest = max(largest, violation(g / absolute[t], w[t]))
             h = curve[t]
-            if free:
-                h = max(h - lean[t] * lean[t] / curve_b, 1e-9 * h)
             z[o] = soft_threshold(w[t] - g / h, absolute[t] / h) - w[t]
             promised += g * z[o] + absolute[t] * (abs(w[t] + z[o]) - abs(w[t]))
             square += extra[t] * z[o] * z[o]
-            leaning += lean[t] * z[o]
+            leaning += leans[t, 0] * z[o]
             if z[o] != 0.0:
                 for e in range(start[t], stop[t]):
                     dm[numbers[e]] += np.float32(z[o])
@@ -488,8 +464,7 @@ def _bundle_sweep(
                     i = numbers[e]
                     part += q[i] * dm[i]
                 square += unit * part * z[o]
-        if free:
-            square -= leaning * leaning / curve_b
+        square -= leaning * leaning
         beta = 1.0
         if square > 0.0:
             beta = min(1.0, -promised / square)
@@ -502,9 +477,7 @@ def _bundle_sweep(
                     i = numbers[e]
                     u[i] += q[i] * step
                     dm[i] = np.float32(0.0)
-        if free:
-            b[1] += beta * leaning
-            b[0] = -(lin_b + b[1]) / curve_b
+        b[0] -= beta * leaning
     return largest
 
 

@@ -78,7 +78,8 @@ class Config:
     @property
     def n_covariates(self) -> int:
         """Number of unpenalised columns."""
-        return len(self.options["covariates"] or ())
+        names = self.options["covariates"]
+        return len(names) + bool(self.options["intercept"]) if names else 0
 
     def to_json(self) -> str:
         """The configuration as text."""

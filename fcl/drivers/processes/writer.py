@@ -157,8 +157,8 @@ class Writer:
     def _found(found: steps.Searched, tried: SharedPoint) -> SearchResult:
         if found.point is None:
             return SearchResult(Outcome.REJECTED, found.objective)
-        free = found.point.free
-        point = replace(tried, intercept=free.b, covariates=tuple(free.v.tolist()))
+        v = tuple(found.point.covariates.tolist())
+        point = replace(tried, intercept=found.point.intercept, covariates=v)
         return SearchResult(Outcome.ACCEPTED, found.objective, found.beta, point)
 
     def _residuals(self, task: Task, anchor: ResidualsInput) -> None:

@@ -93,9 +93,9 @@ def _table(context: Context, explained: Explanation, chosen: _Chosen, title: str
         total = float(sum(row[3] for row in others))
         shown.append([counted(len(others), "other feature"), None, None, total])
     shown.append(["intercept", None, None, context.model.intercept])
-    if explained.offset[0]:
-        name = "offset and covariates" if context.model.covariates else "offset"
-        shown.append([name, None, None, float(explained.offset[0])])
+    for name, part in (("offset", explained.offset), ("covariates", explained.covariates)):
+        if part[0]:
+            shown.append([name, None, None, float(part[0])])
     shown.append(["margin", None, None, float(explained.margins[0])])
     head = ["feature", "weight", "value", "contribution"]
     return Table(f"row_{chosen.key}", head, shown, title)
