@@ -65,7 +65,7 @@ def check_home(generator: Generator) -> None:
         raise GeneratorError(str(error)) from error
     if found is not cls:
         raise GeneratorError(
-            f"{where}: {name} is now a different class from the class of the features; if its module was "
+            f"{where}: {name} is no longer the class of these features; if its module was "
             "reloaded, create the features again"
         )
     module = sys.modules[cls.__module__]

@@ -288,7 +288,7 @@ def test_classes_that_nobody_finds_again(monkeypatch: pytest.MonkeyPatch, driver
             _in_a_module_without_a_file(monkeypatch),
             "another process cannot import its module fleeting",
         ),
-        (replaced(), "generators:Tanh is now a different class from that of the features"),
+        (replaced(), "generators:Tanh is no longer the class of these features"),
     ):
         with pytest.raises(fcl.GeneratorError, match=says):
             train(features, driver=driver)
