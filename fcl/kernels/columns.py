@@ -228,6 +228,33 @@ def dense_rows(pieces, columns, b, first, out):
 
 
 @kernel
+def add_gram(part, q, gram):
+    """Add sum_i q_i part_ji part_ki for j <= k to gram, float64 (columns, columns), for sparse columns.
+
+    The time is that of the pairs of nonzeros in the same row.
+
+    part : float64 (columns, rows).
+    q : float64 (rows,).
+    """
+    columns, rows = part.shape
+    filled = np.empty(columns, np.int64)
+    values = np.empty(columns)
+    for i in range(rows):
+        n = 0
+        for j in range(columns):
+            value = part[j, i]
+            if value != 0.0:
+                filled[n] = j
+                values[n] = value
+                n += 1
+        for a in range(n):
+            row = gram[filled[a]]
+            weighted = q[i] * values[a]
+            for b in range(a, n):
+                row[filled[b]] += weighted * values[b]
+
+
+@kernel
 def mark_rows(chosen, block_rows, wanted):
     """Write the chosen rows (chosen[i] >= 0) as bitmaps to ``wanted``, uint64 (blocks, words)."""
     wanted[:] = np.uint64(0)

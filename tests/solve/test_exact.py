@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+import scipy.sparse
 from explicit import explicit_family, make_solver, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judge import LOSSES, Problem
 
-from fcl.solve.exact import minimise_quadratic
+import fcl
+from fcl.solve.exact import ExactModel, minimise_quadratic
 
 
 def violation(hessian: np.ndarray, g: np.ndarray, a: np.ndarray, start: np.ndarray, w: np.ndarray):
@@ -116,3 +120,27 @@ def test_the_lowest_point_is_returned_when_stopped() -> None:
     assert np.count_nonzero(whole) <= 20
     assert none == 0 and sets > 1
     assert value(whole) < value(start) and value(ceased) < value(start)
+
+
+@pytest.mark.parametrize("covariates", [None, np.random.default_rng(1).normal(size=(400, 3))])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_hessian_of_sparse_columns(
+    covariates: np.ndarray | None, intercept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(0)
+    X = scipy.sparse.random_array((400, 60), density=0.08, rng=random, format="csr")
+    y = np.where(X @ random.normal(size=60) > random.normal(size=400) / 2, 1, -1)
+    sparse, differences = ExactModel._sparse_hessian, []
+
+    def both(view: Any, working: Any, columns: Any, q: Any, sums: Any, moves: Any) -> Any:
+        hessian = sparse(view, working, columns, q, sums, moves)
+        if hessian is not None:
+            dense = ExactModel._hessian(view, working, columns, q, moves)
+            differences.append(np.abs(hessian - dense).max() / dense.max())
+        return hessian
+
+    monkeypatch.setattr(ExactModel, "_sparse_hessian", staticmethod(both))
+    data = fcl.open_data(X, y=y, covariates=covariates)
+    assert fcl.train(data, "columns", C=10.0, tol=1e-9, intercept=intercept).converged
+    assert differences
+    assert max(differences) < 1e-12
