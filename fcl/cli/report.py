@@ -166,7 +166,7 @@ def warning_line(result: TrainResult, tol: float) -> str | None:
     }
     return (
         f"warning: stopped early ({result.reason}) with gap {result.certificate.gap:.3g} where "
-        f"{tol:.3g} was requested; {knobs[result.reason]}"
+        f"{tol:.3g} was requested; {knobs.get(result.reason, 'see --tol')}"
     )
 
 

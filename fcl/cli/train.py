@@ -314,8 +314,9 @@ def _train(request: _Request, stop: Stop) -> int:
         return EXIT_CHECKPOINT
     if result.reason == StopReason.INTERRUPTED and stop.signum is not None:
         return 128 + stop.signum
-    # the user chose the other reasons to stop, so a gap above the tolerance is then not a failure
-    if not result.converged and result.reason in (StopReason.STALLED, StopReason.NO_PROGRESS):
+    # the user chose these reasons to stop, so a gap above the tolerance is then not a failure
+    limits = (StopReason.MAX_PASSES, StopReason.MAX_TIME, StopReason.INTERRUPTED)
+    if not result.converged and result.reason not in limits:
         return EXIT_UNFINISHED
     return 0
 
