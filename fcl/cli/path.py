@@ -104,6 +104,8 @@ def run_path(
     stop : Stop
         Whether a signal asks for an end.
     """
+    from fcl.path.rules import PathStop
+
     folder = f"{options['out']}.path"
     given = arguments()
     for name in _NOT_ARGUMENTS:
@@ -115,7 +117,7 @@ def run_path(
     if options["overwrite"]:
         _remove(folder)
     path = _train(options, given | {"folder": folder, "trusted": trusted}, stop)
-    if stop.signum is not None and path.reason == "interrupted":
+    if stop.signum is not None and path.reason == PathStop.INTERRUPTED:
         messages.say(
             f"{folder} holds {counted(len(path.points), 'point')}; {_how_to_continue(options)}"
         )

@@ -153,14 +153,16 @@ def plan_lines(plan: Any) -> list[str]:
 
 def warning_line(result: TrainResult, tol: float) -> str | None:
     """A warning if the run ended above its tolerance: both gaps, and the option to change."""
+    from fcl.drivers.result import StopReason
+
     if result.converged:
         return None
     knobs = {
-        "max-time": "raise --max-time, or accept it with a larger --tol",
-        "max-passes": "raise --max-passes, or accept it with a larger --tol",
-        "interrupted": "run it longer, or accept it with a larger --tol",
-        "stalled": "rounding of float64 allows no smaller gap; accept it with a larger --tol",
-        "no-progress": "scale the columns, lower --C, or accept it with a larger --tol",
+        StopReason.MAX_TIME: "raise --max-time, or accept it with a larger --tol",
+        StopReason.MAX_PASSES: "raise --max-passes, or accept it with a larger --tol",
+        StopReason.INTERRUPTED: "run it longer, or accept it with a larger --tol",
+        StopReason.STALLED: "rounding of float64 allows no smaller gap; accept it with a larger --tol",
+        StopReason.NO_PROGRESS: "scale the columns, lower --C, or accept it with a larger --tol",
     }
     return (
         f"warning: stopped early ({result.reason}) with gap {result.certificate.gap:.3g} where "

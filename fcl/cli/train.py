@@ -69,9 +69,6 @@ the options. The command line overrides the TOML, and both override the checkpoi
 job may change only {MAY_CHANGE}.
 """
 
-#: reasons to stop that the user chose: a gap above the tolerance is then not a failure
-LIMITS = ("max-passes", "max-time", "interrupted")
-
 
 @click.command("fcl-train", cls=TrainCommand, epilog=EPILOG)
 @train_options
@@ -290,6 +287,7 @@ def _train_path(request: _Request, stop: Stop) -> int:
 
 def _train(request: _Request, stop: Stop) -> int:
     from fcl.cli.report import result_lines, warning_line
+    from fcl.drivers.result import StopReason
 
     options = request.options
     if options["verbose"]:
@@ -314,9 +312,11 @@ def _train(request: _Request, stop: Stop) -> int:
         return EXIT_FAILED
     if result.checkpoint_failed:
         return EXIT_CHECKPOINT
-    if result.reason == "interrupted" and stop.signum is not None:
+    if result.reason == StopReason.INTERRUPTED and stop.signum is not None:
         return 128 + stop.signum
-    if not result.converged and result.reason not in LIMITS:
+    # the user chose these reasons to stop, so a gap above the tolerance is then not a failure
+    limits = (StopReason.MAX_PASSES, StopReason.MAX_TIME, StopReason.INTERRUPTED)
+    if not result.converged and result.reason not in limits:
         return EXIT_UNFINISHED
     return 0
 

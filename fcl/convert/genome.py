@@ -21,7 +21,7 @@ from fcl.units import counted
 __all__ = ["Genome", "Windows", "letters_outside"]
 
 _SLICE_BYTES = 4 << 20
-#: What Linux maps around an address that is read.
+#: Bytes that Linux maps around an address that is read.
 _FAULT_BYTES = 1 << 16
 _TWO_BIT = (b"\x43\x27\x41\x1a", b"\x1a\x41\x27\x43")
 
@@ -61,7 +61,7 @@ class Genome:
     Raises
     ------
     InputError
-        The file is no FASTA file, or two contigs have the same name.
+        The file is not a FASTA file, or two contigs have the same name.
     """
 
     def __init__(self, file: InputFile, budget: Budget) -> None:

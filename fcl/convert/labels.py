@@ -23,12 +23,12 @@ from fcl.units import counted
 
 __all__ = ["HeaderPattern", "NameTable", "TextColumn", "column_of", "is_number"]
 
-#: begins ``--label header:REGEX``
+#: The prefix of ``--label header:REGEX``.
 HEADER = "header:"
 
 
 def numbers_of(values: Sequence[str]) -> np.ndarray | None:
-    """Text as finite float64 numbers; None if any value is no such number."""
+    """Text as finite float64 numbers; None if a value is not a finite number."""
     text = " ".join(values)
     if not text.isascii() or "_" in text or "," in text:
         return None
@@ -92,7 +92,7 @@ class TextColumn:
     _is_decided: bool = field(default=False, init=False)  # by the first value
 
     def encode(self, values: Sequence[str], where: Callable[[int], str]) -> Column:
-        """The values of a block; an InputError names the place of a missing or unlike value."""
+        """The values of a block; an InputError names the place of a wrong one."""
         if self.is_number is None and values:
             self._is_decided, self.is_number = True, is_number(values[0])
         if not self.is_number:
@@ -159,7 +159,7 @@ def _has_value(text: str) -> bool:
 
 @dataclass(frozen=True)
 class HeaderPattern:
-    """``header:REGEX``: the first group of the expression, or all that it matches."""
+    """``header:REGEX``: the first group of the expression, or without groups the whole match."""
 
     pattern: re.Pattern[str]
 

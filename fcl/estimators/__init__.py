@@ -2,15 +2,8 @@
 
 :class:`FCLClassifierCV` and :class:`FCLRegressorCV` choose C by cross-validation.
 
-They wrap ``fcl.train`` in the interface of scikit-learn 1.6 or later; the rest of fcl does not need it.
+They wrap ``fcl.train`` in the interface of scikit-learn.
 """
-
-try:
-    import sklearn as sklearn
-except ImportError as error:
-    raise ImportError(
-        "the estimators of fcl need scikit-learn 1.6 or later: pip install 'fcl[sklearn]'"
-    ) from error
 
 from fcl.estimators.base import EstimatorConvergenceWarning
 from fcl.estimators.classifier import FCLClassifier

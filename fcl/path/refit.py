@@ -10,6 +10,7 @@ import numpy as np
 
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job
+from fcl.drivers.result import StopReason
 from fcl.drivers.train import start_point
 from fcl.features.standardized import plain
 from fcl.features.support import SupportFamily
@@ -73,7 +74,7 @@ def refit_support(
         run.scores_passes = False
         result = run.solve()
         score = math.nan if job.valid is None else run.score()
-    if result.reason == "interrupted":
+    if result.reason == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     result = replace(result, model=_in_family(result.model, support))
     found = running.point(point.number, result, since, score)

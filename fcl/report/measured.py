@@ -92,7 +92,7 @@ def measure(model: Model, data: DataSet, groups: np.ndarray | None = None) -> Me
     """
     data = model.opened(data)
     known = None if groups is None else Groups(groups, data.n_rows)
-    for start in range(0, data.n_rows, BLOCK_ROWS):  # before the rows, which take long
+    for start in range(0, data.n_rows, BLOCK_ROWS):  # before the rows are read, which takes long
         _targets(model, data, start, start + BLOCK_ROWS)
     predictions, letters = _predictions(model, data, known)
     return Measured(

@@ -21,7 +21,7 @@ _NO_ALLELE = "0"
 
 
 def var_columns(variants: Variants, means: np.ndarray) -> dict[str, np.ndarray]:
-    """What an output stores about its variants beside their names, for ``--like``."""
+    """The arrays that an output stores beside the names of its variants, for ``--like``."""
     return {
         "a1": np.array(variants.a1, _TEXT),
         "a2": np.array(variants.a2, _TEXT),

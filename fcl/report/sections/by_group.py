@@ -75,7 +75,7 @@ def _groups(predictions: Predictions) -> list[tuple[int, str, int]]:
 
 
 def _blocks(table: Table, overall: float, caption: str, strokes: int | None = None) -> Blocks:
-    """The last column of a table as dots, and the column ``strokes`` as strokes; and the table."""
+    """The table, and a picture: its last column as dots, and the column ``strokes`` as strokes."""
     if not table.rows:
         return []
     order = np.argsort([-row[1] for row in table.rows], kind="stable")[:MOST_GROUPS]
