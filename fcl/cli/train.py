@@ -148,9 +148,7 @@ def _check(request: _Request) -> None:
     for name in ("data", "features"):
         if options[name] is None:
             if options["data"] is not None:
-                from fcl.data.foreign import refuse_foreign
-
-                refuse_foreign(options["data"])
+                _refuse_data(options["data"])
             what = "DATA" if name == "data" else "--features"
             raise click.UsageError(f"{what} is missing")
     for pair in RIVALS:
@@ -171,6 +169,16 @@ def _check(request: _Request) -> None:
             )
     if not options["plan"]:
         _check_outputs(request)
+
+
+def _refuse_data(path: str) -> None:
+    """Raise InputError for DATA that does not exist, or must be converted first."""
+    from fcl.data.foreign import refuse_foreign
+
+    file = path.partition("::")[0]
+    if "://" not in path and not os.path.exists(file):
+        raise InputError(f"{file} does not exist; check the name and the folder")
+    refuse_foreign(path)
 
 
 def _check_outputs(request: _Request) -> None:

@@ -26,6 +26,8 @@ STDIN = "-"
 #: decompressed bytes that recognise a format
 HEAD_BYTES = 1 << 16
 _OPENERS: tuple[tuple[bytes, Any], ...] = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open))
+#: first bytes of compressions that fcl does not read -> the command that decompresses them
+_OTHER_COMPRESSIONS = {b"\xfd7zXZ\0": "xz -d", b"\x28\xb5\x2f\xfd": "zstd -d"}
 
 
 class InputFile:
@@ -48,7 +50,7 @@ class InputFile:
     Raises
     ------
     InputError
-        There is no such file, or it cannot be read.
+        There is no such file, it cannot be read, or fcl does not know its compression.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -68,6 +70,7 @@ class InputFile:
             self._raw = _Counted(None if self.is_stdin else self.path)
             self._stored = io.BufferedReader(self._raw, HEAD_BYTES)
             magic_bytes = self._stored.peek(8)
+            self._check_compression(magic_bytes)
             opener = next(
                 (open_ for magic, open_ in _OPENERS if magic_bytes.startswith(magic)), None
             )
@@ -157,6 +160,14 @@ class InputFile:
                 pieces.append(piece)
                 size -= len(piece)
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _check_compression(self, first_bytes: bytes) -> None:
+        for magic, command in _OTHER_COMPRESSIONS.items():
+            if first_bytes.startswith(magic):
+                raise InputError(
+                    f"{self.name} is compressed in a way that fcl does not read; expected plain text, "
+                    f"gzip or bzip2: decompress it first with {command}"
+                )
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:

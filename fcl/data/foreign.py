@@ -133,9 +133,15 @@ def _first_bytes(path: str | os.PathLike[str]) -> bytes:
         return head
 
 
+def _stem(path: Path) -> str:
+    """The name of a file without the suffixes of its format and compression."""
+    name = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
+    return name.stem.lstrip(".")
+
+
 def convert_line(path: Path, found: Format, second: Path | None = None) -> str:
     """The command line that converts one or two files, to be completed where it has capitals."""
-    stem = path.name.partition(".")[0] or "data"
+    stem = _stem(path) or "data"
     out = shlex.quote(str(path.with_name(f"{stem}.zarr")))
     rest = found.example
     if second is not None:  # in the place of the second file of an example, if it has one

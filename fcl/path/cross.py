@@ -21,6 +21,7 @@ from fcl.path.rules import PathStop, Rules
 from fcl.path.running import Running
 from fcl.path.scores import fold_scores
 from fcl.path.track import Track
+from fcl.units import counted
 
 __all__ = ["cross_validated", "extend_folds", "held_out_margins"]
 
@@ -49,7 +50,7 @@ def cross_validated(
     if full is not None and full is not PathStop.GRID:
         reason = full
     found = scores_of(tracks)[:, : len(path.points)]
-    scores = Scores.of(loss, *fold_scores(found), found, f"{len(tracks)} folds")
+    scores = Scores.of(loss, *fold_scores(found), found, counted(len(tracks), "fold"))
     scored = zip(path.points, scores.mean.tolist(), scores.se.tolist(), strict=False)
     points = [replace(point, score=mean, se=se) for point, mean, se in scored]
     tracked = [track.points[: found.shape[1]] for track in tracks]

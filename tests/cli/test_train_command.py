@@ -137,6 +137,18 @@ def test_validation_rows_without_weights_count_equally(
     assert f'{other}: no array "s" of 600 weights, so that all rows count equally' in result.stderr
 
 
+@pytest.mark.parametrize("files", [("nope.fa",), ("nope.zarr", "--C", 1)])
+def test_a_missing_file_precedes_missing_options(files: tuple[Any, ...], run: Run) -> None:
+    result = run("train", *files)
+    assert result.exit_code == 2
+    assert f"{files[0]} does not exist; check the name and the folder" in result.stderr
+
+
+def test_a_missing_option_is_named_if_the_file_exists(data: Path, run: Run) -> None:
+    result = run("train", data)
+    assert result.exit_code == 2 and "--features" in result.stderr
+
+
 def test_valid_fraction_is_passed_on(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
     arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
     assert run(*arguments, "--valid-fraction", "0.1").exit_code == 0

@@ -59,6 +59,21 @@ def test_tables_of_labels(tmp_path: Path) -> None:
         assert message in refusal(fasta, label="l.tsv:2")
 
 
+def test_a_nul_byte_in_a_cell(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    table = saved(tmp_path, "t.csv", b"c,y\nred,0\nred,1\nr\0d,0\nblue,1\n")
+    expected = "t.csv: row 4 (the header is row 1): the column 'c' holds a NUL byte"
+    assert expected in refusal(table, y="y")
+
+
+@pytest.mark.parametrize(
+    ("magic", "command"), [(b"\xfd7zXZ\0", "xz -d"), (b"\x28\xb5\x2f\xfd", "zstd -d")]
+)
+def test_compressions_that_are_not_read(magic: bytes, command: str, tmp_path: Path) -> None:
+    path = saved(tmp_path, "t.fa.packed", magic + b"\1\2\3\4")
+    assert f"decompress it first with {command}" in refusal(path)
+
+
 def test_lines_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fcl.convert.bed._MOST_LINE", 1000)
     monkeypatch.setattr("fcl.convert.records._MOST_HEADER", 1000)

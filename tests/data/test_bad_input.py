@@ -383,3 +383,12 @@ def test_lists():
     assert data.rows.read(0, 2).tolist() == [[0.0, 1.0], [2.0, 3.0]]
     assert data.target.tolist() == [0, 1]
     assert open_data(["ACGT", "AAAA"], y=None).rows.read(1, 2).tolist() == ["AAAA"]
+
+
+@pytest.mark.parametrize(
+    ("name", "out"),
+    [("m.train.csv", "m.train.zarr"), ("m.test.csv.gz", "m.test.zarr"), ("m.csv", "m.zarr")],
+)
+def test_converted_files_keep_their_names_apart(name: str, out: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"a,b,y\n1,2,0\n3,4,1\n")
+    assert f"fcl convert {tmp_path / name} {tmp_path / out}" in refusal(tmp_path / name)

@@ -225,6 +225,7 @@ class Survey:
         self.numbers.add(batch.numbers)
         for place, texts in enumerate(batch.texts):
             self._check_missing(file, texts.codes < 0, self.selection.texts[place], row)
+            self._check_nul(file, texts, self.selection.texts[place], row)
             self.texts[place].add(texts, row, file.is_number)
         for place in range(len(batch.texts)):
             self._check_categories(file, place)
@@ -264,6 +265,15 @@ class Survey:
             f"{file.where(first_row + int(missing.argmax()))}: the column "
             f"{shown(file.columns[column])} has no value; give --missing {more}"
         )
+
+    def _check_nul(self, file: TableFile, texts: Texts, column: int, first_row: int) -> None:
+        wrong = [code for code, value in enumerate(texts.values) if "\0" in value]
+        rows = np.flatnonzero(np.isin(texts.codes, wrong))
+        if rows.size:
+            raise InputError(
+                f"{file.where(first_row + int(rows[0]))}: the column {shown(file.columns[column])} "
+                "holds a NUL byte; expected text: is the file damaged? Otherwise remove the byte"
+            )
 
     def _check_categories(self, file: TableFile, place: int) -> None:
         column, stats = self.selection.texts[place], self.texts[place]
