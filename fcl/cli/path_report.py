@@ -94,6 +94,8 @@ def path_lines(path: PathResult, written: list[tuple[str, str]], folder: str) ->
     ]
     if scores.error_from:
         items.insert(2, ("errors", f"standard errors from {scores.error_from}"))
+    if _ends_at_best(path):
+        items.insert(2, ("hint", "the last point has the best score: raise --C-max"))
     items += [*written, ("points", folder)]
     lines = [*_table(path), "", *aligned(items)]
     if strongest := strongest_lines(chosen.model, 10):
@@ -104,6 +106,11 @@ def path_lines(path: PathResult, written: list[tuple[str, str]], folder: str) ->
     if path.outer is not None:
         lines += ["", *_outer_lines(path.outer)]
     return lines
+
+
+def _ends_at_best(path: PathResult) -> bool:
+    """Whether a larger C than the last of the grid may have a better score."""
+    return path.reason == "grid" and path.best is not None and path.best is path.points[-1]
 
 
 def _refit_lines(path: PathResult, refit: PathPoint) -> list[str]:

@@ -84,7 +84,8 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
         size = "sampled from an unlimited number"
     labels = "none (regression)"
     if model.labels is not None:
-        labels = f"{shown(model.labels[0])} is -1, {shown(model.labels[1])} is +1"
+        low, high = (shown(_whole(label)) for label in model.labels)
+        labels = f"{low} is -1, {high} is +1"
     version = file_version(model.covariates)
     items = [
         ("model", path),
@@ -107,6 +108,11 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
     if strongest := strongest_lines(model, top):
         lines += ["", *strongest]
     return [*lines, *covariate_lines(model)]
+
+
+def _whole(label: Any) -> Any:
+    """A label without the fraction .0, which the type of the stored array adds."""
+    return int(label) if isinstance(label, float) and label.is_integer() else label
 
 
 def covariate_lines(model: Model) -> list[str]:

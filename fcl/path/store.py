@@ -26,7 +26,7 @@ import numpy.typing as npt
 from fcl.checks import shown
 from fcl.drivers.job import Job
 from fcl.drivers.result import StopReason
-from fcl.errors import InputError
+from fcl.errors import InputError, ModelFileError
 from fcl.model.atomic import atomic_file
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.model.model import load_model
@@ -43,6 +43,8 @@ FOLDER_SUFFIX = ".path"
 TABLE_NAME = "path.json"
 #: Largest table that is read, in bytes.
 MOST_BYTES = 1 << 24
+#: What to do about a damaged folder.
+REMEDY = "remove the folder (or give fcl-train --overwrite), and start the path over"
 
 
 class TrackFolder:
@@ -87,7 +89,7 @@ class TrackFolder:
         table = read_table(self.path / TABLE_NAME)
         before = table.get("about") or {}
         wrong = [
-            f"{name} was {shown(before.get(name))}, is {shown(value)}"
+            _difference(name, before.get(name), value)
             for name, value in self._about.items()
             if before.get(name) != value
         ]
@@ -112,11 +114,14 @@ class TrackFolder:
 
     def _point(self, number: int, row: Mapping[str, Any]) -> PathPoint:
         path = self.path / _model_name(number)
-        model = load_model(path, self._trusted)
+        try:
+            model = load_model(path, self._trusted)
+        except ModelFileError as error:
+            raise ModelFileError(f"{error}; {REMEDY}") from error
         if not math.isclose(model.C, row["C"], rel_tol=1e-12):
             raise InputError(
                 f"{path}: expected a model at C {row['C']:.6g}, as {TABLE_NAME} says, got {model.C:.6g}; "
-                "remove the folder, and start the path over"
+                f"{REMEDY}"
             )
         score, se = (math.nan if row[name] is None else row[name] for name in ("score", "se"))
         reason = StopReason(row["reason"])
@@ -190,6 +195,13 @@ def _outer_table(outer: OuterScores) -> dict[str, Any]:
     return {"metric": outer.metric, "mean": outer.mean, "se": outer.se, "folds": outer.rows()}
 
 
+def _difference(name: str, was: Any, now: Any) -> str:
+    """How an option differs; the hashes of two sets of folds would say nothing to a reader."""
+    if name == "folds" and was is not None and now is not None:
+        return "folds differ"
+    return f"{name} was {shown(was)}, is {shown(now)}"
+
+
 def _fixed(job: Job) -> dict[str, Any]:
     """The options of a job that do not change along the path."""
     options = job.options.of_job()
@@ -216,8 +228,7 @@ def read_table(path: Path) -> dict[str, Any]:
             raise ValueError("more points than values of C")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{path}: expected the table of a path, in format {FORMAT!r}, got {error}; remove the "
-            "folder, and start the path over"
+            f"{path}: expected the table of a path, in format {FORMAT!r}, got {error}; {REMEDY}"
         ) from error
     return dict(table)
 

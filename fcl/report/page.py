@@ -76,6 +76,6 @@ def cell(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        whole = abs(value) < 1e15 and (abs(value) >= 1e4 or value.is_integer())
+        whole = abs(value) < 1e15 and (abs(value) >= 1e3 or value.is_integer())
         return f"{value:,.0f}" if whole else f"{value:.4g}"
     return str(value)

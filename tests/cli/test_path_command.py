@@ -302,3 +302,20 @@ def test_wrong_commands(
 def test_the_plan_of_a_path(data: Path, run: Run) -> None:
     result = run("train", data, *FEATURES, "--path", 5, "--plan")
     assert result.exit_code == 0 and "budget" in result.stdout
+
+
+def test_a_hint_to_raise_C_max_if_the_last_point_is_the_best(
+    data: Path, valid: Path, tmp_path: Path, run: Run
+) -> None:
+    hint, found = "the last point has the best score: raise --C-max", []
+    for number, (points, C_max) in enumerate(((2, 0.5), (3, 100.0))):
+        out = tmp_path / f"{number}.fcl"
+        result = run(
+            "train", data, *FEATURES, "--path", points, "--C-max", C_max, "--valid", valid,
+            "--patience", 9, "--out", out,
+        )  # fmt: skip
+        assert result.exit_code == 0, result.output
+        table = json.loads((tmp_path / f"{number}.fcl.path" / "path.json").read_text())["result"]
+        found.append(int(np.argmax(table["score"])) == points - 1)
+        assert (hint in result.stdout) == found[-1]
+    assert found == [True, False]

@@ -138,7 +138,9 @@ def test_inspect_of_another_penalty(model: Model, tmp_path: Path, run: Run) -> N
         }.items()
     ):
         path = tmp_path / f"{number}.fcl"
-        replace(model, options={"l1_ratio": 0.5, "class_weight": given}).save(path)
+        labels = [(0, 1), (0.0, 1.0)][number]  # floats are shown as whole numbers
+        options = {"l1_ratio": 0.5, "class_weight": given}
+        replace(model, labels=labels, options=options).save(path)
         result = run("inspect", path)
         assert result.exit_code == 0 and text in result.stdout
         assert "sum_j (0.5 |w_j| + 0.25 w_j^2) + C sum_i s_i log" in result.stdout

@@ -202,7 +202,9 @@ def test_a_model_of_another_path_is_refused(tmp_path: Path) -> None:
     data, _ = split()
     train_path(data, folder=tmp_path, points=3)
     (tmp_path / "point-02.fcl").unlink()
-    with pytest.raises(fcl.ModelFileError, match=r"point-02\.fcl"):
+    with pytest.raises(
+        fcl.ModelFileError, match=r"point-02\.fcl.*; remove the folder .*--overwrite"
+    ):
         train_path(data, folder=tmp_path, points=3)
     (tmp_path / "point-03.fcl").rename(tmp_path / "point-02.fcl")
     with pytest.raises(InputError, match=r"point-02\.fcl: expected a model at C"):
@@ -216,3 +218,11 @@ def test_the_table_on_disk(tmp_path: Path) -> None:
     assert [row["C"] for row in table["points"]] == table["grid"] == [p.C for p in path.points]
     assert [row["gap"] for row in table["points"]] == [p.certificate.gap for p in path.points]
     assert [row["score"] for row in table["points"]] == path.scores.mean.tolist()
+
+
+def test_other_folds_are_refused_without_their_hashes(tmp_path: Path) -> None:
+    data, _ = split()
+    folds = np.arange(data.n_rows) % 2
+    train_path(data, folder=tmp_path, points=2, cv=folds)
+    with pytest.raises(InputError, match=r"another path: folds differ\. Resume"):
+        train_path(data, folder=tmp_path, points=2, cv=1 - folds)

@@ -421,8 +421,8 @@ def test_a_missing_package_and_missing_names(
 
 
 def test_cells_and_the_order_of_sections() -> None:
-    assert [cell(v) for v in (None, float("nan"), 12345, 0.00012345, 123456.0, "<a>")] == [
-        "", "", "12,345", "0.0001234", "123,456", "<a>",
+    assert [cell(v) for v in (None, float("nan"), 12345, 0.00012345, 123456.0, 2632.4, "<a>")] == [
+        "", "", "12,345", "0.0001234", "123,456", "2,632", "<a>",
     ]  # fmt: skip
     made = [Section("b", "B", notes=["n & m"]), Section("a", "A")]
     html = render("t", made)

@@ -95,6 +95,10 @@ def test_numbers_by_group(loss: str) -> None:
         assert row[3] == pytest.approx(mean_absolute_error(*arguments, **s))
         assert row[4] == pytest.approx(mean_squared_error(*arguments, **s) ** 0.5)
         assert row[5] == pytest.approx(metric(*arguments, **s))
+    _, named = scores_of_numbers(found, "MAE")
+    assert isinstance(named, Table)
+    assert [*named.head[2:]] == ["R squared", "root mean squared error", "MAE"]
+    assert [row[2:] for row in named.rows] == [[row[2], *row[4:]] for row in table.rows]
     residuals = np.where(weights > 0.0, y - predicted, 0.0)
     assert found.extremes["highest"].row == np.where(weights > 0.0, margins, -np.inf).argmax()
     if loss == "poisson":

@@ -14,6 +14,7 @@ function shown(value) {
   if (typeof value === "string") return value;
   if (Number.isInteger(value)) return value.toLocaleString("en");
   const size = Math.abs(value);
+  if (size >= 1e3 && size < 1e15) return Math.round(value).toLocaleString("en");
   return size < 1e-4 || size >= 1e15 ? value.toExponential(3) : Number(value.toPrecision(4)).toString();
 }
 
