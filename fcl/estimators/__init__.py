@@ -1,6 +1,7 @@
 """Estimators for scikit-learn: :class:`FCLClassifier` and :class:`FCLRegressor`.
 
 :class:`FCLClassifierCV` and :class:`FCLRegressorCV` choose C by cross-validation.
+:class:`StagewiseClassifier` and :class:`StagewiseRegressor` fit ridge models over blocks of features.
 
 They wrap ``fcl.train`` in the interface of scikit-learn 1.6 or later; the rest of fcl does not need it.
 """
@@ -16,6 +17,7 @@ from fcl.estimators.base import EstimatorConvergenceWarning
 from fcl.estimators.classifier import FCLClassifier
 from fcl.estimators.regressor import FCLRegressor
 from fcl.estimators.search import FCLClassifierCV, FCLRegressorCV
+from fcl.estimators.stagewise import StagewiseClassifier, StagewiseRegressor
 
 __all__ = [
     "EstimatorConvergenceWarning",
@@ -23,4 +25,6 @@ __all__ = [
     "FCLClassifierCV",
     "FCLRegressor",
     "FCLRegressorCV",
+    "StagewiseClassifier",
+    "StagewiseRegressor",
 ]

@@ -13,7 +13,7 @@ from fcl.data.targets import encode_classes, regression_target
 from fcl.errors import InputError
 from fcl.units import counted
 
-__all__ = ["Targets", "class_targets", "held_out", "number_targets"]
+__all__ = ["Targets", "class_targets", "held_out", "number_targets", "refuse_single"]
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -62,23 +62,14 @@ class Targets:
 def class_targets(values: np.ndarray, name: str, known: Sequence[Any] | None = None) -> Targets:
     """Encode classes; with ``known``, the classes of a model, other classes are an error.
 
-    Raises InputError for fewer than two classes, and for a class with a single row, which could not be
-    both trained on and validated.
+    Raises InputError for fewer than two classes.
     """
     codes, labels = encode_classes(values, name, known)
-    if known is None:
-        counts = np.bincount(codes, minlength=len(labels))
-        if len(labels) < 2:
-            raise InputError(
-                f"{name}: expected at least two classes, got only one class, {labels[0]!r}; add rows of "
-                "another class"
-            )
-        if counts.min() < 2:
-            row = int(np.flatnonzero(codes == counts.argmin())[0])
-            raise InputError(
-                f"{name}: expected at least two rows of each class, got one of class "
-                f"{labels[int(counts.argmin())]!r}, row {row}; remove the row or add others"
-            )
+    if known is None and len(labels) < 2:
+        raise InputError(
+            f"{name}: expected at least two classes, got only one class, {labels[0]!r}; add rows of "
+            "another class"
+        )
     return Targets(codes, labels)
 
 
@@ -98,6 +89,20 @@ def number_targets(values: np.ndarray, name: str, width: int | None = None) -> T
         for k, column in enumerate(columns.T)
     ]
     return Targets(np.column_stack(found), None)
+
+
+def refuse_single(targets: Targets, name: str) -> None:
+    """Raise InputError for a class with a single row, which cannot be both trained on and validated."""
+    if targets.labels is None:
+        return
+    counts = np.bincount(targets.values, minlength=targets.width)
+    code = int(counts.argmin())
+    if counts[code] < 2:
+        row = int(np.flatnonzero(targets.values == code)[0])
+        raise InputError(
+            f"{name}: expected at least two rows of each class to hold out a share, got one of class "
+            f"{targets.labels[code]!r}, row {row}; remove the row, add others, or set valid_fraction to 0"
+        )
 
 
 def held_out(targets: Targets, share: float, seed: int) -> Mask:

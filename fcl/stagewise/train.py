@@ -32,7 +32,7 @@ from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.plan import StagewisePlan, make_plan, tile_rows
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.sums import Sweeper
-from fcl.stagewise.targets import Targets, class_targets, held_out, number_targets
+from fcl.stagewise.targets import Targets, class_targets, held_out, number_targets, refuse_single
 
 __all__ = ["Running", "StagewiseJob", "StagewiseResult", "make_job", "train_stagewise"]
 
@@ -217,6 +217,8 @@ def _split(
     data: DataSet, keep: Mask | None, targets: Targets, settings: Settings
 ) -> tuple[list[Rows], list[Targets]]:
     """Hold out the validation rows of the settings; without any, only the training rows."""
+    if settings.valid_fraction:
+        refuse_single(targets, data.target_name)
     held = held_out(targets, settings.valid_fraction, settings.seed)
     if not held.any():
         return [_rows(data, keep, targets)], [targets]

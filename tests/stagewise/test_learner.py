@@ -200,7 +200,7 @@ def test_wrong_targets_are_refused(problem: Problem) -> None:
     single = problem.y.copy()
     single[5] = "z"
     cases = [
-        (single, None, "expected at least two rows of each class, got one of class 'z', row 5"),
+        (single, None, "expected at least two rows of each class .* got one of class 'z', row 5"),
         (np.full(300, "a"), None, "expected at least two classes, got only one class, 'a'"),
         (problem.y, single, "expected the 3 classes trained on, got 'z' in row 5"),
         (problem.y, 0, "needs a target|expected a target"),
