@@ -158,7 +158,8 @@ def _train(
     if not options["quiet"]:
         messages.say(f"reading {options['data']}")
     from fcl.features import parse_features
-    from fcl.stagewise.train import make_job, train_stagewise
+    from fcl.stagewise.job import make_job
+    from fcl.stagewise.train import train_stagewise
 
     # a checkpoint may come from a stranger, so only a typed name is trusted
     features = parse_features(options["features"], None if saved is None else options["imports"])

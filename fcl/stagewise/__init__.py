@@ -11,5 +11,6 @@
 ``plan``       the memory budget
 ``model``      the trained model, and its file
 ``checkpoint``  the state of a job on disk
+``job``        validated rows, targets and family
 ``train``      from a data set to a model
 """

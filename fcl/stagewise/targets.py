@@ -54,10 +54,6 @@ class Targets:
         """The targets of the rows of a mask (n,)."""
         return Targets(self.values[keep], self.labels)
 
-    def wrong(self, margins: Floats) -> npt.NDArray[np.bool_]:
-        """Whether the largest margin of each row (n, K) belongs to another class, (n,)."""
-        return np.asarray(margins.argmax(axis=1) != self.values)
-
 
 def class_targets(values: np.ndarray, name: str, known: Sequence[Any] | None = None) -> Targets:
     """Encode classes; with ``known``, the classes of a model, other classes are an error.

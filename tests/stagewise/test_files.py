@@ -29,7 +29,7 @@ def test_a_model_is_read_as_it_was_saved(problem: Problem, update: str, tmp_path
     assert read.history == model.history and read.certificate == model.certificate
     with pytest.raises(InputError, match="exists"):
         model.save(path)
-    with pytest.raises(ModelFileError):
+    with pytest.raises(ModelFileError, match="read it with load_stagewise"):
         fcl.load_model(path)
     content = path.read_bytes()
     for cut in (10, len(content) // 2, len(content) - 10):

@@ -12,9 +12,10 @@ from waves import Problem, Waves
 
 import fcl
 from fcl.errors import BudgetError, InputError
+from fcl.stagewise.job import make_job
 from fcl.stagewise.links import LINKS, project
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.train import Running, make_job, train_stagewise
+from fcl.stagewise.train import Running, train_stagewise
 
 
 def ridge(F: np.ndarray, Y: np.ndarray, s: np.ndarray, alpha: float) -> np.ndarray:
