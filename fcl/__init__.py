@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from fcl.estimators import FCLClassifierCV as FCLClassifierCV
     from fcl.estimators import FCLRegressor as FCLRegressor
     from fcl.estimators import FCLRegressorCV as FCLRegressorCV
+    from fcl.estimators import StagewiseClassifier as StagewiseClassifier
+    from fcl.estimators import StagewiseRegressor as StagewiseRegressor
     from fcl.features import Bag as Bag
     from fcl.features import Columns as Columns
     from fcl.features import Concat as Concat
@@ -70,7 +72,14 @@ _NAMES = {
     "fcl.path.result": ("PathResult",),
     "fcl.path.train": ("train_path",),
     "fcl.objective.metrics": ("average_precision",),
-    "fcl.estimators": ("FCLClassifier", "FCLClassifierCV", "FCLRegressor", "FCLRegressorCV"),
+    "fcl.estimators": (
+        "FCLClassifier",
+        "FCLClassifierCV",
+        "FCLRegressor",
+        "FCLRegressorCV",
+        "StagewiseClassifier",
+        "StagewiseRegressor",
+    ),
     "fcl.errors": (
         "BudgetError",
         "ConvergenceWarning",

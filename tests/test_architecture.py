@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent / "fcl"
 #: Folders by level; a module imports from its own level and from those below.
 LEVELS = (
     ("cli", "estimators", "testing"),
-    ("report", "path", "scoring"),
+    ("report", "path", "scoring", "stagewise"),
     ("drivers", "convert"),
     ("solve",),
     ("cache", "features", "data", "model"),
@@ -113,6 +113,12 @@ def test_modules_do_not_import_in_a_circle() -> None:
         or not package(found.by).startswith("fcl.features.")
     ]
     assert not circle(across, str)
+
+
+def test_stagewise_needs_neither_solver_nor_cache() -> None:
+    for found in all_imports():
+        if folder(found.by) == "fcl.stagewise":
+            assert folder(found.module) not in ("fcl.solve", "fcl.cache"), found
 
 
 @pytest.mark.parametrize("own", ["features", "objective", "cache", "solve"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -52,6 +52,50 @@ def encode_labels(values: np.ndarray, name: str) -> tuple[np.ndarray, tuple[Labe
             'class and 0 for the others; for a numeric target choose loss="squared"'
         )
     return np.where(inverse.reshape(-1) == 1, 1.0, -1.0), (labels[0], labels[1])
+
+
+def encode_classes(
+    values: np.ndarray, name: str, known: Sequence[Label] | None = None
+) -> tuple[np.ndarray, tuple[Label, ...]]:
+    """Encode labels of any kind and number as codes 0 .. K - 1.
+
+    Parameters
+    ----------
+    values : (n,) or (n, 1)
+        Integers, floats, booleans, text or bytes.
+    name : str
+        Name of the array, for messages.
+    known : sequence, optional
+        The labels, in the order of their codes; None: those that occur, sorted.
+
+    Returns
+    -------
+    codes : int32 (n,)
+    labels : tuple
+        The label of each code as a Python value; bytes become text.
+
+    Raises
+    ------
+    InputError
+        A label is not finite, or not known.
+    """
+    values = _one_column(values, name)
+    if values.dtype.kind == "f":
+        _refuse_row(~np.isfinite(values), values, name, "labels must be finite")
+    distinct, inverse = np.unique(values, return_inverse=True)
+    found = tuple(_python_label(label) for label in distinct)
+    codes = inverse.reshape(-1).astype(np.int32)
+    if known is None:
+        return codes, found
+    place = {label: code for code, label in enumerate(known)}
+    unknown = [k for k, label in enumerate(found) if label not in place]
+    if unknown:
+        row = int(np.flatnonzero(codes == unknown[0])[0])
+        raise InputError(
+            f"{name}: expected the {len(known)} classes trained on, got {found[unknown[0]]!r} in row "
+            f"{row}; remove the row, or train on rows of this class too"
+        )
+    return np.array([place[label] for label in found], np.int32)[codes], tuple(known)
 
 
 def regression_target(values: np.ndarray, name: str, rows: np.ndarray | None = None) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Estimators for scikit-learn: :class:`FCLClassifier` and :class:`FCLRegressor`.
 
 :class:`FCLClassifierCV` and :class:`FCLRegressorCV` choose C by cross-validation.
+:class:`StagewiseClassifier` and :class:`StagewiseRegressor` fit ridge models over blocks of features.
 
 They wrap ``fcl.train`` in the interface of scikit-learn.
 """
@@ -9,6 +10,7 @@ from fcl.estimators.base import EstimatorConvergenceWarning
 from fcl.estimators.classifier import FCLClassifier
 from fcl.estimators.regressor import FCLRegressor
 from fcl.estimators.search import FCLClassifierCV, FCLRegressorCV
+from fcl.estimators.stagewise import StagewiseClassifier, StagewiseRegressor
 
 __all__ = [
     "EstimatorConvergenceWarning",
@@ -16,4 +18,6 @@ __all__ = [
     "FCLClassifierCV",
     "FCLRegressor",
     "FCLRegressorCV",
+    "StagewiseClassifier",
+    "StagewiseRegressor",
 ]

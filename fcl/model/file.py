@@ -217,8 +217,9 @@ def _read_header(archive: zipfile.ZipFile, shown_path: str) -> dict[str, Any]:
         raise ModelFileError(f"{shown_path}: {HEADER} is not usable JSON: {error}") from error
     if header.get("format") != FORMAT:
         found = shown(header.get("format"))
+        hint = "; read it with load_stagewise of fcl.stagewise.model" * (found == "'fcl-stagewise'")
         raise ModelFileError(
-            f"{shown_path}: not a model file: format is {found}, expected {FORMAT!r}"
+            f"{shown_path}: not a model file: format is {found}, expected {FORMAT!r}{hint}"
         )
     version = header.get("version")
     if type(version) is not int or version < 1:

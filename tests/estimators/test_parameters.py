@@ -12,7 +12,10 @@ import fcl
 ESTIMATORS = [fcl.FCLClassifier, fcl.FCLRegressor, fcl.FCLClassifierCV, fcl.FCLRegressorCV]
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+STAGEWISE = [fcl.StagewiseClassifier, fcl.StagewiseRegressor]
+
+
+@pytest.mark.parametrize("estimator", [*ESTIMATORS, *STAGEWISE])
 def test_every_parameter_is_described(estimator: type) -> None:
     text = (estimator.__doc__ or "").partition("Parameters\n")[2].partition("Attributes\n")[0]
     heads = re.findall(r"^    (\w[\w, ]*?)(?: :.*)?$", text, re.MULTILINE)

@@ -1,0 +1,125 @@
+"""The options of ``fcl stagewise``, each declared once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from fcl import checks
+from fcl.options import (
+    DURATION,
+    FLAG,
+    FROM_0,
+    FROM_1,
+    PATH,
+    SIZE,
+    TEXT,
+    Kind,
+    Option,
+    one_of,
+    real,
+)
+
+__all__ = ["GROUPS", "SETTINGS", "TABLE"]
+
+GROUPS = ("data", "model", "stopping", "running", "checkpoints", "output")
+
+
+def _from_0(name: str, value: Any) -> float:
+    """A finite number of at least 0."""
+    return 0.0 if value == 0 and not isinstance(value, bool) else checks.positive(name, value)
+
+
+def _share_or_0(name: str, value: Any) -> float:
+    """A share below 1, or 0."""
+    return 0.0 if value == 0 and not isinstance(value, bool) else checks.share(name, value)
+
+
+_NUMBER: Kind = real(_from_0)
+_data = partial(Option, group="data")
+_model = partial(Option, group="model")
+_running = partial(Option, group="running")
+_flag = partial(Option, FLAG, default=False)
+
+_OPTIONS = {
+    "data": _data(PATH),
+    "x": _data(TEXT, help="Array of the rows in DATA.", default="X"),
+    "y": _data(TEXT, help="Array of the target in DATA.", default="y"),
+    "weights": _data(TEXT, help="Array of the sample weights in DATA.", metavar="NAME"),
+    "valid": _data(PATH, help="Data to validate on after each block.", metavar="DATA2"),
+    "valid_fraction": _data(
+        real(_share_or_0),
+        help="Or validate on this share of the rows of each class; 0: do not validate.",
+        default=0.05,
+    ),
+    "regression": _flag(group="data", help="The target is a number, not a class."),
+    "features": _model(
+        TEXT,
+        help="Family with a number of features that makes its columns: fourier:n=24576, columns, or your "
+        "own module:Class:option=1.",
+        metavar="SPEC",
+    ),
+    "update": _model(
+        one_of("ls", "gls", "cls"),
+        help="Least squares; generalised (softmax loss); or calibrated, for one visit (default: as "
+        "--loss says, else ls).",
+    ),
+    "loss": _model(one_of("squared", "softmax"), help="Loss (default: as --update says)."),
+    "block": _model(FROM_1, help="Features of a block.", default=1024),
+    "visits": _model(FROM_1, help="Visits of each block (default: 3 for ls, else 1)."),
+    "inner": _model(FROM_1, help="Steps of a visit of gls.", default=5),
+    "alpha": _model(_NUMBER, help="Weight of the ridge alpha / 2 |W|^2.", default=1.0),
+    "calibration": _model(
+        one_of("linear", "cubic"), help="Powers of predictions in a block of cls.", default="linear"
+    ),
+    "clip": _flag(group="model", help="Project predictions of cls onto the simplex."),
+    "seed": _model(FROM_0, help="Seeds the choice of the validation rows.", default=0),
+    "patience": Option(
+        FROM_1,
+        "stopping",
+        "Stop after this many blocks without a lower validation loss.",
+        10,
+    ),
+    "max_time": Option(DURATION, "stopping", "Begin no block after this time."),
+    "memory": _running(SIZE, help="Memory budget.", default="4GiB"),
+    "cores": _running(FROM_1, help="Threads; default: all cores.", metavar="N"),
+    "scratch": _running(PATH, help="Folder for rows that do not fit in memory.", metavar="DIR"),
+    "plan": _flag(group="running", help="Print the memory plan and exit."),
+    "certify": _flag(
+        group="running", help="Compute the gap to the joint optimum over all blocks at the end."
+    ),
+    "checkpoint": Option(
+        PATH,
+        "checkpoints",
+        "Folder of checkpoints; default: the name of the model + .checkpoint.",
+        metavar="DIR",
+    ),
+    "checkpoint_every": Option(DURATION, "checkpoints", "Time between checkpoints.", "5m"),
+    "no_checkpoint": _flag(group="checkpoints", help="Save no checkpoints."),
+    "resume": Option(
+        PATH,
+        "checkpoints",
+        "Continue from the checkpoint in DIR; options that determine the model come from it.",
+        metavar="DIR",
+    ),
+    "out": Option(PATH, "output", "Write the model to FILE.", metavar="FILE"),
+    "quiet": _flag(group="output", help="Show only warnings and errors."),
+}
+
+TABLE = {name: replace(option, name=name) for name, option in _OPTIONS.items()}
+#: The options that are fields of ``Settings``.
+SETTINGS = (
+    "update",
+    "loss",
+    "block",
+    "visits",
+    "inner",
+    "alpha",
+    "calibration",
+    "clip",
+    "valid_fraction",
+    "patience",
+    "seed",
+    "memory",
+)

@@ -1,0 +1,245 @@
+"""The scikit-learn estimators of stagewise models."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from fcl.checks import is_whole
+from fcl.errors import InputError
+from fcl.estimators.rows import (
+    RowArrays,
+    open_rows,
+    open_training,
+    resolve_features,
+    takes_sequences,
+)
+from fcl.features import Spec
+from fcl.stagewise.model import StagewiseModel
+from fcl.stagewise.settings import Settings
+from fcl.stagewise.train import Running, StagewiseResult, train_stagewise
+
+__all__ = ["StagewiseClassifier", "StagewiseRegressor"]
+
+
+@dataclass(eq=False, repr=False, match_args=False)
+class _Parameters:
+    """Parameters of both estimators."""
+
+    features: Spec | str = "columns"
+    _: KW_ONLY
+    block: int = 1024
+    visits: int | None = None
+    alpha: float = 1.0
+    validation_fraction: float = 0.05
+    patience: int = 10
+    random_state: int | None = None
+    memory: int | str = "4GiB"
+    n_jobs: int | None = None
+    certify: bool = False
+
+
+class _Stagewise(BaseEstimator):  # type: ignore[misc]
+    """What both estimators share."""
+
+    model_: StagewiseModel
+
+    def _settings(self, **more: Any) -> Settings:
+        """Validate the parameters; raises InputError that names the first wrong one."""
+        if self.n_jobs is not None and (not is_whole(self.n_jobs) or self.n_jobs == 0):
+            raise InputError(f"n_jobs must be None or a nonzero integer, got {self.n_jobs!r}")
+        return Settings(
+            block=self.block,
+            visits=self.visits,
+            alpha=self.alpha,
+            valid_fraction=self.validation_fraction,
+            patience=self.patience,
+            seed=0 if self.random_state is None else self.random_state,
+            memory=self.memory,
+            **more,
+        ).checked()
+
+    def _running(self) -> Running:
+        from joblib import effective_n_jobs
+
+        cores = None if self.n_jobs is None else max(1, effective_n_jobs(self.n_jobs))
+        return Running(cores=cores, certify=self.certify)
+
+    def _set_result(self, result: StagewiseResult) -> None:
+        self.model_ = result.model
+        self.n_iter_ = len(result.model.history)
+        self.history_ = result.model.history
+        self.dual_gap_ = None if result.gap is None else result.gap.gap
+
+    def _margins(self, X: Any) -> np.ndarray:
+        """The margins of rows, float64 (n, K)."""
+        check_is_fitted(self)
+        return self.model_.margins(open_rows(self, self.model_.family, X))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        try:
+            sequences = takes_sequences(resolve_features(self.features))
+        except InputError:  # fit reports it
+            sequences = False
+        tags.input_tags.sparse = not sequences
+        tags.input_tags.string = sequences
+        return tags
+
+
+@dataclass(eq=False, repr=False, match_args=False)
+class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ignore[misc]
+    """Ridge classifier of several classes over blocks of generated features.
+
+    Parameters
+    ----------
+    features : str or Generator
+        A family with a number of features that makes its columns: ``"columns"``,
+        ``"fourier:n=24576"``, or your own.
+    block : int
+        Number of features of a block.
+    visits : int or None
+        How often each block is visited; None: 3 for ``ls``, else 1.
+    alpha : float
+        Weight of the penalty alpha / 2 |W|^2 beside the sum of the losses, at least 0.
+    validation_fraction : float
+        Share of the rows, of each class, that is held out; 0 for none. The fit returns the weights with
+        the lowest loss on these rows.
+    patience : int
+        Blocks without a lower validation loss after which the fit stops.
+    random_state : int or None
+        Seeds the choice of the held-out rows; None means 0.
+    memory : int or str
+        Budget of a fit, in bytes or as "4GiB".
+    n_jobs : int or None
+        Threads: -1 or None for all cores. The result has the same bits for any number.
+    certify : bool
+        Whether to compute the gap to the joint optimum over all blocks, in two passes.
+    update : {"ls", "gls", "cls"}
+        Least squares on the classes; generalised least squares for the softmax loss; or calibrated least
+        squares, for a single visit.
+    inner : int
+        Steps of a visit of ``gls``.
+    calibration : {"linear", "cubic"}
+        Powers of the predictions that ``cls`` adds to each block.
+    clip : bool
+        Whether ``cls`` projects the predictions onto the probability simplex.
+
+    Attributes
+    ----------
+    classes_ : (n_classes,)
+    model_ : StagewiseModel
+        The model, which can be saved.
+    n_iter_ : int
+        Blocks that were visited, over all visits.
+    history_ : list of dict
+        Losses and errors after each of them.
+    dual_gap_ : float or None
+        Relative gap to the joint optimum, if ``certify`` is set.
+    n_features_in_, feature_names_in_
+        Columns of X, and their names if X is a data frame.
+    """
+
+    _: KW_ONLY
+    update: str = "ls"
+    inner: int = 5
+    calibration: str = "linear"
+    clip: bool = False
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit to rows with labels; X, y and sample_weight as in :meth:`FCLClassifier.fit`.
+
+        Raises
+        ------
+        InputError
+            Parameters, data or labels are unusable.
+        """
+        settings = self._settings(
+            update=self.update, inner=self.inner, calibration=self.calibration, clip=self.clip
+        )
+        spec = resolve_features(self.features)
+        training = open_training(self, spec, X, RowArrays(y, sample_weight), numeric=False)
+        with np.errstate(invalid="ignore"):  # it casts NaN before it rejects it
+            check_classification_targets(training.target)
+        data = training.data.with_target(
+            training.target, training.weights, training.data.target_name
+        )
+        self._set_result(train_stagewise(data, spec, settings, running=self._running()))
+        self.classes_ = np.unique(training.weighted_target)
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Margins, float64 (n, n_classes); with two classes (n,), above 0 for ``classes_[1]``."""
+        margins = self._margins(X)
+        return margins[:, 1] - margins[:, 0] if margins.shape[1] == 2 else margins
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of each row, (n,)."""
+        best = self._margins(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities, float64 (n, n_classes): softmax, or margins projected onto the simplex."""
+        margins = self._margins(X)
+        return self.model_.probabilities(margins)
+
+
+@dataclass(eq=False, repr=False, match_args=False)
+class StagewiseRegressor(_Parameters, RegressorMixin, _Stagewise):  # type: ignore[misc]
+    """Ridge regression of one or several targets over blocks of generated features.
+
+    Minimises sum_i s_i |y_i - W' phi(x_i) - b|^2 / 2 + alpha / 2 |W|^2, as ``Ridge(alpha)``.
+
+    Parameters
+    ----------
+    features, block, visits, alpha, validation_fraction, patience
+        As in :class:`StagewiseClassifier`; 3 visits by default.
+    random_state, memory, n_jobs, certify
+        As in :class:`StagewiseClassifier`.
+
+    Attributes
+    ----------
+    model_, n_iter_, history_, dual_gap_, n_features_in_, feature_names_in_
+        As in :class:`StagewiseClassifier`.
+    """
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit to numbers (n,) or (n, targets); X and sample_weight as in :meth:`FCLRegressor.fit`.
+
+        Raises
+        ------
+        InputError
+            Parameters, data or targets are unusable.
+        """
+        settings = self._settings()
+        spec = resolve_features(self.features)
+        targets = None if y is None or isinstance(y, str) else np.asarray(y)
+        self._is_single = True
+        if targets is not None and targets.ndim == 2 and targets.shape[1] > 1:
+            # the readers of rows take one target; the others join it afterwards
+            targets = check_array(y, input_name="y")
+            first = RowArrays(targets[:, 0], sample_weight)
+            training = open_training(self, spec, X, first, numeric=True)
+            target, self._is_single = targets, False
+        else:
+            training = open_training(self, spec, X, RowArrays(y, sample_weight), numeric=True)
+            target = training.target
+        data = training.data.with_target(target, training.weights, training.data.target_name)
+        running = self._running()
+        self._set_result(train_stagewise(data, spec, settings, numbers=True, running=running))
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Expected targets, float64 (n,) or (n, targets), as in :meth:`fit`."""
+        margins = self._margins(X)
+        return margins[:, 0] if self._is_single else margins
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

@@ -1,0 +1,153 @@
+"""The features of a block, made tile by tile from their ids."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data.prepared import PreparedRows
+from fcl.errors import InputError
+from fcl.features.base import Family, is_sampled
+from fcl.features.generator.family import GeneratedFamily
+from fcl.stagewise.targets import Targets
+
+__all__ = ["TILE_ROWS", "Block", "Part", "check_family", "powers_of"]
+
+Floats = npt.NDArray[np.float64]
+
+#: Rows of a tile. Sums inside a tile may be in float32, sums over tiles are in float64 and in the order
+#: of the rows, so the number fixes the bits of a model.
+TILE_ROWS = 4096
+
+
+@dataclass
+class Part:
+    """The rows that are trained on, or those that are validated on, in memory but for X.
+
+    Attributes
+    ----------
+    prepared : PreparedRows
+        With blocks of TILE_ROWS rows.
+    targets : Targets
+    s : float64 (n,)
+        Weights of the rows, above 0.
+    margins : float64 (n, K)
+        Updated in place.
+    """
+
+    prepared: PreparedRows
+    targets: Targets
+    s: Floats
+    margins: Floats
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.s)
+
+
+def check_family(family: Family) -> GeneratedFamily:
+    """Return the family if its features can be made in blocks; raises InputError otherwise."""
+    if is_sampled(family):
+        raise InputError(
+            f"features {family.name}: expected a family with a number of features, got one without an "
+            "end; give its number, such as fourier:n=8192"
+        )
+    if not isinstance(family, GeneratedFamily):
+        raise InputError(
+            f"features {family.name}: expected a family that makes columns of numbers in blocks, such as "
+            "fourier:n=8192, columns or your own; train these features with fcl train"
+        )
+    return family
+
+
+def powers_of(margins: Floats, powers: tuple[int, ...]) -> Floats:
+    """Powers of predictions (k, K) side by side, float64 (k, K * len(powers)): a calibration."""
+    return np.hstack([margins**power for power in powers])
+
+
+class Block:
+    """The features first .. last - 1 on the tiles of a part, less an origin for each feature.
+
+    Tiles may be made by several threads at a time, except those of users' classes.
+
+    Parameters
+    ----------
+    family : GeneratedFamily
+    first, last : int
+        Range of features; ``last`` is excluded.
+    dtype : dtype
+        float32 or float64.
+    powers : tuple of int
+        Powers of the margins that follow the features.
+    kept : int
+        Number of tiles of the first part that are kept for the next sweep.
+    """
+
+    def __init__(
+        self,
+        family: GeneratedFamily,
+        first: int,
+        last: int,
+        dtype: Any,
+        powers: tuple[int, ...] = (),
+        kept: int = 0,
+    ) -> None:
+        self.first, self.last, self.powers = first, last, powers
+        self._family, self._dtype, self._most = family, dtype, kept
+        self._kept: dict[int, np.ndarray] = {}
+        self._owner: PreparedRows | None = None
+        self._lock = threading.Lock()
+        self._ids = np.arange(first, last)
+        self.origin = np.zeros(last - first)
+
+    @property
+    def text(self) -> str:
+        """The features in words."""
+        return f"features {self.first:,} to {self.last - 1:,}"
+
+    def centre(self, part: Part) -> None:
+        """Measure the origin on the first tile: the mean of features far from 0, else 0.
+
+        A feature whose mean exceeds its deviation by far would lose digits in float32.
+        """
+        values = self._made(part.prepared, 0)
+        mean = values.mean(axis=0, dtype=np.float64)
+        spread = values.std(axis=0, dtype=np.float64)
+        self.origin = np.where(np.abs(mean) > 4.0 * spread, mean, 0.0)
+
+    def tile(self, part: Part, number: int) -> np.ndarray:
+        """The features of a tile, (rows, features): with powers, also those of its margins."""
+        made = self._shifted(part.prepared, number)
+        if not self.powers:
+            return made
+        margins = part.margins[part.prepared.rows_of(number)]
+        return np.asfortranarray(
+            np.hstack([made, powers_of(margins, self.powers).astype(made.dtype)])
+        )
+
+    def _shifted(self, prepared: PreparedRows, number: int) -> np.ndarray:
+        if prepared is self._owner and number in self._kept:
+            return self._kept[number]
+        made = self._made(prepared, number)
+        if self.origin.any():
+            made = made - self.origin
+        made = made.astype(self._dtype, order="K", copy=False)
+        if number < self._most and self._owner in (None, prepared):
+            self._owner = prepared
+            self._kept[number] = made
+        return made
+
+    def _made(self, prepared: PreparedRows, number: int) -> np.ndarray:
+        rows = prepared.rows_of(number)
+        family = self._family
+        own = type(family.generator).__module__.startswith("fcl.")
+        # a scratch file has one buffer, and a user's class need not be safe for threads
+        with nullcontext() if own and prepared.in_memory else self._lock:
+            block = family.block(prepared, number)
+            return family.columns(self._ids, block, number, rows.stop - rows.start)

@@ -1,0 +1,163 @@
+"""The gap of a model to the joint ridge optimum over all its blocks.
+
+The problem is to minimise sum_i s_i loss(u_i, y_i) + alpha / 2 |W|^2 over all weights W and the
+intercepts. A bound comes from residuals V whose weighted sum is 0 for each margin: with G = Phi' S V,
+
+    sum_i s_i dual(v_i, y_i) - |G|^2 / (2 alpha)
+
+is at most the optimum for t V in place of V, for every t from 0 to 1. All sums here are in float64, from
+the weights of the model: neither the rounding of the training nor its history matters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize_scalar
+from scipy.special import softmax
+
+from fcl.errors import InputError
+from fcl.stagewise.blocks import Block, Part
+from fcl.stagewise.learner import Learner, Weights
+from fcl.stagewise.links import Link, Softmax, Squared
+from fcl.stagewise.settings import Settings
+from fcl.stagewise.sums import Sweeper, Update
+
+__all__ = ["JointGap", "balanced", "certify", "check_certifiable"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class JointGap:
+    """The certificate of a stagewise model.
+
+    Attributes
+    ----------
+    objective : float
+        Of the model, over the training rows.
+    bound : float
+        A lower bound on the objective of all models with these features.
+    n_features : int
+    """
+
+    objective: float
+    bound: float
+    n_features: int
+
+    @property
+    def gap(self) -> float:
+        """(objective - bound) / objective, at least 0."""
+        if self.objective <= 0.0:
+            return 0.0
+        return max(0.0, (self.objective - self.bound) / self.objective)
+
+
+class _Given(Squared):
+    """A link whose gradients are the margins: it sums given residuals."""
+
+    def gradient(self, margins: Floats, targets: Floats) -> Floats:
+        return margins
+
+
+def check_certifiable(settings: Settings) -> None:
+    """Raise InputError if no certificate is defined for these options."""
+    if settings.update == "cls":
+        raise InputError(
+            "certify: the update cls has no joint objective, and so no gap; set update to ls or gls"
+        )
+    if not settings.alpha:
+        raise InputError("certify: the bound needs alpha above 0, got 0")
+
+
+def certify(learner: Learner) -> JointGap:
+    """Compute the objective and the bound of the best model of a learner, in two passes.
+
+    Raises InputError as :func:`check_certifiable` does.
+    """
+    check_certifiable(learner.settings)
+    alpha, weights = learner.settings.alpha, learner.state.best
+    link, team = learner.sweeper.link, learner.sweeper.team
+    part = _at(learner, weights)
+    objective = _total(part, link.losses(part.margins, part.targets.rows(slice(None))))
+    objective += 0.5 * alpha * float(np.square(weights.features).sum())
+    residuals = _dual_residuals(link, part)
+    given = Sweeper(_Given(), team)
+    other = replace(part, margins=residuals)
+    squares = 0.0
+    for block in _blocks(learner):
+        squares += float(np.square(given.sums(block, other, gram=False).gradient).sum())
+    bound = _bound(link, other, squares / alpha)
+    return JointGap(objective, bound, learner.family.n_features)
+
+
+def _blocks(learner: Learner) -> Iterator[Block]:
+    """All blocks in float64, without origins: the residuals sum to 0."""
+    width, D = learner.settings.block, learner.family.n_features
+    for first in range(0, D, width):
+        yield Block(learner.family, first, min(first + width, D), np.float64)
+
+
+def _at(learner: Learner, weights: Weights) -> Part:
+    """The training rows with the margins of these weights."""
+    train = learner.parts[0]
+    part = replace(train, margins=np.tile(weights.intercepts.sum(axis=0), (train.n, 1)))
+    for block in _blocks(learner):
+        own = weights.features[block.first : block.last]
+        if own.any():
+            learner.sweeper.update(block, part, Update(own, np.zeros(own.shape[1])))
+    return part
+
+
+def _total(part: Part, values: Floats) -> float:
+    return math.fsum(part.s * values)
+
+
+def _dual_residuals(link: Link, part: Part) -> Floats:
+    """Residuals y - g(u) of the rows, changed so that their weighted sum is 0: float64 (n, K)."""
+    targets = part.targets.rows(slice(None))
+    if isinstance(link, Softmax):
+        return np.asarray(targets - balanced(softmax(part.margins, axis=1), targets, part.s))
+    residuals = targets - part.margins
+    return np.asarray(residuals - np.average(residuals, axis=0, weights=part.s))
+
+
+def balanced(probabilities: Floats, targets: Floats, s: Floats) -> Floats:
+    """Move probability between classes until their sums agree with the labels.
+
+    Parameters
+    ----------
+    probabilities, targets : float64 (n, K)
+        Rows sum to 1.
+    s : float64 (n,)
+        Weights of the rows.
+
+    Returns
+    -------
+    float64 (n, K)
+        Rows sum to 1, values are at least 0, and ``s @ (result - targets)`` is 0 up to rounding.
+    """
+    wanted, found = s @ targets, s @ probabilities
+    excess = found - wanted
+    over = excess > 0.0
+    if not over.any():
+        return probabilities
+    share = np.where(over, excess / found, 0.0)
+    freed = probabilities @ share
+    lack = np.where(over, 0.0, -excess)
+    return np.asarray(probabilities * (1.0 - share) + np.outer(freed, lack / lack.sum()))
+
+
+def _bound(link: Link, part: Part, squares: float) -> float:
+    """The largest bound over scaled residuals; part.margins are the residuals, squares |G|^2/alpha."""
+    targets = part.targets.rows(slice(None))
+
+    def at(t: float) -> float:
+        return _total(part, link.dual(t * part.margins, targets)) - 0.5 * t * t * squares
+
+    found = minimize_scalar(lambda t: -at(t), bounds=(0.0, 1.0), method="bounded")
+    return max(at(0.0), at(float(found.x)), at(1.0))

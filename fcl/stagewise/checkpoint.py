@@ -1,0 +1,196 @@
+"""The state of a stagewise job on disk, from which it continues with the same bits.
+
+A folder holds one file, which is replaced after a block, completely or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fcl.checks import shortened, shown
+from fcl.errors import CheckpointError, InputError, reason
+from fcl.features.generator import same_features
+from fcl.model import schema
+from fcl.model.archive import (
+    add_array,
+    add_member,
+    installed_version,
+    now,
+    open_archive,
+    read_array,
+    read_json,
+    read_member,
+    write_json,
+)
+from fcl.model.atomic import atomic_file
+from fcl.model.checkpoint import CheckpointFolder
+from fcl.plain import plain
+from fcl.stagewise.learner import BlockDone, State
+from fcl.stagewise.model import DONE_TABLE, SETTINGS_TABLE, shaped
+from fcl.stagewise.settings import Settings
+
+__all__ = ["Saved", "StateFolder"]
+
+FORMAT, VERSION = "fcl-stagewise-checkpoint", 1
+_HEADER = "header.json"
+_KIND = "a checkpoint of a stagewise job"
+_WEIGHTS = ("features", "intercepts", "calibration")
+
+_TABLE = schema.record(
+    settings=SETTINGS_TABLE,
+    command=schema.table,
+    fingerprint=schema.text,
+    family=schema.table,
+    n_features=schema.whole(1),
+    n_margins=schema.whole(1),
+    best_number=schema.whole(0),
+    has_best=schema.flag,
+    rows=schema.listing(schema.whole(1)),
+    history=schema.listing(DONE_TABLE),
+)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a checkpoint holds.
+
+    Attributes
+    ----------
+    settings : Settings
+    command : dict
+        Options of the command that started the job; empty for jobs of Python.
+    fingerprint : str
+        Of the training data, and of the validation data if there are any.
+    family : dict
+        Configuration of the fitted family.
+    state : State
+    """
+
+    settings: Settings
+    command: dict[str, Any]
+    fingerprint: str
+    family: dict[str, Any]
+    state: State
+
+    def check(self, settings: Settings, fingerprint: str, family: Mapping[str, Any]) -> None:
+        """Raise InputError naming what differs between the saved job and the one to be run."""
+        before, now_ = self.settings.fixed(), settings.fixed()
+        wrong = [
+            f"{name} was {shown(before[name])}, is {shown(value)}"
+            for name, value in now_.items()
+            if before[name] != value
+        ]
+        if fingerprint != self.fingerprint:
+            wrong.append("the data differ")
+        if not same_features(self.family, plain(family)):
+            wrong.append("the features differ: their options, their class, or what it learnt")
+        if wrong:
+            raise InputError(
+                f"the checkpoint is of another job: {'; '.join(wrong)}. Resume with the data and options "
+                "of that job, or start over"
+            )
+
+
+class StateFolder:
+    """The folder of checkpoints of a stagewise job.
+
+    Parameters
+    ----------
+    path : path
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        #: keeps other jobs out, and removes a folder in which nothing was saved
+        self.lock = CheckpointFolder(path)
+        self._file = self.path / "checkpoint-1.fcl-ckpt"
+
+    @property
+    def exists(self) -> bool:
+        """Whether a checkpoint was saved."""
+        return self._file.is_file()
+
+    def save(self, saved: Saved) -> None:
+        """Replace the checkpoint; raises CheckpointError if that fails, and the earlier one stays."""
+        state = saved.state
+        header = {
+            "format": FORMAT,
+            "version": VERSION,
+            "settings": saved.settings.fixed(),
+            "command": saved.command,
+            "fingerprint": saved.fingerprint,
+            "family": saved.family,
+            "n_features": state.weights.features.shape[0],
+            "n_margins": state.weights.features.shape[1],
+            "best_number": state.best_number,
+            "has_best": state.best is not state.weights,
+            "rows": [len(margins) for margins in state.margins],
+            "history": [asdict(done) for done in state.history],
+            "created": now(),
+            "fcl_version": installed_version(),
+        }
+        try:
+            with atomic_file(self._file, True) as file, zipfile.ZipFile(file, "w") as archive:
+                add_member(archive, _HEADER, write_json(plain(header)))
+                for name, array in _arrays(state).items():
+                    add_array(archive, f"{name}.npy", array.ravel().astype("<f8", copy=False))
+        except (OSError, InputError) as error:
+            why = reason(error) if isinstance(error, OSError) else str(error)
+            raise CheckpointError(
+                f"{self.path}: the checkpoint could not be written ({why}); an earlier one is kept"
+            ) from error
+
+    def load(self) -> Saved:
+        """Read the checkpoint; raises InputError if there is none, or it is damaged."""
+        if not self.exists:
+            raise InputError(f"{self.path}: holds no checkpoint of a stagewise job")
+        try:
+            with open_archive(self._file) as archive:
+                return _read(archive)
+        except Exception as error:  # a damaged zip raises many kinds of errors
+            raise InputError(
+                f"{self._file}: damaged, or not {_KIND} ({shortened(str(error), 400)}); start the job "
+                "over"
+            ) from error
+
+
+def _arrays(state: State) -> dict[str, np.ndarray]:
+    found = {name: getattr(state.weights, name) for name in _WEIGHTS}
+    if state.best is not state.weights:
+        found |= {f"best-{name}": getattr(state.best, name) for name in _WEIGHTS}
+    return found | {f"margins-{k}": margins for k, margins in enumerate(state.margins)}
+
+
+def _read(archive: zipfile.ZipFile) -> Saved:
+    found = read_json(read_member(archive, _HEADER, _KIND))
+    if found.get("format") != FORMAT or found.get("version") != VERSION:
+        raise ValueError(f"expected format {FORMAT} of version {VERSION}")
+    header = _TABLE("", found)
+    settings, K = Settings(**header["settings"]), header["n_margins"]
+
+    def weights(prefix: str) -> Any:
+        arrays = {name: _array(archive, prefix + name) for name in _WEIGHTS}
+        return shaped(arrays, header["n_features"], K, settings)
+
+    last = weights("")
+    state = State(
+        weights=last,
+        best=weights("best-") if header["has_best"] else last,
+        best_number=header["best_number"],
+        margins=[
+            _array(archive, f"margins-{k}").reshape(n, K) for k, n in enumerate(header["rows"])
+        ],
+        history=[BlockDone(**row) for row in header["history"]],
+    )
+    return Saved(settings, header["command"], header["fingerprint"], header["family"], state)
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    return read_array(archive, f"{name}.npy", "<f8", _KIND)

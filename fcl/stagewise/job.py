@@ -1,0 +1,159 @@
+"""A stagewise job: the validated rows, targets, family and memory plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data.dataset import DataSet
+from fcl.drivers.rows import Rows, check_data_set
+from fcl.errors import InputError
+from fcl.features import Spec, bind_features, parse_features
+from fcl.features.generator.family import GeneratedFamily
+from fcl.model.columns import by_position, matched
+from fcl.stagewise.blocks import check_family
+from fcl.stagewise.plan import StagewisePlan, make_plan
+from fcl.stagewise.settings import Settings
+from fcl.stagewise.targets import (
+    Targets,
+    class_targets,
+    held_out,
+    number_targets,
+    refuse_single,
+)
+
+__all__ = ["StagewiseJob", "make_job"]
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class StagewiseJob:
+    """What is decided before memory is allocated.
+
+    Attributes
+    ----------
+    family : GeneratedFamily
+    settings : Settings
+    rows : list of Rows
+        The training rows, and the validation rows if there are any.
+    targets : list of Targets
+        Of the same rows.
+    plan : StagewisePlan
+    """
+
+    family: GeneratedFamily
+    settings: Settings
+    rows: list[Rows]
+    targets: list[Targets]
+    plan: StagewisePlan
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all data of the job."""
+        names = dict.fromkeys(rows.data.fingerprint() for rows in self.rows)
+        return " ".join(names)
+
+
+def make_job(
+    data: DataSet,
+    features: Spec | str,
+    settings: Settings,
+    valid: DataSet | None = None,
+    numbers: bool = False,
+    cores: int = 1,
+) -> StagewiseJob:
+    """Check all that can be checked before rows are read, and plan the memory.
+
+    Parameters
+    ----------
+    data, valid : DataSet
+        Training rows, and validation rows; without ``valid``, ``settings.valid_fraction`` of the rows are
+        held out.
+    features : family or str
+    settings : Settings
+    numbers : bool
+        Whether targets are numbers, (n,) or (n, K); False: classes.
+    cores : int
+        Number of threads.
+
+    Raises
+    ------
+    InputError
+        The message names the option, array or row.
+    BudgetError
+        The memory budget is too small.
+    """
+    check_data_set("data", data)
+    settings = settings.checked()
+    if numbers and settings.update != "ls":
+        raise InputError(
+            f"update: {settings.update} is for classes; set update to ls for a numeric target"
+        )
+    keep, targets = _targets(data, numbers)
+    if valid is None:
+        parts, found = _split(data, keep, targets, settings)
+    else:
+        check_data_set("valid", valid)
+        parts, found = [_rows(data, keep, targets)], [targets]
+    spec = parse_features(features) if isinstance(features, str) else features
+    family = check_family(bind_features(spec, data.rows, parts[0].keep))
+    if valid is not None:
+        valid = matched(valid, by_position(data.column_names), family.row_width)
+        valid_keep, valid_targets = _targets(valid, numbers, targets)
+        family.check_rows(valid.rows)
+        parts.append(_rows(valid, valid_keep, valid_targets))
+        found.append(valid_targets)
+    plan = make_plan(family, settings, parts, targets.width, cores)
+    return StagewiseJob(family, settings, parts, found, plan)
+
+
+def _targets(
+    data: DataSet, numbers: bool, like: Targets | None = None
+) -> tuple[Mask | None, Targets]:
+    """The rows of weight above 0 (None: all), and their targets.
+
+    like : targets of the training rows, for validation rows.
+    """
+    if data.target is None:
+        raise InputError(f"{data.name}: expected a target, and none was opened; name it with y")
+    if data.offset is not None or data.covariates:
+        raise InputError(
+            f"{data.name}: offset and covariates are not available for stagewise models"
+        )
+    keep = None if data.weights is None or data.weights.all() else data.weights > 0.0
+    values = data.target if keep is None else np.asarray(data.target)[keep]
+    if numbers:
+        width = None if like is None else like.width
+        return keep, number_targets(values, data.target_name, width)
+    known = None if like is None else like.labels
+    return keep, class_targets(values, data.target_name, known)
+
+
+def _rows(data: DataSet, keep: Mask | None, targets: Targets) -> Rows:
+    n = len(targets.values)
+    weights = data.weights
+    s = np.ones(n) if weights is None else weights if keep is None else weights[keep]
+    return Rows(data, keep, targets.values, s)
+
+
+def _split(
+    data: DataSet, keep: Mask | None, targets: Targets, settings: Settings
+) -> tuple[list[Rows], list[Targets]]:
+    """Hold out the validation rows of the settings; without any, only the training rows."""
+    if settings.valid_fraction:
+        refuse_single(targets, data.target_name)
+    held = held_out(targets, settings.valid_fraction, settings.seed)
+    if not held.any():
+        return [_rows(data, keep, targets)], [targets]
+    parts, found = [], []
+    for chosen in (~held, held):
+        mask = chosen
+        if keep is not None:
+            mask = keep.copy()
+            mask[keep] = chosen
+        found.append(targets.select(chosen))
+        parts.append(_rows(data, mask, found[-1]))
+    return parts, found

@@ -1,0 +1,269 @@
+"""Visits of the blocks, one after the other, with validation after each block."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.features.base import value_type
+from fcl.features.generator.family import GeneratedFamily
+from fcl.stagewise.blocks import Block, Part
+from fcl.stagewise.links import LINKS
+from fcl.stagewise.settings import Settings
+from fcl.stagewise.steps import Factor, factorise, step
+from fcl.stagewise.sums import Sweeper, Update
+
+__all__ = ["BlockDone", "Learner", "State", "Weights", "block_count"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def block_count(n_features: int, width: int) -> int:
+    """Number of blocks; the last may be narrower."""
+    return -(-n_features // width)
+
+
+@dataclass
+class Weights:
+    """The weights of a model.
+
+    Attributes
+    ----------
+    features : float64 (D, K)
+    intercepts : float64 (blocks + 1, K)
+        The constant that training starts from, and what each block adds to it.
+    calibration : float64 (blocks, c, K)
+        Weights of the powers of earlier predictions; c is 0 except for cls.
+    """
+
+    features: Floats
+    intercepts: Floats
+    calibration: Floats
+
+    def copy(self) -> Weights:
+        """A copy that later steps do not change."""
+        return Weights(self.features.copy(), self.intercepts.copy(), self.calibration.copy())
+
+
+@dataclass(frozen=True)
+class BlockDone:
+    """What is known after a block.
+
+    Attributes
+    ----------
+    number : int
+        Blocks done so far, over all visits.
+    loss, valid_loss : float, float or None
+        Mean loss of the training and of the validation rows.
+    error, valid_error : float or None
+        Share of rows whose largest margin is of another class; None for numbers.
+    seconds : float
+        Time of this block.
+    """
+
+    number: int
+    loss: float
+    error: float | None
+    valid_loss: float | None
+    valid_error: float | None
+    seconds: float
+
+
+@dataclass
+class State:
+    """All that a resumed training needs besides the data.
+
+    Attributes
+    ----------
+    weights, best : Weights
+        Of the last block, and of the block with the lowest validation loss.
+    best_number : int
+        Number of blocks done at ``best``.
+    margins : list of float64 (n, K)
+        Of the training rows, and of the validation rows if there are any.
+    history : list of BlockDone
+    """
+
+    weights: Weights
+    best: Weights
+    best_number: int
+    margins: list[Floats]
+    history: list[BlockDone] = field(default_factory=list)
+
+
+class Kept(Protocol):
+    """What a memory plan keeps besides what is needed."""
+
+    @property
+    def kept_tiles(self) -> int:
+        """Tiles of the block that is visited."""
+
+    @property
+    def kept_factors(self) -> int:
+        """Cholesky factors for later visits."""
+
+
+class Learner:
+    """Trains on prepared rows.
+
+    Parameters
+    ----------
+    family : GeneratedFamily
+    settings : Settings
+        Validated.
+    parts : list of Part
+        The training rows, and the validation rows if there are any; margins are set.
+    sweeper : Sweeper
+    kept : Kept
+        How many tiles of a block, and Cholesky factors, fit in memory.
+    state : State or None
+        Of the training to resume.
+    """
+
+    def __init__(
+        self,
+        family: GeneratedFamily,
+        settings: Settings,
+        parts: list[Part],
+        sweeper: Sweeper,
+        kept: Kept,
+        state: State | None = None,
+    ) -> None:
+        self.family, self.settings, self.sweeper = family, settings, sweeper
+        self.parts, self.kept = parts, kept
+        train = parts[0]
+        self.n_blocks = block_count(family.n_features, settings.block)
+        self.weight = float(train.s.sum())
+        self.dtype: Any = value_type(train.n)
+        self._factors: dict[int, tuple[Factor, Floats]] = {}
+        self.state = self._begin() if state is None else state
+        for part, margins in zip(self.parts, self.state.margins, strict=True):
+            part.margins = margins
+
+    def _begin(self) -> State:
+        train, K = self.parts[0], self.parts[0].targets.width
+        total = np.zeros(K)
+        for _, rows in train.prepared.blocks():
+            total += train.s[rows] @ train.targets.rows(rows)
+        start = LINKS[str(self.settings.loss)].start(total / self.weight)
+        intercepts = np.zeros((self.n_blocks + 1, K))
+        intercepts[0] = start
+        powers = len(self.settings.powers) * K
+        weights = Weights(
+            np.zeros((self.family.n_features, K)),
+            intercepts,
+            np.zeros((self.n_blocks if powers else 0, powers, K)),
+        )
+        margins = [np.tile(start, (part.n, 1)) for part in self.parts]
+        return State(weights, weights.copy(), 0, margins)
+
+    @property
+    def n_steps(self) -> int:
+        """Number of blocks of all visits."""
+        return self.n_blocks * self.settings.n_visits
+
+    @property
+    def out_of_patience(self) -> bool:
+        """Whether the validation loss has not fallen for as many blocks as the patience allows."""
+        done = len(self.state.history)
+        return len(self.parts) > 1 and done - self.state.best_number >= self.settings.patience
+
+    def run(self) -> Iterator[BlockDone]:
+        """Visit the blocks that are left; yields after each of them, when the state is complete."""
+        while len(self.state.history) < self.n_steps and not self.out_of_patience:
+            since = time.perf_counter()
+            number = len(self.state.history)
+            self.visit(number % self.n_blocks)
+            done = replace(self._measure(number + 1), seconds=time.perf_counter() - since)
+            self.state.history.append(done)
+            self._keep_best(done)
+            yield done
+
+    def _keep_best(self, done: BlockDone) -> None:
+        """Keep the weights of the lowest validation loss; without validation those of the last block."""
+        state = self.state
+        if len(self.parts) == 1:
+            state.best, state.best_number = state.weights, done.number
+            return
+        best = state.history[state.best_number - 1].valid_loss if state.best_number else None
+        assert done.valid_loss is not None
+        if best is None or done.valid_loss < best:
+            state.best, state.best_number = state.weights.copy(), done.number
+
+    def block(self, number: int) -> Block:
+        """The features of a block, with its origin."""
+        first = number * self.settings.block
+        last = min(first + self.settings.block, self.family.n_features)
+        block = Block(
+            self.family, first, last, self.dtype, self.settings.powers, self.kept.kept_tiles
+        )
+        if number in self._factors:
+            block.origin = self._factors[number][1]
+        else:
+            block.centre(self.parts[0])
+        return block
+
+    def visit(self, number: int) -> None:
+        """All steps of a visit of a block."""
+        block, train = self.block(number), self.parts[0]
+        factor = self._factors[number][0] if number in self._factors else None
+        updates: list[Update] = []
+        for _ in range(self.settings.steps):
+            before = updates[-1] if updates else None
+            sums = self.sweeper.sums(block, train, factor is None, before)
+            if factor is None:
+                factor = self._factor(number, block, sums)
+            found = step(factor, sums, self._weights_of(number, block), self.settings.alpha)
+            updates.append(self._applied(number, block, found.weights, found.intercept))
+        self.sweeper.update(block, train, updates[-1])
+        for part in self.parts[1:]:
+            self.sweeper.update(block, part, Update.total(updates))
+
+    def _factor(self, number: int, block: Block, sums: Any) -> Factor:
+        bend, alpha = self.sweeper.link.bend, self.settings.alpha
+        text = f"block {number + 1} of {self.n_blocks}, {block.text}"
+        factor = factorise(sums, self.weight, bend, alpha, self.dtype, text)
+        if len(self._factors) < self.kept.kept_factors and self.settings.n_visits > 1:
+            self._factors[number] = factor, block.origin
+        return factor
+
+    def _weights_of(self, number: int, block: Block) -> Floats:
+        """The weights of a block; those of the calibration are new in each block."""
+        weights = self.state.weights
+        own = weights.features[block.first : block.last]
+        if not block.powers:
+            return own
+        return np.vstack([own, weights.calibration[number]])
+
+    def _applied(self, number: int, block: Block, change: Floats, intercept: Floats) -> Update:
+        """Add a step to the weights, as rounded for the margins, and return its update."""
+        rounded = change.astype(self.dtype)
+        weights, width = self.state.weights, block.last - block.first
+        weights.features[block.first : block.last] += rounded[:width]
+        if block.powers:
+            weights.calibration[number] += rounded[width:]
+        weights.intercepts[number + 1] += intercept - block.origin @ rounded[:width]
+        return Update(rounded, intercept, self.settings.clip)
+
+    def _measure(self, number: int) -> BlockDone:
+        loss, error = self._scores(self.parts[0])
+        valid_loss, valid_error = None, None
+        if len(self.parts) > 1:
+            valid_loss, valid_error = self._scores(self.parts[1])
+        return BlockDone(number, loss, error, valid_loss, valid_error, 0.0)
+
+    def _scores(self, part: Part) -> tuple[float, float | None]:
+        """Weighted means of the loss, and of the errors of classes, over the rows of a part."""
+        loss = wrong = 0.0
+        for _, rows in part.prepared.blocks():
+            margins, s = part.margins[rows], part.s[rows]
+            loss += float(s @ self.sweeper.link.losses(margins, part.targets.rows(rows)))
+            if part.targets.labels is not None:
+                wrong += float(s @ (margins.argmax(axis=1) != part.targets.values[rows]))
+        total = float(part.s.sum())
+        return loss / total, None if part.targets.labels is None else wrong / total

@@ -1,0 +1,131 @@
+"""The memory budget of a stagewise training.
+
+Rows, margins, weights and the sums of one block are needed. What is left holds Cholesky factors for later
+visits, and then tiles of the block that is visited, which are otherwise made again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fcl.drivers.plan import INTERPRETER, MIB
+from fcl.drivers.rows import Rows
+from fcl.errors import BudgetError
+from fcl.features.base import value_type
+from fcl.features.generator.family import GeneratedFamily
+from fcl.stagewise.blocks import TILE_ROWS
+from fcl.stagewise.learner import block_count
+from fcl.stagewise.settings import Settings
+from fcl.stagewise.sums import AHEAD
+from fcl.units import format_bytes
+
+__all__ = ["StagewisePlan", "make_plan", "tile_rows"]
+
+
+@dataclass(frozen=True)
+class StagewisePlan:
+    """How the budget is divided.
+
+    Attributes
+    ----------
+    parts : tuple of (str, int)
+        Uses in words, and their bytes.
+    budget : int
+        Bytes.
+    scratch : bool
+        Whether the prepared rows are in a scratch file.
+    kept_tiles, kept_factors : int
+        Numbers of tiles of a block and of Cholesky factors that are kept.
+    """
+
+    parts: tuple[tuple[str, int], ...]
+    budget: int
+    scratch: bool
+    kept_tiles: int
+    kept_factors: int
+
+    @property
+    def total(self) -> int:
+        """Bytes of all parts."""
+        return sum(size for _, size in self.parts)
+
+
+def tile_rows(family: GeneratedFamily) -> int:
+    """Rows of a tile: TILE_ROWS, or less for very wide rows."""
+    return min(TILE_ROWS, family.most_block_rows())
+
+
+def make_plan(
+    family: GeneratedFamily,
+    settings: Settings,
+    rows: list[Rows],
+    K: int,
+    cores: int,
+) -> StagewisePlan:
+    """Divide the budget of the settings.
+
+    Parameters
+    ----------
+    family : GeneratedFamily
+    settings : Settings
+    rows : list of Rows
+        The training rows, and the validation rows if there are any.
+    K : int
+        Number of margins of a row.
+    cores : int
+        Number of threads.
+
+    Raises
+    ------
+    BudgetError
+        The budget is too small; the message names the smallest one that works.
+    """
+    height = tile_rows(family)
+    numbers = [-(-part.n // height) for part in rows]
+    record = int(np.prod(family.record_shape(height)))
+    width = min(settings.block, family.n_features)
+    columns = width + len(settings.powers) * K
+    item = np.dtype(value_type(rows[0].n)).itemsize
+    tile = item * height * columns
+    n_blocks = block_count(family.n_features, settings.block)
+    weights = 8 * family.n_features * K
+    fixed = [
+        ("interpreter and libraries", INTERPRETER),
+        (
+            "targets and weights",
+            sum(part.held_bytes + 16 * part.n + _target_bytes(part, K) for part in rows),
+        ),
+        ("margins", 2 * 8 * K * sum(part.n for part in rows)),
+        ("weights of the last and of the best model, and a checkpoint", 4 * weights),
+        ("rows as they are read", max(part.block_bytes(height) for part in rows) + record),
+        ("features of the tiles in work", 3 * cores * tile),
+        ("Gram matrix and its parts", (3 * 8 + AHEAD * cores * item) * columns**2),
+    ]
+    prepared = ("prepared rows", record * sum(numbers))
+    least = sum(size for _, size in fixed)
+    scratch = least + prepared[1] > settings.memory_bytes
+    if least > settings.memory_bytes:
+        needs = ", ".join(f"{name} {format_bytes(size)}" for name, size in fixed)
+        raise BudgetError(
+            f"memory: expected at least {-(-least // MIB)}MiB for blocks of {width:,} features, got "
+            f"{format_bytes(settings.memory_bytes)}; raise memory or lower block: {needs}",
+            least,
+        )
+    free = settings.memory_bytes - least - (0 if scratch else prepared[1])
+    factor = 8 * columns**2
+    kept_factors = min(free // factor, n_blocks if settings.n_visits > 1 else 0)
+    kept_tiles = min((free - kept_factors * factor) // tile, numbers[0])
+    parts = [
+        *fixed,
+        *([] if scratch else [prepared]),
+        (f"Cholesky factors of {kept_factors} of {n_blocks} blocks", kept_factors * factor),
+        (f"kept features of {kept_tiles} of {numbers[0]} tiles", kept_tiles * tile),
+    ]
+    return StagewisePlan(tuple(parts), settings.memory_bytes, scratch, kept_tiles, kept_factors)
+
+
+def _target_bytes(part: Rows, K: int) -> int:
+    """Codes of classes, or numbers; and those of a tile as float64."""
+    return 8 * K * part.n if part.y.ndim == 2 else 4 * part.n

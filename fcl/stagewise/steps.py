@@ -1,0 +1,110 @@
+"""From the sums of a block to a step: pure functions.
+
+A step minimises, over the weights of the block and the intercepts, a quadratic that majorises the
+objective everywhere, so that the objective never rises (Agarwal et al., "Least squares revisited", ICML
+2014, equation 14; here with a ridge, and with the intercepts eliminated). For the squared loss the
+quadratic is the objective itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import cho_solve, lapack
+
+from fcl.errors import InputError
+from fcl.stagewise.sums import Sums
+
+__all__ = ["Factor", "Step", "factorise", "step"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The Cholesky factor of bend * centred Gram matrix + alpha I, and what centred it.
+
+    Attributes
+    ----------
+    lower : float64 (p, p)
+        Lower triangle.
+    mean : float64 (p,)
+        Weighted means of the features.
+    weight : float
+        Sum of the weights of the rows.
+    bend : float
+        The constant L of the loss.
+    """
+
+    lower: Floats
+    mean: Floats
+    weight: float
+    bend: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """Changes of the weights (p, K) of a block and of the intercepts (K,)."""
+
+    weights: Floats
+    intercept: Floats
+
+
+def factorise(
+    sums: Sums, weight: float, bend: float, alpha: float, precision: Any, text: str
+) -> Factor:
+    """Factorise the matrix of a block.
+
+    Parameters
+    ----------
+    sums : Sums
+        With the Gram matrix, which is overwritten.
+    weight : float
+        Sum of the weights of the rows.
+    bend : float
+        The constant L of the loss.
+    alpha : float
+        The ridge.
+    precision : dtype
+        Of the features: their rounding limits the condition of the matrix if alpha is 0.
+    text : str
+        Names the block in errors.
+
+    Raises
+    ------
+    InputError
+        The matrix is singular, or not finite.
+    """
+    matrix = sums.gram
+    assert matrix is not None
+    mean = sums.features / weight
+    matrix -= np.outer(sums.features, mean)
+    matrix *= bend
+    norm = float(np.abs(matrix).sum(axis=0).max(initial=0.0))
+    if not np.isfinite(norm):
+        raise InputError(
+            f"{text}: their squares overflow {np.dtype(precision).name}; divide the values by a constant"
+        )
+    matrix[np.diag_indices(len(matrix))] += alpha
+    lower, failed = lapack.dpotrf(matrix, lower=1, clean=0)
+    if not failed and not alpha:
+        rcond, _ = lapack.dpocon(lower, norm, uplo="L")
+        failed = rcond < np.finfo(precision).eps
+    if failed:
+        more = f"above {alpha:g}" if alpha else "above 0"
+        raise InputError(
+            f"{text}: their Gram matrix is singular at alpha = {alpha:g}, because features are constant "
+            f"or depend on each other; set alpha {more}"
+        )
+    return Factor(lower, mean, weight, bend)
+
+
+def step(factor: Factor, sums: Sums, weights: Floats, alpha: float) -> Step:
+    """The minimiser of the quadratic at the current weights (p, K) of the block."""
+    pull = sums.gradient - np.outer(factor.mean, sums.residuals) + alpha * weights
+    change = -cho_solve((factor.lower, True), pull)
+    intercept = -sums.residuals / (factor.bend * factor.weight) - factor.mean @ change
+    return Step(change, intercept)

@@ -1,0 +1,129 @@
+"""The targets of rows: classes as codes, or one or more numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data.targets import encode_classes, regression_target
+from fcl.errors import InputError
+from fcl.units import counted
+
+__all__ = ["Targets", "class_targets", "held_out", "number_targets", "refuse_single"]
+
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+#: The finaliser of MurmurHash3 for 64 bits, which spreads the bits of row numbers.
+_MIX = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
+_SHIFT = np.uint64(33)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The targets of n rows.
+
+    Attributes
+    ----------
+    values : int32 (n,) or float64 (n, K)
+        Codes 0 .. K - 1 of classes, or numbers.
+    labels : tuple or None
+        The class of each code; None for numbers.
+    """
+
+    values: np.ndarray
+    labels: tuple[Any, ...] | None
+
+    @property
+    def width(self) -> int:
+        """Number K of classes, or of numbers for each row."""
+        return self.values.shape[1] if self.labels is None else len(self.labels)
+
+    def rows(self, some: slice) -> Floats:
+        """The targets of some rows, float64 (k, K); classes are one-hot."""
+        values = self.values[some]
+        if self.labels is None:
+            return values
+        return (values[:, None] == np.arange(self.width)).astype(np.float64)
+
+    def select(self, keep: Mask) -> Targets:
+        """The targets of the rows of a mask (n,)."""
+        return Targets(self.values[keep], self.labels)
+
+
+def class_targets(values: np.ndarray, name: str, known: Sequence[Any] | None = None) -> Targets:
+    """Encode classes; with ``known``, the classes of a model, other classes are an error.
+
+    Raises InputError for fewer than two classes.
+    """
+    codes, labels = encode_classes(values, name, known)
+    if known is None and len(labels) < 2:
+        raise InputError(
+            f"{name}: expected at least two classes, got only one class, {labels[0]!r}; add rows of "
+            "another class"
+        )
+    return Targets(codes, labels)
+
+
+def number_targets(values: np.ndarray, name: str, width: int | None = None) -> Targets:
+    """Validate one or more numbers for each row.
+
+    width : the expected number of columns; None for any number from 1.
+    """
+    values = np.asarray(values)
+    columns = values[:, None] if values.ndim == 1 else values
+    if columns.ndim != 2 or width not in (None, columns.shape[1]):
+        expected = "one or more columns" if width is None else counted(width, "column")
+        raise InputError(f"{name}: expected {expected} of numbers, got shape {values.shape}")
+    single = columns.shape[1] == 1
+    found = [
+        regression_target(column, name if single else f"{name}, column {k}")
+        for k, column in enumerate(columns.T)
+    ]
+    return Targets(np.column_stack(found), None)
+
+
+def refuse_single(targets: Targets, name: str) -> None:
+    """Raise InputError for a class with a single row, which cannot be both trained on and validated."""
+    if targets.labels is None:
+        return
+    counts = np.bincount(targets.values, minlength=targets.width)
+    code = int(counts.argmin())
+    if counts[code] < 2:
+        row = int(np.flatnonzero(targets.values == code)[0])
+        raise InputError(
+            f"{name}: expected at least two rows of each class to hold out a share, got one of class "
+            f"{targets.labels[code]!r}, row {row}; remove the row, add others, or set valid_fraction to 0"
+        )
+
+
+def held_out(targets: Targets, share: float, seed: int) -> Mask:
+    """Choose validation rows: this share of each class, at least one row less than all of it.
+
+    Parameters
+    ----------
+    targets : Targets
+    share : float
+        From 0 to 1.
+    seed : int
+
+    Returns
+    -------
+    bool (n,)
+        The choice depends on the seed, the number of each row, and the rows of its class.
+    """
+    n = len(targets.values)
+    keys = np.arange(n, dtype=np.uint64) + np.uint64(seed % (1 << 32)) * np.uint64(1 << 32)
+    for factor in _MIX:
+        keys = (keys ^ (keys >> _SHIFT)) * factor
+    codes = np.zeros(n, np.int32) if targets.labels is None else targets.values
+    order = np.lexsort((keys ^ (keys >> _SHIFT), codes))
+    counts = np.bincount(codes)
+    rank = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
+    out = np.zeros(n, np.bool_)
+    out[order] = rank < np.minimum(np.floor(share * counts), counts - 1)[codes[order]]
+    return out

@@ -1,0 +1,229 @@
+"""From a data set to a stagewise model."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fcl.data.dataset import DataSet
+from fcl.data.prepared import PreparedRows
+from fcl.drivers.job import available_cores
+from fcl.features import Spec
+from fcl.model.columns import by_position
+from fcl.parallel import Team, one_blas_thread
+from fcl.plain import plain
+from fcl.stagewise.blocks import Part
+from fcl.stagewise.certify import JointGap, certify, check_certifiable
+from fcl.stagewise.checkpoint import Saved, StateFolder
+from fcl.stagewise.job import StagewiseJob, make_job
+from fcl.stagewise.learner import BlockDone, Learner, State
+from fcl.stagewise.links import LINKS
+from fcl.stagewise.model import StagewiseModel
+from fcl.stagewise.plan import tile_rows
+from fcl.stagewise.settings import Settings
+from fcl.stagewise.sums import Sweeper
+
+__all__ = ["Running", "StagewiseResult", "train_stagewise"]
+
+
+@dataclass(frozen=True)
+class Running:
+    """How a job runs; nothing here changes a bit of the model.
+
+    Attributes
+    ----------
+    cores : int or None
+        Number of threads; None: all that the process may use.
+    scratch : str or None
+        Folder for prepared rows that do not fit in memory; None: the system's.
+    certify : bool
+        Whether to compute the gap to the joint optimum at the end.
+    max_time : float or None
+        Seconds after which no further block begins.
+    checkpoint : StateFolder or None
+        Where to save the state.
+    checkpoint_every : float
+        Seconds between checkpoints.
+    resume : Saved or None
+        The checkpoint to continue from.
+    command : dict
+        Options that checkpoints keep for the command.
+    progress : callable or None
+        Called with each :class:`BlockDone`, and the seconds that the blocks left will take.
+    should_stop : callable
+        Called after each block; True ends the training.
+    """
+
+    cores: int | None = None
+    scratch: str | None = None
+    certify: bool = False
+    max_time: float | None = None
+    checkpoint: StateFolder | None = None
+    checkpoint_every: float = 300.0
+    resume: Saved | None = None
+    command: dict[str, Any] = field(default_factory=dict)
+    progress: Callable[[BlockDone, float], None] | None = None
+    should_stop: Callable[[], bool] = lambda: False
+
+    @property
+    def threads(self) -> int:
+        """Number of threads."""
+        return self.cores or available_cores()
+
+
+@dataclass(frozen=True)
+class StagewiseResult:
+    """A trained model, and how the training ended.
+
+    Attributes
+    ----------
+    model : StagewiseModel
+    reason : {"done", "patience", "max-time", "interrupted"}
+    gap : JointGap or None
+    visit_seconds : float
+        Time that a further visit of all blocks would take, by the last visit of each block.
+    """
+
+    model: StagewiseModel
+    reason: str
+    gap: JointGap | None
+    visit_seconds: float
+
+
+def train_stagewise(
+    data: DataSet,
+    features: Spec | str,
+    settings: Settings | None = None,
+    valid: DataSet | None = None,
+    numbers: bool = False,
+    running: Running | None = None,
+) -> StagewiseResult:
+    """Train a ridge model by stages over blocks of generated features.
+
+    Parameters
+    ----------
+    data : DataSet
+        Rows with a target; numbers may have several columns.
+    features : family or str
+        A family with a number of features that makes its columns: ``"fourier:n=8192"``, ``"columns"``, or
+        your own.
+    settings : Settings, optional
+    valid : DataSet, optional
+        Rows to validate on, in place of a share of ``data``.
+    numbers : bool
+        Whether the target is numeric; False: classes.
+    running : Running, optional
+        Threads, checkpoints, progress, certificate.
+
+    Returns
+    -------
+    StagewiseResult
+
+    Raises
+    ------
+    InputError
+        The message names the option, array, row or block.
+    BudgetError
+        The memory budget is too small.
+    """
+    settings, running = settings or Settings(), running or Running()
+    if running.certify:
+        check_certifiable(settings.checked())
+    job = make_job(data, features, settings, valid, numbers, running.threads)
+    if running.resume is not None:
+        running.resume.check(job.settings, job.fingerprint, job.family.to_config())
+    team = Team(running.threads)
+    with ExitStack() as stack:
+        stack.callback(team.close)
+        if running.checkpoint is not None:
+            stack.enter_context(running.checkpoint.lock)
+        stack.enter_context(one_blas_thread())
+        parts = stack.enter_context(_prepared(job, running))
+        sweeper = Sweeper(LINKS[str(job.settings.loss)], team)
+        state = None if running.resume is None else running.resume.state
+        learner = Learner(job.family, job.settings, parts, sweeper, job.plan, state)
+        reason = _run(job, learner, running)
+        gap = certify(learner) if running.certify else None
+    return _result(job, learner, reason, gap)
+
+
+@contextmanager
+def _prepared(job: StagewiseJob, running: Running) -> Iterator[list[Part]]:
+    """Read the rows once, into the family's compact form."""
+    height, K = tile_rows(job.family), job.targets[0].width
+    folder = os.fspath(running.scratch or tempfile.gettempdir()) if job.plan.scratch else None
+    with ExitStack() as stack:
+        parts = []
+        for rows, targets in zip(job.rows, job.targets, strict=True):
+            shape = job.family.record_shape(height)
+            prepared = PreparedRows(rows.n, height, shape, folder)
+            stack.callback(prepared.close)
+            for _ in job.family.fill(prepared, rows.data.rows, rows.keep):
+                pass
+            rows.data.check_unchanged()
+            parts.append(Part(prepared, targets, rows.s, np.empty((0, K))))
+        yield parts
+
+
+def _run(job: StagewiseJob, learner: Learner, running: Running) -> str:
+    """Visit the blocks; returns why the training ended."""
+    start = saved_at = time.monotonic()
+
+    def save() -> None:
+        if running.checkpoint is not None and learner.state.history:
+            running.checkpoint.save(_saved(job, learner.state, running))
+
+    for done in learner.run():
+        now = time.monotonic()
+        if running.progress is not None:
+            running.progress(done, _seconds_left(learner))
+        if running.should_stop() or (
+            running.max_time is not None and now - start >= running.max_time
+        ):
+            save()
+            return "interrupted" if running.should_stop() else "max-time"
+        if now - saved_at >= running.checkpoint_every:
+            save()
+            saved_at = time.monotonic()
+    save()
+    return "patience" if learner.out_of_patience else "done"
+
+
+def _saved(job: StagewiseJob, state: State, running: Running) -> Saved:
+    family = plain(job.family.to_config())
+    return Saved(job.settings, running.command, job.fingerprint, family, state)
+
+
+def _seconds_left(learner: Learner) -> float:
+    """The time that the blocks left will take: as long as the last visit of each, or as the others."""
+    history, n = learner.state.history, learner.n_blocks
+    mean = sum(done.seconds for done in history[-n:]) / min(n, len(history))
+    return mean * (learner.n_steps - len(history))
+
+
+def _result(
+    job: StagewiseJob, learner: Learner, reason: str, gap: JointGap | None
+) -> StagewiseResult:
+    state, n = learner.state, learner.n_blocks
+    certificate = None if gap is None else asdict(gap) | {"gap": gap.gap}
+    model = StagewiseModel(
+        family=job.family,
+        weights=state.best,
+        settings=job.settings,
+        labels=job.targets[0].labels,
+        history=[asdict(done) for done in state.history],
+        best_number=state.best_number,
+        n_rows=job.rows[0].n,
+        fingerprint=job.rows[0].data.fingerprint(),
+        column_names=by_position(job.rows[0].data.column_names),
+        certificate=certificate,
+    )
+    last = [done.seconds for done in state.history[-n:]]
+    return StagewiseResult(model, reason, gap, sum(last) * n / max(1, len(last)))

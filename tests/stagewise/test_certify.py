@@ -1,0 +1,70 @@
+"""The gap to the joint optimum, against solvers that are run to the end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from sklearn.linear_model import LogisticRegression, Ridge
+from waves import Problem
+
+from fcl.errors import InputError
+from fcl.stagewise.certify import balanced
+from fcl.stagewise.links import LINKS
+from fcl.stagewise.train import Running, StagewiseResult
+
+
+def objective(
+    problem: Problem, loss: str, margins: np.ndarray, W: np.ndarray, alpha: float
+) -> float:
+    losses = LINKS[loss].losses(margins, problem.one_hot)
+    return float(problem.s @ losses + alpha / 2 * np.square(W).sum())
+
+
+def optimum(problem: Problem, loss: str, alpha: float) -> float:
+    F = problem.matrix()
+    if loss == "squared":
+        joint = Ridge(alpha=alpha).fit(F, problem.one_hot, sample_weight=problem.s)
+        return objective(problem, loss, joint.predict(F), joint.coef_, alpha)
+    joint = LogisticRegression(C=1 / alpha, tol=1e-12, max_iter=100_000)
+    joint.fit(F, problem.y, sample_weight=problem.s)
+    return objective(problem, loss, joint.decision_function(F), joint.coef_, alpha)
+
+
+def certified(problem: Problem, update: str, visits: int, alpha: float) -> StagewiseResult:
+    running = Running(cores=2, certify=True)
+    return problem.train(update=update, block=8, visits=visits, alpha=alpha, running=running)
+
+
+@pytest.mark.parametrize("update", ["ls", "gls"])
+@pytest.mark.parametrize("alpha", [0.5, 20.0])
+def test_the_bound_is_below_the_optimum_and_reaches_it(
+    problem: Problem, update: str, alpha: float
+) -> None:
+    gaps = []
+    for visits in (1, 2, 5, 300):
+        result = certified(problem, update, visits, alpha)
+        assert result.gap is not None
+        loss, model = str(result.model.settings.loss), result.model
+        best = optimum(problem, loss, alpha)
+        own = objective(problem, loss, model.margins(problem.x), model.weights.features, alpha)
+        assert np.isclose(result.gap.objective, own, rtol=1e-12)
+        assert result.gap.bound <= best * (1 + 1e-9) and best <= own * (1 + 1e-9)
+        gaps.append(result.gap.gap)
+        assert model.certificate is not None and model.certificate["gap"] == gaps[-1]
+    assert gaps[0] > 1e-3 and gaps[-1] < (1e-8 if alpha > 1 else 1e-2)
+
+
+def test_balancing_stays_in_the_simplex() -> None:
+    random = np.random.default_rng(0)
+    targets = np.eye(4)[random.integers(0, 4, 60)]
+    s = random.uniform(0.1, 3, 60)
+    found = balanced(softmax(3 * random.standard_normal((60, 4)), axis=1), targets, s)
+    assert found.min() >= 0 and np.allclose(found.sum(axis=1), 1)
+    assert np.abs(s @ (found - targets)).max() < 1e-12
+
+
+@pytest.mark.parametrize("options", [{"update": "cls"}, {"alpha": 0.0}])
+def test_models_without_a_bound_are_refused(problem: Problem, options: dict) -> None:
+    with pytest.raises(InputError, match="certify: "):
+        problem.train(running=Running(certify=True), **options)

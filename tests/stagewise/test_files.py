@@ -1,0 +1,84 @@
+"""Models and checkpoints on disk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from waves import Problem, Waves
+
+import fcl
+from fcl.errors import InputError, ModelFileError
+from fcl.stagewise.checkpoint import StateFolder
+from fcl.stagewise.model import is_stagewise, load_stagewise
+from fcl.stagewise.settings import Settings
+from fcl.stagewise.train import Running, train_stagewise
+
+
+@pytest.mark.parametrize("update", ["ls", "gls", "cls"])
+def test_a_model_is_read_as_it_was_saved(problem: Problem, update: str, tmp_path: Path) -> None:
+    running = Running(cores=1, certify=update != "cls")
+    model = problem.train(update=update, block=10, running=running).model
+    path = tmp_path / "m.fcl"
+    model.save(path)
+    read = load_stagewise(path)
+    assert is_stagewise(path) and read.labels == ("a", "b", "c")
+    assert np.array_equal(read.margins(problem.x), model.margins(problem.x))
+    assert read.history == model.history and read.certificate == model.certificate
+    with pytest.raises(InputError, match="exists"):
+        model.save(path)
+    with pytest.raises(ModelFileError, match="read it with load_stagewise"):
+        fcl.load_model(path)
+    content = path.read_bytes()
+    for cut in (10, len(content) // 2, len(content) - 10):
+        path.write_bytes(content[:cut])
+        with pytest.raises(ModelFileError, match=r"m\.fcl: "):
+            load_stagewise(path)
+
+
+@pytest.mark.parametrize("update", ["ls", "gls", "cls"])
+def test_a_job_resumes_with_the_same_bits_after_any_block(
+    problem: Problem, update: str, tmp_path: Path
+) -> None:
+    options = {"update": update, "block": 8, "valid_fraction": 0.2, "inner": 2}
+    whole = problem.train(**options).model
+    for stop_at in range(1, len(whole.history)):
+        folder = StateFolder(tmp_path / f"{stop_at}")
+        seen: list[int] = []
+        running = Running(
+            cores=2,
+            checkpoint=folder,
+            progress=lambda done, left, seen=seen: seen.append(done.number),
+            should_stop=lambda seen=seen, n=stop_at: len(seen) == n,
+        )
+        assert problem.train(**options, running=running).reason == "interrupted"
+        resumed = replace(Running(cores=1), checkpoint=folder, resume=folder.load())
+        model = problem.train(**options, running=resumed).model
+        for name in ("features", "intercepts", "calibration"):
+            assert np.array_equal(getattr(model.weights, name), getattr(whole.weights, name))
+        assert model.best_number == whole.best_number
+        assert [row["loss"] for row in model.history] == [row["loss"] for row in whole.history]
+
+
+def test_a_checkpoint_of_another_job_is_refused(problem: Problem, tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "c")
+    with pytest.raises(InputError, match="holds no checkpoint of a stagewise job"):
+        folder.load()
+    problem.train(block=8, running=Running(cores=1, checkpoint=folder))
+    resumed = Running(cores=1, resume=folder.load())
+    with pytest.raises(InputError, match=r"alpha was 1\.0, is 2\.0"):
+        problem.train(block=8, alpha=2.0, running=resumed)
+    with pytest.raises(InputError, match="the features differ"):
+        problem.train(Waves(30, 0.5), block=8, running=resumed)
+    other = Problem(300, seed=9)
+    settings = Settings(block=8, valid_fraction=0.0)
+    with pytest.raises(InputError, match="the data differ"):
+        train_stagewise(other.data(), Waves(), settings, running=resumed)
+    with folder.lock, pytest.raises(InputError, match="in use by"):
+        problem.train(block=8, running=Running(cores=1, checkpoint=StateFolder(folder.path)))
+    file = tmp_path / "c" / "checkpoint-1.fcl-ckpt"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(InputError, match="damaged, or not a checkpoint of a stagewise job"):
+        folder.load()

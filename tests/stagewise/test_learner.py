@@ -1,0 +1,222 @@
+"""The learner against independent solvers on the explicit matrix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
+from waves import Problem, Waves
+
+import fcl
+from fcl.errors import BudgetError, InputError
+from fcl.stagewise.job import make_job
+from fcl.stagewise.links import LINKS, project
+from fcl.stagewise.settings import Settings
+from fcl.stagewise.train import Running, train_stagewise
+
+
+def ridge(F: np.ndarray, Y: np.ndarray, s: np.ndarray, alpha: float) -> np.ndarray:
+    """Margins of the ridge solution with a free intercept, from the normal equations."""
+    A = np.column_stack([F, np.ones(len(F))])
+    penalty = np.diag([alpha] * F.shape[1] + [0.0])
+    return A @ np.linalg.solve(A.T @ (s[:, None] * A) + penalty, A.T @ (s[:, None] * Y))
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+def test_one_block_is_ridge(problem: Problem, shift: float) -> None:
+    features = Waves(30, shift)
+    model = problem.train(features, block=64, visits=1, alpha=0.7).model
+    expected = ridge(problem.matrix(Waves(30)), problem.one_hot, problem.s, 0.7)
+    assert np.abs(model.margins(problem.x) - expected).max() < 1e-8
+
+
+def test_visits_converge_to_the_joint_ridge(problem: Problem) -> None:
+    model = problem.train(target=problem.numbers, block=7, visits=300, alpha=20.0).model
+    joint = Ridge(alpha=20.0).fit(problem.matrix(), problem.numbers, sample_weight=problem.s)
+    assert np.abs(model.margins(problem.x) - joint.predict(problem.matrix())).max() < 1e-6
+    assert np.abs(model.weights.features - joint.coef_.T).max() < 1e-6
+
+
+def test_gls_converges_to_the_softmax_optimum(problem: Problem) -> None:
+    model = problem.train(update="gls", block=15, visits=200, inner=3, alpha=20.0).model
+    joint = LogisticRegression(C=0.05, tol=1e-10, max_iter=10000)
+    joint.fit(problem.matrix(), problem.y, sample_weight=problem.s)
+    found = model.probabilities(model.margins(problem.x))
+    assert np.abs(found - joint.predict_proba(problem.matrix())).max() < 1e-6
+
+
+@pytest.mark.parametrize("update", ["ls", "gls"])
+@pytest.mark.parametrize("alpha", [0.01, 10.0])
+def test_the_objective_never_rises(problem: Problem, update: str, alpha: float) -> None:
+    """After each visit, at the weights up to there: the model of a shorter training."""
+    values = []
+    for visits in range(1, 6):
+        model = problem.train(update=update, block=8, visits=visits, alpha=alpha).model
+        link = LINKS[str(model.settings.loss)]
+        losses = link.losses(model.margins(problem.x), problem.one_hot)
+        values.append(problem.s @ losses + alpha / 2 * np.square(model.weights.features).sum())
+    assert all(np.diff(values) <= 1e-9 * values[0]) and values[-1] < values[0]
+
+
+def calibrated(
+    F: np.ndarray, Y: np.ndarray, s: np.ndarray, powers: tuple[int, ...], clip: bool
+) -> np.ndarray:
+    """The predictions of cls with blocks of 10 and alpha = 1, from explicit matrices."""
+    U = np.tile(np.average(Y, axis=0, weights=s), (len(Y), 1))
+    for first in range(0, F.shape[1], 10):
+        A = np.hstack([F[:, first : first + 10], *(U**power for power in powers)])
+        U = U + ridge(A, Y - U, s, 1.0)
+        U = project(U) if clip else U
+    return U
+
+
+@pytest.mark.parametrize(("calibration", "powers"), [("linear", (1,)), ("cubic", (1, 2, 3))])
+@pytest.mark.parametrize("clip", [False, True])
+def test_calibrated_least_squares(
+    problem: Problem, calibration: str, powers: tuple[int, ...], clip: bool
+) -> None:
+    result = problem.train(update="cls", block=10, calibration=calibration, clip=clip)
+    expected = calibrated(problem.matrix(), problem.one_hot, problem.s, powers, clip)
+    assert np.abs(result.model.margins(problem.x) - expected).max() < 1e-7
+    losses = [row["loss"] for row in result.model.history]
+    assert losses == sorted(losses, reverse=True)
+    assert np.isclose(
+        np.average(np.square(expected - problem.one_hot).sum(1), weights=problem.s) / 2, losses[-1]
+    )
+
+
+def test_the_projection_is_the_nearest_point_of_the_simplex() -> None:
+    points = np.random.default_rng(0).normal(0, 1, (20, 3))
+    ticks = np.linspace(0, 1, 201)
+    grid = np.array([(a, b, 1 - a - b) for a in ticks for b in ticks if a + b <= 1 + 1e-12])
+    found = project(points)
+    assert np.allclose(found.sum(axis=1), 1) and (found >= 0).all()
+    best = np.square(points[:, None] - grid).sum(axis=2).min(axis=1)
+    assert (np.square(points - found).sum(axis=1) <= best + 1e-12).all()
+
+
+def big(n: int = 9000) -> Problem:
+    return Problem(n, seed=5)
+
+
+def test_same_bits_for_any_threads_memory_and_scratch(tmp_path: Path) -> None:
+    """More than 4,096 rows are in float32, in three tiles."""
+    problem = big()
+    data = problem.data()
+    settings = Settings(block=16, visits=2, memory="4GiB")
+    features = Waves(32)
+    plain = train_stagewise(data, features, settings, running=Running(cores=1)).model
+    least = make_job(data, features, settings)
+    held = sum(size for name, size in least.plan.parts if "kept" in name or "Cholesky" in name)
+    assert least.plan.kept_tiles == 3 and least.plan.kept_factors == 2
+    # without room for factors and kept tiles, and not quite for the prepared rows
+    small = replace(settings, memory=least.plan.total - held - 1)
+    tight = make_job(data, features, small)
+    assert tight.plan.scratch and tight.plan.total <= tight.plan.budget
+    for running, other in [
+        (Running(cores=3), settings),
+        (Running(cores=1, scratch=str(tmp_path)), small),
+    ]:
+        model = train_stagewise(data, features, other, running=running).model
+        assert np.array_equal(model.weights.features, plain.weights.features)
+        assert [row["valid_loss"] for row in model.history] == [
+            row["valid_loss"] for row in plain.history
+        ]
+    with pytest.raises(BudgetError, match=r"expected at least \d+MiB for blocks of 16 features"):
+        make_job(data, features, replace(settings, memory="321MiB"))
+    exact = ridge(problem.matrix(features), problem.one_hot, problem.s, 1000.0)
+    converged = train_stagewise(
+        data,
+        features,
+        Settings(block=16, visits=60, valid_fraction=0.0, alpha=1000.0),
+        running=Running(cores=2),
+    ).model
+    assert np.abs(converged.margins(problem.x) - exact).max() < 1e-4
+
+
+def test_validation_keeps_the_best_model_and_stops_by_patience() -> None:
+    problem = Problem(120, seed=3)
+    result = problem.train(
+        Waves(200), block=10, visits=1, alpha=1e-6, valid_fraction=0.3, patience=3
+    )
+    history = result.model.history
+    losses = [row["valid_loss"] for row in history]
+    best = int(np.argmin(losses)) + 1
+    assert result.reason == "patience" and len(history) == best + 3 < 20
+    assert result.model.best_number == best == result.model.n_blocks
+    valid = Problem(60, seed=4)
+    given = train_stagewise(
+        problem.data(),
+        Waves(20),
+        Settings(block=10, visits=1),
+        fcl.open_data(valid.x, y=valid.y, weights=valid.s),
+    ).model
+    link = LINKS["squared"]
+    wrong = np.unique(valid.y)[given.margins(valid.x).argmax(axis=1)] != valid.y
+    row = given.history[given.best_number - 1]
+    assert np.isclose(row["valid_error"], np.average(wrong, weights=valid.s))
+    expected = np.average(link.losses(given.margins(valid.x), valid.one_hot), weights=valid.s)
+    assert np.isclose(row["valid_loss"], expected)
+
+
+def test_rows_of_weight_0_do_not_exist(problem: Problem) -> None:
+    s = problem.s * (np.arange(300) % 3 > 0)
+    y = np.where(s > 0, problem.y, "other")
+    settings = Settings(block=10, valid_fraction=0.2)
+    found = train_stagewise(fcl.open_data(problem.x, y=y, weights=s), Waves(), settings).model
+    keep = s > 0
+    data = fcl.open_data(problem.x[keep], y=y[keep], weights=s[keep])
+    expected = train_stagewise(data, Waves(), settings).model
+    assert np.array_equal(found.weights.features, expected.weights.features)
+    assert found.labels == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"features": "fourier"}, "expected a family with a number of features"),
+        ({"alpha": 0.0, "block": 2}, r"block 2 of 15, features 2 to 3: .* singular at alpha"),
+        ({"alpha": -1.0}, "alpha must be a finite number above 0"),
+        ({"update": "cls", "visits": 2}, "cls visits each block once, got 2"),
+        ({"update": "cls", "alpha": 0.0}, "cls needs alpha above 0"),
+        ({"update": "ls", "loss": "softmax"}, "set update to gls"),
+        ({"clip": True}, "clip: applies only to the update cls"),
+        ({"block": 0}, "block must be a whole number of at least 1"),
+        ({"valid_fraction": 1.5}, "valid_fraction must be strictly between 0 and 1"),
+        ({"target": np.arange(300.0), "update": "gls"}, "gls is for classes"),
+        ({"target": np.full(300, np.nan)}, "row 0 is nan"),
+        ({"target": np.zeros((300, 2, 2))}, "expected one or more columns of numbers"),
+    ],
+)
+def test_wrong_input_is_refused(problem: Problem, options: dict, message: str) -> None:
+    problem.x[:, 2] = 1.0
+    with pytest.raises(InputError, match=message):
+        problem.train(**options)
+
+
+def test_wrong_targets_are_refused(problem: Problem) -> None:
+    single = problem.y.copy()
+    single[5] = "z"
+    cases = [
+        (single, None, "expected at least two rows of each class .* got one of class 'z', row 5"),
+        (np.full(300, "a"), None, "expected at least two classes, got only one class, 'a'"),
+        (problem.y, single, "expected the 3 classes trained on, got 'z' in row 5"),
+        (problem.y, 0, "needs a target|expected a target"),
+    ]
+    for target, valid, message in cases:
+        other = None if valid is None else fcl.open_data(problem.x, y=None)
+        if isinstance(valid, np.ndarray):
+            other = fcl.open_data(problem.x, y=valid)
+        with pytest.raises(InputError, match=message):
+            train_stagewise(problem.data(target), Waves(), Settings(), other)
+    with pytest.raises(InputError, match="y: expected 2 columns of numbers"):
+        train_stagewise(
+            problem.data(problem.numbers),
+            Waves(),
+            Settings(),
+            problem.data(problem.numbers[:, 0]),
+            numbers=True,
+        )
