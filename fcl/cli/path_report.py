@@ -10,6 +10,7 @@ from fcl.cli.progress import View, problem_text
 from fcl.cli.report import aligned, certificate_items, covariate_lines, strongest_lines
 from fcl.drivers.events import Event, Prepared, Started
 from fcl.path.events import PointDone, PointStarted, TrackStarted
+from fcl.path.rules import PathStop
 from fcl.units import counted, format_seconds
 
 if TYPE_CHECKING:
@@ -19,11 +20,11 @@ __all__ = ["PathView", "path_lines"]
 
 #: Why a path ended, in words.
 REASONS = {
-    "grid": "all points are done",
-    "patience": "the score has not improved for the last points (--patience)",
-    "max-active": "the model has as many features as --max-active allows",
-    "max-time": "--max-time was reached",
-    "interrupted": "interrupted",
+    PathStop.GRID: "all points are done",
+    PathStop.PATIENCE: "the score has not improved for the last points (--patience)",
+    PathStop.MAX_ACTIVE: "the model has as many features as --max-active allows",
+    PathStop.MAX_TIME: "--max-time was reached",
+    PathStop.INTERRUPTED: "interrupted",
 }
 
 

@@ -234,7 +234,7 @@ class Supervisor:
             self._tell(protocol.StopAsked(StopReason.INTERRUPTED))
         self.session.saver.poll()
         # there is a certificate, and the end is not decided yet
-        if self._passes and self.session.out_of_time and self.logic.stage != "scoring":
+        if self._passes and self.session.out_of_time and self.logic.stage != Stage.SCORING:
             self._tell(protocol.StopAsked(StopReason.MAX_TIME))
         if now - self._last_sample < SAMPLE_EVERY:
             return
