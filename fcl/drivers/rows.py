@@ -34,15 +34,16 @@ class Rows:
 
     data: DataSet
     keep: npt.NDArray[np.bool_] | None  #: bool (data.n_rows,), the selection; None: all rows
-    y: Floats  #: float64 (n,), targets
+    y: Floats  #: float64 (n,), targets; with several numbers a row, (m, n)
     s: Floats  #: float64 (n,), weights, above 0
-    offset: Floats | None = None  #: float64 (n,), added to the margins; None for zeros
+    #: float64 (n,), added to the margins, or (K, n) with K outputs; None for zeros
+    offset: Floats | None = None
     covariates: Floats | None = None  #: float64 (n, q), orthonormal; None for none
 
     @property
     def n(self) -> int:
         """Number of selected rows."""
-        return len(self.y)
+        return len(self.s)
 
     @property
     def held_bytes(self) -> int:
