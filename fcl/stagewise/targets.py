@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.data.targets import encode_classes, regression_target
+from fcl.data.outputs import number_columns
+from fcl.data.targets import encode_classes
 from fcl.errors import InputError
-from fcl.units import counted
 
 __all__ = ["Targets", "class_targets", "held_out", "number_targets", "refuse_single"]
 
@@ -74,17 +74,7 @@ def number_targets(values: np.ndarray, name: str, width: int | None = None) -> T
 
     width : the expected number of columns; None for any number from 1.
     """
-    values = np.asarray(values)
-    columns = values[:, None] if values.ndim == 1 else values
-    if columns.ndim != 2 or width not in (None, columns.shape[1]):
-        expected = "one or more columns" if width is None else counted(width, "column")
-        raise InputError(f"{name}: expected {expected} of numbers, got shape {values.shape}")
-    single = columns.shape[1] == 1
-    found = [
-        regression_target(column, name if single else f"{name}, column {k}")
-        for k, column in enumerate(columns.T)
-    ]
-    return Targets(np.column_stack(found), None)
+    return Targets(number_columns(values, name, width), None)
 
 
 def refuse_single(targets: Targets, name: str) -> None:
