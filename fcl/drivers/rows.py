@@ -225,18 +225,25 @@ def select_valid_outputs(
 
 def centred(
     loss: Loss, train: Rows, valid: Rows | None, intercept: bool
-) -> tuple[tuple[Rows, Rows | None], float]:
+) -> tuple[tuple[Rows, Rows | None], Any]:
     """Centre targets or offsets, and return the rows with the shift of the intercept.
 
     Margins are about as large as targets and offsets, and around 1e6 they would lose six digits to
     rounding. If the loss depends on y - m alone, offsets are subtracted from the targets. A free
-    intercept then absorbs the mean of the targets, or for other losses the mean of the offsets.
+    intercept then absorbs the mean of the targets, or for other losses the mean of the offsets. With
+    several targets there is a shift for each, float64 (m,); classes and labels have none.
     """
+    several = train.y.ndim > 1 or (train.offset is not None and train.offset.ndim > 1)
+    if several and not loss.translates:
+        return (train, valid), 0.0
     rows = [train] if valid is None else [train, valid]
     if loss.translates:
         rows = [r if r.offset is None else replace(r, y=r.y - r.offset, offset=None) for r in rows]
-    shift = 0.0
-    if intercept and loss.translates:
+    shift: Any = 0.0
+    if intercept and several:
+        shift = np.average(rows[0].y, axis=1, weights=train.s)
+        rows = [replace(r, y=r.y - shift[:, None]) for r in rows]
+    elif intercept and loss.translates:
         shift = float(np.average(rows[0].y, weights=train.s))
         rows = [replace(r, y=r.y - shift) for r in rows]
     elif intercept and train.offset is not None:

@@ -6,27 +6,18 @@ README.md in this folder is the specification.
 from __future__ import annotations
 
 import os
-import struct
 import zipfile
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from fcl.checks import file_kind, shortened, shown
 from fcl.data.variants import Variant
-from fcl.errors import InputError, ModelFileError
+from fcl.errors import InputError
 from fcl.model import schema
-from fcl.model.archive import (
-    add_array,
-    add_member,
-    open_archive,
-    read_array,
-    read_json,
-    read_member,
-    write_json,
-)
+from fcl.model.archive import add_array, add_member, read_array, read_json, write_json
 from fcl.model.atomic import atomic_file
+from fcl.model.reading import HEADER, KIND, HeaderFormat, open_model, read_header
 from fcl.objective import find_loss
 
 __all__ = [
@@ -44,22 +35,14 @@ FORMAT = "fcl-model"
 #: The largest version that is read; files without covariates are written as version 1.
 VERSION = 2
 
-HEADER = "header.json"
 #: member -> dtype, little-endian on every machine
 ARRAYS = {"ids": "<i8", "weights": "<f8", "support": "<i8"}
-_KIND = "a model file"
 
 # -- the schema of a header
 
 _FINITE = schema.number()
 _POSITIVE = schema.number(5e-324)
 _UNKNOWN = schema.nullable(_FINITE)
-
-
-def _label(where: str, value: Any) -> Any:
-    if not isinstance(value, bool | int | float | str):
-        raise schema.Mismatch(f"{where}: expected a number or a string, got {shown(value)}")
-    return value
 
 
 def _loss(where: str, value: Any) -> str:
@@ -74,12 +57,7 @@ def _class_weight(where: str, value: Any) -> Any:
     if isinstance(value, str):
         return schema.one_of("balanced")(where, value)
     pairs = schema.listing(schema.listing(schema.anything, 2), 2)(where, value)
-    return [[_label(where, label), _POSITIVE(where, weight)] for label, weight in pairs]
-
-
-def _column_name(where: str, value: Any) -> tuple[int, str]:
-    column, name = schema.listing(schema.anything, 2)(where, value)
-    return schema.whole()(f"{where}[0]", column), schema.text(f"{where}[1]", name)
+    return [[schema.label(where, label), _POSITIVE(where, weight)] for label, weight in pairs]
 
 
 def _variant(where: str, value: Any) -> tuple[int, Variant]:
@@ -116,7 +94,7 @@ _HEADER_TABLE = schema.record(
     loss=_loss,
     C=_POSITIVE,
     alpha=_POSITIVE,
-    labels=schema.nullable(schema.listing(_label, 2)),
+    labels=schema.nullable(schema.listing(schema.label, 2)),
     n_rows=schema.whole(1),
     sum_weights=_POSITIVE,
     fingerprint=schema.text,
@@ -132,7 +110,7 @@ _HEADER_TABLE = schema.record(
     options=_options,
     history=schema.listing(schema.table),
     feature_names=schema.Maybe(schema.listing(schema.text)),
-    column_names=schema.Maybe(schema.listing(_column_name)),
+    column_names=schema.Maybe(schema.listing(schema.column_name)),
     variants=schema.Maybe(schema.listing(_variant)),
     created=schema.text,
     fcl_version=schema.text,
@@ -183,56 +161,9 @@ def _header_bytes(header: Mapping[str, Any]) -> bytes:
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read the header and the arrays of a model file; raises as :func:`fcl.load_model` does."""
-    shown_path = os.fspath(path)
-    file_kind(path)
-    try:
-        with open_archive(path) as archive:
-            header = _read_header(archive, shown_path)
-            arrays = {
-                name: read_array(archive, f"{name}.npy", dtype, _KIND)
-                for name, dtype in ARRAYS.items()
-            }
-    except ModelFileError:
-        raise
-    except FileNotFoundError:
-        raise ModelFileError(f"{shown_path}: no such model file") from None
-    except IsADirectoryError:
-        raise ModelFileError(f"{shown_path}: is a folder, not a model file") from None
-    except PermissionError:
-        raise ModelFileError(f"{shown_path}: no permission to read it") from None
-    # a damaged zip raises many kinds of errors; RuntimeError if it looks encrypted
-    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, OSError) as error:
-        what = "damaged" if zipfile.is_zipfile(path) else "not a model file"
-        raise ModelFileError(f"{shown_path}: {what} ({shortened(str(error))})") from error
-    except (ValueError, LookupError, struct.error) as error:
-        raise ModelFileError(f"{shown_path}: {shortened(str(error), 400)}") from error
+    with open_model(path) as archive:
+        header = read_header(archive, HeaderFormat(FORMAT, VERSION, _HEADER_TABLE))
+        arrays = {
+            name: read_array(archive, f"{name}.npy", dtype, KIND) for name, dtype in ARRAYS.items()
+        }
     return header, arrays
-
-
-def _read_header(archive: zipfile.ZipFile, shown_path: str) -> dict[str, Any]:
-    content = read_member(archive, HEADER, _KIND)
-    try:
-        header = read_json(content)
-    except ValueError as error:
-        raise ModelFileError(f"{shown_path}: {HEADER} is not usable JSON: {error}") from error
-    if header.get("format") != FORMAT:
-        found = shown(header.get("format"))
-        hint = "; read it with load_stagewise of fcl.stagewise.model" * (found == "'fcl-stagewise'")
-        raise ModelFileError(
-            f"{shown_path}: not a model file: format is {found}, expected {FORMAT!r}{hint}"
-        )
-    version = header.get("version")
-    if type(version) is not int or version < 1:
-        raise ModelFileError(
-            f"{shown_path}: version must be an integer from 1, got {shown(version)}"
-        )
-    if version > VERSION:
-        raise ModelFileError(
-            f"{shown_path}: format version {shown(version)}, this fcl reads up to {VERSION}: "
-            f"made by a newer fcl? (it says {shown(header.get('fcl_version'))}); upgrade fcl to read it"
-        )
-    try:
-        checked: dict[str, Any] = _HEADER_TABLE("", header)
-    except schema.Mismatch as error:
-        raise ModelFileError(f"{shown_path}: {HEADER}: {error}") from error
-    return checked

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from fcl.model.arrays import checked_arrays
 from fcl.model.certificate import Certificate
 from fcl.model.columns import matched, select_columns
 from fcl.model.covariates import CovariateTerm, covariate_margins
-from fcl.model.file import ARRAYS, HEADER, read_model, write_model
+from fcl.model.file import ARRAYS, FORMAT, HEADER, read_model, write_model
 from fcl.model.frames import FeatureRow, features_frame
 from fcl.model.history import History
 from fcl.model.html import TOP, certificate_facts, features_html, table_html
@@ -174,6 +174,28 @@ class Model:
         """The loss with its formula, link and metric."""
         return find_loss(self.loss)
 
+    #: Of the model file.
+    format: ClassVar[str] = FORMAT
+    #: Names of several numeric targets, which this model does not have.
+    target_names: ClassVar[None] = None
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of margins of a row."""
+        return 1
+
+    @property
+    def mean_name(self) -> str:
+        """What :meth:`mean` is called; see :attr:`fcl.objective.losses.Loss.mean_name`."""
+        return self.loss_object.mean_name
+
+    def mean(self, margins: Floats) -> Floats:
+        """The expected targets, float64 (n,); for labels, the probability of ``labels[1]``.
+
+        Raises InputError if the loss has no link from margins to a mean.
+        """
+        return self.loss_object.mean(margins)
+
     @property
     def has_offset(self) -> bool:
         """Whether the training rows had an offset; rows to predict then need one, too."""
@@ -289,12 +311,21 @@ class Model:
         """
         data = self.opened(data, offset, covariates)
         added = self.added_margins(data)
-        scorer = self.family.scorer(self.ids, self.weights)
+        margins_of = self.scorer()
         block_rows = min(block_rows, self.family.most_block_rows())  # fewer if rows are wide
         for start, stop, block in self.family.read_rows(data.rows, block_rows):
-            with one_blas_thread():
-                margins = scorer.margins(block) + self.intercept
+            margins = margins_of(block)
             yield start, stop, margins if added is None else margins + added[start:stop]
+
+    def scorer(self) -> Callable[[Any], Floats]:
+        """A function from a block of ``family.read_rows`` to its margins without added ones."""
+        scorer = self.family.scorer(self.ids, self.weights)
+
+        def margins(block: Any) -> Floats:
+            with one_blas_thread():
+                return scorer.margins(block) + self.intercept
+
+        return margins
 
     @property
     def covariate_names(self) -> list[str]:

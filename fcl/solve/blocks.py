@@ -75,6 +75,11 @@ class OutputView:
                 view = RowView.of_rows(part, rows, (one, np.empty(n), np.empty(n)))
             self.outputs.append(view)
 
+    @staticmethod
+    def bytes_for(n_rows: int, n_outputs: int) -> int:
+        """Bytes of the margins of the anchor and of the trainer's point, and of the views' vectors."""
+        return 8 * n_rows * (4 * n_outputs + 2)
+
     @property
     def complete(self) -> bool:
         """Whether the view consists of all rows, each with its own weight."""

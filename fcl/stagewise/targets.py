@@ -9,11 +9,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+<<<<<<< HEAD
 from fcl.data.outputs import number_columns
 from fcl.data.targets import encode_classes
 from fcl.errors import InputError
+=======
+from fcl.data.dataset import DataSet
+from fcl.data.targets import encode_classes, regression_targets
+from fcl.errors import InputError
+from fcl.stagewise.settings import Settings
+from fcl.units import counted
+>>>>>>> b2
 
-__all__ = ["Targets", "class_targets", "held_out", "number_targets", "refuse_single"]
+__all__ = [
+    "Targets",
+    "checked_offset",
+    "class_targets",
+    "held_out",
+    "number_targets",
+    "refuse_single",
+]
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -74,7 +89,29 @@ def number_targets(values: np.ndarray, name: str, width: int | None = None) -> T
 
     width : the expected number of columns; None for any number from 1.
     """
+<<<<<<< HEAD
     return Targets(number_columns(values, name, width), None)
+=======
+    return Targets(regression_targets(values, name, width), None)
+
+
+def checked_offset(data: DataSet, settings: Settings, K: int) -> Floats | None:
+    """The offsets of the margins, float64 (n, K), or None; raises InputError for another shape."""
+    if data.offset is None:
+        return None
+    if settings.update == "cls":
+        raise InputError(
+            f"{data.name}: the update cls takes no offset, since it calibrates its predictions; set "
+            "update to ls or gls"
+        )
+    offset = data.offset[:, None] if data.offset.ndim == 1 else data.offset
+    if offset.shape[1] != K:
+        raise InputError(
+            f"{data.name}: expected an offset of {counted(K, 'column')}, one for each class or number, "
+            f"got shape {data.offset.shape}"
+        )
+    return offset
+>>>>>>> b2
 
 
 def refuse_single(targets: Targets, name: str) -> None:

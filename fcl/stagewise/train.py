@@ -212,7 +212,6 @@ def _result(
     job: StagewiseJob, learner: Learner, reason: str, gap: JointGap | None
 ) -> StagewiseResult:
     state, n = learner.state, learner.n_blocks
-    certificate = None if gap is None else asdict(gap) | {"gap": gap.gap}
     model = StagewiseModel(
         family=job.family,
         weights=state.best,
@@ -223,7 +222,7 @@ def _result(
         n_rows=job.rows[0].n,
         fingerprint=job.rows[0].data.fingerprint(),
         column_names=by_position(job.rows[0].data.column_names),
-        certificate=certificate,
+        certificate=gap,
     )
     last = [done.seconds for done in state.history[-n:]]
     return StagewiseResult(model, reason, gap, sum(last) * n / max(1, len(last)))

@@ -76,7 +76,7 @@ def test_outputs(
     tmp_path: Path, model: Model, windows: np.ndarray, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zarr = pytest.importorskip("zarr")
-    monkeypatch.setattr("fcl.model.scores.ZARR_CHUNK_ROWS", 150)  # no multiple of a block
+    monkeypatch.setattr("fcl.model.scores.ZARR_CHUNK_NUMBERS", 150)  # no multiple of a block
     expected = model.margins(windows)
     if kind == "probability":
         expected = probability(expected)
