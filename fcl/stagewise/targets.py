@@ -9,17 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-<<<<<<< HEAD
-from fcl.data.outputs import number_columns
-from fcl.data.targets import encode_classes
-from fcl.errors import InputError
-=======
 from fcl.data.dataset import DataSet
 from fcl.data.targets import encode_classes, regression_targets
 from fcl.errors import InputError
 from fcl.stagewise.settings import Settings
 from fcl.units import counted
->>>>>>> b2
 
 __all__ = [
     "Targets",
@@ -89,9 +83,6 @@ def number_targets(values: np.ndarray, name: str, width: int | None = None) -> T
 
     width : the expected number of columns; None for any number from 1.
     """
-<<<<<<< HEAD
-    return Targets(number_columns(values, name, width), None)
-=======
     return Targets(regression_targets(values, name, width), None)
 
 
@@ -111,7 +102,6 @@ def checked_offset(data: DataSet, settings: Settings, K: int) -> Floats | None:
             f"got shape {data.offset.shape}"
         )
     return offset
->>>>>>> b2
 
 
 def refuse_single(targets: Targets, name: str) -> None:
