@@ -15,7 +15,7 @@ from fcl.features.base import Family, Ids
 from fcl.features.outputs import run_several, sums_of_several
 from fcl.features.prices import PriceQuery, Prices, RowVector
 from fcl.objective import Objective, Outputs
-from fcl.solve.passes import EPSILON, DualPoint, Passes, Vectors
+from fcl.solve.passes import EPSILON, KEEP_PER_GROUP, DualPoint, Passes, Vectors
 from fcl.solve.state import Floats, Point
 
 __all__ = ["OutputPasses", "make_passes"]
@@ -58,12 +58,13 @@ class OutputPasses(Passes):
 
     def dual_point(self) -> DualPoint:
         """The residuals that are now in the vectors, truncated to their grids."""
-        vectors, bound = self.vectors, self.family.integer_bound
-        rows = [
-            RowVector.on_grid(r, _total(self.objective, r), bound, units)
-            for r, units in zip(vectors.residuals, vectors.units, strict=True)
-        ]
-        return DualPoint(rows, self.objective.imbalance(rows))
+        vectors, objective = self.vectors, self.objective
+        total = max(_total(objective, r) for r in vectors.residuals)
+        step = RowVector.on_grid(vectors.residuals[0], total, self.family.integer_bound).step
+        step = objective.close(vectors.residuals, step)
+        units = vectors.units if step else [None] * len(vectors.units)
+        rows = [RowVector(r, step, own) for r, own in zip(vectors.residuals, units, strict=True)]
+        return DualPoint(rows, objective.imbalance(rows))
 
     def price(
         self, dual: DualPoint, watch: Ids, threshold: float, parts: range, number: int = 0
@@ -71,10 +72,17 @@ class OutputPasses(Passes):
         """Step D: prices of some parts of the family at a dual point."""
         penalty = self.objective.penalty
         level = None if penalty.pure_l1 else self.conditions.limit * (1.0 - 1e-12)
-        query = PriceQuery(
-            parts, watch, threshold, level, dual.imbalance, number, group=penalty.grouped
+        query = PriceQuery(parts, watch, threshold, level, dual.imbalance, number)
+        return run_several(
+            self.pricer,
+            query,
+            dual.residuals,
+            self._blocks,
+            KEEP_PER_GROUP,
+            self.family.penalty_factors,
+            penalty.grouped,
+            self.on_progress,
         )
-        return run_several(self.pricer, query, dual.residuals, self._blocks, self.on_progress)
 
     def curvature_sums(self, ids: Ids, parts: range | None = None) -> Floats:
         """sum_i q_ik phi_ij^2 over all rows for some features, (k, K); 0 outside ``parts``."""
