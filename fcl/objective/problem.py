@@ -88,6 +88,11 @@ class Objective:
         return len(self.y)
 
     @property
+    def n_outputs(self) -> int:
+        """Number of outputs; see :class:`fcl.objective.outputs.Outputs` for more than one."""
+        return 1
+
+    @property
     def has_constant(self) -> bool:
         """Whether there is an intercept, alone or among the covariates."""
         return self.intercept or (self.covariates is not None and self.covariates.constant)
@@ -194,7 +199,7 @@ class Objective:
 
         self.team.map(block, list(self.blocks()))
 
-    def line_sums(self, m: Floats, dm: Floats, beta: float, b: float) -> LineSums:
+    def line_sums(self, m: Floats, dm: Floats, beta: float, b: float = 0.0) -> LineSums:
         """Value and derivatives of the losses at margins m + beta dm + b."""
         from fcl.kernels import losses
 
