@@ -327,8 +327,14 @@ class Options:
 
         n_outputs : number of classes or targets; then y and offsets are (K, n), y of softmax (n,).
         """
-        from fcl.objective import Covariates, GroupPenalty, Objective, Penalty, find_loss
-        from fcl.objective.outputs import make_outputs  # late: NumPy
+        from fcl.objective import (  # late: NumPy
+            Covariates,
+            GroupPenalty,
+            Objective,
+            Penalty,
+            find_loss,
+            make_outputs,
+        )
 
         z, intercept = None, self.intercept
         if covariates is not None:  # the intercept is the coefficient of their first column

@@ -3,11 +3,11 @@
     P(w, b) = penalty(w) + C * sum_i s_i loss(y_i, m_i + b),    m = Phi w + o
 
 With covariates m = Phi w + Z v + o and b = 0; :mod:`fcl.objective.unpenalised` minimises over v.
-All margins that are passed to this module include the offsets o. Only the dual objective uses the offsets
-by themselves: the conjugate of loss(y, m + o) is loss*(u) - u o.
+All margins that are passed to this module include the offsets o. Only the dual objective uses the
+offsets by themselves: the conjugate of loss(y, m + o) is loss*(u) - u o.
 
-Sums over rows are computed by row blocks and added in block order, so they depend on the block size, but
-not on the number of threads.
+Sums over rows are computed by row blocks and added in block order, so they depend on the block
+size, but not on the number of threads.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ MAX_STEPS = 200
 #: Relative difference below which two values of the objective count as equal: about the rounding error
 #: of a sum over a block of 65,536 rows.
 ROUNDING = 1e-14
+
+#: How residuals are balanced: see :meth:`Objective.dual_balance`.
+Balance = tuple[float, float, float]
+#: The balance that makes all residuals 0.
+NOTHING: Balance = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -223,8 +228,9 @@ class Objective:
     ) -> float:
         """The b that minimises sum s loss(m + b) + slope * b + floor * b^2 / 2, to rounding error.
 
-        If ``dm`` is given, the margins are m + beta * dm. Takes Newton steps in a bracket of the root
-        of the derivative; where a step leaves the bracket, bisects it, or expands its open end.
+        If ``dm`` is given, the margins are m + beta * dm. Takes Newton steps in a bracket of the
+        root of the derivative; where a step leaves the bracket, bisects it, or expands its open
+        end.
         """
         if not self.has_constant:
             return 0.0
@@ -291,68 +297,86 @@ class Objective:
     ) -> float:
         """A lower bound of the optimum, from residuals and the prices of the whole family.
 
-        Balance the residuals to sum 0 if the intercept is free, and scale them by t such that
-        |C g_j| <= rho f_j for every feature: this is a feasible point of the dual. The bound is the best
-        dual value over such t. If the penalty has squares, every t is feasible, at a cost that is known
-        for t = 1; the bound is then the better of the two values.
+        Balance the residuals to sum 0 if the intercept is free, and scale them by t such that |C
+        g_j| <= rho f_j for every feature: this is a feasible point of the dual. The bound is the
+        best dual value over such t. If the penalty has squares, every t is feasible, at a cost that
+        is known for t = 1; the bound is then the better of the two values.
 
-        Scaling down keeps residuals in the domain of the dual, an interval that contains 0. They are
-        scaled up only where the domain is a cone. For other losses the value increases up to t = 1 near
-        an optimum: its derivative there is -C sum_i r_i (m_i - o_i) = -C <w, g>, the L1 norm of w.
+        Scaling down keeps residuals in the domain of the dual, an interval that contains 0. They
+        are scaled up only where the domain is a cone. For other losses the value increases up to t
+        = 1 near an optimum: its derivative there is -C sum_i r_i (m_i - o_i) = -C <w, g>, the L1
+        norm of w.
 
         Parameters
         ----------
         r : float64 (n,) or RowValues
             Residuals.
         largest : float
-            Upper bound of |g~_j| / f_j over all features, where g~_j = sum_i r~_i phi_ij and r~ are the
-            balanced residuals.
+            Upper bound of |g~_j| / f_j over all features, where g~_j = sum_i r~_i phi_ij and r~ are
+            the balanced residuals.
         excess : float
-            Upper bound of sum_j f_j max(0, |g~_j| / f_j - limit)^2 over all features, where the limit is
-            ``penalty.limit(C)``; infinite if unknown.
+            Upper bound of sum_j f_j max(0, |g~_j| / f_j - limit)^2 over all features, where the
+            limit is ``penalty.limit(C)``; infinite if unknown.
         slack : float
             What the remainder of a balance against covariates may take from the bound at t = 1
             (:mod:`fcl.objective.balance`).
         """
-        from fcl.kernels import losses
-
-        C = self.C
-        negative, positive = self.sides(r)
-        total = positive + negative
-        # shift of residuals over weights, and scales of the negative and the positive side
-        balance = (0.0, 1.0, 1.0)
-        if self.intercept:
-            if self.loss.unbounded:
-                balance = (total / math.fsum(self.s), 1.0, 1.0)
-            elif negative == 0.0 or positive == 0.0:
-                return 0.0  # the dual value at 0: nothing balances a single side
-            elif positive > -negative:
-                balance = (0.0, 1.0, -negative / positive)
-            else:
-                balance = (0.0, positive / -negative, 1.0)
-        limit = self.penalty.least_C(C * largest * (1.0 + 1e-12))
+        balance = self.dual_balance(r)
+        if balance == NOTHING:
+            return 0.0  # the dual value at 0
+        limit = self.penalty.least_C(self.C * largest * (1.0 + 1e-12))
         t = 1.0
         if self.loss.conic:
-            linear, quadratic = self._sums(
-                2,
-                lambda b, out: losses.ray_sums(
-                    self.y[b], self.s[b], self._offset_of(b), r[b], balance, out
-                ),
-            )
+            linear, quadratic = self.dual_ray(r, balance)
             t = max(0.0, -2.0 * linear / quadratic) if quadratic > 0.0 else 0.0
 
         def smooth(t: float) -> float:
-            def block(b: slice) -> float:
-                kernel, y, s, o = self.loss.kernel, self.y[b], self.s[b], self._offset_of(b)
-                value: float = losses.conjugate_sum(kernel, y, s, o, r[b], balance, t)
-                return value
-
-            return -C * math.fsum(self.team.map(block, list(self.blocks()))) - t * slack
+            return self.dual_value(r, balance, t) - t * slack
 
         scaled = smooth(min(t, limit))
         if self.penalty.pure_l1 or math.isinf(excess):
             return scaled
-        return max(scaled, smooth(1.0) - self.penalty.conjugate(C, excess))
+        return max(scaled, smooth(1.0) - self.penalty.conjugate(self.C, excess))
+
+    def dual_balance(self, r: RowValues) -> Balance:
+        """Shift and scales by which residuals r become balanced, as the dual needs it.
+
+        Returns (shift, scale of the negative residuals, scale of the positive ones): r~_i = scale
+        r_i - shift s_i; ``NOTHING`` if there is nothing to balance residuals of a single sign with.
+        """
+        if not self.intercept:
+            return 0.0, 1.0, 1.0
+        negative, positive = self.sides(r)
+        if self.loss.unbounded:
+            return (positive + negative) / math.fsum(self.s), 1.0, 1.0
+        if negative == 0.0 or positive == 0.0:
+            return NOTHING
+        if positive > -negative:
+            return 0.0, 1.0, -negative / positive
+        return 0.0, positive / -negative, 1.0
+
+    def dual_ray(self, r: RowValues, balance: Balance) -> tuple[float, float]:
+        """sum r~ (y - o) and sum r~^2 / s of the balanced residuals r~."""
+        from fcl.kernels import losses
+
+        linear, quadratic = self._sums(
+            2,
+            lambda b, out: losses.ray_sums(
+                self.y[b], self.s[b], self._offset_of(b), r[b], balance, out
+            ),
+        )
+        return linear, quadratic
+
+    def dual_value(self, r: RowValues, balance: Balance, t: float) -> float:
+        """The dual objective at t times the balanced residuals, apart from the penalty's conjugate."""
+        from fcl.kernels import losses
+
+        def block(b: slice) -> float:
+            kernel, y, s, o = self.loss.kernel, self.y[b], self.s[b], self._offset_of(b)
+            value: float = losses.conjugate_sum(kernel, y, s, o, r[b], balance, t)
+            return value
+
+        return -self.C * math.fsum(self.team.map(block, list(self.blocks())))
 
 
 def relative_gap(objective: float, bound: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
@@ -18,9 +19,9 @@ Floats = npt.NDArray[np.float64]
 class Loss(ABC):
     """A loss(y, m) >= 0 of a target y and a margin m, convex in m with infimum 0.
 
-    Fields of a subclass are the options of the loss, as in ``huber:delta=2``. Below, u is a residual
-    divided by its sample weight: a slope of the loss. The domain of the dual is the interval of u where
-    the conjugate is finite; it contains 0, where the conjugate is 0.
+    Fields of a subclass are the options of the loss, as in ``huber:delta=2``. Below, u is a
+    residual divided by its sample weight: a slope of the loss. The domain of the dual is the
+    interval of u where the conjugate is finite; it contains 0, where the conjugate is 0.
 
     Attributes
     ----------
@@ -35,17 +36,24 @@ class Loss(ABC):
     classifies : bool
         Whether targets are two labels, -1 and +1; else they are numbers.
     clipped : bool
-        Whether this is the squared loss with its slope 2 (m - y) clipped to the domain of the dual. The
-        second derivative jumps at the ends of the domain.
+        Whether this is the squared loss with its slope 2 (m - y) clipped to the domain of the dual.
+        The second derivative jumps at the ends of the domain.
     translates : bool
-        Whether loss(y - c, m - c) = loss(y, m). If so, targets are centred, since rounding would cost
-        targets of 1e6 +- 1 six digits, and offsets are subtracted from the targets.
+        Whether loss(y - c, m - c) = loss(y, m). If so, targets are centred, since rounding would
+        cost targets of 1e6 +- 1 six digits, and offsets are subtracted from the targets.
     conic : bool
-        Whether the domain of the dual is a cone, on which the conjugate is u^2 / 4 + u y: residuals may
-        be scaled up as well as down.
+        Whether the domain of the dual is a cone, on which the conjugate is u^2 / 4 + u y: residuals
+        may be scaled up as well as down.
     unbounded : bool
         Whether the domain of the dual is the real line. If so, residuals are balanced by a shift;
         otherwise by scaling down the heavier side, which never leaves an interval that contains 0.
+    couples : bool
+        Whether the loss is one function of the margins of several outputs. Margins and means are
+        then (K, n), and targets are class numbers; :class:`fcl.objective.softmax.SoftmaxObjective`
+        has its sums, since the functions of a single margin have no branch for it.
+    most_curvature : float
+        The largest second derivative (of a loss that couples: eigenvalue of the Hessian); may be
+        infinite.
     """
 
     name: ClassVar[str]
@@ -57,6 +65,8 @@ class Loss(ABC):
     translates: ClassVar[bool] = False
     conic: ClassVar[bool] = False
     unbounded: ClassVar[bool] = False
+    couples: ClassVar[bool] = False
+    most_curvature: ClassVar[float] = math.inf
 
     @property
     def text(self) -> str:
