@@ -342,8 +342,18 @@ class Options:
         loss = find_loss(self.loss)
         penalty = (GroupPenalty if self.group else Penalty)(self.l1_ratio)
         if n_outputs > 1:
-            more = (intercept, self.block_rows, team, penalty, offset)
-            return make_outputs(loss, y, s, self.C, n_outputs, *more)
+            return make_outputs(
+                loss,
+                y,
+                s,
+                self.C,
+                n_outputs,
+                intercept=intercept,
+                block_rows=self.block_rows,
+                team=team,
+                penalty=penalty,
+                offset=offset,
+            )
         return Objective(loss, y, s, self.C, intercept, self.block_rows, team, penalty, offset, z)
 
     def of_job(self) -> dict[str, Any]:

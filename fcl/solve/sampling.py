@@ -21,7 +21,7 @@ from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family
 from fcl.kernels import descent
 from fcl.objective import Objective, Outputs
-from fcl.solve.blocks import OutputView
+from fcl.solve.output_view import OutputView
 from fcl.solve.passes import Passes
 from fcl.solve.state import Floats, Ids, Point
 from fcl.solve.view import PROXIMAL, RowView
