@@ -27,6 +27,7 @@ from fcl.model.archive import (
     write_json,
 )
 from fcl.model.atomic import atomic_file
+from fcl.model.tasks import TASKS
 from fcl.objective import find_loss
 
 __all__ = [
@@ -41,8 +42,8 @@ __all__ = [
 ]
 
 FORMAT = "fcl-model"
-#: The largest version that is read; files without covariates are written as version 1.
-VERSION = 2
+#: The largest version that is read; the smallest version that can hold a model is written.
+VERSION = 3
 
 HEADER = "header.json"
 #: member -> dtype, little-endian on every machine
@@ -63,6 +64,8 @@ def _label(where: str, value: Any) -> Any:
 
 
 def _loss(where: str, value: Any) -> str:
+    if isinstance(value, str) and value in TASKS:  # softmax is a loss of several outputs alone
+        return str(value)
     try:
         find_loss(value)
     except InputError as error:
@@ -70,10 +73,21 @@ def _loss(where: str, value: Any) -> str:
     return str(value)
 
 
+def _intercept(where: str, value: Any) -> float | list[float]:
+    """A number, or a list of a number for each of several outputs."""
+    if not isinstance(value, list):
+        return float(_FINITE(where, value))
+    if len(value) < 2:
+        raise schema.Mismatch(f"{where}: expected a number, or a list of two or more, got {value}")
+    return [_FINITE(f"{where}[{k}]", number) for k, number in enumerate(value)]
+
+
 def _class_weight(where: str, value: Any) -> Any:
     if isinstance(value, str):
         return schema.one_of("balanced")(where, value)
-    pairs = schema.listing(schema.listing(schema.anything, 2), 2)(where, value)
+    pairs = schema.listing(schema.listing(schema.anything, 2))(where, value)
+    if len(pairs) < 2:
+        raise schema.Mismatch(f"{where}: expected at least two pairs, got {shown(value)}")
     return [[_label(where, label), _POSITIVE(where, weight)] for label, weight in pairs]
 
 
@@ -93,6 +107,7 @@ def _options(where: str, value: Any) -> dict[str, Any]:
     used = schema.record(
         l1_ratio=schema.Maybe(schema.number(5e-324, 1.0)),
         class_weight=schema.Maybe(schema.nullable(_class_weight)),
+        group=schema.Maybe(schema.flag),
         C_min=schema.Maybe(_UNKNOWN),
         offset=schema.Maybe(schema.flag),
         covariates=schema.Maybe(schema.nullable(schema.listing(schema.text))),
@@ -103,7 +118,7 @@ def _options(where: str, value: Any) -> dict[str, Any]:
 _HEADER_TABLE = schema.record(
     family=schema.table,
     n_active=schema.whole(),
-    intercept=_FINITE,
+    intercept=_intercept,
     covariates=schema.Maybe(
         schema.listing(
             schema.record(
@@ -116,7 +131,7 @@ _HEADER_TABLE = schema.record(
     loss=_loss,
     C=_POSITIVE,
     alpha=_POSITIVE,
-    labels=schema.nullable(schema.listing(_label, 2)),
+    labels=schema.nullable(schema.listing(_label)),
     n_rows=schema.whole(1),
     sum_weights=_POSITIVE,
     fingerprint=schema.text,
@@ -139,6 +154,16 @@ _HEADER_TABLE = schema.record(
 )
 
 
+def _check_outputs(header: Mapping[str, Any]) -> None:
+    """Compare the number of labels with the outputs; raises Mismatch."""
+    intercept, labels = header["intercept"], header["labels"]
+    if labels is None:
+        return
+    expected = len(intercept) if isinstance(intercept, list) else 2
+    if len(labels) != expected:
+        raise schema.Mismatch(f"labels: expected a list of {expected}, got {shown(labels)}")
+
+
 def write_model(
     path: str | os.PathLike[str],
     header: Mapping[str, Any],
@@ -153,7 +178,8 @@ def write_model(
     with atomic_file(path, overwrite) as file, zipfile.ZipFile(file, "w") as archive:
         add_member(archive, HEADER, content)
         for name, dtype in ARRAYS.items():
-            add_array(archive, f"{name}.npy", np.ascontiguousarray(arrays[name]).astype(dtype))
+            values = np.ascontiguousarray(arrays[name]).astype(dtype)
+            add_array(archive, f"{name}.npy", values.ravel())
 
 
 def check_header(header: Mapping[str, Any]) -> None:
@@ -164,18 +190,24 @@ def check_header(header: Mapping[str, Any]) -> None:
         raise InputError(f"a model of this training could not be saved: {error}") from error
 
 
-def file_version(covariates: object) -> int:
-    """The version of the file of a model; a reader of version 1 would predict without covariates."""
-    return VERSION if covariates else 1
+def file_version(covariates: object, intercept: object) -> int:
+    """The version of the file of a model, which readers of earlier versions cannot predict with.
+
+    3 for several outputs, whose intercepts are a list; 2 with covariates; else 1.
+    """
+    if np.ndim(intercept):  # type: ignore[arg-type]
+        return 3
+    return 2 if covariates else 1
 
 
 def _header_bytes(header: Mapping[str, Any]) -> bytes:
     """The header as stored; raises ValueError if a reader would reject it, or lose a part of it."""
     # format and version come first, for people who open the file in a pager
-    version = file_version(header.get("covariates"))
+    version = file_version(header.get("covariates"), header["intercept"])
     content = write_json({"format": FORMAT, "version": version, **header})
     stored = read_json(content)
     kept = {"format": FORMAT, "version": version, **_HEADER_TABLE("", stored)}
+    _check_outputs(kept)
     if extra := schema.undeclared(stored, kept):
         raise ValueError(f"undeclared in the header of a model: {', '.join(extra)}")
     return content
@@ -233,6 +265,7 @@ def _read_header(archive: zipfile.ZipFile, shown_path: str) -> dict[str, Any]:
         )
     try:
         checked: dict[str, Any] = _HEADER_TABLE("", header)
+        _check_outputs(checked)
     except schema.Mismatch as error:
         raise ModelFileError(f"{shown_path}: {HEADER}: {error}") from error
     return checked
