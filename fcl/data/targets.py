@@ -9,7 +9,6 @@ import numpy as np
 from fcl.checks import choice, positive
 from fcl.data.base import fixed_text
 from fcl.errors import InputError
-from fcl.units import counted
 
 Label = int | float | bool | str
 
@@ -107,41 +106,6 @@ def regression_target(values: np.ndarray, name: str, rows: np.ndarray | None = N
     return _finite_numbers(values, name, "a regression target", rows=rows)
 
 
-def regression_targets(
-    values: np.ndarray, name: str, width: int | None = None, rows: np.ndarray | None = None
-) -> np.ndarray:
-    """One or more numeric targets of each row as float64 (n, K).
-
-    Parameters
-    ----------
-    values : (n,) or (n, K)
-    name : str
-        Of the array, for messages.
-    width : int, optional
-        The expected number K of columns; by default any number from 1.
-    rows : int64 (n,), optional
-        Numbers of the rows, for messages; by default from 0.
-
-    Raises
-    ------
-    InputError
-        Another number of columns, or a value that is not a finite number.
-    """
-    values = np.asarray(values)
-    columns = values[:, None] if values.ndim == 1 else values
-    if columns.ndim != 2 or not columns.shape[1] or width not in (None, columns.shape[1]):
-        expected = "one or more columns" if width is None else counted(width, "column")
-        raise InputError(f"{name}: expected {expected} of numbers, got shape {values.shape}")
-    if columns.shape[1] == 1:
-        return regression_target(columns, name, rows)[:, None]
-    return np.column_stack(
-        [
-            regression_target(column, f"{name}, column {k} (from 0)", rows)
-            for k, column in enumerate(columns.T)
-        ]
-    )
-
-
 def check_weights(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
     """Sample weights as float64 (n,): one per row, finite, >= 0, not all 0."""
     weights = _finite_numbers(values, name, "weights", n_rows)
@@ -152,17 +116,24 @@ def check_weights(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
 
 
 def check_offset(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
-    """Offsets of the margins as float64 (n,): one per row, finite."""
+    """Offsets of the margins as float64 (n,), or (n, K) for several outputs: finite."""
+    if np.ndim(values) == 2 and np.shape(values)[1] > 1:
+        columns = np.asarray(values).T
+        found = [
+            _finite_numbers(column, f"{name}, column {k}", "offsets", n_rows)
+            for k, column in enumerate(columns)
+        ]
+        return np.column_stack(found)
     return _finite_numbers(values, name, "offsets", n_rows)
 
 
 def check_class_weight(
-    given: str | Mapping[Label, float] | None, labels: tuple[Label, Label] | None
+    given: str | Mapping[Label, float] | None, labels: Sequence[Label] | None
 ) -> str | tuple[tuple[Label, float], ...] | None:
-    """Validate class weights: "balanced", or (label, weight) of the negative and the positive label.
+    """Validate class weights: "balanced", or (label, weight) of each label.
 
     given : "balanced", or weights above 0 by label (1 for a label not named), which may be given as text.
-    labels : the (negative, positive) label; None for regression, which has no classes.
+    labels : the labels, in the order of their codes; None for regression, which has no classes.
 
     Raises ``InputError`` naming a label that does not occur, or an invalid weight.
     """
@@ -180,10 +151,10 @@ def check_class_weight(
     for key, weight in given.items():
         at = next((i for i, label in enumerate(labels) if _is_label(key, label)), None)
         if at is None:
-            raise InputError(
-                f"class_weight: there is no label {key!r}; the labels are {labels[0]!r} and "
-                f"{labels[1]!r}"
-            )
+            shown = " and ".join(repr(label) for label in labels)
+            if len(labels) > 2:
+                shown = ", ".join(repr(label) for label in labels[:5]) + ", ..." * (len(labels) > 5)
+            raise InputError(f"class_weight: there is no label {key!r}; the labels are {shown}")
         if at in found:
             raise InputError(f"class_weight: two weights for the label {labels[at]!r}")
         found[at] = positive(f"class_weight of {key!r}", weight)
