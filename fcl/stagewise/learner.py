@@ -221,9 +221,7 @@ class Learner:
                 factor = self._factor(number, block, sums)
             own = self._weights_of(number, block)
             found = step(factor, sums, own, self.settings.alpha)
-            update = Update(
-                found.weights.astype(self.dtype), found.intercept, self.settings.clip
-            )
+            update = Update(found.weights.astype(self.dtype), found.intercept, self.settings.clip)
             if self.sweeper.link.is_quadratic or os.environ.get("NOSEARCH"):
                 self.sweeper.update(block, train, update)
             else:
