@@ -65,7 +65,12 @@ def encode_softmax(
     return codes.astype(np.float64), labels
 
 
-def number_columns(values: np.ndarray, name: str, width: int | None = None) -> Floats:
+def number_columns(
+    values: np.ndarray,
+    name: str,
+    width: int | None = None,
+    rows: npt.NDArray[np.int64] | None = None,
+) -> Floats:
     """One or more numeric targets as float64 (n, m).
 
     Parameters
@@ -74,6 +79,8 @@ def number_columns(values: np.ndarray, name: str, width: int | None = None) -> F
     name : str
     width : int, optional
         The expected number of columns; None for any number from 1.
+    rows : int64 (n,), optional
+        Numbers of the rows, for messages; by default from 0.
 
     Raises
     ------
@@ -83,7 +90,7 @@ def number_columns(values: np.ndarray, name: str, width: int | None = None) -> F
     columns = _columns(values, name, width, "numbers")
     single = columns.shape[1] == 1
     found = [
-        regression_target(column, name if single else f"{name}, column {k}")
+        regression_target(column, name if single else f"{name}, column {k}", rows)
         for k, column in enumerate(columns.T)
     ]
     return np.column_stack(found)

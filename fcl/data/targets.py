@@ -9,7 +9,6 @@ import numpy as np
 from fcl.checks import choice, positive
 from fcl.data.base import fixed_text
 from fcl.errors import InputError
-from fcl.units import counted
 
 Label = int | float | bool | str
 
@@ -105,41 +104,6 @@ def regression_target(values: np.ndarray, name: str, rows: np.ndarray | None = N
     rows : numbers of the rows, for messages; by default from 0.
     """
     return _finite_numbers(values, name, "a regression target", rows=rows)
-
-
-def regression_targets(
-    values: np.ndarray, name: str, width: int | None = None, rows: np.ndarray | None = None
-) -> np.ndarray:
-    """One or more numeric targets of each row as float64 (n, K).
-
-    Parameters
-    ----------
-    values : (n,) or (n, K)
-    name : str
-        Of the array, for messages.
-    width : int, optional
-        The expected number K of columns; by default any number from 1.
-    rows : int64 (n,), optional
-        Numbers of the rows, for messages; by default from 0.
-
-    Raises
-    ------
-    InputError
-        Another number of columns, or a value that is not a finite number.
-    """
-    values = np.asarray(values)
-    columns = values[:, None] if values.ndim == 1 else values
-    if columns.ndim != 2 or not columns.shape[1] or width not in (None, columns.shape[1]):
-        expected = "one or more columns" if width is None else counted(width, "column")
-        raise InputError(f"{name}: expected {expected} of numbers, got shape {values.shape}")
-    if columns.shape[1] == 1:
-        return regression_target(columns, name, rows)[:, None]
-    return np.column_stack(
-        [
-            regression_target(column, f"{name}, column {k} (from 0)", rows)
-            for k, column in enumerate(columns.T)
-        ]
-    )
 
 
 def check_weights(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:

@@ -25,12 +25,13 @@ def encoded_target(
 ) -> npt.NDArray[np.float64]:
     """The target of each row, float64 (n,): numbers, or -1 or +1 for the labels of one margin.
 
-    For K > 1 margins, the number of each label, from 0; or K numbers for each row, (n, K).
+    For K > 1 outputs, the number of each class, from 0, (n,); or a number, or -1 or +1 for each label,
+    (n, K).
 
     Parameters
     ----------
     model : Predictor
-    values : (n,), (n, 1), or (n, K) for K numbers
+    values : (n,), (n, 1), or (n, K) for K targets or labels
         The target of new rows.
     name : str
         Of the target, for messages.
@@ -42,12 +43,16 @@ def encoded_target(
     InputError
         A label that the model does not know, a number that is not finite, or another number of columns.
     """
-    from fcl.data.targets import regression_target, regression_targets
+    from fcl.data.outputs import encode_multilabel, number_columns
+    from fcl.data.targets import regression_target
 
-    if model.labels is None and model.n_outputs > 1:
-        return regression_targets(values, name, model.n_outputs, rows)
+    if model.n_outputs > 1 and model.noun == "label":
+        return np.ascontiguousarray(encode_multilabel(values, name, model.n_outputs).T)
+    if model.n_outputs > 1 and model.noun == "target":
+        return number_columns(values, name, model.n_outputs, rows)
     if model.labels is None:
         return regression_target(values, name, rows)
+    _check_column(values, name)
     values = np.asarray(values).reshape(-1)
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "backslashreplace")
@@ -62,6 +67,15 @@ def encoded_target(
             f"{shown(values[wrong[0]])} in row {row}"
         )
     return codes.astype(np.float64) if model.n_outputs > 1 else np.where(codes == 1, 1.0, -1.0)
+
+
+def _check_column(values: np.ndarray, name: str) -> None:
+    shape = np.shape(values)
+    if shape[1:] not in ((), (1,)):
+        raise InputError(
+            f"{name}: expected one label for each row, got shape {shape}; the model predicts "
+            "classes, not several columns"
+        )
 
 
 def _listed(labels: Sequence[Any]) -> str:

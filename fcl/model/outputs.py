@@ -54,11 +54,10 @@ def label_text(label: Any) -> str:
 
 
 def output_names(model: Predictor) -> list[str]:
-    """The label or name of each output, or its number from 1."""
-    for names in (model.labels, model.target_names):
-        if names is not None and len(names) == model.n_outputs:
-            return [label_text(name) for name in names]
-    return [str(number) for number in range(1, model.n_outputs + 1)]
+    """The label or name of each of several outputs, or its number from 0 if they have no names."""
+    if model.labels is not None:
+        return [label_text(label) for label in model.labels]
+    return [str(number) for number in range(model.n_outputs)]
 
 
 def scores_of(model: Predictor, kind: str) -> Scores:
@@ -89,13 +88,13 @@ def scores_of(model: Predictor, kind: str) -> Scores:
 def table_scores(model: Predictor) -> list[Scores]:
     """The scores that a table shows beside what is known of the rows.
 
-    The predicted label if there are several margins, the margins, and the probabilities or means unless
+    The predicted class of several, the margins, and the probabilities or means unless
     the margins are the means.
     """
     found = [scores_of(model, "margin")]
     if model.mean_name:
         found.append(scores_of(model, model.mean_name))
-    if model.n_outputs > 1 and model.labels is not None:
+    if model.n_outputs > 1 and model.noun == "class":
         labels = np.array(output_names(model))
         found.insert(0, Scores("predicted", ("predicted",), lambda m: labels[m.argmax(axis=1)]))
     return found

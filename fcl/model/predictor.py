@@ -36,11 +36,14 @@ class Predictor(Protocol):
 
     @property
     def labels(self) -> tuple[Any, ...] | None:
-        """The label of each margin; for K = 1 the negative and the positive label; None for numbers."""
+        """The label or name of each output; None if they have no names.
+
+        For K = 1, the negative and the positive label; None for numbers.
+        """
 
     @property
-    def target_names(self) -> tuple[str, ...] | None:
-        """Names of several numeric targets; None if they have none, and for labels."""
+    def noun(self) -> str:
+        """What an output is: "class", one of K; "target", a number; or "label", that a row may have."""
 
     @property
     def mean_name(self) -> str:

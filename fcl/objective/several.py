@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ClassSums", "NumberSums", "OutputSums"]
+__all__ = ["ClassSums", "LabelSums", "NumberSums", "OutputSums", "sums_for"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -145,3 +145,38 @@ class NumberSums(OutputSums):
         if not self.n_rows:
             return {}
         return {"MSE": float(self.mse().mean()), "R2": float(self.r2().mean())}
+
+
+class LabelSums(OutputSums):
+    """Sums over rows of K labels, each of which a row has or has not.
+
+    Attributes
+    ----------
+    wrong : float64 (K,)
+        Weight of the rows whose probability of the label is on the wrong side of 1/2.
+    """
+
+    def __init__(self, K: int) -> None:
+        super().__init__()
+        self.wrong, self._log_loss = np.zeros(K), np.zeros(K)
+
+    def _add(self, y: Floats, means: Floats, s: Floats) -> None:
+        self.wrong += s @ ((means > 0.5) != (y > 0.0))
+        with np.errstate(divide="ignore"):
+            self._log_loss -= s @ np.log(np.where(y > 0.0, means, 1.0 - means))
+
+    def metrics(self) -> dict[str, float]:
+        """Share of errors and log loss, each the mean over the labels."""
+        if not self.n_rows:
+            return {}
+        log_loss = float(self._log_loss.mean()) / self.weight
+        found = {"error": float(self.wrong.mean()) / self.weight}
+        return found | ({"log loss": log_loss} if np.isfinite(log_loss) else {})
+
+
+def sums_for(noun: str, K: int) -> OutputSums:
+    """The sums for K outputs; noun : "class", "target" or "label"."""
+    kinds: dict[str, type[ClassSums] | type[NumberSums] | type[LabelSums]] = {
+        "class": ClassSums, "target": NumberSums, "label": LabelSums,
+    }  # fmt: skip
+    return kinds[noun](K)

@@ -11,7 +11,7 @@ from fcl.errors import InputError
 from fcl.model import Model
 from fcl.model.labels import encoded_target
 from fcl.model.predictor import Predictor
-from fcl.objective.several import ClassSums, NumberSums, OutputSums
+from fcl.objective.several import sums_for
 from fcl.units import counted
 
 __all__ = ["Collected", "Comparison", "Summed", "compared", "quality", "quality_line"]
@@ -120,8 +120,7 @@ class Summed:
 
     def __init__(self, model: Predictor, name: str, strict: bool = True) -> None:
         self._model, self._name, self._strict = model, name, strict
-        K = model.n_outputs
-        self._sums: OutputSums = NumberSums(K) if model.labels is None else ClassSums(K)
+        self._sums = sums_for(model.noun, model.n_outputs)
         self._means_of = model.mean if model.mean_name else np.asarray
         self._given_up = ""
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.generator.family import GeneratedFamily
 from fcl.model import schema
@@ -24,6 +25,7 @@ from fcl.stagewise.certify import JointGap
 from fcl.stagewise.learner import Weights, block_count
 from fcl.stagewise.links import LINKS
 from fcl.stagewise.settings import CALIBRATIONS, UPDATES, Settings
+from fcl.units import counted
 
 __all__ = [
     "ARRAYS",
@@ -72,7 +74,7 @@ _HEADER_TABLE = schema.record(
     family=schema.table,
     settings=SETTINGS_TABLE,
     labels=schema.nullable(schema.listing(schema.label)),
-    target_names=schema.nullable(schema.listing(schema.text)),
+    classifies=schema.flag,
     n_outputs=schema.whole(1),
     best_number=schema.whole(0),
     n_rows=schema.whole(1),
@@ -128,10 +130,9 @@ def _fields(
     family = family_from_config(header["family"], trusted)
     if not isinstance(family, GeneratedFamily):
         raise InputError(f"expected a family of generated columns, got {family.name}")
-    K, labels, names = header["n_outputs"], header["labels"], header["target_names"]
-    for name, values in (("labels", labels), ("target_names", names)):
-        if values is not None and len(values) != K:
-            raise InputError(f"{name}: expected {K}, got {len(values)}")
+    K, labels, is_classes = header["n_outputs"], header["labels"], header["classifies"]
+    if (labels is None and is_classes) or (labels is not None and len(set(labels)) != K):
+        raise InputError(f"labels: expected {counted(K, 'different label')}, got {shown(labels)}")
     settings = Settings(**header["settings"]).checked()
     columns, certificate = header["column_names"], header["certificate"]
     found = {name: value for name, value in header.items() if name != "n_outputs"}
@@ -140,7 +141,6 @@ def _fields(
         "weights": shaped(arrays, family.n_features, K, settings),
         "settings": settings,
         "labels": None if labels is None else tuple(labels),
-        "target_names": None if names is None else tuple(names),
         "column_names": _columns(columns, family),
         "certificate": None if certificate is None else JointGap(**certificate),
     }

@@ -42,8 +42,10 @@ class StagewiseModel:
     weights : Weights
         Of the blocks of the best step.
     settings : Settings
+    classifies : bool
+        Whether outputs are classes; else they are numbers.
     labels : tuple or None
-        Classes in the order of the margins; None for numbers.
+        Classes in the order of the margins, or names of several numbers; None if they have no names.
     history : list of dict
         A row for each block of each visit: number, loss, error, valid_loss, valid_error, seconds.
     best_number : int
@@ -58,8 +60,6 @@ class StagewiseModel:
         The gap to the joint ridge optimum, if it was requested.
     has_offset : bool
         Whether the training rows had offsets; rows to predict then need them, too.
-    target_names : tuple of str, or None
-        Names of several numbers, if they are known.
     created : str
         Time of creation in UTC, ISO 8601.
     fcl_version : str
@@ -71,6 +71,7 @@ class StagewiseModel:
     family: GeneratedFamily
     weights: Weights
     settings: Settings
+    classifies: bool
     labels: tuple[Any, ...] | None
     history: list[dict[str, Any]]
     best_number: int
@@ -79,7 +80,6 @@ class StagewiseModel:
     column_names: dict[int, str] | None = None
     certificate: JointGap | None = None
     has_offset: bool = False
-    target_names: tuple[str, ...] | None = None
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
 
@@ -97,6 +97,11 @@ class StagewiseModel:
     def n_outputs(self) -> int:
         """Number K of margins of a row: classes, or numbers to predict."""
         return self.weights.features.shape[1]
+
+    @property
+    def noun(self) -> str:
+        """What an output is: "class" or "target"."""
+        return "class" if self.classifies else "target"
 
     @property
     def all_blocks(self) -> int:
@@ -230,7 +235,7 @@ class StagewiseModel:
     @property
     def mean_name(self) -> str:
         """What :meth:`mean` computes: "probability" for classes, "" for numbers, whose margins are it."""
-        return "" if self.labels is None else "probability"
+        return "probability" if self.classifies else ""
 
     def mean(self, margins: Floats) -> Floats:
         """Probabilities of the classes from margins, float64 (n, K); of numbers the margins themselves.
@@ -239,11 +244,11 @@ class StagewiseModel:
         probabilities without bounds; the result is their nearest point of the simplex, in which classes
         may have the probability 0.
         """
-        return margins if self.labels is None else self.link.probabilities(margins)
+        return self.link.probabilities(margins) if self.classifies else margins
 
     def require_probability(self) -> None:
         """Raise InputError unless this is a model of classes."""
-        if self.labels is None:
+        if not self.classifies:
             raise InputError(
                 "probabilities need a model of classes, this one predicts numbers; ask for margins"
             )
@@ -274,7 +279,7 @@ class StagewiseModel:
         Arguments and errors are as in :meth:`iter_margins`.
         """
         margins = self.margins(data, block_rows, offset, covariates)
-        if self.labels is not None:
+        if self.classifies:
             return np.asarray(self.labels)[margins.argmax(axis=1)]
         return margins[:, 0] if self.n_outputs == 1 else margins
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.dataset import DataSet
-from fcl.data.targets import encode_classes, regression_targets
+from fcl.data.outputs import number_columns
+from fcl.data.targets import encode_classes
 from fcl.errors import InputError
 from fcl.stagewise.settings import Settings
 from fcl.units import counted
@@ -83,7 +84,7 @@ def number_targets(values: np.ndarray, name: str, width: int | None = None) -> T
 
     width : the expected number of columns; None for any number from 1.
     """
-    return Targets(regression_targets(values, name, width), None)
+    return Targets(number_columns(values, name, width), None)
 
 
 def checked_offset(data: DataSet, settings: Settings, K: int) -> Floats | None:

@@ -73,7 +73,7 @@ def test_numbers(problem: Problem, folder: Path, run: Run) -> None:
     margins = expected_margins(problem, folder / "n.fcl")
     assert run(folder / "n.fcl", folder / "data", "--out", folder / "n.tsv").exit_code == 0
     head, *lines = (folder / "n.tsv").read_text().splitlines()
-    assert head == "margin_1\tmargin_2"
+    assert head == "margin_0\tmargin_1"
     assert np.allclose(np.array([line.split("\t") for line in lines], float), margins, atol=1e-5)
     assert run(folder / "o.fcl", folder / "data", "--out", folder / "o.npy").exit_code == 0
     single: Any = fcl.load_model(folder / "o.fcl")
@@ -85,10 +85,9 @@ def test_numbers(problem: Problem, folder: Path, run: Run) -> None:
 def test_tables_of_rows(problem: Problem, folder: Path, run: Run) -> None:
     """The rows of a CSV file: the class, its margins and probabilities, and scores of its labels."""
     pytest.importorskip("pyarrow")
-    rows = "\n".join(
-        ",".join(map(repr, row)) + f",{y}" for row, y in zip(problem.x.tolist(), problem.y)
-    )
-    (folder / "t.csv").write_text(f"a,b,c,d,y\n{rows}\n")
+    pairs = zip(problem.x.tolist(), problem.y, strict=True)
+    rows = [",".join([*map(repr, row), label]) for row, label in pairs]
+    (folder / "t.csv").write_text("\n".join(["a,b,c,d,y", *rows, ""]))
     out = folder / "t.tsv"
     result = run(folder / "m.fcl", folder / "t.csv", "--y", "y", "--out", out)
     assert result.exit_code == 0, result.output
