@@ -250,9 +250,7 @@ def _count_outputs(
         )
     if loss.name != "softmax" or labels is None:
         return len(y)
-    check_class_count(
-        len(labels), data.n_rows, options.memory, options.group, data.target_name
-    )
+    check_class_count(len(labels), data.n_rows, options.memory, options.group, data.target_name)
     return len(labels)
 
 

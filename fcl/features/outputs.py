@@ -150,9 +150,7 @@ def _grouped(
     return replace(prices, largest=max(largest, others), excess=excess)
 
 
-def _cut(
-    prices: Prices, most: int, factors: Callable[[Ids], Floats], grouped: bool
-) -> Prices:
+def _cut(prices: Prices, most: int, factors: Callable[[Ids], Floats], grouped: bool) -> Prices:
     """The prices with the ``most`` largest candidates."""
     if len(prices.ids) <= most:
         return prices

@@ -56,6 +56,15 @@ class OutputPasses(Passes):
         """The objective at a point with these margins."""
         return self.objective.value(self.conditions.value(point), margins)
 
+    def write_residuals(self, b: float, blocks: range) -> None:
+        """Step C: residuals and curvatures at the anchor, on some row blocks."""
+        vectors, size = self.vectors, self.objective.block_rows
+        for number in blocks:
+            rows = slice(number * size, min((number + 1) * size, self.objective.n_rows))
+            self.objective.residuals_curvatures_of(
+                rows, vectors.accepted, vectors.residuals, vectors.curvatures
+            )
+
     def dual_point(self) -> DualPoint:
         """The residuals that are now in the vectors, truncated to their grids."""
         vectors, objective = self.vectors, self.objective

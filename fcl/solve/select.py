@@ -89,8 +89,9 @@ def _first_of_equals(
     """Indices of the first feature of each run of equal gradients and factors."""
     order = np.lexsort((ids, -sizes, factors))
     sizes, factors = sizes[order], factors[order]
-    gradients = gradients[order].reshape(len(ids), -1)  # a column for each output
-    away = np.abs(gradients[1:] - gradients[:-1]).max(axis=1, initial=0.0)
+    away = np.abs(np.diff(gradients[order], axis=0))
+    if away.ndim > 1:  # of the outputs, the one that differs most
+        away = away.max(axis=1)
     near = np.zeros(len(ids), bool)
     near[1:] = (away <= SAME_GRADIENT * sizes[:-1]) & (factors[:-1] == factors[1:])
     return order[~near]

@@ -397,7 +397,8 @@ class Solver:
         factors = self.family.penalty_factors(selection.ids)
         penalty, C = self.objective.penalty, self.objective.C
         # in the units of slopes
-        curvatures = curvatures.reshape(len(factors), -1).max(axis=1, initial=0.0)
+        if curvatures.ndim > 1:  # of the outputs, the largest
+            curvatures = curvatures.max(axis=1)
         curvatures = (C * curvatures + penalty.ridge(factors)) / penalty.absolute(factors) ** 2
         chosen = np.flatnonzero(fit_in_room(selection.violations, curvatures, sizes, cache.free))
         chosen = chosen[: cache.max_columns - cache.n]  # the largest violation is the first
