@@ -109,7 +109,13 @@ def _block_rows(name: str, value: Any) -> int:
 def _loss(name: str, value: Any) -> str:
     from fcl.objective import find_loss  # late: it imports NumPy
 
-    return find_loss(value).text
+    loss = find_loss(value)
+    if loss.couples:
+        raise InputError(
+            f"{name}: {loss.name} couples several outputs, which training does not support yet; expected "
+            "a loss of one output, such as logistic"
+        )
+    return loss.text
 
 
 def _weights_of_labels(name: str, value: Any) -> str | dict[str, float]:
