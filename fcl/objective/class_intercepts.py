@@ -122,6 +122,9 @@ class _Search:
         found = [(self._sums(self._at(step)), step) for step in steps]
         best, step = min(found, key=lambda one: one[0][1])
         if best[1] < self.value:
+            # where most probabilities are 0 or 1, F is nearly linear, and longer steps go on falling
+            while (longer := self._sums(self._at(2.0 * step)))[1] < best[1]:
+                best, step = longer, 2.0 * step
             self._go(self._at(step), best)
             return True
         return any(self._try(steps[0], 0.5**k) for k in range(1, MOST_HALVINGS))

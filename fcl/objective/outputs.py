@@ -235,7 +235,7 @@ class Outputs(ABC):
 
 @dataclass(frozen=True)
 class SeparateOutputs(Outputs):
-    """Independent losses of one output each, with rows, features and perhaps a grouped penalty in common."""
+    """Independent losses of one output each, with rows, features and perhaps a penalty in common."""
 
     separate: ClassVar[bool] = True
 
