@@ -1,26 +1,24 @@
 """Balance residuals against unpenalised covariates, as a point of the dual needs it.
 
-**The dual point.** With covariates Z (:mod:`fcl.objective.unpenalised`), the dual of P is finite
-only at vectors r with Z' r = 0. At the best coefficients this holds up to rounding.
-:func:`balanced` removes the rest:
+**The dual point.** With covariates Z (:mod:`fcl.objective.unpenalised`), the dual of P is finite only at
+vectors r with Z' r = 0. At the best coefficients this holds up to rounding. :func:`balanced` removes the
+rest:
 
-    r~_i = r_i - d_i (Z x)_i,   Z' D Z x = Z' r,   0 <= d_i <= distance of r_i from the ends of its
-    domain
+    r~_i = r_i - d_i (Z x)_i,   Z' D Z x = Z' r,   0 <= d_i <= distance of r_i from the ends of its domain
 
 d_i is at most the curvature s_i loss'', so this is the first-order effect of a Newton step of the
-coefficients on the residuals, and x is tiny after a fit. r~ is in the domain if |Z x| <= 1 in every
-row, so (Z x)_i is clipped to that range.
+coefficients on the residuals, and x is tiny after a fit. r~ is in the domain if |Z x| <= 1 in every row,
+so (Z x)_i is clipped to that range.
 
-**Remainder.** In floating point, and on the grid of the prices, Z' r~ is not 0 but about 1e-16 of
-its terms, and more where (Z x)_i is clipped. Weak duality then gives
+**Remainder.** In floating point, and on the grid of the prices, Z' r~ is not 0 but about 1e-16 of its
+terms, and more where (Z x)_i is clipped. Weak duality then gives
 
     P(w, v) >= D(r~) + C (Z' r~) . v    for every point
 
-so :func:`slack` lowers the bound by C * reach * sum_c |(Z' r~)_c|. The bound holds for all models
-whose coefficients, of orthonormal columns (:class:`fcl.drivers.covariates.Design`), are at most
-``reach`` in absolute value: a thousand times the largest margin of the anchor. (The balance of an
-intercept without covariates, in :meth:`fcl.objective.Objective.dual_bound`, leaves the same
-rounding.)
+so :func:`slack` lowers the bound by C * reach * sum_c |(Z' r~)_c|. The bound holds for all models whose
+coefficients, of orthonormal columns (:class:`fcl.drivers.covariates.Design`), are at most ``reach`` in
+absolute value: a thousand times the largest margin of the anchor. (The balance of an intercept without
+covariates, in :meth:`fcl.objective.Objective.dual_bound`, leaves the same rounding.)
 """
 
 from __future__ import annotations

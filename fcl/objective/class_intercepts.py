@@ -1,16 +1,16 @@
 """The best intercepts of the softmax loss, to rounding error, from any distance.
 
-Minimises F(x) = sum_i s_i loss_i(m_i + x) + slope . x + floor . x^2 / 2 over x, float64 (K,). Two
-kinds of step are tried:
+Minimises F(x) = sum_i s_i loss_i(m_i + x) + slope . x + floor . x^2 / 2 over x, float64 (K,). Two kinds
+of step are tried:
 
-- Newton's. The Hessian is the Laplacian of a graph of the classes, with the weights w_jk = sum_i
-  s_i p_ij p_ik: its diagonal is made of sums of positive numbers, so that it is accurate however
-  rare a class is. The loss does not feel a constant, so one class keeps its intercept during a
-  step, and x has mean 0 in the end.
-- x_k += log(n_k / N_k), with the weights n of the classes and their expected sums N. It minimises
-  the bound lse(m + x) <= lse(m) + sum_k p_k (exp(x_k) - 1) of all rows, so it never rises; from the
-  model without features it is exact, and it crosses a thousand units of margins in one step
-  (generalised iterative scaling; Darroch and Ratcliff 1972).
+- Newton's. The Hessian is the Laplacian of a graph of the classes, with the weights w_jk = sum_i s_i p_ij
+  p_ik: its diagonal is made of sums of positive numbers, so that it is accurate however rare a class is.
+  The loss does not feel a constant, so one class keeps its intercept during a step, and x has mean 0 in
+  the end.
+- x_k += log(n_k / N_k), with the weights n of the classes and their expected sums N. It minimises the
+  bound lse(m + x) <= lse(m) + sum_k p_k (exp(x_k) - 1) of all rows, so it never rises; from the model
+  without features it is exact, and it crosses a thousand units of margins in one step (generalised
+  iterative scaling; Darroch and Ratcliff 1972).
 """
 
 from __future__ import annotations
@@ -122,6 +122,9 @@ class _Search:
         found = [(self._sums(self._at(step)), step) for step in steps]
         best, step = min(found, key=lambda one: one[0][1])
         if best[1] < self.value:
+            # where most probabilities are 0 or 1, F is nearly linear, and longer steps go on falling
+            while (longer := self._sums(self._at(2.0 * step)))[1] < best[1]:
+                best, step = longer, 2.0 * step
             self._go(self._at(step), best)
             return True
         return any(self._try(steps[0], 0.5**k) for k in range(1, MOST_HALVINGS))
@@ -175,8 +178,8 @@ class _Search:
     def _make_hessian(self) -> Floats:
         """The Hessian of F, from all rows or, with many classes, from a share of them.
 
-        The share's weights w_jk are scaled such that no row exceeds the exact diagonal, which keeps
-        the matrix positive.
+        The share's weights w_jk are scaled such that no row exceeds the exact diagonal, which keeps the
+        matrix positive.
         """
         K, n = len(self.x), self.objective.n_rows
         stride = 1 if n * float(K * K) <= MOST_PRODUCTS else max(1, -(-K // MOST_CLASSES))

@@ -67,8 +67,8 @@ def _chunks(rows: slice) -> Iterator[slice]:
 def inverse_root(matrix: Floats, flat: float) -> Floats:
     """T, float64 (q, r), such that T T' is the inverse of a matrix (q, q) without its flat directions.
 
-    A direction is flat if its curvature is at most ``flat``, relative to the curvatures of its
-    columns: rounding hides it, or the rows of a sample make columns dependent.
+    A direction is flat if its curvature is at most ``flat``, relative to the curvatures of its columns:
+    rounding hides it, or the rows of a sample make columns dependent.
     """
     scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     scale = np.where(scale > 0.0, scale, 1.0)

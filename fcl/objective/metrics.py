@@ -22,8 +22,8 @@ def average_precision(
 ) -> float:
     """Area under the precision-recall curve, as a sum of steps: sum_k (R_k - R_{k-1}) P_k.
 
-    This is scikit-learn's ``average_precision_score``. Equal scores form one threshold, so the
-    result does not depend on the order of the rows.
+    This is scikit-learn's ``average_precision_score``. Equal scores form one threshold, so the result
+    does not depend on the order of the rows.
 
     Parameters
     ----------

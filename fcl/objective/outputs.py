@@ -3,12 +3,12 @@
     P(W, b) = penalty(W) + C * sum_i s_i loss(y_i, m_i),    m_ik = sum_j W_jk phi_ij + b_k + o_ik
 
 Arrays over rows are float64 (K, n), C-contiguous, with a row for each output. Margins include the K
-intercepts and the offsets o, unlike the margins of :class:`fcl.objective.Objective`, whose methods
-this module follows otherwise: sums over rows are computed by row blocks and added in block order,
-and do not depend on the number of threads.
+intercepts and the offsets o, unlike the margins of :class:`fcl.objective.Objective`, whose methods this
+module follows otherwise: sums over rows are computed by row blocks and added in block order, and do not
+depend on the number of threads.
 
-Two kinds of objective derive from :class:`Outputs`: :class:`SeparateOutputs`, a sum of losses of
-one output each, and :class:`fcl.objective.softmax.SoftmaxOutputs`, whose loss couples the outputs.
+Two kinds of objective derive from :class:`Outputs`: :class:`SeparateOutputs`, a sum of losses of one
+output each, and :class:`fcl.objective.softmax.SoftmaxOutputs`, whose loss couples the outputs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -52,8 +52,8 @@ class Outputs(ABC):
     Parameters
     ----------
     y : float64
-        Targets: (n,) class numbers 0 .. K - 1 of a loss that couples the outputs, else (K, n) with
-        a row for each output, of -1 and +1 for labels.
+        Targets: (n,) class numbers 0 .. K - 1 of a loss that couples the outputs, else (K, n) with a row
+        for each output, of -1 and +1 for labels.
     s : float64 (n,)
         Weights of the rows, > 0.
     C : float
@@ -94,7 +94,7 @@ class Outputs(ABC):
 
     @property
     def majoriser(self) -> float:
-        """L such that L sum_i s_i |dm_i|^2 / 2 bounds the second-order term of any step; may be infinite."""
+        """L such that L sum_i s_i |dm_i|^2 / 2 bounds the second-order term of any step."""
         return self.loss.most_curvature
 
     def blocks(self) -> Iterator[slice]:
@@ -151,13 +151,12 @@ class Outputs(ABC):
     ) -> Settled:
         """Minimise sum s loss(m + x) + slope . x + floor . x^2 / 2 over x, a constant for each output.
 
-        Adds x to the margins m, float64 (K, n), in place. x is empty, and m stays, without
-        intercepts.
+        Adds x to the margins m, float64 (K, n), in place. x is empty, and m stays, without intercepts.
 
-        slope, floor : float64 (K,), slopes and curvatures (>= 0) of further terms; by default 0.
-        For a loss that
-            does not feel a constant in all margins, the mean of ``slope`` is ignored while
-            ``floor`` is 0.
+        slope, floor : float64 (K,), slopes and curvatures (>= 0) of further terms; by default 0. For a
+        loss that
+            does not feel a constant in all margins, the mean of ``slope`` is ignored while ``floor`` is
+            0.
         """
 
     # -- one output ----------------------------------------------------------------------------
@@ -166,8 +165,8 @@ class Outputs(ABC):
     def output(self, k: int, m: Floats, o: Floats, lse: Floats | None = None) -> Objective:
         """The problem of output k with the others fixed, up to a constant, as one of a single output.
 
-        Its margins are m_k - o, without further offset. The penalty is that of the output by
-        itself, even if it is grouped.
+        Its margins are m_k - o, without further offset. The penalty is that of the output by itself, even
+        if it is grouped.
 
         Parameters
         ----------
@@ -179,9 +178,19 @@ class Outputs(ABC):
             For losses that couple outputs: log sum_k exp(m_k), which saves work if it is known.
         """
 
-    @property
-    def _own_penalty(self) -> Penalty:
-        return Penalty(self.penalty.l1_ratio)
+    def _part(self, loss: Loss, y: Floats, offset: Floats | None) -> Objective:
+        """The objective of one output by itself."""
+        return Objective(
+            loss,
+            y,
+            self.s,
+            self.C,
+            self.intercept,
+            self.block_rows,
+            self.team,
+            Penalty(self.penalty.l1_ratio),
+            offset,
+        )
 
     def centre(self, weights: Floats) -> Floats:
         """Weights (k, K) of the same model, up to the intercepts, with the least penalty."""
@@ -199,9 +208,9 @@ class Outputs(ABC):
 
     @abstractmethod
     def imbalance(self, r: Sequence[RowValues] | Floats) -> Floats:
-        """Largest change of a constant column's price by balancing, float64 (K,): \\|sum_i r_ik\\|.
+        """Largest change of a constant column's price by balancing, float64 (K,).
 
-        0 without intercepts.
+        It is |sum_i r_ik|, or 0 without intercepts.
         """
 
     @abstractmethod
@@ -218,19 +227,19 @@ class Outputs(ABC):
         r : sequence of K RowValues, or float64 (K, n)
             Residuals.
         largest : float, or float64 (K,)
-            Upper bound over all features of size(g~_j) / f_j, where g~_j are the prices of the
-            balanced residuals; by output where losses and penalty are separate, so that each output
-            is scaled by itself.
+            Upper bound over all features of size(g~_j) / f_j, where g~_j are the prices of the balanced
+            residuals; by output where losses and penalty are separate, so that each output is scaled by
+            itself.
         excess : float, or float64 (K,)
             Upper bound of sum_j f_j max(0, size / f_j - limit)^2, where the limit is
-            ``penalty.limit(C)``, and the sum is also over outputs unless the penalty is grouped;
-            infinite if unknown. By output like ``largest``.
+            ``penalty.limit(C)``, and the sum is also over outputs unless the penalty is grouped; infinite
+            if unknown. By output like ``largest``.
         """
 
 
 @dataclass(frozen=True)
 class SeparateOutputs(Outputs):
-    """Independent losses of one output each, with rows, features and perhaps a grouped penalty in common."""
+    """Independent losses of one output each, with rows, features and perhaps a penalty in common."""
 
     separate: ClassVar[bool] = True
 
@@ -241,17 +250,9 @@ class SeparateOutputs(Outputs):
     @cached_property
     def parts(self) -> tuple[Objective, ...]:
         """The objective of each output by itself."""
-        common: Any = (
-            self.s,
-            self.C,
-            self.intercept,
-            self.block_rows,
-            self.team,
-            self._own_penalty,
-        )
-        offsets = [None] * self.n_outputs if self.offset is None else self.offset
+        offsets = [None] * self.n_outputs if self.offset is None else list(self.offset)
         return tuple(
-            Objective(self.loss, y, *common, o) for y, o in zip(self.y, offsets, strict=True)
+            self._part(self.loss, y, offset) for y, offset in zip(self.y, offsets, strict=True)
         )
 
     def loss_sum(self, m: Floats) -> float:
@@ -302,9 +303,9 @@ class SeparateOutputs(Outputs):
     ) -> float:
         """See :meth:`Outputs.dual_bound`.
 
-        The dual is separable as well: with the L1 norm or the elastic net every output has its own
-        scale, and the bound is the sum of the outputs' bounds. A grouped penalty joins the outputs'
-        prices, and all outputs are scaled by the same number.
+        The dual is separable as well: with the L1 norm or the elastic net every output has its own scale,
+        and the bound is the sum of the outputs' bounds. A grouped penalty joins the outputs' prices, and
+        all outputs are scaled by the same number.
         """
         balances = [part.dual_balance(r[k]) for k, part in enumerate(self.parts)]
         scales = self._scales(r, largest, balances)
@@ -332,7 +333,8 @@ class SeparateOutputs(Outputs):
         if self.loss.conic:
             rays = [part.dual_ray(r[k], balances[k]) for k, part in enumerate(self.parts)]
         if self.penalty.grouped:
-            rays = [tuple(map(math.fsum, zip(*rays, strict=True)))] * K
+            linear, quadratic = (math.fsum(column) for column in zip(*rays, strict=True))
+            rays = [(linear, quadratic)] * K
             largest = np.max(largest)
         found = []
         for (linear, quadratic), most in zip(rays, np.broadcast_to(largest, K), strict=True):

@@ -2,17 +2,17 @@
 
     penalty(w) = sum_j f_j [ rho |w_j| + (1 - rho) w_j^2 / 2 ],    0 < rho <= 1, f_j > 0
 
-With rho = 1 it is a weighted L1 norm, else an elastic net. The *slope* of a feature is the
-derivative of the smooth part of the objective, in units of the coefficient of |w_j|:
+With rho = 1 it is a weighted L1 norm, else an elastic net. The *slope* of a feature is the derivative of
+the smooth part of the objective, in units of the coefficient of |w_j|:
 
     slope_j = (C g_j + (1 - rho) f_j w_j) / (rho f_j),    g_j = sum_i s_i loss'(m_i) phi_ij
 
 At the optimum it is -sign(w_j) where w_j is not 0, and lies in [-1, 1] where w_j is 0.
 
-**Several outputs.** Weights W are then (k, K): a row for each feature, a column for each output.
-The L1 norm and the elastic net sum over all entries; a feature's violation and the *size* of its
-price are the largest over its outputs. :class:`GroupPenalty` takes the Euclidean norm of each row
-instead, so that a feature is in the model for all outputs or for none:
+**Several outputs.** Weights W are then (k, K): a row for each feature, a column for each output. The L1
+norm and the elastic net sum over all entries; a feature's violation and the *size* of its price are the
+largest over its outputs. :class:`GroupPenalty` takes the Euclidean norm of each row instead, so that a
+feature is in the model for all outputs or for none:
 
     penalty(W) = sum_j f_j [ rho |W_j| + (1 - rho) |W_j|^2 / 2 ]
 
@@ -104,12 +104,12 @@ class Penalty:
         return size if prices.ndim == 1 else size.max(axis=1, initial=0.0)
 
     def centre(self, w: Floats) -> Floats:
-        """The constant of each feature, (k,), whose subtraction from its row of w lowers the penalty most.
+        """The constants, (k,), whose subtraction from the rows of w lowers the penalty most.
 
-        For losses that do not feel a constant added to the margins of all outputs, such as softmax.
-        The penalty of a row w - c is least at the median of w_1 .. w_K and z_0 .. z_K, with z_j =
-        mean(w) + (K - 2 j) rho / (K (1 - rho)) (Li and Osher 2009, "A new median formula"); without
-        squares at any number between the two middle weights, of which the nearest to 0 is chosen.
+        For losses that do not feel a constant added to the margins of all outputs, such as softmax. The
+        penalty of a row w - c is least at the median of w_1 .. w_K and z_0 .. z_K, with z_j = mean(w) +
+        (K - 2 j) rho / (K (1 - rho)) (Li and Osher 2009, "A new median formula"); without squares at any
+        number between the two middle weights, of which the nearest to 0 is chosen.
 
         w : float64 (k, K).
         """

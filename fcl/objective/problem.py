@@ -3,11 +3,11 @@
     P(w, b) = penalty(w) + C * sum_i s_i loss(y_i, m_i + b),    m = Phi w + o
 
 With covariates m = Phi w + Z v + o and b = 0; :mod:`fcl.objective.unpenalised` minimises over v.
-All margins that are passed to this module include the offsets o. Only the dual objective uses the
-offsets by themselves: the conjugate of loss(y, m + o) is loss*(u) - u o.
+All margins that are passed to this module include the offsets o. Only the dual objective uses the offsets
+by themselves: the conjugate of loss(y, m + o) is loss*(u) - u o.
 
-Sums over rows are computed by row blocks and added in block order, so they depend on the block
-size, but not on the number of threads.
+Sums over rows are computed by row blocks and added in block order, so they depend on the block size, but
+not on the number of threads.
 """
 
 from __future__ import annotations
@@ -228,9 +228,8 @@ class Objective:
     ) -> float:
         """The b that minimises sum s loss(m + b) + slope * b + floor * b^2 / 2, to rounding error.
 
-        If ``dm`` is given, the margins are m + beta * dm. Takes Newton steps in a bracket of the
-        root of the derivative; where a step leaves the bracket, bisects it, or expands its open
-        end.
+        If ``dm`` is given, the margins are m + beta * dm. Takes Newton steps in a bracket of the root
+        of the derivative; where a step leaves the bracket, bisects it, or expands its open end.
         """
         if not self.has_constant:
             return 0.0
@@ -297,26 +296,25 @@ class Objective:
     ) -> float:
         """A lower bound of the optimum, from residuals and the prices of the whole family.
 
-        Balance the residuals to sum 0 if the intercept is free, and scale them by t such that |C
-        g_j| <= rho f_j for every feature: this is a feasible point of the dual. The bound is the
-        best dual value over such t. If the penalty has squares, every t is feasible, at a cost that
-        is known for t = 1; the bound is then the better of the two values.
+        Balance the residuals to sum 0 if the intercept is free, and scale them by t such that
+        |C g_j| <= rho f_j for every feature: this is a feasible point of the dual. The bound is the best
+        dual value over such t. If the penalty has squares, every t is feasible, at a cost that is known
+        for t = 1; the bound is then the better of the two values.
 
-        Scaling down keeps residuals in the domain of the dual, an interval that contains 0. They
-        are scaled up only where the domain is a cone. For other losses the value increases up to t
-        = 1 near an optimum: its derivative there is -C sum_i r_i (m_i - o_i) = -C <w, g>, the L1
-        norm of w.
+        Scaling down keeps residuals in the domain of the dual, an interval that contains 0. They are
+        scaled up only where the domain is a cone. For other losses the value increases up to t = 1 near
+        an optimum: its derivative there is -C sum_i r_i (m_i - o_i) = -C <w, g>, the L1 norm of w.
 
         Parameters
         ----------
         r : float64 (n,) or RowValues
             Residuals.
         largest : float
-            Upper bound of |g~_j| / f_j over all features, where g~_j = sum_i r~_i phi_ij and r~ are
-            the balanced residuals.
+            Upper bound of |g~_j| / f_j over all features, where g~_j = sum_i r~_i phi_ij and r~ are the
+            balanced residuals.
         excess : float
-            Upper bound of sum_j f_j max(0, |g~_j| / f_j - limit)^2 over all features, where the
-            limit is ``penalty.limit(C)``; infinite if unknown.
+            Upper bound of sum_j f_j max(0, |g~_j| / f_j - limit)^2 over all features, where the limit is
+            ``penalty.limit(C)``; infinite if unknown.
         slack : float
             What the remainder of a balance against covariates may take from the bound at t = 1
             (:mod:`fcl.objective.balance`).
@@ -341,8 +339,8 @@ class Objective:
     def dual_balance(self, r: RowValues) -> Balance:
         """Shift and scales by which residuals r become balanced, as the dual needs it.
 
-        Returns (shift, scale of the negative residuals, scale of the positive ones): r~_i = scale
-        r_i - shift s_i; ``NOTHING`` if there is nothing to balance residuals of a single sign with.
+        Returns (shift, scale of the negative residuals, scale of the positive ones): r~_i = scale r_i -
+        shift s_i; ``NOTHING`` if there is nothing to balance residuals of a single sign with.
         """
         if not self.intercept:
             return 0.0, 1.0, 1.0

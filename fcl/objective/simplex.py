@@ -1,15 +1,15 @@
 """Balance distributions over classes, as free intercepts need it of a point of the dual.
 
-Given A_i in the simplex, with class sums N = sum_i s_i A_i that differ from the weights n of the
-classes, every class with N_k > n_k gives up the share (N_k - n_k) / N_k of each of its numbers, and
-each row hands what it lost to the other classes in proportion to n_k - N_k:
+Given A_i in the simplex, with class sums N = sum_i s_i A_i that differ from the weights n of the classes,
+every class with N_k > n_k gives up the share (N_k - n_k) / N_k of each of its numbers, and each row hands
+what it lost to the other classes in proportion to n_k - N_k:
 
     A~_ik = A_ik n_k / N_k                                     where N_k > n_k
     A~_ik = A_ik + (lost by row i) (n_k - N_k) / sum_l max(0, n_l - N_l)    elsewhere
 
-Numbers stay positive and rows keep their sum of 1, so A~_i is in the simplex. sum_i s_i A~_i = n up
-to rounding, and sum_i s_i |A~_ik - A_ik| = |N_k - n_k|, by which, times the largest |phi_ij|, the
-price of a feature changes at most.
+Numbers stay positive and rows keep their sum of 1, so A~_i is in the simplex. sum_i s_i A~_i = n up to
+rounding, and sum_i s_i |A~_ik - A_ik| = |N_k - n_k|, by which, times the largest |phi_ij|, the price of a
+feature changes at most.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
 """The softmax objective: K classes, whose probabilities share one loss.
 
-    P(W, b) = penalty(W) + C * sum_i s_i ( log sum_k exp(m_ik) - m_i,y_i ),    m_ik = sum_j W_jk
-    phi_ij + b_k + o_ik
+    P(W, b) = penalty(W) + C * sum_i s_i ( log sum_k exp(m_ik) - m_i,y_i )
 
-**Residuals** are r_ik = s_i (p_ik - [y_i = k]), with the probabilities p. Each row of residuals
-sums to 0, so the prices of all features do, too: K - 1 outputs are enough, and the last one's
-prices are minus the sum of theirs. The loss does not feel a constant added to all margins of a row.
+with the margins m_ik = sum_j W_jk phi_ij + b_k + o_ik.
 
-**The dual.** With A_i = p_i, or any other distribution over the classes, and H(a) = -sum_k a_k log
-a_k,
+**Residuals** are r_ik = s_i (p_ik - [y_i = k]), with the probabilities p. Each row of residuals sums to
+0, so the prices of all features do, too: K - 1 outputs are enough, and the last one's prices are minus
+the sum of theirs. The loss does not feel a constant added to all margins of a row.
+
+**The dual.** With A_i = p_i, or any other distribution over the classes, and H(a) = -sum_k a_k log a_k,
 
     D(A) = C sum_i s_i ( H(A_i) + <A_i - Y_i, o_i> )
 
-is a lower bound of P if sum_i s_i (A_i - Y_i) = 0 (with intercepts) and the prices of s_i (A_ik -
-Y_ik) violate the optimality condition of no feature. Where the penalty has squares, all prices are
-allowed, and the penalty's conjugate is subtracted.
+is a lower bound of P if sum_i s_i (A_i - Y_i) = 0 (with intercepts) and the prices of s_i (A_ik - Y_ik)
+violate the optimality condition of no feature. Where the penalty has squares, all prices are allowed, and
+the penalty's conjugate is subtracted.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ from functools import cached_property
 from typing import ClassVar, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from fcl.objective.losses import Loss
 from fcl.objective.losses.logistic import Logistic
 from fcl.objective.outputs import Floats, OutputLineSums, Outputs
 from fcl.objective.problem import Objective, RowValues
@@ -78,12 +76,15 @@ class SoftmaxOutputs(Outputs):
     @property
     def counts(self) -> Floats:
         """Sum of the weights of each class, float64 (K,)."""
-        return np.bincount(self.y.astype(np.int64), weights=self.s, minlength=self.n_classes)
+        found = np.zeros(self.n_classes)
+        np.add.at(found, self.y.astype(np.int64), self.s)
+        return found
 
     def null_intercepts(self) -> Floats:
-        """The best intercepts without features and offsets, float64 (K,), of mean 0: log of class weights.
+        """The best intercepts without features and offsets, float64 (K,), of mean 0.
 
-        A class without rows would have minus infinity, and gets a weight of 1e-12 of all.
+        They are the logarithms of the class weights n_k. A class without rows would have minus
+        infinity, and gets a weight of 1e-12 of all.
         """
         share = self.counts / math.fsum(self.s)
         found = np.log(np.maximum(share, 1e-12))
@@ -93,9 +94,8 @@ class SoftmaxOutputs(Outputs):
         """Weights (k, K) with the same probabilities, up to the intercepts, and the least penalty.
 
         The loss does not feel a constant added to a row of the weights;
-        :meth:`fcl.objective.Penalty.centre` finds the best one. A constant c_j changes all margins
-        of row i by c_j phi_ij, so the objective falls by exactly what the penalty falls by, apart
-        from rounding.
+        :meth:`fcl.objective.Penalty.centre` finds the best one. A constant c_j changes all margins of row
+        i by c_j phi_ij, so the objective falls by exactly what the penalty falls by, apart from rounding.
         """
         return weights - self.penalty.centre(weights)[:, None]
 
@@ -141,8 +141,16 @@ class SoftmaxOutputs(Outputs):
         def block(rows: slice) -> Floats:
             out = np.empty(3)
             softmax.line_sums(
-                *(self.y, self.s, m, dm, beta, self._zeros),
-                *(rows.start, rows.stop, self._work(), out),
+                self.y,
+                self.s,
+                m,
+                dm,
+                beta,
+                self._zeros,
+                rows.start,
+                rows.stop,
+                self._work(),
+                out,
             )
             return out
 
@@ -161,11 +169,14 @@ class SoftmaxOutputs(Outputs):
 
         found = self._map(block)
         parts = np.stack([sums for _, sums in found])
-        sums = [np.array([math.fsum(column) for column in parts[:, i].T]) for i in range(4)]
-        return ClassSums(math.fsum(value for value, _ in found), *sums, parts[:, 4].max(axis=0))
+        balance, mass, curvature, absolute = (
+            np.array([math.fsum(column) for column in parts[:, i].T]) for i in range(4)
+        )
+        value = math.fsum(value for value, _ in found)
+        return ClassSums(value, balance, mass, curvature, absolute, parts[:, 4].max(axis=0))
 
     def joint_masses(self, m: Floats, shift: Floats, stride: int = 1) -> Floats:
-        """sum_i s_i p_ij p_ik over every ``stride``-th chunk of rows, float64 (K, K), at margins m + shift_k."""
+        """sum_i s_i p_ij p_ik over every ``stride``-th chunk of rows, float64 (K, K)."""
         from fcl.kernels import softmax
 
         def block(rows: slice) -> Floats:
@@ -203,10 +214,9 @@ class SoftmaxOutputs(Outputs):
     def output(self, k: int, m: Floats, o: Floats, lse: Floats | None = None) -> Objective:
         """The problem of class k with the others fixed: a logistic loss at the margin m_k - o.
 
-        Writes to ``o`` the log-sum-exp of the other margins. The sum of the softmax losses and that
-        of the logistic ones differ by a constant. After a change of m_k alone, ``np.logaddexp(m[k],
-        o)`` is the new ``lse``; with it, a cycle over all classes takes time in proportion to K
-        instead of K^2.
+        Writes to ``o`` the log-sum-exp of the other margins. The sum of the softmax losses and that of
+        the logistic ones differ by a constant. After a change of m_k alone, ``np.logaddexp(m[k], o)`` is
+        the new ``lse``; with it, a cycle over all classes takes time in proportion to K instead of K^2.
         """
         from fcl.kernels import softmax
 
@@ -221,8 +231,7 @@ class SoftmaxOutputs(Outputs):
         found = self._by_class.get(k)
         if found is None:
             y = np.where(self.y == k, 1.0, -1.0)
-            common = self.s, self.C, self.intercept, self.block_rows, self.team, self._own_penalty
-            found = self._by_class[k] = Objective(Logistic(), y, *common)
+            found = self._by_class[k] = self._part(Logistic(), y, None)
         return found
 
     @cached_property
@@ -234,12 +243,11 @@ class SoftmaxOutputs(Outputs):
     def close(self, r: Floats, step: float) -> float:
         """Make each row of residuals sum to 0 exactly, on a grid that all classes share.
 
-        Residuals of other classes, which are positive, are truncated to the grid, and that of the
-        own class is set to minus their sum. A_i = Y_i + r_i / s_i then remains in the simplex: no
-        number is negative, and the sum of the others, which did not rise, is at most 1.
-        :class:`fcl.features.prices.RowVector` with the same step changes nothing, so that the
-        prices are those of this very A, and any K - 1 of them determine the last: no error term is
-        needed.
+        Residuals of other classes, which are positive, are truncated to the grid, and that of the own
+        class is set to minus their sum. A_i = Y_i + r_i / s_i then remains in the simplex: no number is
+        negative, and the sum of the others, which did not rise, is at most 1.
+        :class:`fcl.features.prices.RowVector` with the same step changes nothing, so that the prices are
+        those of this very A, and any K - 1 of them determine the last: no error term is needed.
 
         Parameters
         ----------
@@ -251,9 +259,9 @@ class SoftmaxOutputs(Outputs):
         Returns
         -------
         float
-            The step of the grid: ``step``, or if that is larger the step on which the sums of a row
-            are exact in float64, about 1e-16 times the largest weight; 0 if ``step`` is 0, although
-            a grid was used.
+            The step of the grid: ``step``, or if that is larger the step on which the sums of a row are
+            exact in float64, about 1e-16 times the largest weight; 0 if ``step`` is 0, although a grid
+            was used.
         """
         from fcl.kernels import softmax
 
@@ -275,12 +283,12 @@ class SoftmaxOutputs(Outputs):
     ) -> float:
         """See :meth:`Outputs.dual_bound`; ``largest`` and ``excess`` are those of all classes together.
 
-        Residuals of the own class are taken as minus the sum of the others (:meth:`close`); this
-        makes the point A = Y + r / s, clipped to positive numbers, one of the simplex.
-        :func:`fcl.objective.simplex.balanced` then balances the classes. A^t = Y + t (A - Y) is in
-        the simplex for 0 <= t <= 1, and its prices are t times those of A, so that t = 1 / max_j C
-        size_j / (rho f_j), if less than 1, makes it feasible. D is concave in t and rises up to t =
-        1 near an optimum, so that no search is needed.
+        Residuals of the own class are taken as minus the sum of the others (:meth:`close`); this makes
+        the point A = Y + r / s, clipped to positive numbers, one of the simplex.
+        :func:`fcl.objective.simplex.balanced` then balances the classes. A^t = Y + t (A - Y) is in the
+        simplex for 0 <= t <= 1, and its prices are t times those of A, so that t = 1 / max_j C size_j /
+        (rho f_j), if less than 1, makes it feasible. D is concave in t and rises up to t = 1 near an
+        optimum, so that no search is needed.
         """
         balance = balanced(self.free_sums(r) if self.intercept else self._zeros, self.counts)
         limit = self.penalty.least_C(self.C * float(np.max(largest)) * (1.0 + 1e-12))
@@ -300,8 +308,14 @@ class SoftmaxOutputs(Outputs):
             if self.offset is not None:
                 offset = np.ascontiguousarray(self.offset[:, rows])
             value: float = softmax.entropy_sum(
-                *(self.y[rows], self.s[rows], offset, part),
-                *(balance.kept, balance.lost, balance.gained, t),
+                self.y[rows],
+                self.s[rows],
+                offset,
+                part,
+                balance.kept,
+                balance.lost,
+                balance.gained,
+                t,
             )
             return value
 

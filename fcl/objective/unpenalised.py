@@ -156,8 +156,8 @@ def check_null(objective: Objective, m: Floats, v: Floats, before: float) -> Non
 
     Where covariates separate classes, or a level of a category has no events, the loss of some rows
     falls for ever: margins leave the range in which float64 distinguishes the loss from 0, and a
-    direction of the coefficients is left without curvature. Other losses always have a minimum, but
-    if it is 0, only rounding is left, and relative gaps mean nothing.
+    direction of the coefficients is left without curvature. Other losses always have a minimum, but if
+    it is 0, only rounding is left, and relative gaps mean nothing.
 
     before : sum of the losses without any coefficient.
 

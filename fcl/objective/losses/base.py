@@ -19,9 +19,9 @@ Floats = npt.NDArray[np.float64]
 class Loss(ABC):
     """A loss(y, m) >= 0 of a target y and a margin m, convex in m with infimum 0.
 
-    Fields of a subclass are the options of the loss, as in ``huber:delta=2``. Below, u is a
-    residual divided by its sample weight: a slope of the loss. The domain of the dual is the
-    interval of u where the conjugate is finite; it contains 0, where the conjugate is 0.
+    Fields of a subclass are the options of the loss, as in ``huber:delta=2``. Below, u is a residual
+    divided by its sample weight: a slope of the loss. The domain of the dual is the interval of u where
+    the conjugate is finite; it contains 0, where the conjugate is 0.
 
     Attributes
     ----------
@@ -36,21 +36,21 @@ class Loss(ABC):
     classifies : bool
         Whether targets are two labels, -1 and +1; else they are numbers.
     clipped : bool
-        Whether this is the squared loss with its slope 2 (m - y) clipped to the domain of the dual.
-        The second derivative jumps at the ends of the domain.
+        Whether this is the squared loss with its slope 2 (m - y) clipped to the domain of the dual. The
+        second derivative jumps at the ends of the domain.
     translates : bool
-        Whether loss(y - c, m - c) = loss(y, m). If so, targets are centred, since rounding would
-        cost targets of 1e6 +- 1 six digits, and offsets are subtracted from the targets.
+        Whether loss(y - c, m - c) = loss(y, m). If so, targets are centred, since rounding would cost
+        targets of 1e6 +- 1 six digits, and offsets are subtracted from the targets.
     conic : bool
-        Whether the domain of the dual is a cone, on which the conjugate is u^2 / 4 + u y: residuals
-        may be scaled up as well as down.
+        Whether the domain of the dual is a cone, on which the conjugate is u^2 / 4 + u y: residuals may
+        be scaled up as well as down.
     unbounded : bool
         Whether the domain of the dual is the real line. If so, residuals are balanced by a shift;
         otherwise by scaling down the heavier side, which never leaves an interval that contains 0.
     couples : bool
-        Whether the loss is one function of the margins of several outputs. Margins and means are
-        then (K, n), and targets are class numbers; :class:`fcl.objective.softmax.SoftmaxObjective`
-        has its sums, since the functions of a single margin have no branch for it.
+        Whether the loss is one function of the margins of several outputs. Margins and means are then
+        (K, n), and targets are class numbers; :class:`fcl.objective.softmax.SoftmaxObjective` has its
+        sums, since the functions of a single margin have no branch for it.
     most_curvature : float
         The largest second derivative (of a loss that couples: eigenvalue of the Hessian); may be
         infinite.
@@ -112,13 +112,6 @@ class Loss(ABC):
     def has_mean(self) -> bool:
         """Whether :meth:`mean` is defined."""
         return type(self).mean is not Loss.mean
-
-    @property
-    def mean_name(self) -> str:
-        """What :meth:`mean` is called in tables; empty if there is none, or margins are it."""
-        if not self.has_mean or (not self.classifies and self.mean(np.array([2.0]))[0] == 2.0):
-            return ""
-        return "probability" if self.classifies else "mean"
 
     def intercept_step(self, slope: float, curvature: float) -> float:
         """The intercept's step towards a root of its slope; NaN if no step can be computed."""

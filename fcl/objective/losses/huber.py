@@ -14,9 +14,9 @@ from fcl.objective.losses.base import Floats, Loss
 class Huber(Loss):
     """(y - m)^2 up to |y - m| = delta, and beyond that its tangents, delta (2 |y - m| - delta).
 
-    Like the squared loss it has no factor 1/2: it is twice the loss of Huber (1964). Its slope lies
-    in [-2 delta, 2 delta], which is the domain of the dual; there the conjugate is as for the
-    squared loss, u^2 / 4 + u y.
+    Like the squared loss it has no factor 1/2: it is twice the loss of Huber (1964). Its slope lies in
+    [-2 delta, 2 delta], which is the domain of the dual; there the conjugate is as for the squared loss,
+    u^2 / 4 + u y.
 
     Parameters
     ----------

@@ -19,15 +19,14 @@ class Poisson(Loss):
     The terms in y alone make its minimum 0, so that relative gaps are meaningful. For counts y with
     exposures E, pass the offset log E, or the target y / E with the sample weight E.
 
-    With v = y + u the conjugate is v log v - v - y log y + y for v >= 0, else infinite. A residual
-    over its weight is exp(m) - y >= -y, which lies in this domain. The domain is an interval that
-    contains 0, so a residual stays in it when scaled by a number in [0, 1]: balancing, scaling and
-    truncation towards 0 give points of the dual. Scaling up a residual near -y would leave the
-    domain.
+    With v = y + u the conjugate is v log v - v - y log y + y for v >= 0, else infinite. A residual over
+    its weight is exp(m) - y >= -y, which lies in this domain. The domain is an interval that contains 0,
+    so a residual stays in it when scaled by a number in [0, 1]: balancing, scaling and truncation towards
+    0 give points of the dual. Scaling up a residual near -y would leave the domain.
 
     The second derivative exp(m) is unbounded. A Newton step upwards from m < log y is too long; one
-    downwards from m > log y is too short (it lowers m by less than 1). Line searches shorten steps
-    of the first kind, and so do curvatures that are raised to a share of y.
+    downwards from m > log y is too short (it lowers m by less than 1). Line searches shorten steps of the
+    first kind, and so do curvatures that are raised to a share of y.
     """
 
     name: ClassVar[str] = "poisson"

@@ -16,12 +16,12 @@ from fcl.objective.losses.base import Floats, Loss
 class Softmax(Loss):
     """log sum_k exp(m_k) - m_y, for a row of class y = 0 .. K - 1 and its margins m.
 
-    The probability of class k is exp(m_k) / sum_j exp(m_j). The Hessian diag(p) - p p' is at most
-    1/2. With a = u + e_y the conjugate is sum_k a_k log a_k on the simplex, and infinite elsewhere.
-    With two classes it is the logistic loss at the margin m_1 - m_0.
+    The probability of class k is exp(m_k) / sum_j exp(m_j). The Hessian diag(p) - p p' is at most 1/2.
+    With a = u + e_y the conjugate is sum_k a_k log a_k on the simplex, and infinite elsewhere. With two
+    classes it is the logistic loss at the margin m_1 - m_0.
 
-    The metric is the log loss, in natural units: the mean of -log p_y. Unlike the accuracy it
-    compares models where classes are rare, and changes with every step.
+    The metric is the log loss, in natural units: the mean of -log p_y. Unlike the accuracy it compares
+    models where classes are rare, and changes with every step.
     """
 
     name: ClassVar[str] = "softmax"
