@@ -1,8 +1,8 @@
 """Prices of several outputs: K residual vectors over the same features.
 
 The *size* of a feature's prices g_j1 .. g_jK is the largest |g_jk|, or their Euclidean norm if the
-penalty is grouped. Outputs are priced in turn by the pricer of one vector, whichever family it is of, and the
-features that any of them reports get their prices in all outputs.
+penalty is grouped. Outputs are priced in turn by the pricer of one vector, whichever family it is of,
+and the features that any of them reports get their prices in all outputs.
 """
 
 from __future__ import annotations
