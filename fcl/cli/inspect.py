@@ -72,6 +72,7 @@ def command(
     with stop_on_signals():  # so that every signal removes partial files
         trained = Model.load(model, imports)
         if meme is not None:
+            trained.require_one_output("--meme", "--tsv writes the weights of each output")
             motifs = meme_text(trained, top).encode()
             with atomic_file(meme, overwrite) as file:
                 file.write(motifs)
@@ -82,12 +83,22 @@ def command(
 
 
 def _lines(model: Model) -> Iterator[str]:
-    """The lines of ``--tsv``; features that are patterns of letters have three columns more."""
+    """The lines of ``--tsv``; features that are patterns of letters have three columns more.
+
+    A model of several outputs has a line for each nonzero weight, with the label of its output.
+    """
+    from fcl.model.frames import OutputFeature
+
     family = model.family
     patterns = any(family.motif(int(i)) is not None for i in model.ids)
-    yield "feature\tweight\tsupport" + ("\tmotif\tposition\tstrand\n" if patterns else "\n")
-    for row in model.iter_features():
+    head = (
+        "feature\tweight\tsupport" if model.n_outputs == 1 else "feature\toutput\tweight\tsupport"
+    )
+    yield head + ("\tmotif\tposition\tstrand\n" if patterns else "\n")
+    for row in model.describe():
         cells = [printable(row.feature), f"{row.weight:.17g}", str(row.support)]
+        if isinstance(row, OutputFeature):
+            cells.insert(1, printable(str(row.output)))
         motif = family.motif(row.id)
         if motif is not None:
             position = "" if motif.position is None else str(motif.position)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fcl.cli.progress import class_weight_text, validation_text
+from fcl.model.several import output_texts
 from fcl.units import counted, format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from fcl.drivers.train import TrainResult
     from fcl.model import Certificate, History, Model
+    from fcl.model.frames import FeatureRow, OutputFeature
     from fcl.objective import Penalty
 
 __all__ = ["model_lines", "plan_lines", "result_lines", "strongest_lines", "warning_line"]
@@ -42,9 +44,45 @@ def certificate_items(certificate: Certificate, active: int) -> Items:
     return [*items, ("active", f"{active:,} of {counted(certificate.n_priced, 'priced feature')}")]
 
 
+#: Outputs whose features and intercepts are listed.
+LISTED_OUTPUTS = 20
+
+
 def strongest_lines(model: Model, top: int) -> list[str]:
-    """A table of the `top` features of largest |weight|."""
-    rows = model.describe(top)
+    """A table of the `top` features of largest |weight|; of several outputs, a table for each."""
+    if model.n_outputs == 1:
+        return _table(model.describe(top))
+    lines: list[str] = []
+    for label in output_texts(model.labels, model.n_outputs)[:LISTED_OUTPUTS]:
+        table = _table(model.describe(top, label))
+        lines += [
+            f"{_noun(model)} {_whole(label)}: {'' if table else 'no features'}".rstrip(),
+            *table,
+        ]
+    if model.n_outputs > LISTED_OUTPUTS:
+        lines.append(f"... and {model.n_outputs - LISTED_OUTPUTS:,} more; --tsv writes all")
+    return lines
+
+
+def _loss_formula(model: Model) -> str:
+    return (model.task or model.loss_object).formula
+
+
+def _noun(model: Model) -> str:
+    return "output" if model.task is None else model.task.noun
+
+
+def _intercepts(model: Model) -> str:
+    """The intercepts as text, of a few outputs."""
+    if model.n_outputs == 1:
+        return f"{model.intercept:.10g}"
+    labels = output_texts(model.labels, model.n_outputs)
+    pairs = list(zip(labels, model.intercepts, strict=True))[:LISTED_OUTPUTS]
+    more = ", ..." * (model.n_outputs > LISTED_OUTPUTS)
+    return ", ".join(f"{_whole(label)} {b:.6g}" for label, b in pairs) + more
+
+
+def _table(rows: Sequence[FeatureRow | OutputFeature]) -> list[str]:
     if not rows:
         return []
     from fcl.checks import shortened
@@ -83,7 +121,11 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
     if model.certificate.scope not in (Scope.FAMILY, Scope.SUPPORT):
         size = "sampled from an unlimited number"
     labels = "none (regression)"
-    if model.labels is not None:
+    if model.n_outputs > 1:
+        names = [shown(_whole(label)) for label in model.labels or ()][:LISTED_OUTPUTS]
+        labels = f"{model.n_outputs:,} ({_noun(model)} each)"
+        labels += f": {', '.join(names)}" * bool(names)
+    elif model.labels is not None:
         low, high = (shown(_whole(label)) for label in model.labels)
         labels = f"{low} is -1, {high} is +1"
     version = file_version(model.covariates, model.intercept)
@@ -94,14 +136,14 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
         ("loss", model.loss + (", margins with an offset" if model.has_offset else "")),
         (
             "minimises",
-            f"{_penalty(model).formula}{_factors(model)} + C sum_i s_i {model.loss_object.formula}",
+            f"{_penalty(model).formula}{_factors(model)} + C sum_i s_i {_loss_formula(model)}",
         ),
         ("C", f"{model.C:.10g} (alpha {model.alpha:.10g})"),
         ("labels", labels + class_weight_text(model.options.get("class_weight"))),
         ("rows", f"{model.n_rows:,}, sum of weights {model.sum_weights:.10g}"),
         *certificate_items(model.certificate, model.n_active),
         ("passes", _passes(model.certificate.passes, model.history)),
-        ("intercept", f"{model.intercept:.10g}"),
+        ("intercept", _intercepts(model)),
         ("data", f"fingerprint {model.fingerprint}"),
     ]
     lines = aligned((name, shortened(text, 400)) for name, text in items)
@@ -145,9 +187,9 @@ def _factors(model: Model) -> str:
 
 
 def _penalty(model: Model) -> Penalty:
-    from fcl.objective import Penalty
+    from fcl.objective import GroupPenalty, Penalty
 
-    return Penalty(float(model.options.get("l1_ratio", 1.0)))
+    return (GroupPenalty if model.group else Penalty)(float(model.options.get("l1_ratio", 1.0)))
 
 
 def plan_lines(plan: Any) -> list[str]:
@@ -194,7 +236,7 @@ def result_lines(
     items = [
         ("stopped", result.message),
         *certificate_items(result.certificate, model.n_active),
-        ("intercept", f"{model.intercept:.8g}"),
+        ("intercept", _intercepts(model)),
         ("C", f"{model.C:.8g} (alpha {model.alpha:.8g}){_smallest(model)}"),
     ]
     penalty = _penalty(model)

@@ -86,6 +86,7 @@ def make_report(
     """
     check_extras()
     model = Model.load(path, trusted)
+    model.require_one_output("a report", "fcl inspect shows its certificate and features")
     checksum = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     if names is not None and data is not None and len(names) != _width(data):
         raise InputError(
