@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fcl.cli.progress import class_weight_text, validation_text
-from fcl.model.several import output_texts
 from fcl.units import counted, format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -50,6 +49,8 @@ LISTED_OUTPUTS = 20
 
 def strongest_lines(model: Model, top: int) -> list[str]:
     """A table of the `top` features of largest |weight|; of several outputs, a table for each."""
+    from fcl.model.several import output_texts
+
     if model.n_outputs == 1:
         return _table(model.describe(top))
     lines: list[str] = []
@@ -74,6 +75,8 @@ def _noun(model: Model) -> str:
 
 def _intercepts(model: Model) -> str:
     """The intercepts as text, of a few outputs."""
+    from fcl.model.several import output_texts
+
     if model.n_outputs == 1:
         return f"{model.intercept:.10g}"
     labels = output_texts(model.labels, model.n_outputs)

@@ -129,14 +129,19 @@ def train(
         ``ScaleWarning`` names columns whose standard deviations, on a sample of 2,000 rows, differ by a
         factor above 10^4.
     loss : str
-        For two labels: ``logistic``, ``squared_hinge``. For numbers: ``squared``, (y - m)^2 without the
+        For two labels: ``logistic``, ``squared_hinge``. For more: ``softmax``, one model of all classes,
+        with weights (features, K), whose probabilities sum to 1. For numbers: ``squared``, (y - m)^2 without the
         factor 1/2; ``huber:delta=1``, the same up to |y - m| = delta, and linear beyond it; ``poisson``,
-        half the deviance of counts with mean exp(m).
+        half the deviance of counts with mean exp(m). A target (n, K) of numbers (``squared``), or of 0 and
+        1 (``logistic``), gives K models that share passes, columns and one certificate.
+    group : bool
+        With several outputs, penalise the Euclidean norm of a feature's K weights instead of their L1
+        norm: a feature has a weight in all outputs or in none.
     class_weight : None, "balanced" or mapping of label to weight > 0
         Multiplies the sample weights of each class (by 1 for a class that is not named); "balanced" gives
-        both classes the same total weight. For classification only; ``alpha`` refers to the sample
+        all classes the same total weight. For classification only; ``alpha`` refers to the sample
         weights without it.
-    offset : array of float (n,)
+    offset : array of float (n,), or (n, K) with K outputs
         Added to the margins of the rows, instead of the offset with which ``data`` was opened. Validation
         and prediction then need an offset, too.
     covariates : array of float (n, columns), or data frame
