@@ -1,0 +1,389 @@
+"""The trainer of several outputs whose weights belong together, or whose loss couples them.
+
+A step is a proximal Newton step, as in :mod:`fcl.solve.trainer`: a quadratic model of the local objective
+in all K weights of each column, coordinate descent on it (:mod:`fcl.solve.coupled_model`), and a search
+along the step on the local objective itself:
+
+    C [ sum_i s_i loss(u_i) + <c, W - W_e> + 1/2 sum_j kappa_j |W_j. - W_e,j.|^2 + c_b . (b - b_e) + ... ]
+        + penalty(W),        u_i = u_e,i + (W - W_e)' phi_i + b - b_e
+
+Weights, gradients and corrections have the shape (k, K); margins, residuals and curvatures (K, n). The
+margins of several outputs include the intercepts, and so do those of the view.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fcl.kernels import coupled as kernels
+from fcl.kernels import descent
+from fcl.objective import ROUNDING
+from fcl.parallel import SERIAL, Team
+from fcl.solve.coupled_model import Bend, minimise_model
+from fcl.solve.exact import SPARSE, over_chunks
+from fcl.solve.inner import InnerModel
+from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
+from fcl.solve.trainer import (
+    CUT,
+    INNER_SHARE,
+    INNER_TARGET,
+    LEAST_RAISED,
+    RESTING,
+    Solved,
+    StepResult,
+    TrainerState,
+    search_share,
+)
+from fcl.solve.view import RowView, add_columns, column_moments
+
+__all__ = ["CoupledTrainer", "add_outputs", "output_moments"]
+
+#: Maximum share of the curvatures that is added to them after cut steps.
+MOST_RAISED = 1e6
+
+
+def output_moments(
+    view: RowView, working: WorkingSet, columns: Columns, r: Floats, q: Floats | None
+) -> tuple[Floats, Floats]:
+    """sum_i r_ki phi_ij and sum_i q_ki phi_ij^2 of some cached columns, float64 (k, K).
+
+    r, q : float64 (K, n); without q the second sums are 0.
+    """
+    n, k = view.objective.n_rows, len(columns)
+    filled = int(working.cache.store.nonzeros[working.cache.slots[columns]].sum())
+    team = view.objective.team
+    if filled <= SPARSE * k * n:
+        g, h = np.zeros((2, k, len(r)))
+        for output, own in enumerate(r):
+            bend = own if q is None else q[output]
+            g[:, output], h[:, output] = column_moments(working, columns, own, bend, team)
+        return g, h
+
+    def chunk(part: Floats, rows: slice) -> Floats:
+        sums = np.zeros((2, k, len(r)))
+        sums[0] = part @ r[:, rows].T
+        if q is not None:
+            part *= part
+            sums[1] = part @ q[:, rows].T
+        return sums
+
+    g, h = over_chunks(view, working, columns, chunk, team)
+    return g, h
+
+
+def add_outputs(
+    working: WorkingSet, columns: Columns, deltas: Floats, m: Floats, team: Team = SERIAL
+) -> None:
+    """Add cached columns times their deltas, (k, K), to the margins m, (K, n), in place."""
+    for output, own in enumerate(m):
+        changed = np.flatnonzero(deltas[:, output])
+        moved = np.ascontiguousarray(deltas[changed, output])
+        add_columns(working, columns[changed], moved, own, team)
+
+
+def norm_rise(w: Floats, d: Floats, group: bool) -> Floats:
+    """Changes of the norm of each feature's weights by a step d, without loss of digits.
+
+    w, d : float64 (k, K).  group : whether the norm is the Euclidean norm instead of the L1 norm.
+    """
+    if not group:
+        new = w + d
+        rise = np.where(w * new > 0.0, np.sign(w) * d, np.abs(new) - np.abs(w))
+        return np.asarray(rise.sum(axis=1))
+    sizes = np.linalg.norm(w + d, axis=1) + np.linalg.norm(w, axis=1)
+    change = ((2.0 * w + d) * d).sum(axis=1)
+    return np.divide(change, sizes, out=np.zeros(len(w)), where=sizes > 0.0)
+
+
+def norm_slope(w: Floats, d: Floats, group: bool) -> Floats:
+    """Derivatives of the norm of each feature's weights along d; where they are 0, to the right."""
+    if not group:
+        return np.asarray(np.where(w != 0.0, np.sign(w) * d, np.abs(d)).sum(axis=1))
+    size = np.linalg.norm(w, axis=1)
+    right = np.linalg.norm(d, axis=1)
+    return np.divide((w * d).sum(axis=1), size, out=right, where=size > 0.0)
+
+
+@dataclass(frozen=True)
+class CoupledLine:
+    """The change of the local objective along a step d of the weights, float64 (k, K)."""
+
+    objective: Any
+    m: Floats  #: margins before the step
+    dm: Floats  #: margins of the step
+    local: LocalPoint
+    d: Floats
+    #: slope and curvature, along the step, of the linear and quadratic terms
+    linear: float
+    square: float
+
+    def at(self, beta: float) -> tuple[float, float, float]:
+        """Change, slope and curvature of the local objective at a share beta of the step."""
+        part, local, w = self.objective, self.local, self.local.weights
+        sums = part.line_sums(self.m, self.dm, beta)
+        group, step = part.penalty.group, beta * self.d
+        change = sums.value - local.loss + beta * self.linear + 0.5 * beta**2 * self.square
+        change += float(local.absolute @ norm_rise(w, step, group))
+        slope = sums.slope_beta + self.linear + beta * self.square
+        slope += float(local.absolute @ norm_slope(w + step, self.d, group))
+        return part.C * change, part.C * slope, part.C * (sums.curve_beta + self.square)
+
+
+class CoupledTrainer:
+    """Solves local problems of several outputs step by step, in its own buffers.
+
+    It has the methods of :class:`fcl.solve.trainer.Trainer`.
+
+    Parameters
+    ----------
+    inner : InnerModel
+        Gathers columns; the trainer has the same maximum numbers of rows and columns.
+    n_outputs : int
+        K.
+    """
+
+    def __init__(self, inner: InnerModel, n_outputs: int) -> None:
+        self._buffers = [np.empty(n_outputs * inner.n_rows) for _ in range(4)]
+        self._n_outputs = n_outputs
+        self.resize(inner.n_rows)
+        self.inner = inner
+        self._team = inner.team
+        self._raised = 0.0
+        #: intercepts of the trainer's point, and of the anchor
+        self.free = self._anchor = np.empty(0)
+        #: columns of the last step, and their slopes before it, of the size that the penalty bounds by 1
+        self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
+        self._before = math.inf
+        self._undo: tuple[Columns, Floats, Floats] | None = None
+
+    def resize(self, n_rows: int) -> None:
+        """Set the number of rows of the view, at most the size of the buffers."""
+        shape = self._n_outputs, n_rows
+        self._r, self._q, self._dm, self._m = (
+            buffer[: shape[0] * n_rows].reshape(shape) for buffer in self._buffers
+        )
+
+    @staticmethod
+    def bytes_for(
+        n_rows: int, max_columns: int, entries: int, n_outputs: int, binary: bool = True
+    ) -> int:
+        """Bytes of the buffers, and of what a step allocates."""
+        inner = InnerModel.bytes_for(n_rows, max_columns, entries, binary)
+        # probabilities in float64; p, u and their iterates in float32 over the sample
+        return inner + n_outputs * n_rows * (4 * 8 + 2 * 8 + 4 * 4)
+
+    @property
+    def state(self) -> TrainerState:
+        """The state, besides the point, that the next steps depend on."""
+        return TrainerState(self.inner.drawn, self.inner.grown, self._raised)
+
+    @state.setter
+    def state(self, state: TrainerState) -> None:
+        self.inner.drawn, self.inner.grown = state.drawn, state.grown
+        self._raised = state.raised
+
+    def solve(
+        self, view: RowView, working: WorkingSet, anchor: Floats, target: float, max_steps: int
+    ) -> Solved:
+        """Move ``working.weights`` downhill on the local objective of the view, from the anchor.
+
+        anchor : intercepts of the anchor.  target : largest violation at which to stop.
+        """
+        self.start(view, working, anchor, anchor)
+        decrease, sweeps, steps = 0.0, 0, 0
+        while True:
+            may_move = steps < max_steps and not self.inner.cease()
+            taken = self.step(view, working, target, may_move)
+            decrease += taken.decrease
+            sweeps += taken.sweeps
+            steps += taken.moved
+            if not taken.moved:
+                return Solved(self.free, decrease, taken.violation, steps, sweeps)
+
+    def start(self, view: RowView, working: WorkingSet, anchor: Floats, free: Floats) -> None:
+        """Start a local problem at the weights of the working set and some intercepts.
+
+        anchor, free : float64 (K,), intercepts of the anchor and of the point; (0,) without intercepts.
+        """
+        n = working.cache.n
+        self.free, self._anchor = free, anchor
+        self._m[:] = view.margins
+        if len(free):
+            self._m += self._away[:, None]
+        away = working.weights[:n] - working.anchor_weights[:n]
+        moved = np.flatnonzero(away.any(axis=1))
+        add_outputs(working, moved, away[moved], self._m, self._team)
+        self.columns_changed()
+
+    @property
+    def _away(self) -> Floats:
+        """The intercepts minus the anchor's."""
+        return np.asarray(self.free - self._anchor)
+
+    def rise(self, view: RowView, working: WorkingSet) -> float:
+        """The local objective at the current point minus that of the anchor."""
+        part: Any = view.objective
+        n = working.cache.n
+        away = working.weights[:n] - working.anchor_weights[:n]
+        moved = np.flatnonzero(away.any(axis=1))
+        away, x = away[moved], self._away
+        floor = working.floor[moved, None]
+        smooth = part.loss_sum(self._m) - part.loss_sum(view.margins)
+        smooth += float((working.correction[moved] * away + 0.5 * floor * away * away).sum())
+        smooth += float(view.free_correction @ x + 0.5 * view.free_floor @ (x * x))
+        penalty, factor = part.penalty, working.factor[moved]
+        change = penalty.value(working.weights[moved], factor)
+        change -= penalty.value(working.anchor_weights[moved], factor)
+        return float(change + part.C * smooth)
+
+    def step(
+        self, view: RowView, working: WorkingSet, target: float, may_move: bool = True
+    ) -> StepResult:
+        """Take one proximal Newton step, unless the violation is at most ``target``."""
+        part: Any = view.objective
+        columns = self._columns(view, working)
+        decrease = 0.0
+        if len(self.free):
+            settled = part.settle(self._m, view.pull(self._away), view.free_floor)
+            self.free = self.free + settled.x
+            decrease = part.C * settled.decrease
+        local, violation = self._look(view, working, columns)
+        if self._undo is not None and violation >= self._before:
+            # rounding hid that the last step led uphill
+            self._return_to(view, working, *self._undo)
+            self._undo = None
+            return StepResult(False, decrease, self._before, 0)
+        self.inner.judge(self._before, violation)
+        if violation <= target or not may_move:
+            return StepResult(False, decrease, violation, 0)
+        tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
+        bend, sweeps = self._bend(view), 0
+        while True:
+            step = minimise_model(self.inner, view, working, local, bend, self._raised, tolerance)
+            sweeps += step.sweeps
+            found = self._search(view, working, local, step)
+            if found is not None:
+                break
+            if self.inner.cease() or self._raised >= MOST_RAISED:
+                return StepResult(False, decrease, violation, sweeps)
+            self._raise()
+        beta, gained, seen = found
+        if beta < CUT:
+            self._raise()
+        elif beta == 1.0:
+            self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
+        self._undo = None if seen else (columns, local.weights, self.free)
+        self._before = violation
+        working.weights[columns] = local.weights + beta * step.d
+        self.free = self.free + beta * step.x
+        self._m += beta * self._dm
+        return StepResult(True, decrease + gained, violation, sweeps)
+
+    def _raise(self) -> None:
+        self._raised = max(10.0 * self._raised, LEAST_RAISED)
+
+    @staticmethod
+    def _columns(view: RowView, working: WorkingSet) -> Columns:
+        """Columns with a weight, or near a violation at the anchor."""
+        n = working.cache.n
+        penalty, factor = view.objective.penalty, working.factor[:n, None]
+        weights, C = working.weights[:n], view.objective.C
+        prices = C * working.gradients[:n] + penalty.ridge(factor) * weights
+        slopes = _sizes(prices / penalty.absolute(factor), penalty.group)
+        return np.flatnonzero(weights.any(axis=1) | (slopes > RESTING))
+
+    def _look(
+        self, view: RowView, working: WorkingSet, columns: Columns
+    ) -> tuple[LocalPoint, float]:
+        """The local objective at the current point, and its largest violation.
+
+        Writes residuals and curvatures to the buffers.
+        """
+        part: Any = view.objective
+        part.residuals_curvatures(self._m, self._r, self._q)
+        g, h = output_moments(view, working, columns, self._r, None if view.complete else self._q)
+        weights, floor = working.weights[columns], working.floor[columns]
+        away = weights - working.anchor_weights[columns]
+        g += working.correction[columns] + floor[:, None] * away
+        factor, penalty = working.factor[columns], part.penalty
+        ridge, absolute = penalty.ridge(factor) / part.C, penalty.absolute(factor) / part.C
+        g += ridge[:, None] * weights
+        slopes = view.pull(self._away)
+        if len(self.free):
+            slopes = slopes + self._r.sum(axis=1)
+        self.seen = columns, _sizes(g / absolute[:, None], penalty.group)
+        violation = _violation(g, weights, absolute, penalty.group)
+        loss = part.loss_sum(self._m)
+        return LocalPoint(columns, weights, g, h, floor, absolute, ridge, loss, slopes), violation
+
+    def _bend(self, view: RowView) -> Bend:
+        """The Hessian at the current point; residuals and curvatures are in the buffers."""
+        part: Any = view.objective
+        if not part.coupled:
+            return Bend(self._q, np.ones(part.n_rows), False)
+        p = self._m - self._m.max(axis=0)
+        np.exp(p, out=p)
+        p /= p.sum(axis=0)
+        return Bend(p, part.s, True)
+
+    def _search(
+        self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step
+    ) -> tuple[float, float, bool] | None:
+        """Search along a step; writes the margins of the step."""
+        part: Any = view.objective
+        self._dm[:] = step.x[:, None] if len(step.x) else 0.0
+        changed = np.flatnonzero(step.d.any(axis=1))
+        add_outputs(working, local.columns[changed], step.d[changed], self._dm, self._team)
+        d, ridge, floor = step.d, local.ridge[:, None], local.floor[:, None]
+        away = local.weights - working.anchor_weights[local.columns]
+        pulls = working.correction[local.columns] + floor * away + ridge * local.weights
+        linear = float((pulls * d).sum())
+        square = float(((floor + ridge) * d * d).sum())
+        if len(step.x):
+            linear += float(view.pull(self._away) @ step.x)
+            square += float(view.free_floor @ (step.x * step.x))
+        line = CoupledLine(part, self._m, self._dm, local, d, linear, square)
+        norms = norm_rise(local.weights, d, part.penalty.group)
+        promised = float((local.gradients * d).sum()) + float(local.absolute @ norms)
+        promised += float(local.slopes @ step.x)
+        sizes = norm_rise(np.zeros_like(d), local.weights, part.penalty.group)
+        rounding = ROUNDING * part.C * (local.loss + float(local.absolute @ sizes))
+        return search_share(line.at, part.C * promised, rounding)
+
+    def freeze(self, view: RowView, working: WorkingSet, columns: Columns) -> None:
+        """Return these columns to the anchor's weights, before they are evicted."""
+        self._return_to(view, working, columns, working.anchor_weights[columns], self.free)
+        self._undo = None
+
+    def _return_to(
+        self, view: RowView, working: WorkingSet, columns: Columns, weights: Floats, free: Floats
+    ) -> None:
+        back = weights - working.weights[columns]
+        add_outputs(working, columns, back, self._m, self._team)
+        if len(free):
+            self._m += (free - self.free)[:, None]
+        working.weights[columns] = weights
+        self.free = free
+
+    def columns_changed(self) -> None:
+        """Note that columns have changed: the last step can no longer be undone or judged."""
+        self._before, self._undo = math.inf, None
+
+
+def _sizes(slopes: Floats, group: bool) -> Floats:
+    """Sizes of the slopes of each feature, float64 (k,): their norm, or the largest."""
+    if group:
+        return np.asarray(np.linalg.norm(slopes, axis=1))
+    return np.abs(slopes).max(axis=1, initial=0.0)
+
+
+def _violation(g: Floats, weights: Floats, absolute: Floats, group: bool) -> float:
+    """The largest violation of the optimality conditions."""
+    if group:
+        return float(kernels.group_violations(g, weights, absolute, np.empty(len(g))))
+    slopes = (g / absolute[:, None]).ravel()
+    return float(descent.violations(slopes, weights.ravel(), np.empty(len(slopes))))
