@@ -44,6 +44,9 @@ __all__ = ["CoupledTrainer", "add_outputs", "output_moments"]
 
 #: Maximum share of the curvatures that is added to them after cut steps.
 MOST_RAISED = 1e6
+#: Distance of a slope from its bound, as a multiple of the largest violation, up to which a weight of 0
+#: takes part in a step.
+NEAR = 3.0
 
 
 def output_moments(
@@ -244,13 +247,13 @@ class CoupledTrainer:
         self, view: RowView, working: WorkingSet, target: float, may_move: bool = True
     ) -> StepResult:
         """Take one proximal Newton step, unless the violation is at most ``target``."""
-        part: Any = view.objective
+        objective: Any = view.objective
         columns = self._columns(view, working)
         decrease = 0.0
         if len(self.free):
-            settled = part.settle(self._m, view.pull(self._away), view.free_floor)
+            settled = objective.settle(self._m, view.pull(self._away), view.free_floor)
             self.free = self.free + settled.x
-            decrease = part.C * settled.decrease
+            decrease = objective.C * settled.decrease
         local, violation = self._look(view, working, columns)
         if self._undo is not None and violation >= self._before:
             # rounding hid that the last step led uphill
@@ -261,11 +264,16 @@ class CoupledTrainer:
         if violation <= target or not may_move:
             return StepResult(False, decrease, violation, 0)
         tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
+        # features well within their bounds could not move by as little as the others violate theirs
+        near = 1.0 - NEAR * violation
+        part = local.take(np.flatnonzero(local.weights.any(axis=1) | (self.seen[1] > near)))
         bend, sweeps = self._bend(view), 0
         while True:
-            step = minimise_model(self.inner, view, working, local, bend, self._raised, tolerance)
+            step = minimise_model(
+                self.inner, view, working, part, bend, self._raised, tolerance, near
+            )
             sweeps += step.sweeps
-            found = self._search(view, working, local, step)
+            found = self._search(view, working, part, step)
             if found is not None:
                 break
             if self.inner.cease() or self._raised >= MOST_RAISED:
@@ -276,9 +284,9 @@ class CoupledTrainer:
             self._raise()
         elif beta == 1.0:
             self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
-        self._undo = None if seen else (columns, local.weights, self.free)
+        self._undo = None if seen else (part.columns, part.weights, self.free)
         self._before = violation
-        working.weights[columns] = local.weights + beta * step.d
+        working.weights[part.columns] = part.weights + beta * step.d
         self.free = self.free + beta * step.x
         self._m += beta * self._dm
         return StepResult(True, decrease + gained, violation, sweeps)

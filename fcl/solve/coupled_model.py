@@ -204,6 +204,7 @@ def minimise_model(
     bend: Bend,
     raised: float,
     tolerance: float,
+    near: float,
 ) -> Step:
     """The step that minimises the model at a point.
 
@@ -218,6 +219,8 @@ def minimise_model(
         Share of the curvatures that is added to them.
     tolerance : float
         Violation up to which the model counts as minimised.
+    near : float
+        Size of a slope up to which a weight of 0 stays 0.
 
     Returns
     -------
@@ -287,6 +290,8 @@ def minimise_model(
     order = inner.order(k)
     if not group:
         order = (order[:, None] * n_outputs + outputs).ravel()
+        moving = (at.weights != 0.0) | (np.abs(at.gradients) > near * at.absolute[:, None])
+        order = order[moving.ravel()[order]]
     descent.run(order, tolerance, inner)
     d = descent.w - at.weights
     x = descent.x + (root @ descent.b if leans.shape[2] else 0.0)
