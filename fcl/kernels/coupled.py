@@ -24,6 +24,8 @@ from fcl.kernels.descent import soft_threshold, violation
 #: Partial sums of a scalar product: so many that the compiler uses vector instructions without having to
 #: change the order of a sum.
 LANES = 256
+#: Rows whose products of a column and the weights are held while all outputs read them.
+TILE = 4096
 #: Maximum Newton steps for the length of a block of weights; it takes about five.
 MOST_LENGTHS = 50
 
@@ -49,6 +51,20 @@ class CoupledModel(NamedTuple):
 
 
 @kernel
+def _fold(lanes):
+    """The sum of the lanes, which it overwrites."""
+    half = lanes.shape[0] // 2
+    while half >= 16:
+        for i in range(half):
+            lanes[i] += lanes[half + i]
+        half //= 2
+    total = 0.0
+    for i in range(2 * half):
+        total += np.float64(lanes[i])
+    return total
+
+
+@kernel
 def _dense_slope(x, p, s, u, v, lanes):
     """sum_i x_i s_i p_i (u_i - v_i); overwrites ``lanes``, float32 (LANES,)."""
     lanes[:] = np.float32(0.0)
@@ -62,10 +78,23 @@ def _dense_slope(x, p, s, u, v, lanes):
         v_part = v[first : first + m]
         for i in range(m):
             lanes[i] += x_part[i] * p_part[i] * s_part[i] * (u_part[i] - v_part[i])
-    total = 0.0
-    for i in range(LANES):
-        total += np.float64(lanes[i])
-    return total
+    return _fold(lanes)
+
+
+@kernel
+def _tile_slope(xs, p, u, v, lanes):
+    """sum_i xs_i p_i (u_i - v_i); overwrites ``lanes``, float32 (LANES,)."""
+    lanes[:] = np.float32(0.0)
+    n = p.shape[0]
+    for first in range(0, n, LANES):
+        m = min(LANES, n - first)
+        x_part = xs[first : first + m]
+        p_part = p[first : first + m]
+        u_part = u[first : first + m]
+        v_part = v[first : first + m]
+        for i in range(m):
+            lanes[i] += x_part[i] * p_part[i] * (u_part[i] - v_part[i])
+    return _fold(lanes)
 
 
 @kernel
@@ -86,10 +115,29 @@ def _slope(model, t, k, w, u, v, b, lanes):
             i = numbers[e]
             part = np.float64(p[i] * s[i] * (out[i] - v[i]))
             g += part * np.float64(model.values[e]) if valued else part
-    g = model.unit * g + model.lin[t, k] + model.extra[t, k] * (w[t, k] - model.before[t, k])
+    return _whole_slope(model, t, k, w, b, model.unit * g)
+
+
+@kernel
+def _whole_slope(model, t, k, w, b, g):
+    """The slope g of the rows, and the slopes of the other terms, in weight (t, k)."""
+    g += model.lin[t, k] + model.extra[t, k] * (w[t, k] - model.before[t, k])
     for c in range(b.shape[0]):
         g += model.leans[t, k, c] * b[c]
     return g
+
+
+@kernel
+def _add(x, step, p, u, v, coupled):
+    """Add a step along a dense column to u, and to v if the outputs are coupled, in place."""
+    if coupled:
+        for i in range(x.shape[0]):
+            change = step * x[i]
+            u[i] += change
+            v[i] += change * p[i]
+    else:
+        for i in range(x.shape[0]):
+            u[i] += step * x[i]
 
 
 @kernel
@@ -102,15 +150,7 @@ def _move(model, t, k, z, u, v, b):
     out = u[k]
     step = np.float32(z)
     if valued and last - first == model.s.shape[0]:
-        x = model.values[first:last]
-        if model.coupled:
-            for i in range(x.shape[0]):
-                change = step * x[i]
-                out[i] += change
-                v[i] += change * p[i]
-        else:
-            for i in range(x.shape[0]):
-                out[i] += step * x[i]
+        _add(model.values[first:last], step, p, out, v, model.coupled)
     else:
         numbers = model.rows.view(np.uint32)
         for e in range(first, last):
@@ -245,6 +285,53 @@ def _block_minimum(model, t, g, weights, rotated, new):
 
 
 @kernel
+def _block_slopes(model, t, w, u, v, b, lanes, tile, g):
+    """Write the slopes of the smooth part of the model in all weights of feature t."""
+    first = model.start[t]
+    last = model.stop[t]
+    n_outputs, n = u.shape
+    if model.values.shape[0] == 0 or last - first != n:
+        for k in range(n_outputs):
+            g[k] = _slope(model, t, k, w, u, v, b, lanes)
+        return
+    g[:] = 0.0
+    for begin in range(0, n, TILE):
+        end = min(begin + TILE, n)
+        xs = tile[: end - begin]
+        x = model.values[first + begin : first + end]
+        s = model.s[begin:end]
+        for i in range(xs.shape[0]):
+            xs[i] = x[i] * s[i]
+        part = v[begin:end]
+        for k in range(n_outputs):
+            g[k] += _tile_slope(xs, model.p[k, begin:end], u[k, begin:end], part, lanes)
+    for k in range(n_outputs):
+        g[k] = _whole_slope(model, t, k, w, b, model.unit * g[k])
+
+
+@kernel
+def _block_move(model, t, z, u, v, b):
+    """Apply the steps z, float64 (K,), on the weights of feature t to u, v and b, in place."""
+    first = model.start[t]
+    last = model.stop[t]
+    n_outputs, n = u.shape
+    if model.values.shape[0] == 0 or last - first != n:
+        for k in range(n_outputs):
+            _move(model, t, k, z[k], u, v, b)
+        return
+    for begin in range(0, n, TILE):
+        end = min(begin + TILE, n)
+        x = model.values[first + begin : first + end]
+        v_part = v[begin:end]
+        for k in range(n_outputs):
+            step = np.float32(z[k])
+            _add(x, step, model.p[k, begin:end], u[k, begin:end], v_part, model.coupled)
+    for k in range(n_outputs):
+        for c in range(b.shape[0]):
+            b[c] -= z[k] * model.leans[t, k, c]
+
+
+@kernel
 def block_sweep(model, order, w, u, v, b, met, lanes):
     """One sweep for the group norm: minimise the model over all weights of each feature in turn.
 
@@ -259,18 +346,21 @@ def block_sweep(model, order, w, u, v, b, met, lanes):
     g = np.empty(n_outputs)
     rotated = np.empty(n_outputs)
     new = np.empty(n_outputs)
+    z = np.empty(n_outputs)
+    tile = np.empty(TILE, np.float32)
     for o in range(order.shape[0]):
         t = order[o]
-        for k in range(n_outputs):
-            g[k] = _slope(model, t, k, w, u, v, b, lanes)
+        _block_slopes(model, t, w, u, v, b, lanes, tile, g)
         met[t] = group_violation(g, w[t], model.absolute[t])
         largest = max(largest, met[t])
         _block_minimum(model, t, g, w[t], rotated, new)
+        moved = False
         for k in range(n_outputs):
-            z = new[k] - w[t, k]
-            if z != 0.0:
-                w[t, k] = new[k]
-                _move(model, t, k, z, u, v, b)
+            z[k] = new[k] - w[t, k]
+            moved = moved or z[k] != 0.0
+        if moved:
+            w[t] = new
+            _block_move(model, t, z, u, v, b)
     return largest
 
 

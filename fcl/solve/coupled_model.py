@@ -23,7 +23,6 @@ from fcl.solve.inner import (
     EXTRAPOLATE_FROM,
     FLOOR,
     HURRIED,
-    LEAST_SINGLE,
     LEAST_SWEEPS,
     MAX_SWEEPS,
     Gathered,
@@ -42,6 +41,9 @@ MOST_LEANS = 1 << 22
 EXTRAPOLATE_NUMBERS = 1 << 20
 #: Least curvature of a coordinate or an eigenvalue, relative to the largest of its feature.
 LEAST_CURVE = 1e-9
+#: Probabilities below this count as 0: products of smaller numbers are subnormal, which takes a hundred
+#: times as long.
+LEAST_P = 1e-15
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Bend:
 
     def take(self, rows: Columns, ratio: Floats) -> Bend:
         """The Hessian of a sample of the rows, each multiplied by its ratio; p and s in float32."""
-        p = self.p[:, rows]
+        p = np.take(self.p, rows, axis=1)  # indexing would transpose the memory
         if not self.coupled:
             p = p * ratio
         s = self.s[rows] * (ratio if self.coupled else 1.0)
@@ -267,7 +269,8 @@ def minimise_model(
         curve = np.broadcast_to((2.0 if bend.coupled else 1.0) * own + extra, own.shape)
         curve = np.repeat(curve.max(axis=1)[:, None], n_outputs, axis=1)
     unit = float(bends.s.max(initial=0.0)) or 1.0
-    p = bends.p if bend.coupled else np.maximum(bends.p, LEAST_SINGLE)
+    p = bends.p
+    p[p < LEAST_P] = 0.0
     model = CoupledModel(
         gathered.start,
         gathered.stop,
