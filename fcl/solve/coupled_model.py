@@ -37,6 +37,8 @@ Singles = npt.NDArray[np.float32]
 
 #: Maximum columns times outputs squared whose coupling with the intercepts is stored.
 MOST_LEANS = 1 << 22
+#: Maximum products of two probabilities in memory at a time, unless those of one class are more.
+MOST_PRODUCTS = 1 << 22
 #: Numbers over rows up to which extrapolation has memory: rows times outputs.
 EXTRAPOLATE_NUMBERS = 1 << 20
 #: Least curvature of a coordinate or an eigenvalue, relative to the largest of its feature.
@@ -88,8 +90,11 @@ class _Bends:
         if not self.coupled:
             out[:, outputs, outputs] = self._sums(self.p * self.s, squared)
             return out
-        for a in range(n_outputs):
-            out[:, a] = -self._sums(self.p * (self.p[a] * self.s), squared)
+        together = max(1, MOST_PRODUCTS // self.p.size)  # classes in one product
+        for a in range(0, n_outputs, together):
+            some = self.p[a : a + together] * self.s
+            pairs = (some[:, None] * self.p).reshape(-1, len(self.s))
+            out[:, a : a + together] = -self._sums(pairs, squared).reshape(k, -1, n_outputs)
         out[:, outputs, outputs] -= out.sum(axis=2)  # probabilities add up to 1
         return out
 
