@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from fcl.objective import Objective
+    from fcl.objective import Objective, Outputs
 
     Floats = npt.NDArray[np.float64]
 
@@ -241,9 +241,15 @@ class Options:
     )
     loss: str = _model(
         LOSS,
-        "For labels: logistic, squared_hinge. For numbers: squared, huber:delta=1 (outliers beyond delta "
-        "count linearly), poisson (counts, log link).",
+        "For labels: logistic, squared_hinge; softmax for more than two. For numbers: squared, "
+        "huber:delta=1 (outliers beyond delta count linearly), poisson (counts, log link).",
         "logistic",
+    )
+    group: bool = _model(
+        FLAG,
+        "With several classes or targets: a feature has a weight in all of them or in none (penalty "
+        "f_j |W_j|_2).",
+        False,
     )
     #: in a job: balanced, or (label, weight) for both labels
     class_weight: str | tuple[tuple[Any, float], ...] | None = _model(
@@ -315,14 +321,39 @@ class Options:
         team: Team = SERIAL,
         offset: Floats | None = None,
         covariates: Floats | None = None,
-    ) -> Objective:
-        """The objective of a job over rows with these targets, weights, offsets and covariates."""
-        from fcl.objective import Covariates, Objective, Penalty, find_loss  # late: NumPy
+        n_outputs: int = 1,
+    ) -> Objective | Outputs:
+        """The objective of a job over rows with these targets, weights, offsets and covariates.
+
+        n_outputs : number of classes or targets; then y and offsets are (K, n), y of softmax (n,).
+        """
+        from fcl.objective import (  # late: NumPy
+            Covariates,
+            GroupPenalty,
+            Objective,
+            Penalty,
+            find_loss,
+            make_outputs,
+        )
 
         z, intercept = None, self.intercept
         if covariates is not None:  # the intercept is the coefficient of their first column
             z, intercept = Covariates(covariates, intercept, self.covariates or ()), False
-        loss, penalty = find_loss(self.loss), Penalty(self.l1_ratio)
+        loss = find_loss(self.loss)
+        penalty = (GroupPenalty if self.group else Penalty)(self.l1_ratio)
+        if n_outputs > 1:
+            return make_outputs(
+                loss,
+                y,
+                s,
+                self.C,
+                n_outputs,
+                intercept=intercept,
+                block_rows=self.block_rows,
+                team=team,
+                penalty=penalty,
+                offset=offset,
+            )
         return Objective(loss, y, s, self.C, intercept, self.block_rows, team, penalty, offset, z)
 
     def of_job(self) -> dict[str, Any]:

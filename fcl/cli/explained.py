@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
     from fcl.data import DataSet
     from fcl.model import Model
+    from fcl.model.predictor import Predictor
     from fcl.model.scores import OnMargins
     from fcl.scoring.known import KnownColumns
 
-__all__ = ["check_explained", "write_explanations"]
+__all__ = ["check_explained", "explained_model", "write_explanations"]
 
 
 def check_explained(out: str) -> None:
@@ -27,6 +28,18 @@ def check_explained(out: str) -> None:
         raise InputError(
             f"{out}: --explain writes text and numbers; expected a name that ends in .tsv"
         )
+
+
+def explained_model(model: Predictor) -> Model:
+    """The model, if its margin is a sum of contributions; raises InputError otherwise."""
+    from fcl.model import Model
+
+    if isinstance(model, Model) and model.n_outputs == 1:
+        return model
+    raise InputError(
+        "--explain needs a model of fcl train with one output, whose margin is a sum of contributions; "
+        "leave it out"
+    )
 
 
 def write_explanations(

@@ -59,7 +59,7 @@ def command(
 ) -> None:
     """Show a summary of the file MODEL: objective, certificate, strongest features."""
     from fcl.cli.report import model_lines
-    from fcl.model import load_model
+    from fcl.model import Model
     from fcl.model.atomic import atomic_file, check_output
     from fcl.report.meme import meme_text
 
@@ -70,7 +70,7 @@ def command(
     if tsv is not None and meme is not None:
         refuse_same(meme, "--meme", tsv=tsv)
     with stop_on_signals():  # so that every signal removes partial files
-        trained = load_model(model, imports)
+        trained = Model.load(model, imports)
         if meme is not None:
             motifs = meme_text(trained, top).encode()
             with atomic_file(meme, overwrite) as file:

@@ -35,8 +35,8 @@ from fcl.errors import InputError
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
-    from fcl.model import Model
-    from fcl.scoring.quality import Collected
+    from fcl.model.predictor import Predictor
+    from fcl.scoring.quality import Comparison
     from fcl.scoring.stream import ScoreSummary
 
 __all__ = ["command", "main"]
@@ -76,7 +76,7 @@ class _PredictCommand(GroupedCommand):
     "kind",
     flag_value="probability",
     default="margin",
-    help="Write the probability of the positive label; logistic loss only.",
+    help="Write the probability of the positive label, or of each of several classes.",
 )
 @click.option(
     "--mean",
@@ -103,10 +103,13 @@ def command(
     IN is DATA (Zarr, HDF5, npy), or files that fcl convert reads: FASTA, BED with --genome, a table. With
     --sites, all sites of a genome are scored; with --vcf, variants. A margin is <w, phi(x)> + b plus the
     offset; above 0 it predicts the positive label. For regression the margin is the prediction, or its
-    logarithm (poisson loss). Rows are streamed in the order of the input. If the input has a target,
-    scores are compared with it. The output appears when it is complete.
+    logarithm (poisson loss). A model of several classes or numbers gives a column for each. Rows are
+    streamed in the order of the input. If the input has a target, scores are compared with it. The output
+    appears when it is complete.
     """
+    from fcl.cli.explained import explained_model
     from fcl.model import load_model
+    from fcl.model.outputs import scores_of
 
     request = Request(model, inputs, out, kind, overwrite, options)
     mode = _mode(request)
@@ -115,10 +118,9 @@ def command(
         messages.say(f"reading {', '.join([model, *inputs, *_named_files(options)])}")
     with stop_on_signals():  # so that SIGTERM removes partial files too
         trained = load_model(model, imports)
-        if kind == "probability":
-            trained.require_probability()
-        if kind != "margin":
-            trained.loss_object.mean(trained.weights[:0])  # a loss without a mean raises InputError
+        scores_of(trained, kind)  # raises for a loss that does not give these scores
+        if options["explain"] is not None:
+            explained_model(trained)
         predict = mode.prepare(trained, request)
         # late: importing numba takes a while, and wrong input is rejected without it
         with _timed() as elapsed:
@@ -138,7 +140,7 @@ class _Mode:
 
     words: str
     takes: Sequence[str]
-    prepare: Callable[[Model, Request], Callable[[], ScoreSummary]]
+    prepare: Callable[[Predictor, Request], Callable[[], ScoreSummary]]
     is_native: bool = False
 
 
@@ -228,21 +230,20 @@ def _say_summary(summary: ScoreSummary, seconds: float, out: str) -> None:
         messages.say(summary.quality)
 
 
-def _prepare_native(model: Model, request: Request) -> Callable[[], ScoreSummary]:
+def _prepare_native(model: Predictor, request: Request) -> Callable[[], ScoreSummary]:
     options = request.options
     data = _open_data(model, request.inputs[0], options)
-    collected = _collected(model, data, options)
+    collected = _comparison(model, data, options)
 
     def score() -> ScoreSummary:
         from collections import Counter
 
         import numpy as np
 
-        from fcl.cli.explained import write_explanations
+        from fcl.cli.explained import explained_model, write_explanations
         from fcl.model.scores import write_scores
         from fcl.model.text_output import text_suffix
         from fcl.scoring.known import KnownColumns, write_known_scores
-        from fcl.scoring.lines import score_name
         from fcl.scoring.stream import ScoreSummary
 
         def keep(start: int, stop: int, margins: Any) -> None:
@@ -261,9 +262,9 @@ def _prepare_native(model: Model, request: Request) -> Callable[[], ScoreSummary
             )
         else:
             # as for files of rows, unless the user asked for one score
-            mean = score_name(model.loss_object) if known.readers and kind == "margin" else ""
+            mean = model.mean_name if known.readers and kind == "margin" else ""
             n_rows = write_explanations(
-                model, data, out, mean or kind, top, request.overwrite, keep, known
+                explained_model(model), data, out, mean or kind, top, request.overwrite, keep, known
             )
         line = None if collected is None else collected.line()
         return ScoreSummary(n_rows, n_rows, Counter(), line)
@@ -271,7 +272,7 @@ def _prepare_native(model: Model, request: Request) -> Callable[[], ScoreSummary
     return score
 
 
-def _open_data(model: Model, path: str, options: Any) -> DataSet:
+def _open_data(model: Predictor, path: str, options: Any) -> DataSet:
     """DATA with the model's covariates, and its target if it has one or ``--y`` names one."""
     from fcl.data import open_data
 
@@ -287,9 +288,9 @@ def _open_data(model: Model, path: str, options: Any) -> DataSet:
         return data
 
 
-def _collected(model: Model, data: DataSet, options: Any) -> Collected | None:
+def _comparison(model: Predictor, data: DataSet, options: Any) -> Comparison | None:
     from fcl.model.labels import encoded_target
-    from fcl.scoring.quality import Collected
+    from fcl.scoring.quality import compared
     from fcl.units import parse_size
 
     if data.target is None:
@@ -298,7 +299,7 @@ def _collected(model: Model, data: DataSet, options: Any) -> Collected | None:
     if strict:  # before anything is written
         encoded_target(model, data.target, data.target_name)
     memory = parse_size(options["memory"], "--memory")
-    return Collected(model, data.target_name, memory, strict=strict)
+    return compared(model, data.target_name, memory, strict=strict)
 
 
 _NATIVE = _Mode("DATA in Zarr, HDF5 or npy", NATIVE_NAMES, _prepare_native, is_native=True)

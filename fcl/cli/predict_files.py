@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fcl.convert.contract import Budget
     from fcl.convert.plink.like import TrainingVariants
     from fcl.convert.tables.reference import ReferenceColumns
-    from fcl.model import Model
+    from fcl.model.predictor import Predictor
     from fcl.scoring.lines import ScoreKind
     from fcl.scoring.sites import SiteWindows
     from fcl.scoring.stream import ScoreSummary
@@ -54,14 +54,16 @@ class Request:
         return scoring_budget(parse_size(self.options["memory"], "--memory"), scratch)
 
 
-def predict_files(model: Model, request: Request) -> ScoreSummary:
+def predict_files(model: Predictor, request: Request) -> ScoreSummary:
     """Score the rows of files that ``fcl convert`` reads; raises InputError for wrong input."""
+    from fcl.cli.explained import explained_model
     from fcl.convert.run import open_inputs
+    from fcl.model.outputs import table_scores
     from fcl.model.text_output import text_output
     from fcl.scoring.explained import ExplainedLines
     from fcl.scoring.lines import TableLines
     from fcl.scoring.margins import BlockScorer
-    from fcl.scoring.quality import Collected
+    from fcl.scoring.quality import compared
     from fcl.scoring.stream import score_source
 
     options, budget = request.options, request.budget
@@ -79,7 +81,9 @@ def predict_files(model: Model, request: Request) -> ScoreSummary:
     target = "--label" if options["label"] else "--y" if options["y"] else ""
     name = f"{request.inputs[0]}: {target}" if target else "the labels of the files"
     top = options["explain"]
-    lines = ExplainedLines(scorer, top, printable) if top else TableLines(model.loss_object)
+    lines = TableLines(table_scores(model))
+    if top:
+        lines = ExplainedLines(explained_model(model), scorer, top, printable)
     with text_output(request.out, request.overwrite) as file:
         return score_source(
             source,
@@ -87,12 +91,12 @@ def predict_files(model: Model, request: Request) -> ScoreSummary:
             lines,
             file,
             budget,
-            collected=Collected(model, name, budget.total, strict=bool(target)),
+            collected=compared(model, name, budget.total, strict=bool(target)),
             keep_dropped=options["keep_dropped"],
         )
 
 
-def _table_columns(model: Model, options: Mapping[str, Any]) -> ReferenceColumns | None:
+def _table_columns(model: Predictor, options: Mapping[str, Any]) -> ReferenceColumns | None:
     """The columns that are read from a table; None if the model does not know their names."""
     from fcl.convert.tables.reference import ReferenceColumns
 
@@ -106,7 +110,7 @@ def _table_columns(model: Model, options: Mapping[str, Any]) -> ReferenceColumns
     return None
 
 
-def _training_variants(model: Model, request: Request) -> TrainingVariants | None:
+def _training_variants(model: Predictor, request: Request) -> TrainingVariants | None:
     """The variants that a model reads, with alleles and means; None if it reads no column."""
     import numpy as np
 
@@ -128,9 +132,10 @@ def _training_variants(model: Model, request: Request) -> TrainingVariants | Non
     return TrainingVariants(variants, np.array([v.mean for v in found], np.float32), "the model")
 
 
-def predict_sites(model: Model, request: Request) -> ScoreSummary:
+def predict_sites(model: Predictor, request: Request) -> ScoreSummary:
     """Score all sites of a genome; raises InputError for wrong input."""
     from fcl.convert.files import InputFile
+    from fcl.model.outputs import scores_of
     from fcl.model.text_output import text_output
     from fcl.scoring.lines import BedLines
     from fcl.scoring.margins import BlockScorer
@@ -141,12 +146,12 @@ def predict_sites(model: Model, request: Request) -> ScoreSummary:
     scorer, windows, budget = BlockScorer(model), _windows(model, options), request.budget
     edges, max_unknown = options["edges"] or "drop", options["max_unknown"]
     source = SitesSource(InputFile(options["genome"]), windows, edges, max_unknown)
-    lines = BedLines(model.loss_object, request.kind, windows.pattern.text)
+    lines = BedLines(scores_of(model, request.kind), windows.pattern.text)
     with text_output(request.out, request.overwrite) as file:
         return score_source(source, scorer, lines, file, budget)
 
 
-def predict_variants(model: Model, request: Request) -> ScoreSummary:
+def predict_variants(model: Predictor, request: Request) -> ScoreSummary:
     """Score the variants of a VCF file; raises InputError for wrong input."""
     from fcl.convert.files import InputFile
     from fcl.model.text_output import text_output
@@ -173,7 +178,7 @@ def predict_variants(model: Model, request: Request) -> ScoreSummary:
         return score_variants(vcf, genome, scorer, variants, file, budget)
 
 
-def _windows(model: Model, options: Mapping[str, Any]) -> SiteWindows:
+def _windows(model: Predictor, options: Mapping[str, Any]) -> SiteWindows:
     from fcl.scoring.sites import SiteWindows
 
     _require_letters(model, "--sites")
@@ -184,7 +189,12 @@ def _windows(model: Model, options: Mapping[str, Any]) -> SiteWindows:
     )
 
 
-def _require_letters(model: Model, option: str) -> None:
+def _require_letters(model: Predictor, option: str) -> None:
+    if model.n_outputs > 1:
+        raise InputError(
+            f"{option} writes one score for each site, this model has {model.n_outputs:,} outputs; score "
+            "windows from a file, which gives a column for each output"
+        )
     if model.family.row_kind != "sequences":
         raise InputError(
             f"{option} needs a model of windows of letters, this one has the features {model.family.name}"

@@ -86,7 +86,7 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
     if model.labels is not None:
         low, high = (shown(_whole(label)) for label in model.labels)
         labels = f"{low} is -1, {high} is +1"
-    version = file_version(model.covariates)
+    version = file_version(model.covariates, model.intercept)
     items = [
         ("model", path),
         ("file", f"{FORMAT} {version}, written by fcl {model.fcl_version} at {model.created}"),

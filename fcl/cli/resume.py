@@ -77,12 +77,12 @@ def is_own_model(path: str, checkpoint: Checkpoint, trusted: Collection[str]) ->
     trusted : modules that the checkpoint and the model may import.
     """
     from fcl.features import family_from_config
-    from fcl.model import load_model
+    from fcl.model import Model
 
     # a class that cannot be imported is an error, not a foreign model
     family_from_config(checkpoint.family, trusted)
     try:
-        model = load_model(path, trusted)
+        model = Model.load(path, trusted)
     except ModelFileError:  # there is no file, or not a model file
         return False
     return (

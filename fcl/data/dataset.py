@@ -25,13 +25,15 @@ class DataSet:
         For messages, such as ``train.zarr``.
     rows : RowReader
         Reader of X; a ``SparseRowReader`` if X is a sparse matrix.
-    target : (n,) of any dtype, or None
+    target : (n,) or (n, columns) of any dtype, or None
         As stored; None if no target was opened.
+    target_columns : tuple of str, or None
+        Names of the columns of a target with several columns; None if they have none.
     target_name : str
         Name of the target for messages, such as ``train.zarr:y``.
     weights : float64 (n,) or None
         Sample weights, finite, >= 0, not all 0; None if all rows have weight 1.
-    offset : float64 (n,) or None
+    offset : float64 (n,) or (n, outputs), or None
         Added to the margins, finite; None for zeros.
     covariates : tuple of CovariateArray, or None
         Unpenalised columns, as they are stored; None for none.
@@ -59,6 +61,7 @@ class DataSet:
         self.offset = offset
         self.target_name = target_name
         self.column_names = column_names
+        self.target_columns: tuple[str, ...] | None = None
         self.groups: np.ndarray | None = None
         self.covariates: tuple[CovariateArray, ...] | None = None
         self._stamps = tuple(stamps)
@@ -69,14 +72,16 @@ class DataSet:
     def with_target(
         self, target: np.ndarray | None, weights: np.ndarray | None, target_name: str = "y"
     ) -> DataSet:
-        """The same rows with another target (n,) and other weights, float64 (n,) or None."""
+        """The same rows with another target, (n,) or (n, columns), and weights, float64 (n,) or None."""
         other = copy.copy(self)
         other.target, other.weights, other.target_name = target, weights, target_name
+        if target is not self.target:
+            other.target_columns = None
         other._fingerprint = None
         return other
 
     def with_offset(self, offset: npt.ArrayLike, name: str = "offset") -> DataSet:
-        """The same rows with another offset (n,); raises InputError unless all n are finite."""
+        """The same rows with another offset (n,) or (n, outputs); InputError unless it is finite."""
         other = self.with_target(self.target, self.weights, self.target_name)
         other.offset = check_offset(np.asarray(offset), self.n_rows, name)
         return other

@@ -82,13 +82,13 @@ def open_data(
     x : str
         Name of the array of rows, or of a group that holds a CSR matrix in the layout of anndata
         (``X``, ``layers/counts``).
-    y : str, array (n,) or (n, 1), or None
+    y : str, array (n,) or (n, columns), data frame, or None
         Name of the target, which may be categorical in that layout (``obs/label``), or its values; None
         for prediction. With a single ``.npy`` file the name is the path of another ``.npy`` file,
         relative to the working folder or to the folder of that file.
     weights : str, array (n,) or None
         Name or values of the sample weights.
-    offset : str, array (n,) or None
+    offset : str, array (n,) or (n, outputs), or None
         Name or values of numbers added to the margins in training and in prediction, such as the
         logarithms of exposures for counts.
     groups : str, array (n,) or None
@@ -146,7 +146,7 @@ def open_data(
     target_name = "y"
     if y is not None:
         column = _open_column(container, y, rows, "y")
-        target_name, target = column.name, column.read_all().reshape(-1)
+        target_name, target = column.name, _values(column)
     weight_values = None
     if weights is not None:
         column = _open_column(container, weights, rows, "weights")
@@ -163,7 +163,9 @@ def open_data(
     )
     if offset is not None:
         column = _open_column(container, offset, rows, "offset")
-        data = data.with_offset(column.read_all().reshape(-1), column.name)
+        data = data.with_offset(_values(column), column.name)
+    if target is not None and target.ndim == 2:
+        data.target_columns = _names_of(y)
     if covariates is not None:
         data.covariates = read_covariates(container, covariates, rows)
     if groups is not None:
@@ -279,10 +281,24 @@ def open_columns(
     return found
 
 
+def _names_of(frame: Any) -> tuple[str, ...] | None:
+    """The names of the columns of a data frame; None for anything else."""
+    return tuple(str(name) for name in frame.columns) if is_frame(frame) else None
+
+
+def _values(column: RowReader[np.ndarray]) -> np.ndarray:
+    """A column as (n,), or several columns as (n, columns)."""
+    values = column.read_all()
+    return values if values.shape[1:] not in ((), (1,)) else values.reshape(-1)
+
+
 def _open_column(
     container: Container | None, given: str | np.ndarray, rows: RowReader[Any], role: str
 ) -> RowReader[np.ndarray]:
-    """Open a target, weights or offset, given by name or as an array, with one value per row."""
+    """Open a target, weights or offset, given by name or as an array, with one value per row.
+
+    A target and an offset may have several columns.
+    """
     if not isinstance(given, str):
         column: RowReader[np.ndarray] = MemoryReader(np.asanyarray(given), role)
     elif container is None:
@@ -292,7 +308,8 @@ def _open_column(
         )
     else:
         column = open_column(container, given)
-    if column.shape[1:] not in ((), (1,)):
+    several = len(column.shape) == 2 and role in ("y", "offset")
+    if column.shape[1:] not in ((), (1,)) and not several:
         raise InputError(
             f"{column.name} has shape {column.shape}; expected one value per row, (n,)"
         )

@@ -116,17 +116,24 @@ def check_weights(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
 
 
 def check_offset(values: np.ndarray, n_rows: int, name: str) -> np.ndarray:
-    """Offsets of the margins as float64 (n,): one per row, finite."""
+    """Offsets of the margins as float64 (n,), or (n, K) for several outputs: finite."""
+    if np.ndim(values) == 2 and np.shape(values)[1] > 1:
+        columns = np.asarray(values).T
+        found = [
+            _finite_numbers(column, f"{name}, column {k}", "offsets", n_rows)
+            for k, column in enumerate(columns)
+        ]
+        return np.column_stack(found)
     return _finite_numbers(values, name, "offsets", n_rows)
 
 
 def check_class_weight(
-    given: str | Mapping[Label, float] | None, labels: tuple[Label, Label] | None
+    given: str | Mapping[Label, float] | None, labels: Sequence[Label] | None
 ) -> str | tuple[tuple[Label, float], ...] | None:
-    """Validate class weights: "balanced", or (label, weight) of the negative and the positive label.
+    """Validate class weights: "balanced", or (label, weight) of each label.
 
     given : "balanced", or weights above 0 by label (1 for a label not named), which may be given as text.
-    labels : the (negative, positive) label; None for regression, which has no classes.
+    labels : the labels, in the order of their codes; None for regression, which has no classes.
 
     Raises ``InputError`` naming a label that does not occur, or an invalid weight.
     """
@@ -144,10 +151,10 @@ def check_class_weight(
     for key, weight in given.items():
         at = next((i for i, label in enumerate(labels) if _is_label(key, label)), None)
         if at is None:
-            raise InputError(
-                f"class_weight: there is no label {key!r}; the labels are {labels[0]!r} and "
-                f"{labels[1]!r}"
-            )
+            shown = " and ".join(repr(label) for label in labels)
+            if len(labels) > 2:
+                shown = ", ".join(repr(label) for label in labels[:5]) + ", ..." * (len(labels) > 5)
+            raise InputError(f"class_weight: there is no label {key!r}; the labels are {shown}")
         if at in found:
             raise InputError(f"class_weight: two weights for the label {labels[at]!r}")
         found[at] = positive(f"class_weight of {key!r}", weight)

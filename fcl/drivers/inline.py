@@ -18,6 +18,7 @@ from fcl.drivers.memory import peak_memory
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.session import Session
 from fcl.features.standardized import attach_scales
+from fcl.solve.margins import write_margins
 from fcl.solve.outer import Certified
 from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver
@@ -44,8 +45,9 @@ class InlineRun:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.job = session.job
-        #: margins of the validation rows at the last anchor, float64 (n,)
-        self.valid_margins = np.empty(self.job.valid.n if self.job.valid else 0)
+        #: margins of the validation rows at the last anchor, float64 (n,) or (K, n)
+        n_valid, k = self.job.valid.n if self.job.valid else 0, self.job.n_outputs
+        self.valid_margins = np.empty(n_valid if k == 1 else (k, n_valid))
         self.scores_passes = self.job.valid is not None  #: whether to score the model of each pass
         self.certified: Certified | None = None
         self.beta, self.evicted = 0.0, 0
@@ -205,10 +207,8 @@ class InlineRun:
         rows, margins, point = self.job.valid, self.valid_margins, self.solver.outer.point
         assert rows is not None
         with self.session.timed("validation"):
-            self.job.family.write_margins(self._rows[1], point.ids, point.weights, margins)
-            margins += point.intercept if rows.offset is None else point.intercept + rows.offset
-            if rows.covariates is not None:
-                margins += rows.covariates @ point.covariates
+            prepared, family = self._rows[1], self.job.family
+            write_margins(family, prepared, point, margins, rows.offset, rows.covariates)
             return self.job.loss.score(rows.y, rows.s, margins)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data import DataSet
+from fcl.data.outputs import check_class_count, refuse_rare_classes
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.covariates import Design, make_design
 from fcl.drivers.plan import MIB, Plan, Sizes, first_sample, make_plan
@@ -19,17 +20,21 @@ from fcl.drivers.rows import (
     Rows,
     centred,
     check_data_set,
+    encode_outputs,
     encode_targets,
+    has_several_outputs,
     select_rows,
+    select_valid_outputs,
     select_valid_rows,
     weighted_by_class,
+    weighted_by_code,
 )
 from fcl.errors import BudgetError, InputError
 from fcl.features import Generator, Spec, bind_features, is_spec, parse_features, spell_features
 from fcl.features.registry import check_home
 from fcl.features.standardized import standardized
 from fcl.model.columns import by_position, matched
-from fcl.objective import Loss, Objective, find_loss, resolve_C
+from fcl.objective import Loss, Objective, Outputs, find_loss, resolve_C
 from fcl.options import Options
 from fcl.solve.sampling import SampleSize
 
@@ -48,19 +53,25 @@ class Job:
     family: Family
     train: Rows
     valid: Rows | None
-    labels: tuple[Any, Any] | None  #: (negative, positive); None for regression
+    #: (negative, positive), or of each output; None for regression
+    labels: tuple[Any, ...] | None
     sum_weights: float  #: of the training rows, before class weights
     #: The intercept in the user's units minus the intercept of ``train``, whose rows are centred
-    #: (:func:`fcl.drivers.rows.centred`).
-    intercept_shift: float
+    #: (:func:`fcl.drivers.rows.centred`). With several targets, float64 (m,).
+    intercept_shift: Any
     plan: Plan
     design: Design | None = None  #: of the covariates
+    n_outputs: int = 1  #: classes or targets whose models share rows and features
 
-    def objective(self) -> Objective:
+    def objective(self) -> Objective | Outputs:
         """The objective over the training rows."""
         train = self.train
         return self.options.objective(
-            train.y, train.s, offset=train.offset, covariates=train.covariates
+            train.y,
+            train.s,
+            offset=train.offset,
+            covariates=train.covariates,
+            n_outputs=self.n_outputs,
         )
 
     def at(self, C: float) -> Job:
@@ -87,7 +98,9 @@ class Job:
         extra += prepared[0].side_bytes() * self.plan.view_rows // self.train.n
         plan = self.plan
         return make_plan(
-            _sizes(self.family, self.train, self.valid, self.options.block_rows, extra),
+            _sizes(
+                self.family, self.train, self.valid, self.options.block_rows, self.n_outputs, extra
+            ),
             self.options.memory,
             self.options.row_view,
             plan.writers or None,
@@ -158,13 +171,19 @@ def make_job(
     if valid is not None and options.valid_fraction is not None:
         raise InputError("give either valid or valid_fraction, not both")
     loss = find_loss(options.loss)
-    y, labels = encode_targets(data, loss, "training")
+    several = has_several_outputs(data, loss)
+    y, labels = (encode_outputs if several else encode_targets)(data, loss, "training")
+    n_outputs = _count_outputs(data, loss, y, labels, options) if several else 1
     held = None
     if options.valid_fraction is not None:
         random = np.random.default_rng([options.seed, 0xFC1])
         held = random.random(data.n_rows) < options.valid_fraction
     train = select_rows(data, y, data.weights, None if held is None else ~held)
-    loss.check_training(train.y, data.target_name)
+    if loss.name == "softmax":
+        assert labels is not None
+        refuse_rare_classes(train.y, labels, data.target_name)
+    elif not several:
+        loss.check_training(train.y, data.target_name)
     family = bind_features(spec, data.rows, train.keep)
     if options.standardize:
         family = standardized(family)
@@ -173,7 +192,11 @@ def make_job(
         valid_rows = select_rows(data, y, data.weights, held, "validate on: raise valid_fraction")
     elif valid is not None:
         valid = _matched_valid(valid, data, family)
-        valid_rows = select_valid_rows(valid, loss, labels)
+        valid_rows = (
+            select_valid_outputs(valid, loss, labels, n_outputs)
+            if several
+            else select_valid_rows(valid, loss, labels)
+        )
     sum_weights = float(train.s.sum())
     design = None
     if data.covariates:
@@ -184,7 +207,9 @@ def make_job(
     C, alpha = resolve_C(options.C, options.alpha, sum_weights)
     (train, valid_rows), intercept_shift = centred(loss, train, valid_rows, options.intercept)
     by_class = check_class_weight(given.get("class_weight"), labels)
-    if by_class is not None:
+    if by_class is not None and several:
+        train = weighted_by_code(train, by_class, n_outputs)
+    elif by_class is not None:
         train = weighted_by_class(train, by_class)
 
     options = replace(
@@ -198,7 +223,7 @@ def make_job(
         offset=data.offset is not None,
         covariates=None if train.covariates is None or design is None else design.names,
     )
-    plan = _plan(options, family, train, valid_rows, smaller_blocks=not resumed)
+    plan = _plan(options, family, train, valid_rows, n_outputs, smaller_blocks=not resumed)
     return Job(
         options=replace(options, writers=plan.writers),
         loss=loss,
@@ -210,7 +235,23 @@ def make_job(
         intercept_shift=intercept_shift,
         plan=plan,
         design=design,
+        n_outputs=n_outputs,
     )
+
+
+def _count_outputs(
+    data: DataSet, loss: Loss, y: Floats, labels: tuple[Any, ...] | None, options: Options
+) -> int:
+    """The number of outputs; InputError for what several outputs do not support."""
+    if data.covariates:
+        raise InputError(
+            "covariates: expected none with several classes or targets; add them to the features, as in "
+            "'kmers:d=8 + columns', or train one model for each class"
+        )
+    if loss.name != "softmax" or labels is None:
+        return len(y)
+    check_class_count(len(labels), data.n_rows, options.memory, options.group, data.target_name)
+    return len(labels)
 
 
 def _checked_spec(features: Any) -> Spec:
@@ -246,12 +287,17 @@ def _matched_valid(valid: DataSet, data: DataSet, family: Family) -> DataSet:
 
 
 def _plan(
-    options: Options, family: Family, train: Rows, valid: Rows | None, smaller_blocks: bool
+    options: Options,
+    family: Family,
+    train: Rows,
+    valid: Rows | None,
+    n_outputs: int,
+    smaller_blocks: bool,
 ) -> Plan:
     """Plan the memory; with ``smaller_blocks`` a BudgetError may suggest smaller blocks."""
 
     def divide(budget: int, block_rows: int) -> Plan:
-        sizes = _sizes(family, train, valid, block_rows)
+        sizes = _sizes(family, train, valid, block_rows, n_outputs)
         return make_plan(sizes, budget, options.row_view, options.writers or None)
 
     try:
@@ -264,7 +310,12 @@ def _plan(
 
 
 def _sizes(
-    family: Family, train: Rows, valid: Rows | None, block_rows: int, extra: int = 0
+    family: Family,
+    train: Rows,
+    valid: Rows | None,
+    block_rows: int,
+    n_outputs: int = 1,
+    extra: int = 0,
 ) -> Sizes:
     """The sizes of the rows, for the plan."""
     chosen = [r for r in (train, valid) if r is not None]
@@ -279,7 +330,10 @@ def _sizes(
         reading=chunk + 2 * max(r.block_bytes(block_rows) for r in chosen),
         extra=extra,
         held=sum(r.held_bytes for r in chosen),
-        vectors=2 if train.offset is None else 3,
+        # targets, weights and offsets
+        vectors=(train.y.size + train.s.size + (0 if train.offset is None else train.offset.size))
+        // train.n,
+        n_outputs=n_outputs,
         covariates=0 if train.covariates is None else train.covariates.shape[1],
     )
 

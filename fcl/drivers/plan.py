@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fcl.cache import ColumnCache
 from fcl.errors import BudgetError
 from fcl.features.base import Family
+from fcl.solve.output_view import OutputView
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 from fcl.solve.state import WorkingSet
@@ -53,6 +54,9 @@ LEAST_ACTIVE = 1 << 15
 ACTIVE_BYTES = 6 * 16 + 3 * 8 + 8 * 8
 #: Shared bytes for each column: gradients and curvatures at two anchors, weight, slots.
 SHARED_BYTES_A_COLUMN = 12 * 8 + ACTIVE_A_COLUMN * ACTIVE_BYTES
+#: Shared bytes for each column and further output: gradients and curvatures at two anchors, weight;
+#: for active features the six points, watched features and the list of columns to make.
+OUTPUT_BYTES_A_COLUMN = 5 * 8 + ACTIVE_A_COLUMN * (6 * 8 + 2 * 8 + 3 * 8)
 MIN_ENTRIES = 1 << 20
 MAX_ENTRIES = 1 << 27
 #: Up to this many rows the trainer works on all of them. Beyond, it starts with a sample of SAMPLE_SHARE
@@ -114,6 +118,7 @@ class Sizes:
     held: int = 0  #: bytes of targets and weights as they were read, which stay in memory
     vectors: int = 2  #: float64 vectors over the rows: targets, weights, and offsets if any
     covariates: int = 0  #: unpenalised columns
+    n_outputs: int = 1  #: classes or targets
 
     def records(self, n_rows: int) -> int:
         """Bytes of ``n_rows`` prepared rows."""
@@ -190,7 +195,7 @@ def _divide(
     letters = family.row_kind == "sequences"
     rows = job.records(n_rows) + (job.records(job.n_valid) if job.n_valid else 0)
     buffers = crew * job.records(1) * (2 if job.n_valid else 1)
-    n_view = view_rows or n_rows
+    n_view, outputs = view_rows or n_rows, job.n_outputs
     column = ColumnCache.largest_column(n_view, block_rows, family.binary, family.step)
     staging = max(min(STAGING, 64 * column), column)
     entry = Trainer.bytes_for(0, 0, 1, family.binary)
@@ -200,18 +205,22 @@ def _divide(
         + Trainer.bytes_for(0, 1, 0)
         + (0 if writers is None else SHARED_BYTES_A_COLUMN)
     )
+    per_column += (outputs - 1) * (WorkingSet.bytes_for(1) + OUTPUT_BYTES_A_COLUMN)
     least_cache = MIN_CACHE_COLUMNS * column + MIN_COLUMNS * per_column + entry * MIN_ENTRIES
     hessian_columns = min(MIN_COLUMNS, family.n_features)
     least_cache += ExactModel.bytes_for(hessian_columns)
     if writers is not None:  # the trainer always has one extent, to move columns into
         least_cache += column
-    trainer = Trainer.bytes_for(n_view, 0, 0) + RowView.bytes_for(
-        n_view, complete=not view_rows, verified=family.verifies_columns
-    )
+    view = RowView.bytes_for(n_view, not view_rows, family.verifies_columns)
+    trainer = Trainer.bytes_for(n_view, 0, 0) + view
+    if outputs > 1:
+        trainer += OutputView.bytes_for(n_view, outputs)
     if view_rows:
         trainer += job.records(view_rows) + 24 * view_rows  # the rows, their targets and weights
     # a sample has its own covariates; models need two orthonormal copies
     trainer += 8 * job.covariates * n_view * (3 if view_rows else 2)
+
+    vectors = Vectors.bytes_for(n_rows, outputs) + 8 * job.n_valid * outputs
 
     def fixed(scratch: bool) -> list[tuple[str, int]]:
         held = ("prepared rows (one block; all are in a scratch file)", buffers)
@@ -223,7 +232,7 @@ def _divide(
         uses = [
             ("reading (a chunk, compressed and decoded, and a block)", crew * job.reading),
             ("targets and weights", target),
-            ("margins and residuals", Vectors.bytes_for(n_rows) + 8 * job.n_valid),
+            ("margins and residuals", vectors),
             (
                 "trainer's vectors" + (f" ({counted(view_rows, 'row')})" if view_rows else ""),
                 trainer,
@@ -243,7 +252,8 @@ def _divide(
             uses.insert(0, (name, SUPERVISOR + (writers + 1) * child_bytes()))
             priced = (24 * KEEP_PER_GROUP + 8) * family.n_price_parts
             scores = 24 * job.n_valid
-            uses.append(("lists of features", LEAST_ACTIVE * ACTIVE_BYTES + priced + scores))
+            lists = LEAST_ACTIVE * ACTIVE_BYTES + outputs * priced + scores
+            uses.append(("lists of features", lists))
         name = "unknown letters" if letters else "entries of sparse rows, other side arrays"
         return [*uses, (name, job.extra)] if job.extra else uses
 
@@ -255,7 +265,6 @@ def _divide(
         if writers is None:
             return 0
         copies = 16 * (job.vectors + job.covariates) * (n_rows + job.n_valid) + job.held
-        vectors = Vectors.bytes_for(n_rows) + 8 * job.n_valid
         return SUPERVISOR + copies + vectors + (0 if scratch else rows)
 
     def needed(scratch: bool) -> int:

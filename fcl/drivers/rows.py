@@ -19,10 +19,14 @@ __all__ = [
     "Rows",
     "centred",
     "check_data_set",
+    "encode_outputs",
     "encode_targets",
+    "has_several_outputs",
     "select_rows",
+    "select_valid_outputs",
     "select_valid_rows",
     "weighted_by_class",
+    "weighted_by_code",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -34,15 +38,15 @@ class Rows:
 
     data: DataSet
     keep: npt.NDArray[np.bool_] | None  #: bool (data.n_rows,), the selection; None: all rows
-    y: Floats  #: float64 (n,), targets
+    y: Floats  #: float64 (n,), targets or codes of classes; (K, n) for several targets or labels
     s: Floats  #: float64 (n,), weights, above 0
-    offset: Floats | None = None  #: float64 (n,), added to the margins; None for zeros
+    offset: Floats | None = None  #: float64 (n,) or (K, n), added to the margins; None for zeros
     covariates: Floats | None = None  #: float64 (n, q), orthonormal; None for none
 
     @property
     def n(self) -> int:
         """Number of selected rows."""
-        return len(self.y)
+        return len(self.s)
 
     @property
     def held_bytes(self) -> int:
@@ -82,11 +86,89 @@ def encode_targets(
 
     if data.target is None:
         raise InputError(f"{data.name}: {purpose} needs a target, and none was opened (y=None)")
+    if data.offset is not None and data.offset.ndim > 1:
+        raise InputError(
+            f"{data.name}: expected one offset for each row, got shape {data.offset.shape}; offsets for "
+            "several outputs need a loss or a target of several outputs"
+        )
     if loss.classifies:
         return encode_labels(data.target, data.target_name)
     y = regression_target(data.target, data.target_name)
     loss.check_targets(y, data.target_name)
     return y, None
+
+
+#: Losses of several outputs, by name.
+_OF_OUTPUTS = ("softmax", "squared", "logistic")
+
+
+def has_several_outputs(data: DataSet, loss: Loss) -> bool:
+    """Whether a model of this loss and target has several outputs: classes, targets or labels."""
+    from fcl.data.outputs import n_target_columns
+
+    several = data.target is not None and n_target_columns(data.target) > 1
+    return several or loss.name == "softmax"
+
+
+def encode_outputs(
+    data: DataSet, loss: Loss, purpose: str, width: int | None = None, known: Any = None
+) -> tuple[Floats, tuple[Any, ...] | None]:
+    """The targets of several outputs, and their labels.
+
+    Parameters
+    ----------
+    data : DataSet
+    loss : Loss
+        softmax, squared or logistic.
+    purpose : str
+        For messages.
+    width : int, optional
+        The number of outputs of a model; None for any number.
+    known : sequence, optional
+        The classes of a model, for softmax; None: those that occur.
+
+    Returns
+    -------
+    y : float64
+        softmax: codes (n,) of the classes, sorted by label; squared: numbers (m, n); logistic: -1 and +1,
+        (K, n). C-contiguous.
+    labels : tuple or None
+        The classes of softmax, or the names of the columns of the target; None if they have no names.
+
+    Raises
+    ------
+    InputError
+        The target is missing, or not of the kind or number of columns that the loss needs.
+    """
+    from fcl.data import outputs
+
+    values, name = data.target, data.target_name
+    if values is None:
+        raise InputError(f"{data.name}: {purpose} needs a target, and none was opened (y=None)")
+    y: Floats
+    labels: tuple[Any, ...] | None
+    if loss.name == "softmax":
+        y, labels = outputs.encode_softmax(values, name, known)
+    elif loss.name == "squared":
+        y, labels = outputs.number_columns(values, name, width).T, data.target_columns
+    elif loss.name == "logistic":
+        y, labels = outputs.encode_multilabel(values, name, width), data.target_columns
+    else:
+        raise InputError(
+            f"{name}: expected one column for {loss.name} loss, got shape {values.shape}; several "
+            f"columns need one of the losses {', '.join(_OF_OUTPUTS[1:])}"
+        )
+    n_outputs = len(labels) if loss.name == "softmax" and labels is not None else len(y)
+    _check_offset_shape(data, n_outputs)
+    return np.ascontiguousarray(y), labels
+
+
+def _check_offset_shape(data: DataSet, n_outputs: int) -> None:
+    if data.offset is not None and data.offset.shape[1:] != (n_outputs,):
+        raise InputError(
+            f"{data.name}: expected an offset for each row and output, shape "
+            f"{(data.n_rows, n_outputs)}, got shape {data.offset.shape}"
+        )
 
 
 def select_rows(
@@ -97,17 +179,22 @@ def select_rows(
     purpose: str = "train on",
 ) -> Rows:
     """The rows of ``keep``, without rows of weight 0, which have no effect."""
+    offset = data.offset
+    if offset is not None and offset.ndim == 2:
+        offset = np.ascontiguousarray(offset.T)
     if weights is not None and (weights == 0.0).any():
         keep = weights > 0.0 if keep is None else keep & (weights > 0.0)
     if keep is not None and keep.all():
         keep = None
     if keep is None:
-        s = np.ones(len(y)) if weights is None else np.ascontiguousarray(weights, np.float64)
-        return Rows(data, None, np.ascontiguousarray(y), s, data.offset)
+        s = np.ones(y.shape[-1]) if weights is None else np.ascontiguousarray(weights, np.float64)
+        return Rows(data, None, np.ascontiguousarray(y), s, offset)
     if not keep.any():
         raise InputError(f"{data.name}: no rows are left to {purpose}")
     s = np.ones(int(keep.sum())) if weights is None else weights[keep]
-    return Rows(data, keep, y[keep], s, None if data.offset is None else data.offset[keep])
+    kept = [None if a is None else np.ascontiguousarray(a[..., keep]) for a in (y, offset)]
+    assert kept[0] is not None
+    return Rows(data, keep, kept[0], s, kept[1])
 
 
 def select_valid_rows(valid: DataSet, loss: Loss, labels: tuple[Any, Any] | None) -> Rows:
@@ -120,20 +207,43 @@ def select_valid_rows(valid: DataSet, loss: Loss, labels: tuple[Any, Any] | None
     return select_rows(valid, y, valid.weights, None)
 
 
+def select_valid_outputs(
+    valid: DataSet, loss: Loss, labels: tuple[Any, ...] | None, n_outputs: int
+) -> Rows:
+    """The rows of a validation data set for a model of several outputs.
+
+    Raises InputError for another number of columns, an unknown class, or a class without rows.
+    """
+    from fcl.data.outputs import refuse_absent_classes
+
+    known = labels if loss.name == "softmax" else None
+    y, _ = encode_outputs(valid, loss, "validation", n_outputs, known)
+    if known is not None:
+        refuse_absent_classes(y, known, valid.target_name)
+    return select_rows(valid, y, valid.weights, None)
+
+
 def centred(
     loss: Loss, train: Rows, valid: Rows | None, intercept: bool
-) -> tuple[tuple[Rows, Rows | None], float]:
+) -> tuple[tuple[Rows, Rows | None], Any]:
     """Centre targets or offsets, and return the rows with the shift of the intercept.
 
     Margins are about as large as targets and offsets, and around 1e6 they would lose six digits to
     rounding. If the loss depends on y - m alone, offsets are subtracted from the targets. A free
-    intercept then absorbs the mean of the targets, or for other losses the mean of the offsets.
+    intercept then absorbs the mean of the targets, or for other losses the mean of the offsets. With
+    several targets there is a shift for each, float64 (m,); classes and labels have none.
     """
+    several = train.y.ndim > 1 or (train.offset is not None and train.offset.ndim > 1)
+    if several and not loss.translates:
+        return (train, valid), 0.0
     rows = [train] if valid is None else [train, valid]
     if loss.translates:
         rows = [r if r.offset is None else replace(r, y=r.y - r.offset, offset=None) for r in rows]
-    shift = 0.0
-    if intercept and loss.translates:
+    shift: Any = 0.0
+    if intercept and several:
+        shift = np.average(rows[0].y, axis=1, weights=train.s)
+        rows = [replace(r, y=r.y - shift[:, None]) for r in rows]
+    elif intercept and loss.translates:
         shift = float(np.average(rows[0].y, weights=train.s))
         rows = [replace(r, y=r.y - shift) for r in rows]
     elif intercept and train.offset is not None:
@@ -151,3 +261,17 @@ def weighted_by_class(rows: Rows, by_class: str | tuple[tuple[Any, float], ...])
     else:
         (_, low), (_, high) = by_class
     return replace(rows, s=rows.s * np.where(positive, high, low))
+
+
+def weighted_by_code(rows: Rows, by_class: str | tuple[tuple[Any, float], ...], K: int) -> Rows:
+    """The rows of K classes, whose targets are codes, with their weights times class weights.
+
+    Balanced weights give all classes equal sums, and leave the sum over all rows unchanged.
+    """
+    codes = rows.y.astype(np.intp)
+    if isinstance(by_class, str):
+        sums = np.bincount(codes, weights=rows.s, minlength=K)
+        factors = sums.sum() / (K * sums)
+    else:
+        factors = np.array([weight for _, weight in by_class])
+    return replace(rows, s=rows.s * factors[codes])

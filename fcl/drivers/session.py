@@ -134,7 +134,9 @@ class Session:
                 n_sampled=len(job.family.features_in_pass(0)) if is_sampled(job.family) else None,
                 C=job.options.C,
                 alpha=job.options.alpha,
-                n_positive=int((y > 0).sum()) if job.loss.classifies else None,
+                n_positive=int((y > 0).sum())
+                if job.loss.classifies and job.n_outputs == 1
+                else None,
             )
         )
 
@@ -275,7 +277,7 @@ class Session:
             return None
         sd = deviations(self.job.family, start.ids)
         kept = np.isfinite(sd)  # a feature that is constant on these rows has no weight
-        weights = start.weights[kept] * sd[kept]
+        weights = (start.weights[kept].T * sd[kept]).T
         return Point.make(start.ids[kept], weights, start.intercept, start.covariates)
 
     # -- the end -------------------------------------------------------------------------------
@@ -299,7 +301,7 @@ class Session:
         # at most a small share of the largest violation is added, since the worst case of rounding could
         # dwarf it
         rounded = min(
-            passes.rounded_slope(point, job.intercept_shift, outer.reach),
+            passes.rounded_slope(point, float(np.abs(job.intercept_shift).max()), outer.reach),
             MOST_ROUNDING * certified.max_violation,
         )
         peak = peak_memory()
@@ -316,13 +318,15 @@ class Session:
             passes=len(self.history),
         )
         terms, shift = ((), 0.0) if job.design is None else job.design.in_units(point.covariates)
+        own = point.covariates if job.n_outputs > 1 else point.intercept
+        sd = deviations(job.family, point.ids)
         names = names_read(job.family, point.ids, job.train.data.column_names)
         model = Model(
             family=plain(job.family),
             ids=point.ids,
-            weights=point.weights / deviations(job.family, point.ids),
+            weights=(point.weights.T / sd).T,
             support=support,
-            intercept=point.intercept + job.intercept_shift + shift,
+            intercept=own + job.intercept_shift + shift,
             covariates=terms,
             loss=job.loss.text,
             C=options.C,

@@ -30,6 +30,7 @@ from fcl.model.model import Model
 from fcl.options import TRAINING
 from fcl.parallel import one_blas_thread
 from fcl.solve.state import Point
+from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -70,6 +71,7 @@ def train(
     alpha: float | None = None,
     l1_ratio: float = 1.0,
     loss: str = "logistic",
+    group: bool = False,
     standardize: bool = False,
     class_weight: str | Mapping[Any, float] | None = None,
     offset: npt.ArrayLike | None = None,
@@ -294,9 +296,9 @@ def _check_savable(job: Job) -> None:
         Model(
             family=job.family,
             ids=np.empty(0, np.int64),
-            weights=np.empty(0),
+            weights=np.empty(0 if job.n_outputs == 1 else (0, job.n_outputs)),
             support=np.empty(0, np.int64),
-            intercept=0.0,
+            intercept=0.0 if job.n_outputs == 1 else np.zeros(job.n_outputs),
             loss=job.loss.text,
             C=job.options.C,
             alpha=job.options.alpha,
@@ -326,6 +328,14 @@ def start_point(job: Job, model: Model) -> Point:
         raise InputError(
             f"initial: {other}; give the data the columns of the model, or leave it out"
         )
+    if model.n_outputs != job.n_outputs:
+        raise InputError(
+            f"initial: expected a model of {counted(job.n_outputs, 'output')}, got one of "
+            f"{model.n_outputs}; leave it out"
+        )
+    if job.n_outputs > 1:
+        b = (model.intercepts - job.intercept_shift) * job.options.intercept
+        return Point.make(model.ids, model.weights, 0.0, b)
     intercept = model.intercept - job.intercept_shift if job.options.intercept else 0.0
     if job.design is None or job.train.covariates is None:
         return Point.make(model.ids, model.weights, intercept)

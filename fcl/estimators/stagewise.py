@@ -186,7 +186,7 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities, float64 (n, n_classes): softmax, or margins projected onto the simplex."""
         margins = self._margins(X)
-        return self.model_.probabilities(margins)
+        return self.model_.mean(margins)
 
 
 @dataclass(eq=False, repr=False, match_args=False)

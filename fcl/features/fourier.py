@@ -1,9 +1,10 @@
 """Random Fourier features of dense numbers (Rahimi and Recht, "Random features for large-scale kernel
 machines", NIPS 2007).
 
-Feature j is cos(<omega_j, z> + b_j), where z are the standardised inputs: the mean over features of
-2 phi(x) phi(x') converges to a kernel of z and z'. omega_j and b_j are determined by (seed, j), through a
-counter-based random number generator (:mod:`fcl.kernels.fourier`), so no feature needs to be stored.
+Feature j is cos(<omega_j, z> + b_j), where z are the standardised inputs, or their principal
+components: the mean over features of 2 phi(x) phi(x') converges to a kernel of z and z'. omega_j and b_j
+are determined by (seed, j), through a counter-based random number generator
+(:mod:`fcl.kernels.fourier`), so no feature needs to be stored.
 
 **The feature is the floating-point function** that is computed here: columns, prices, margins and
 predictions all compute the angles and cosines by the same kernels, which give the same bits wherever a
@@ -30,6 +31,7 @@ from fcl.checks import choice, flag, positive, whole
 from fcl.errors import InputError
 from fcl.features.base import Floats, Ids
 from fcl.features.generator.contract import Generator
+from fcl.features.principal import principal_axes
 
 __all__ = ["Fourier"]
 
@@ -44,6 +46,8 @@ PER_PASS = 65536
 MOST_FEATURES = 1 << 40
 #: Largest number of rows whose distances determine the bandwidth.
 MEDIAN_ROWS = 1000
+#: Largest number of rows of the sample for principal components.
+PCA_ROWS = 20_000
 #: Number of coefficients in the description of a feature.
 SHOWN = 3
 
@@ -69,7 +73,7 @@ class Fourier(Generator):
         gaussian 1 / (2 median ||z - z'||_2^2), laplace 1 / median ||z - z'||_1.
     standardise : bool
         Whether z = (x - mean) / standard deviation, both taken from the sample; a column that is constant
-        there is only centred. False: z = x.
+        there is only centred. False: z = x, or x - mean with ``pca``.
     seed : int
         Seed of omega and b, from 0 to 2^62.
     per_pass : int or None
@@ -77,6 +81,9 @@ class Fourier(Generator):
     dtype : {"int8", None}
         "int8": the feature is round(127 cos(...)) / 127, and the cache holds four times as many columns.
         None: the unrounded cosine, cached in float32.
+    pca : int or None
+        Number of principal components, learned from up to 20,000 rows, that take the place of the
+        standardised (or else centred) inputs. None: the inputs as they are.
     """
 
     rows = "numbers"
@@ -91,6 +98,7 @@ class Fourier(Generator):
         seed: int = 0,
         per_pass: int | None = None,
         dtype: str | None = None,
+        pca: int | None = None,
     ) -> None:
         where = "features fourier: "
         self.n = None if n is None else whole(where + "n", n, 1)
@@ -113,6 +121,9 @@ class Fourier(Generator):
             )
         self.dtype = None if dtype is None else choice(where + "dtype", dtype, ("int8",))
         self.step = 0.0 if self.dtype is None else STEP
+        self.pca = None if pca is None else whole(where + "pca", pca, 1)
+        if self.pca is not None:
+            self.fit_rows = PCA_ROWS
         self._last: tuple[tuple[int, int], list[_Wave]] | None = None
 
     # -- what is learnt from the sample --------------------------------------------------------
@@ -121,7 +132,7 @@ class Fourier(Generator):
         sample = np.asarray(sample, np.float64)
         m = sample.shape[1]
         self.mean_, self.scale_ = np.zeros(m), np.ones(m)
-        if self.standardise:
+        if self.standardise or self.pca is not None:
             with np.errstate(over="ignore", invalid="ignore"):  # rejected below
                 self.mean_ = sample.mean(axis=0)
                 spread = sample.std(axis=0)
@@ -131,9 +142,14 @@ class Fourier(Generator):
                     f"features fourier: the squares of column {wrong[0]} overflow float64; divide its "
                     "values by a constant"
                 )
+        if self.standardise:
             # rounding can leave a constant column with a small deviation
             some = spread > 1e-12 * np.abs(sample).max(axis=0, initial=0.0)
             self.scale_[some] = spread[some]
+        if self.pca is not None:
+            self.components_ = principal_axes(
+                sample, self.mean_, self.scale_, self.pca, "features fourier: pca"
+            )
         self.gamma_ = self._median(sample) if self.gamma is None else self.gamma
         self.n_features = self._count()
 
@@ -147,14 +163,10 @@ class Fourier(Generator):
         where = "features fourier: "
         positive(where + "gamma_", self.gamma_)
         for name in ("mean_", "scale_"):
-            values = getattr(self, name)
-            if (
-                not isinstance(values, np.ndarray)
-                or values.shape != (width,)
-                or values.dtype != np.float64
-                or not np.isfinite(values).all()
-            ):
+            if not _is_finite(getattr(self, name), (width,)):
                 raise InputError(f"{where}{name}: expected {width} finite numbers, one per column")
+        if self.pca is not None and not _is_finite(self.components_, (self.pca, width)):
+            raise InputError(f"{where}components_: expected {self.pca} x {width} finite numbers")
         if not (self.scale_ > 0.0).all() or self.n_features != self._count():
             raise InputError(f"{where}expected scale_ above 0 and n_features = {self._count()}")
 
@@ -164,6 +176,7 @@ class Fourier(Generator):
 
         some = np.linspace(0, len(sample) - 1, min(len(sample), MEDIAN_ROWS)).astype(np.int64)
         z = (sample[some] - self.mean_) / self.scale_
+        z = z if self.pca is None else z @ self.components_.T
         gaussian = self.kernel == "gaussian"
         distances = pdist(z, "sqeuclidean" if gaussian else "cityblock")
         median = float(np.median(distances)) if len(distances) else 0.0
@@ -182,14 +195,26 @@ class Fourier(Generator):
     def _angle_dtype(self) -> type[np.float32] | type[np.float64]:
         return np.float32 if self.kernel == "gaussian" else np.float64
 
+    @property
+    def _n_inputs(self) -> int:
+        """Number of values z of a row."""
+        return len(self.mean_) if self.pca is None else self.pca
+
     def prepare(self, block: Any) -> np.ndarray:
-        """The standardised inputs z, column-major: float32 for the Gaussian kernel, else float64."""
-        out = np.empty(block.shape, self._angle_dtype, order="F")
+        """The values z of the rows, column-major: float32 for the Gaussian kernel, else float64."""
+        out = np.empty((len(block), self._n_inputs), self._angle_dtype, order="F")
         with np.errstate(over="ignore"):  # the error for an infinite value names its feature
             for at in range(0, len(block), 4096):
                 some = slice(at, at + 4096)
-                out[some] = (block[some] - self.mean_) / self.scale_
+                z = (block[some] - self.mean_) / self.scale_
+                out[some] = z if self.pca is None else self._projected(z)
         return out
+
+    def _projected(self, z: Floats) -> np.ndarray:
+        """The principal components (n, pca) of rows, by the kernel whose bits depend on no other row."""
+        axes = np.ascontiguousarray(self.components_.T, self._angle_dtype)
+        parts = [part[: rows.stop - rows.start].copy() for rows, part in _tiles(z, axes)]
+        return np.concatenate(parts)
 
     # -- features ------------------------------------------------------------------------------
 
@@ -240,10 +265,10 @@ class Fourier(Generator):
         return 2.0 * math.pi * omega, 2.0 * math.pi * b.astype(np.float64)
 
     def describe(self, feature: int) -> str:
-        """The cosine with its largest coefficients; z3 denotes the standardised x3."""
+        """The cosine with its largest coefficients; z3 is the standardised x3, p3 a component."""
         omega, b = self.frequencies(np.array([feature], np.int64))
         coefficients = omega[:, 0]
-        letter = "z" if self.standardise else "x"
+        letter = "p" if self.pca is not None else "z" if self.standardise else "x"
         shown = np.sort(np.argsort(-np.abs(coefficients), kind="stable")[:SHOWN])
         text = ""
         for k in shown:
@@ -274,7 +299,7 @@ class Fourier(Generator):
         kind = fourier.NORMAL if gaussian else fourier.CAUCHY
         for at in range(0, len(ids), TILE_FEATURES):
             part = np.ascontiguousarray(ids[at : at + TILE_FEATURES])
-            wave = np.zeros((len(self.mean_), TILE_FEATURES), self._angle_dtype)
+            wave = np.zeros((self._n_inputs, TILE_FEATURES), self._angle_dtype)
             phases = np.zeros(TILE_FEATURES, self._angle_dtype)
             fourier.frequencies(self.seed, part, kind, scale, fourier.SINE_64, wave)
             fourier.phases(self.seed, part, phases)
@@ -285,11 +310,21 @@ class Fourier(Generator):
         if self._last is None or self._last[0] != (first, last):
             self._last = None
             waves = self._waves(np.arange(first, last))
-            size = (last - first) * len(self.mean_) * np.dtype(self._angle_dtype).itemsize
+            size = (last - first) * self._n_inputs * np.dtype(self._angle_dtype).itemsize
             if size > KEPT_BYTES:
                 return waves
             self._last = (first, last), list(waves)
         return iter(self._last[1])
+
+
+def _is_finite(values: Any, shape: tuple[int, ...]) -> bool:
+    """Whether these are finite float64 numbers of this shape."""
+    return (
+        isinstance(values, np.ndarray)
+        and values.shape == shape
+        and values.dtype == np.float64
+        and bool(np.isfinite(values).all())
+    )
 
 
 def _tiles(block: Any, wave: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
@@ -302,7 +337,7 @@ def _tiles(block: Any, wave: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     n, m = block.shape
     height = min(TILE_ROWS, n + -n % 4)  # the kernel takes four rows at a time
     z = np.zeros((height, m), wave.dtype, order="F")
-    turns = np.empty((height, TILE_FEATURES), wave.dtype)
+    turns = np.empty((height, wave.shape[1]), wave.dtype)
     for at in range(0, n, TILE_ROWS):
         rows = slice(at, min(at + TILE_ROWS, n))
         z[: rows.stop - at] = block[rows]

@@ -221,6 +221,9 @@ class Prices:
     excess: Floats
     reach: float = 0.0  #: the bound on |phi_ij| / f_j that ``largest`` and ``excess`` rely on
     n_visited: int = 0  #: number of features whose sums were made, for tests and benchmarks
+    #: with K outputs, whose gradients and sums are (features, K): an upper bound on |g_jk| / f_j and
+    #: |g~_jk| / f_j for each output
+    by_output: Floats = field(default_factory=lambda: np.empty(0))
 
 
 def merge_prices(parts: Sequence[Prices]) -> Prices:

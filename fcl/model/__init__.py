@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fcl.model.certificate import Certificate
 from fcl.model.file import FORMAT, VERSION
+from fcl.model.formats import load_model
 from fcl.model.history import History
-from fcl.model.model import FeatureRow, Model, load_model
+from fcl.model.model import FeatureRow, Model
 from fcl.objective.metrics import average_precision
 
 __all__ = [

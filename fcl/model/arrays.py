@@ -8,23 +8,28 @@ import numpy as np
 
 from fcl.errors import InputError
 
-__all__ = ["checked_arrays"]
+__all__ = ["checked_arrays", "reshaped"]
 
 _DTYPES = {"ids": np.int64, "weights": np.float64, "support": np.int64}
 
 
 def checked_arrays(ids: Any, weights: Any, support: Any) -> dict[str, np.ndarray]:
-    """Read-only copies of ids (k,), weights (k,) and support (k,) of a model's features, by name.
+    """Read-only copies of ids (k,), weights (k,) or (k, K) and support (k,) of features, by name.
 
-    Raises InputError for arrays of different lengths, ids that do not increase, weights that are not
-    finite, and negative support.
+    Raises InputError for arrays of different lengths, a single column of weights, ids that do not
+    increase, weights that are not finite, and negative support.
     """
     given = {"ids": ids, "weights": weights, "support": support}
     found = {name: np.array(given[name], dtype, order="C") for name, dtype in _DTYPES.items()}
     for array in found.values():
         array.flags.writeable = False
     ids, weights, support = found.values()
-    if ids.ndim != 1 or not ids.shape == weights.shape == support.shape:
+    if weights.ndim == 2 and weights.shape[1] < 2:
+        raise InputError(
+            f"weights of several outputs need at least two columns, got shape {weights.shape}"
+        )
+    first = weights[:, 0] if weights.ndim == 2 else weights
+    if ids.ndim != 1 or not ids.shape == first.shape == support.shape:
         raise InputError(
             "ids, weights and support must be three vectors of one length, got shapes "
             f"{ids.shape}, {weights.shape} and {support.shape}"
@@ -40,3 +45,13 @@ def checked_arrays(ids: Any, weights: Any, support: Any) -> dict[str, np.ndarray
     if (support < 0).any():
         raise InputError("support counts rows and cannot be negative")
     return found
+
+
+def reshaped(values: np.ndarray, k: int, n_outputs: int) -> np.ndarray:
+    """The weights (k, K) from the vector of a model file; raises InputError for another length."""
+    if len(values) != k * n_outputs:
+        raise InputError(
+            f"weights.npy: expected {k * n_outputs:,} values, of {k:,} features and {n_outputs:,} "
+            f"outputs, got {len(values):,}"
+        )
+    return values.reshape(k, n_outputs)

@@ -25,6 +25,7 @@ __all__ = [
     "Contribution",
     "Explanation",
     "LinearModel",
+    "dense_columns",
     "explain_rows",
     "iter_explanations",
     "iter_values",
@@ -266,11 +267,11 @@ def _values(family: Family, ids: Ids, raw: Any, block_rows: int) -> Floats:
     out = np.empty((len(raw), len(ids)))
     for at in range(0, len(ids), maker.batch):
         (columns,) = maker.make(ids[at : at + maker.batch])
-        out[:, at : at + maker.batch] = _dense(columns).T
+        out[:, at : at + maker.batch] = dense_columns(columns).T
     return out
 
 
-def _dense(columns: Columns) -> np.ndarray:
+def dense_columns(columns: Columns) -> np.ndarray:
     """Columns (k, n) as an array of numbers."""
     if isinstance(columns, BitColumns):
         packed = np.ascontiguousarray(columns.bits).view(np.uint8)

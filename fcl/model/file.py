@@ -6,27 +6,20 @@ README.md in this folder is the specification.
 from __future__ import annotations
 
 import os
-import struct
 import zipfile
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from fcl.checks import file_kind, shortened, shown
+from fcl.checks import shown
 from fcl.data.variants import Variant
-from fcl.errors import InputError, ModelFileError
+from fcl.errors import InputError
 from fcl.model import schema
-from fcl.model.archive import (
-    add_array,
-    add_member,
-    open_archive,
-    read_array,
-    read_json,
-    read_member,
-    write_json,
-)
+from fcl.model.archive import add_array, add_member, read_array, read_json, write_json
 from fcl.model.atomic import atomic_file
+from fcl.model.reading import HEADER, KIND, HeaderFormat, open_model, read_header
+from fcl.model.tasks import TASKS
 from fcl.objective import find_loss
 
 __all__ = [
@@ -41,13 +34,11 @@ __all__ = [
 ]
 
 FORMAT = "fcl-model"
-#: The largest version that is read; files without covariates are written as version 1.
-VERSION = 2
+#: The largest version that is read; the smallest version that can hold a model is written.
+VERSION = 3
 
-HEADER = "header.json"
 #: member -> dtype, little-endian on every machine
 ARRAYS = {"ids": "<i8", "weights": "<f8", "support": "<i8"}
-_KIND = "a model file"
 
 # -- the schema of a header
 
@@ -56,13 +47,9 @@ _POSITIVE = schema.number(5e-324)
 _UNKNOWN = schema.nullable(_FINITE)
 
 
-def _label(where: str, value: Any) -> Any:
-    if not isinstance(value, bool | int | float | str):
-        raise schema.Mismatch(f"{where}: expected a number or a string, got {shown(value)}")
-    return value
-
-
 def _loss(where: str, value: Any) -> str:
+    if isinstance(value, str) and value in TASKS:  # softmax is a loss of several outputs alone
+        return str(value)
     try:
         find_loss(value)
     except InputError as error:
@@ -70,16 +57,22 @@ def _loss(where: str, value: Any) -> str:
     return str(value)
 
 
+def _intercept(where: str, value: Any) -> float | list[float]:
+    """A number, or a list of a number for each of several outputs."""
+    if not isinstance(value, list):
+        return float(_FINITE(where, value))
+    if len(value) < 2:
+        raise schema.Mismatch(f"{where}: expected a number, or a list of two or more, got {value}")
+    return [_FINITE(f"{where}[{k}]", number) for k, number in enumerate(value)]
+
+
 def _class_weight(where: str, value: Any) -> Any:
     if isinstance(value, str):
         return schema.one_of("balanced")(where, value)
-    pairs = schema.listing(schema.listing(schema.anything, 2), 2)(where, value)
-    return [[_label(where, label), _POSITIVE(where, weight)] for label, weight in pairs]
-
-
-def _column_name(where: str, value: Any) -> tuple[int, str]:
-    column, name = schema.listing(schema.anything, 2)(where, value)
-    return schema.whole()(f"{where}[0]", column), schema.text(f"{where}[1]", name)
+    pairs = schema.listing(schema.listing(schema.anything, 2))(where, value)
+    if len(pairs) < 2:
+        raise schema.Mismatch(f"{where}: expected at least two pairs, got {shown(value)}")
+    return [[schema.label(where, label), _POSITIVE(where, weight)] for label, weight in pairs]
 
 
 def _variant(where: str, value: Any) -> tuple[int, Variant]:
@@ -93,6 +86,7 @@ def _options(where: str, value: Any) -> dict[str, Any]:
     used = schema.record(
         l1_ratio=schema.Maybe(schema.number(5e-324, 1.0)),
         class_weight=schema.Maybe(schema.nullable(_class_weight)),
+        group=schema.Maybe(schema.flag),
         C_min=schema.Maybe(_UNKNOWN),
         offset=schema.Maybe(schema.flag),
         covariates=schema.Maybe(schema.nullable(schema.listing(schema.text))),
@@ -103,7 +97,7 @@ def _options(where: str, value: Any) -> dict[str, Any]:
 _HEADER_TABLE = schema.record(
     family=schema.table,
     n_active=schema.whole(),
-    intercept=_FINITE,
+    intercept=_intercept,
     covariates=schema.Maybe(
         schema.listing(
             schema.record(
@@ -116,7 +110,7 @@ _HEADER_TABLE = schema.record(
     loss=_loss,
     C=_POSITIVE,
     alpha=_POSITIVE,
-    labels=schema.nullable(schema.listing(_label, 2)),
+    labels=schema.nullable(schema.listing(schema.label)),
     n_rows=schema.whole(1),
     sum_weights=_POSITIVE,
     fingerprint=schema.text,
@@ -132,11 +126,21 @@ _HEADER_TABLE = schema.record(
     options=_options,
     history=schema.listing(schema.table),
     feature_names=schema.Maybe(schema.listing(schema.text)),
-    column_names=schema.Maybe(schema.listing(_column_name)),
+    column_names=schema.Maybe(schema.listing(schema.column_name)),
     variants=schema.Maybe(schema.listing(_variant)),
     created=schema.text,
     fcl_version=schema.text,
 )
+
+
+def _header(where: str, value: Any) -> dict[str, Any]:
+    """Check for a header, and for as many labels as there are outputs."""
+    header: dict[str, Any] = _HEADER_TABLE(where, value)
+    intercept, labels = header["intercept"], header["labels"]
+    expected = len(intercept) if isinstance(intercept, list) else 2
+    if labels is not None and len(labels) != expected:
+        raise schema.Mismatch(f"labels: expected a list of {expected}, got {shown(labels)}")
+    return header
 
 
 def write_model(
@@ -153,7 +157,8 @@ def write_model(
     with atomic_file(path, overwrite) as file, zipfile.ZipFile(file, "w") as archive:
         add_member(archive, HEADER, content)
         for name, dtype in ARRAYS.items():
-            add_array(archive, f"{name}.npy", np.ascontiguousarray(arrays[name]).astype(dtype))
+            values = np.ascontiguousarray(arrays[name]).astype(dtype)
+            add_array(archive, f"{name}.npy", values.ravel())
 
 
 def check_header(header: Mapping[str, Any]) -> None:
@@ -164,18 +169,23 @@ def check_header(header: Mapping[str, Any]) -> None:
         raise InputError(f"a model of this training could not be saved: {error}") from error
 
 
-def file_version(covariates: object) -> int:
-    """The version of the file of a model; a reader of version 1 would predict without covariates."""
-    return VERSION if covariates else 1
+def file_version(covariates: object, intercept: object) -> int:
+    """The version of the file of a model, which readers of earlier versions cannot predict with.
+
+    3 for several outputs, whose intercepts are a list; 2 with covariates; else 1.
+    """
+    if np.ndim(intercept):  # type: ignore[arg-type]
+        return 3
+    return 2 if covariates else 1
 
 
 def _header_bytes(header: Mapping[str, Any]) -> bytes:
     """The header as stored; raises ValueError if a reader would reject it, or lose a part of it."""
     # format and version come first, for people who open the file in a pager
-    version = file_version(header.get("covariates"))
+    version = file_version(header.get("covariates"), header["intercept"])
     content = write_json({"format": FORMAT, "version": version, **header})
     stored = read_json(content)
-    kept = {"format": FORMAT, "version": version, **_HEADER_TABLE("", stored)}
+    kept = {"format": FORMAT, "version": version, **_header("", stored)}
     if extra := schema.undeclared(stored, kept):
         raise ValueError(f"undeclared in the header of a model: {', '.join(extra)}")
     return content
@@ -183,56 +193,9 @@ def _header_bytes(header: Mapping[str, Any]) -> bytes:
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read the header and the arrays of a model file; raises as :func:`fcl.load_model` does."""
-    shown_path = os.fspath(path)
-    file_kind(path)
-    try:
-        with open_archive(path) as archive:
-            header = _read_header(archive, shown_path)
-            arrays = {
-                name: read_array(archive, f"{name}.npy", dtype, _KIND)
-                for name, dtype in ARRAYS.items()
-            }
-    except ModelFileError:
-        raise
-    except FileNotFoundError:
-        raise ModelFileError(f"{shown_path}: no such model file") from None
-    except IsADirectoryError:
-        raise ModelFileError(f"{shown_path}: is a folder, not a model file") from None
-    except PermissionError:
-        raise ModelFileError(f"{shown_path}: no permission to read it") from None
-    # a damaged zip raises many kinds of errors; RuntimeError if it looks encrypted
-    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, OSError) as error:
-        what = "damaged" if zipfile.is_zipfile(path) else "not a model file"
-        raise ModelFileError(f"{shown_path}: {what} ({shortened(str(error))})") from error
-    except (ValueError, LookupError, struct.error) as error:
-        raise ModelFileError(f"{shown_path}: {shortened(str(error), 400)}") from error
+    with open_model(path) as archive:
+        header = read_header(archive, HeaderFormat(FORMAT, VERSION, _header))
+        arrays = {
+            name: read_array(archive, f"{name}.npy", dtype, KIND) for name, dtype in ARRAYS.items()
+        }
     return header, arrays
-
-
-def _read_header(archive: zipfile.ZipFile, shown_path: str) -> dict[str, Any]:
-    content = read_member(archive, HEADER, _KIND)
-    try:
-        header = read_json(content)
-    except ValueError as error:
-        raise ModelFileError(f"{shown_path}: {HEADER} is not usable JSON: {error}") from error
-    if header.get("format") != FORMAT:
-        found = shown(header.get("format"))
-        hint = "; read it with load_stagewise of fcl.stagewise.model" * (found == "'fcl-stagewise'")
-        raise ModelFileError(
-            f"{shown_path}: not a model file: format is {found}, expected {FORMAT!r}{hint}"
-        )
-    version = header.get("version")
-    if type(version) is not int or version < 1:
-        raise ModelFileError(
-            f"{shown_path}: version must be an integer from 1, got {shown(version)}"
-        )
-    if version > VERSION:
-        raise ModelFileError(
-            f"{shown_path}: format version {shown(version)}, this fcl reads up to {VERSION}: "
-            f"made by a newer fcl? (it says {shown(header.get('fcl_version'))}); upgrade fcl to read it"
-        )
-    try:
-        checked: dict[str, Any] = _HEADER_TABLE("", header)
-    except schema.Mismatch as error:
-        raise ModelFileError(f"{shown_path}: {HEADER}: {error}") from error
-    return checked

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from fcl.features.motif import Motif
 
-__all__ = ["FeatureRow", "features_frame", "import_pandas"]
+__all__ = ["FeatureRow", "OutputFeature", "features_frame", "import_pandas"]
 
 
 class FeatureRow(NamedTuple):
@@ -21,6 +21,28 @@ class FeatureRow(NamedTuple):
 
     id: int
     feature: str
+    weight: float
+    support: int
+
+
+class OutputFeature(NamedTuple):
+    """A nonzero weight of a feature in one output.
+
+    Attributes
+    ----------
+    id : int
+    feature : str
+        Description of the feature.
+    output : object
+        The label of the output, or its number from 0 if outputs have no labels.
+    weight : float
+    support : int
+        Number of training rows in which the feature is not 0.
+    """
+
+    id: int
+    feature: str
+    output: Any
     weight: float
     support: int
 
@@ -34,10 +56,13 @@ def import_pandas() -> Any:
     return pandas
 
 
-def features_frame(rows: Sequence[FeatureRow], motifs: Sequence[Motif | None]) -> pd.DataFrame:
+def features_frame(
+    rows: Sequence[FeatureRow | OutputFeature], motifs: Sequence[Motif | None]
+) -> pd.DataFrame:
     """The features of a model and their patterns; see :meth:`fcl.Model.to_dataframe`."""
     pd = import_pandas()
-    frame = pd.DataFrame(rows, columns=FeatureRow._fields)
+    fields = rows[0]._fields if rows else FeatureRow._fields
+    frame = pd.DataFrame(rows, columns=fields)
     if any(motifs):
         frame["motif"] = [motif and motif.pattern for motif in motifs]
         positions = [motif and motif.position for motif in motifs]

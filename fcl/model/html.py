@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from fcl.checks import shortened
 from fcl.model.certificate import Certificate
-from fcl.model.frames import FeatureRow
+from fcl.model.frames import FeatureRow, OutputFeature
 
 __all__ = ["TOP", "certificate_facts", "features_html", "table_html"]
 
@@ -37,12 +37,21 @@ def table_html(title: str, facts: Iterable[tuple[str, str]]) -> str:
     return f"<table><caption>{escape(title)}</caption>{rows}</table>"
 
 
-def features_html(features: Iterable[FeatureRow]) -> str:
+def features_html(features: Sequence[FeatureRow | OutputFeature]) -> str:
     """A table of features, whose descriptions are escaped; empty without features."""
+    several = any(isinstance(row, OutputFeature) for row in features)
     rows = "".join(
-        f"<tr><td {_LEFT}>{escape(shortened(row.feature))}</td>"
+        f"<tr><td {_LEFT}>{escape(shortened(row.feature))}</td>{_output_cell(row)}"
         f"<td>{row.weight:+.5g}</td><td>{row.support:,}</td></tr>"
         for row in features
     )
-    head = f"<tr><th {_LEFT}>feature</th><th>weight</th><th>rows</th></tr>"
+    output = f"<th {_LEFT}>output</th>" if several else ""
+    head = f"<tr><th {_LEFT}>feature</th>{output}<th>weight</th><th>rows</th></tr>"
     return f"<table><caption>strongest features</caption>{head}{rows}</table>" if rows else ""
+
+
+def _output_cell(row: FeatureRow | OutputFeature) -> str:
+    """The cell of a weight's output; empty for models of one output."""
+    if not isinstance(row, OutputFeature):
+        return ""
+    return f"<td {_LEFT}>{escape(shortened(str(row.output)))}</td>"

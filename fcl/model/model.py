@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +13,24 @@ import numpy.typing as npt
 from fcl.data.variants import Variant
 from fcl.errors import InputError, ModelFileError
 from fcl.model.archive import installed_version, now
-from fcl.model.arrays import checked_arrays
+from fcl.model.arrays import checked_arrays, reshaped
 from fcl.model.certificate import Certificate
 from fcl.model.columns import matched, select_columns
 from fcl.model.covariates import CovariateTerm, covariate_margins
-from fcl.model.file import ARRAYS, HEADER, read_model, write_model
-from fcl.model.frames import FeatureRow, features_frame
+from fcl.model.file import ARRAYS, FORMAT, HEADER, read_model, write_model
+from fcl.model.frames import FeatureRow, OutputFeature, features_frame
 from fcl.model.history import History
 from fcl.model.html import TOP, certificate_facts, features_html, table_html
+from fcl.model.several import (
+    OneOutput,
+    OutputScorer,
+    iter_output_features,
+)
+from fcl.model.tasks import Task, find_task
 from fcl.objective.losses import Loss, find_loss
 from fcl.parallel import one_blas_thread
 from fcl.plain import plain
+from fcl.units import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,11 +48,16 @@ Offset = str | npt.ArrayLike
 
 #: the default block size of training; a block of windows takes a few MB
 BLOCK_ROWS = 65_536
+#: Margins of several outputs in a block of rows: 32 MiB.
+BLOCK_MARGINS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
     """A trained sparse linear model. Margins are ``sum_j weights[j] phi_ids[j](x) + intercept``.
+
+    A model of K > 1 outputs has K margins for each row: classes (``softmax`` loss), numbers (``squared``)
+    or labels (``logistic``).
 
     Attributes
     ----------
@@ -53,17 +65,18 @@ class Model:
         The family of the features, bound to the training rows.
     ids : int64 (k,)
         Ids of the features in the family, strictly increasing.
-    weights : float64 (k,)
+    weights : float64 (k,), or (k, K)
         Weights of these features, finite.
     support : int64 (k,)
         Number of training rows where each feature is not 0.
-    intercept : float
+    intercept : float, or float64 (K,)
     loss : str
         As :func:`fcl.objective.find_loss` reads it.
     C, alpha : float
         The weight of the losses, given in two ways: C = 1 / (alpha * sum_weights).
     labels : tuple or None
-        The (negative, positive) label as in the data; None for regression.
+        The (negative, positive) label as in the data; None for regression. For K outputs, the K classes
+        of softmax, or the names of numbers or labels, if they have names.
     n_rows : int
         Number of training rows.
     sum_weights : float
@@ -99,11 +112,11 @@ class Model:
     ids: Ids
     weights: Floats
     support: Ids
-    intercept: float
+    intercept: Any
     loss: str
     C: float
     alpha: float
-    labels: tuple[Any, Any] | None
+    labels: tuple[Any, ...] | None
     n_rows: int
     sum_weights: float
     fingerprint: str
@@ -130,6 +143,8 @@ class Model:
             ("features", f"{self.family.name}, {self.n_active:,} active"),
             ("loss", f"{self.loss}, C {self.C:.6g}"),
         ]
+        if self.task is not None:
+            own.append(("outputs", f"{self.n_outputs:,}, each a {self.task.noun}"))
         lines = [*own, *certificate_facts(self.certificate), *facts]
         pages = [table_html("fcl model", lines), features_html(self.describe(TOP))]
         if self.covariates:
@@ -148,8 +163,9 @@ class Model:
                 f"ids must be in [0, {self.family.n_features}), the features of the family, got "
                 f"{self.ids[0]} to {self.ids[-1]}"
             )
-        if not np.isfinite(self.intercept):
+        if not np.isfinite(self.intercept).all():
             raise InputError("weights and intercept must be finite")
+        self._check_outputs()
         if self.feature_names is not None and len(self.feature_names) != len(self.ids):
             raise InputError(
                 f"feature_names: expected {len(self.ids)}, one for each id, got {len(self.feature_names)}"
@@ -162,17 +178,86 @@ class Model:
             )
         if self.variants is not None and self.variants.keys() != (self.column_names or {}).keys():
             raise InputError("variants: expected the same columns as in column_names")
-        find_loss(self.loss)
+
+    def _check_outputs(self) -> None:
+        K = self.n_outputs
+        if np.shape(self.intercept) != self.weights.shape[1:]:
+            raise InputError(
+                f"intercept: expected {counted(K, 'number')}, one for each output, got shape "
+                f"{np.shape(self.intercept)}"
+            )
+        if K == 1:
+            find_loss(self.loss)
+            return
+        object.__setattr__(self, "intercept", np.array(self.intercept, np.float64))
+        find_task(self.loss, K).check_labels(self.labels, K)
+        if self.covariates:
+            raise InputError(f"covariates: expected none for a model of {K} outputs")
+
+    @property
+    def n_outputs(self) -> int:
+        """Number K of margins of a row."""
+        return 1 if self.weights.ndim == 1 else self.weights.shape[1]
+
+    @property
+    def task(self) -> Task | None:
+        """What the outputs of a model of several outputs are; None for one output."""
+        return None if self.n_outputs == 1 else find_task(self.loss, self.n_outputs)
+
+    @property
+    def intercepts(self) -> Floats:
+        """The intercept of each output, float64 (K,)."""
+        return np.atleast_1d(np.asarray(self.intercept, np.float64))
+
+    @property
+    def group(self) -> bool:
+        """Whether the penalty lets a feature in or out of all outputs together."""
+        return bool(self.options.get("group"))
 
     @property
     def n_active(self) -> int:
-        """Number of features with a nonzero weight."""
-        return int(np.count_nonzero(self.weights))
+        """Number of features with a nonzero weight, in any output."""
+        nonzero = self.weights != 0.0
+        return int(np.count_nonzero(nonzero if nonzero.ndim == 1 else nonzero.any(axis=1)))
+
+    def require_one_output(self, what: str, instead: str) -> None:
+        """Raise InputError for a model of several outputs.
+
+        what : what needs one output, such as ``--meme``.
+        instead : what the user can do.
+        """
+        if self.n_outputs > 1:
+            raise InputError(
+                f"{what} needs a model of one output, this one has {self.n_outputs:,}; {instead}"
+            )
 
     @property
     def loss_object(self) -> Loss:
         """The loss with its formula, link and metric."""
         return find_loss(self.loss)
+
+    #: Of the model file.
+    format: ClassVar[str] = FORMAT
+
+    @property
+    def noun(self) -> str:
+        """What an output is: "class", "target" or "label"."""
+        if self.task is not None:
+            return self.task.noun
+        return "target" if self.labels is None else "class"
+
+    @property
+    def mean_name(self) -> str:
+        """What :meth:`mean` is called; see :attr:`fcl.objective.losses.Loss.mean_name`."""
+        return (self.task or self.loss_object).mean_name
+
+    def mean(self, margins: Floats) -> Floats:
+        """The expected targets, float64 (n,) or (n, K); for labels, probabilities.
+
+        For one output of two labels this is the probability of ``labels[1]``. Raises InputError if the
+        loss has no link from margins to a mean.
+        """
+        return (self.task or self.loss_object).mean(margins)
 
     @property
     def has_offset(self) -> bool:
@@ -246,9 +331,9 @@ class Model:
         offset: Offset | None = None,
         covariates: Any = None,
     ) -> Floats:
-        """Margins of all rows, float64 (n,); arguments and errors as in :meth:`iter_margins`."""
+        """Margins of all rows, float64 (n,) or (n, K); arguments, errors as in :meth:`iter_margins`."""
         data = self.opened(data, offset, covariates)
-        out = np.empty(data.n_rows)
+        out = np.empty((data.n_rows, *self.weights.shape[1:]))
         for start, stop, block in self.iter_margins(data, block_rows):
             out[start:stop] = block
         return out
@@ -269,7 +354,7 @@ class Model:
             :meth:`opened` says.
         block_rows : int
             Largest number of rows per block.
-        offset : array-like (n,) or str
+        offset : array-like (n,), or (n, K) for K outputs, or str
             Added to the margins; with a path also the name of an array. Required if the model was trained
             with an offset.
         covariates : array-like (n, columns), data frame or names
@@ -278,7 +363,7 @@ class Model:
 
         Yields
         ------
-        start, stop, margins : int, int, float64 (stop - start,)
+        start, stop, margins : int, int, float64 (stop - start,) or (stop - start, K)
             The rows of a block, and their margins with intercept and offset.
 
         Raises
@@ -289,12 +374,25 @@ class Model:
         """
         data = self.opened(data, offset, covariates)
         added = self.added_margins(data)
-        scorer = self.family.scorer(self.ids, self.weights)
+        margins_of = self.scorer()
         block_rows = min(block_rows, self.family.most_block_rows())  # fewer if rows are wide
+        if self.n_outputs > 1:
+            block_rows = min(block_rows, max(64, BLOCK_MARGINS // self.n_outputs // 64 * 64))
         for start, stop, block in self.family.read_rows(data.rows, block_rows):
-            with one_blas_thread():
-                margins = scorer.margins(block) + self.intercept
+            margins = margins_of(block)
             yield start, stop, margins if added is None else margins + added[start:stop]
+
+    def scorer(self) -> Callable[[Any], Floats]:
+        """A function from a block of ``family.read_rows`` to its margins without added ones."""
+        if self.n_outputs > 1:
+            return OutputScorer(self.family, self.ids, self.weights, self.intercepts)
+        scorer = self.family.scorer(self.ids, self.weights)
+
+        def margins(block: Any) -> Floats:
+            with one_blas_thread():
+                return scorer.margins(block) + self.intercept
+
+        return margins
 
     @property
     def covariate_names(self) -> list[str]:
@@ -323,13 +421,24 @@ class Model:
                 f"{data.name}: expected an offset, since the model was trained with one, got none; name "
                 "its array (offset=, --offset), or give zeros"
             )
+        if data.offset is not None and data.offset.shape[1:] != self.weights.shape[1:]:
+            expected = (data.n_rows, *self.weights.shape[1:])
+            raise InputError(
+                f"{data.name}: expected an offset of shape {expected}, one number for each row and "
+                f"output of the model, got shape {data.offset.shape}"
+            )
 
     def require_probability(self) -> None:
         """Raise InputError unless the loss gives probabilities."""
-        loss = self.loss_object
-        if not (loss.classifies and loss.has_mean):
+        task = self.task
+        if task is not None:
+            has_probability = task.mean_name == "probability"
+        else:
+            loss = self.loss_object
+            has_probability = loss.classifies and loss.has_mean
+        if not has_probability:
             raise InputError(
-                f"probabilities need a model of logistic loss, this one has {self.loss} loss; "
+                f"probabilities need a model of logistic or softmax loss, this one has {self.loss} loss; "
                 "ask for margins instead"
             )
 
@@ -342,10 +451,15 @@ class Model:
     ) -> Floats:
         """Probabilities of ``labels[0]`` and ``labels[1]``, float64 (n, 2); only for logistic loss.
 
-        Arguments and errors are as in :meth:`iter_margins`; InputError also for any other loss.
+        For K classes (``softmax``), their probabilities (n, K), which sum to 1 in each row; for K labels,
+        the probability of each label by itself, (n, K). Arguments and errors are as in
+        :meth:`iter_margins`; InputError also for any other loss.
         """
         self.require_probability()
-        margins, loss = self.margins(data, block_rows, offset, covariates), self.loss_object
+        margins, task = self.margins(data, block_rows, offset, covariates), self.task
+        if task is not None:
+            return task.mean(margins)
+        loss = self.loss_object
         return np.column_stack([loss.mean(-margins), loss.mean(margins)])
 
     def predict(
@@ -357,10 +471,13 @@ class Model:
     ) -> np.ndarray:
         """Labels of the rows, (n,), as in the training data; for regression expected targets, float64.
 
-        The label is the positive one if the margin is above 0. Arguments and errors are as in
-        :meth:`iter_margins`.
+        The label is the positive one if the margin is above 0. For several outputs, the class of the
+        largest margin (n,), the numbers (n, K), or 0 and 1 for each label, int64 (n, K). Arguments and
+        errors are as in :meth:`iter_margins`.
         """
-        margins = self.margins(data, block_rows, offset, covariates)
+        margins, task = self.margins(data, block_rows, offset, covariates), self.task
+        if task is not None:
+            return task.predicted(margins, self.labels)
         if self.labels is None:
             return self.loss_object.mean(margins)
         return np.asarray(self.labels)[(margins > 0).astype(np.intp)]
@@ -371,6 +488,7 @@ class Model:
         top: int | None = None,
         offset: Offset | None = None,
         covariates: Any = None,
+        output: Any = None,
     ) -> Explanation:
         """How features add up to the margins of rows.
 
@@ -383,6 +501,9 @@ class Model:
             which takes 16 bytes for each row and active feature.
         offset, covariates
             As in :meth:`iter_margins`.
+        output : optional
+            For a model of several outputs, the label of the output whose margins are explained, or its
+            number from 0 if outputs have no labels.
 
         Returns
         -------
@@ -392,11 +513,14 @@ class Model:
         Raises
         ------
         InputError
-            As from :meth:`iter_margins`; or `top` is not a whole number above 0.
+            As from :meth:`iter_margins`; `top` is not a whole number above 0; or `output` is unknown.
         """
-        from fcl.model.explain import Explanation, iter_explanations
+        from fcl.model.explain import Explanation, LinearModel, iter_explanations
 
-        parts = list(iter_explanations(self, self.opened(data, offset, covariates), top))
+        if output is None:
+            self.require_one_output("explain", "name one of them: explain(..., output=label)")
+        explained: LinearModel = self if output is None else OneOutput.of(self, output)
+        parts = list(iter_explanations(explained, self.opened(data, offset, covariates), top))
         return Explanation.concatenate(parts)
 
     def columns(self, data: DataSet | Any) -> csr_array:
@@ -423,12 +547,21 @@ class Model:
             return self.feature_names[index]
         return self.family.describe(int(self.ids[index]))
 
-    def describe(self, top: int | None = None) -> list[FeatureRow]:
-        """The active features by decreasing |weight|, ties by id; at most `top` features."""
+    def describe(
+        self, top: int | None = None, output: Any = None
+    ) -> list[FeatureRow | OutputFeature]:
+        """The active features by decreasing |weight|, ties by id; at most `top` features.
+
+        For several outputs, an :class:`OutputFeature` for each nonzero weight: of all outputs together,
+        or of the one whose label (its number from 0, if outputs have no labels) is ``output``.
+        """
+        if self.n_outputs > 1:
+            return list(iter_output_features(self, top, output))
         return list(self.iter_features(top))
 
     def iter_features(self, top: int | None = None) -> Iterator[FeatureRow]:
-        """Iterate over the features that :meth:`describe` returns."""
+        """Iterate over the features that :meth:`describe` returns for a model of one output."""
+        self.require_one_output("iter_features", "use describe")
         active = np.flatnonzero(self.weights)
         order = active[np.argsort(-np.abs(self.weights[active]), kind="stable")]
         for i in order[:top]:
@@ -452,6 +585,14 @@ class Model:
         """
         rows = self.describe()
         return features_frame(rows, [self.family.motif(row.id) for row in rows])
+
+
+def _from_file(intercept: float | list[float], arrays: dict[str, np.ndarray]) -> float | Floats:
+    """The intercepts, after which the weights of several outputs get their shape (k, K)."""
+    if not isinstance(intercept, list):
+        return intercept
+    arrays["weights"] = reshaped(arrays["weights"], len(arrays["ids"]), len(intercept))
+    return np.array(intercept)
 
 
 def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:
@@ -494,6 +635,7 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
             header["column_names"] = dict(header["column_names"])
         if "variants" in header:
             header["variants"] = dict(header["variants"])
+        header["intercept"] = _from_file(header["intercept"], arrays)
         header["certificate"] = Certificate.from_dict(header["certificate"])
         terms = header.get("covariates", ())
         header["covariates"] = tuple(CovariateTerm.from_dict(term) for term in terms)

@@ -19,7 +19,9 @@ __all__ = [
     "Maybe",
     "Mismatch",
     "anything",
+    "column_name",
     "flag",
+    "label",
     "listing",
     "nullable",
     "number",
@@ -91,6 +93,19 @@ def text(where: str, value: Any) -> str:
     if not isinstance(value, str):
         raise _expected(where, "a string", value)
     return value
+
+
+def label(where: str, value: Any) -> Any:
+    """Check for the label of a class: a number, a string, true or false."""
+    if not isinstance(value, bool | int | float | str):
+        raise _expected(where, "a number or a string", value)
+    return value
+
+
+def column_name(where: str, value: Any) -> tuple[int, str]:
+    """Check for a pair of a position and the name of a column."""
+    column, name = listing(anything, 2)(where, value)
+    return whole()(f"{where}[0]", column), text(f"{where}[1]", name)
 
 
 def flag(where: str, value: Any) -> bool:

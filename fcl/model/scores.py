@@ -17,7 +17,9 @@ import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.model.atomic import atomic_file, atomic_folder, check_output
-from fcl.model.model import BLOCK_ROWS, Model
+from fcl.model.model import BLOCK_ROWS
+from fcl.model.outputs import Scores, scores_of
+from fcl.model.predictor import Predictor
 from fcl.model.text_output import STDOUT, is_compressed, text_output, text_suffix
 from fcl.units import counted, format_bytes
 
@@ -30,8 +32,10 @@ Floats = npt.NDArray[np.float64]
 Write = Callable[[int, int, Floats], None]
 OnMargins = Callable[[int, int, Floats], None]
 
-#: rows per chunk of a Zarr output: 4 MiB
-ZARR_CHUNK_ROWS = 1 << 19
+#: Numbers in a chunk of a Zarr output: 4 MiB.
+ZARR_CHUNK_NUMBERS = 1 << 19
+#: Margins of a block of rows: 32 MiB.
+BLOCK_MARGINS = 1 << 22
 
 
 def check_scores(path: str | os.PathLike[str], overwrite: bool) -> Path:
@@ -48,7 +52,7 @@ def check_scores(path: str | os.PathLike[str], overwrite: bool) -> Path:
 
 
 def write_scores(
-    model: Model,
+    model: Predictor,
     data: DataSet | Any,
     out: str | os.PathLike[str],
     kind: str = "margin",
@@ -61,16 +65,18 @@ def write_scores(
 
     Parameters
     ----------
-    model : Model
+    model : Predictor
     data : DataSet, path or array
         A data set, or a source for :func:`fcl.open_data`.
     out : path
-        ``.npy`` (float64 (n,)), ``.tsv`` (one column headed by `kind`, 17 significant digits) or
-        ``.zarr`` (float64 (n,), format 3, attribute ``kind``); it becomes visible when complete.
-        ``.tsv.gz`` is compressed, and ``-`` is standard output, as ``.tsv``.
+        ``.npy`` (float64), ``.tsv`` (columns headed by `kind`, 17 significant digits) or ``.zarr``
+        (float64, format 3, attribute ``kind``); it becomes visible when complete. ``.tsv.gz`` is
+        compressed, and ``-`` is standard output, as ``.tsv``. Scores have the shape (n,), or (n, K) for
+        K > 1 outputs, whose columns are named ``kind_LABEL`` in the head of a ``.tsv``, and in the
+        attribute ``columns`` of a ``.zarr``.
     kind : {"margin", "probability", "mean"}
-        ``probability`` of the positive label (logistic loss only); ``mean`` is the expected target (the
-        same probability, or exp(margin) for poisson loss).
+        ``probability`` of the positive label, or of each label; ``mean`` is the expected target (the
+        same probabilities, or exp(margin) for poisson loss).
     overwrite : bool
         Whether to replace an existing output.
     block_rows : int
@@ -91,28 +97,22 @@ def write_scores(
         As from :meth:`Model.iter_margins`; or the suffix is unknown, `out` exists and `overwrite` is
         false, or the loss does not give the scores of this kind.
     """
-    if kind == "probability":
-        model.require_probability()
-    elif kind not in ("margin", "mean"):
-        raise InputError(f'kind must be "margin", "probability" or "mean", got {kind!r}')
+    scores = scores_of(model, kind)  # raises before a file is opened, as the next lines do
     data = model.opened(data)
-    model.added_margins(data)  # raises before a file is opened
-    transform: Callable[[Floats], Floats] = model.loss_object.mean
-    if kind == "margin":
-        transform = np.asarray
-    transform(np.zeros(0))  # before anything is written, a loss without a mean raises InputError
-    with _open_scores(out, data.n_rows, kind, overwrite) as write:
+    model.added_margins(data)
+    block_rows = min(block_rows, max(1, BLOCK_MARGINS // model.n_outputs))
+    with _open_scores(out, data.n_rows, scores, overwrite) as write:
         for start, stop, block in model.iter_margins(data, block_rows):
             if on_margins is not None:
                 on_margins(start, stop, block)
-            write(start, stop, transform(block))
+            write(start, stop, scores.of(block).reshape(scores.shape(stop - start)))
             if progress is not None:
                 progress(stop)
     return data.n_rows
 
 
 def _open_scores(
-    path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool = False
+    path: str | os.PathLike[str], n_rows: int, scores: Scores, overwrite: bool = False
 ) -> AbstractContextManager[Write]:
     """A context that gives ``write(start, stop, scores)``, to be called with blocks in row order.
 
@@ -122,38 +122,44 @@ def _open_scores(
     target = check_scores(path, overwrite)
     write = SUFFIXES[text_suffix(path)]
     if os.fspath(path) == STDOUT:
-        return write(path, n_rows, kind, overwrite)
-    needed, free = 8 * n_rows, shutil.disk_usage(target.parent).free
+        return write(path, n_rows, scores, overwrite)
+    n_scores = n_rows * len(scores.names)
+    needed, free = 8 * n_scores, shutil.disk_usage(target.parent).free
     if needed > free:
         raise InputError(
-            f"{os.fspath(path)}: {counted(n_rows, 'score')} take about {format_bytes(needed)}, but only "
-            f"{format_bytes(free)} are free there; make room, write elsewhere, or score fewer rows"
+            f"{os.fspath(path)}: {counted(n_scores, 'score')} take about {format_bytes(needed)}, but "
+            f"only {format_bytes(free)} are free there; make room, write elsewhere, or score fewer rows"
         )
-    return write(path, n_rows, kind, overwrite)
+    return write(path, n_rows, scores, overwrite)
 
 
 @contextmanager
-def _npy(path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool) -> Iterator[Write]:
+def _npy(
+    path: str | os.PathLike[str], n_rows: int, scores: Scores, overwrite: bool
+) -> Iterator[Write]:
     with atomic_file(path, overwrite) as file:
-        header = {"descr": "<f8", "fortran_order": False, "shape": (n_rows,)}
+        header = {"descr": "<f8", "fortran_order": False, "shape": scores.shape(n_rows)}
         np.lib.format.write_array_header_1_0(file, header)
 
-        def write(start: int, stop: int, scores: Floats) -> None:
-            file.write(np.ascontiguousarray(scores, dtype="<f8").data)
+        def write(start: int, stop: int, block: Floats) -> None:
+            file.write(np.ascontiguousarray(block, dtype="<f8").data)
 
         yield write
 
 
 @contextmanager
-def _tsv(path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool) -> Iterator[Write]:
+def _tsv(
+    path: str | os.PathLike[str], n_rows: int, scores: Scores, overwrite: bool
+) -> Iterator[Write]:
+    # 17 significant digits restore every float64
+    line = "\t".join(["{:.17g}"] * len(scores.names)) + "\n"
     with text_output(path, overwrite) as file:
-        head = f"{kind}\n"  # rows that cannot be scored leave nothing on standard output
+        head = "\t".join(scores.names) + "\n"  # rows that cannot be scored leave nothing on stdout
 
-        def write(start: int, stop: int, scores: Floats) -> None:
+        def write(start: int, stop: int, block: Floats) -> None:
             nonlocal head
-            # 17 significant digits restore every float64
-            lines = map("{:.17g}\n".format, scores.tolist())
-            file.write("".join([head, *lines]).encode())
+            rows = block.reshape(len(block), len(scores.names)).tolist()
+            file.write("".join([head, *(line.format(*row) for row in rows)]).encode())
             head = ""
 
         yield write
@@ -161,24 +167,33 @@ def _tsv(path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool) 
 
 
 @contextmanager
-def _zarr(path: str | os.PathLike[str], n_rows: int, kind: str, overwrite: bool) -> Iterator[Write]:
+def _zarr(
+    path: str | os.PathLike[str], n_rows: int, scores: Scores, overwrite: bool
+) -> Iterator[Write]:
     import zarr  # late: slow to import
 
+    attributes: dict[str, Any] = {"kind": scores.kind}
+    if len(scores.names) > 1:
+        attributes["columns"] = list(scores.names)
     with atomic_folder(path, overwrite) as folder:
-        chunk = min(max(n_rows, 1), ZARR_CHUNK_ROWS)
+        chunk = min(max(n_rows, 1), max(1, ZARR_CHUNK_NUMBERS // len(scores.names)))
         array = zarr.create_array(
-            store=folder, shape=(n_rows,), dtype="<f8", chunks=(chunk,), attributes={"kind": kind}
+            store=folder,
+            shape=scores.shape(n_rows),
+            dtype="<f8",
+            chunks=scores.shape(chunk),
+            attributes=attributes,
         )
         # blocks are gathered into whole chunks: a chunk written twice is compressed twice
-        pending = np.empty(chunk)
+        pending = np.empty(scores.shape(chunk))
         filled = 0
 
-        def write(start: int, stop: int, scores: Floats) -> None:
+        def write(start: int, stop: int, block: Floats) -> None:
             nonlocal filled
             taken = 0
-            while taken < scores.size:
-                count = min(chunk - filled, scores.size - taken)
-                pending[filled : filled + count] = scores[taken : taken + count]
+            while taken < len(block):
+                count = min(chunk - filled, len(block) - taken)
+                pending[filled : filled + count] = block[taken : taken + count]
                 filled += count
                 taken += count
                 if filled == chunk:

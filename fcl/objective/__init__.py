@@ -1,19 +1,29 @@
 """The mathematics of the objective: losses, values, certificate, metrics. No I/O."""
 
 from fcl.objective.covariates import Covariates
-from fcl.objective.losses import LOSSES, Loss, find_loss
-from fcl.objective.penalty import Penalty
+from fcl.objective.losses import COUPLED_LOSSES, LOSSES, Loss, find_loss
+from fcl.objective.outputs import OutputLineSums, Outputs, SeparateOutputs
+from fcl.objective.penalty import GroupPenalty, Penalty
 from fcl.objective.problem import ROUNDING, LineSums, Objective, relative_gap, resolve_C
+from fcl.objective.make import make_outputs
+from fcl.objective.softmax import SoftmaxOutputs
 
 __all__ = [
+    "COUPLED_LOSSES",
     "LOSSES",
     "ROUNDING",
     "Covariates",
+    "GroupPenalty",
     "LineSums",
     "Loss",
     "Objective",
+    "OutputLineSums",
+    "Outputs",
     "Penalty",
+    "SeparateOutputs",
+    "SoftmaxOutputs",
     "find_loss",
+    "make_outputs",
     "relative_gap",
     "resolve_C",
 ]

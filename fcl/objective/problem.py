@@ -42,6 +42,11 @@ MAX_STEPS = 200
 #: of a sum over a block of 65,536 rows.
 ROUNDING = 1e-14
 
+#: How residuals are balanced: see :meth:`Objective.dual_balance`.
+Balance = tuple[float, float, float]
+#: The balance that makes all residuals 0.
+NOTHING: Balance = (0.0, 0.0, 0.0)
+
 
 @dataclass(frozen=True)
 class LineSums:
@@ -86,6 +91,11 @@ class Objective:
     @property
     def n_rows(self) -> int:
         return len(self.y)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs; see :class:`fcl.objective.outputs.Outputs` for more than one."""
+        return 1
 
     @property
     def has_constant(self) -> bool:
@@ -194,7 +204,7 @@ class Objective:
 
         self.team.map(block, list(self.blocks()))
 
-    def line_sums(self, m: Floats, dm: Floats, beta: float, b: float) -> LineSums:
+    def line_sums(self, m: Floats, dm: Floats, beta: float, b: float = 0.0) -> LineSums:
         """Value and derivatives of the losses at margins m + beta dm + b."""
         from fcl.kernels import losses
 
@@ -309,45 +319,62 @@ class Objective:
             What the remainder of a balance against covariates may take from the bound at t = 1
             (:mod:`fcl.objective.balance`).
         """
-        from fcl.kernels import losses
-
-        C = self.C
-        negative, positive = self.sides(r)
-        total = positive + negative
-        # shift of residuals over weights, and scales of the negative and the positive side
-        balance = (0.0, 1.0, 1.0)
-        if self.intercept:
-            if self.loss.unbounded:
-                balance = (total / math.fsum(self.s), 1.0, 1.0)
-            elif negative == 0.0 or positive == 0.0:
-                return 0.0  # the dual value at 0: nothing balances a single side
-            elif positive > -negative:
-                balance = (0.0, 1.0, -negative / positive)
-            else:
-                balance = (0.0, positive / -negative, 1.0)
-        limit = self.penalty.least_C(C * largest * (1.0 + 1e-12))
+        balance = self.dual_balance(r)
+        if balance == NOTHING:
+            return 0.0  # the dual value at 0
+        limit = self.penalty.least_C(self.C * largest * (1.0 + 1e-12))
         t = 1.0
         if self.loss.conic:
-            linear, quadratic = self._sums(
-                2,
-                lambda b, out: losses.ray_sums(
-                    self.y[b], self.s[b], self._offset_of(b), r[b], balance, out
-                ),
-            )
+            linear, quadratic = self.dual_ray(r, balance)
             t = max(0.0, -2.0 * linear / quadratic) if quadratic > 0.0 else 0.0
 
         def smooth(t: float) -> float:
-            def block(b: slice) -> float:
-                kernel, y, s, o = self.loss.kernel, self.y[b], self.s[b], self._offset_of(b)
-                value: float = losses.conjugate_sum(kernel, y, s, o, r[b], balance, t)
-                return value
-
-            return -C * math.fsum(self.team.map(block, list(self.blocks()))) - t * slack
+            return self.dual_value(r, balance, t) - t * slack
 
         scaled = smooth(min(t, limit))
         if self.penalty.pure_l1 or math.isinf(excess):
             return scaled
-        return max(scaled, smooth(1.0) - self.penalty.conjugate(C, excess))
+        return max(scaled, smooth(1.0) - self.penalty.conjugate(self.C, excess))
+
+    def dual_balance(self, r: RowValues) -> Balance:
+        """Shift and scales by which residuals r become balanced, as the dual needs it.
+
+        Returns (shift, scale of the negative residuals, scale of the positive ones): r~_i = scale r_i -
+        shift s_i; ``NOTHING`` if there is nothing to balance residuals of a single sign with.
+        """
+        if not self.intercept:
+            return 0.0, 1.0, 1.0
+        negative, positive = self.sides(r)
+        if self.loss.unbounded:
+            return (positive + negative) / math.fsum(self.s), 1.0, 1.0
+        if negative == 0.0 or positive == 0.0:
+            return NOTHING
+        if positive > -negative:
+            return 0.0, 1.0, -negative / positive
+        return 0.0, positive / -negative, 1.0
+
+    def dual_ray(self, r: RowValues, balance: Balance) -> tuple[float, float]:
+        """sum r~ (y - o) and sum r~^2 / s of the balanced residuals r~."""
+        from fcl.kernels import losses
+
+        linear, quadratic = self._sums(
+            2,
+            lambda b, out: losses.ray_sums(
+                self.y[b], self.s[b], self._offset_of(b), r[b], balance, out
+            ),
+        )
+        return linear, quadratic
+
+    def dual_value(self, r: RowValues, balance: Balance, t: float) -> float:
+        """The dual objective at t times the balanced residuals, apart from the penalty's conjugate."""
+        from fcl.kernels import losses
+
+        def block(b: slice) -> float:
+            kernel, y, s, o = self.loss.kernel, self.y[b], self.s[b], self._offset_of(b)
+            value: float = losses.conjugate_sum(kernel, y, s, o, r[b], balance, t)
+            return value
+
+        return -self.C * math.fsum(self.team.map(block, list(self.blocks())))
 
 
 def relative_gap(objective: float, bound: float) -> float:

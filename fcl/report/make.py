@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fcl.errors import InputError
-from fcl.model import load_model
+from fcl.model import Model
 from fcl.report.contract import Context, Section, name_text
 from fcl.report.export import data_files, plot_files
 from fcl.report.extras import check_extras
@@ -85,7 +85,7 @@ def make_report(
         are fewer names than columns.
     """
     check_extras()
-    model = load_model(path, trusted)
+    model = Model.load(path, trusted)
     checksum = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     if names is not None and data is not None and len(names) != _width(data):
         raise InputError(

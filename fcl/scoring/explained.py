@@ -11,6 +11,7 @@ import numpy.typing as npt
 from fcl.convert.contract import Rows
 from fcl.model import Model
 from fcl.model.explain import Explanation
+from fcl.model.outputs import table_scores
 from fcl.scoring.lines import TableLines
 from fcl.scoring.margins import BlockScorer
 
@@ -59,26 +60,30 @@ class ExplainedLines(TableLines):
 
     Parameters
     ----------
+    model : Model
+        Of one output.
     scorer : BlockScorer
-        With which the rows are scored.
+        Of the model, with which the rows are scored.
     top, show
         As for :class:`ContributionCells`.
     """
 
-    def __init__(self, scorer: BlockScorer, top: int, show: Callable[[str], str]) -> None:
-        super().__init__(scorer.model.loss_object)
-        self._scorer, self._top = scorer, top
-        self._cells = ContributionCells(scorer.model, top, show)
+    def __init__(
+        self, model: Model, scorer: BlockScorer, top: int, show: Callable[[str], str]
+    ) -> None:
+        super().__init__(table_scores(model))
+        self._model, self._scorer, self._top = model, scorer, top
+        self._cells = ContributionCells(model, top, show)
 
     def head(self, rows: Rows) -> bytes:
         names = "\t".join(["", "intercept", *self._cells.names()])
         return super().head(rows).removesuffix(b"\n") + names.encode() + b"\n"
 
     def lines(self, rows: Rows, margins: Floats) -> list[bytes]:
-        intercept = f"{self._scorer.model.intercept:.17g}"
+        intercept = f"{self._model.intercept:.17g}"
         cells = (
             "\t".join(["", intercept, *row])
-            for explained in self._scorer.explanations(rows.x, self._top)
+            for explained in self._scorer.explanations(self._model, rows.x, self._top)
             for row in self._cells.rows(explained)
         )
         lines = super().lines(rows, margins)

@@ -11,12 +11,13 @@ import numpy as np
 from fcl.convert.contract import Rows
 from fcl.data.base import RowReader
 from fcl.data.open import open_columns
+from fcl.model.outputs import table_scores
 from fcl.model.text_output import text_output
 from fcl.scoring.lines import TableLines, cells_of, known_column, known_names
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
-    from fcl.model import Model
+    from fcl.model.predictor import Predictor
     from fcl.model.scores import OnMargins
 
 __all__ = ["KnownColumns", "write_known_scores"]
@@ -66,7 +67,7 @@ class KnownColumns:
 
 
 def write_known_scores(
-    model: Model,
+    model: Predictor,
     data: DataSet,
     known: KnownColumns,
     out: str,
@@ -77,7 +78,7 @@ def write_known_scores(
 
     Parameters
     ----------
-    model, data : Model, DataSet
+    model, data : Predictor, DataSet
     known : KnownColumns
         Of the data.
     out : str
@@ -97,7 +98,7 @@ def write_known_scores(
     InputError
         As from :meth:`fcl.Model.iter_margins`, or as :func:`fcl.model.atomic.atomic_file` does.
     """
-    lines = TableLines(model.loss_object)
+    lines = TableLines(table_scores(model))
     model.added_margins(data)  # raises before a file is opened
     with text_output(out, overwrite) as file:
         file.write(lines.head(known.rows(0, 0)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fcl.convert.contract import Categorical, Column, Rows
 from fcl.errors import InputError
-from fcl.objective.losses import Loss
+from fcl.model.outputs import Scores
 from fcl.scoring.sites import SITE_STRANDS
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "integer_cells",
     "known_column",
     "known_names",
-    "score_name",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -57,30 +56,34 @@ class LineFormat(ABC):
 
 
 class TableLines(LineFormat):
-    """Tab-separated columns with a header: what is known about the row, margin, probability or mean.
+    """Tab-separated columns with a header: what is known about the row, then scores.
 
     Numbers have as many digits as restore them.
+
+    Parameters
+    ----------
+    scores : sequence of Scores
+        As :func:`fcl.model.outputs.table_scores` returns them.
     """
 
-    def __init__(self, loss: Loss) -> None:
-        self._loss = loss
-        self._score = score_name(loss)
+    def __init__(self, scores: Sequence[Scores]) -> None:
+        self._scores = scores
         self._columns: list[str] = []
 
     def head(self, rows: Rows) -> bytes:
         self._columns = known_names(rows) or ["row"]
-        scores = ["margin", *([self._score] if self._score else [])]
-        return ("\t".join([*self._columns, *scores]) + "\n").encode()
+        names = [name for scores in self._scores for name in scores.names]
+        return ("\t".join([*self._columns, *names]) + "\n").encode()
 
     def lines(self, rows: Rows, margins: Floats) -> list[bytes]:
         columns = [cells_of(known_column(rows, name)) for name in self._columns]
-        columns.append(map(repr, margins.tolist()))
-        if self._score:
-            columns.append(map(repr, self._loss.mean(margins).tolist()))
+        for scores in self._scores:
+            columns += map(cells_of, scores.columns(margins))
         return [f"{line}\n".encode() for line in map("\t".join, zip(*columns, strict=True))]
 
     def blank(self) -> bytes:
-        return b"\t" * (len(self._columns) + bool(self._score)) + b"\n"
+        n_scores = sum(len(scores.names) for scores in self._scores)
+        return b"\t" * (len(self._columns) + n_scores - 1) + b"\n"
 
 
 def known_names(rows: Rows) -> list[str]:
@@ -101,13 +104,6 @@ def known_column(rows: Rows, name: str) -> Column:
     return rows.obs[name]
 
 
-def score_name(loss: Loss) -> str:
-    """What the mean of a loss is called; empty for a loss without a mean other than the margin."""
-    if not loss.has_mean or (not loss.classifies and loss.mean(np.array([2.0]))[0] == 2.0):
-        return ""
-    return "probability" if loss.classifies else "mean"
-
-
 def cells_of(column: Column) -> Iterable[str]:
     """The values of a column as text without tabs and line ends."""
     if isinstance(column, Categorical):
@@ -126,15 +122,13 @@ class BedLines(LineFormat):
 
     Attributes
     ----------
-    loss : Loss
-    kind : str
-        What the score is.
+    scores : Scores
+        Of one column.
     name : str
         Of each site; its number of letters is the length of the site.
     """
 
-    loss: Loss
-    kind: ScoreKind
+    scores: Scores
     name: str
 
     def head(self, rows: Rows) -> bytes:
@@ -149,7 +143,7 @@ class BedLines(LineFormat):
         assert isinstance(start, np.ndarray)
         if not len(start):
             return b""
-        scores = margins if self.kind == "margin" else self.loss.mean(margins)
+        scores = self.scores.of(margins)
         contig = chrom.categories[int(chrom.codes[0])].translate(_SEPARATORS)
         ends = np.array([f"\t{sign}\n".encode() for sign in SITE_STRANDS]).view(np.uint8)
         parts = [

@@ -15,7 +15,8 @@ from fcl.errors import InputError
 from fcl.model import Model
 from fcl.model.columns import ColumnMap, cut
 from fcl.model.explain import Explanation, explain_rows
-from fcl.parallel import one_blas_thread
+from fcl.model.outputs import scores_of
+from fcl.model.predictor import Predictor
 from fcl.units import counted
 
 __all__ = ["BlockScorer"]
@@ -28,7 +29,7 @@ class BlockScorer:
 
     Attributes
     ----------
-    model : Model
+    model : Predictor
     ignored_entries : int
         Entries of sparse rows in columns that the training rows did not have.
 
@@ -38,14 +39,13 @@ class BlockScorer:
         The model was trained with an offset or covariates, which these inputs cannot have.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Predictor) -> None:
         if model.has_offset:
             raise InputError(
                 "the model was trained with an offset, which these inputs lack; convert them with fcl "
                 "convert, add the offset as an array, and give --offset NAME"
             )
-        if model.covariates:
-            names = ",".join(term.name for term in model.covariates)
+        if names := ",".join(model.covariate_names):
             raise InputError(
                 f"the model was trained with the covariates {names}, which these inputs lack; convert "
                 "them with fcl convert, and add the covariates as arrays of these names"
@@ -54,7 +54,8 @@ class BlockScorer:
         self.ignored_entries = 0
         self._name = ""
         self._family = model.family
-        self._scorer = model.family.scorer(model.ids, model.weights)
+        self._margins_of = model.scorer()
+        self._shape = scores_of(model, "margin").shape
         self._map: ColumnMap | None = None
         self._is_matched = False
 
@@ -70,7 +71,7 @@ class BlockScorer:
         return notes
 
     def margins(self, x: np.ndarray | SparseRows, layout: Layout, name: str) -> Floats:
-        """Margins of the rows of a block, with the intercept: float64 (m,).
+        """Margins of the rows of a block, with the intercept: float64 (m,), or (m, K) for K outputs.
 
         Parameters
         ----------
@@ -87,7 +88,7 @@ class BlockScorer:
             The rows are unlike the training rows, or a column is missing.
         """
         if not len(x):
-            return np.empty(0)
+            return np.empty(self._shape(0))
         if not self._is_matched:
             self._match(layout, name)
         self._name = name
@@ -95,17 +96,21 @@ class BlockScorer:
             self.ignored_entries += int((x.indices >= self._family.row_width).sum())
         return self.of_rows(self._reader(x))
 
-    def explanations(self, x: np.ndarray | SparseRows, top: int) -> Iterator[Explanation]:
-        """The `top` largest contributions to the margins of rows that were scored before."""
+    def explanations(
+        self, model: Model, x: np.ndarray | SparseRows, top: int
+    ) -> Iterator[Explanation]:
+        """The `top` largest contributions to the margins of rows that were scored before.
+
+        model : the model of this scorer, of one output.
+        """
         if len(x):
-            yield from explain_rows(self.model, self._reader(x), np.zeros(len(x)), top)
+            yield from explain_rows(model, self._reader(x), np.zeros(len(x)), top)
 
     def of_rows(self, rows: RowReader) -> Floats:
-        """Margins of rows like the training rows, with the intercept: float64 (m,)."""
-        found = np.empty(rows.shape[0])
+        """Margins of rows like the training rows, as :meth:`margins` returns them."""
+        found = np.empty(self._shape(rows.shape[0]))
         for start, stop, block in self._family.read_rows(rows, self._family.most_block_rows()):
-            with one_blas_thread():
-                found[start:stop] = self._scorer.margins(block) + self.model.intercept
+            found[start:stop] = self._margins_of(block).reshape(found[start:stop].shape)
         return found
 
     def _match(self, layout: Layout, name: str) -> None:

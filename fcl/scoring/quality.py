@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.model import Model
 from fcl.model.labels import encoded_target
+from fcl.model.predictor import Predictor
+from fcl.objective.several import sums_for
 from fcl.units import counted
 
-__all__ = ["Collected", "quality", "quality_line"]
+__all__ = ["Collected", "Comparison", "Summed", "compared", "quality", "quality_line"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,6 +75,82 @@ def quality_line(found: dict[str, float], y: Floats) -> str:
     elif len(found) <= 1 and classes <= {-1.0, 1.0} and "log loss" in found:
         values += " (all rows have one label, so there is no AUPRC)"
     return f"{values} over {counted(len(y), 'row')}"
+
+
+class Comparison(Protocol):
+    """Compares the scores of a stream of rows with their targets."""
+
+    def add(
+        self,
+        target: np.ndarray,
+        margins: Floats,
+        weights: np.ndarray | None,
+        rows: npt.NDArray[np.int64],
+    ) -> None:
+        """Add a block of rows, whose numbers are for messages.
+
+        Raises
+        ------
+        InputError
+            A target that the model does not know, or a weight below 0.
+        """
+
+    def line(self) -> str | None:
+        """The metrics, or the reason why they are missing; None without rows."""
+
+
+def compared(model: Predictor, name: str, most_bytes: int, strict: bool = True) -> Comparison:
+    """The comparison for a model; parameters as of :class:`Collected`."""
+    if isinstance(model, Model) and model.n_outputs == 1:
+        return Collected(model, name, most_bytes, strict)
+    return Summed(model, name, strict)
+
+
+class Summed:
+    """Sums the errors of several outputs; needs no memory for rows.
+
+    Parameters
+    ----------
+    model : Predictor
+    name : str
+        Of the target, for messages.
+    strict : bool
+        As of :class:`Collected`.
+    """
+
+    def __init__(self, model: Predictor, name: str, strict: bool = True) -> None:
+        self._model, self._name, self._strict = model, name, strict
+        self._sums = sums_for(model.noun, model.n_outputs)
+        self._means_of = model.mean if model.mean_name else np.asarray
+        self._given_up = ""
+
+    def add(
+        self,
+        target: np.ndarray,
+        margins: Floats,
+        weights: np.ndarray | None,
+        rows: npt.NDArray[np.int64],
+    ) -> None:
+        """As :meth:`Comparison.add`."""
+        if self._given_up or not len(margins):
+            return
+        try:
+            y = encoded_target(self._model, target, self._name, rows)
+        except InputError as error:
+            if self._strict:
+                raise
+            self._given_up = f"not compared with the target: {error}"
+            return
+        checked = None if weights is None else _checked_weights(weights, rows)
+        self._sums.add(y, self._means_of(margins), checked)
+
+    def line(self) -> str | None:
+        """As :meth:`Comparison.line`."""
+        found = self._sums.metrics()
+        if self._given_up or not found:
+            return self._given_up or None
+        values = ", ".join(f"{name} {value:.4f}" for name, value in found.items())
+        return f"{values} over {counted(self._sums.n_rows, 'row')}"
 
 
 class Collected:

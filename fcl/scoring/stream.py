@@ -16,7 +16,7 @@ from fcl.convert.run import free_memory
 from fcl.errors import InputError
 from fcl.scoring.lines import LineFormat
 from fcl.scoring.margins import BlockScorer
-from fcl.scoring.quality import Collected
+from fcl.scoring.quality import Comparison
 
 __all__ = ["ScoreSummary", "score_source", "scoring_budget"]
 
@@ -64,7 +64,7 @@ def score_source(
     file: IO[bytes],
     budget: Budget,
     *,
-    collected: Collected | None = None,
+    collected: Comparison | None = None,
     keep_dropped: bool = False,
 ) -> ScoreSummary:
     """Score the rows of a source and write a line for each, in the order of the input.
@@ -77,7 +77,7 @@ def score_source(
     file : binary file
     budget : Budget
         Of the source.
-    collected : Collected, optional
+    collected : Comparison, optional
         Gets targets and margins, if the source has targets.
     keep_dropped : bool
         Whether dropped records get a line, too, with empty cells.

@@ -15,8 +15,9 @@ __all__ = ["Conditions"]
 class Conditions:
     """The optimality conditions of features of a family.
 
-    Arguments ``gradients`` are g_j, float64 (k,), parallel to ids and weights. Slopes are defined in
-    :mod:`fcl.objective.penalty`: at an optimum |slope| <= 1 where the weight is 0.
+    Arguments ``gradients`` are g_j, float64 (k,), parallel to ids and weights; both are (k, K) with K
+    outputs. Slopes are defined in :mod:`fcl.objective.penalty`: at an optimum |slope| <= 1 where the
+    weight is 0.
     """
 
     penalty: Penalty
@@ -33,9 +34,10 @@ class Conditions:
         return self.penalty.value(point.weights, self.factors(point.ids))
 
     def slopes(self, ids: Ids, gradients: Floats, weights: Floats) -> Floats:
-        """The slopes of features with these weights."""
-        return self.penalty.slopes(self.C * gradients, weights, self.factors(ids))
+        """The sizes of the slopes of features with these weights, float64 (k,)."""
+        slopes = self.penalty.slopes(self.C * gradients, weights, self.factors(ids))
+        return self.penalty.sizes(slopes)
 
     def violations(self, ids: Ids, gradients: Floats, weights: Floats) -> Floats:
-        """How far the slopes of features with these weights are from optimality."""
+        """How far the slopes of features with these weights are from optimality, float64 (k,)."""
         return self.penalty.violations(self.C * gradients, weights, self.factors(ids))

@@ -76,10 +76,14 @@ class LocalSolver:
     def keep_point(self) -> bool:
         """Keep the trainer's point if it is better than the new anchor; else return to the anchor."""
         self.trainer.start(self.view, self.working, self.anchor.free, self.trainer.free)
-        if self.trainer.rise(self.view, self.working) < 0.0:
+        if self.rise() < 0.0:
             return True
         self.return_to_anchor()
         return False
+
+    def rise(self) -> float:
+        """The local objective at the current point minus that of the anchor."""
+        return self.trainer.rise(self.view, self.working)
 
     # -- columns -------------------------------------------------------------------------------
 

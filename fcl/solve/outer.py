@@ -199,12 +199,12 @@ class Outer:
         conditions = self.conditions
         if conditions.penalty.pure_l1:
             return float(prices.largest / conditions.limit)
-        candidates = conditions.slopes(prices.ids, prices.gradients, np.zeros(len(prices.ids)))
+        none = np.zeros_like(prices.gradients)
+        candidates = conditions.slopes(prices.ids, prices.gradients, none)
         watched = conditions.slopes(watch, prices.watched, self.point.weights_of(watch))
         # any other feature is below both the threshold and the largest price, or below a candidate
         others = min(self.threshold, prices.largest) / conditions.limit
-        slopes = np.abs(np.concatenate([candidates, watched]))
-        return float(max(others, slopes.max(initial=0.0)))
+        return float(np.concatenate([candidates, watched]).max(initial=others))
 
     @property
     def stands_still(self) -> bool:

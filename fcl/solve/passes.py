@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from fcl.objective import ROUNDING, Objective
 from fcl.objective.balance import balanced, slack
 from fcl.objective.unpenalised import EXACT, check_null, settle
 from fcl.solve.conditions import Conditions
+from fcl.solve.margins import write_features
 from fcl.solve.search import search
 from fcl.solve.state import Anchor, Floats, Point
 
@@ -36,7 +38,7 @@ KEEP_PER_GROUP = 256
 
 
 class Vectors:
-    """Vectors over all rows, float64 (n_rows,) unless stated otherwise.
+    """Vectors over all rows, float64 (n_rows,), or (K, n_rows) with K outputs, unless stated otherwise.
 
     margins : of the anchor and of the proposed point, without intercepts; ``anchor`` is the index of the
         anchor's margins.
@@ -45,17 +47,18 @@ class Vectors:
     units : int64, the residuals as multiples of their grid; all pricing processes write the same values.
     """
 
-    def __init__(self, n_rows: int, allocate: Allocate = fresh) -> None:
-        self.margins = [allocate(f"margins{i}", np.float64, (n_rows,)) for i in range(2)]
-        self.residuals = allocate("residuals", np.float64, (n_rows,))
-        self.curvatures = allocate("curvatures", np.float64, (n_rows,))
-        self.units = allocate("units", np.int64, (n_rows,))
+    def __init__(self, n_rows: int, allocate: Allocate = fresh, n_outputs: int = 1) -> None:
+        shape = (n_rows,) if n_outputs == 1 else (n_outputs, n_rows)
+        self.margins = [allocate(f"margins{i}", np.float64, shape) for i in range(2)]
+        self.residuals = allocate("residuals", np.float64, shape)
+        self.curvatures = allocate("curvatures", np.float64, shape)
+        self.units = allocate("units", np.int64, shape)
         self.anchor = 0
 
     @staticmethod
-    def bytes_for(n_rows: int) -> int:
+    def bytes_for(n_rows: int, n_outputs: int = 1) -> int:
         """Bytes of the vectors."""
-        return 5 * 8 * n_rows
+        return 5 * 8 * n_rows * n_outputs
 
     @property
     def accepted(self) -> Floats:
@@ -87,10 +90,12 @@ class DualPoint:
 
     residuals : on the grid of the family's sums, balanced against covariates.
     imbalance : largest change of a constant column's price by balancing.
+
+    With K outputs, K vectors and float64 (K,).
     """
 
-    residuals: RowVector
-    imbalance: float
+    residuals: Any
+    imbalance: Any
 
 
 class Passes:
@@ -161,13 +166,11 @@ class Passes:
 
     def write_margins(self, point: Point, blocks: range) -> None:
         """Step A: margins of the proposed point without covariates, on some row blocks."""
-        self.family.write_margins(
-            self.prepared, point.ids, point.weights, self.vectors.proposed, blocks
-        )
+        write_features(self.family, self.prepared, point, self.vectors.proposed, blocks)
         if self.objective.offset is not None:
             for number in blocks:
                 rows = self.prepared.rows_of(number)
-                self.vectors.proposed[rows] += self.objective.offset[rows]
+                self.vectors.proposed[..., rows] += self.objective.offset[..., rows]
 
     def search(self, anchor: Point, value: float, proposed: Point) -> Searched:
         """Step B: the best point on the line from the anchor through the proposed one."""
@@ -195,10 +198,15 @@ class Passes:
         """
         margins = self.vectors.proposed
         b, v = self._settle(margins, guess, point.covariates)
-        objective = self.objective.value(self.conditions.value(point), margins, b)
+        point = Point(point.ids, point.weights, b, v)
+        objective = self.value(point, margins)
         if not objective <= value * (1.0 + ROUNDING):
             return Searched(0.0, None, value)
-        return Searched(beta, Point(point.ids, point.weights, b, v), min(objective, value))
+        return Searched(beta, point, min(objective, value))
+
+    def value(self, point: Point, margins: Floats) -> float:
+        """The objective at a point with these margins."""
+        return self.objective.value(self.conditions.value(point), margins, point.intercept)
 
     def write_residuals(self, b: float, blocks: range) -> None:
         """Step C: residuals and curvatures at the anchor, on some row blocks."""
@@ -257,8 +265,12 @@ class Passes:
         """Number of rows where each of some features is not 0, int64 (k,)."""
         return np.rint(sums_of(self.pricer, ids, ones(), self._blocks, power=0)).astype(np.int64)
 
-    def bound(self, dual: DualPoint, largest: float, excess: float) -> float:
+    def bound(
+        self, dual: DualPoint, largest: float, excess: float, by_output: Floats | None = None
+    ) -> float:
         """The dual bound, given the largest |g~_j| / f_j and the excess of the whole family.
+
+        by_output : with K outputs, the largest |g~_jk| / f_j of each, float64 (K,).
 
         If the pass drew a sample of the features, the bound is for the problem restricted to the sample.
         """
@@ -271,7 +283,11 @@ class Passes:
         """Prices of the whole family at the residuals in the vectors, and the bound that they prove."""
         dual = self.dual_point()
         prices = self.price(dual, watch, threshold, self.parts, number)
-        return prices, self.bound(dual, prices.largest, math.fsum(prices.excess))
+        return prices, self.bound_of(dual, prices)
+
+    def bound_of(self, dual: DualPoint, prices: Prices) -> float:
+        """The dual bound that the prices of the whole family prove."""
+        return self.bound(dual, prices.largest, math.fsum(prices.excess), prices.by_output)
 
     def rounding(self, point: Point, value: float, reach: float) -> float:
         """Estimate the relative gap that rounding alone may leave at the anchor.

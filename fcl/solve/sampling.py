@@ -10,18 +10,24 @@ a hash of the seed and i.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family
 from fcl.kernels import descent
-from fcl.objective import Objective
+from fcl.objective import Objective, Outputs
+from fcl.solve.output_view import OutputView
 from fcl.solve.passes import Passes
 from fcl.solve.state import Floats, Ids, Point
 from fcl.solve.view import PROXIMAL, RowView
+
+#: Rows of the trainer, with one output or several.
+View = RowView | OutputView
 
 __all__ = [
     "LastStep",
@@ -257,21 +263,23 @@ class Sampler:
         """Bytes of all buffers but the view's; ``records`` : bytes of the prepared rows."""
         return 3 * 8 * most + records
 
-    def nothing(self, passes: Passes) -> RowView:
+    def nothing(self, passes: Passes) -> View:
         """The view before the first sample, which has no rows."""
         return self._view(passes, 0)
 
-    def draw(self, passes: Passes, origin: Point) -> tuple[RowView, PreparedRows]:
+    def draw(self, passes: Passes, origin: Point) -> tuple[View, PreparedRows]:
         """Draw a sample by the curvatures of the passes, which must be computed at ``origin``."""
         self.size.draws += 1
         return self._draw(passes, origin)
 
-    def _draw(self, passes: Passes, origin: Point) -> tuple[RowView, PreparedRows]:
+    def _draw(self, passes: Passes, origin: Point) -> tuple[View, PreparedRows]:
         objective, size = passes.objective, self.size
         self._origin, self.pending = origin, False
         if size.wanted >= objective.n_rows:
             size.drawn = objective.n_rows
             verified = passes.family.name if passes.family.verifies_columns else ""
+            if isinstance(objective, Outputs):
+                return OutputView(None, objective, verified), passes.prepared
             return RowView.all_rows(objective, verified, self._buffers), passes.prepared
         n = draw_rows(
             objective,
@@ -281,12 +289,14 @@ class Sampler:
             self._rows[: size.wanted],
             self._s,
         )
-        np.take(objective.y, self._rows[:n], out=self._y[:n])
         size.drawn = n
         return self._view(passes, n), self._prepare(passes.family, passes.prepared, n)
 
-    def _view(self, passes: Passes, n: int) -> RowView:
+    def _view(self, passes: Passes, n: int) -> View:
         y, s, rows = self._y[:n], self._s[:n], self._rows[:n]
+        if isinstance(passes.objective, Outputs):
+            return OutputView(rows, passes.objective.take(rows, s))
+        np.take(passes.objective.y, rows, out=y)
         covariates = passes.objective.covariates
         if covariates is not None:
             covariates = covariates.take(rows, self._covariates(covariates.q)[:n])
@@ -316,7 +326,7 @@ class Sampler:
             pending=self.pending, proximal=proximal, step=self.step, origin=self._origin
         )
 
-    def restore(self, passes: Passes, state: SampleState) -> tuple[RowView, PreparedRows] | None:
+    def restore(self, passes: Passes, state: SampleState) -> tuple[View, PreparedRows] | None:
         """Draw the sample of :meth:`state` again; None if there was none or it cannot be repeated.
 
         Overwrites all vectors of the passes except the anchor's margins.
@@ -340,18 +350,25 @@ class Sampler:
 
 
 def draw_rows(
-    objective: Objective, curvatures: Floats, size: int, seed: int, rows: Ids, weights: Floats
+    objective: Objective | Outputs,
+    curvatures: Floats,
+    size: int,
+    seed: int,
+    rows: Ids,
+    weights: Floats,
 ) -> int:
     """Draw about ``size`` rows; writes their numbers and weights s_i / pi_i, returns their count.
 
-    curvatures : float64 (n,), at the anchor.  rows, weights : buffers of the sample; rows that do not fit
+    curvatures : float64 (n,) or (K, n), at the anchor.  rows, weights : buffers of the sample; rows that do not fit
     are dropped from its end.
     """
-    rare = _rare_class(objective, size)
+    is_rare = _rare_rows(objective, size)
+    if isinstance(objective, Outputs):
+        curvatures = curvatures.sum(axis=0)
     # the other rows share the room that the rare class leaves, less the variation of their number
     n_rare, total_q, total_s = 0, 0.0, 0.0
     for block in objective.blocks():
-        others = objective.y[block] * rare <= 0
+        others = ~is_rare(block)
         n_rare += len(others) - int(others.sum())
         total_q += float(curvatures[block] @ others)
         total_s += float(objective.s[block] @ others)
@@ -367,19 +384,18 @@ def draw_rows(
     for _ in range(MOST_RESCALED if size < objective.n_rows else 0):
         expected = 0.0
         for block in objective.blocks():
-            expected += float(inclusion_of(block) @ (objective.y[block] * rare <= 0))
+            expected += float(inclusion_of(block) @ ~is_rare(block))
         if expected >= 0.95 * most or expected <= 0.0:
             break
         scale *= most / expected
     n = 0
     for block in objective.blocks():
-        s, y = objective.s[block], objective.y[block]
+        s = objective.s[block]
         inclusion = inclusion_of(block)
         if size >= objective.n_rows:  # otherwise rows of very small probability would be missing
             inclusion[:] = 1.0
-        if rare:
-            inclusion[y * rare > 0] = 1.0
-        chosen = np.empty(len(y), np.bool_)
+        inclusion[is_rare(block)] = 1.0
+        chosen = np.empty(len(s), np.bool_)
         descent.choose_by(inclusion, (seed << 32) ^ block.start, chosen)
         found = np.flatnonzero(chosen)[: len(rows) - n]
         rows[n : n + len(found)] = found + block.start
@@ -388,12 +404,28 @@ def draw_rows(
     return n
 
 
-def _rare_class(objective: Objective, size: int) -> int:
-    """The label (-1, +1) of a class small enough to be drawn as a whole; 0 if neither class is."""
-    if not objective.loss.classifies:
-        return 0
+def _rare_rows(
+    objective: Objective | Outputs, size: int
+) -> Callable[[slice], npt.NDArray[np.bool_]]:
+    """Whether rows of a block belong to a class small enough to be drawn as a whole.
+
+    Small classes together, the smallest first, take up at most the share RARE of the sample.
+    """
+    if not objective.loss.classifies or objective.y.ndim > 1:
+        return lambda block: np.zeros(block.stop - block.start, bool)
+    labels, counts = _class_counts(objective)
+    order = np.argsort(counts, kind="stable")
+    small = np.cumsum(counts[order]) <= RARE * size
+    rare = labels[order[small & (np.arange(len(labels)) < len(labels) - 1)]]
+    return lambda block: np.isin(objective.y[block], rare)
+
+
+def _class_counts(objective: Objective | Outputs) -> tuple[Floats, Ids]:
+    """The labels of the rows, and how many rows each has."""
+    if isinstance(objective, Outputs):
+        n = objective.n_outputs
+        codes = (objective.y[b].astype(np.int64) for b in objective.blocks())
+        counts = sum((np.bincount(c, minlength=n) for c in codes), np.zeros(n, np.int64))
+        return np.arange(float(n)), counts
     positive = sum(int((objective.y[b] > 0).sum()) for b in objective.blocks())
-    for label, count in ((1, positive), (-1, objective.n_rows - positive)):
-        if count <= RARE * size:
-            return label
-    return 0
+    return np.array([-1.0, 1.0]), np.array([objective.n_rows - positive, positive])

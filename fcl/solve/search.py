@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcl.objective import ROUNDING, LineSums, Objective
+from fcl.objective import ROUNDING, LineSums, Objective, Outputs
 from fcl.solve.state import Anchor, Floats, Ids, Point
 
 MAX_BETA = 2.0
@@ -51,7 +51,7 @@ class _Sample:
 
 
 def search(
-    objective: Objective,
+    objective: Objective | Outputs,
     anchor: Anchor,
     proposed: Point,
     proposed_margins: Floats,
@@ -63,8 +63,8 @@ def search(
     If the values along the whole step differ by rounding alone they cannot decide, and the proposed point
     is accepted: the trainer chose it by gradients, which resolve far smaller differences.
 
-    proposed_margins : float64 (n,), without covariates, unlike the anchor's.
-    step : float64 (n,), overwritten with m' - m_e.  factors : penalty factors by feature id.
+    proposed_margins : float64 (n,) or (K, n), without covariates (or the K intercepts), unlike the anchor's.
+    step : float64 of this shape, overwritten with m' - m_e.  factors : penalty factors by feature id.
     """
     np.subtract(proposed_margins, anchor.margins, out=step)
     objective.add_covariates(proposed.covariates, step)
@@ -77,13 +77,13 @@ def search(
         if objective.has_constant:
             b, sums = _settle_intercept(objective, anchor.margins, step, beta, guess)
         else:
-            b, sums = 0.0, objective.line_sums(anchor.margins, step, beta, 0.0)
+            b, sums = 0.0, objective.line_sums(anchor.margins, step, beta)
         at = w + beta * dw
         smooth = objective.C * sums.slope_beta
         left, right, square = objective.penalty.along(at, dw, f)
-        curve = sums.curve_beta - (
-            sums.cross * sums.cross / sums.curve_b if sums.curve_b > 0.0 else 0.0
-        )
+        curve = sums.curve_beta
+        if objective.has_constant and sums.curve_b > 0.0:
+            curve -= sums.cross * sums.cross / sums.curve_b
         return _Sample(
             beta,
             b,

@@ -21,7 +21,7 @@ class Selection:
 
     ids: Ids
     violations: Floats  #: |slope_j| - 1 for weight 0, |slope_j + sign w_j| for a frozen weight
-    gradients: Floats
+    gradients: Floats  #: (k, K) with K outputs, as the weights
     weights: Floats
 
     def take(self, which: npt.NDArray[np.intp]) -> Selection:
@@ -66,14 +66,16 @@ def select(
     new = ~np.isin(prices.ids, cached) & ~np.isin(prices.ids, frozen.ids)
     ids, gradients = prices.ids[new], prices.gradients[new]
     if conditions.penalty.pure_l1:
-        first = _first_of_equals(ids, gradients, conditions.factors(ids))
+        sizes = conditions.penalty.sizes(gradients)
+        first = _first_of_equals(ids, gradients, sizes, conditions.factors(ids))
         first = np.union1d(first, np.flatnonzero(np.isin(ids, wanted)))
         ids, gradients = ids[first], gradients[first]
-    violations = conditions.violations(ids, gradients, np.zeros(len(ids)))
+    weights = np.zeros_like(gradients)
+    violations = conditions.violations(ids, gradients, weights)
     frozen_violations = conditions.violations(frozen.ids, frozen_gradients, frozen.weights)
     ids = np.concatenate([ids, frozen.ids])
     gradients = np.concatenate([gradients, frozen_gradients])
-    weights = np.concatenate([np.zeros(len(violations)), frozen.weights])
+    weights = np.concatenate([weights, frozen.weights])
     violations = np.concatenate([violations, frozen_violations])
     violations[np.isin(ids, wanted)] = max(violations.max(initial=0.0), 2.0 * tolerance)
     order = np.lexsort((ids, -violations))
@@ -81,13 +83,15 @@ def select(
     return Selection(ids[order], violations[order], gradients[order], weights[order])
 
 
-def _first_of_equals(ids: Ids, gradients: Floats, factors: Floats) -> npt.NDArray[np.intp]:
+def _first_of_equals(
+    ids: Ids, gradients: Floats, sizes: Floats, factors: Floats
+) -> npt.NDArray[np.intp]:
     """Indices of the first feature of each run of equal gradients and factors."""
-    size = np.abs(gradients)
-    order = np.lexsort((ids, -size, factors))
-    size, gradients, factors = size[order], gradients[order], factors[order]
+    order = np.lexsort((ids, -sizes, factors))
+    sizes, factors = sizes[order], factors[order]
+    away = np.abs(np.diff(gradients[order], axis=0))
+    if away.ndim > 1:  # of the outputs, the one that differs most
+        away = away.max(axis=1)
     near = np.zeros(len(ids), bool)
-    near[1:] = (size[:-1] - size[1:]) <= SAME_GRADIENT * size[:-1]
-    near[1:] &= np.sign(gradients[:-1]) == np.sign(gradients[1:])
-    near[1:] &= factors[:-1] == factors[1:]
+    near[1:] = (away <= SAME_GRADIENT * sizes[:-1]) & (factors[:-1] == factors[1:])
     return order[~near]

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,17 +32,18 @@ from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.base import Family
 from fcl.features.prices import Prices
-from fcl.objective import Objective
+from fcl.objective import Objective, Outputs
+from fcl.solve.blocks import make_local, view_of_all_rows
 from fcl.solve.exact import MOST_COLUMNS
 from fcl.solve.inner import InnerModel
-from fcl.solve.local import LocalSolver
 from fcl.solve.outer import Certified, Outer
+from fcl.solve.outputs import make_passes
 from fcl.solve.passes import Passes, Vectors
 from fcl.solve.polish import polish, polished_bound
 from fcl.solve.run_state import RunState
 from fcl.solve.sampling import LastStep, Sampler
 from fcl.solve.select import Selection
-from fcl.solve.state import Floats, Ids, Point
+from fcl.solve.state import Floats, Ids, Point, is_active
 from fcl.solve.trainer import Solved, Trainer
 from fcl.solve.view import RowView
 
@@ -104,13 +106,14 @@ class Solver:
     ) -> None:
         self.objective = objective
         self.family = family
-        self.passes = Passes(objective, family, prepared, Vectors(objective.n_rows))
+        vectors = Vectors(objective.n_rows, n_outputs=objective.n_outputs)
+        self.passes = make_passes(objective, family, prepared, vectors)
         self.outer = null_outer(self.passes, tol)
         self.cache = cache
         self.sampler = sampler
         if sampler is not None:
             view = sampler.nothing(self.passes)
-        view = view or RowView.all_rows(objective, family.name if family.verifies_columns else "")
+        view = view or view_of_all_rows(objective, family.name if family.verifies_columns else "")
         #: called before each batch of columns that :meth:`admit` makes, with the share that is made; if
         #: it raises, the certificate of the anchor still holds, but the solver must not be used further
         self.between: Callable[[float], None] = lambda share: None
@@ -126,7 +129,7 @@ class Solver:
             objective.team,
         )
         trainer = Trainer(inner, hessian_columns)
-        self.local = LocalSolver(view, cache, trainer, family.penalty_factors)
+        self.local = make_local(view, cache, trainer, family.penalty_factors)
         self._all_blocks = range(prepared.n_blocks)
         self._prices: Prices | None = None
         #: the threshold of these prices; infinite if they cannot be reused
@@ -185,7 +188,7 @@ class Solver:
         self._frozen_gradients = prices.watched[n:]
         drawn = self.family.features_in_pass(number) if passes.sampled else None
         certified = outer.certify(prices, watch, bound, drawn)
-        if outer.stands_still:
+        if outer.stands_still and not isinstance(self.objective, Outputs):
             polished = polish(passes, outer, watch)
             certified = outer.raise_bound(polished.bound, polished.ids)
             self._prices, self._priced_to = polished.added_to(prices), math.inf
@@ -213,7 +216,7 @@ class Solver:
             self._priced_to = self.outer.threshold
             return passes.prove(watch, self._priced_to, number)
         self._reused = None
-        return reused, passes.bound(passes.dual_point(), reused.largest, math.fsum(reused.excess))
+        return reused, passes.bound_of(passes.dual_point(), reused)
 
     def change_C(self, C: float) -> None:
         """Continue at the priced anchor with another C, keeping rows, columns, sample and weights.
@@ -226,8 +229,7 @@ class Solver:
         self.objective = passes.objective = objective = replace(self.objective, C=C)
         passes.conditions = conditions = replace(passes.conditions, C=C)
         view.objective = replace(view.objective, C=C)
-        point = outer.point
-        value = objective.value(conditions.value(point), passes.vectors.accepted, point.intercept)
+        value = passes.value(outer.point, passes.vectors.accepted)
         if self.sampler is not None and outer.objective > 0.0:
             self.sampler.size.change_objective(value / outer.objective)
         if self.sampler is not None:
@@ -285,8 +287,8 @@ class Solver:
         for part, staged in self._staged(selection.ids):
             for t, s in enumerate(part):
                 # a frozen weight needs its own column; a new feature equal to a cached one does not
-                if selection.weights[s] == 0.0 and self._has_equal(
-                    staged, t, float(selection.gradients[s]), first, selection.gradients[entered]
+                if not selection.weights[s].any() and self._has_equal(
+                    staged, t, selection.gradients[s], first, selection.gradients[entered]
                 ):
                     continue
                 if cache.admit(staged, t):
@@ -310,7 +312,7 @@ class Solver:
         order = np.argsort(ids, kind="stable")
         ids, gradients = ids[order], prices.watched[order]
         weights = point.weights_of(ids)
-        idle = weights == 0.0
+        idle = ~is_active(weights)
         new = ~np.isin(prices.ids, ids)
         prices = replace(
             prices,
@@ -323,9 +325,8 @@ class Solver:
         back = ~np.isin(weighted.ids, selection.ids)
         settled = np.zeros(int(back.sum()))
         self._take_rows(*sampler.draw(passes, point))
-        self.local.move_anchor(
-            point, passes.vectors.accepted, np.empty(0), np.empty(0), *self._totals
-        )
+        none = gradients[:0]
+        self.local.move_anchor(point, passes.vectors.accepted, none, none, *self._totals)
         self.local.return_to_anchor()
         return Selection(
             np.concatenate([selection.ids, weighted.ids[back]]),
@@ -334,7 +335,7 @@ class Solver:
             np.concatenate([selection.weights, weighted.weights[back]]),
         )
 
-    def _take_rows(self, view: RowView, prepared: PreparedRows) -> None:
+    def _take_rows(self, view: Any, prepared: PreparedRows) -> None:
         """Give the trainer another sample of rows, and empty the cache."""
         self.local.working.evict(np.zeros(self.cache.n, bool))
         view.proximal = self.local.view.proximal
@@ -343,11 +344,11 @@ class Solver:
         self.maker = self.family.column_maker(prepared, self._staging)
 
     def _has_equal(
-        self, staged: StagedColumns, t: int, gradient: float, first: int, entered: Floats
+        self, staged: StagedColumns, t: int, gradient: Any, first: int, entered: Floats
     ) -> bool:
         """Like :meth:`LocalSolver.has_equal`, including columns that have just entered."""
         if self.local.view.approximate:
-            self.local.working.gradients[first : self.cache.n] = entered
+            self.local.working.put("gradients", entered, first)
         return self.local.has_equal(
             int(staged.ids[t]), int(staged.nonzeros[t]), int(staged.hashes[t]), gradient
         )
@@ -367,7 +368,7 @@ class Solver:
         may be evicted. Columns with a weight may be evicted up to half the cache per round, so that the
         working set stays useful.
         """
-        working, cache = self.local.working, self.cache
+        cache = self.cache
         sizes = np.empty(len(selection.ids), np.int64)
         for part, staged in self._staged(selection.ids):
             sizes[part] = staged.sizes
@@ -381,7 +382,7 @@ class Solver:
             if room >= need and slots >= len(sizes):
                 break
             size = int(held[j])
-            if working.weights[j] != 0.0:
+            if live[j] != 0.0:
                 enough = room >= int(sizes[0]) and slots > 0
                 if enough and live_room + size > cache.capacity // 2:
                     break
@@ -396,6 +397,8 @@ class Solver:
         factors = self.family.penalty_factors(selection.ids)
         penalty, C = self.objective.penalty, self.objective.C
         # in the units of slopes
+        if curvatures.ndim > 1:  # of the outputs, the largest
+            curvatures = curvatures.max(axis=1)
         curvatures = (C * curvatures + penalty.ridge(factors)) / penalty.absolute(factors) ** 2
         chosen = np.flatnonzero(fit_in_room(selection.violations, curvatures, sizes, cache.free))
         chosen = chosen[: cache.max_columns - cache.n]  # the largest violation is the first
@@ -493,6 +496,4 @@ class Solver:
         """Recompute the objective of a restored anchor, and check the checkpoint's against it."""
         if not self.objective.intercept:
             outer.point = replace(outer.point, intercept=0.0)
-        point, margins = outer.point, self.passes.vectors.accepted
-        value = self.objective.value(outer.conditions.value(point), margins, point.intercept)
-        outer.confirm(value)
+        outer.confirm(self.passes.value(outer.point, self.passes.vectors.accepted))

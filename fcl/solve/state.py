@@ -20,12 +20,20 @@ Ids = npt.NDArray[np.int64]
 Columns = npt.NDArray[np.intp]  # numbers of live columns
 
 
+def is_active(weights: Floats) -> npt.NDArray[np.bool_]:
+    """Whether features have a weight, bool (k,); weights : float64 (k,), or (k, K)."""
+    nonzero: npt.NDArray[np.bool_] = weights != 0.0
+    return nonzero if weights.ndim == 1 else nonzero.any(axis=1)
+
+
 @dataclass(frozen=True)
 class Point:
     """Nonzero weights of a few features, by strictly increasing ``ids``, and the unpenalised part.
 
+    weights : float64 (k,), or (k, K) with K outputs: a feature is listed if any of its weights is not 0.
     covariates : float64 (q,), coefficients of the covariates. Their columns include the constant; an
-        ``intercept`` beside them is what a search has yet to add to its coefficient.
+        ``intercept`` beside them is what a search has yet to add to its coefficient. With K outputs,
+        their intercepts, float64 (K,); ``intercept`` is 0.
     """
 
     ids: Ids
@@ -38,7 +46,7 @@ class Point:
         cls, ids: Ids, weights: Floats, intercept: float, covariates: Floats | None = None
     ) -> Point:
         """Make a point from unsorted ids, omitting weights of 0."""
-        keep = weights != 0.0
+        keep = is_active(weights)
         ids, weights = ids[keep], weights[keep]
         order = np.argsort(ids)
         v = np.empty(0) if covariates is None else covariates
@@ -57,7 +65,7 @@ class Point:
 
     def weights_of(self, ids: Ids) -> Floats:
         """The weights of any features; 0 for features without one."""
-        out = np.zeros(len(ids))
+        out = np.zeros((len(ids), *self.weights.shape[1:]))
         if len(self.ids):
             at = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
             here = self.ids[at] == ids
@@ -82,6 +90,8 @@ class Point:
 @dataclass
 class Anchor:
     """An accepted point, with its margins (float64 (n,), without the intercept) and objective.
+
+    Margins of K outputs are float64 (K, n), with their intercepts.
 
     The objective never exceeds that of the previous anchor: of two values that differ by rounding alone
     the anchor keeps the lower one.
@@ -133,13 +143,21 @@ class WorkingSet:
         self.correction[j] = self.floor[j] = 0.0
         self.seen[j] = False
 
+    def put(self, name: str, values: Floats, first: int = 0) -> None:
+        """Set an array of the columns from number ``first`` on."""
+        getattr(self, name)[first : first + len(values)] = values
+
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the columns that are not kept; their anchor weights become frozen."""
+        self.forget(keep)
+        self.cache.evict(keep)
+
+    def forget(self, keep: npt.NDArray[np.bool_]) -> None:
+        """Drop the entries of columns that are about to be evicted."""
         kept = np.flatnonzero(keep)
         for name in ("factor", *ZEROED, "seen"):
             array = getattr(self, name)
             array[: len(kept)] = array[kept]
-        self.cache.evict(keep)
 
 
 @dataclass

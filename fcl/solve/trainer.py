@@ -179,6 +179,11 @@ class Trainer:
         self._before, self._undo = math.inf, None
 
     @property
+    def margins(self) -> Floats:
+        """Margins of the trainer's point, with its free coefficients."""
+        return self._m
+
+    @property
     def _away(self) -> Floats:
         """The free coefficients minus the anchor's."""
         return np.asarray(self.free - self._anchor)

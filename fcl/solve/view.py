@@ -130,17 +130,23 @@ class RowView:
         margins : float64 (n,), of all rows, without the intercept b.
         total_r, total_q : sums of residuals and curvatures over all rows.
         """
+        if self.rows is None:
+            self.margins[:] = margins
+        else:
+            np.take(margins, self.rows, out=self.margins)
+        self.move(b, total_r, total_q)
+
+    def move(self, b: float, total_r: float, total_q: float) -> None:
+        """Like :meth:`anchor`, once ``margins`` has the anchor's."""
         # the floor is tiny: the intercept may have to move far with almost no curvature (large targets
         # that are fitted well), or with none (squared hinge, all margins above 1)
         least = LEAST_CURVATURE * min(self.least_curvature, total_q or math.inf)
         if self.rows is None:
-            self.margins[:] = margins
             self.free_floor[:] = least
             if self.verified:
                 self.objective.residuals_curvatures(self.margins, b, self._r, self._q)
                 self._q[:] = 1.0
             return
-        np.take(margins, self.rows, out=self.margins)
         self.objective.residuals_curvatures(self.margins, b, self._r, self._q)
         self._total_q = float(self._q.sum())
         # over all rows the slopes of covariates are 0 at an anchor, and their columns have one scale

@@ -32,8 +32,8 @@ from fcl.model.archive import (
 from fcl.model.atomic import atomic_file
 from fcl.model.checkpoint import CheckpointFolder
 from fcl.plain import plain
+from fcl.stagewise.file import ARRAYS, DONE_TABLE, SETTINGS_TABLE, shaped, vector
 from fcl.stagewise.learner import BlockDone, State
-from fcl.stagewise.model import DONE_TABLE, SETTINGS_TABLE, shaped
 from fcl.stagewise.settings import Settings
 
 __all__ = ["Saved", "StateFolder"]
@@ -41,7 +41,6 @@ __all__ = ["Saved", "StateFolder"]
 FORMAT, VERSION = "fcl-stagewise-checkpoint", 1
 _HEADER = "header.json"
 _KIND = "a checkpoint of a stagewise job"
-_WEIGHTS = ("features", "intercepts", "calibration")
 
 _TABLE = schema.record(
     settings=SETTINGS_TABLE,
@@ -140,7 +139,7 @@ class StateFolder:
             with atomic_file(self._file, True) as file, zipfile.ZipFile(file, "w") as archive:
                 add_member(archive, _HEADER, write_json(plain(header)))
                 for name, array in _arrays(state).items():
-                    add_array(archive, f"{name}.npy", array.ravel().astype("<f8", copy=False))
+                    add_array(archive, f"{name}.npy", vector(array))
         except (OSError, InputError) as error:
             why = reason(error) if isinstance(error, OSError) else str(error)
             raise CheckpointError(
@@ -162,9 +161,9 @@ class StateFolder:
 
 
 def _arrays(state: State) -> dict[str, np.ndarray]:
-    found = {name: getattr(state.weights, name) for name in _WEIGHTS}
+    found = {name: getattr(state.weights, name) for name in ARRAYS}
     if state.best is not state.weights:
-        found |= {f"best-{name}": getattr(state.best, name) for name in _WEIGHTS}
+        found |= {f"best-{name}": getattr(state.best, name) for name in ARRAYS}
     return found | {f"margins-{k}": margins for k, margins in enumerate(state.margins)}
 
 
@@ -176,7 +175,7 @@ def _read(archive: zipfile.ZipFile) -> Saved:
     settings, K = Settings(**header["settings"]), header["n_margins"]
 
     def weights(prefix: str) -> Any:
-        arrays = {name: _array(archive, prefix + name) for name in _WEIGHTS}
+        arrays = {name: _array(archive, prefix + name) for name in ARRAYS}
         return shaped(arrays, header["n_features"], K, settings)
 
     last = weights("")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -14,9 +15,10 @@ from fcl.features.base import value_type
 from fcl.features.generator.family import GeneratedFamily
 from fcl.stagewise.blocks import Block, Part
 from fcl.stagewise.links import LINKS
+from fcl.stagewise.search import Line, best_factor
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.steps import Factor, factorise, step
-from fcl.stagewise.sums import Sweeper, Update
+from fcl.stagewise.steps import Factor, Step, factorise, step
+from fcl.stagewise.sums import Sums, Sweeper, Update
 
 __all__ = ["BlockDone", "Learner", "State", "Weights", "block_count"]
 
@@ -214,17 +216,36 @@ class Learner:
         factor = self._factors[number][0] if number in self._factors else None
         updates: list[Update] = []
         for _ in range(self.settings.steps):
-            before = updates[-1] if updates else None
-            sums = self.sweeper.sums(block, train, factor is None, before)
+            sums = self.sweeper.sums(block, train, factor is None)
             if factor is None:
                 factor = self._factor(number, block, sums)
-            found = step(factor, sums, self._weights_of(number, block), self.settings.alpha)
-            updates.append(self._applied(number, block, found.weights, found.intercept))
-        self.sweeper.update(block, train, updates[-1])
+            own = self._weights_of(number, block)
+            found = step(factor, sums, own, self.settings.alpha)
+            update = Update(found.weights.astype(self.dtype), found.intercept, self.settings.clip)
+            if self.sweeper.link.is_quadratic or os.environ.get("NOSEARCH"):
+                self.sweeper.update(block, train, update)
+            else:
+                update = self._searched(block, update, found, sums, own)
+            self._add(number, block, update)
+            updates.append(update)
         for part in self.parts[1:]:
             self.sweeper.update(block, part, Update.total(updates))
 
-    def _factor(self, number: int, block: Block, sums: Any) -> Factor:
+    def _searched(
+        self, block: Block, update: Update, found: Step, sums: Sums, own: Floats
+    ) -> Update:
+        """Change the margins by the best multiple of a step, and return this multiple."""
+        train, sweeper, alpha = self.parts[0], self.sweeper, self.settings.alpha
+        direction = sweeper.direction(block, train, update)
+        change = update.weights.astype(np.float64)
+        pull, bend = alpha * float(np.vdot(own, change)), alpha * float(np.vdot(change, change))
+        line = Line(train, direction, pull, bend, sweeper.link, sweeper.team)
+        at_0 = pull + float(np.vdot(sums.gradient, change) + sums.residuals @ found.intercept)
+        factor = best_factor(line.slope, at_0) if at_0 < 0.0 else 1.0
+        line.move(factor)
+        return replace(update, weights=factor * change, intercept=factor * update.intercept)
+
+    def _factor(self, number: int, block: Block, sums: Sums) -> Factor:
         bend, alpha = self.sweeper.link.bend, self.settings.alpha
         text = f"block {number + 1} of {self.n_blocks}, {block.text}"
         factor = factorise(sums, self.weight, bend, alpha, self.dtype, text)
@@ -240,15 +261,13 @@ class Learner:
             return own
         return np.vstack([own, weights.calibration[number]])
 
-    def _applied(self, number: int, block: Block, change: Floats, intercept: Floats) -> Update:
-        """Add a step to the weights, as rounded for the margins, and return its update."""
-        rounded = change.astype(self.dtype)
+    def _add(self, number: int, block: Block, update: Update) -> None:
+        """Add an update of the margins to the weights."""
         weights, width = self.state.weights, block.last - block.first
-        weights.features[block.first : block.last] += rounded[:width]
+        weights.features[block.first : block.last] += update.weights[:width]
         if block.powers:
-            weights.calibration[number] += rounded[width:]
-        weights.intercepts[number + 1] += intercept - block.origin @ rounded[:width]
-        return Update(rounded, intercept, self.settings.clip)
+            weights.calibration[number] += update.weights[width:]
+        weights.intercepts[number + 1] += update.intercept - block.origin @ update.weights[:width]
 
     def _measure(self, number: int) -> BlockDone:
         loss, error = self._scores(self.parts[0])

@@ -27,10 +27,13 @@ class Link(ABC):
     name : str
     bend : float
         The smallest L with |g(u) - g(v)| <= L |u - v|.
+    is_quadratic : bool
+        Whether g(u) - g(v) is L (u - v) everywhere, so that a step minimises the loss itself.
     """
 
     name: ClassVar[str]
     bend: ClassVar[float]
+    is_quadratic: ClassVar[bool] = False
 
     @abstractmethod
     def gradient(self, margins: Floats, targets: Floats) -> Floats:
@@ -58,6 +61,7 @@ class Squared(Link):
 
     name = "squared"
     bend = 1.0
+    is_quadratic = True
 
     def gradient(self, margins: Floats, targets: Floats) -> Floats:
         return margins - targets

@@ -1,50 +1,32 @@
-"""The trained model, which predicts from raw rows, and its file."""
+"""The trained model, which predicts from raw rows."""
 
 from __future__ import annotations
 
 import os
-import struct
-import zipfile
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import asdict, dataclass, field, fields
+from itertools import count
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import file_kind, shortened, shown
 from fcl.data import open_data
 from fcl.data.dataset import DataSet
-from fcl.errors import InputError, ModelFileError
+from fcl.data.frame import is_frame
+from fcl.errors import InputError
 from fcl.features.generator.family import GeneratedFamily
-from fcl.model import schema
-from fcl.model.archive import (
-    add_array,
-    add_member,
-    installed_version,
-    now,
-    open_archive,
-    read_array,
-    read_json,
-    read_member,
-    write_json,
-)
-from fcl.model.atomic import atomic_file
-from fcl.model.columns import matched
+from fcl.model.archive import installed_version, now
+from fcl.model.columns import matched, select_columns
 from fcl.stagewise.blocks import TILE_ROWS, powers_of
+from fcl.stagewise.certify import JointGap
+from fcl.stagewise.file import FORMAT, read_stagewise, write_stagewise
 from fcl.stagewise.learner import Weights, block_count
-from fcl.stagewise.links import LINKS, project
-from fcl.stagewise.settings import CALIBRATIONS, UPDATES, Settings
+from fcl.stagewise.links import LINKS, Link, project
+from fcl.stagewise.settings import Settings
+from fcl.stagewise.targets import checked_offset
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["StagewiseModel", "is_stagewise", "load_stagewise"]
-
-FORMAT, VERSION = "fcl-stagewise", 1
-_HEADER = "header.json"
-_KIND = "a stagewise model"
-_ARRAYS = ("features", "intercepts", "calibration")
+__all__ = ["StagewiseModel", "load_stagewise"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -60,8 +42,10 @@ class StagewiseModel:
     weights : Weights
         Of the blocks of the best step.
     settings : Settings
+    classifies : bool
+        Whether outputs are classes; else they are numbers.
     labels : tuple or None
-        Classes in the order of the margins; None for numbers.
+        Classes in the order of the margins, or names of several numbers; None if they have no names.
     history : list of dict
         A row for each block of each visit: number, loss, error, valid_loss, valid_error, seconds.
     best_number : int
@@ -72,55 +56,151 @@ class StagewiseModel:
         Of the training data.
     column_names : dict of int to str, or None
         Names of the columns of the rows, by position.
-    certificate : dict or None
-        objective, bound, gap and n_features of the joint ridge problem, if it was requested.
+    certificate : JointGap or None
+        The gap to the joint ridge optimum, if it was requested.
+    has_offset : bool
+        Whether the training rows had offsets; rows to predict then need them, too.
+    created : str
+        Time of creation in UTC, ISO 8601.
+    fcl_version : str
+        The version of fcl that trained the model.
     """
+
+    format: ClassVar[str] = FORMAT
 
     family: GeneratedFamily
     weights: Weights
     settings: Settings
+    classifies: bool
     labels: tuple[Any, ...] | None
     history: list[dict[str, Any]]
     best_number: int
     n_rows: int
     fingerprint: str
     column_names: dict[int, str] | None = None
-    certificate: dict[str, Any] | None = None
+    certificate: JointGap | None = None
+    has_offset: bool = False
+    created: str = field(default_factory=now)
+    fcl_version: str = field(default_factory=installed_version)
+
+    #: As other models have them.
+    variants: ClassVar[None] = None
+    covariate_names: ClassVar[tuple[str, ...]] = ()
+
+    def __repr__(self) -> str:
+        return (
+            f"<StagewiseModel {self.family.name}: {self.n_blocks:,} of {self.all_blocks:,} blocks, "
+            f"{self.settings.loss}, {self.n_outputs:,} outputs>"
+        )
 
     @property
-    def n_margins(self) -> int:
-        """Number of margins of a row: classes, or numbers to predict."""
+    def n_outputs(self) -> int:
+        """Number K of margins of a row: classes, or numbers to predict."""
         return self.weights.features.shape[1]
+
+    @property
+    def noun(self) -> str:
+        """What an output is: "class" or "target"."""
+        return "class" if self.classifies else "target"
+
+    @property
+    def all_blocks(self) -> int:
+        """Number of blocks of the family's features."""
+        return block_count(self.family.n_features, self.settings.block)
 
     @property
     def n_blocks(self) -> int:
         """Number of blocks that predictions use."""
-        all_blocks = block_count(self.family.n_features, self.settings.block)
-        return min(self.best_number, all_blocks)
+        return min(self.best_number, self.all_blocks)
 
-    def margins(self, data: DataSet | Any) -> Floats:
-        """The margins of all rows, float64 (n, K).
+    @property
+    def link(self) -> Link:
+        """The loss."""
+        return LINKS[str(self.settings.loss)]
 
-        data : a data set, or a source for :func:`fcl.open_data`; needs no target.  Raises InputError for
-        rows that do not fit the family.
+    # -- files
+
+    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Write the model, completely or not at all.
+
+        Raises InputError if the path exists and ``overwrite`` is false, or cannot be written to.
         """
-        opened = self.opened(data)
-        out = np.empty((opened.n_rows, self.n_margins))
-        for start, stop, margins in self.iter_margins(opened):
-            out[start:stop] = margins
-        return out
+        names, certificate = self.column_names, self.certificate
+        header = {
+            **{f.name: getattr(self, f.name) for f in fields(self) if f.name != "weights"},
+            "family": self.family.to_config(),
+            "settings": self.settings.fixed(),
+            "n_outputs": self.n_outputs,
+            "column_names": None if names is None else list(names.items()),
+            "certificate": None if certificate is None else asdict(certificate),
+        }
+        write_stagewise(path, header, self.weights, overwrite)
 
-    def opened(self, data: DataSet | Any) -> DataSet:
-        """Open rows and match their columns by name."""
-        found = data if isinstance(data, DataSet) else open_data(data, y=None)
-        return matched(found, self.column_names, self.family.row_width)
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], trusted: Collection[str] = ()) -> StagewiseModel:
+        """Read a model file; see :func:`fcl.load_model`."""
+        return load_stagewise(path, trusted)
 
-    def iter_margins(self, data: DataSet) -> Iterator[tuple[int, int, Floats]]:
-        """Yield (first row, last row + 1, margins) for blocks of rows, in their order."""
+    # -- prediction
+
+    def opened(self, data: DataSet | Any, offset: Any = None, covariates: Any = None) -> DataSet:
+        """Open rows and match their columns by name; arguments as in :meth:`fcl.Model.opened`.
+
+        Raises InputError for a column that is missing, and for covariates.
+        """
+        if not isinstance(data, DataSet):
+            if self.column_names is not None and is_frame(data):
+                data = select_columns(data, self.column_names, (offset, covariates))
+            data = open_data(data, y=None, offset=offset, covariates=covariates)
+        else:
+            data = data.with_added(offset, covariates)
+        return matched(data, self.column_names, self.family.row_width)
+
+    def added_margins(self, data: DataSet) -> Floats | None:
+        """The offsets of the rows, float64 (n, 1) or (n, K), or None.
+
+        Raises InputError if the data lack an offset that the training had, or if it has another number of
+        columns; or if they have covariates.
+        """
+        if data.covariates:
+            raise InputError(f"{data.name}: stagewise models take no covariates; leave them out")
+        if self.has_offset and data.offset is None:
+            raise InputError(
+                f"{data.name}: expected an offset, since the model was trained with one, got none; name "
+                "its array (offset=, --offset), or give zeros"
+            )
+        return checked_offset(data, self.settings, self.n_outputs)
+
+    def iter_margins(
+        self,
+        data: DataSet | Any,
+        block_rows: int = TILE_ROWS,
+        offset: Any = None,
+        covariates: Any = None,
+    ) -> Iterator[tuple[int, int, Floats]]:
+        """Yield (first row, last row + 1, margins (k, K)) for blocks of rows, in their order.
+
+        Arguments and errors are as in :meth:`fcl.Model.iter_margins`. Features are made block by block:
+        memory holds one block of features of at most 4,096 rows.
+        """
+        data = self.opened(data, offset, covariates)
+        added, margins_of = self.added_margins(data), self.scorer()
         self.family.check_rows(data.rows)
-        height = min(TILE_ROWS, self.family.most_block_rows())
+        height = min(block_rows, TILE_ROWS, self.family.most_block_rows())
         for start, stop, raw in self.family.read_rows(data.rows, height):
-            yield start, stop, self._margins(raw, start // height, stop - start)
+            margins = margins_of(raw)
+            yield start, stop, margins if added is None else margins + added[start:stop]
+
+    def scorer(self) -> Callable[[Any], Floats]:
+        """A function from a block of ``family.read_rows`` to its margins (k, K) without offsets."""
+        numbers = count()
+
+        def margins(raw: Any) -> Floats:
+            # tiles bound the memory of the features for readers of larger blocks
+            parts = [raw[first : first + TILE_ROWS] for first in range(0, len(raw), TILE_ROWS)]
+            return np.vstack([self._margins(part, next(numbers), len(part)) for part in parts])
+
+        return margins
 
     def _margins(self, raw: Any, number: int, n: int) -> Floats:
         block = self.family.block_of(raw)
@@ -138,184 +218,72 @@ class StagewiseModel:
                 margins = project(margins)
         return margins
 
-    def probabilities(self, margins: Floats) -> Floats:
-        """Probabilities of the classes from margins, float64 (n, K); raises InputError for numbers."""
-        if self.labels is None:
-            raise InputError("probabilities: expected a model of classes, got a model of numbers")
-        return LINKS[str(self.settings.loss)].probabilities(margins)
+    def margins(
+        self,
+        data: DataSet | Any,
+        block_rows: int = TILE_ROWS,
+        offset: Any = None,
+        covariates: Any = None,
+    ) -> Floats:
+        """The margins of all rows, float64 (n, K); arguments and errors as in :meth:`iter_margins`."""
+        opened = self.opened(data, offset, covariates)
+        out = np.empty((opened.n_rows, self.n_outputs))
+        for start, stop, margins in self.iter_margins(opened, block_rows):
+            out[start:stop] = margins
+        return out
 
-    # -- the file
+    @property
+    def mean_name(self) -> str:
+        """What :meth:`mean` computes: "probability" for classes, "" for numbers, whose margins are it."""
+        return "probability" if self.classifies else ""
 
-    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Write the model, completely or not at all.
+    def mean(self, margins: Floats) -> Floats:
+        """Probabilities of the classes from margins, float64 (n, K); of numbers the margins themselves.
 
-        Raises InputError if the path exists and ``overwrite`` is false, or cannot be written to.
+        For the softmax loss they are ``softmax(margins)``. Margins of the squared loss estimate the
+        probabilities without bounds; the result is their nearest point of the simplex, in which classes
+        may have the probability 0.
         """
-        header = {
-            "format": FORMAT,
-            "version": VERSION,
-            "family": self.family.to_config(),
-            "settings": self.settings.fixed(),
-            "labels": None if self.labels is None else list(self.labels),
-            "n_margins": self.n_margins,
-            "best_number": self.best_number,
-            "n_rows": self.n_rows,
-            "fingerprint": self.fingerprint,
-            "column_names": None if self.column_names is None else list(self.column_names.items()),
-            "certificate": self.certificate,
-            "history": self.history,
-            "created": now(),
-            "fcl_version": installed_version(),
-        }
-        content = write_json(header)
-        with atomic_file(path, overwrite) as file, zipfile.ZipFile(file, "w") as archive:
-            add_member(archive, _HEADER, content)
-            for name in _ARRAYS:
-                values = np.ascontiguousarray(getattr(self.weights, name)).ravel()
-                add_array(archive, f"{name}.npy", values.astype("<f8"))
+        return self.link.probabilities(margins) if self.classifies else margins
 
+    def require_probability(self) -> None:
+        """Raise InputError unless this is a model of classes."""
+        if not self.classifies:
+            raise InputError(
+                "probabilities need a model of classes, this one predicts numbers; ask for margins"
+            )
 
-def _label(where: str, value: Any) -> Any:
-    if not isinstance(value, bool | int | float | str):
-        raise schema.Mismatch(f"{where}: expected a number or a string, got {shown(value)}")
-    return value
+    def predict_proba(
+        self,
+        data: DataSet | Any,
+        block_rows: int = TILE_ROWS,
+        offset: Any = None,
+        covariates: Any = None,
+    ) -> Floats:
+        """Probabilities of ``labels``, float64 (n, K), as :meth:`mean` computes them.
 
+        Arguments and errors are as in :meth:`iter_margins`; InputError also for a model of numbers.
+        """
+        self.require_probability()
+        return self.mean(self.margins(data, block_rows, offset, covariates))
 
-def _column_name(where: str, value: Any) -> tuple[int, str]:
-    column, name = schema.listing(schema.anything, 2)(where, value)
-    return schema.whole()(f"{where}[0]", column), schema.text(f"{where}[1]", name)
+    def predict(
+        self,
+        data: DataSet | Any,
+        block_rows: int = TILE_ROWS,
+        offset: Any = None,
+        covariates: Any = None,
+    ) -> np.ndarray:
+        """The label of the largest margin of each row, (n,); or expected numbers, (n,) or (n, K).
 
-
-#: What a header says of the settings; shared with checkpoints.
-SETTINGS_TABLE = schema.record(
-    update=schema.one_of(*UPDATES),
-    loss=schema.one_of(*LINKS),
-    block=schema.whole(1),
-    visits=schema.whole(1),
-    inner=schema.whole(1),
-    alpha=schema.number(0.0),
-    calibration=schema.one_of(*CALIBRATIONS),
-    clip=schema.flag,
-    valid_fraction=schema.number(0.0, 1.0),
-    patience=schema.whole(1),
-    seed=schema.whole(),
-)
-#: A row of the history.
-DONE_TABLE = schema.record(
-    number=schema.whole(1),
-    loss=schema.number(),
-    error=schema.nullable(schema.number(0.0, 1.0)),
-    valid_loss=schema.nullable(schema.number()),
-    valid_error=schema.nullable(schema.number(0.0, 1.0)),
-    seconds=schema.number(0.0),
-)
-_HEADER_TABLE = schema.record(
-    family=schema.table,
-    settings=SETTINGS_TABLE,
-    labels=schema.nullable(schema.listing(_label)),
-    n_margins=schema.whole(1),
-    best_number=schema.whole(0),
-    n_rows=schema.whole(1),
-    fingerprint=schema.text,
-    column_names=schema.nullable(schema.listing(_column_name)),
-    certificate=schema.nullable(
-        schema.record(
-            objective=schema.number(),
-            bound=schema.number(),
-            gap=schema.number(0.0),
-            n_features=schema.whole(1),
-        )
-    ),
-    history=schema.listing(DONE_TABLE),
-)
-
-
-def is_stagewise(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a stagewise model, damaged or not beyond its first header."""
-    try:
-        if file_kind(path) != "file":
-            return False
-        with open_archive(path) as archive:
-            return bool(read_json(read_member(archive, _HEADER, _KIND)).get("format") == FORMAT)
-    except Exception:  # the reader of other models says what is wrong
-        return False
+        Arguments and errors are as in :meth:`iter_margins`.
+        """
+        margins = self.margins(data, block_rows, offset, covariates)
+        if self.classifies:
+            return np.asarray(self.labels)[margins.argmax(axis=1)]
+        return margins[:, 0] if self.n_outputs == 1 else margins
 
 
 def load_stagewise(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> StagewiseModel:
-    """Read a model file; nothing in it is executed.
-
-    Parameters
-    ----------
-    path : path
-    trusted : collection of str
-        Modules of feature classes that the file may import; as for :func:`fcl.load_model`.
-
-    Raises
-    ------
-    ModelFileError
-        The file is missing, damaged, or of another kind, or its family is not trusted.
-    """
-    shown_path = os.fspath(path)
-    file_kind(path)
-    try:
-        with open_archive(path) as archive:
-            header = read_json(read_member(archive, _HEADER, _KIND))
-            arrays = {name: read_array(archive, f"{name}.npy", "<f8", _KIND) for name in _ARRAYS}
-        if header.get("format") != FORMAT or header.get("version") != VERSION:
-            raise ValueError(
-                f"expected format {FORMAT} of version {VERSION}, got {shown(header.get('format'))} of "
-                f"version {shown(header.get('version'))}"
-            )
-        return _model(_HEADER_TABLE("", header), arrays, trusted)
-    except InputError as error:
-        raise ModelFileError(f"{shown_path}: {error}") from error
-    except (zipfile.BadZipFile, EOFError, RuntimeError, OSError, ValueError, LookupError) as error:
-        raise ModelFileError(f"{shown_path}: {shortened(str(error), 400)}") from error
-    except struct.error as error:
-        raise ModelFileError(f"{shown_path}: damaged ({error})") from error
-
-
-def _model(
-    header: Mapping[str, Any], arrays: Mapping[str, Floats], trusted: Collection[str]
-) -> StagewiseModel:
-    from fcl.features import family_from_config
-
-    family = family_from_config(header["family"], trusted)
-    if not isinstance(family, GeneratedFamily):
-        raise ValueError(f"expected a family of generated columns, got {family.name}")
-    settings, labels, names = (
-        Settings(**header["settings"]),
-        header["labels"],
-        header["column_names"],
-    )
-    K = header["n_margins"]
-    if labels is not None and len(labels) != K:
-        raise ValueError(f"labels: expected {K}, got {len(labels)}")
-    return StagewiseModel(
-        family=family,
-        weights=shaped(arrays, family.n_features, K, settings),
-        settings=settings,
-        labels=None if labels is None else tuple(labels),
-        column_names=None if names is None else dict(names),
-        **{
-            name: header[name]
-            for name in ("history", "best_number", "n_rows", "fingerprint", "certificate")
-        },
-    )
-
-
-def shaped(arrays: Mapping[str, Floats], D: int, K: int, settings: Settings) -> Weights:
-    """The weights from vectors of a file; raises ValueError for other lengths or infinite values."""
-    blocks, powers = block_count(D, settings.block), len(settings.powers) * K
-    shapes = {
-        "features": (D, K),
-        "intercepts": (blocks + 1, K),
-        "calibration": (blocks if powers else 0, powers, K),
-    }
-    found = {}
-    for name, shape in shapes.items():
-        values = arrays[name]
-        if len(values) != int(np.prod(shape, dtype=object)) or not np.isfinite(values).all():
-            raise ValueError(f"{name}.npy: expected finite values of shape {shape}")
-        found[name] = values.reshape(shape)
-    return Weights(**found)
+    """Read a stagewise model; parameters and errors are as of :func:`fcl.load_model`."""
+    return StagewiseModel(**read_stagewise(path, trusted))

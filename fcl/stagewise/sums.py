@@ -69,7 +69,8 @@ class Update:
 
     Attributes
     ----------
-    weights : (p, K), in the dtype of the features
+    weights : float32 or float64 (p, K)
+        Products with features are in the dtype of the features.
     intercept : float64 (K,)
     clip : bool
         Whether the margins are then projected onto the simplex.
@@ -81,10 +82,13 @@ class Update:
 
     def apply(self, features: np.ndarray, margins: Floats) -> None:
         """Change the margins (k, K) of a tile, in place."""
-        margins += features @ self.weights
-        margins += self.intercept
+        margins += self.change(features)
         if self.clip:
             margins[:] = project(margins)
+
+    def change(self, features: np.ndarray) -> Floats:
+        """What is added to the margins (k, K) of a tile, in float64."""
+        return features @ self.weights.astype(features.dtype, copy=False) + self.intercept
 
     @staticmethod
     def total(updates: Sequence[Update]) -> Update:
@@ -117,16 +121,21 @@ class Sweeper:
 
         self.team.map(work, range(part.prepared.n_blocks))
 
-    def sums(
-        self, block: Block, part: Part, gram: bool = True, update: Update | None = None
-    ) -> Sums:
-        """The sums at the current margins, or at those after an update, which is applied first."""
+    def direction(self, block: Block, part: Part, update: Update) -> Floats:
+        """What a step would add to the margins of all rows, float64 (n, K)."""
+        out = np.empty_like(part.margins)
+
+        def work(tile: int) -> None:
+            out[part.prepared.rows_of(tile)] = update.change(block.tile(part, tile))
+
+        self.team.map(work, range(part.prepared.n_blocks))
+        return out
+
+    def sums(self, block: Block, part: Part, gram: bool = True) -> Sums:
+        """The sums at the current margins; ``gram``: whether to sum the Gram matrix too."""
 
         def work(tile: int) -> Sums:
-            features = block.tile(part, tile)
-            if update is not None:
-                update.apply(features, part.margins[part.prepared.rows_of(tile)])
-            return self._tile(features, part, tile, gram)
+            return self._tile(block.tile(part, tile), part, tile, gram)
 
         total = None
         for group in _groups(part.prepared.n_blocks, AHEAD * self.team.most):

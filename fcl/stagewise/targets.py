@@ -9,11 +9,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.data.targets import encode_classes, regression_target
+from fcl.data.dataset import DataSet
+from fcl.data.outputs import number_columns
+from fcl.data.targets import encode_classes
 from fcl.errors import InputError
+from fcl.stagewise.settings import Settings
 from fcl.units import counted
 
-__all__ = ["Targets", "class_targets", "held_out", "number_targets", "refuse_single"]
+__all__ = [
+    "Targets",
+    "checked_offset",
+    "class_targets",
+    "held_out",
+    "number_targets",
+    "refuse_single",
+]
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -74,17 +84,25 @@ def number_targets(values: np.ndarray, name: str, width: int | None = None) -> T
 
     width : the expected number of columns; None for any number from 1.
     """
-    values = np.asarray(values)
-    columns = values[:, None] if values.ndim == 1 else values
-    if columns.ndim != 2 or width not in (None, columns.shape[1]):
-        expected = "one or more columns" if width is None else counted(width, "column")
-        raise InputError(f"{name}: expected {expected} of numbers, got shape {values.shape}")
-    single = columns.shape[1] == 1
-    found = [
-        regression_target(column, name if single else f"{name}, column {k}")
-        for k, column in enumerate(columns.T)
-    ]
-    return Targets(np.column_stack(found), None)
+    return Targets(number_columns(values, name, width), None)
+
+
+def checked_offset(data: DataSet, settings: Settings, K: int) -> Floats | None:
+    """The offsets of the margins, float64 (n, K), or None; raises InputError for another shape."""
+    if data.offset is None:
+        return None
+    if settings.update == "cls":
+        raise InputError(
+            f"{data.name}: the update cls takes no offset, since it calibrates its predictions; set "
+            "update to ls or gls"
+        )
+    offset = data.offset[:, None] if data.offset.ndim == 1 else data.offset
+    if offset.shape[1] != K:
+        raise InputError(
+            f"{data.name}: expected an offset of {counted(K, 'column')}, one for each class or number, "
+            f"got shape {data.offset.shape}"
+        )
+    return offset
 
 
 def refuse_single(targets: Targets, name: str) -> None:

@@ -212,18 +212,18 @@ def _result(
     job: StagewiseJob, learner: Learner, reason: str, gap: JointGap | None
 ) -> StagewiseResult:
     state, n = learner.state, learner.n_blocks
-    certificate = None if gap is None else asdict(gap) | {"gap": gap.gap}
     model = StagewiseModel(
         family=job.family,
         weights=state.best,
         settings=job.settings,
-        labels=job.targets[0].labels,
+        classifies=job.targets[0].labels is not None,
+        labels=job.targets[0].labels or job.rows[0].data.target_columns,
         history=[asdict(done) for done in state.history],
         best_number=state.best_number,
         n_rows=job.rows[0].n,
         fingerprint=job.rows[0].data.fingerprint(),
         column_names=by_position(job.rows[0].data.column_names),
-        certificate=certificate,
+        certificate=gap,
     )
     last = [done.seconds for done in state.history[-n:]]
     return StagewiseResult(model, reason, gap, sum(last) * n / max(1, len(last)))

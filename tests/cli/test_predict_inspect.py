@@ -88,7 +88,10 @@ def test_bad_input(data: Path, model: Model, model_file: Path, tmp_path: Path, r
         ((model_file, data), "--out"),
         ((model_file, data, "--out", tmp_path / "s.csv"), ".npy, .tsv, .zarr"),
         ((model_file, data, "--out", tmp_path / "no" / "s.npy"), "does not exist"),
-        ((tmp_path / "squared.fcl", data, "--out", out, "--probability"), "logistic loss"),
+        (
+            (tmp_path / "squared.fcl", data, "--out", out, "--probability"),
+            "logistic or softmax loss",
+        ),
         ((model_file, data, "--out", data / "X.npy"), "would replace data"),
         ((model_file, data / "X.npy", "--out", data / "X.npy", "--overwrite"), "replace data"),
     ]:

@@ -225,9 +225,9 @@ def test_empty_target(store, arrays, name):
 
 
 @pytest.mark.parametrize("name", ["zarr3", "hdf5", "npy-folder", "memory"])
-def test_target_with_columns(store, arrays, name):
-    source, keywords = store(name, arrays | {"y": np.zeros((50, 2))})
-    assert "y has shape (50, 2); expected one value per row, (n,)" in refusal(source, **keywords)
+def test_target_with_more_axes(store, arrays, name):
+    source, keywords = store(name, arrays | {"y": np.zeros((50, 2, 2))})
+    assert "y has shape (50, 2, 2); expected one value per row, (n,)" in refusal(source, **keywords)
 
 
 def test_python_objects(tmp_path):

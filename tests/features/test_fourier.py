@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 from scipy.stats import kstest
+from sklearn.decomposition import PCA
 
 import fcl
 from fcl.errors import InputError
@@ -23,7 +24,7 @@ from fcl.features import (
     spell_features,
 )
 from fcl.features.fourier import STEP
-from fcl.features.generator.contract import encode
+from fcl.features.generator.contract import decode, encode
 from fcl.testing import check_generator
 
 ROOT = Path(__file__).parents[2]
@@ -254,6 +255,7 @@ def test_no_bandwidth(x: np.ndarray) -> None:
         ({"dtype": "float16"}, "dtype must be one of int8, got 'float16'"),
         ({"standardise": 1}, "standardise must be True or False"),
         ({"n": 5, "per_pass": 2}, "per_pass applies only if n is not given: omit n or per_pass"),
+        ({"pca": 0}, "pca must be a whole number of at least 1, got 0"),
         ({"per_pass": 0}, "per_pass must be a whole number of at least 1"),
     ],
 )
@@ -313,7 +315,74 @@ def test_values_beyond_float32_are_reported() -> None:
     assert not np.isfinite(made.columns(np.arange(5), made.prepare(x))[3]).any()
 
 
-@pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
-def test_they_keep_the_contract(kernel: str) -> None:
-    report = check_generator(Fourier(n=200, kernel=kernel, dtype="int8"), numbers())
+@pytest.mark.parametrize(
+    "options",
+    [{"kernel": "gaussian"}, {"kernel": "laplace"}, {"pca": 3}, {"pca": 2, "standardise": False}],
+)
+def test_they_keep_the_contract(options: dict[str, Any]) -> None:
+    report = check_generator(Fourier(n=200, dtype="int8", **options), numbers())
     assert not report.faults and "training: good" in str(report)
+
+
+# -- principal components --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("standardise", [True, False])
+@pytest.mark.parametrize("shape", [(700, 30), (20, 30)])  # from the covariance, and from the rows
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
+def test_principal_components(standardise: bool, shape: tuple[int, int], kernel: str) -> None:
+    random = np.random.default_rng(1)
+    x = 5.0 + random.standard_normal(shape) @ random.standard_normal((30, 30)) + random.random(30)
+    made = fitted(x, pca=7, standardise=standardise, kernel=kernel)
+    inputs = (x - x.mean(0)) / x.std(0) if standardise else x
+    peer = PCA(7, svd_solver="full").fit(inputs)
+    sign = np.sign((made.components_ * peer.components_).sum(axis=1))
+    np.testing.assert_allclose(sign[:, None] * made.components_, peer.components_, atol=1e-10)
+    expected = peer.transform(inputs) * sign
+    z = made.prepare(x)
+    np.testing.assert_allclose(z, expected, rtol=0, atol=1e-11 if kernel == "laplace" else 2e-5)
+    metric = "cityblock" if kernel == "laplace" else "sqeuclidean"
+    distances = cdist(expected, expected, metric)[np.triu_indices(shape[0], 1)]
+    factor = 1.0 if kernel == "laplace" else 2.0
+    assert made.gamma_ == pytest.approx(1.0 / (factor * np.median(distances)), rel=1e-9)
+    # a row has the same bits beside any others, and in a model that was read again
+    again = Fourier(**made.options())
+    again.restore({key: decode(encode(value)) for key, value in made.state().items()})
+    again.check_restored(30)
+    rows = np.array([3, 4, 17])
+    ids = np.arange(300)
+    values = made.columns(ids, z)
+    assert (again.columns(ids, again.prepare(x[rows])) == values[rows]).all()
+    assert made.frequencies(ids)[0].shape == (7, 300)
+    assert " p" in made.describe(7).replace("(", " ")
+
+
+def test_principal_components_are_learnt_from_up_to_20_000_rows() -> None:
+    x = np.random.default_rng(2).standard_normal((20_000, 3))
+    made = bind_features(
+        parse_features("fourier:n=5,pca=2"), fcl.open_data(x, y=None).rows
+    ).generator
+    assert made == Fourier(n=5, pca=2) == parse_features(spell_features(made))
+    peer = PCA(2).fit((x - x.mean(0)) / x.std(0)).components_
+    np.testing.assert_allclose(np.abs(made.components_), np.abs(peer), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("x", "pca", "message"),
+    [
+        (numbers(), 6, "expected at most 5, because the 700 rows of the sample vary in no more"),
+        (numbers()[:, [0, 1, 0, 1]], 3, "expected at most 2, .* got 3"),
+        (np.ones((20, 3)), 1, "expected at most 0"),
+        (np.ones((2, 1 << 19)), 3, "expected at most 2 components of 524,288 columns"),
+    ],
+)
+def test_too_many_principal_components(x: np.ndarray, pca: int, message: str) -> None:
+    with pytest.raises(InputError, match=f"features fourier: pca: {message}"):
+        fitted(x, pca=pca)
+
+
+def test_damaged_principal_components_are_refused() -> None:
+    made = fitted(numbers(), pca=2)
+    made.components_ = made.components_[:1]
+    with pytest.raises(InputError, match="components_: expected 2 x 5 finite numbers"):
+        made.check_restored(5)

@@ -45,7 +45,7 @@ def test_probability_and_labels(make_model: Callable[..., Model], windows: np.nd
     regression = make_model(labels=None, loss="squared")
     assert np.array_equal(regression.predict(windows), regression.margins(windows))
     for loss in ("squared", "squared_hinge"):
-        with pytest.raises(InputError, match=f"logistic loss, this one has {loss} loss"):
+        with pytest.raises(InputError, match=f"logistic or softmax loss, this one has {loss} loss"):
             make_model(loss=loss).predict_proba(windows)
 
 
@@ -76,7 +76,7 @@ def test_outputs(
     tmp_path: Path, model: Model, windows: np.ndarray, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zarr = pytest.importorskip("zarr")
-    monkeypatch.setattr("fcl.model.scores.ZARR_CHUNK_ROWS", 150)  # no multiple of a block
+    monkeypatch.setattr("fcl.model.scores.ZARR_CHUNK_NUMBERS", 150)  # no multiple of a block
     expected = model.margins(windows)
     if kind == "probability":
         expected = probability(expected)

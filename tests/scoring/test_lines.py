@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fcl.convert.contract import Categorical, Rows
-from fcl.objective import find_loss
+from fcl.model.outputs import Scores
 from fcl.scoring.lines import BedLines, integer_cells
 
 
@@ -20,7 +20,9 @@ def test_bed_lines() -> None:
         contig = Categorical(np.ones(200, np.int32), ["", "c 1"])
         obs = {"chromosome": contig, "start": start, "strand": Categorical(strand, ["+", "-"])}
         rows = Rows(np.zeros((200, 1), np.uint8), np.arange(200), obs=obs)
-        made = BedLines(find_loss("logistic"), "margin", "AG").lines(rows, scores).decode()
+        made = (
+            BedLines(Scores("margin", ("margin",), np.asarray), "AG").lines(rows, scores).decode()
+        )
         form = "{:.6g}" if scale == 1e20 else "{:.6f}"
         text = [form.format(score).replace("-0.000000", "0.000000") for score in scores]
         expected = "".join(

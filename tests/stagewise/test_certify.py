@@ -51,7 +51,7 @@ def test_the_bound_is_below_the_optimum_and_reaches_it(
         assert np.isclose(result.gap.objective, own, rtol=1e-12)
         assert result.gap.bound <= best * (1 + 1e-9) and best <= own * (1 + 1e-9)
         gaps.append(result.gap.gap)
-        assert model.certificate is not None and model.certificate["gap"] == gaps[-1]
+        assert model.certificate is not None and model.certificate.gap == gaps[-1]
     assert gaps[0] > 1e-3 and gaps[-1] < (1e-8 if alpha > 1 else 1e-2)
 
 

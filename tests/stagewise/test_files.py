@@ -12,7 +12,7 @@ from waves import Problem, Waves
 import fcl
 from fcl.errors import InputError, ModelFileError
 from fcl.stagewise.checkpoint import StateFolder
-from fcl.stagewise.model import is_stagewise, load_stagewise
+from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.train import Running, train_stagewise
 
@@ -23,19 +23,19 @@ def test_a_model_is_read_as_it_was_saved(problem: Problem, update: str, tmp_path
     model = problem.train(update=update, block=10, running=running).model
     path = tmp_path / "m.fcl"
     model.save(path)
-    read = load_stagewise(path)
-    assert is_stagewise(path) and read.labels == ("a", "b", "c")
+    read = fcl.load_model(path)
+    assert isinstance(read, StagewiseModel) and read.labels == ("a", "b", "c")
     assert np.array_equal(read.margins(problem.x), model.margins(problem.x))
     assert read.history == model.history and read.certificate == model.certificate
     with pytest.raises(InputError, match="exists"):
         model.save(path)
-    with pytest.raises(ModelFileError, match="read it with load_stagewise"):
-        fcl.load_model(path)
+    with pytest.raises(ModelFileError, match="format is 'fcl-stagewise'"):
+        fcl.Model.load(path)
     content = path.read_bytes()
     for cut in (10, len(content) // 2, len(content) - 10):
         path.write_bytes(content[:cut])
         with pytest.raises(ModelFileError, match=r"m\.fcl: "):
-            load_stagewise(path)
+            fcl.load_model(path)
 
 
 @pytest.mark.parametrize("update", ["ls", "gls", "cls"])

@@ -44,7 +44,7 @@ def test_gls_converges_to_the_softmax_optimum(problem: Problem) -> None:
     model = problem.train(update="gls", block=15, visits=200, inner=3, alpha=20.0).model
     joint = LogisticRegression(C=0.05, tol=1e-10, max_iter=10000)
     joint.fit(problem.matrix(), problem.y, sample_weight=problem.s)
-    found = model.probabilities(model.margins(problem.x))
+    found = model.mean(model.margins(problem.x))
     assert np.abs(found - joint.predict_proba(problem.matrix())).max() < 1e-6
 
 

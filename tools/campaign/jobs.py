@@ -170,7 +170,7 @@ class Job:
     def wrong(self, path: Path, setting: Setting) -> list[str]:
         """Describe what is wrong with a model."""
         try:
-            model = fcl.load_model(path, trusted="examples.generators.spaced_pairs")
+            model = fcl.Model.load(path, trusted="examples.generators.spaced_pairs")
         except InputError as error:
             return [f"no model: {error}"]
         claimed = model.certificate

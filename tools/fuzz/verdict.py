@@ -134,7 +134,7 @@ def _judge_model(options: dict, seconds: float, converged: bool) -> list[str]:
     """Check gap and certificate; converged : whether the exit code says that the gap is below --tol."""
     import fcl
 
-    model = fcl.load_model(options["out"])
+    model = fcl.Model.load(options["out"])
     data = fcl.open_data(
         options["data"],
         x=options["x"],
@@ -161,7 +161,7 @@ def _judge_scores(options: dict) -> list[str]:
     import fcl
     from fcl.data.open import is_native
 
-    model = fcl.load_model(options["model"])
+    model = fcl.Model.load(options["model"])
     out = options["out"]
     if out.endswith(".npy"):
         scores = np.load(out)

@@ -26,6 +26,9 @@ from fcl.drivers.processes.shared import Segment
 from fcl.errors import BudgetError
 from fcl.features import Family, family_from_config
 from fcl.features.standardized import attach_scales, standardized
+from fcl.objective import Objective, Outputs
+from fcl.options import Options
+from fcl.parallel import SERIAL, Team
 from fcl.solve.passes import KEEP_PER_GROUP
 from fcl.solve.state import Point
 
@@ -56,6 +59,8 @@ class Config:
     n_rows: int
     n_valid: int
     n_kept: list[int]  #: length of each set's row mask; 0 if all rows are used
+    n_outputs: int  #: classes or targets whose models share rows and features
+    row_outputs: int  #: numbers that the target of a row has
     offset: bool  #: whether margins have offsets
     n_scaled: int  #: number of features if they are standardised; else 0
     block_rows: int
@@ -117,12 +122,16 @@ class Layout:
         )
         self._table(
             "vectors",
-            (f8, (n,), "y s margins0 margins1 residuals curvatures"),
-            (i8, (n,), "units"),
-            (f8, (n * config.offset,), "offset"),
+            (f8, _targets(config.row_outputs, n), "y"),
+            (f8, (n,), "s"),
+            (f8, self._margins(n), "margins0 margins1 residuals curvatures"),
+            (i8, self._margins(n), "units"),
+            (f8, self._margins(n * config.offset), "offset"),
             (f8, (n, config.n_covariates), "covariates"),
-            (f8, (v,), "valid_y valid_s valid_margins"),
-            (f8, (v * config.offset,), "valid_offset"),
+            (f8, _targets(config.row_outputs, v), "valid_y"),
+            (f8, (v,), "valid_s"),
+            (f8, self._margins(v), "valid_margins"),
+            (f8, self._margins(v * config.offset), "valid_offset"),
             (f8, (v, config.n_covariates), "valid_covariates"),
             (np.bool_, (config.n_kept[0],), "keep0"),
             (np.bool_, (config.n_kept[1],), "keep1"),
@@ -139,18 +148,20 @@ class Layout:
         self._table(
             "lists",
             (i8, (k,), " ".join(f"{name}_ids" for name in POINTS)),
-            (f8, (k,), " ".join(f"{name}_weights" for name in POINTS)),
+            (f8, self._each(k), " ".join(f"{name}_weights" for name in POINTS)),
             # watched features: cached, frozen or recalled
             (i8, (k + c,), "watch_ids"),
-            (f8, (k + c,), "watched watched_curvatures"),
+            (f8, self._each(k + c), "watched watched_curvatures"),
             (i8, (kept,), "priced_ids"),
-            (f8, (kept,), "priced_gradients priced_curvatures"),
+            (f8, self._each(kept), "priced_gradients priced_curvatures"),
             (i8, (len(priced),), "priced_counts"),
             (f8, (len(priced),), "priced_largest priced_reach"),
+            (f8, (len(priced), config.n_outputs), "priced_by_output"),
             (f8, (priced[-1][2],), "priced_excess"),
             # the list of features whose columns are to be made
             (i8, (k,), "job_ids job_slots job_order"),
-            (f8, (k,), "job_violations job_gradients job_curvatures job_weights"),
+            (f8, (k,), "job_violations"),
+            (f8, self._each(k), "job_gradients job_curvatures job_weights"),
             (i8, (c,), "held"),
         )
         pieces = (c, self._blocks(config.view_rows or n))
@@ -159,8 +170,8 @@ class Layout:
             (i8, (c,), "first ids nonzeros sizes"),
             (u8, (c,), "hashes"),
             # for each slot at the anchors of even and odd passes
-            (f8, (2, c), "slot_gradients slot_curvatures"),
-            (f8, (c,), "slot_weights"),
+            (f8, (2, *self._each(c)), "slot_gradients slot_curvatures"),
+            (f8, self._each(c), "slot_weights"),
             (i8, (e, MOST_BATCH), "extent_slots"),
             (u4, pieces, "offsets counts"),
             (np.uint8, pieces, "kinds"),
@@ -175,6 +186,15 @@ class Layout:
             (i8, (m,), "sample_rows"),
             (f8, (m,), "sample_y sample_s"),
         )
+
+    def _margins(self, n_rows: int) -> tuple[int, ...]:
+        """Shape of a number for each row, and for each output if there are several."""
+        return _targets(self.config.n_outputs, n_rows)
+
+    def _each(self, n: int) -> tuple[int, ...]:
+        """Shape of a number for each feature, and for each output if there are several."""
+        k = self.config.n_outputs
+        return (n,) if k == 1 else (n, k)
 
     def _blocks(self, n_rows: int) -> int:
         return -(-n_rows // self.config.block_rows)
@@ -333,8 +353,23 @@ class Layout:
         self.array(f"{place}_weights")[:n] = point.weights
         return SharedPoint(place, n, point.intercept, tuple(point.covariates.tolist()))
 
+    def objective(self, options: Options, team: Team = SERIAL) -> Objective | Outputs:
+        """The objective over all rows, which are in shared memory."""
+        return options.objective(
+            self.array("y"),
+            self.array("s"),
+            team,
+            self.offset(),
+            self.covariates(),
+            n_outputs=self.config.n_outputs,
+        )
+
     def keep_sides(self, directory: str, block: int, writer: int, sides: SideArrays) -> None:
         """Append side arrays to the segment of a writer, and write their place to the directory."""
         data = pack_sides(sides)
         at = self._segment(f"sides_{writer}").append(data)
         self.array(directory)[block] = (writer, at, len(data))
+
+
+def _targets(outputs: int, n_rows: int) -> tuple[int, ...]:
+    return (n_rows,) if outputs == 1 else (outputs, n_rows)

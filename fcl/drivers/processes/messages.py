@@ -8,7 +8,7 @@ trainer, and the events that children send. Messages contain no arrays: arrays a
 from __future__ import annotations
 
 from fcl.drivers.processes.codec import message
-from fcl.drivers.processes.logic.protocol import Outcome, SharedPoint, Task
+from fcl.drivers.processes.logic.protocol import Outcome, SharedPoint, Task, Total
 
 # -- to a child ------------------------------------------------------------------------------------
 
@@ -104,8 +104,8 @@ class BoundResult:
     """The dual bound at the anchor, and the sums of residuals and curvatures."""
 
     bound: float
-    total_r: float
-    total_q: float
+    total_r: Total
+    total_q: Total
 
 
 @message

@@ -42,7 +42,8 @@ from fcl.drivers.processes.wanted import GradientTable, WantedColumns
 from fcl.drivers.session import Session
 from fcl.features.prices import Prices
 from fcl.solve.outer import Certified, Outer
-from fcl.solve.passes import KEEP_PER_GROUP, Passes, Vectors
+from fcl.solve.outputs import make_passes
+from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 from fcl.solve.polish import polish
 from fcl.solve.run_state import RunState
 from fcl.solve.sampling import LastStep
@@ -87,7 +88,7 @@ class OuterLoopState:
         self.store = layout.store()
         self.slots = SlotBook(self.store.ids)
         self.vectors = vectors
-        self.passes = Passes(job.objective(), job.family, prepared, vectors)
+        self.passes = make_passes(job.objective(), job.family, prepared, vectors)
         self.outer: Outer = null_outer(self.passes, job.options.tol)
         self.certified: Certified | None = None
         self.beta = 0.0
@@ -104,7 +105,7 @@ class OuterLoopState:
         self._bound = BoundResult(0.0, 0.0, 0.0)
         self._recall: Ids = np.empty(0, np.int64)  # features that the checkpoint had cached
         self._prices: Prices | None = None
-        self._curvatures = np.empty(0)  # of the priced features
+        self._curvatures = np.empty(0)  # of the priced features, as their gradients
         self._watch_pass = -1
         self._watched_slots: Ids = np.empty(0, np.int64)
         self._n_watched = 0
@@ -314,7 +315,7 @@ class OuterLoopState:
         watch = layout.array("watch_ids")[: self._n_watched].copy()
         drawn = self.job.family.features_in_pass(pass_number) if self.passes.sampled else None
         self.certified = outer.certify(self._prices, watch, bound, drawn)
-        if outer.stands_still:
+        if outer.stands_still and self.config.n_outputs == 1:
             polished = polish(self.passes, outer, watch)
             self.certified = outer.raise_bound(polished.bound, polished.ids)
             n_priced = len(self._prices.ids)

@@ -76,7 +76,7 @@ class Shared:
         )
         if self.config.n_scaled:
             attach_scales(job.family, self.layout.array("scales"))
-        self.vectors = Vectors(job.train.n, self.layout.allocator)
+        self.vectors = Vectors(job.train.n, self.layout.allocator, job.n_outputs)
 
     def _lay_out(self) -> None:
         self.layout = Layout(self.config, self.segments.__getitem__)
@@ -219,6 +219,8 @@ def _configure(job: Job, cores: int) -> Config:
         options=plain(job.options.of_job()),
         n_rows=job.train.n,
         n_valid=job.valid.n if job.valid else 0,
+        n_outputs=job.n_outputs,
+        row_outputs=len(job.train.y) if job.train.y.ndim > 1 else 1,
         offset=job.train.offset is not None,
         n_scaled=job.family.n_features if job.options.standardize else 0,
         n_kept=[len(r.keep) if r and r.keep is not None else 0 for r in rows],

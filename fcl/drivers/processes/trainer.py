@@ -29,13 +29,17 @@ from fcl.drivers.processes.logic.protocol import (
     Rejected,
     Restore,
     SendAnchor,
+    Total,
     TrainerIdle,
 )
 from fcl.drivers.processes.messages import ProposalTaken, SetUp
+from fcl.objective import Outputs
 from fcl.options import Options
 from fcl.parallel import Team
+from fcl.solve.blocks import OutputSolver, OutputView, make_local, view_of_all_rows
 from fcl.solve.inner import InnerModel
 from fcl.solve.local import LocalSolver
+from fcl.solve.state import Ids
 from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
 
@@ -86,7 +90,7 @@ class TrainerProcess:
         link.urgent = (SendAnchor, Restore, MakeRoom, DropAll, Rejected)
         self._order = 0  # the last order handled
         self._idle_at = 0  # the last order after which we reported that there is nothing to do
-        self._local: LocalSolver | None = None
+        self._local: LocalSolver | OutputSolver | None = None
         self._working = False
         self._target = 0.0
         self._outer_violation = np.inf  # over the family, at the anchor
@@ -127,9 +131,7 @@ class TrainerProcess:
         family = layout.family()
         self._team = _SharedTeam(layout.array("threads"), config.cores)
         options = Options(**config.options)
-        self._objective = options.objective(
-            layout.array("y"), layout.array("s"), self._team, covariates=layout.covariates()
-        )
+        self._objective = layout.objective(options, self._team)
         self._verified = family.name if family.verifies_columns else ""
         store = layout.store()
         cache = ExtentCache(store, config.extent_bytes)
@@ -144,14 +146,14 @@ class TrainerProcess:
         )
         inner.hurry = self.link.hurry
         trainer = Trainer(inner, config.hessian_columns)
-        self._local = LocalSolver(self._all_rows(), cache, trainer, family.penalty_factors)
+        self._local = make_local(self._all_rows(), cache, trainer, family.penalty_factors)
         self._margins = [layout.array(f"margins{i}") for i in range(2)]
 
-    def _all_rows(self) -> RowView:
-        return RowView.all_rows(self._objective, self._verified)
+    def _all_rows(self) -> RowView | OutputView:
+        return view_of_all_rows(self._objective, self._verified)
 
     @property
-    def local(self) -> LocalSolver:
+    def local(self) -> LocalSolver | OutputSolver:
         """The local problem, which exists once all rows are read."""
         assert self._local is not None
         return self._local
@@ -177,13 +179,17 @@ class TrainerProcess:
         if n == self.config.n_rows:  # a view of all rows needs no correction and no proximal weight
             self.local.change_view(self._all_rows())
             return
-        y, s = layout.array("sample_y")[:n], layout.array("sample_s")[:n]
-        rows = layout.array("sample_rows")[:n]
-        covariates = self._objective.covariates and self._objective.covariates.take(rows)
-        part = replace(self._objective, y=y, s=s, covariates=covariates)
         proximal = self.local.view.proximal
-        self.local.change_view(RowView.of_rows(part, rows))
+        self.local.change_view(self._sampled(layout.array("sample_rows")[:n]))
         self.local.view.proximal = proximal
+
+    def _sampled(self, rows: Ids) -> RowView | OutputView:
+        objective, n = self._objective, len(rows)
+        y, s = self.layout.array("sample_y")[:n], self.layout.array("sample_s")[:n]
+        if isinstance(objective, Outputs):
+            return OutputView(rows, objective.take(rows, s))
+        covariates = objective.covariates and objective.covariates.take(rows)
+        return RowView.of_rows(replace(objective, y=y, s=s, covariates=covariates), rows)
 
     # -- orders --------------------------------------------------------------------------------
 
@@ -225,8 +231,7 @@ class TrainerProcess:
             self._margins[anchor.margins],
             layout.array("slot_gradients")[parity][slots],
             layout.array("slot_curvatures")[parity][slots] if self.config.view_rows else None,
-            anchor.total_r,
-            anchor.total_q,
+            *map(_sum, (anchor.total_r, anchor.total_q)),
         )
         self.link.send(AnchorTaken(self._order))
         fault("anchor-taken")
@@ -245,7 +250,7 @@ class TrainerProcess:
     def _update_below(self) -> None:
         """Recompute how far the point is below the anchor; return to the anchor if the point is above."""
         local = self.local
-        self._below = local.trainer.rise(local.view, local.working)
+        self._below = local.rise()
         if self._below > 0.0:
             local.return_to_anchor()
             self._below = 0.0
@@ -281,13 +286,13 @@ class TrainerProcess:
             store = cache.store
             nonzeros, hash_ = int(store.nonzeros[slot]), int(store.hashes[slot])
             # a frozen weight needs its own column; a new feature does not if an equal column is cached
-            if weights[i] == 0.0 and local.has_equal(
-                int(store.ids[slot]), nonzeros, hash_, float(gradients[i])
+            if not weights[i].any() and local.has_equal(
+                int(store.ids[slot]), nonzeros, hash_, gradients[i]
             ):
                 cache.drop(int(slot))
                 continue
             cache.adopt(int(slot))
-            local.working.gradients[cache.n - 1] = gradients[i]
+            local.working.put("gradients", gradients[i : i + 1], cache.n - 1)
             entered.append(i)
         if not entered:
             self._working = self._working or (cache.n > 0 and not self._lacking)
@@ -368,7 +373,7 @@ class TrainerProcess:
         if taken.moved or (last_word and (self._steps or self._below < 0.0)):
             self._publish(last_word, taken.violation)
 
-    def _drop_tested(self, local: LocalSolver) -> None:
+    def _drop_tested(self, local: LocalSolver | OutputSolver) -> None:
         """Drop new columns that violated at the anchor, but do not at the present point."""
         if not self._untested:
             return
@@ -394,3 +399,8 @@ class TrainerProcess:
         self._promised[self._version] = -self._below
         fault("publish")
         self.link.send(Published(self._version, worth, last_word, point, float(-self._below)))
+
+
+def _sum(total: Total) -> Any:
+    """A sum over rows: a number, or float64 (K,) with K outputs."""
+    return np.array(total) if isinstance(total, tuple) else total

@@ -26,7 +26,7 @@ class GradientTable:
     Parameters
     ----------
     ids : int64 (k,), in any order
-    gradients, curvatures : float64 (k,)
+    gradients, curvatures : float64 (k,), or (k, K) with K outputs
     """
 
     def __init__(self, ids: Ids, gradients: Floats, curvatures: Floats) -> None:
@@ -44,7 +44,7 @@ class GradientTable:
         return self._look_up(ids, self._curvatures)
 
     def _look_up(self, ids: Ids, values: Floats) -> Floats:
-        out = np.zeros(len(ids))
+        out = np.zeros((len(ids), *values.shape[1:]))
         if len(self._ids):
             at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
             here = self._ids[at] == ids

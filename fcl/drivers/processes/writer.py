@@ -17,7 +17,14 @@ from fcl.cache.store import Store
 from fcl.drivers.processes.child import Link
 from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.layout import Config, Layout
-from fcl.drivers.processes.logic.protocol import WRITER, Outcome, Ready, SharedPoint, Task
+from fcl.drivers.processes.logic.protocol import (
+    WRITER,
+    Outcome,
+    Ready,
+    SharedPoint,
+    Task,
+    Total,
+)
 from fcl.drivers.processes.messages import (
     Assign,
     BoundResult,
@@ -39,8 +46,11 @@ from fcl.features.base import ColumnMaker
 from fcl.objective import find_loss
 from fcl.options import Options
 from fcl.solve import passes as steps
+from fcl.solve.margins import write_margins
+from fcl.solve.outputs import make_passes
 from fcl.solve.passes import KEEP_PER_GROUP, DualPoint, Passes, Vectors
 from fcl.solve.sampling import draw_rows, seed_of_draw
+from fcl.solve.state import is_active
 
 __all__ = ["Writer"]
 
@@ -111,12 +121,9 @@ class Writer:
         """The steps over all rows; first used when all rows are read."""
         if self._passes is None:
             layout, config = self.layout, self.config
-            y, s = layout.array("y"), layout.array("s")
-            objective = self.options.objective(
-                y, s, offset=layout.offset(), covariates=layout.covariates()
-            )
-            vectors = Vectors(config.n_rows, layout.allocator)
-            self._passes = Passes(objective, self.family, layout.prepared(0), vectors)
+            objective = layout.objective(self.options)
+            vectors = Vectors(config.n_rows, layout.allocator, config.n_outputs)
+            self._passes = make_passes(objective, self.family, layout.prepared(0), vectors)
             self._passes.on_progress = self._on_progress
         return self._passes
 
@@ -185,26 +192,30 @@ class Writer:
             layout.array("priced_curvatures")[at : at + found] = sums[len(watch) :]
         layout.array("priced_counts")[task.start] = found
         layout.array("priced_largest")[task.start] = prices.largest
+        if config.n_outputs > 1:
+            layout.array("priced_by_output")[task.start] = prices.by_output
         layout.array("priced_reach")[task.start] = prices.reach
         layout.array("priced_excess")[part.start : part.stop] = prices.excess
 
     @staticmethod
     def _scatter(target: np.ndarray, part: np.ndarray) -> None:
         """Write the sums of this part's features, and skip zeros, the sums of other parts' features."""
-        own = np.flatnonzero(part)
+        own = np.flatnonzero(is_active(part))
         target[own] = part[own]
 
     def _certify(self, _: Task, anchor: ResidualsInput) -> BoundResult:
         self.passes.vectors.anchor = anchor.margins
+        passes = self.passes
         largest = float(self.layout.array("priced_largest").max())
+        by_output = self.layout.array("priced_by_output").max(axis=0)
         excess = math.fsum(self.layout.array("priced_excess"))
-        bound = self.passes.bound(self.passes.dual_point(), largest, excess)
-        return BoundResult(bound, *self.passes.totals())
+        bound = passes.bound(passes.dual_point(), largest, excess, by_output)
+        return BoundResult(bound, *(_plain(total) for total in passes.totals()))
 
     # -- the sample ----------------------------------------------------------------------------
 
     def _draw(self, _: Task, size: SampleSize) -> RowsDrawn:
-        layout, passes = self.layout, self.passes
+        layout, passes, config = self.layout, self.passes, self.config
         blocks = -(-size.n_rows // self.config.block_rows)  # the number of sample tasks
         rows = layout.array("sample_rows")[: blocks * self.config.block_rows]
         n = draw_rows(
@@ -215,7 +226,8 @@ class Writer:
             rows,
             layout.array("sample_s"),
         )
-        layout.array("sample_y")[:n] = passes.objective.y[rows[:n]]
+        if config.n_outputs == 1:
+            layout.array("sample_y")[:n] = passes.objective.y[rows[:n]]
         return RowsDrawn(n)
 
     def _sample(self, task: Task, _: None) -> None:
@@ -316,16 +328,14 @@ class Writer:
         point = self.layout.read_point(validated)
         blocks = self._part("validate", task)
         margins = self.layout.array("valid_margins")
-        self.family.write_margins(valid, point.ids, point.weights, margins, blocks)
-        rows = slice(valid.rows_of(blocks.start).start, valid.rows_of(blocks.stop - 1).stop)
-        margins[rows] += point.intercept
-        offset = self.layout.offset("valid_")
-        if offset is not None:
-            margins[rows] += offset[rows]
-        covariates = self.layout.covariates("valid_")
-        if covariates is not None:
-            margins[rows] += covariates[rows] @ point.covariates
+        offset, covariates = self.layout.offset("valid_"), self.layout.covariates("valid_")
+        write_margins(self.family, valid, point, margins, offset, covariates, blocks)
 
     def _score(self, _: Task, __: None) -> Score:
         rows = (self.layout.array(f"valid_{name}") for name in ("y", "s", "margins"))
         return Score(find_loss(self.options.loss).score(*rows))
+
+
+def _plain(total: Any) -> Total:
+    """A sum over rows as a number, or as a tuple with several outputs."""
+    return tuple(total.tolist()) if isinstance(total, np.ndarray) else total

@@ -23,13 +23,14 @@ from fcl.features.generator.checked import (
 from fcl.features.generator.contract import ROWS, Generator, overrides
 from fcl.features.generator.family import GeneratedFamily, ScalesSeen, block_for
 from fcl.features.generator.forms import MatrixRecord, RowForm, SparseColumns, form_for
-from fcl.features.generator.trial import Trial, made_again
+from fcl.features.generator.trial import Trial, made_again, take
 
 __all__ = ["bind", "probed_ids", "same_features", "sample_rows", "spread", "without_probes"]
 
-#: Number of rows of the sample for :meth:`Generator.fit`; fewer if they would take more than FIT_BYTES.
-FIT_ROWS = 2000
+#: The sample for :meth:`Generator.fit` takes at most this many bytes.
 FIT_BYTES = 64 << 20
+#: Number of its rows on which the class is tried.
+TRIED_ROWS = 2000
 #: Number of contiguous parts of the data from which these rows come.
 FIT_PARTS = 20
 #: Number of columns of the sample whose scales are measured together.
@@ -81,10 +82,14 @@ def bind(
         f"features {name}: {name}(**options) with options {options}", type(generator), **options
     )
     fitted.stored = rows.dtype
-    raw, numbers = sample_rows(form, rows, keep)
-    place = SomeRows(f"the sample of {len(raw)} rows that fit got", rows.name, numbers)
+    raw, numbers = sample_rows(form, rows, keep, fitted.fit_rows)
     sample = block_for(fitted, form.block_of(raw))
     called(f"features {name}: fit on a sample of {len(raw)} rows", fitted.fit, sample)
+    if len(raw) > TRIED_ROWS:
+        some = spread(len(raw), TRIED_ROWS)
+        raw, numbers = take(raw, some), numbers[some]
+        sample = block_for(fitted, form.block_of(raw))
+    place = SomeRows(f"the sample of {len(raw)} rows that fit got", rows.name, numbers)
     checked_count(fitted)
     checked_step(fitted)
     if overrides(fitted, "check"):  # before columns are made, because its errors name the row
@@ -196,11 +201,14 @@ def without_probes(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sample_rows(
-    form: RowForm, rows: RowReader[Any], keep: npt.NDArray[np.bool_] | None
+    form: RowForm,
+    rows: RowReader[Any],
+    keep: npt.NDArray[np.bool_] | None,
+    most: int = TRIED_ROWS,
 ) -> tuple[Any, Ids]:
     """A sample of raw rows from all parts of the kept rows, and their numbers in the data set."""
     row_bytes = form.width * rows.dtype.itemsize
-    most = max(FIT_PARTS, min(FIT_ROWS, FIT_BYTES // max(1, row_bytes)))
+    most = max(FIT_PARTS, min(most, FIT_BYTES // max(1, row_bytes)))
     kept = np.arange(rows.shape[0]) if keep is None else np.flatnonzero(keep)
     kept = kept[spread(len(kept), most)]
     chosen = np.zeros(rows.shape[0], bool)

@@ -64,6 +64,8 @@ class Generator(ABC):
     #: whether to warn if the columns of the rows have very different scales
     warns_of_scales: bool = False
     n_features: int
+    #: largest number of rows of the sample for :meth:`fit`; fewer if they would take more than 64 MiB
+    fit_rows: int = 2000
     #: dtype of the stored rows; set before :meth:`fit`
     stored: np.dtype[Any] | None = None
 
@@ -94,7 +96,7 @@ class Generator(ABC):
         Parameters
         ----------
         sample : array
-            A block of at most 2,000 rows from all parts of the data, of the kind ``rows``.
+            A block of at most ``fit_rows`` rows from all parts of the data, of the kind ``rows``.
         """
 
     def describe(self, feature: int) -> str:

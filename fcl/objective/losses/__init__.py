@@ -10,14 +10,19 @@ from fcl.objective.losses.base import Loss
 from fcl.objective.losses.huber import Huber
 from fcl.objective.losses.logistic import Logistic
 from fcl.objective.losses.poisson import Poisson
+from fcl.objective.losses.softmax import Softmax
 from fcl.objective.losses.squared import Squared
 from fcl.objective.losses.squared_hinge import SquaredHinge
 
-__all__ = ["LOSSES", "Loss", "find_loss"]
+__all__ = ["COUPLED_LOSSES", "LOSSES", "Loss", "find_loss"]
+
+#: The losses of a single output.
 
 LOSSES: dict[str, type[Loss]] = {
     kind.name: kind for kind in (Logistic, Squared, SquaredHinge, Huber, Poisson)
 }
+#: The losses that couple several outputs (:attr:`Loss.couples`).
+COUPLED_LOSSES: dict[str, type[Loss]] = {Softmax.name: Softmax}
 
 
 def find_loss(text: str) -> Loss:
@@ -26,9 +31,10 @@ def find_loss(text: str) -> Loss:
     Raises InputError that lists the losses, or names the wrong option.
     """
     name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
-    kind = LOSSES.get(name.replace("-", "_"))
+    every = LOSSES | COUPLED_LOSSES
+    kind = every.get(name.replace("-", "_"))
     if kind is None:
-        raise InputError(f"unknown loss {shown(text)}; expected one of {', '.join(LOSSES)}")
+        raise InputError(f"unknown loss {shown(text)}; expected one of {', '.join(every)}")
     known = {field.name for field in fields(kind)}
     options: dict[str, float] = {}
     for part in rest.split(",") if rest else ():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
@@ -46,6 +47,13 @@ class Loss(ABC):
     unbounded : bool
         Whether the domain of the dual is the real line. If so, residuals are balanced by a shift;
         otherwise by scaling down the heavier side, which never leaves an interval that contains 0.
+    couples : bool
+        Whether the loss is one function of the margins of several outputs. Margins and means are then
+        (K, n), and targets are class numbers; :class:`fcl.objective.softmax.SoftmaxObjective` has its
+        sums, since the functions of a single margin have no branch for it.
+    most_curvature : float
+        The largest second derivative (of a loss that couples: eigenvalue of the Hessian); may be
+        infinite.
     """
 
     name: ClassVar[str]
@@ -57,6 +65,8 @@ class Loss(ABC):
     translates: ClassVar[bool] = False
     conic: ClassVar[bool] = False
     unbounded: ClassVar[bool] = False
+    couples: ClassVar[bool] = False
+    most_curvature: ClassVar[float] = math.inf
 
     @property
     def text(self) -> str:

@@ -30,6 +30,7 @@ class Huber(Loss):
     metric: ClassVar[str] = "mae"
     clipped: ClassVar[bool] = True
     translates: ClassVar[bool] = True
+    most_curvature: ClassVar[float] = 2.0
 
     delta: float = 1.0
 

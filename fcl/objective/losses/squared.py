@@ -22,6 +22,7 @@ class Squared(Loss):
     translates: ClassVar[bool] = True
     conic: ClassVar[bool] = True
     unbounded: ClassVar[bool] = True
+    most_curvature: ClassVar[float] = 2.0
 
     def domain(self, y: Floats) -> tuple[Any, Any]:
         return -np.inf, np.inf

@@ -13,6 +13,9 @@ from enum import StrEnum
 from fcl.drivers.processes.codec import message
 from fcl.drivers.processes.logic.stages import Stage
 
+#: A sum over rows, or with several outputs one for each.
+Total = float | tuple[float, ...]
+
 WRITER = "writer"
 TRAINER = "trainer"
 
@@ -94,8 +97,8 @@ class TrainerAnchor:
     point: SharedPoint
     target: float  #: violation at which the trainer may stop
     violation: float  #: largest |slope_j| over the family
-    total_r: float  #: sum of the residuals
-    total_q: float  #: sum of the curvatures
+    total_r: Total  #: sum of the residuals
+    total_q: Total  #: sum of the curvatures
     version: int  #: of the proposal that led to the anchor
     decrease: float  #: of the objective on all rows
     beta: float

@@ -1,0 +1,193 @@
+"""Validate and encode the targets of several outputs: classes, several numbers, several labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data.targets import Label, encode_classes, regression_target
+from fcl.errors import BudgetError, InputError
+from fcl.units import counted, format_bytes
+
+__all__ = [
+    "MOST_CLASSES",
+    "check_class_count",
+    "encode_multilabel",
+    "encode_softmax",
+    "n_target_columns",
+    "number_columns",
+    "refuse_absent_classes",
+    "refuse_rare_classes",
+]
+
+Floats = npt.NDArray[np.float64]
+
+#: Up to this many classes, only the plan of the memory limits a job.
+MOST_CLASSES = 10_000
+#: Bytes of margins, residuals and curvatures, for each row and class.
+_CLASS_BYTES = 24
+#: Number of classes that a message lists.
+_LISTED = 5
+
+
+def n_target_columns(values: np.ndarray) -> int:
+    """Number of columns of a target (n,) or (n, m)."""
+    return int(np.prod(np.shape(values)[1:]))
+
+
+def encode_softmax(
+    values: np.ndarray, name: str, known: Sequence[Label] | None = None
+) -> tuple[Floats, tuple[Label, ...]]:
+    """Encode classes as codes 0 .. K - 1, sorted by label: float64 (n,), and the labels.
+
+    Parameters
+    ----------
+    values : (n,) or (n, 1)
+        Labels of any kind.
+    name : str
+        Name of the array, for messages.
+    known : sequence, optional
+        The classes of a model; None: those that occur.
+
+    Raises
+    ------
+    InputError
+        Fewer than two classes, a label that is not finite, or an unknown class.
+    """
+    codes, labels = encode_classes(values, name, known)
+    if known is None and len(labels) < 2:
+        raise InputError(
+            f"{name}: expected at least two classes, got only one class, {labels[0]!r}; add rows of "
+            "another class"
+        )
+    return codes.astype(np.float64), labels
+
+
+def number_columns(
+    values: np.ndarray,
+    name: str,
+    width: int | None = None,
+    rows: npt.NDArray[np.int64] | None = None,
+) -> Floats:
+    """One or more numeric targets as float64 (n, m).
+
+    Parameters
+    ----------
+    values : (n,) or (n, m)
+    name : str
+    width : int, optional
+        The expected number of columns; None for any number from 1.
+    rows : int64 (n,), optional
+        Numbers of the rows, for messages; by default from 0.
+
+    Raises
+    ------
+    InputError
+        Another shape, or a target that is not a finite number; the message names row and column.
+    """
+    columns = _columns(values, name, width, "numbers")
+    single = columns.shape[1] == 1
+    found = [
+        regression_target(column, name if single else f"{name}, column {k}", rows)
+        for k, column in enumerate(columns.T)
+    ]
+    return np.column_stack(found)
+
+
+def encode_multilabel(values: np.ndarray, name: str, width: int | None = None) -> Floats:
+    """Encode indicators 0 and 1 as -1 and +1, float64 (K, n), C-contiguous.
+
+    Parameters
+    ----------
+    values : bool or numbers (n, K)
+    name : str
+    width : int, optional
+        The expected number of columns; None for any number from 1.
+
+    Raises
+    ------
+    InputError
+        Another shape, or a value other than 0 and 1; the message names row and column.
+    """
+    columns = _columns(values, name, width, "0 and 1")
+    wrong = (columns != 0) & (columns != 1)
+    if np.any(wrong):
+        row, column = np.argwhere(wrong)[0]
+        raise InputError(
+            f"{name}: expected 0 or 1 in each column, one column for each label, got "
+            f"{columns[row, column]} in row {row}, column {column}; for one label out of several in each "
+            "row, give a single column of classes"
+        )
+    return np.ascontiguousarray(np.where(columns == 1, 1.0, -1.0).T)
+
+
+def _columns(values: np.ndarray, name: str, width: int | None, what: str) -> np.ndarray:
+    values = np.asarray(values)
+    columns = values[:, None] if values.ndim == 1 else values
+    if columns.ndim != 2 or 0 in columns.shape or width not in (None, columns.shape[1]):
+        expected = "one or more columns" if width is None else counted(width, "column")
+        raise InputError(f"{name}: expected {expected} of {what}, got shape {values.shape}")
+    return columns
+
+
+def refuse_rare_classes(codes: Floats, labels: Sequence[Label], name: str) -> None:
+    """Raise InputError unless each class has two of the rows to train on.
+
+    codes : float64 (n,), of the training rows with a weight above 0.
+    """
+    counts = np.bincount(codes.astype(np.intp), minlength=len(labels))
+    rare = np.flatnonzero(counts < 2)
+    if len(rare):
+        few = ", ".join(repr(labels[k]) for k in rare[:_LISTED])
+        more = f", and {len(rare) - _LISTED:,} more" if len(rare) > _LISTED else ""
+        raise InputError(
+            f"{name}: expected at least two training rows of weight above 0 in each class, got "
+            f"{counted(int(counts[rare[0]]), 'row')} of class {labels[rare[0]]!r} (classes with fewer "
+            f"than two rows: {few}{more}); add rows, remove these classes, or join them to others"
+        )
+
+
+def refuse_absent_classes(codes: Floats, labels: Sequence[Label], name: str) -> None:
+    """Raise InputError unless each class of the training occurs in a validation set.
+
+    codes : float64 (n,), of the validation rows.
+    """
+    absent = np.flatnonzero(np.bincount(codes.astype(np.intp), minlength=len(labels)) == 0)
+    if len(absent):
+        few = ", ".join(repr(labels[k]) for k in absent[:_LISTED])
+        more = f", and {len(absent) - _LISTED:,} more" if len(absent) > _LISTED else ""
+        raise InputError(
+            f"{name}: expected validation rows of all {len(labels)} classes trained on, got no row of "
+            f"{few}{more}; add such rows, or set aside a share of the training rows (valid_fraction)"
+        )
+
+
+def check_class_count(n_classes: int, n_rows: int, memory: int, group: bool, name: str) -> None:
+    """Refuse more than MOST_CLASSES classes if the budget cannot hold their margins.
+
+    Parameters
+    ----------
+    n_classes, n_rows : int
+    memory : int
+        The budget in bytes.
+    group : bool
+        Whether a feature is in or out for all classes; the plan of the memory then decides.
+    name : str
+        Of the target, for the message.
+
+    Raises
+    ------
+    BudgetError
+        The message and ``smallest`` name the bytes that margins, residuals and curvatures need.
+    """
+    needed = _CLASS_BYTES * n_classes * n_rows
+    if n_classes > MOST_CLASSES and not group and needed > memory:
+        raise BudgetError(
+            f"{name} holds {n_classes:,} classes: without --group (group=True), more than "
+            f"{MOST_CLASSES:,} classes need a budget of at least {_CLASS_BYTES} bytes for each row and "
+            f"class, {format_bytes(needed)} for {counted(n_rows, 'row')}, got {format_bytes(memory)}; "
+            "raise --memory, use --group, or check that the target holds classes and not numbers",
+            needed,
+        )

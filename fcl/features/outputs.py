@@ -1,0 +1,160 @@
+"""Prices of several outputs: K residual vectors over the same features.
+
+The *size* of a feature's prices g_j1 .. g_jK is the largest |g_jk|, or their Euclidean norm if the penalty
+is grouped. Outputs are priced in turn by the pricer of one vector, whichever family it is of, and the
+features that any of them reports get their prices in all outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fcl.features.prices import (
+    Floats,
+    Ids,
+    Pricer,
+    PriceQuery,
+    Prices,
+    Progress,
+    RowVector,
+    run,
+    sums_of,
+)
+
+__all__ = ["run_several", "sums_of_several"]
+
+
+def sums_of_several(
+    pricer: Pricer,
+    ids: Ids,
+    rows: Sequence[RowVector],
+    blocks: range,
+    power: int = 2,
+    parts: range | None = None,
+) -> Floats:
+    """sum_i rows_ik phi_ij^power of some features, float64 (features, K); 0 for other parts' features."""
+    sums = [sums_of(pricer, ids, own, blocks, power, parts) for own in rows]
+    return np.stack(sums, axis=1)
+
+
+def run_several(
+    pricer: Pricer,
+    query: PriceQuery,
+    rows: Sequence[RowVector],
+    blocks: range,
+    keep: int,
+    factors: Callable[[Ids], Floats],
+    grouped: bool,
+    progress: Progress = lambda share: None,
+) -> Prices:
+    """Price K residual vectors.
+
+    Parameters
+    ----------
+    pricer, query, blocks, progress
+        As for :func:`fcl.features.prices.run`; ``query.imbalance`` is float64 (K,).
+    rows : sequence of K RowVector
+    keep : int
+        Most candidates of each part.
+    factors : callable
+        Penalty factors of features.
+    grouped : bool
+        Whether the size of a feature's prices is their Euclidean norm.
+
+    Returns
+    -------
+    Prices
+        With gradients (candidates, K), watched (watched, K), ``by_output``; ``largest`` and ``excess`` are
+        about sizes.
+    """
+    K = len(rows)
+    imbalance = np.broadcast_to(np.asarray(query.imbalance, np.float64), K)
+    threshold, level = query.threshold, query.level
+    if grouped:  # a feature of this size has some price of this size
+        threshold = (threshold if level is None else min(threshold, level)) / np.sqrt(K)
+    found = []
+    for k, own in enumerate(rows):
+        one = replace(query, threshold=threshold, imbalance=float(imbalance[k]))
+        found.append(run(pricer, one, own, blocks, _share_of(progress, k, K)))
+    ids, gradients = _joined(pricer, found, rows, blocks, query.parts)
+    watched = np.stack([prices.watched for prices in found], axis=1)
+    first = found[0]
+    prices = replace(
+        first,
+        ids=ids,
+        gradients=gradients,
+        watched=watched,
+        by_output=np.array([prices.largest for prices in found]),
+        largest=max(prices.largest for prices in found),
+        excess=np.sum([prices.excess for prices in found], axis=0),
+        reach=max(prices.reach for prices in found),
+        n_visited=sum(prices.n_visited for prices in found),
+    )
+    if grouped:
+        complete = all(len(part.ids) < keep for part in found)
+        prices = _grouped(prices, query, factors, float(np.linalg.norm(imbalance)), complete)
+    return _cut(prices, keep * len(query.parts), factors, grouped)
+
+
+def _share_of(progress: Progress, k: int, K: int) -> Progress:
+    return lambda share: progress((k + share) / K)
+
+
+def _joined(
+    pricer: Pricer,
+    found: Sequence[Prices],
+    rows: Sequence[RowVector],
+    blocks: range,
+    parts: range,
+) -> tuple[Ids, Floats]:
+    """The candidates of any output, increasing, and their prices in all outputs, (candidates, K)."""
+    ids: Ids = np.unique(np.concatenate([prices.ids for prices in found]))
+    gradients = np.empty((len(ids), len(rows)))
+    for k, (prices, own) in enumerate(zip(found, rows, strict=True)):
+        missing = ~np.isin(ids, prices.ids)
+        gradients[np.searchsorted(ids, prices.ids), k] = prices.gradients
+        if missing.any():
+            gradients[missing, k] = sums_of(pricer, ids[missing], own, blocks, 1, parts)
+    return ids, gradients
+
+
+def _grouped(
+    prices: Prices,
+    query: PriceQuery,
+    factors: Callable[[Ids], Floats],
+    imbalance: float,
+    complete: bool,
+) -> Prices:
+    """The prices with ``largest`` and ``excess`` by Euclidean norms.
+
+    complete : whether every feature above the threshold is among candidates and watched features; else
+        only the norm of the outputs' largest prices bounds the others.
+    """
+    own = np.any(prices.watched != 0.0, axis=1)  # sums of features of other parts are 0
+    ids = np.concatenate([prices.ids, query.watched[own]])
+    f = factors(ids)
+    sizes = np.linalg.norm(np.concatenate([prices.gradients, prices.watched[own]]), axis=1) / f
+    sizes += imbalance * prices.reach
+    bound = float(np.linalg.norm(prices.by_output))
+    others = min(bound, query.threshold + imbalance * prices.reach) if complete else bound
+    largest = float(sizes.max(initial=0.0))
+    excess = prices.excess
+    if query.level is not None:
+        over = np.maximum(sizes - query.level, 0.0)
+        exact = complete and others <= query.level
+        excess = np.zeros_like(excess)
+        excess[0] = float((f * over * over).sum()) if exact else np.inf
+    return replace(prices, largest=max(largest, others), excess=excess)
+
+
+def _cut(prices: Prices, most: int, factors: Callable[[Ids], Floats], grouped: bool) -> Prices:
+    """The prices with the ``most`` largest candidates."""
+    if len(prices.ids) <= most:
+        return prices
+    sizes = np.linalg.norm(prices.gradients, ord=2 if grouped else np.inf, axis=1)
+    sizes /= factors(prices.ids)
+    kept = np.sort(np.argsort(-sizes, kind="stable")[:most])
+    return replace(prices, ids=prices.ids[kept], gradients=prices.gradients[kept])

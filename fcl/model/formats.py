@@ -1,0 +1,64 @@
+"""Loads the models of all formats."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from importlib import import_module
+
+from fcl.checks import file_kind
+from fcl.model.archive import open_archive, read_json, read_member
+from fcl.model.file import FORMAT, HEADER
+from fcl.model.predictor import Predictor
+
+__all__ = ["load_model"]
+
+#: Format in the header -> module and function that reads it, as ``load_model`` of this module. They are
+#: named, not imported, since rooms of other models are above this one.
+_READERS = {
+    FORMAT: ("fcl.model.model", "load_model"),
+    "fcl-stagewise": ("fcl.stagewise.model", "load_stagewise"),
+}
+
+
+def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Predictor:
+    """Read a model file of any format: of ``fcl train`` or of ``fcl stagewise``.
+
+    Nothing in the file is executed. Features of a user's class (``module:Class``) are loaded only if its
+    module is trusted: imported already in this process, named by an installed package as an entry point
+    of the group ``fcl.generators``, or named in `trusted`.
+
+    Parameters
+    ----------
+    path : path
+        The model file.
+    trusted : collection of str
+        Names of modules that the file may import.
+
+    Returns
+    -------
+    Model or StagewiseModel
+        Both have ``margins``, ``predict``, ``predict_proba`` and ``save``.
+
+    Raises
+    ------
+    InputError
+        The path leads to a FIFO, a socket or a device.
+    ModelFileError
+        The file is missing, damaged, not a model file, or of a newer version, or its family is unknown or
+        not trusted.
+    """
+    module, reader = _READERS.get(_format(path), _READERS[FORMAT])
+    model: Predictor = getattr(import_module(module), reader)(path, trusted)
+    return model
+
+
+def _format(path: str | os.PathLike[str]) -> str:
+    """The format that a file claims to have; empty if there is none, which a reader explains."""
+    if file_kind(path) != "file":
+        return ""
+    try:
+        with open_archive(path) as archive:
+            return str(read_json(read_member(archive, HEADER, "a model file")).get("format"))
+    except Exception:  # a damaged zip raises many kinds of errors
+        return ""

@@ -1,0 +1,100 @@
+"""What the scores of a model are: their names, and how margins become them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.errors import InputError
+from fcl.model.predictor import Predictor
+
+__all__ = ["Scores", "label_text", "output_names", "scores_of", "table_scores"]
+
+Floats = npt.NDArray[np.float64]
+
+KINDS = ("margin", "probability", "mean")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of one kind.
+
+    Attributes
+    ----------
+    kind : str
+        ``margin``, ``probability``, ``mean`` or ``predicted``.
+    names : tuple of str
+        Of the columns: the kind for a single one, else the kind with the name of each output.
+    of : callable
+        From margins to scores of the same number of rows, (n,) or (n, columns).
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    of: Callable[[Floats], np.ndarray]
+
+    def shape(self, n: int) -> tuple[int, ...]:
+        """The shape of the scores of n rows: (n,), or (n, columns) for several columns."""
+        return (n,) if len(self.names) == 1 else (n, len(self.names))
+
+    def columns(self, margins: Floats) -> list[np.ndarray]:
+        """The scores of rows, column by column."""
+        return list(self.of(margins).reshape(len(margins), len(self.names)).T)
+
+
+def label_text(label: Any) -> str:
+    """A label as printable text for a cell; a whole number without a decimal point."""
+    whole = isinstance(label, float) and label.is_integer()
+    text = f"{label:.0f}" if whole else str(label)
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def output_names(model: Predictor) -> list[str]:
+    """The label or name of each of several outputs, or its number from 0 if they have no names."""
+    if model.labels is not None:
+        return [label_text(label) for label in model.labels]
+    return [str(number) for number in range(model.n_outputs)]
+
+
+def scores_of(model: Predictor, kind: str) -> Scores:
+    """The scores of a model.
+
+    Parameters
+    ----------
+    model : Predictor
+    kind : {"margin", "probability", "mean"}
+
+    Raises
+    ------
+    InputError
+        The kind is unknown, or the loss of the model does not give scores of this kind.
+    """
+    if kind not in KINDS:
+        raise InputError(f'kind must be "margin", "probability" or "mean", got {kind!r}')
+    if kind == "probability":
+        model.require_probability()
+    names: tuple[str, ...] = (kind,)
+    if model.n_outputs > 1:
+        names = tuple(f"{kind}_{name}" for name in output_names(model))
+    scores = Scores(kind, names, np.asarray if kind == "margin" else model.mean)
+    scores.of(np.zeros(scores.shape(0)))  # a loss without a mean raises InputError
+    return scores
+
+
+def table_scores(model: Predictor) -> list[Scores]:
+    """The scores that a table shows beside what is known of the rows.
+
+    The predicted class of several, the margins, and the probabilities or means unless
+    the margins are the means.
+    """
+    found = [scores_of(model, "margin")]
+    if model.mean_name:
+        found.append(scores_of(model, model.mean_name))
+    if model.n_outputs > 1 and model.noun == "class":
+        labels = np.array(output_names(model))
+        found.insert(0, Scores("predicted", ("predicted",), lambda m: labels[m.argmax(axis=1)]))
+    return found

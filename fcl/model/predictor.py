@@ -1,0 +1,127 @@
+"""What prediction needs of a model, whichever training made it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from fcl.data.dataset import DataSet
+    from fcl.data.variants import Variant
+    from fcl.features.base import Family
+
+__all__ = ["Predictor"]
+
+Floats = npt.NDArray[np.float64]
+
+
+class Predictor(Protocol):
+    """A model that predicts from raw rows. Margins are float64 (n,), or (n, K) for K > 1 outputs."""
+
+    @property
+    def format(self) -> str:
+        """The format of the model file."""
+
+    @property
+    def family(self) -> Family:
+        """The features, bound to the training rows."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Number K of margins of a row."""
+
+    @property
+    def labels(self) -> tuple[Any, ...] | None:
+        """The label or name of each output; None if they have no names.
+
+        For K = 1, the negative and the positive label; None for numbers.
+        """
+
+    @property
+    def noun(self) -> str:
+        """What an output is: "class", one of K; "target", a number; or "label", that a row may have."""
+
+    @property
+    def mean_name(self) -> str:
+        """What :meth:`mean` computes: "probability", "mean"; "" if margins are it, or for none."""
+
+    @property
+    def column_names(self) -> Mapping[int, str] | None:
+        """Names of the columns that the model reads, by position; None if they have no names."""
+
+    @property
+    def variants(self) -> Mapping[int, Variant] | None:
+        """The PLINK variants that the model reads, by position; None for other data."""
+
+    @property
+    def has_offset(self) -> bool:
+        """Whether rows to predict need an offset."""
+
+    @property
+    def covariate_names(self) -> Sequence[str]:
+        """Arrays of covariates that rows to predict need."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the training data."""
+
+    def require_probability(self) -> None:
+        """Raise InputError unless :meth:`mean` gives probabilities."""
+
+    def mean(self, margins: Floats) -> Floats:
+        """The expected targets, in the shape of the margins: for labels, probabilities.
+
+        Raises InputError if the loss has no link from margins to a mean.
+        """
+
+    def opened(self, data: DataSet | Any, offset: Any = ..., covariates: Any = ...) -> DataSet:
+        """Open rows, with each column at its position in the training rows."""
+
+    def added_margins(self, data: DataSet) -> Floats | None:
+        """What offset and covariates add to the margins; raises InputError if they are missing."""
+
+    def iter_margins(
+        self,
+        data: DataSet | Any,
+        block_rows: int = ...,
+        offset: Any = ...,
+        covariates: Any = ...,
+    ) -> Iterator[tuple[int, int, Floats]]:
+        """Yield (first row, last row + 1, margins) for blocks of rows, in their order."""
+
+    def margins(
+        self,
+        data: DataSet | Any,
+        block_rows: int = ...,
+        offset: Any = ...,
+        covariates: Any = ...,
+    ) -> Floats:
+        """Margins of all rows, float64 (n,) or (n, K)."""
+
+    def predict(
+        self,
+        data: DataSet | Any,
+        block_rows: int = ...,
+        offset: Any = ...,
+        covariates: Any = ...,
+    ) -> np.ndarray:
+        """Labels of all rows, (n,); or expected numbers, float64 (n,) or (n, K)."""
+
+    def predict_proba(
+        self,
+        data: DataSet | Any,
+        block_rows: int = ...,
+        offset: Any = ...,
+        covariates: Any = ...,
+    ) -> Floats:
+        """Probabilities of the labels for all rows, float64 (n, labels)."""
+
+    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Write the model file."""
+
+    def scorer(self) -> Callable[[Any], Floats]:
+        """A function from a block of ``family.read_rows`` to its margins without added ones."""

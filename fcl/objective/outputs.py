@@ -1,0 +1,344 @@
+"""The objective of several outputs: classes, targets or labels that share rows and features.
+
+    P(W, b) = penalty(W) + C * sum_i s_i loss(y_i, m_i),    m_ik = sum_j W_jk phi_ij + b_k + o_ik
+
+Arrays over rows are float64 (K, n), C-contiguous, with a row for each output. Margins include the K
+intercepts and the offsets o, unlike the margins of :class:`fcl.objective.Objective`, whose methods this
+module follows otherwise: sums over rows are computed by row blocks and added in block order, and do not
+depend on the number of threads.
+
+Two kinds of objective derive from :class:`Outputs`: :class:`SeparateOutputs`, a sum of losses of one
+output each, and :class:`fcl.objective.softmax.SoftmaxOutputs`, whose loss couples the outputs.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.objective.losses import Loss
+from fcl.objective.penalty import Penalty
+from fcl.objective.problem import Balance, Objective, RowValues
+from fcl.objective.unpenalised import Settled
+from fcl.objective.unpenalised import settle as settle_one
+from fcl.parallel import SERIAL, Team
+
+__all__ = ["OutputLineSums", "Outputs", "SeparateOutputs"]
+
+Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class OutputLineSums:
+    """Sums over rows at margins m + beta dm."""
+
+    value: float  #: sum s loss
+    slope_beta: float  #: its first derivative in beta
+    curve_beta: float  #: its second derivative in beta
+
+
+@dataclass(frozen=True)
+class Outputs(ABC):
+    """The objective of several outputs on given rows.
+
+    Parameters
+    ----------
+    y : float64
+        Targets: (n,) class numbers 0 .. K - 1 of a loss that couples the outputs, else (K, n) with a row
+        for each output, of -1 and +1 for labels.
+    s : float64 (n,)
+        Weights of the rows, > 0.
+    C : float
+        Factor of the sum of losses, > 0.
+    intercept : bool
+        Whether the K intercepts are free; otherwise they are 0.
+    offset : float64 (K, n), optional
+        Offsets of the margins; None for zeros.
+    """
+
+    loss: Loss
+    y: Floats
+    s: Floats
+    C: float
+    intercept: bool = True
+    block_rows: int = 65536
+    team: Team = field(default=SERIAL, compare=False)  #: threads that share the row blocks
+    penalty: Penalty = field(default_factory=Penalty)
+    offset: Floats | None = None
+
+    separate: ClassVar[bool]  #: whether the loss is a sum of losses of one output each
+    has_constant: ClassVar[bool] = False  #: there is no intercept beside the margins
+    covariates: ClassVar[None] = None  #: several outputs have no covariates
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.s)
+
+    @property
+    @abstractmethod
+    def n_outputs(self) -> int:
+        """Number K of outputs."""
+
+    @property
+    def n_free(self) -> int:
+        """Number of unpenalised coefficients: the intercepts."""
+        return self.n_outputs if self.intercept else 0
+
+    @property
+    def majoriser(self) -> float:
+        """L such that L sum_i s_i |dm_i|^2 / 2 bounds the second-order term of any step."""
+        return self.loss.most_curvature
+
+    def blocks(self) -> Iterator[slice]:
+        """The row blocks."""
+        for start in range(0, self.n_rows, self.block_rows):
+            yield slice(start, min(start + self.block_rows, self.n_rows))
+
+    def take(self, rows: Ids, s: Floats) -> Outputs:
+        """The objective over a sample of the rows, int64 (m,), with other weights s, float64 (m,)."""
+        offset = None if self.offset is None else np.take(self.offset, rows, axis=1)
+        return replace(self, y=np.take(self.y, rows, axis=-1), s=s, offset=offset)
+
+    def add_covariates(self, v: Floats, m: Floats) -> None:
+        """Add intercepts v, float64 (K,), to margins, in place."""
+        m += v[:, None]
+
+    def free_sums(self, r: Sequence[RowValues] | Floats) -> Floats:
+        """sum_i r_ik of the outputs with a free intercept, float64 (n_free,)."""
+        blocks = list(self.blocks())
+        return np.array(
+            [math.fsum(float(r[k][rows].sum()) for rows in blocks) for k in range(self.n_free)]
+        )
+
+    # -- primal --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def loss_sum(self, m: Floats) -> float:
+        """sum_i s_i loss(y_i, m_i); m : float64 (K, n)."""
+
+    def value(self, penalty: float, m: Floats) -> float:
+        """The objective, given the penalty of the weights."""
+        return penalty + self.C * self.loss_sum(m)
+
+    def residuals_curvatures(self, m: Floats, r: Floats, q: Floats) -> None:
+        """Write r_ik = s_i dloss/dm_k and q_ik = s_i d2loss/dm_k2; all arrays float64 (K, n)."""
+        blocks = list(self.blocks())
+        self.team.map(lambda rows: self.residuals_curvatures_of(rows, m, r, q), blocks)
+
+    @abstractmethod
+    def residuals_curvatures_of(self, rows: slice, m: Floats, r: Floats, q: Floats) -> None:
+        """Like :meth:`residuals_curvatures`, on one row block of arrays over all rows."""
+
+    @abstractmethod
+    def residuals(self, m: Floats, r: Floats) -> None:
+        """Write only r_ik = s_i dloss/dm_k."""
+
+    @abstractmethod
+    def line_sums(self, m: Floats, dm: Floats, beta: float) -> OutputLineSums:
+        """Value and derivatives of the losses at margins m + beta dm."""
+
+    @abstractmethod
+    def settle(
+        self, m: Floats, slope: Floats | None = None, floor: Floats | None = None
+    ) -> Settled:
+        """Minimise sum s loss(m + x) + slope . x + floor . x^2 / 2 over x, a constant for each output.
+
+        Adds x to the margins m, float64 (K, n), in place. x is empty, and m stays, without intercepts.
+
+        slope, floor : float64 (K,), slopes and curvatures (>= 0) of further terms; by default 0. For a
+        loss that
+            does not feel a constant in all margins, the mean of ``slope`` is ignored while ``floor`` is
+            0.
+        """
+
+    # -- one output ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def output(self, k: int, m: Floats, o: Floats, lse: Floats | None = None) -> Objective:
+        """The problem of output k with the others fixed, up to a constant, as one of a single output.
+
+        Its margins are m_k - o, without further offset. The penalty is that of the output by itself, even
+        if it is grouped.
+
+        Parameters
+        ----------
+        m : float64 (K, n)
+            Margins of all outputs.
+        o : float64 (n,)
+            Overwritten.
+        lse : float64 (n,), optional
+            For losses that couple outputs: log sum_k exp(m_k), which saves work if it is known.
+        """
+
+    def _part(self, loss: Loss, y: Floats, offset: Floats | None) -> Objective:
+        """The objective of one output by itself."""
+        return Objective(
+            loss,
+            y,
+            self.s,
+            self.C,
+            self.intercept,
+            self.block_rows,
+            self.team,
+            Penalty(self.penalty.l1_ratio),
+            offset,
+        )
+
+    def centre(self, weights: Floats) -> Floats:
+        """Weights (k, K) of the same model, up to the intercepts, with the least penalty."""
+        return weights
+
+    # -- dual ----------------------------------------------------------------------------------
+
+    def close(self, r: Floats, step: float) -> float:
+        """Make residuals a point of the dual that stays one on the grid of the prices; see subclasses.
+
+        r : float64 (K, n), changed in place.  step : of the grid of all outputs, or 0 for none.
+        Returns the step of the grid to use.
+        """
+        return step
+
+    @abstractmethod
+    def imbalance(self, r: Sequence[RowValues] | Floats) -> Floats:
+        """Largest change of a constant column's price by balancing, float64 (K,).
+
+        It is |sum_i r_ik|, or 0 without intercepts.
+        """
+
+    @abstractmethod
+    def dual_bound(
+        self,
+        r: Sequence[RowValues] | Floats,
+        largest: float | Floats,
+        excess: float | Floats = math.inf,
+    ) -> float:
+        """A lower bound of the optimum, from residuals and the prices of the whole family.
+
+        Parameters
+        ----------
+        r : sequence of K RowValues, or float64 (K, n)
+            Residuals.
+        largest : float, or float64 (K,)
+            Upper bound over all features of size(g~_j) / f_j, where g~_j are the prices of the balanced
+            residuals; by output where losses and penalty are separate, so that each output is scaled by
+            itself.
+        excess : float, or float64 (K,)
+            Upper bound of sum_j f_j max(0, size / f_j - limit)^2, where the limit is
+            ``penalty.limit(C)``, and the sum is also over outputs unless the penalty is grouped; infinite
+            if unknown. By output like ``largest``.
+        """
+
+
+@dataclass(frozen=True)
+class SeparateOutputs(Outputs):
+    """Independent losses of one output each, with rows, features and perhaps a penalty in common."""
+
+    separate: ClassVar[bool] = True
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self.y)
+
+    @cached_property
+    def parts(self) -> tuple[Objective, ...]:
+        """The objective of each output by itself."""
+        offsets = [None] * self.n_outputs if self.offset is None else list(self.offset)
+        return tuple(
+            self._part(self.loss, y, offset) for y, offset in zip(self.y, offsets, strict=True)
+        )
+
+    def loss_sum(self, m: Floats) -> float:
+        return math.fsum(part.loss_sum(m_k, 0.0) for part, m_k in zip(self.parts, m, strict=True))
+
+    def residuals_curvatures_of(self, rows: slice, m: Floats, r: Floats, q: Floats) -> None:
+        for k, part in enumerate(self.parts):
+            part.residuals_curvatures_of(rows, m[k], 0.0, r[k], q[k])
+
+    def residuals(self, m: Floats, r: Floats) -> None:
+        unused = np.empty(self.n_rows)
+        for k, part in enumerate(self.parts):
+            part.residuals_curvatures(m[k], 0.0, r[k], unused)
+
+    def line_sums(self, m: Floats, dm: Floats, beta: float) -> OutputLineSums:
+        found = [part.line_sums(m[k], dm[k], beta, 0.0) for k, part in enumerate(self.parts)]
+        return OutputLineSums(
+            math.fsum(sums.value for sums in found),
+            math.fsum(sums.slope_beta for sums in found),
+            math.fsum(sums.curve_beta for sums in found),
+        )
+
+    def settle(
+        self, m: Floats, slope: Floats | None = None, floor: Floats | None = None
+    ) -> Settled:
+        if not self.intercept:
+            return Settled(np.empty(0), 0.0)
+        found = []
+        for k, part in enumerate(self.parts):
+            own = slice(k, k + 1)
+            pull = None if slope is None else slope[own], None if floor is None else floor[own]
+            found.append(settle_one(part, m[k], *pull))
+        x = np.concatenate([settled.x for settled in found])
+        return Settled(x, math.fsum(settled.decrease for settled in found))
+
+    def output(self, k: int, m: Floats, o: Floats, lse: Floats | None = None) -> Objective:
+        o[:] = 0.0
+        return self.parts[k]
+
+    def imbalance(self, r: Sequence[RowValues] | Floats) -> Floats:
+        return np.array([part.imbalance(r[k]) for k, part in enumerate(self.parts)])
+
+    def dual_bound(
+        self,
+        r: Sequence[RowValues] | Floats,
+        largest: float | Floats,
+        excess: float | Floats = math.inf,
+    ) -> float:
+        """See :meth:`Outputs.dual_bound`.
+
+        The dual is separable as well: with the L1 norm or the elastic net every output has its own scale,
+        and the bound is the sum of the outputs' bounds. A grouped penalty joins the outputs' prices, and
+        all outputs are scaled by the same number.
+        """
+        balances = [part.dual_balance(r[k]) for k, part in enumerate(self.parts)]
+        scales = self._scales(r, largest, balances)
+        scaled = self._dual_values(r, balances, scales)
+        if self.penalty.pure_l1 or np.isinf(excess).any():
+            return math.fsum(scaled)
+        whole = self._dual_values(r, balances, [1.0] * self.n_outputs)
+        if np.ndim(excess):
+            own = zip(scaled, whole, np.asarray(excess).tolist(), strict=True)
+            return math.fsum(max(a, b - self.penalty.conjugate(self.C, c)) for a, b, c in own)
+        penalty = self.penalty.conjugate(self.C, float(excess))
+        return max(math.fsum(scaled), math.fsum(whole) - penalty)
+
+    def _dual_values(
+        self, r: Sequence[RowValues] | Floats, balances: list[Balance], scales: list[float]
+    ) -> list[float]:
+        return [part.dual_value(r[k], balances[k], scales[k]) for k, part in enumerate(self.parts)]
+
+    def _scales(
+        self, r: Sequence[RowValues] | Floats, largest: float | Floats, balances: list[Balance]
+    ) -> list[float]:
+        """The scale of each output's balanced residuals on which the bound is best; grouped: the same."""
+        K = self.n_outputs
+        rays = [(-1.0, 2.0)] * K  # best at 1
+        if self.loss.conic:
+            rays = [part.dual_ray(r[k], balances[k]) for k, part in enumerate(self.parts)]
+        if self.penalty.grouped:
+            linear, quadratic = (math.fsum(column) for column in zip(*rays, strict=True))
+            rays = [(linear, quadratic)] * K
+            largest = np.max(largest)
+        found = []
+        for (linear, quadratic), most in zip(rays, np.broadcast_to(largest, K), strict=True):
+            best = max(0.0, -2.0 * linear / quadratic) if quadratic > 0.0 else 0.0
+            limit = self.penalty.least_C(self.C * float(most) * (1.0 + 1e-12))
+            found.append(min(best, limit))
+        return found

@@ -1,0 +1,322 @@
+"""The softmax objective: K classes, whose probabilities share one loss.
+
+    P(W, b) = penalty(W) + C * sum_i s_i ( log sum_k exp(m_ik) - m_i,y_i )
+
+with the margins m_ik = sum_j W_jk phi_ij + b_k + o_ik.
+
+**Residuals** are r_ik = s_i (p_ik - [y_i = k]), with the probabilities p. Each row of residuals sums to
+0, so the prices of all features do, too: K - 1 outputs are enough, and the last one's prices are minus
+the sum of theirs. The loss does not feel a constant added to all margins of a row.
+
+**The dual.** With A_i = p_i, or any other distribution over the classes, and H(a) = -sum_k a_k log a_k,
+
+    D(A) = C sum_i s_i ( H(A_i) + <A_i - Y_i, o_i> )
+
+is a lower bound of P if sum_i s_i (A_i - Y_i) = 0 (with intercepts) and the prices of s_i (A_ik - Y_ik)
+violate the optimality condition of no feature. Where the penalty has squares, all prices are allowed, and
+the penalty's conjugate is subtracted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, TypeVar
+
+import numpy as np
+
+from fcl.objective.losses.logistic import Logistic
+from fcl.objective.outputs import Floats, OutputLineSums, Outputs
+from fcl.objective.problem import Objective, RowValues
+from fcl.objective.simplex import Balanced, balanced
+from fcl.objective.unpenalised import Settled
+
+__all__ = ["ClassSums", "SoftmaxOutputs"]
+
+T = TypeVar("T")
+
+#: Bits of a float64: sums of residuals of one row are exact on a grid of 2^-52 times its weight.
+EXACT_BITS = 52
+#: Number of rows whose probabilities are multiplied at a time.
+CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class ClassSums:
+    """Sums over rows by class, float64 (K,), and the sum of the losses."""
+
+    value: float  #: sum s loss
+    balance: Floats  #: sum r
+    mass: Floats  #: sum s p
+    curvature: Floats  #: sum s p (1 - p)
+    absolute: Floats  #: sum |r|
+    peak: Floats  #: largest margin of the class minus the largest one of the row, over all rows
+
+
+@dataclass(frozen=True)
+class SoftmaxOutputs(Outputs):
+    """The softmax objective on given rows; y are class numbers, float64 (n,).
+
+    Parameters
+    ----------
+    n_classes : int
+        Number K of classes, some of which may have no rows, as in a sample.
+    """
+
+    n_classes: int = 0
+
+    separate: ClassVar[bool] = False
+
+    @property
+    def n_outputs(self) -> int:
+        return self.n_classes
+
+    @property
+    def counts(self) -> Floats:
+        """Sum of the weights of each class, float64 (K,)."""
+        found = np.zeros(self.n_classes)
+        np.add.at(found, self.y.astype(np.int64), self.s)
+        return found
+
+    def null_intercepts(self) -> Floats:
+        """The best intercepts without features and offsets, float64 (K,), of mean 0.
+
+        They are the logarithms of the class weights n_k. A class without rows would have minus
+        infinity, and gets a weight of 1e-12 of all.
+        """
+        share = self.counts / math.fsum(self.s)
+        found = np.log(np.maximum(share, 1e-12))
+        return np.asarray(found - found.mean())
+
+    def centre(self, weights: Floats) -> Floats:
+        """Weights (k, K) with the same probabilities, up to the intercepts, and the least penalty.
+
+        The loss does not feel a constant added to a row of the weights;
+        :meth:`fcl.objective.Penalty.centre` finds the best one. A constant c_j changes all margins of row
+        i by c_j phi_ij, so the objective falls by exactly what the penalty falls by, apart from rounding.
+        """
+        return weights - self.penalty.centre(weights)[:, None]
+
+    # -- sums over rows ------------------------------------------------------------------------
+
+    def _work(self) -> Floats:
+        from fcl.kernels import softmax
+
+        return np.empty((self.n_classes + 3, softmax.TILE))
+
+    @cached_property
+    def _zeros(self) -> Floats:
+        return np.zeros(self.n_classes)
+
+    def _map(self, function: Callable[[slice], T]) -> list[T]:
+        return self.team.map(function, list(self.blocks()))
+
+    def loss_sum(self, m: Floats) -> float:
+        from fcl.kernels import softmax
+
+        def block(rows: slice) -> float:
+            value: float = softmax.weighted_loss(
+                self.y, self.s, m, self._zeros, rows.start, rows.stop, self._work()
+            )
+            return value
+
+        return math.fsum(self._map(block))
+
+    def residuals_curvatures_of(self, rows: slice, m: Floats, r: Floats, q: Floats) -> None:
+        """Like :meth:`residuals_curvatures`, on one row block; q may be (0, 0), and is then left."""
+        from fcl.kernels import softmax
+
+        softmax.residuals_curvatures(
+            self.y, self.s, m, self._zeros, rows.start, rows.stop, self._work(), r, q
+        )
+
+    def residuals(self, m: Floats, r: Floats) -> None:
+        self.residuals_curvatures(m, r, np.empty((0, 0)))
+
+    def line_sums(self, m: Floats, dm: Floats, beta: float) -> OutputLineSums:
+        from fcl.kernels import softmax
+
+        def block(rows: slice) -> Floats:
+            out = np.empty(3)
+            softmax.line_sums(
+                self.y,
+                self.s,
+                m,
+                dm,
+                beta,
+                self._zeros,
+                rows.start,
+                rows.stop,
+                self._work(),
+                out,
+            )
+            return out
+
+        return OutputLineSums(*map(math.fsum, zip(*self._map(block), strict=True)))
+
+    def class_sums(self, m: Floats, shift: Floats) -> ClassSums:
+        """Sums by class at margins m + shift_k."""
+        from fcl.kernels import softmax
+
+        def block(rows: slice) -> tuple[float, Floats]:
+            out = np.empty((5, self.n_classes))
+            value = softmax.balances(
+                self.y, self.s, m, shift, rows.start, rows.stop, self._work(), out
+            )
+            return value, out
+
+        found = self._map(block)
+        parts = np.stack([sums for _, sums in found])
+        balance, mass, curvature, absolute = (
+            np.array([math.fsum(column) for column in parts[:, i].T]) for i in range(4)
+        )
+        value = math.fsum(value for value, _ in found)
+        return ClassSums(value, balance, mass, curvature, absolute, parts[:, 4].max(axis=0))
+
+    def joint_masses(self, m: Floats, shift: Floats, stride: int = 1) -> Floats:
+        """sum_i s_i p_ij p_ik over every ``stride``-th chunk of rows, float64 (K, K)."""
+        from fcl.kernels import softmax
+
+        def block(rows: slice) -> Floats:
+            out = np.zeros((self.n_classes, self.n_classes))
+            for start in range(rows.start, rows.stop, CHUNK * stride):
+                stop = min(start + CHUNK, rows.stop)
+                p = np.empty((self.n_classes, stop - start))
+                softmax.probabilities(self.s, m, shift, start, stop, self._work(), p)
+                out += p @ p.T
+            return out
+
+        total: Floats = np.sum(self._map(block), axis=0)
+        return total
+
+    def settle(
+        self, m: Floats, slope: Floats | None = None, floor: Floats | None = None
+    ) -> Settled:
+        from fcl.objective.class_intercepts import settle
+
+        if not self.intercept:
+            return Settled(np.empty(0), 0.0)
+        zeros = self._zeros
+        return settle(self, m, zeros if slope is None else slope, zeros if floor is None else floor)
+
+    # -- one class -----------------------------------------------------------------------------
+
+    def log_sums(self, m: Floats, out: Floats) -> None:
+        """Write log sum_k exp(m_ik) to ``out``, float64 (n,)."""
+        from fcl.kernels import softmax
+
+        self._map(
+            lambda rows: softmax.log_sums(m, rows.start, rows.stop, self._work(), self._zeros, out)
+        )
+
+    def output(self, k: int, m: Floats, o: Floats, lse: Floats | None = None) -> Objective:
+        """The problem of class k with the others fixed: a logistic loss at the margin m_k - o.
+
+        Writes to ``o`` the log-sum-exp of the other margins. The sum of the softmax losses and that of
+        the logistic ones differ by a constant. After a change of m_k alone, ``np.logaddexp(m[k], o)`` is
+        the new ``lse``; with it, a cycle over all classes takes time in proportion to K instead of K^2.
+        """
+        from fcl.kernels import softmax
+
+        if lse is None:
+            lse = np.empty(self.n_rows)
+            self.log_sums(m, lse)
+        known = lse
+        self._map(lambda rows: softmax.other_log_sums(m, k, known, rows.start, rows.stop, o))
+        return self._class_objective(k)
+
+    def _class_objective(self, k: int) -> Objective:
+        found = self._by_class.get(k)
+        if found is None:
+            y = np.where(self.y == k, 1.0, -1.0)
+            found = self._by_class[k] = self._part(Logistic(), y, None)
+        return found
+
+    @cached_property
+    def _by_class(self) -> dict[int, Objective]:
+        return {}
+
+    # -- dual ----------------------------------------------------------------------------------
+
+    def close(self, r: Floats, step: float) -> float:
+        """Make each row of residuals sum to 0 exactly, on a grid that all classes share.
+
+        Residuals of other classes, which are positive, are truncated to the grid, and that of the own
+        class is set to minus their sum. A_i = Y_i + r_i / s_i then remains in the simplex: no number is
+        negative, and the sum of the others, which did not rise, is at most 1.
+        :class:`fcl.features.prices.RowVector` with the same step changes nothing, so that the prices are
+        those of this very A, and any K - 1 of them determine the last: no error term is needed.
+
+        Parameters
+        ----------
+        r : float64 (K, n)
+            Residuals, changed in place. No absolute value grows.
+        step : float
+            The finest grid that the prices allow for every class, or 0 for any.
+
+        Returns
+        -------
+        float
+            The step of the grid: ``step``, or if that is larger the step on which the sums of a row are
+            exact in float64, about 1e-16 times the largest weight; 0 if ``step`` is 0, although a grid
+            was used.
+        """
+        from fcl.kernels import softmax
+
+        exact = 2.0 ** (math.frexp(float(self.s.max()))[1] - EXACT_BITS)
+        used = max(step, exact)
+        self._map(lambda rows: softmax.close_rows(self.y, r, used, rows.start, rows.stop))
+        return used if step > 0.0 else 0.0
+
+    def imbalance(self, r: Sequence[RowValues] | Floats) -> Floats:
+        if not self.intercept:
+            return np.zeros(self.n_classes)
+        return np.abs(self.free_sums(r))
+
+    def dual_bound(
+        self,
+        r: Sequence[RowValues] | Floats,
+        largest: float | Floats,
+        excess: float | Floats = math.inf,
+    ) -> float:
+        """See :meth:`Outputs.dual_bound`; ``largest`` and ``excess`` are those of all classes together.
+
+        Residuals of the own class are taken as minus the sum of the others (:meth:`close`); this makes
+        the point A = Y + r / s, clipped to positive numbers, one of the simplex.
+        :func:`fcl.objective.simplex.balanced` then balances the classes. A^t = Y + t (A - Y) is in the
+        simplex for 0 <= t <= 1, and its prices are t times those of A, so that t = 1 / max_j C size_j /
+        (rho f_j), if less than 1, makes it feasible. D is concave in t and rises up to t = 1 near an
+        optimum, so that no search is needed.
+        """
+        balance = balanced(self.free_sums(r) if self.intercept else self._zeros, self.counts)
+        limit = self.penalty.least_C(self.C * float(np.max(largest)) * (1.0 + 1e-12))
+        scaled = self._dual_value(r, balance, min(1.0, limit))
+        total = float(np.sum(excess))
+        if self.penalty.pure_l1 or math.isinf(total):
+            return scaled
+        whole = self._dual_value(r, balance, 1.0)
+        return max(scaled, whole - self.penalty.conjugate(self.C, total))
+
+    def _dual_value(self, r: Sequence[RowValues] | Floats, balance: Balanced, t: float) -> float:
+        from fcl.kernels import softmax
+
+        def block(rows: slice) -> float:
+            part = np.stack([r[k][rows] for k in range(self.n_classes)])
+            offset = np.empty((0, 0))
+            if self.offset is not None:
+                offset = np.ascontiguousarray(self.offset[:, rows])
+            value: float = softmax.entropy_sum(
+                self.y[rows],
+                self.s[rows],
+                offset,
+                part,
+                balance.kept,
+                balance.lost,
+                balance.gained,
+                t,
+            )
+            return value
+
+        return self.C * math.fsum(self._map(block))

@@ -1,0 +1,139 @@
+"""The rows that the trainer works on, and its data on the cached columns, with several outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.cache import LiveColumns
+from fcl.objective import Outputs
+from fcl.solve.state import Floats, Ids, WorkingSet
+from fcl.solve.view import RowView
+
+__all__ = ["OutputView", "OutputWorking"]
+
+
+class OutputView:
+    """The rows that the trainer works on, with several outputs.
+
+    rows : int64, row numbers; None for all rows.
+    objective : over these rows, with weights s_i / pi_i.
+    """
+
+    def __init__(
+        self,
+        rows: Ids | None,
+        objective: Outputs,
+        verified: str = "",
+    ) -> None:
+        K, n = objective.n_outputs, objective.n_rows
+        self.rows, self.objective, self.verified = rows, objective, verified
+        self.margins = np.empty((K, n))  #: of the anchor, with its intercepts
+        self._shift = np.zeros(n)
+        one = np.empty(n)  # the margins of the output whose turn it is
+        self.outputs: list[RowView] = []  #: one view for each output
+        for k in range(K):
+            part = objective.output(k, np.zeros((K, n)), self._shift)
+            if rows is None:
+                view = RowView.all_rows(part, verified, (one, np.empty(n), np.empty(n)))
+            else:
+                view = RowView.of_rows(part, rows, (one, np.empty(n), np.empty(n)))
+            self.outputs.append(view)
+
+    @staticmethod
+    def bytes_for(n_rows: int, n_outputs: int) -> int:
+        """Bytes of the margins of the anchor and of the trainer's point, and of the views' vectors."""
+        return 8 * n_rows * (4 * n_outputs + 2)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the view consists of all rows, each with its own weight."""
+        return self.rows is None
+
+    @property
+    def approximate(self) -> bool:
+        """Whether cached columns are approximate: over a sample of rows, or with rounded values."""
+        return bool(self.verified) or not self.complete
+
+    @property
+    def proximal(self) -> float:
+        """The proximal weight of a sample, the same for all outputs."""
+        return self.outputs[0].proximal
+
+    @proximal.setter
+    def proximal(self, value: float) -> None:
+        for view in self.outputs:
+            view.proximal = value
+
+    def trust(self, decrease: float, promised: float, beta: float) -> None:
+        """Adapt the proximal weight to the success of the last step."""
+        self.outputs[0].trust(decrease, promised, beta)
+        self.proximal = self.outputs[0].proximal
+
+    def distrust(self) -> bool:
+        """Raise the proximal weight; returns whether it was below its bound."""
+        raised = self.outputs[0].distrust()
+        self.proximal = self.outputs[0].proximal
+        return raised
+
+    def anchor(self, margins: Floats, b: Floats, total_r: Floats, total_q: Floats) -> None:
+        """Move to an anchor.
+
+        margins : float64 (K, n), of all rows, with the intercepts b.
+        total_r, total_q : float64 (K,), sums of residuals and curvatures over all rows.
+        """
+        if self.rows is None:
+            self.margins[:] = margins
+        else:
+            np.take(margins, self.rows, axis=1, out=self.margins)
+        for k, view in enumerate(self.outputs):
+            self.focus(k, self.margins, b[k])
+            view.move(float(b[k]), float(total_r[k]), float(total_q[k]))
+
+    def focus(self, k: int, margins: Floats, b: float) -> Floats:
+        """Make the view of output k that of the other outputs' ``margins``; returns their shift.
+
+        b : intercept of output k at the anchor, which its margins there leave out.
+        """
+        view, shift = self.outputs[k], self._shift
+        view.objective = self.objective.output(k, margins, shift)
+        np.subtract(self.margins[k], shift, out=view.margins)
+        view.margins -= b
+        return shift
+
+    def correct(self, working: OutputWorking, first: int, exact: Floats | None) -> None:
+        """Compute corrections and floors of the columns from number ``first`` on, at the anchor.
+
+        exact : float64 (columns, K), curvatures over all rows; used only by a sample.
+        """
+        for k, view in enumerate(self.outputs):
+            view.correct(working.outputs[k], first, None if exact is None else exact[:, k].copy())
+
+
+class OutputWorking:
+    """The cached columns and the data of each output on them."""
+
+    def __init__(self, cache: LiveColumns, n_outputs: int) -> None:
+        self.cache = cache
+        self.outputs = [WorkingSet(cache) for _ in range(n_outputs)]
+
+    @property
+    def seen(self) -> npt.NDArray[np.bool_]:
+        """Whether both a local solve and a pass have seen a column."""
+        return self.outputs[0].seen
+
+    def of(self, name: str) -> Floats:
+        """An array of all outputs, float64 (columns, K), a copy."""
+        n = self.cache.n
+        return np.stack([getattr(part, name)[:n] for part in self.outputs], axis=1)
+
+    def put(self, name: str, values: Floats, first: int = 0) -> None:
+        """Set an array of all outputs from float64 (columns, K), from number ``first`` on."""
+        for part, column in zip(self.outputs, values.T, strict=True):
+            getattr(part, name)[first : first + len(values)] = column
+
+    def evict(self, keep: npt.NDArray[np.bool_]) -> None:
+        """Drop the columns that are not kept; their anchor weights become frozen."""
+        for part in self.outputs:
+            part.forget(keep)
+        self.cache.evict(keep)

@@ -1,0 +1,139 @@
+"""The steps of a pass with several outputs, which share rows, features and the columns made of them.
+
+Margins, residuals and curvatures are float64 (K, n), prices (features, K). Margins of the anchor contain
+the K intercepts; those of a proposed point do not until it is settled, as with covariates.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fcl.data.prepared import PreparedRows
+from fcl.features.base import Family, Ids
+from fcl.features.outputs import run_several, sums_of_several
+from fcl.features.prices import PriceQuery, Prices, RowVector
+from fcl.objective import Objective, Outputs
+from fcl.solve.passes import EPSILON, KEEP_PER_GROUP, DualPoint, Passes, Vectors
+from fcl.solve.state import Floats, Point
+
+__all__ = ["OutputPasses", "make_passes"]
+
+
+def make_passes(
+    objective: Objective | Outputs, family: Family, prepared: PreparedRows, vectors: Vectors
+) -> Passes:
+    """The steps of a pass for an objective of one output or of several."""
+    if isinstance(objective, Outputs):
+        return OutputPasses(objective, family, prepared, vectors)
+    return Passes(objective, family, prepared, vectors)
+
+
+class OutputPasses(Passes):
+    """The steps of a pass with several outputs."""
+
+    objective: Outputs
+
+    def null_model(self) -> tuple[Point, float]:
+        """The model without features and its objective; writes its margins as the anchor's."""
+        objective, margins = self.objective, self.vectors.accepted
+        margins[:] = 0.0 if objective.offset is None else objective.offset
+        _, b = self._settle(margins, 0.0, np.zeros(objective.n_outputs))
+        weights = np.empty((0, objective.n_outputs))
+        return Point(np.empty(0, np.int64), weights, 0.0, b), objective.value(0.0, margins)
+
+    def _settle(self, margins: Floats, guess: float, v: Floats) -> tuple[float, Floats]:
+        """The best intercepts, which are added to the margins; the search for them starts at v."""
+        objective, moved = self.objective, self.vectors.residuals
+        np.add(margins, v[:, None], out=moved)
+        if objective.intercept:
+            v = v + objective.settle(moved).x
+        margins += v[:, None]
+        return 0.0, v
+
+    def value(self, point: Point, margins: Floats) -> float:
+        """The objective at a point with these margins."""
+        return self.objective.value(self.conditions.value(point), margins)
+
+    def write_residuals(self, b: float, blocks: range) -> None:
+        """Step C: residuals and curvatures at the anchor, on some row blocks."""
+        vectors, size = self.vectors, self.objective.block_rows
+        for number in blocks:
+            rows = slice(number * size, min((number + 1) * size, self.objective.n_rows))
+            self.objective.residuals_curvatures_of(
+                rows, vectors.accepted, vectors.residuals, vectors.curvatures
+            )
+
+    def dual_point(self) -> DualPoint:
+        """The residuals that are now in the vectors, truncated to their grids."""
+        vectors, objective = self.vectors, self.objective
+        total = max(_total(objective, r) for r in vectors.residuals)
+        step = RowVector.on_grid(vectors.residuals[0], total, self.family.integer_bound).step
+        step = objective.close(vectors.residuals, step)
+        units = vectors.units if step else [None] * len(vectors.units)
+        rows = [RowVector(r, step, own) for r, own in zip(vectors.residuals, units, strict=True)]
+        return DualPoint(rows, objective.imbalance(rows))
+
+    def price(
+        self, dual: DualPoint, watch: Ids, threshold: float, parts: range, number: int = 0
+    ) -> Prices:
+        """Step D: prices of some parts of the family at a dual point."""
+        penalty = self.objective.penalty
+        level = None if penalty.pure_l1 else self.conditions.limit * (1.0 - 1e-12)
+        query = PriceQuery(parts, watch, threshold, level, dual.imbalance, number)
+        return run_several(
+            self.pricer,
+            query,
+            dual.residuals,
+            self._blocks,
+            KEEP_PER_GROUP,
+            self.family.penalty_factors,
+            penalty.grouped,
+            self.on_progress,
+        )
+
+    def curvature_sums(self, ids: Ids, parts: range | None = None) -> Floats:
+        """sum_i q_ik phi_ij^2 over all rows for some features, (k, K); 0 outside ``parts``."""
+        bound = self.family.integer_bound**2
+        rows = [
+            RowVector.on_grid(q, _total(self.objective, q), bound) for q in self.vectors.curvatures
+        ]
+        return sums_of_several(self.pricer, ids, rows, self._blocks, parts=parts)
+
+    def gradients(self, ids: Ids) -> Floats:
+        """g_jk of some features at the residuals in the vectors."""
+        rows = self.dual_point().residuals
+        return sums_of_several(self.pricer, ids, rows, self._blocks, power=1)
+
+    def bound(
+        self, dual: DualPoint, largest: float, excess: float, by_output: Floats | None = None
+    ) -> float:
+        """The dual bound; outputs that only share features are scaled separately."""
+        objective = self.objective
+        separate = objective.separate and not objective.penalty.grouped
+        of = by_output if separate else largest
+        return objective.dual_bound(dual.residuals, of, excess)
+
+    def _rounded(self, point: Point, shift: float, reach: float) -> tuple[float, float]:
+        """Estimated largest change of the objective, and of any slope, by rounding of the margins."""
+        vectors, objective = self.vectors, self.objective
+        self.write_residuals(0.0, self._blocks)
+        n = min(objective.n_rows, objective.block_rows)
+        values = slopes = 0.0
+        for r, q, m in zip(vectors.residuals, vectors.curvatures, vectors.accepted, strict=True):
+            for rows in objective.blocks():
+                sizes, residuals = np.abs(m[rows]) + abs(shift), np.abs(r[rows])
+                values += float((residuals + 0.5 * EPSILON * q[rows] * sizes) @ sizes)
+                slopes += float(q[rows] @ sizes) + float(residuals.sum())
+        scale = EPSILON * objective.C * math.sqrt(n)
+        return scale * values, scale * slopes * reach / objective.penalty.l1_ratio
+
+    def totals(self) -> tuple[Floats, Floats]:
+        """Sums of residuals and curvatures over all rows, float64 (K,) each."""
+        return self.vectors.residuals.sum(axis=1), self.vectors.curvatures.sum(axis=1)
+
+
+def _total(objective: Outputs, values: Floats) -> float:
+    """Sum of the sizes of the numbers of one output."""
+    return math.fsum(float(np.abs(values[rows]).sum()) for rows in objective.blocks())

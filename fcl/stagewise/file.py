@@ -1,0 +1,174 @@
+"""The file of a stagewise model: a zip of ``header.json`` and three ``.npy`` members.
+
+README.md in this folder is the specification.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.checks import shown
+from fcl.errors import InputError
+from fcl.features.generator.family import GeneratedFamily
+from fcl.model import schema
+from fcl.model.archive import add_array, add_member, read_array, write_json
+from fcl.model.atomic import atomic_file
+from fcl.model.reading import HEADER, KIND, HeaderFormat, open_model, read_header
+from fcl.plain import plain
+from fcl.stagewise.certify import JointGap
+from fcl.stagewise.learner import Weights, block_count
+from fcl.stagewise.links import LINKS
+from fcl.stagewise.settings import CALIBRATIONS, UPDATES, Settings
+from fcl.units import counted
+
+__all__ = [
+    "ARRAYS",
+    "DONE_TABLE",
+    "FORMAT",
+    "SETTINGS_TABLE",
+    "VERSION",
+    "read_stagewise",
+    "shaped",
+    "vector",
+    "write_stagewise",
+]
+
+VERSION = 1
+#: Members: vectors of little-endian float64.
+ARRAYS = ("features", "intercepts", "calibration")
+#: Of the header.
+FORMAT = "fcl-stagewise"
+
+Floats = npt.NDArray[np.float64]
+
+#: What a header says of the settings; shared with checkpoints.
+SETTINGS_TABLE = schema.record(
+    update=schema.one_of(*UPDATES),
+    loss=schema.one_of(*LINKS),
+    block=schema.whole(1),
+    visits=schema.whole(1),
+    inner=schema.whole(1),
+    alpha=schema.number(0.0),
+    calibration=schema.one_of(*CALIBRATIONS),
+    clip=schema.flag,
+    valid_fraction=schema.number(0.0, 1.0),
+    patience=schema.whole(1),
+    seed=schema.whole(),
+)
+#: A row of the history.
+DONE_TABLE = schema.record(
+    number=schema.whole(1),
+    loss=schema.number(),
+    error=schema.nullable(schema.number(0.0, 1.0)),
+    valid_loss=schema.nullable(schema.number()),
+    valid_error=schema.nullable(schema.number(0.0, 1.0)),
+    seconds=schema.number(0.0),
+)
+_HEADER_TABLE = schema.record(
+    family=schema.table,
+    settings=SETTINGS_TABLE,
+    labels=schema.nullable(schema.listing(schema.label)),
+    classifies=schema.flag,
+    n_outputs=schema.whole(1),
+    best_number=schema.whole(0),
+    n_rows=schema.whole(1),
+    fingerprint=schema.text,
+    has_offset=schema.flag,
+    column_names=schema.nullable(schema.listing(schema.column_name)),
+    certificate=schema.nullable(
+        schema.record(objective=schema.number(), bound=schema.number(), n_features=schema.whole(1))
+    ),
+    history=schema.listing(DONE_TABLE),
+    created=schema.text,
+    fcl_version=schema.text,
+)
+
+
+def write_stagewise(
+    path: str | os.PathLike[str],
+    header: Mapping[str, Any],
+    weights: Weights,
+    overwrite: bool = False,
+) -> None:
+    """Write a model's header and weights, completely or not at all.
+
+    Raises InputError if the path exists and ``overwrite`` is false, or cannot be written to.
+    """
+    content = write_json({"format": FORMAT, "version": VERSION, **plain(header)})
+    with atomic_file(path, overwrite) as file, zipfile.ZipFile(file, "w") as archive:
+        add_member(archive, HEADER, content)
+        for name in ARRAYS:
+            add_array(archive, f"{name}.npy", vector(getattr(weights, name)))
+
+
+def vector(array: np.ndarray) -> np.ndarray:
+    """An array as a vector of little-endian float64, row by row."""
+    return np.ascontiguousarray(array).ravel().astype("<f8", copy=False)
+
+
+def read_stagewise(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> dict[str, Any]:
+    """The fields of the model in a file; parameters and errors are as of :func:`fcl.load_model`."""
+    trusted = (trusted,) if isinstance(trusted, str) else trusted
+    with open_model(path) as archive:
+        header = read_header(archive, HeaderFormat(FORMAT, VERSION, _HEADER_TABLE))
+        arrays = {name: read_array(archive, f"{name}.npy", "<f8", KIND) for name in ARRAYS}
+        return _fields(header, arrays, trusted)
+
+
+def _fields(
+    header: Mapping[str, Any], arrays: Mapping[str, Floats], trusted: Collection[str]
+) -> dict[str, Any]:
+    """The fields of a model; raises ValueError for a header and arrays that do not agree."""
+    from fcl.features import family_from_config
+
+    family = family_from_config(header["family"], trusted)
+    if not isinstance(family, GeneratedFamily):
+        raise InputError(f"expected a family of generated columns, got {family.name}")
+    K, labels, is_classes = header["n_outputs"], header["labels"], header["classifies"]
+    if (labels is None and is_classes) or (labels is not None and len(set(labels)) != K):
+        raise InputError(f"labels: expected {counted(K, 'different label')}, got {shown(labels)}")
+    settings = Settings(**header["settings"]).checked()
+    columns, certificate = header["column_names"], header["certificate"]
+    found = {name: value for name, value in header.items() if name != "n_outputs"}
+    return found | {
+        "family": family,
+        "weights": shaped(arrays, family.n_features, K, settings),
+        "settings": settings,
+        "labels": None if labels is None else tuple(labels),
+        "column_names": _columns(columns, family),
+        "certificate": None if certificate is None else JointGap(**certificate),
+    }
+
+
+def _columns(
+    stored: list[tuple[int, str]] | None, family: GeneratedFamily
+) -> dict[int, str] | None:
+    names = None if stored is None else dict(stored)
+    if names and max(names) >= family.row_width:
+        raise InputError(
+            f"column_names: expected columns in [0, {family.row_width}), got {max(names)}"
+        )
+    return names
+
+
+def shaped(arrays: Mapping[str, Floats], D: int, K: int, settings: Settings) -> Weights:
+    """The weights from vectors of a file; raises ValueError for other lengths or infinite values."""
+    blocks, powers = block_count(D, settings.block), len(settings.powers) * K
+    shapes = {
+        "features": (D, K),
+        "intercepts": (blocks + 1, K),
+        "calibration": (blocks if powers else 0, powers, K),
+    }
+    found = {}
+    for name, shape in shapes.items():
+        values = arrays[name]
+        if len(values) != int(np.prod(shape, dtype=object)) or not np.isfinite(values).all():
+            raise ValueError(f"{name}.npy: expected finite values of shape {shape}")
+        found[name] = values.reshape(shape)
+    return Weights(**found)
