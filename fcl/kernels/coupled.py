@@ -110,7 +110,9 @@ def _slope(model, t, k, w, u, v, b, lanes):
     if valued and last - first == s.shape[0]:
         g = _dense_slope(model.values[first:last], p, s, out, v, lanes)
     else:
-        numbers = model.rows.view(np.uint32)  # unsigned: numba tests signed indices for being negative
+        numbers = model.rows.view(
+            np.uint32
+        )  # unsigned: numba tests signed indices for being negative
         for e in range(first, last):
             i = numbers[e]
             part = np.float64(p[i] * s[i] * (out[i] - v[i]))
@@ -211,16 +213,6 @@ def group_violation(slopes, weights, threshold):
         off += part * part
     off = np.sqrt(off)
     return off if length > 0.0 else max(0.0, off - 1.0)
-
-
-@kernel
-def group_violations(slopes, weights, threshold, out):
-    """Write :func:`group_violation` of every feature to ``out``; returns the largest."""
-    largest = 0.0
-    for t in range(weights.shape[0]):
-        out[t] = group_violation(slopes[t], weights[t], threshold[t])
-        largest = max(largest, out[t])
-    return largest
 
 
 @kernel

@@ -15,30 +15,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from fcl.kernels import coupled as kernels
-from fcl.kernels import descent
-from fcl.objective import ROUNDING
+from fcl.objective import ROUNDING, Outputs
 from fcl.parallel import SERIAL, Team
 from fcl.solve.coupled_model import Bend, minimise_model
 from fcl.solve.exact import SPARSE, over_chunks
 from fcl.solve.inner import InnerModel
-from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
+from fcl.solve.output_view import OutputView, OutputWorking
+from fcl.solve.state import Columns, Floats, LocalPoint, Step, is_active
 from fcl.solve.trainer import (
     CUT,
     INNER_SHARE,
     INNER_TARGET,
     LEAST_RAISED,
     RESTING,
-    Solved,
     StepResult,
     TrainerState,
     search_share,
 )
-from fcl.solve.view import RowView, add_columns, column_moments
+from fcl.solve.view import add_columns, column_moments
 
 __all__ = ["CoupledTrainer", "add_outputs", "output_moments"]
 
@@ -50,7 +47,7 @@ NEAR = 3.0
 
 
 def output_moments(
-    view: RowView, working: WorkingSet, columns: Columns, r: Floats, q: Floats | None
+    view: OutputView, working: OutputWorking, columns: Columns, r: Floats, q: Floats | None
 ) -> tuple[Floats, Floats]:
     """sum_i r_ki phi_ij and sum_i q_ki phi_ij^2 of some cached columns, float64 (k, K).
 
@@ -79,7 +76,7 @@ def output_moments(
 
 
 def add_outputs(
-    working: WorkingSet, columns: Columns, deltas: Floats, m: Floats, team: Team = SERIAL
+    working: OutputWorking, columns: Columns, deltas: Floats, m: Floats, team: Team = SERIAL
 ) -> None:
     """Add cached columns times their deltas, (k, K), to the margins m, (K, n), in place."""
     for output, own in enumerate(m):
@@ -115,7 +112,7 @@ def norm_slope(w: Floats, d: Floats, group: bool) -> Floats:
 class CoupledLine:
     """The change of the local objective along a step d of the weights, float64 (k, K)."""
 
-    objective: Any
+    objective: Outputs
     m: Floats  #: margins before the step
     dm: Floats  #: margins of the step
     local: LocalPoint
@@ -128,7 +125,7 @@ class CoupledLine:
         """Change, slope and curvature of the local objective at a share beta of the step."""
         part, local, w = self.objective, self.local, self.local.weights
         sums = part.line_sums(self.m, self.dm, beta)
-        group, step = part.penalty.group, beta * self.d
+        group, step = part.penalty.grouped, beta * self.d
         change = sums.value - local.loss + beta * self.linear + 0.5 * beta**2 * self.square
         change += float(local.absolute @ norm_rise(w, step, group))
         slope = sums.slope_beta + self.linear + beta * self.square
@@ -189,65 +186,28 @@ class CoupledTrainer:
         self.inner.drawn, self.inner.grown = state.drawn, state.grown
         self._raised = state.raised
 
-    def solve(
-        self, view: RowView, working: WorkingSet, anchor: Floats, target: float, max_steps: int
-    ) -> Solved:
-        """Move ``working.weights`` downhill on the local objective of the view, from the anchor.
+    @property
+    def margins(self) -> Floats:
+        """Margins of the trainer's point, float64 (K, n), which its owner sets."""
+        return self._m
 
-        anchor : intercepts of the anchor.  target : largest violation at which to stop.
+    def start(self, anchor: Floats, free: Floats) -> None:
+        """Start at the weights of the working set, at :attr:`margins` and at the intercepts ``free``.
+
+        anchor, free : float64 (n_free,), intercepts of the anchor and of the point.
         """
-        self.start(view, working, anchor, anchor)
-        decrease, sweeps, steps = 0.0, 0, 0
-        while True:
-            may_move = steps < max_steps and not self.inner.cease()
-            taken = self.step(view, working, target, may_move)
-            decrease += taken.decrease
-            sweeps += taken.sweeps
-            steps += taken.moved
-            if not taken.moved:
-                return Solved(self.free, decrease, taken.violation, steps, sweeps)
-
-    def start(self, view: RowView, working: WorkingSet, anchor: Floats, free: Floats) -> None:
-        """Start a local problem at the weights of the working set and some intercepts.
-
-        anchor, free : float64 (K,), intercepts of the anchor and of the point; (0,) without intercepts.
-        """
-        n = working.cache.n
         self.free, self._anchor = free, anchor
-        self._m[:] = view.margins
-        if len(free):
-            self._m += self._away[:, None]
-        away = working.weights[:n] - working.anchor_weights[:n]
-        moved = np.flatnonzero(away.any(axis=1))
-        add_outputs(working, moved, away[moved], self._m, self._team)
-        self.columns_changed()
 
     @property
     def _away(self) -> Floats:
         """The intercepts minus the anchor's."""
         return np.asarray(self.free - self._anchor)
 
-    def rise(self, view: RowView, working: WorkingSet) -> float:
-        """The local objective at the current point minus that of the anchor."""
-        part: Any = view.objective
-        n = working.cache.n
-        away = working.weights[:n] - working.anchor_weights[:n]
-        moved = np.flatnonzero(away.any(axis=1))
-        away, x = away[moved], self._away
-        floor = working.floor[moved, None]
-        smooth = part.loss_sum(self._m) - part.loss_sum(view.margins)
-        smooth += float((working.correction[moved] * away + 0.5 * floor * away * away).sum())
-        smooth += float(view.free_correction @ x + 0.5 * view.free_floor @ (x * x))
-        penalty, factor = part.penalty, working.factor[moved]
-        change = penalty.value(working.weights[moved], factor)
-        change -= penalty.value(working.anchor_weights[moved], factor)
-        return float(change + part.C * smooth)
-
     def step(
-        self, view: RowView, working: WorkingSet, target: float, may_move: bool = True
+        self, view: OutputView, working: OutputWorking, target: float, may_move: bool = True
     ) -> StepResult:
         """Take one proximal Newton step, unless the violation is at most ``target``."""
-        objective: Any = view.objective
+        objective = view.objective
         columns = self._columns(view, working)
         decrease = 0.0
         if len(self.free):
@@ -266,7 +226,7 @@ class CoupledTrainer:
         tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
         # features well within their bounds could not move by as little as the others violate theirs
         near = 1.0 - NEAR * violation
-        part = local.take(np.flatnonzero(local.weights.any(axis=1) | (self.seen[1] > near)))
+        part = local.take(np.flatnonzero(is_active(local.weights) | (self.seen[1] > near)))
         bend, sweeps = self._bend(view), 0
         while True:
             step = minimise_model(
@@ -286,7 +246,7 @@ class CoupledTrainer:
             self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
         self._undo = None if seen else (part.columns, part.weights, self.free)
         self._before = violation
-        working.weights[part.columns] = part.weights + beta * step.d
+        self._set(working, part.columns, part.weights + beta * step.d)
         self.free = self.free + beta * step.x
         self._m += beta * self._dm
         return StepResult(True, decrease + gained, violation, sweeps)
@@ -295,103 +255,96 @@ class CoupledTrainer:
         self._raised = max(10.0 * self._raised, LEAST_RAISED)
 
     @staticmethod
-    def _columns(view: RowView, working: WorkingSet) -> Columns:
+    def _columns(view: OutputView, working: OutputWorking) -> Columns:
         """Columns with a weight, or near a violation at the anchor."""
-        n = working.cache.n
-        penalty, factor = view.objective.penalty, working.factor[:n, None]
-        weights, C = working.weights[:n], view.objective.C
-        prices = C * working.gradients[:n] + penalty.ridge(factor) * weights
-        slopes = _sizes(prices / penalty.absolute(factor), penalty.group)
-        return np.flatnonzero(weights.any(axis=1) | (slopes > RESTING))
+        penalty, C = view.objective.penalty, view.objective.C
+        weights, factor = working.of("weights"), working.factor
+        slopes = penalty.slopes(C * working.of("gradients"), weights, factor)
+        return np.flatnonzero(is_active(weights) | (penalty.sizes(slopes) > RESTING))
 
     def _look(
-        self, view: RowView, working: WorkingSet, columns: Columns
+        self, view: OutputView, working: OutputWorking, columns: Columns
     ) -> tuple[LocalPoint, float]:
         """The local objective at the current point, and its largest violation.
 
         Writes residuals and curvatures to the buffers.
         """
-        part: Any = view.objective
+        part = view.objective
         part.residuals_curvatures(self._m, self._r, self._q)
         g, h = output_moments(view, working, columns, self._r, None if view.complete else self._q)
-        weights, floor = working.weights[columns], working.floor[columns]
-        away = weights - working.anchor_weights[columns]
-        g += working.correction[columns] + floor[:, None] * away
+        weights, floor = working.of("weights")[columns], working.of("floor")[columns]
+        g += self._corrections(working, columns, weights, floor)
         factor, penalty = working.factor[columns], part.penalty
         ridge, absolute = penalty.ridge(factor) / part.C, penalty.absolute(factor) / part.C
         g += ridge[:, None] * weights
         slopes = view.pull(self._away)
         if len(self.free):
-            slopes = slopes + self._r.sum(axis=1)
-        self.seen = columns, _sizes(g / absolute[:, None], penalty.group)
-        violation = _violation(g, weights, absolute, penalty.group)
+            slopes = slopes + part.free_sums(self._r)
+        self.seen = columns, penalty.sizes(g / absolute[:, None])
+        prices = part.C * (g - ridge[:, None] * weights)
+        violation = float(penalty.violations(prices, weights, factor).max(initial=0.0))
         loss = part.loss_sum(self._m)
         return LocalPoint(columns, weights, g, h, floor, absolute, ridge, loss, slopes), violation
 
-    def _bend(self, view: RowView) -> Bend:
+    def _bend(self, view: OutputView) -> Bend:
         """The Hessian at the current point; residuals and curvatures are in the buffers."""
-        part: Any = view.objective
-        if not part.coupled:
+        part = view.objective
+        if part.separate:
             return Bend(self._q, np.ones(part.n_rows), False)
-        p = self._m - self._m.max(axis=0)
-        np.exp(p, out=p)
-        p /= p.sum(axis=0)
-        return Bend(p, part.s, True)
+        return Bend(part.loss.mean(self._m), part.s, True)
 
     def _search(
-        self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step
+        self, view: OutputView, working: OutputWorking, local: LocalPoint, step: Step
     ) -> tuple[float, float, bool] | None:
         """Search along a step; writes the margins of the step."""
-        part: Any = view.objective
+        part = view.objective
         self._dm[:] = step.x[:, None] if len(step.x) else 0.0
         changed = np.flatnonzero(step.d.any(axis=1))
         add_outputs(working, local.columns[changed], step.d[changed], self._dm, self._team)
-        d, ridge, floor = step.d, local.ridge[:, None], local.floor[:, None]
-        away = local.weights - working.anchor_weights[local.columns]
-        pulls = working.correction[local.columns] + floor * away + ridge * local.weights
+        d, ridge, floor = step.d, local.ridge[:, None], local.floor
+        pulls = self._corrections(working, local.columns, local.weights, floor)
+        pulls += ridge * local.weights
         linear = float((pulls * d).sum())
         square = float(((floor + ridge) * d * d).sum())
         if len(step.x):
             linear += float(view.pull(self._away) @ step.x)
             square += float(view.free_floor @ (step.x * step.x))
         line = CoupledLine(part, self._m, self._dm, local, d, linear, square)
-        norms = norm_rise(local.weights, d, part.penalty.group)
+        norms = norm_rise(local.weights, d, part.penalty.grouped)
         promised = float((local.gradients * d).sum()) + float(local.absolute @ norms)
         promised += float(local.slopes @ step.x)
-        sizes = norm_rise(np.zeros_like(d), local.weights, part.penalty.group)
+        sizes = norm_rise(np.zeros_like(d), local.weights, part.penalty.grouped)
         rounding = ROUNDING * part.C * (local.loss + float(local.absolute @ sizes))
         return search_share(line.at, part.C * promised, rounding)
 
-    def freeze(self, view: RowView, working: WorkingSet, columns: Columns) -> None:
-        """Return these columns to the anchor's weights, before they are evicted."""
-        self._return_to(view, working, columns, working.anchor_weights[columns], self.free)
-        self._undo = None
-
     def _return_to(
-        self, view: RowView, working: WorkingSet, columns: Columns, weights: Floats, free: Floats
+        self,
+        view: OutputView,
+        working: OutputWorking,
+        columns: Columns,
+        weights: Floats,
+        free: Floats,
     ) -> None:
-        back = weights - working.weights[columns]
+        back = weights - working.of("weights")[columns]
         add_outputs(working, columns, back, self._m, self._team)
         if len(free):
             self._m += (free - self.free)[:, None]
-        working.weights[columns] = weights
+        self._set(working, columns, weights)
         self.free = free
+
+    @staticmethod
+    def _set(working: OutputWorking, columns: Columns, weights: Floats) -> None:
+        for part, own in zip(working.outputs, weights.T, strict=True):
+            part.weights[columns] = own
+
+    @staticmethod
+    def _corrections(
+        working: OutputWorking, columns: Columns, weights: Floats, floor: Floats
+    ) -> Floats:
+        """Slopes of the terms that correct the view, float64 (k, K)."""
+        away = weights - working.of("anchor_weights")[columns]
+        return np.asarray(working.of("correction")[columns] + floor * away)
 
     def columns_changed(self) -> None:
         """Note that columns have changed: the last step can no longer be undone or judged."""
         self._before, self._undo = math.inf, None
-
-
-def _sizes(slopes: Floats, group: bool) -> Floats:
-    """Sizes of the slopes of each feature, float64 (k,): their norm, or the largest."""
-    if group:
-        return np.asarray(np.linalg.norm(slopes, axis=1))
-    return np.abs(slopes).max(axis=1, initial=0.0)
-
-
-def _violation(g: Floats, weights: Floats, absolute: Floats, group: bool) -> float:
-    """The largest violation of the optimality conditions."""
-    if group:
-        return float(kernels.group_violations(g, weights, absolute, np.empty(len(g))))
-    slopes = (g / absolute[:, None]).ravel()
-    return float(descent.violations(slopes, weights.ravel(), np.empty(len(slopes))))

@@ -28,8 +28,8 @@ from fcl.solve.inner import (
     Gathered,
     InnerModel,
 )
-from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
-from fcl.solve.view import RowView
+from fcl.solve.output_view import OutputView, OutputWorking
+from fcl.solve.state import Columns, Floats, LocalPoint, Step
 
 __all__ = ["Bend", "minimise_model"]
 
@@ -205,8 +205,8 @@ class _Descent:
 
 def minimise_model(
     inner: InnerModel,
-    view: RowView,
-    working: WorkingSet,
+    view: OutputView,
+    working: OutputWorking,
     at: LocalPoint,
     bend: Bend,
     raised: float,
@@ -218,7 +218,7 @@ def minimise_model(
     Parameters
     ----------
     at : LocalPoint
-        Weights, gradients and curvatures float64 (k, K); slopes float64 (K,), or (0,) without intercepts.
+        Weights, gradients, curvatures and floor float64 (k, K); slopes float64 (K,), or (0,) without intercepts.
         Curvatures are used only if rows are sampled.
     bend : Bend
         Over the rows of the view.
@@ -235,7 +235,7 @@ def minimise_model(
         d float64 (k, K), x float64 (K,) or (0,).
     """
     k, n_outputs = at.weights.shape
-    group = view.objective.penalty.group
+    group = view.objective.penalty.grouped
     lean, h = np.empty(k), np.empty(k)
     own = bend.p * bend.s
     total = (own * (1.0 - bend.p) if bend.coupled else own).sum(axis=0)
@@ -258,7 +258,7 @@ def minimise_model(
     outputs = np.arange(n_outputs)
     own = bends.diagonals() if blocks is None else blocks[:, outputs, outputs]
     along = np.einsum("jkr,jkr->jk", leans, leans)
-    floor, ridge = at.floor[:, None], at.ridge[:, None]
+    floor, ridge = at.floor, at.ridge[:, None]
     extra = DAMPING * np.maximum(own - along, 0.0) + raised * own + DAMPING * floor + floor + ridge
     if rows < len(total):
         left = np.divide(h, whole, out=np.ones(k), where=whole > 0.0)[:, None]

@@ -451,7 +451,7 @@ class InnerModel:
         """
         whole = h.copy()
         centres = self.centre(rows, lean, h)
-        left = np.divide(h, whole, out=np.ones(k), where=whole > 0.0)
+        left = np.divide(h, whole, out=np.ones(len(h)), where=whole > 0.0)
         gradients = at.gradients - centres * at.slopes[0]
         return replace(at, gradients=gradients, curvatures=at.curvatures * left), centres
 
