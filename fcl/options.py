@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from fcl.objective import Objective, Outputs
-
     Floats = npt.NDArray[np.float64]
 
 #: The groups of options in ``--help``, in order.
@@ -322,10 +320,11 @@ class Options:
         offset: Floats | None = None,
         covariates: Floats | None = None,
         n_outputs: int = 1,
-    ) -> Objective | Outputs:
-        """The objective of a job over rows with these targets, weights, offsets and covariates.
+    ) -> Any:
+        """The Objective of a job over rows with these targets, weights, offsets and covariates.
 
-        n_outputs : number of classes or targets; then y and offsets are (K, n), y of softmax (n,).
+        n_outputs : number of classes or targets. The result is an Outputs if there are several; y and
+            offsets are then (K, n), but y of softmax is (n,).
         """
         from fcl.objective import (  # late: NumPy
             Covariates,

@@ -245,12 +245,33 @@ def _arguments(request: _Request) -> dict[str, Any]:
     typed = request.given.get("features") == "--features"
     features = parse_features(options["features"], None if typed else options["imports"])
     arrays = {name: options[name] for name in ("x", "y", "offset", "covariates")}
+    data = open_data(options["data"], weights=options["weights"], **arrays)
     return {option.name: options[option.name] for option in TRAINING} | {
-        "data": open_data(options["data"], weights=options["weights"], **arrays),
+        "data": data,
+        "loss": _loss(request, data),
         "features": features,
         "valid": None if options["valid"] is None else _open_valid(options, arrays),
         "resume": request.resumed,
     }
+
+
+def _loss(request: _Request, data: DataSet) -> str:
+    """The loss that the user named; else softmax for more than two classes."""
+    from fcl.data.outputs import count_classes
+
+    options = request.options
+    found: str = options["loss"]
+    if "loss" in request.given or request.resumed is not None or data.target is None:
+        return found
+    n_classes = count_classes(data.target)
+    if n_classes <= 2:
+        return found
+    if not options["quiet"]:
+        messages.say(
+            f"{data.target_name}: {n_classes:,} classes, so the loss is softmax; for one class against "
+            "the rest, give a target of two labels and --loss logistic; for numbers, --loss squared"
+        )
+    return "softmax"
 
 
 def _open_valid(options: Mapping[str, Any], arrays: dict[str, Any]) -> DataSet:

@@ -14,6 +14,7 @@ from fcl.units import counted, format_bytes
 __all__ = [
     "MOST_CLASSES",
     "check_class_count",
+    "count_classes",
     "encode_multilabel",
     "encode_softmax",
     "n_target_columns",
@@ -30,6 +31,21 @@ MOST_CLASSES = 10_000
 _CLASS_BYTES = 24
 #: Number of classes that a message lists.
 _LISTED = 5
+
+
+def count_classes(values: np.ndarray) -> int:
+    """Number of distinct labels of a target (n,) of text, bool or whole numbers; 0 for other targets.
+
+    0 also where most labels occur once, as in a count or an identifier.
+    """
+    values = np.asarray(values)
+    if n_target_columns(values) > 1 or not len(values):
+        return 0
+    flat = values.reshape(-1)
+    if flat.dtype.kind == "f" and not (np.isfinite(flat) & (flat == np.floor(flat))).all():
+        return 0
+    n_classes = len(np.unique(flat))
+    return n_classes if 2 * n_classes <= len(flat) else 0
 
 
 def n_target_columns(values: np.ndarray) -> int:

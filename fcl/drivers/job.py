@@ -34,7 +34,7 @@ from fcl.features import Generator, Spec, bind_features, is_spec, parse_features
 from fcl.features.registry import check_home
 from fcl.features.standardized import standardized
 from fcl.model.columns import by_position, matched
-from fcl.objective import Loss, Objective, Outputs, find_loss, resolve_C
+from fcl.objective import Loss, find_loss, resolve_C
 from fcl.options import Options
 from fcl.solve.sampling import SampleSize
 
@@ -63,8 +63,8 @@ class Job:
     design: Design | None = None  #: of the covariates
     n_outputs: int = 1  #: classes or targets whose models share rows and features
 
-    def objective(self) -> Objective | Outputs:
-        """The objective over the training rows."""
+    def objective(self) -> Any:
+        """The Objective over the training rows, or Outputs if there are several."""
         train = self.train
         return self.options.objective(
             train.y,

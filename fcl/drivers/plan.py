@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from fcl.cache import ColumnCache
 from fcl.errors import BudgetError
 from fcl.features.base import Family
-from fcl.solve.output_view import OutputView
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
+from fcl.solve.output_view import OutputView
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 from fcl.solve.state import WorkingSet
 from fcl.solve.trainer import Trainer

@@ -1,8 +1,8 @@
 """Prices of several outputs: K residual vectors over the same features.
 
-The *size* of a feature's prices g_j1 .. g_jK is the largest |g_jk|, or their Euclidean norm if the penalty
-is grouped. Outputs are priced in turn by the pricer of one vector, whichever family it is of, and the
-features that any of them reports get their prices in all outputs.
+The *size* of a feature's prices g_j1 .. g_jK is the largest |g_jk|, or their Euclidean norm if the
+penalty is grouped. Outputs are priced in turn by the pricer of one vector, whichever family it is of,
+and the features that any of them reports get their prices in all outputs.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from fcl.features.prices import (
     Floats,
     Ids,
-    Pricer,
     PriceQuery,
+    Pricer,
     Prices,
     Progress,
     RowVector,
@@ -67,8 +67,8 @@ def run_several(
     Returns
     -------
     Prices
-        With gradients (candidates, K), watched (watched, K), ``by_output``; ``largest`` and ``excess`` are
-        about sizes.
+        With gradients (candidates, K), watched (watched, K), ``by_output``; ``largest`` and ``excess``
+        are about sizes.
     """
     K = len(rows)
     imbalance = np.broadcast_to(np.asarray(query.imbalance, np.float64), K)

@@ -2,10 +2,10 @@
 
 from fcl.objective.covariates import Covariates
 from fcl.objective.losses import COUPLED_LOSSES, LOSSES, Loss, find_loss
+from fcl.objective.make import make_outputs
 from fcl.objective.outputs import OutputLineSums, Outputs, SeparateOutputs
 from fcl.objective.penalty import GroupPenalty, Penalty
 from fcl.objective.problem import ROUNDING, LineSums, Objective, relative_gap, resolve_C
-from fcl.objective.make import make_outputs
 from fcl.objective.softmax import SoftmaxOutputs
 
 __all__ = [

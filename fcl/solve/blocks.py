@@ -10,6 +10,7 @@ are solved one after the other, without a second cycle.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +35,8 @@ def make_local(
     cache: LiveColumns,
     trainer: Trainer,
     factors: Callable[[Ids], Floats],
-) -> LocalSolver | OutputSolver:
-    """The trainer's side for a view with one output or with several."""
+) -> Any:
+    """The trainer's side: a LocalSolver, or for a view with several outputs an OutputSolver."""
     if isinstance(view, OutputView):
         return OutputSolver(view, cache, trainer, factors)
     return LocalSolver(view, cache, trainer, factors)

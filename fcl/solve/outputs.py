@@ -7,6 +7,7 @@ the K intercepts; those of a proposed point do not until it is settled, as with 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -112,7 +113,7 @@ class OutputPasses(Passes):
         """The dual bound; outputs that only share features are scaled separately."""
         objective = self.objective
         separate = objective.separate and not objective.penalty.grouped
-        of = by_output if separate else largest
+        of = by_output if separate and by_output is not None else largest
         return objective.dual_bound(dual.residuals, of, excess)
 
     def _rounded(self, point: Point, shift: float, reach: float) -> tuple[float, float]:
@@ -129,7 +130,7 @@ class OutputPasses(Passes):
         scale = EPSILON * objective.C * math.sqrt(n)
         return scale * values, scale * slopes * reach / objective.penalty.l1_ratio
 
-    def totals(self) -> tuple[Floats, Floats]:
+    def totals(self) -> Any:
         """Sums of residuals and curvatures over all rows, float64 (K,) each."""
         return self.vectors.residuals.sum(axis=1), self.vectors.curvatures.sum(axis=1)
 

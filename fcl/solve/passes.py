@@ -16,7 +16,7 @@ from fcl.cache.store import Allocate, fresh
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family, Ids, MeasuringPricer, is_sampled
 from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, ones, run, sums_of
-from fcl.objective import ROUNDING, Objective
+from fcl.objective import ROUNDING
 from fcl.objective.balance import balanced, slack
 from fcl.objective.unpenalised import EXACT, check_null, settle
 from fcl.solve.conditions import Conditions
@@ -103,12 +103,14 @@ class Passes:
 
     Parameters
     ----------
-    objective, family, prepared
+    objective : Objective
+        Over all rows; :class:`fcl.objective.Outputs` with several outputs (:mod:`fcl.solve.outputs`).
+    family, prepared
         Over all rows.
     """
 
     def __init__(
-        self, objective: Objective, family: Family, prepared: PreparedRows, vectors: Vectors
+        self, objective: Any, family: Family, prepared: PreparedRows, vectors: Vectors
     ) -> None:
         self.objective = objective
         self.family = family
@@ -206,7 +208,9 @@ class Passes:
 
     def value(self, point: Point, margins: Floats) -> float:
         """The objective at a point with these margins."""
-        return self.objective.value(self.conditions.value(point), margins, point.intercept)
+        penalty = self.conditions.value(point)
+        value: float = self.objective.value(penalty, margins, point.intercept)
+        return value
 
     def write_residuals(self, b: float, blocks: range) -> None:
         """Step C: residuals and curvatures at the anchor, on some row blocks."""
@@ -331,6 +335,6 @@ class Passes:
         scale = EPSILON * objective.C * math.sqrt(n)  # rounding of sums over the rows of a block
         return scale * values, scale * slopes * reach / objective.penalty.l1_ratio
 
-    def totals(self) -> tuple[float, float]:
-        """Sums of residuals and curvatures over all rows."""
+    def totals(self) -> Any:
+        """Sums of residuals and curvatures over all rows, a pair."""
         return float(self.vectors.residuals.sum()), float(self.vectors.curvatures.sum())

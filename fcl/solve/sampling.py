@@ -359,8 +359,8 @@ def draw_rows(
 ) -> int:
     """Draw about ``size`` rows; writes their numbers and weights s_i / pi_i, returns their count.
 
-    curvatures : float64 (n,) or (K, n), at the anchor.  rows, weights : buffers of the sample; rows that do not fit
-    are dropped from its end.
+    curvatures : float64 (n,) or (K, n), at the anchor.  rows, weights : buffers of the sample; rows that
+    do not fit are dropped from its end.
     """
     is_rare = _rare_rows(objective, size)
     if isinstance(objective, Outputs):

@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from fcl.objective import ROUNDING, LineSums, Objective, Outputs
+from fcl.objective import ROUNDING, LineSums, Objective
 from fcl.solve.state import Anchor, Floats, Ids, Point
 
 MAX_BETA = 2.0
@@ -51,7 +52,7 @@ class _Sample:
 
 
 def search(
-    objective: Objective | Outputs,
+    objective: Any,
     anchor: Anchor,
     proposed: Point,
     proposed_margins: Floats,
@@ -63,7 +64,8 @@ def search(
     If the values along the whole step differ by rounding alone they cannot decide, and the proposed point
     is accepted: the trainer chose it by gradients, which resolve far smaller differences.
 
-    proposed_margins : float64 (n,) or (K, n), without covariates (or the K intercepts), unlike the anchor's.
+    objective : Objective or Outputs.
+    proposed_margins : float64 (n,) or (K, n), without covariates or K intercepts, unlike the anchor's.
     step : float64 of this shape, overwritten with m' - m_e.  factors : penalty factors by feature id.
     """
     np.subtract(proposed_margins, anchor.margins, out=step)

@@ -37,6 +37,7 @@ from fcl.solve.blocks import make_local, view_of_all_rows
 from fcl.solve.exact import MOST_COLUMNS
 from fcl.solve.inner import InnerModel
 from fcl.solve.outer import Certified, Outer
+from fcl.solve.output_view import OutputView
 from fcl.solve.outputs import make_passes
 from fcl.solve.passes import Passes, Vectors
 from fcl.solve.polish import polish, polished_bound
@@ -90,7 +91,7 @@ class Solver:
 
     def __init__(
         self,
-        objective: Objective,
+        objective: Objective | Outputs,
         family: Family,
         prepared: PreparedRows,
         cache: ColumnCache,
@@ -100,7 +101,7 @@ class Solver:
         staging: int,
         hessian_columns: int = MOST_COLUMNS,
         seed: int = 0,
-        view: RowView | None = None,
+        view: RowView | OutputView | None = None,
         view_rows: PreparedRows | None = None,
         sampler: Sampler | None = None,
     ) -> None:
@@ -137,7 +138,7 @@ class Solver:
         self._reused: Prices | None = None  # prices of the anchor that a change of C left valid
         self._frozen = Point(np.empty(0, np.int64), np.empty(0), 0.0)
         self._frozen_gradients = np.empty(0)
-        self._totals = 0.0, 0.0  # of the residuals and curvatures at the priced anchor
+        self._totals: Any = 0.0, 0.0  # of the residuals and curvatures at the priced anchor
         self._solved: Solved | None = None
         #: sorted ids, and curvatures over all rows, of features that may be cached at the anchor
         self._exact: tuple[Ids, Floats] | None = None
@@ -374,7 +375,7 @@ class Solver:
             sizes[part] = staged.sizes
         n = cache.n
         room, slots = cache.free, cache.max_columns - n
-        held = cache.sizes
+        held, live = cache.sizes, self.local.live_weights
         live_room = 0
         keep = np.ones(n, bool)
         need = int(sizes.sum())

@@ -26,7 +26,6 @@ from fcl.drivers.processes.shared import Segment
 from fcl.errors import BudgetError
 from fcl.features import Family, family_from_config
 from fcl.features.standardized import attach_scales, standardized
-from fcl.objective import Objective, Outputs
 from fcl.options import Options
 from fcl.parallel import SERIAL, Team
 from fcl.solve.passes import KEEP_PER_GROUP
@@ -353,8 +352,8 @@ class Layout:
         self.array(f"{place}_weights")[:n] = point.weights
         return SharedPoint(place, n, point.intercept, tuple(point.covariates.tolist()))
 
-    def objective(self, options: Options, team: Team = SERIAL) -> Objective | Outputs:
-        """The objective over all rows, which are in shared memory."""
+    def objective(self, options: Options, team: Team = SERIAL) -> Any:
+        """The Objective or Outputs over all rows, which are in shared memory."""
         return options.objective(
             self.array("y"),
             self.array("s"),

@@ -36,9 +36,9 @@ from fcl.drivers.processes.messages import ProposalTaken, SetUp
 from fcl.objective import Outputs
 from fcl.options import Options
 from fcl.parallel import Team
-from fcl.solve.blocks import OutputSolver, OutputView, make_local, view_of_all_rows
+from fcl.solve.blocks import make_local, view_of_all_rows
 from fcl.solve.inner import InnerModel
-from fcl.solve.local import LocalSolver
+from fcl.solve.output_view import OutputView
 from fcl.solve.state import Ids
 from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
@@ -90,7 +90,7 @@ class TrainerProcess:
         link.urgent = (SendAnchor, Restore, MakeRoom, DropAll, Rejected)
         self._order = 0  # the last order handled
         self._idle_at = 0  # the last order after which we reported that there is nothing to do
-        self._local: LocalSolver | OutputSolver | None = None
+        self._local: Any = None  # a LocalSolver or an OutputSolver
         self._working = False
         self._target = 0.0
         self._outer_violation = np.inf  # over the family, at the anchor
@@ -153,7 +153,7 @@ class TrainerProcess:
         return view_of_all_rows(self._objective, self._verified)
 
     @property
-    def local(self) -> LocalSolver | OutputSolver:
+    def local(self) -> Any:
         """The local problem, which exists once all rows are read."""
         assert self._local is not None
         return self._local
@@ -373,7 +373,7 @@ class TrainerProcess:
         if taken.moved or (last_word and (self._steps or self._below < 0.0)):
             self._publish(last_word, taken.violation)
 
-    def _drop_tested(self, local: LocalSolver | OutputSolver) -> None:
+    def _drop_tested(self, local: Any) -> None:
         """Drop new columns that violated at the anchor, but do not at the present point."""
         if not self._untested:
             return

@@ -113,6 +113,13 @@ class Loss(ABC):
         """Whether :meth:`mean` is defined."""
         return type(self).mean is not Loss.mean
 
+    @property
+    def mean_name(self) -> str:
+        """What :meth:`mean` is called in tables; empty if there is none, or margins are it."""
+        if not self.has_mean or (not self.classifies and self.mean(np.array([2.0]))[0] == 2.0):
+            return ""
+        return "probability" if self.classifies else "mean"
+
     def intercept_step(self, slope: float, curvature: float) -> float:
         """The intercept's step towards a root of its slope; NaN if no step can be computed."""
         return -slope / curvature if curvature > 0.0 else np.nan
