@@ -3,15 +3,17 @@
 The model at the current point, for steps D (k, K) of the weights and x (K,) of the intercepts:
 
     penalty(W + D) + sum_jk lin_jk D_jk + lin_x . x + 1/2 sum_jk extra_jk D_jk^2 + 1/2 floor . x^2
-              + 1/2 sum_i s_i [ sum_k p_ik dU_ik^2 - v_i^2 ],     dU = D' Phi + x,   v_i = sum_l p_il dU_il
+              + 1/2 sum_i s_i [ sum_k p_ik dU_ik^2 - v_i^2 ]
+
+    dU = D' Phi + x,   v_i = sum_l p_il dU_il
 
 For *coupled* outputs (softmax) p are the probabilities, so the last sum is the exact Hessian
 diag(p) - p p'. For separate outputs p are the curvatures, s is 1 and v stays 0. x follows D: the
 intercepts are eliminated, as :mod:`fcl.solve.elimination` does for one output; they have the coordinates
 b, which a step z on weight (j, k) changes by -z leans_jk.
 
-The state is u = dU without x, and v of that u. A slope therefore reads one column and three vectors, and a
-step writes two, for any number of outputs. p, s, u and v are float32, s in units of its largest entry.
+The state is u = dU without x, and v of that u. A slope therefore reads one column and four vectors, and
+a step writes two, for any number of outputs. p, s, u and v are float32, s in units of its largest entry.
 """
 
 from typing import NamedTuple
@@ -217,10 +219,10 @@ def group_violation(slopes, weights, threshold):
 
 @kernel
 def block_length(c, e, threshold):
-    """Length of the z that minimises sum_k (e_k z_k^2 / 2 - c_k z_k) + threshold |z|_2, for |c| > threshold.
+    """Length of the z that minimises sum_k (e_k z_k^2 / 2 - c_k z_k) + threshold |z|_2.
 
-    The root of sum_k (c_k / (e_k length + threshold))^2 = 1. Newton's method on the inverse square root of
-    the sum, which is nearly linear and concave in the length, from a lower bound of the root.
+    For |c|_2 > threshold it is the root of sum_k (c_k / (e_k length + threshold))^2 = 1: Newton's method
+    on the inverse square root of the sum, which is nearly linear, from a lower bound of the root.
     """
     norm = 0.0
     top = 0.0

@@ -55,12 +55,12 @@ def output_moments(
     """
     n, k = view.objective.n_rows, len(columns)
     filled = int(working.cache.store.nonzeros[working.cache.slots[columns]].sum())
-    team = view.objective.team
+    team, one = view.objective.team, working.outputs[0]
     if filled <= SPARSE * k * n:
         g, h = np.zeros((2, k, len(r)))
         for output, own in enumerate(r):
             bend = own if q is None else q[output]
-            g[:, output], h[:, output] = column_moments(working, columns, own, bend, team)
+            g[:, output], h[:, output] = column_moments(one, columns, own, bend, team)
         return g, h
 
     def chunk(part: Floats, rows: slice) -> Floats:
@@ -71,7 +71,7 @@ def output_moments(
             sums[1] = part @ q[:, rows].T
         return sums
 
-    g, h = over_chunks(view, working, columns, chunk, team)
+    g, h = over_chunks(view.outputs[0], one, columns, chunk, team)
     return g, h
 
 
@@ -82,7 +82,7 @@ def add_outputs(
     for output, own in enumerate(m):
         changed = np.flatnonzero(deltas[:, output])
         moved = np.ascontiguousarray(deltas[changed, output])
-        add_columns(working, columns[changed], moved, own, team)
+        add_columns(working.outputs[0], columns[changed], moved, own, team)
 
 
 def norm_rise(w: Floats, d: Floats, group: bool) -> Floats:

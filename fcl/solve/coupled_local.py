@@ -18,7 +18,7 @@ class CoupledSolver(OutputSolver):
     The trainer is a :class:`fcl.solve.coupled.CoupledTrainer`.
     """
 
-    trainer: CoupledTrainer  # type: ignore[assignment]
+    trainer: CoupledTrainer
 
     def change_view(self, view: OutputView) -> None:
         """Switch to another row view; the cache must be empty."""

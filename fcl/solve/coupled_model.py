@@ -175,7 +175,8 @@ class _Descent:
         model = self.model
         d = self.w - model.before
         smooth = float((model.lin * d + 0.5 * model.extra * d * d).sum())
-        smooth += kernels.row_value(model, self.u, self.v) - 0.5 * float(self.b @ self.b)
+        rows: float = kernels.row_value(model, self.u, self.v)  # type: ignore[no-untyped-call]
+        smooth += rows - 0.5 * float(self.b @ self.b)
         sizes = np.linalg.norm(self.w, axis=1) if self.group else np.abs(self.w).sum(axis=1)
         return smooth + float(model.absolute @ sizes) + float(self._slopes @ self.x)
 
@@ -218,8 +219,8 @@ def minimise_model(
     Parameters
     ----------
     at : LocalPoint
-        Weights, gradients, curvatures and floor float64 (k, K); slopes float64 (K,), or (0,) without intercepts.
-        Curvatures are used only if rows are sampled.
+        Weights, gradients, curvatures and floor float64 (k, K); slopes float64 (K,), or (0,) without
+        intercepts. Curvatures are used only if rows are sampled.
     bend : Bend
         Over the rows of the view.
     raised : float
@@ -239,7 +240,7 @@ def minimise_model(
     lean, h = np.empty(k), np.empty(k)
     own = bend.p * bend.s
     total = (own * (1.0 - bend.p) if bend.coupled else own).sum(axis=0)
-    rows = inner.gather(working, at.columns, total, lean, h)
+    rows = inner.gather(working.outputs[0], at.columns, total, lean, h)
     whole = h.copy()
     intercepts = len(at.slopes) > 0
     centres = inner.centre(rows, lean, h) if intercepts else np.zeros(k)
@@ -247,11 +248,11 @@ def minimise_model(
     chosen = inner.chosen(len(total))
     part = bend.take(chosen, gathered.q / total[chosen])
     bends = _Bends(gathered, part.p.astype(np.float32), part.s.astype(np.float32), bend.coupled)
-    root = leans = np.empty((0, 0))
+    root: Floats = np.empty((0, 0))
     if intercepts:
         root = inverse_root(part.gram() + np.diag(view.free_floor), FLAT)
     eliminated = k * n_outputs**2 <= MOST_LEANS
-    leans = np.zeros((k, n_outputs, root.shape[1] if eliminated else 0))
+    leans: Floats = np.zeros((k, n_outputs, root.shape[1] if eliminated else 0))
     if leans.size:
         leans = bends.matrices(squared=False) @ root
     blocks = bends.matrices(squared=True) if group and eliminated else None
