@@ -16,37 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.cache import LiveColumns, evict_order
-from fcl.objective import Objective, Outputs
-from fcl.solve.local import LocalSolver
 from fcl.solve.output_view import OutputView, OutputWorking
 from fcl.solve.select import SAME_GRADIENT
 from fcl.solve.state import Columns, Floats, Ids, Point
-from fcl.solve.trainer import Solved, StepResult, Trainer
-from fcl.solve.view import RowView, add_columns
+from fcl.solve.trainer import Solved, StepResult
+from fcl.solve.view import add_columns
 
 #: Most steps on an output before the next one has its turn.
 STEPS_A_TURN = 2
 #: Share of the violation at the beginning of a turn at which the turn ends.
 TURN_SHARE = 0.1
-
-
-def make_local(
-    view: RowView | OutputView,
-    cache: LiveColumns,
-    trainer: Trainer,
-    factors: Callable[[Ids], Floats],
-) -> Any:
-    """The trainer's side: a LocalSolver, or for a view with several outputs an OutputSolver."""
-    if isinstance(view, OutputView):
-        return OutputSolver(view, cache, trainer, factors)
-    return LocalSolver(view, cache, trainer, factors)
-
-
-def view_of_all_rows(objective: Objective | Outputs, verified: str = "") -> RowView | OutputView:
-    """The view of all rows of an objective; verified : see :meth:`RowView.all_rows`."""
-    if isinstance(objective, Outputs):
-        return OutputView(None, objective, verified)
-    return RowView.all_rows(objective, verified)
 
 
 class OutputSolver:
@@ -59,7 +38,7 @@ class OutputSolver:
         self,
         view: OutputView,
         cache: LiveColumns,
-        trainer: Trainer,
+        trainer: Any,
         factors: Callable[[Ids], Floats],
     ) -> None:
         K = view.objective.n_outputs

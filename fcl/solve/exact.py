@@ -34,6 +34,7 @@ __all__ = [
     "entering",
     "minimise_quadratic",
     "newton_step",
+    "over_chunks",
     "takes_all",
 ]
 
@@ -137,7 +138,7 @@ class ExactModel:
             lean, _ = column_moments(working, columns, q, q, team)
             return np.repeat(lean[:, None], view.objective.n_free, axis=1)
         z = covariates.values
-        return _over_chunks(
+        return over_chunks(
             view, working, columns, lambda part, rows: part @ (z[rows] * q[rows, None]), team
         )
 
@@ -162,7 +163,7 @@ class ExactModel:
             column_kernels.add_gram(dense, q[rows], hessian)
             return 0.0
 
-        _over_chunks(view, working, columns, chunk, SERIAL)
+        over_chunks(view, working, columns, chunk, SERIAL)
         hessian += np.triu(hessian, 1).T
         whole = hessian.diagonal().copy()
         cross = sums @ moves.T
@@ -190,10 +191,10 @@ class ExactModel:
             product: Floats = part @ part.T
             return product
 
-        return _over_chunks(view, working, columns, chunk, view.objective.team)
+        return over_chunks(view, working, columns, chunk, view.objective.team)
 
 
-def _over_chunks(
+def over_chunks(
     view: RowView,
     working: WorkingSet,
     columns: Columns,

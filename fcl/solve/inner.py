@@ -8,9 +8,10 @@ between two sweeps over the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ from fcl.solve.sampling import MOST_SEEDS
 from fcl.solve.state import Columns, Floats, Ids, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView
 
-__all__ = ["InnerModel"]
+__all__ = ["Gathered", "InnerModel"]
 
 Singles = npt.NDArray[np.float32]
 
@@ -261,6 +262,50 @@ class _Descent:
         self._iterates = []
 
 
+@dataclass(frozen=True)
+class Gathered:
+    """Columns gathered on the rows of a sample; see :func:`fcl.kernels.columns.gather_chosen`."""
+
+    start: Ids
+    stop: Ids
+    entries: npt.NDArray[np.int32]
+    values: Singles  #: empty if all columns consist of zeros and ones
+    q: Floats  #: float64 (rows,), weights of the sampled rows
+
+    def products(self, rows: npt.NDArray[Any], squared: bool = False) -> Floats:
+        """sum_i phi_ij rows_i, or phi_ij^2, over the gathered columns, float64 (k, r).
+
+        rows : float32 or float64 (rows, r).
+        """
+        from scipy.sparse import csr_array
+
+        out = np.empty((len(self.start), rows.shape[1]))
+        for columns in self._runs():
+            some = slice(self.start[columns.start], self.stop[columns.stop - 1])
+            valued = len(self.values) > 0
+            values = self.values[some] if valued else np.ones(some.stop - some.start, np.float32)
+            values = values * values if squared else values
+            shape = columns.stop - columns.start, len(rows)
+            if rows.dtype == np.float32 and len(values) == shape[0] * shape[1]:  # all dense
+                out[columns] = values.reshape(shape) @ rows
+                continue
+            ends = np.append(self.start[columns], some.stop) - some.start
+            out[columns] = csr_array((values, self.entries[some], ends), shape=shape) @ rows
+        return out
+
+    def _runs(self) -> Iterator[slice]:
+        """Runs of columns that lie side by side, up to a number of entries."""
+        first, k = 0, len(self.start)
+        while first < k:
+            last = first + 1
+            while last < k and self.start[last] == self.stop[last - 1]:
+                if self.stop[last] - self.start[first] > ENTRIES_A_PRODUCT:
+                    break
+                last += 1
+            yield slice(first, last)
+            first = last
+
+
 class InnerModel:
     """Builds and minimises inner models in its own buffers.
 
@@ -334,7 +379,7 @@ class InnerModel:
         """
         k = len(at.columns)
         h, lean = np.empty(k), np.empty(k)
-        rows = self._gather(working, at.columns, q, lean, h)
+        rows = self.gather(working, at.columns, q, lean, h)
         q_chosen = self._q_buffer[:rows]
         single, u = (buffer[:rows] for buffer in self._single_buffers)
         unit = float(q_chosen.max(initial=0.0)) or 1.0
@@ -366,7 +411,7 @@ class InnerModel:
             leans,
             working.cache.ids[at.columns],
         )
-        order = np.random.default_rng([self._seed, self.drawn]).permutation(k)
+        order = self.order(k)
         state = _Descent(model, u, free.start, order, self.team, self.hurry, self.cease)
         state.run(tolerance)
         d = state.w - at.weights
@@ -384,8 +429,7 @@ class InnerModel:
         part, q = view.objective, self._q_buffer[:rows]
         covariates = part.covariates
         if covariates is not None:
-            chosen = np.flatnonzero(self._chosen_buffer[: part.n_rows] >= 0)
-            covariates = covariates.take(chosen)
+            covariates = covariates.take(self.chosen(part.n_rows))
         # sums over the sample, as in the columns: otherwise a nearly constant column may have negative
         # curvature once the intercept is eliminated, and its steps are unbounded
         part = replace(part, y=part.y[:rows], covariates=covariates)
@@ -394,30 +438,7 @@ class InnerModel:
             return free, lean[:, None] * free.root.sum(axis=0)
         columns = covariates.values @ free.root
         columns *= q[:, None]
-        return free, self._products(k, columns)
-
-    def _products(self, k: int, rows: Floats) -> Floats:
-        """sum_i phi_ij rows_i over the gathered columns, float64 (k, r); rows : float64 (rows, r)."""
-        from scipy.sparse import csr_array
-
-        start, stop = self._start[:k], self._stop[:k]
-        out = np.empty((k, rows.shape[1]))
-        first = 0
-        while first < k:
-            # columns that lie side by side, up to a number of entries
-            last = first + 1
-            while last < k and start[last] == stop[last - 1]:
-                if stop[last] - start[first] > ENTRIES_A_PRODUCT:
-                    break
-                last += 1
-            some = slice(start[first], stop[last - 1])
-            entries = self._entries[some]
-            values = self._values[some] if len(self._values) else np.ones(len(entries), np.float32)
-            ends = np.append(start[first:last], some.stop) - some.start
-            matrix = csr_array((values, entries, ends), shape=(last - first, len(rows)))
-            out[first:last] = matrix @ rows
-            first = last
-        return out
+        return free, self.gathered(k, rows).products(columns)
 
     def _centre(
         self, at: LocalPoint, rows: int, lean: Floats, h: Floats
@@ -428,25 +449,46 @@ class InnerModel:
         float32 nothing is left of it for a column of 5,000 +- 1. Only columns with a value in every row
         of the sample are centred; others would become dense. Returns the point and the means.
         """
-        k = len(at.columns)
-        centres = np.zeros(k)
-        if not len(self._values):
-            return at, centres
         whole = h.copy()
-        column_kernels.centre(
-            self._start[:k],
-            self._stop[:k],
-            rows,
-            self._values,
-            self._q_buffer[:rows],
-            float(self._q_buffer[:rows].sum()),
-            lean,
-            h,
-            centres,
-        )
-        left = np.divide(h, whole, out=np.ones(k), where=whole > 0.0)
+        centres = self.centre(rows, lean, h)
+        left = np.divide(h, whole, out=np.ones(len(h)), where=whole > 0.0)
         gradients = at.gradients - centres * at.slopes[0]
         return replace(at, gradients=gradients, curvatures=at.curvatures * left), centres
+
+    def centre(self, rows: int, lean: Floats, h: Floats) -> Floats:
+        """Centre the gathered columns that have a value in every row of the sample; returns the means.
+
+        Updates ``lean`` and ``h``, float64 (k,), of the sample.
+        """
+        k = len(h)
+        centres = np.zeros(k)
+        if len(self._values):
+            column_kernels.centre(
+                self._start[:k],
+                self._stop[:k],
+                rows,
+                self._values,
+                self._q_buffer[:rows],
+                float(self._q_buffer[:rows].sum()),
+                lean,
+                h,
+                centres,
+            )
+        return centres
+
+    def gathered(self, k: int, rows: int) -> Gathered:
+        """The first k gathered columns, as views of the buffers."""
+        return Gathered(
+            self._start[:k], self._stop[:k], self._entries, self._values, self._q_buffer[:rows]
+        )
+
+    def chosen(self, n_rows: int) -> Columns:
+        """The rows of the last sample of a view of ``n_rows`` rows, increasing."""
+        return np.flatnonzero(self._chosen_buffer[:n_rows] >= 0)
+
+    def order(self, k: int) -> Columns:
+        """A random order of k things, the same for the same seed and number of samples."""
+        return np.random.default_rng([self._seed, self.drawn]).permutation(k)
 
     def _choose_rows(self, q: Floats, most: int) -> int:
         """Sample about ``most`` rows by their curvature; returns their number."""
@@ -472,10 +514,13 @@ class InnerModel:
         )
         return count
 
-    def _gather(
+    def gather(
         self, working: WorkingSet, columns: Columns, q: Floats, lean: Floats, h: Floats
     ) -> int:
-        """Gather the columns on a sample of as many rows as fit; returns the number of rows."""
+        """Gather the columns on a sample of as many rows as fit; returns the number of rows.
+
+        Writes ``lean`` and ``h``, float64 (k,): sums of phi_ij and phi_ij^2 in the weights of the sample.
+        """
         k = len(columns)
         chosen = self._chosen_buffer[: len(q)]
         slots = working.cache.slots[columns]

@@ -65,6 +65,16 @@ class OutputView:
         for view in self.outputs:
             view.proximal = value
 
+    @property
+    def free_floor(self) -> Floats:
+        """Floors of the intercepts' curvatures, float64 (n_free,)."""
+        return np.concatenate([view.free_floor for view in self.outputs])
+
+    def pull(self, x: Floats) -> Floats:
+        """Slopes of the corrections of the intercepts, x away from the anchor, float64 (n_free,)."""
+        correction = np.concatenate([view.free_correction for view in self.outputs])
+        return np.asarray(correction + self.free_floor * x)
+
     def trust(self, decrease: float, promised: float, beta: float) -> None:
         """Adapt the proximal weight to the success of the last step."""
         self.outputs[0].trust(decrease, promised, beta)
@@ -121,6 +131,11 @@ class OutputWorking:
     def seen(self) -> npt.NDArray[np.bool_]:
         """Whether both a local solve and a pass have seen a column."""
         return self.outputs[0].seen
+
+    @property
+    def factor(self) -> Floats:
+        """Penalty factors of the columns, float64 (columns,)."""
+        return self.outputs[0].factor[: self.cache.n]
 
     def of(self, name: str) -> Floats:
         """An array of all outputs, float64 (columns, K), a copy."""

@@ -33,9 +33,9 @@ from fcl.errors import InputError
 from fcl.features.base import Family
 from fcl.features.prices import Prices
 from fcl.objective import Objective, Outputs
-from fcl.solve.blocks import make_local, view_of_all_rows
 from fcl.solve.exact import MOST_COLUMNS
 from fcl.solve.inner import InnerModel
+from fcl.solve.make import make_local, view_of_all_rows
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.output_view import OutputView
 from fcl.solve.outputs import make_passes

@@ -21,6 +21,7 @@ What makes it fast (tools/research has measurements, and slower alternatives):
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -427,36 +428,51 @@ class Line:
         return C * change, C * slope, C * (sums.curve_beta + self.square)
 
     def search(self) -> tuple[float, float, bool] | None:
-        """Find a share beta of the step with sufficient decrease; 1 if the whole step has it.
+        """See :func:`search_share`."""
+        return search_share(self.at, self.promised, self.rounding)
 
-        Returns (beta, decrease, seen), or None if there is no such share. A violation of v promises a
-        decrease of the order v^2, so for v below 1e-8 rounding hides the decrease: then the whole step is
-        accepted unless it raises the objective by more than rounding, and ``seen`` is False.
-        """
-        promised, rounding = self.promised, self.rounding
-        if not promised < 0.0:
-            return None
-        low, high, beta = 0.0, math.inf, 1.0
-        best: tuple[float, float] | None = None
-        for look in range(MAX_EVALUATIONS):
-            change, slope, curve = self.at(beta)
-            lowest = change < -rounding and abs(slope) <= SIGMA * -promised
-            if change <= SIGMA * beta * promised or lowest:
-                if best is None or change < best[1]:
-                    best = beta, change
-                if beta == 1.0 or abs(slope) <= FLAT_SHARE * -promised:
-                    break
-            elif -promised <= rounding and change <= rounding:
-                return beta, max(0.0, -change), False
-            if slope < 0.0:
-                low = beta
-            else:
-                high = beta
-            if not math.isfinite(high) or high - low <= 1e-12 * high:
+
+def search_share(
+    at: Callable[[float], tuple[float, float, float]], promised: float, rounding: float
+) -> tuple[float, float, bool] | None:
+    """Find a share beta of the step with sufficient decrease; 1 if the whole step has it.
+
+    Returns (beta, decrease, seen), or None if there is no such share. A violation of v promises a
+    decrease of the order v^2, so for v below 1e-8 rounding hides the decrease: then the whole step is
+    accepted unless it raises the objective by more than rounding, and ``seen`` is False.
+
+    Parameters
+    ----------
+    at : callable
+        Change, slope and curvature of the objective at a share of the step.
+    promised : float
+        Change predicted by the slopes alone, < 0 if the step leads downhill.
+    rounding : float
+        Rounding error of the objective.
+    """
+    if not promised < 0.0:
+        return None
+    low, high, beta = 0.0, math.inf, 1.0
+    best: tuple[float, float] | None = None
+    for look in range(MAX_EVALUATIONS):
+        change, slope, curve = at(beta)
+        lowest = change < -rounding and abs(slope) <= SIGMA * -promised
+        if change <= SIGMA * beta * promised or lowest:
+            if best is None or change < best[1]:
+                best = beta, change
+            if beta == 1.0 or abs(slope) <= FLAT_SHARE * -promised:
                 break
-            newton = beta - slope / curve if curve > 0.0 else math.nan
-            if look % 3 < 2 and low < newton < high:
-                beta = newton
-            else:
-                beta = math.sqrt(low * high) if low > 0.0 else SHRINK * high
-        return None if best is None else (best[0], -best[1], -promised > rounding)
+        elif -promised <= rounding and change <= rounding:
+            return beta, max(0.0, -change), False
+        if slope < 0.0:
+            low = beta
+        else:
+            high = beta
+        if not math.isfinite(high) or high - low <= 1e-12 * high:
+            break
+        newton = beta - slope / curve if curve > 0.0 else math.nan
+        if look % 3 < 2 and low < newton < high:
+            beta = newton
+        else:
+            beta = math.sqrt(low * high) if low > 0.0 else SHRINK * high
+    return None if best is None else (best[0], -best[1], -promised > rounding)

@@ -36,8 +36,8 @@ from fcl.drivers.processes.messages import ProposalTaken, SetUp
 from fcl.objective import Outputs
 from fcl.options import Options
 from fcl.parallel import Team
-from fcl.solve.blocks import make_local, view_of_all_rows
 from fcl.solve.inner import InnerModel
+from fcl.solve.make import make_local, view_of_all_rows
 from fcl.solve.output_view import OutputView
 from fcl.solve.state import Ids
 from fcl.solve.trainer import Trainer

@@ -1,0 +1,350 @@
+"""The trainer of several outputs whose weights belong together, or whose loss couples them.
+
+A step is a proximal Newton step, as in :mod:`fcl.solve.trainer`: a quadratic model of the local objective
+in all K weights of each column, coordinate descent on it (:mod:`fcl.solve.coupled_model`), and a search
+along the step on the local objective itself:
+
+    C [ sum_i s_i loss(u_i) + <c, W - W_e> + 1/2 sum_j kappa_j |W_j. - W_e,j.|^2 + c_b . (b - b_e) + ... ]
+        + penalty(W),        u_i = u_e,i + (W - W_e)' phi_i + b - b_e
+
+Weights, gradients and corrections have the shape (k, K); margins, residuals and curvatures (K, n). The
+margins of several outputs include the intercepts, and so do those of the view.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fcl.objective import ROUNDING, Outputs
+from fcl.parallel import SERIAL, Team
+from fcl.solve.coupled_model import Bend, minimise_model
+from fcl.solve.exact import SPARSE, over_chunks
+from fcl.solve.inner import InnerModel
+from fcl.solve.output_view import OutputView, OutputWorking
+from fcl.solve.state import Columns, Floats, LocalPoint, Step, is_active
+from fcl.solve.trainer import (
+    CUT,
+    INNER_SHARE,
+    INNER_TARGET,
+    LEAST_RAISED,
+    RESTING,
+    StepResult,
+    TrainerState,
+    search_share,
+)
+from fcl.solve.view import add_columns, column_moments
+
+__all__ = ["CoupledTrainer", "add_outputs", "output_moments"]
+
+#: Maximum share of the curvatures that is added to them after cut steps.
+MOST_RAISED = 1e6
+#: Distance of a slope from its bound, as a multiple of the largest violation, up to which a weight of 0
+#: takes part in a step.
+NEAR = 3.0
+
+
+def output_moments(
+    view: OutputView, working: OutputWorking, columns: Columns, r: Floats, q: Floats | None
+) -> tuple[Floats, Floats]:
+    """sum_i r_ki phi_ij and sum_i q_ki phi_ij^2 of some cached columns, float64 (k, K).
+
+    r, q : float64 (K, n); without q the second sums are 0.
+    """
+    n, k = view.objective.n_rows, len(columns)
+    filled = int(working.cache.store.nonzeros[working.cache.slots[columns]].sum())
+    team, one = view.objective.team, working.outputs[0]
+    if filled <= SPARSE * k * n:
+        g, h = np.zeros((2, k, len(r)))
+        for output, own in enumerate(r):
+            bend = own if q is None else q[output]
+            g[:, output], h[:, output] = column_moments(one, columns, own, bend, team)
+        return g, h
+
+    def chunk(part: Floats, rows: slice) -> Floats:
+        sums = np.zeros((2, k, len(r)))
+        sums[0] = part @ r[:, rows].T
+        if q is not None:
+            part *= part
+            sums[1] = part @ q[:, rows].T
+        return sums
+
+    g, h = over_chunks(view.outputs[0], one, columns, chunk, team)
+    return g, h
+
+
+def add_outputs(
+    working: OutputWorking, columns: Columns, deltas: Floats, m: Floats, team: Team = SERIAL
+) -> None:
+    """Add cached columns times their deltas, (k, K), to the margins m, (K, n), in place."""
+    for output, own in enumerate(m):
+        changed = np.flatnonzero(deltas[:, output])
+        moved = np.ascontiguousarray(deltas[changed, output])
+        add_columns(working.outputs[0], columns[changed], moved, own, team)
+
+
+def norm_rise(w: Floats, d: Floats, group: bool) -> Floats:
+    """Changes of the norm of each feature's weights by a step d, without loss of digits.
+
+    w, d : float64 (k, K).  group : whether the norm is the Euclidean norm instead of the L1 norm.
+    """
+    if not group:
+        new = w + d
+        rise = np.where(w * new > 0.0, np.sign(w) * d, np.abs(new) - np.abs(w))
+        return np.asarray(rise.sum(axis=1))
+    sizes = np.linalg.norm(w + d, axis=1) + np.linalg.norm(w, axis=1)
+    change = ((2.0 * w + d) * d).sum(axis=1)
+    return np.divide(change, sizes, out=np.zeros(len(w)), where=sizes > 0.0)
+
+
+def norm_slope(w: Floats, d: Floats, group: bool) -> Floats:
+    """Derivatives of the norm of each feature's weights along d; where they are 0, to the right."""
+    if not group:
+        return np.asarray(np.where(w != 0.0, np.sign(w) * d, np.abs(d)).sum(axis=1))
+    size = np.linalg.norm(w, axis=1)
+    right = np.linalg.norm(d, axis=1)
+    return np.divide((w * d).sum(axis=1), size, out=right, where=size > 0.0)
+
+
+@dataclass(frozen=True)
+class CoupledLine:
+    """The change of the local objective along a step d of the weights, float64 (k, K)."""
+
+    objective: Outputs
+    m: Floats  #: margins before the step
+    dm: Floats  #: margins of the step
+    local: LocalPoint
+    d: Floats
+    #: slope and curvature, along the step, of the linear and quadratic terms
+    linear: float
+    square: float
+
+    def at(self, beta: float) -> tuple[float, float, float]:
+        """Change, slope and curvature of the local objective at a share beta of the step."""
+        part, local, w = self.objective, self.local, self.local.weights
+        sums = part.line_sums(self.m, self.dm, beta)
+        group, step = part.penalty.grouped, beta * self.d
+        change = sums.value - local.loss + beta * self.linear + 0.5 * beta**2 * self.square
+        change += float(local.absolute @ norm_rise(w, step, group))
+        slope = sums.slope_beta + self.linear + beta * self.square
+        slope += float(local.absolute @ norm_slope(w + step, self.d, group))
+        return part.C * change, part.C * slope, part.C * (sums.curve_beta + self.square)
+
+
+class CoupledTrainer:
+    """Solves local problems of several outputs step by step, in its own buffers.
+
+    It has the methods of :class:`fcl.solve.trainer.Trainer`.
+
+    Parameters
+    ----------
+    inner : InnerModel
+        Gathers columns; the trainer has the same maximum numbers of rows and columns.
+    n_outputs : int
+        K.
+    """
+
+    def __init__(self, inner: InnerModel, n_outputs: int) -> None:
+        self._buffers = [np.empty(n_outputs * inner.n_rows) for _ in range(4)]
+        self._n_outputs = n_outputs
+        self.resize(inner.n_rows)
+        self.inner = inner
+        self._team = inner.team
+        self._raised = 0.0
+        #: intercepts of the trainer's point, and of the anchor
+        self.free = self._anchor = np.empty(0)
+        #: columns of the last step, and their slopes before it, of the size that the penalty bounds by 1
+        self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
+        self._before = math.inf
+        self._undo: tuple[Columns, Floats, Floats] | None = None
+
+    def resize(self, n_rows: int) -> None:
+        """Set the number of rows of the view, at most the size of the buffers."""
+        shape = self._n_outputs, n_rows
+        self._r, self._q, self._dm, self._m = (
+            buffer[: shape[0] * n_rows].reshape(shape) for buffer in self._buffers
+        )
+
+    @staticmethod
+    def bytes_for(
+        n_rows: int, max_columns: int, entries: int, n_outputs: int, binary: bool = True
+    ) -> int:
+        """Bytes of the buffers, and of what a step allocates."""
+        inner = InnerModel.bytes_for(n_rows, max_columns, entries, binary)
+        # probabilities in float64; p, u and their iterates in float32 over the sample
+        return inner + n_outputs * n_rows * (4 * 8 + 2 * 8 + 4 * 4)
+
+    @property
+    def state(self) -> TrainerState:
+        """The state, besides the point, that the next steps depend on."""
+        return TrainerState(self.inner.drawn, self.inner.grown, self._raised)
+
+    @state.setter
+    def state(self, state: TrainerState) -> None:
+        self.inner.drawn, self.inner.grown = state.drawn, state.grown
+        self._raised = state.raised
+
+    @property
+    def margins(self) -> Floats:
+        """Margins of the trainer's point, float64 (K, n), which its owner sets."""
+        return self._m
+
+    def start(self, anchor: Floats, free: Floats) -> None:
+        """Start at the weights of the working set, at :attr:`margins` and at the intercepts ``free``.
+
+        anchor, free : float64 (n_free,), intercepts of the anchor and of the point.
+        """
+        self.free, self._anchor = free, anchor
+
+    @property
+    def _away(self) -> Floats:
+        """The intercepts minus the anchor's."""
+        return np.asarray(self.free - self._anchor)
+
+    def step(
+        self, view: OutputView, working: OutputWorking, target: float, may_move: bool = True
+    ) -> StepResult:
+        """Take one proximal Newton step, unless the violation is at most ``target``."""
+        objective = view.objective
+        columns = self._columns(view, working)
+        decrease = 0.0
+        if len(self.free):
+            settled = objective.settle(self._m, view.pull(self._away), view.free_floor)
+            self.free = self.free + settled.x
+            decrease = objective.C * settled.decrease
+        local, violation = self._look(view, working, columns)
+        if self._undo is not None and violation >= self._before:
+            # rounding hid that the last step led uphill
+            self._return_to(view, working, *self._undo)
+            self._undo = None
+            return StepResult(False, decrease, self._before, 0)
+        self.inner.judge(self._before, violation)
+        if violation <= target or not may_move:
+            return StepResult(False, decrease, violation, 0)
+        tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
+        # features well within their bounds could not move by as little as the others violate theirs
+        near = 1.0 - NEAR * violation
+        part = local.take(np.flatnonzero(is_active(local.weights) | (self.seen[1] > near)))
+        bend, sweeps = self._bend(view), 0
+        while True:
+            step = minimise_model(
+                self.inner, view, working, part, bend, self._raised, tolerance, near
+            )
+            sweeps += step.sweeps
+            found = self._search(view, working, part, step)
+            if found is not None:
+                break
+            if self.inner.cease() or self._raised >= MOST_RAISED:
+                return StepResult(False, decrease, violation, sweeps)
+            self._raise()
+        beta, gained, seen = found
+        if beta < CUT:
+            self._raise()
+        elif beta == 1.0:
+            self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
+        self._undo = None if seen else (part.columns, part.weights, self.free)
+        self._before = violation
+        self._set(working, part.columns, part.weights + beta * step.d)
+        self.free = self.free + beta * step.x
+        self._m += beta * self._dm
+        return StepResult(True, decrease + gained, violation, sweeps)
+
+    def _raise(self) -> None:
+        self._raised = max(10.0 * self._raised, LEAST_RAISED)
+
+    @staticmethod
+    def _columns(view: OutputView, working: OutputWorking) -> Columns:
+        """Columns with a weight, or near a violation at the anchor."""
+        penalty, C = view.objective.penalty, view.objective.C
+        weights, factor = working.of("weights"), working.factor
+        slopes = penalty.slopes(C * working.of("gradients"), weights, factor)
+        return np.flatnonzero(is_active(weights) | (penalty.sizes(slopes) > RESTING))
+
+    def _look(
+        self, view: OutputView, working: OutputWorking, columns: Columns
+    ) -> tuple[LocalPoint, float]:
+        """The local objective at the current point, and its largest violation.
+
+        Writes residuals and curvatures to the buffers.
+        """
+        part = view.objective
+        part.residuals_curvatures(self._m, self._r, self._q)
+        g, h = output_moments(view, working, columns, self._r, None if view.complete else self._q)
+        weights, floor = working.of("weights")[columns], working.of("floor")[columns]
+        g += self._corrections(working, columns, weights, floor)
+        factor, penalty = working.factor[columns], part.penalty
+        ridge, absolute = penalty.ridge(factor) / part.C, penalty.absolute(factor) / part.C
+        g += ridge[:, None] * weights
+        slopes = view.pull(self._away)
+        if len(self.free):
+            slopes = slopes + part.free_sums(self._r)
+        self.seen = columns, penalty.sizes(g / absolute[:, None])
+        prices = part.C * (g - ridge[:, None] * weights)
+        violation = float(penalty.violations(prices, weights, factor).max(initial=0.0))
+        loss = part.loss_sum(self._m)
+        return LocalPoint(columns, weights, g, h, floor, absolute, ridge, loss, slopes), violation
+
+    def _bend(self, view: OutputView) -> Bend:
+        """The Hessian at the current point; residuals and curvatures are in the buffers."""
+        part = view.objective
+        if part.separate:
+            return Bend(self._q, np.ones(part.n_rows), False)
+        return Bend(part.loss.mean(self._m), part.s, True)
+
+    def _search(
+        self, view: OutputView, working: OutputWorking, local: LocalPoint, step: Step
+    ) -> tuple[float, float, bool] | None:
+        """Search along a step; writes the margins of the step."""
+        part = view.objective
+        self._dm[:] = step.x[:, None] if len(step.x) else 0.0
+        changed = np.flatnonzero(step.d.any(axis=1))
+        add_outputs(working, local.columns[changed], step.d[changed], self._dm, self._team)
+        d, ridge, floor = step.d, local.ridge[:, None], local.floor
+        pulls = self._corrections(working, local.columns, local.weights, floor)
+        pulls += ridge * local.weights
+        linear = float((pulls * d).sum())
+        square = float(((floor + ridge) * d * d).sum())
+        if len(step.x):
+            linear += float(view.pull(self._away) @ step.x)
+            square += float(view.free_floor @ (step.x * step.x))
+        line = CoupledLine(part, self._m, self._dm, local, d, linear, square)
+        norms = norm_rise(local.weights, d, part.penalty.grouped)
+        promised = float((local.gradients * d).sum()) + float(local.absolute @ norms)
+        promised += float(local.slopes @ step.x)
+        sizes = norm_rise(np.zeros_like(d), local.weights, part.penalty.grouped)
+        rounding = ROUNDING * part.C * (local.loss + float(local.absolute @ sizes))
+        return search_share(line.at, part.C * promised, rounding)
+
+    def _return_to(
+        self,
+        view: OutputView,
+        working: OutputWorking,
+        columns: Columns,
+        weights: Floats,
+        free: Floats,
+    ) -> None:
+        back = weights - working.of("weights")[columns]
+        add_outputs(working, columns, back, self._m, self._team)
+        if len(free):
+            self._m += (free - self.free)[:, None]
+        self._set(working, columns, weights)
+        self.free = free
+
+    @staticmethod
+    def _set(working: OutputWorking, columns: Columns, weights: Floats) -> None:
+        for part, own in zip(working.outputs, weights.T, strict=True):
+            part.weights[columns] = own
+
+    @staticmethod
+    def _corrections(
+        working: OutputWorking, columns: Columns, weights: Floats, floor: Floats
+    ) -> Floats:
+        """Slopes of the terms that correct the view, float64 (k, K)."""
+        away = weights - working.of("anchor_weights")[columns]
+        return np.asarray(working.of("correction")[columns] + floor * away)
+
+    def columns_changed(self) -> None:
+        """Note that columns have changed: the last step can no longer be undone or judged."""
+        self._before, self._undo = math.inf, None

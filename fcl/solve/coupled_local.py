@@ -1,0 +1,44 @@
+"""The trainer's side with several outputs whose weights are trained together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fcl.solve.blocks import OutputSolver
+from fcl.solve.coupled import CoupledTrainer
+from fcl.solve.output_view import OutputView
+from fcl.solve.trainer import StepResult
+
+__all__ = ["CoupledSolver"]
+
+
+class CoupledSolver(OutputSolver):
+    """Like :class:`fcl.solve.blocks.OutputSolver`, with steps in the weights of all outputs at once.
+
+    The trainer is a :class:`fcl.solve.coupled.CoupledTrainer`.
+    """
+
+    trainer: CoupledTrainer
+
+    def change_view(self, view: OutputView) -> None:
+        """Switch to another row view; the cache must be empty."""
+        super().change_view(view)
+        self._m = self.trainer.margins  # of the trainer's point
+
+    def _restart(self) -> None:
+        super()._restart()
+        self.trainer.columns_changed()
+
+    def step(self, target: float) -> StepResult:
+        """Take one step from the current point, unless its violation is at most ``target``."""
+        trainer, intercept = self.trainer, self.view.objective.intercept
+        b, free = self.anchor.covariates, self.free
+        trainer.start(b if intercept else b[:0], free if intercept else free[:0])
+        taken = trainer.step(self.view, self.working, target)
+        if intercept:
+            self.free = trainer.free
+        columns, slopes = trainer.seen
+        self._slopes = np.zeros(self.cache.n)
+        self._slopes[columns] = slopes
+        self._violations[:] = taken.violation
+        return taken

@@ -1,0 +1,307 @@
+"""The inner model of a step of several outputs, and coordinate descent on it.
+
+A sample of the rows is gathered as for one output (:mod:`fcl.solve.inner`), by the sums of the outputs'
+curvatures. For softmax the model has the Hessian that couples the outputs (:mod:`fcl.kernels.coupled`);
+with the group norm one move minimises over all weights of a feature. The intercepts are eliminated, which
+needs K products of each column with each class; beyond :data:`MOST_LEANS` of them, columns are centred,
+and the intercepts are minimised after each sweep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.kernels import coupled as kernels
+from fcl.kernels.coupled import LANES, CoupledModel
+from fcl.objective.covariates import inverse_root
+from fcl.solve.elimination import FLAT
+from fcl.solve.inner import (
+    DAMPING,
+    EXTRAPOLATE_FROM,
+    FLOOR,
+    HURRIED,
+    LEAST_SWEEPS,
+    MAX_SWEEPS,
+    Gathered,
+    InnerModel,
+)
+from fcl.solve.output_view import OutputView, OutputWorking
+from fcl.solve.state import Columns, Floats, LocalPoint, Step
+
+__all__ = ["Bend", "minimise_model"]
+
+Singles = npt.NDArray[np.float32]
+
+#: Maximum columns times outputs squared whose coupling with the intercepts is stored.
+MOST_LEANS = 1 << 22
+#: Maximum products of two probabilities in memory at a time, unless those of one class are more.
+MOST_PRODUCTS = 1 << 22
+#: Numbers over rows up to which extrapolation has memory: rows times outputs.
+EXTRAPOLATE_NUMBERS = 1 << 20
+#: Least curvature of a coordinate or an eigenvalue, relative to the largest of its feature.
+LEAST_CURVE = 1e-9
+#: Probabilities below this count as 0: products of smaller numbers are subnormal, which takes a hundred
+#: times as long.
+LEAST_P = 1e-15
+
+
+@dataclass(frozen=True)
+class Bend:
+    """The Hessian of the losses over the rows of a view, as the model takes it.
+
+    The Hessian of row i is s_i (diag(p_i) - p_i p_i') if ``coupled``, else diag(p_i) and s_i is 1.
+    """
+
+    p: Floats  #: float64 (K, rows)
+    s: Floats  #: float64 (rows,)
+    coupled: bool
+
+    def take(self, rows: Columns, ratio: Floats) -> Bend:
+        """The Hessian of a sample of the rows, each multiplied by its ratio; p and s in float32."""
+        p = np.take(self.p, rows, axis=1)  # indexing would transpose the memory
+        if not self.coupled:
+            p = p * ratio
+        s = self.s[rows] * (ratio if self.coupled else 1.0)
+        return Bend(p, s, self.coupled)
+
+    def gram(self) -> Floats:
+        """Curvature of the intercepts, float64 (K, K)."""
+        own = self.p @ self.s
+        return np.diag(own) - ((self.p * self.s) @ self.p.T if self.coupled else 0.0)
+
+
+@dataclass(frozen=True)
+class _Bends:
+    """Sums over the sample of products of columns with the Hessians of the rows."""
+
+    gathered: Gathered
+    p: Singles  # (K, rows)
+    s: Singles
+    coupled: bool
+
+    def matrices(self, squared: bool) -> Floats:
+        """sum_i phi_ij H_i, or phi_ij^2 H_i, float64 (k, K, K)."""
+        n_outputs, k = len(self.p), len(self.gathered.start)
+        out = np.zeros((k, n_outputs, n_outputs))
+        outputs = np.arange(n_outputs)
+        if not self.coupled:
+            out[:, outputs, outputs] = self._sums(self.p * self.s, squared)
+            return out
+        together = max(1, MOST_PRODUCTS // self.p.size)  # classes in one product
+        for a in range(0, n_outputs, together):
+            some = self.p[a : a + together] * self.s
+            pairs = (some[:, None] * self.p).reshape(-1, len(self.s))
+            out[:, a : a + together] = -self._sums(pairs, squared).reshape(k, -1, n_outputs)
+        out[:, outputs, outputs] -= out.sum(axis=2)  # probabilities add up to 1
+        return out
+
+    def diagonals(self) -> Floats:
+        """sum_i phi_ij^2 H_i,kk, float64 (k, K)."""
+        own = self.p * self.s
+        return self._sums(own * (1.0 - self.p) if self.coupled else own, True)
+
+    def _sums(self, rows: Singles, squared: bool) -> Floats:
+        return self.gathered.products(np.ascontiguousarray(rows.T), squared)
+
+
+class _Descent:
+    """Coordinate descent on one model: its state, and the sets of coordinates that it sweeps over."""
+
+    def __init__(
+        self, model: CoupledModel, group: bool, b: Floats, root: Floats, slopes: Floats
+    ) -> None:
+        self.model, self.group = model, group
+        self.w = model.before.copy()
+        self.u = np.zeros(model.p.shape, np.float32)
+        self.v = np.zeros(len(model.s), np.float32)
+        self.b = b
+        self.x = np.zeros(len(slopes))  # intercepts, if they are not eliminated
+        self._root, self._slopes = root, slopes
+        self._met = np.zeros(len(self.w) if group else self.w.shape)
+        self._lanes = np.empty(LANES, np.float32)
+        self._iterates: list[tuple[npt.NDArray[np.floating], ...]] = []
+        self.sweeps = 0
+
+    def run(self, order: Columns, tolerance: float, inner: InnerModel) -> None:
+        """Sweep until no coordinate violates by more than the tolerance, or the step has to end."""
+        first = 0.0
+        while True:
+            worst = self._sweep(order)
+            first = first or worst
+            if worst <= tolerance or self._ends(inner, worst, first):
+                return
+            while True:
+                active = order[self._weighted()[order]]
+                worst = self._sweep(active)
+                if worst <= tolerance:
+                    break
+                if self._ends(inner, worst, first):
+                    return
+                self._extrapolate(len(active))
+
+    def _ends(self, inner: InnerModel, worst: float, first: float) -> bool:
+        hurried = self.sweeps >= LEAST_SWEEPS and worst <= HURRIED * first and inner.hurry()
+        return hurried or self.sweeps >= MAX_SWEEPS or inner.cease()
+
+    def _weighted(self) -> npt.NDArray[np.bool_]:
+        """Which coordinates have a weight."""
+        return (self.w != 0.0).any(axis=1) if self.group else (self.w != 0.0).ravel()
+
+    def _sweep(self, order: Columns) -> float:
+        self.sweeps += 1
+        sweep = kernels.block_sweep if self.group else kernels.weight_sweep
+        state = self.w, self.u, self.v, self.b, self._met, self._lanes
+        worst: float = sweep(self.model, order, *state)
+        if not self.b.size and self._root.size:
+            self._settle()
+        return worst
+
+    def _settle(self) -> None:
+        """Minimise over the intercepts, with the weights fixed."""
+        model = self.model
+        slopes = self._slopes + model.unit * ((self.u - self.v) * model.p) @ model.s
+        x = -self._root @ (self._root.T @ slopes)
+        self.x += x
+        single = x.astype(np.float32)
+        self.u += single[:, None]
+        if model.coupled:
+            self.v += single @ model.p
+
+    def value(self) -> float:
+        """The value of the model."""
+        model = self.model
+        d = self.w - model.before
+        smooth = float((model.lin * d + 0.5 * model.extra * d * d).sum())
+        rows: float = kernels.row_value(model, self.u, self.v)  # type: ignore[no-untyped-call]
+        smooth += rows - 0.5 * float(self.b @ self.b)
+        sizes = np.linalg.norm(self.w, axis=1) if self.group else np.abs(self.w).sum(axis=1)
+        return smooth + float(model.absolute @ sizes) + float(self._slopes @ self.x)
+
+    def _extrapolate(self, active: int) -> None:
+        """Anderson extrapolation, as for one output (:mod:`fcl.solve.inner`)."""
+        state = self.w, self.u, self.v, self.b, self.x
+        if self.u.size > EXTRAPOLATE_NUMBERS:
+            return
+        self._iterates.append(tuple(part.copy() for part in state))
+        if len(self._iterates) <= EXTRAPOLATE_FROM:
+            return
+        steps = np.diff([iterate[0].ravel() for iterate in self._iterates], axis=0)
+        gram = np.einsum("ik,jk->ij", steps, steps)
+        gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-300)
+        c = np.linalg.solve(gram, np.ones(len(gram)))
+        last, self._iterates = self._iterates[1:], []
+        total = float(c.sum())
+        if total == 0.0 or not np.isfinite(c).all():
+            return
+        before = self.value()
+        for number, part in enumerate(state):
+            part[:] = sum(x / total * iterate[number] for x, iterate in zip(c, last, strict=True))
+        if not self.value() < before:
+            for part, old in zip(state, last[-1], strict=True):
+                part[:] = old
+
+
+def minimise_model(
+    inner: InnerModel,
+    view: OutputView,
+    working: OutputWorking,
+    at: LocalPoint,
+    bend: Bend,
+    raised: float,
+    tolerance: float,
+    near: float,
+) -> Step:
+    """The step that minimises the model at a point.
+
+    Parameters
+    ----------
+    at : LocalPoint
+        Weights, gradients, curvatures and floor float64 (k, K); slopes float64 (K,), or (0,) without
+        intercepts. Curvatures are used only if rows are sampled.
+    bend : Bend
+        Over the rows of the view.
+    raised : float
+        Share of the curvatures that is added to them.
+    tolerance : float
+        Violation up to which the model counts as minimised.
+    near : float
+        Size of a slope up to which a weight of 0 stays 0.
+
+    Returns
+    -------
+    Step
+        d float64 (k, K), x float64 (K,) or (0,).
+    """
+    k, n_outputs = at.weights.shape
+    group = view.objective.penalty.grouped
+    lean, h = np.empty(k), np.empty(k)
+    own = bend.p * bend.s
+    total = (own * (1.0 - bend.p) if bend.coupled else own).sum(axis=0)
+    rows = inner.gather(working.outputs[0], at.columns, total, lean, h)
+    whole = h.copy()
+    intercepts = len(at.slopes) > 0
+    centres = inner.centre(rows, lean, h) if intercepts else np.zeros(k)
+    gathered = inner.gathered(k, rows)
+    chosen = inner.chosen(len(total))
+    part = bend.take(chosen, gathered.q / total[chosen])
+    bends = _Bends(gathered, part.p.astype(np.float32), part.s.astype(np.float32), bend.coupled)
+    root: Floats = np.empty((0, 0))
+    if intercepts:
+        root = inverse_root(part.gram() + np.diag(view.free_floor), FLAT)
+    eliminated = k * n_outputs**2 <= MOST_LEANS
+    leans: Floats = np.zeros((k, n_outputs, root.shape[1] if eliminated else 0))
+    if leans.size:
+        leans = bends.matrices(squared=False) @ root
+    blocks = bends.matrices(squared=True) if group and eliminated else None
+    outputs = np.arange(n_outputs)
+    own = bends.diagonals() if blocks is None else blocks[:, outputs, outputs]
+    along = np.einsum("jkr,jkr->jk", leans, leans)
+    floor, ridge = at.floor, at.ridge[:, None]
+    extra = DAMPING * np.maximum(own - along, 0.0) + raised * own + DAMPING * floor + floor + ridge
+    if rows < len(total):
+        left = np.divide(h, whole, out=np.ones(k), where=whole > 0.0)[:, None]
+        extra += np.maximum(FLOOR * left * at.curvatures - own, 0.0)
+    curve, vectors = own + extra - along, np.empty((0, 0, 0))
+    curve = np.maximum(np.maximum(curve, LEAST_CURVE * (own + extra)), 1e-300)
+    if blocks is not None:
+        blocks[:, outputs, outputs] += extra
+        curve, vectors = np.linalg.eigh(blocks - leans @ leans.transpose(0, 2, 1))
+        curve = np.maximum(curve, np.maximum(LEAST_CURVE * curve[:, -1:], 1e-300))
+    elif group:
+        # diag(p) - p p' is at most 2 diag(p (1 - p))
+        curve = np.broadcast_to((2.0 if bend.coupled else 1.0) * own + extra, own.shape)
+        curve = np.repeat(curve.max(axis=1)[:, None], n_outputs, axis=1)
+    unit = float(bends.s.max(initial=0.0)) or 1.0
+    p = bends.p
+    p[p < LEAST_P] = 0.0
+    model = CoupledModel(
+        gathered.start,
+        gathered.stop,
+        gathered.entries,
+        gathered.values,
+        p,
+        bends.s / np.float32(unit),
+        unit,
+        bend.coupled,
+        at.absolute,
+        at.gradients - (np.outer(centres, at.slopes) if intercepts else 0.0),
+        extra,
+        np.ascontiguousarray(curve),
+        vectors,
+        leans,
+        at.weights,
+    )
+    b = -(at.slopes @ root) if leans.shape[2] else np.empty(0)
+    descent = _Descent(model, group, b, root, at.slopes)
+    order = inner.order(k)
+    if not group:
+        order = (order[:, None] * n_outputs + outputs).ravel()
+        moving = (at.weights != 0.0) | (np.abs(at.gradients) > near * at.absolute[:, None])
+        order = order[moving.ravel()[order]]
+    descent.run(order, tolerance, inner)
+    d = descent.w - at.weights
+    x = descent.x + (root @ descent.b if leans.shape[2] else 0.0)
+    return Step(d, x - centres @ d if intercepts else x, descent.sweeps)

@@ -1,0 +1,46 @@
+"""Make the trainer's side for a view with one output or with several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fcl.cache import LiveColumns
+from fcl.objective import Objective, Outputs
+from fcl.solve.blocks import OutputSolver
+from fcl.solve.coupled import CoupledTrainer
+from fcl.solve.coupled_local import CoupledSolver
+from fcl.solve.local import LocalSolver
+from fcl.solve.output_view import OutputView
+from fcl.solve.state import Floats, Ids
+from fcl.solve.trainer import Trainer
+from fcl.solve.view import RowView
+
+__all__ = ["make_local", "view_of_all_rows"]
+
+
+def make_local(
+    view: RowView | OutputView,
+    cache: LiveColumns,
+    trainer: Trainer,
+    factors: Callable[[Ids], Floats],
+) -> Any:
+    """The trainer's side: a LocalSolver, or for a view with several outputs an OutputSolver.
+
+    Outputs whose penalty or loss couples them are trained together (:mod:`fcl.solve.coupled`), others one
+    after the other.
+    """
+    if not isinstance(view, OutputView):
+        return LocalSolver(view, cache, trainer, factors)
+    objective = view.objective
+    if objective.penalty.grouped or not objective.separate:
+        together = CoupledTrainer(trainer.inner, objective.n_outputs)
+        return CoupledSolver(view, cache, together, factors)
+    return OutputSolver(view, cache, trainer, factors)
+
+
+def view_of_all_rows(objective: Objective | Outputs, verified: str = "") -> RowView | OutputView:
+    """The view of all rows of an objective; verified : see :meth:`RowView.all_rows`."""
+    if isinstance(objective, Outputs):
+        return OutputView(None, objective, verified)
+    return RowView.all_rows(objective, verified)
