@@ -36,7 +36,7 @@ MOST_STEPS, MOST_HALVINGS = 200, 40
 #: Largest slope, relative to the sum of the residuals' sizes, at which x counts as settled.
 SETTLED = 1e-16
 #: A slope below this is settled, too, once a step no longer halves it: rounding is left.
-ROUNDED = 1e-12
+ROUNDED = 1e-14
 #: Share of the residuals' sizes above which both kinds of step are compared.
 FAR = 0.1
 #: A Hessian is reused while a step lowers the largest slope to at most this share.
@@ -176,20 +176,27 @@ class _Search:
         return step if np.isfinite(step).all() else None
 
     def _make_hessian(self) -> Floats:
-        """The Hessian of F, from all rows or, with many classes, from a share of them.
-
-        The share's weights w_jk are scaled such that no row exceeds the exact diagonal, which keeps the
-        matrix positive.
-        """
+        """The Hessian of F, from all rows or, with many classes, from a share of them."""
         K, n = len(self.x), self.objective.n_rows
         stride = 1 if n * float(K * K) <= MOST_PRODUCTS else max(1, -(-K // MOST_CLASSES))
         with one_blas_thread():
             weights = self.objective.joint_masses(self.m, self.x, stride)
         np.fill_diagonal(weights, 0.0)
-        diagonal = weights.sum(axis=1)
         if stride > 1:
-            exact = self.at.curvature
-            scale = np.divide(exact, diagonal, out=np.zeros(K), where=diagonal > 0.0)
-            weights *= np.minimum.outer(scale, scale)
-            diagonal = exact
-        return np.diag(diagonal + self.floor) - weights
+            _complete(weights, self.at.curvature)
+        return np.diag(weights.sum(axis=1) + self.floor) - weights
+
+
+def _complete(weights: Floats, exact: Floats) -> None:
+    """Scale the weights of a share of the rows, in place, to about the exact sums of the matrix's rows.
+
+    A class without weights, whose rows all lie elsewhere, gets weights in proportion to the exact sums.
+    """
+    found = weights.sum(axis=1)
+    scale = np.sqrt(np.divide(exact, found, out=np.zeros(len(exact)), where=found > 0.0))
+    weights *= scale
+    weights *= scale[:, None]
+    absent = np.flatnonzero(found == 0.0)
+    weights[absent] = exact[absent, None] * (exact / max(float(exact.sum()), TINY))
+    weights[:, absent] = weights[absent].T
+    np.fill_diagonal(weights, 0.0)
