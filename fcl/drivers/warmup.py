@@ -40,6 +40,7 @@ def warmup(kinds: Iterable[str] | None = None) -> None:
 
     kinds = KINDS if kinds is None else kinds
     _cache()
+    _softmax()
     for kind in kinds:
         KINDS[kind]()
         mark_compiled(kind)
@@ -173,6 +174,23 @@ def _cache() -> None:
     losses.raise_curvatures((0, 0.0), one, one, one, 0.0, 0.5, np.ones(1))
     descent.violations(np.zeros(1), np.zeros(1), np.zeros(1))
     descent.choose_by(np.ones(1), 1, np.empty(1, np.bool_))
+
+
+def _softmax() -> None:
+    """Call the kernels of the softmax loss."""
+    from fcl.objective import SoftmaxOutputs, find_loss
+
+    loss, y, s = find_loss("softmax"), np.arange(64.0) % 3, np.ones(64)
+    m = np.random.default_rng(0).normal(size=(3, 64))
+    r, q = np.empty((2, 3, 64))
+    objective = SoftmaxOutputs(loss, y, s, 1.0, n_classes=3)
+    objective.settle(m)
+    objective.line_sums(m, m, 0.5)
+    objective.output(0, m, np.empty(64))
+    objective.residuals_curvatures(m, r, q)
+    objective.close(r, 0.0)
+    objective.dual_bound(r, 1.0)
+    loss.score(y, s, m)
 
 
 #: Kind of families -> the function that compiles its kernels.

@@ -16,7 +16,8 @@ of step are tried:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +25,7 @@ import numpy.typing as npt
 from fcl.objective.unpenalised import Settled
 from fcl.parallel import one_blas_thread
 
-if TYPE_CHECKING:
-    from fcl.objective.softmax import ClassSums, SoftmaxOutputs
-
-__all__ = ["settle"]
+__all__ = ["ClassSums", "settle"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,7 +34,7 @@ MOST_STEPS, MOST_HALVINGS = 200, 40
 #: Largest slope, relative to the sum of the residuals' sizes, at which x counts as settled.
 SETTLED = 1e-16
 #: A slope below this is settled, too, once a step no longer halves it: rounding is left.
-ROUNDED = 1e-12
+ROUNDED = 1e-14
 #: Share of the residuals' sizes above which both kinds of step are compared.
 FAR = 0.1
 #: A Hessian is reused while a step lowers the largest slope to at most this share.
@@ -51,7 +49,36 @@ TINY = 1e-290
 MOST_PRODUCTS, MOST_CLASSES = 4e9, 256
 
 
-def settle(objective: SoftmaxOutputs, m: Floats, slope: Floats, floor: Floats) -> Settled:
+@dataclass(frozen=True)
+class ClassSums:
+    """Sums over rows by class, float64 (K,), and the sum of the losses."""
+
+    value: float  #: sum s loss
+    balance: Floats  #: sum r
+    mass: Floats  #: sum s p
+    curvature: Floats  #: sum s p (1 - p)
+    absolute: Floats  #: sum |r|
+    peak: Floats  #: largest margin of the class minus the largest one of the row, over all rows
+
+
+class ClassObjective(Protocol):
+    """What the search needs of :class:`fcl.objective.softmax.SoftmaxOutputs`."""
+
+    @property
+    def n_rows(self) -> int: ...
+
+    @property
+    def counts(self) -> Floats:
+        """Sum of the weights of each class, float64 (K,)."""
+
+    def class_sums(self, m: Floats, shift: Floats) -> ClassSums:
+        """Sums by class at margins m + shift_k."""
+
+    def joint_masses(self, m: Floats, shift: Floats, stride: int = 1) -> Floats:
+        """sum_i s_i p_ij p_ik over every ``stride``-th chunk of rows, float64 (K, K)."""
+
+
+def settle(objective: ClassObjective, m: Floats, slope: Floats, floor: Floats) -> Settled:
     """Minimise F over x and add x to the margins m, float64 (K, n).
 
     slope, floor : float64 (K,); see :meth:`fcl.objective.outputs.Outputs.settle`.
@@ -66,7 +93,7 @@ def settle(objective: SoftmaxOutputs, m: Floats, slope: Floats, floor: Floats) -
 class _Search:
     """The state of the search: x, the sums there, and a Hessian that is reused while it serves."""
 
-    def __init__(self, objective: SoftmaxOutputs, m: Floats, slope: Floats, floor: Floats) -> None:
+    def __init__(self, objective: ClassObjective, m: Floats, slope: Floats, floor: Floats) -> None:
         self.objective, self.m, self.floor = objective, m, floor
         self.free = not floor.any()  # whether a constant in x changes nothing
         self.slope = slope - slope.mean() if self.free else slope
@@ -176,20 +203,27 @@ class _Search:
         return step if np.isfinite(step).all() else None
 
     def _make_hessian(self) -> Floats:
-        """The Hessian of F, from all rows or, with many classes, from a share of them.
-
-        The share's weights w_jk are scaled such that no row exceeds the exact diagonal, which keeps the
-        matrix positive.
-        """
+        """The Hessian of F, from all rows or, with many classes, from a share of them."""
         K, n = len(self.x), self.objective.n_rows
         stride = 1 if n * float(K * K) <= MOST_PRODUCTS else max(1, -(-K // MOST_CLASSES))
         with one_blas_thread():
             weights = self.objective.joint_masses(self.m, self.x, stride)
         np.fill_diagonal(weights, 0.0)
-        diagonal = weights.sum(axis=1)
         if stride > 1:
-            exact = self.at.curvature
-            scale = np.divide(exact, diagonal, out=np.zeros(K), where=diagonal > 0.0)
-            weights *= np.minimum.outer(scale, scale)
-            diagonal = exact
-        return np.diag(diagonal + self.floor) - weights
+            _complete(weights, self.at.curvature)
+        return np.diag(weights.sum(axis=1) + self.floor) - weights
+
+
+def _complete(weights: Floats, exact: Floats) -> None:
+    """Scale the weights of a share of the rows, in place, to about the exact sums of the matrix's rows.
+
+    A class without weights, whose rows all lie elsewhere, gets weights in proportion to the exact sums.
+    """
+    found = weights.sum(axis=1)
+    scale = np.sqrt(np.divide(exact, found, out=np.zeros(len(exact)), where=found > 0.0))
+    weights *= scale
+    weights *= scale[:, None]
+    absent = np.flatnonzero(found == 0.0)
+    weights[absent] = exact[absent, None] * (exact / max(float(exact.sum()), TINY))
+    weights[:, absent] = weights[absent].T
+    np.fill_diagonal(weights, 0.0)

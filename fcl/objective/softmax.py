@@ -27,13 +27,14 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
+from fcl.objective.class_intercepts import ClassSums, settle
 from fcl.objective.losses.logistic import Logistic
 from fcl.objective.outputs import Floats, OutputLineSums, Outputs
 from fcl.objective.problem import Objective, RowValues
 from fcl.objective.simplex import Balanced, balanced
 from fcl.objective.unpenalised import Settled
 
-__all__ = ["ClassSums", "SoftmaxOutputs"]
+__all__ = ["SoftmaxOutputs"]
 
 T = TypeVar("T")
 
@@ -41,18 +42,6 @@ T = TypeVar("T")
 EXACT_BITS = 52
 #: Number of rows whose probabilities are multiplied at a time.
 CHUNK = 1024
-
-
-@dataclass(frozen=True)
-class ClassSums:
-    """Sums over rows by class, float64 (K,), and the sum of the losses."""
-
-    value: float  #: sum s loss
-    balance: Floats  #: sum r
-    mass: Floats  #: sum s p
-    curvature: Floats  #: sum s p (1 - p)
-    absolute: Floats  #: sum |r|
-    peak: Floats  #: largest margin of the class minus the largest one of the row, over all rows
 
 
 @dataclass(frozen=True)
@@ -194,8 +183,6 @@ class SoftmaxOutputs(Outputs):
     def settle(
         self, m: Floats, slope: Floats | None = None, floor: Floats | None = None
     ) -> Settled:
-        from fcl.objective.class_intercepts import settle
-
         if not self.intercept:
             return Settled(np.empty(0), 0.0)
         zeros = self._zeros

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fcl
-from fcl.objective import Penalty
+from fcl.objective import GroupPenalty, Penalty
 
 RHOS = (1.0, 0.7, 0.05)
 
@@ -91,3 +91,105 @@ def test_in_words() -> None:
 def test_invalid_ratios(rho: float) -> None:
     with pytest.raises(fcl.InputError, match="l1_ratio must be above 0 and at most 1"):
         Penalty(rho)
+
+
+# -- several outputs -------------------------------------------------------------------------------
+
+KINDS = [kind(rho) for kind in (Penalty, GroupPenalty) for rho in (1.0, 0.4)]
+
+
+def matrix(k: int = 12, K: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Weights (k, K), of which some rows and some further entries are 0, a direction, and factors."""
+    random = np.random.default_rng(4)
+    w = random.normal(size=(k, K)) * (random.random((k, 1)) < 0.6) * (random.random((k, K)) < 0.7)
+    return w, random.normal(size=(k, K)), random.uniform(0.3, 3.0, k)
+
+
+def norms(penalty: Penalty, w: np.ndarray) -> np.ndarray:
+    """The norm of each row that the penalty takes."""
+    group = isinstance(penalty, GroupPenalty)
+    return np.array([math.hypot(*row) if group else sum(map(abs, row)) for row in w])
+
+
+def of_rows(penalty: Penalty, w: np.ndarray, f: np.ndarray) -> float:
+    rho = penalty.l1_ratio
+    return float(f @ (rho * norms(penalty, w) + (1 - rho) / 2 * (w**2).sum(axis=1)))
+
+
+@pytest.mark.parametrize("penalty", KINDS, ids=str)
+def test_value_and_derivatives_of_several_outputs(penalty: Penalty) -> None:
+    w, dw, f = matrix()
+    value = penalty.value(w, f)
+    assert value == pytest.approx(of_rows(penalty, w, f), rel=1e-13)
+    left, right, curve = penalty.along(w, dw, f)
+    h = 1e-6
+    up, down = (of_rows(penalty, w + step * dw, f) for step in (h, -h))
+    assert left < right
+    assert (up - value) / h == pytest.approx(right, abs=1e-4)
+    assert (value - down) / h == pytest.approx(left, abs=1e-4)
+    h = 1e-4
+    up, down = (of_rows(penalty, w + step * dw, f) for step in (h, -h))
+    assert (up + down - 2 * value - h * (right - left)) / h**2 == pytest.approx(
+        curve, rel=1e-3, abs=1e-5
+    )
+
+
+@pytest.mark.parametrize("penalty", KINDS, ids=str)
+def test_conditions_of_several_outputs(penalty: Penalty) -> None:
+    """No violation at the proximal point of any prices; elsewhere a violation in the right feature."""
+    random = np.random.default_rng(5)
+    v, f, rho = random.normal(size=(20, 3)) * 3.0, random.uniform(0.5, 2.0, 20), penalty.l1_ratio
+    v[:8] *= 0.05  # the weights of these features are 0
+    cut = rho * f[:, None]
+    size = norms(penalty, v)[:, None] if penalty.grouped else np.abs(v)
+    w = np.maximum(1.0 - cut / size, 0.0) * v / (1.0 + (1.0 - rho) * f[:, None])
+    prices = w - v  # the gradient of |w - v|^2 / 2
+    assert 0 < (w == 0.0).all(axis=1).sum() < 20
+    violations = penalty.violations(prices, w, f)
+    assert violations.shape == (20,) and violations.max() <= 1e-14
+    prices[19, 1] += 0.3 * rho * f[19]
+    assert penalty.violations(prices, w, f).argmax() == 19
+    zero = np.zeros((1, 3))
+    expected = 5.0 / (0.5 * rho) - 1.0 if penalty.grouped else 4.0 / (0.5 * rho) - 1.0
+    found = penalty.violations(np.array([[0.0, -4.0, 3.0]]), zero, np.array([0.5]))
+    assert found == pytest.approx([expected])
+
+
+def test_sizes_of_prices() -> None:
+    g = np.array([[3.0, -4.0], [0.0, 0.0], [1e-200, 1e-200], [1e200, -1e200]])
+    assert Penalty().sizes(g).tolist() == [4.0, 0.0, 1e-200, 1e200]
+    assert GroupPenalty().sizes(g) == pytest.approx([5.0, 0.0, 2**0.5 * 1e-200, 2**0.5 * 1e200])
+    assert Penalty().sizes(g[:, 1]).tolist() == [4.0, 0.0, 1e-200, 1e200]
+    assert GroupPenalty().sizes(g[:0]).shape == Penalty().sizes(g[:0]).shape == (0,)
+    assert GroupPenalty().grouped and not Penalty().grouped
+    assert GroupPenalty().formula == "sum_j |W_j|_2"
+    assert GroupPenalty(0.25).formula == "sum_j (0.25 |W_j|_2 + 0.375 |W_j|_2^2)"
+
+
+@pytest.mark.parametrize("penalty", KINDS, ids=str)
+@pytest.mark.parametrize("K", [2, 3, 4, 7])
+def test_centre_is_the_best_constant(penalty: Penalty, K: int) -> None:
+    random = np.random.default_rng(K)
+    w = random.normal(size=(8, K)) * (random.random((8, K)) < 0.7)
+    f = np.ones(1)
+    for row, c in zip(w, penalty.centre(w), strict=True):
+        values = [of_rows(penalty, row[None] - t, f) for t in np.linspace(-3.0, 3.0, 601)]
+        assert of_rows(penalty, row[None] - c, f) <= min(values) + 1e-12
+    centred = w - penalty.centre(w)[:, None]
+    assert penalty.centre(centred) == pytest.approx(np.zeros(8), abs=1e-15)
+    if penalty.pure_l1 and not penalty.grouped:  # weights of 0 stay 0 if they can
+        assert (penalty.centre(np.array([[0.0, 0.0, 5.0], [-2.0, 0.0, 3.0]])) == 0.0).all()
+
+
+@pytest.mark.parametrize("kind", [Penalty, GroupPenalty])
+def test_conjugate_of_several_outputs(kind: type[Penalty]) -> None:
+    """sup_W <C g, W> - penalty(W) of one feature with two outputs, on a grid."""
+    penalty, C, f = kind(0.6), 0.8, 0.7
+    g = np.array([[2.5, -1.5]])
+    axis = np.linspace(-15.0, 15.0, 1201)
+    w = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    norm = np.linalg.norm(w, axis=1) if penalty.grouped else np.abs(w).sum(axis=1)
+    values = C * (w @ g[0]) - f * (0.6 * norm + 0.2 * (w**2).sum(axis=1))
+    size = penalty.sizes(g)[:, None] if penalty.grouped else np.abs(g)
+    excess = f * float((np.maximum(size / f - penalty.limit(C), 0.0) ** 2).sum())
+    assert penalty.conjugate(C, excess) == pytest.approx(values.max(), rel=1e-3)

@@ -1,0 +1,133 @@
+"""A judge of models of several classes: objective, certificate and a solver, in plain numpy.
+
+Like :mod:`tests.judge` it neither imports nor copies code of fcl. The problem is
+
+    P(W, b) = sum_j f_j pen(W_j) + C sum_i s_i (log sum_k exp u_ik - u_i,y_i),    u = Phi W + b + o,
+
+with pen(w) = rho |w| + (1 - rho) |w|_2^2 / 2, where |w| is the L1 norm or, if ``group``, the Euclidean
+norm. For any A with rows in the simplex, with sum_i s_i (A_i - Y_i) = 0 if there is an intercept, and
+V = S (A - Y),
+
+    D(A) = C sum_i s_i (H(A_i) + <A_i - Y_i, o_i>) - sum_j pen_j*(C Phi_j' V)
+
+is a lower bound of P. Here H is the entropy, and the conjugate of f pen is the sum over classes (group:
+the value at the norm) of max(0, |v| - rho f)^2 / (2 (1 - rho) f); for rho = 1 it is 0 where no |v| is
+above f, else infinite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import entr, logsumexp, softmax
+
+
+@dataclass(frozen=True)
+class ClassProblem:
+    """Arrays have rows first: phi (n, p), offset (n, K); y (n,) are class numbers."""
+
+    phi: np.ndarray
+    y: np.ndarray
+    s: np.ndarray
+    K: int
+    C: float
+    f: np.ndarray
+    rho: float = 1.0
+    group: bool = False
+    intercept: bool = True
+    offset: np.ndarray | float = 0.0
+
+    @property
+    def hot(self) -> np.ndarray:
+        return np.asarray(np.eye(self.K)[self.y.astype(int)])
+
+    def margins(self, W: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self.phi @ W + b + self.offset
+
+    def size(self, rows: np.ndarray) -> np.ndarray:
+        """What the norm of the dual measures of the prices of each feature."""
+        return np.linalg.norm(rows, axis=1) if self.group else np.abs(rows).max(axis=1)
+
+    def penalty(self, W: np.ndarray) -> float:
+        norm = np.linalg.norm(W, axis=1) if self.group else np.abs(W).sum(axis=1)
+        return float(self.f @ (self.rho * norm + (1.0 - self.rho) / 2.0 * (W**2).sum(axis=1)))
+
+    def loss(self, u: np.ndarray) -> float:
+        own = np.take_along_axis(u, self.y.astype(int)[:, None], axis=1)[:, 0]
+        return float(self.s @ (logsumexp(u, axis=1) - own))
+
+    def objective(self, W: np.ndarray, b: np.ndarray) -> float:
+        return self.penalty(W) + self.C * self.loss(self.margins(W, b))
+
+    def residuals(self, W: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self.s[:, None] * (softmax(self.margins(W, b), axis=1) - self.hot)
+
+    # -- the certificate -----------------------------------------------------------------------
+
+    def balanced(self, A: np.ndarray) -> np.ndarray:
+        """A with the class sums of the labels: mass of heavy classes moves to light ones, row by row."""
+        if not self.intercept:
+            return A
+        have, want = self.s @ A, self.s @ self.hot
+        heavy = have > want
+        out = A.copy()
+        out[:, heavy] *= want[heavy] / have[heavy]
+        lack = np.where(heavy, 0.0, want - have)
+        freed = A.sum(axis=1) - out.sum(axis=1)
+        return out + np.outer(freed, lack / lack.sum()) if lack.sum() > 0.0 else out
+
+    def dual(self, A: np.ndarray) -> float:
+        """D(A); -inf where it is not feasible."""
+        assert A.min() >= -1e-15 and np.allclose(A.sum(axis=1), 1.0, atol=1e-13)
+        V = self.s[:, None] * (A - self.hot)
+        if self.intercept:
+            assert np.abs(V.sum(axis=0)).max() <= 1e-11 * self.s.sum()
+        v = self.C * (self.phi.T @ V)
+        value = self.C * float(self.s @ entr(np.clip(A, 0.0, 1.0)).sum(axis=1))
+        value += self.C * float((V * self.offset).sum())
+        above = np.linalg.norm(v, axis=1, keepdims=True) if self.group else np.abs(v)
+        above = np.maximum(above - self.rho * self.f[:, None], 0.0)
+        if self.rho == 1.0:
+            return value if above.max(initial=0.0) <= 1e-11 * self.f.max() else -np.inf
+        return value - float((above**2 / (2.0 * (1.0 - self.rho) * self.f[:, None])).sum())
+
+    def largest(self, V: np.ndarray) -> float:
+        """max_j size(g_j) / f_j for residuals V."""
+        return float((self.size(self.phi.T @ V) / self.f).max())
+
+    def bound(self, R: np.ndarray) -> float:
+        """The certificate of residuals: balanced, scaled to be feasible; with squares also unscaled."""
+        A = self.balanced(self.hot + R / self.s[:, None])
+        most = self.C * self.largest(self.s[:, None] * (A - self.hot)) / self.rho
+        found = self.dual(self.hot + min(1.0, 1.0 / most) * (A - self.hot))
+        return found if self.rho == 1.0 else max(found, self.dual(A))
+
+    # -- the optimum ---------------------------------------------------------------------------
+
+    def shrunk(self, W: np.ndarray, step: float) -> np.ndarray:
+        """The proximal operator of step * penalty."""
+        cut = step * self.rho * self.f[:, None]
+        size = np.linalg.norm(W, axis=1, keepdims=True) if self.group else np.abs(W)
+        kept = np.maximum(1.0 - cut / np.maximum(size, 1e-300), 0.0) * W
+        return kept / (1.0 + step * (1.0 - self.rho) * self.f[:, None])
+
+    def solve(self, steps: int = 600) -> tuple[np.ndarray, np.ndarray]:
+        """Accelerated proximal gradients with restarts (Beck and Teboulle 2009)."""
+        free = float(self.intercept)
+        columns = np.column_stack([self.phi, np.full(len(self.y), free)])
+        bend = 0.5 * self.C * np.linalg.norm(columns.T * np.sqrt(self.s), 2) ** 2
+        x = z = np.zeros((columns.shape[1], self.K))
+        t, before = 1.0, np.inf
+        for _ in range(steps):
+            slope = self.C * (columns.T @ self.residuals(z[:-1], free * z[-1]))
+            new = z - slope / bend
+            new[:-1] = self.shrunk(new[:-1], 1.0 / bend)
+            value = self.objective(new[:-1], free * new[-1])
+            if value > before:  # restart
+                z, t, before = x, 1.0, np.inf
+                continue
+            later = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
+            z = new + (t - 1.0) / later * (new - x)
+            x, t, before = new, later, value
+        return x[:-1], free * x[-1]

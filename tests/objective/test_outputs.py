@@ -1,0 +1,486 @@
+"""Objectives of several outputs, against the judge, plain numpy, scikit-learn and one-output problems."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from judge import Problem
+from judge_outputs import ClassProblem
+from scipy.special import logsumexp, softmax
+
+import fcl
+from fcl.features.prices import RowVector
+from fcl.objective import (
+    COUPLED_LOSSES,
+    LOSSES,
+    GroupPenalty,
+    Objective,
+    Outputs,
+    Penalty,
+    SeparateOutputs,
+    SoftmaxOutputs,
+    find_loss,
+    make_outputs,
+)
+from fcl.parallel import Team
+
+SOFTMAX = find_loss("softmax")
+
+
+def class_problem(seed: int, n: int = 40, p: int = 6, **fixed: Any) -> ClassProblem:
+    """A random problem with 2 to 5 classes, one of them perhaps of a single row."""
+    random = np.random.default_rng(seed)
+    K = int(random.integers(2, 6))
+    y = random.integers(0, K, n)
+    y[:K] = np.arange(K)
+    if seed % 3 == 0:
+        y[K:][y[K:] == 0] = 1
+    chosen = {
+        "rho": float(random.choice([1.0, 1.0, 0.6])),
+        "group": bool(random.integers(2)),
+        "intercept": bool(random.integers(4)),
+        "offset": random.normal(size=(n, K)) if random.integers(3) == 0 else 0.0,
+    }
+    return ClassProblem(
+        phi=random.normal(size=(n, p)) * (random.random((n, p)) < 0.7),
+        y=y.astype(float),
+        s=random.uniform(0.1, 3.0, n),
+        K=K,
+        C=float(10.0 ** random.uniform(-1.5, 0.5)),
+        f=random.uniform(0.5, 2.0, p),
+        **(chosen | fixed),
+    )
+
+
+def outputs_of(problem: ClassProblem, **rest: Any) -> SoftmaxOutputs:
+    """fcl's objective of the judge's problem."""
+    offset = None
+    if isinstance(problem.offset, np.ndarray):
+        offset = np.ascontiguousarray(problem.offset.T)
+    kind = GroupPenalty if problem.group else Penalty
+    common: Any = {"intercept": problem.intercept, "penalty": kind(problem.rho), "offset": offset}
+    made = make_outputs(SOFTMAX, problem.y, problem.s, problem.C, problem.K, **common | rest)
+    assert isinstance(made, SoftmaxOutputs)
+    return made
+
+
+def residuals_of(objective: Outputs, m: np.ndarray) -> np.ndarray:
+    r = np.empty_like(m)
+    objective.residuals(m, r)
+    return r
+
+
+def bound_of(objective: SoftmaxOutputs, problem: ClassProblem, r: np.ndarray, raw: bool) -> float:
+    """fcl's bound with prices of raw residuals and an allowance, or of balanced residuals."""
+    priced = r
+    if not raw:
+        A = problem.balanced(problem.hot + r.T / problem.s[:, None])
+        priced = (problem.s[:, None] * (A - problem.hot)).T
+    sizes = problem.size(problem.phi.T @ priced.T)
+    each = np.abs(problem.phi.T @ priced.T)
+    if raw:
+        delta, reach = objective.imbalance(r), np.abs(problem.phi).max(axis=0)
+        sizes = sizes + problem.size(np.outer(reach, delta))
+        each = each + np.outer(reach, delta)
+    if problem.group:
+        each = sizes[:, None]
+    f = problem.f[:, None]
+    excess = np.sum(f * np.maximum(each / f - objective.penalty.limit(problem.C), 0.0) ** 2)
+    return objective.dual_bound(r, float((sizes / problem.f).max()), float(excess))
+
+
+# -- values, residuals, lines ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block_rows", [64, 65536])
+def test_softmax_values_residuals_and_lines(block_rows: int) -> None:
+    problem = class_problem(1, n=600)
+    objective = outputs_of(problem, block_rows=block_rows, team=Team(2))
+    random = np.random.default_rng(0)
+    m, dm = random.normal(size=(2, problem.K, 600)) * 3.0
+    assert objective.value(2.0, m) == pytest.approx(2.0 + problem.C * problem.loss(m.T), rel=1e-14)
+    r, q = np.empty((2, *m.shape))
+    objective.residuals_curvatures(m, r, q)
+    p = softmax(m, axis=0)
+    assert r == pytest.approx(problem.s * (p - problem.hot.T), abs=1e-14)
+    assert q == pytest.approx(problem.s * p * (1.0 - p), abs=1e-14)
+    assert (r == residuals_of(objective, m)).all()
+    assert np.abs(r.sum(axis=0)).max() < 1e-14
+
+    sums = objective.line_sums(m, dm, 0.3)
+    at = m + 0.3 * dm
+    p = softmax(at, axis=0)
+    mean = (p * dm).sum(axis=0)
+    assert sums.value == pytest.approx(problem.loss(at.T), rel=1e-14)
+    assert sums.slope_beta == pytest.approx(((p - problem.hot.T) * problem.s * dm).sum(), rel=1e-11)
+    assert sums.curve_beta == pytest.approx(problem.s @ (p * (dm - mean) ** 2).sum(axis=0))
+
+
+def test_finite_differences_of_residuals_and_curvatures() -> None:
+    problem = class_problem(2)
+    objective, h = outputs_of(problem), 1e-4
+    m = np.random.default_rng(0).normal(size=(problem.K, 40))
+    r, q = np.empty((2, *m.shape))
+    objective.residuals_curvatures(m, r, q)
+    for k, i in ((0, 0), (1, 7), (problem.K - 1, 39)):
+        up, down = m.copy(), m.copy()
+        up[k, i] += h
+        down[k, i] -= h
+        high, low = (residuals_of(objective, at)[k, i] for at in (up, down))
+        values = [objective.loss_sum(at) for at in (up, down)]
+        assert r[k, i] == pytest.approx((values[0] - values[1]) / (2 * h), abs=1e-7)
+        assert q[k, i] == pytest.approx((high - low) / (2 * h), abs=1e-7)
+
+
+def test_no_digit_is_lost_where_a_class_has_nearly_all_probability() -> None:
+    """Against extended precision: 1 - p is 1e-20 and less, beside p = 1."""
+    m = np.array([[50.0, 900.0, -3.0, 1e5], [0.0, 0.0, 44.0, 1e5], [-2.0, 0.0, 3.0, -1e5]])
+    y, s = np.array([0.0, 1.0, 1.0, 0.0]), np.array([1.0, 2.0, 0.5, 1.0])
+    objective = SoftmaxOutputs(SOFTMAX, y, s, 1.0, n_classes=3)
+    exact = m.astype(np.longdouble)
+    e = np.exp(exact - exact.max(axis=0))
+    e /= e.sum(axis=0)
+    hot = np.eye(3)[y.astype(int)].T
+    others = np.stack([np.delete(e, k, axis=0).sum(axis=0) for k in range(3)])
+    r, q = np.empty((2, 3, 4))
+    objective.residuals_curvatures(m, r, q)
+    np.testing.assert_allclose(r, (s * np.where(hot == 1, -others, e)).astype(float), rtol=1e-15)
+    np.testing.assert_allclose(q, (s * e * others).astype(float), rtol=1e-15)
+    alone = SoftmaxOutputs(SOFTMAX, y[:1], s[:1], 1.0, n_classes=3)
+    expected = np.log1p(np.exp(np.longdouble(-50)) + np.exp(np.longdouble(-52)))
+    assert alone.loss_sum(np.ascontiguousarray(m[:, :1])) == pytest.approx(
+        float(expected), rel=1e-15
+    )
+
+
+# -- intercepts ------------------------------------------------------------------------------------
+
+
+def check_settled(objective: Outputs, m: np.ndarray, limit: float = 1e-13) -> np.ndarray:
+    settled = m.copy()
+    found = objective.settle(settled)
+    np.testing.assert_array_equal(settled, m + found.x[:, None])
+    balance = objective.free_sums(residuals_of(objective, settled))
+    assert np.abs(balance).max() <= limit * objective.s.sum()
+    fall = objective.loss_sum(m) - objective.loss_sum(settled)
+    assert found.decrease == pytest.approx(fall, rel=1e-9, abs=1e-9 * objective.loss_sum(m))
+    return found.x
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 30.0, 1e3])
+@pytest.mark.parametrize("rare", [False, True])
+def test_intercepts_from_any_distance(scale: float, rare: bool) -> None:
+    problem = class_problem(6 if rare else 7, n=300)
+    objective = outputs_of(problem, intercept=True)
+    m = np.random.default_rng(1).normal(size=(problem.K, 300)) * scale
+    x = check_settled(objective, m, 1e-13 * max(1.0, scale))
+    assert abs(x.sum()) <= 1e-13 * max(1.0, np.abs(x).max())
+    if scale == 0.0:
+        assert x == pytest.approx(objective.null_intercepts(), abs=1e-12)
+        share = problem.s @ problem.hot / problem.s.sum()
+        assert softmax(x) == pytest.approx(share, rel=1e-12)
+
+
+def test_intercepts_of_one_row_in_a_million_and_of_many_classes() -> None:
+    n = 100_000
+    y = np.zeros(n)
+    y[17], y[50:90] = 2.0, 1.0
+    s = np.ones(n)
+    s[17] = 0.1
+    objective = SoftmaxOutputs(SOFTMAX, y, s, 1.0, n_classes=3)
+    m = np.random.default_rng(0).normal(size=(3, n))
+    check_settled(objective, m)
+    K = 300  # the Hessian of a share of the rows
+    y = np.arange(6000.0) % K
+    many = SoftmaxOutputs(SOFTMAX, y, np.ones(6000), 1.0, n_classes=K)
+    m = np.random.default_rng(0).normal(size=(K, 6000))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fcl.objective.class_intercepts.MOST_PRODUCTS", 0.0)
+        check_settled(many, m)
+
+
+def test_intercepts_with_further_terms() -> None:
+    problem = class_problem(8, n=200)
+    objective, random = outputs_of(problem, intercept=True), np.random.default_rng(0)
+    m = random.normal(size=(problem.K, 200))
+    slope, floor = random.normal(size=problem.K), random.uniform(0.1, 5.0, problem.K)
+    settled = m.copy()
+    found = objective.settle(settled, slope, floor)
+    left = objective.free_sums(residuals_of(objective, settled)) + slope + floor * found.x
+    assert np.abs(left).max() <= 1e-12 * problem.s.sum()
+    assert not outputs_of(problem, intercept=False).settle(m).x.size
+
+
+# -- one class -------------------------------------------------------------------------------------
+
+
+def test_the_problem_of_one_class_is_logistic() -> None:
+    problem = class_problem(9, n=300)
+    objective = outputs_of(problem)
+    random = np.random.default_rng(0)
+    m = random.normal(size=(problem.K, 300)) * 20.0  # some rows have a class with all probability
+    lse = np.empty(300)
+    objective.log_sums(m, lse)
+    assert lse == pytest.approx(logsumexp(m, axis=0), rel=1e-14)
+    for k in range(problem.K):
+        o, again = np.empty((2, 300))
+        one = objective.output(k, m, o, lse)
+        assert objective.output(k, m, again) is one
+        assert o == pytest.approx(logsumexp(np.delete(m, k, axis=0), axis=0), rel=1e-13, abs=1e-13)
+        assert again == pytest.approx(o, rel=1e-13, abs=1e-13)
+        r, q = np.empty((2, 300))
+        one.residuals_curvatures(m[k] - o, 0.0, r, q)
+        assert r == pytest.approx(residuals_of(objective, m)[k], rel=1e-12, abs=1e-13)
+        step = random.normal(size=300)
+        moved = m.copy()
+        moved[k] += step
+        difference = objective.loss_sum(moved) - objective.loss_sum(m)
+        alone = one.loss_sum(moved[k] - o, 0.0) - one.loss_sum(m[k] - o, 0.0)
+        assert alone == pytest.approx(difference, rel=1e-10)
+
+
+def test_samples_of_rows() -> None:
+    problem = class_problem(4, n=100)
+    objective = outputs_of(problem, offset=np.ones((problem.K, 100)))
+    rows, s = np.array([3, 50, 99]), np.array([1.0, 2.0, 3.0])
+    part = objective.take(rows, s)
+    m = np.random.default_rng(0).normal(size=(problem.K, 100))
+    all_rows = replace(objective, s=np.ones(100))
+    expected = residuals_of(all_rows, m)[:, rows] * s
+    assert residuals_of(part, np.ascontiguousarray(m[:, rows])) == pytest.approx(expected)
+    assert part.n_outputs == problem.K and part.offset is not None and part.n_rows == 3
+
+
+# -- the certificate -------------------------------------------------------------------------------
+
+
+def test_no_bound_is_above_the_optimum() -> None:
+    """100 random problems, three points each: the optimum, a point near it, and any point."""
+    gaps = []
+    for seed in range(100):
+        problem, random = class_problem(seed), np.random.default_rng(seed)
+        objective = outputs_of(problem, block_rows=64)
+        W, b = problem.solve()
+        best = problem.objective(W, b)
+        for noise in (0.0, 0.01, 1.0):
+            own = W + noise * random.normal(size=W.shape)
+            m = np.ascontiguousarray(problem.margins(own, b).T)
+            if noise < 1.0:
+                objective.settle(m)
+            r = residuals_of(objective, m)
+            exact = problem.bound(r.T)
+            bound = bound_of(objective, problem, r, False)
+            assert bound == pytest.approx(exact, rel=1e-9, abs=1e-10)
+            assert max(exact, bound) <= best * (1.0 + 1e-12)
+            assert bound_of(objective, problem, r, True) <= best * (1.0 + 1e-12)
+            if noise == 0.0:
+                gaps.append((best - bound) / best)
+    assert np.median(gaps) < 1e-6 and np.max(gaps) < 0.1  # the bounds are worth something
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_optimum_has_the_gap_0(group: bool) -> None:
+    problem = class_problem(11, group=group, rho=1.0, intercept=True)
+    objective = outputs_of(problem)
+    W, b = problem.solve(6_000)
+    m = np.ascontiguousarray(problem.margins(W, b).T)
+    objective.settle(m)
+    r, value = residuals_of(objective, m), problem.objective(W, b)
+    gap = value - bound_of(objective, problem, r, True)
+    assert gap + 1e-12 * value >= 0.0 and gap <= 1e-9 * value
+    penalty = objective.penalty
+    prices = problem.C * (problem.phi.T @ r.T)
+    assert penalty.violations(prices, W, problem.f).max() < 1e-4
+    assert (W != 0.0).any(axis=1).sum() > 0
+    if group:
+        assert np.abs(W.sum(axis=1)).max() < 1e-6
+    else:  # 0 is a median of every row
+        assert (np.abs(penalty.centre(W)) < 1e-9).all()
+
+
+def test_objective_of_saga() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    problem = class_problem(13, n=60, group=False, rho=1.0, intercept=True, offset=0.0)
+    problem = replace(problem, f=np.ones(6), C=0.5)
+    model = LogisticRegression(C=problem.C, l1_ratio=1.0, solver="saga", tol=1e-10, max_iter=20_000)
+    model.fit(problem.phi, problem.y, sample_weight=problem.s)
+    objective = outputs_of(problem)
+    m = np.ascontiguousarray(model.decision_function(problem.phi).T)
+    W = np.ascontiguousarray(model.coef_.T)
+    value = objective.value(objective.penalty.value(W, problem.f), m)
+    assert value == pytest.approx(problem.objective(W, model.intercept_), rel=1e-14)
+    objective.settle(m)
+    bound = bound_of(objective, problem, residuals_of(objective, m), True)
+    assert bound <= value <= bound * (1.0 + 1e-7)
+
+
+@pytest.mark.parametrize("step", [0.0, 2.0**-20, 2.0**-60])
+def test_closed_residuals_are_a_dual_point_on_the_grid(step: float) -> None:
+    for seed in range(5):
+        problem = class_problem(seed)
+        objective = outputs_of(problem)
+        m = np.random.default_rng(seed).normal(size=(problem.K, 40)) * 10.0
+        r = residuals_of(objective, m)
+        closed = r.copy()
+        used = objective.close(closed, step)
+        assert used == 0.0 if step == 0.0 else used >= step
+        exact = [sum(map(int, column * 2.0**900)) for column in closed.T.astype(object)]
+        assert not any(exact)
+        others = np.where(problem.hot.T == 1, 0.0, closed)
+        assert (others >= 0.0).all() and (np.abs(closed) <= np.abs(r) * (1 + 1e-15)).all()
+        assert np.abs(closed - r).max() <= problem.K * max(used, 1e-15)
+        for own in closed:
+            assert (RowVector(own, used)[:] == own).all()
+        rows = [RowVector(own, used) for own in closed]
+        own = problem.bound(closed.T)
+        assert bound_of(objective, problem, closed, False) == pytest.approx(own, rel=1e-9)
+        bound = objective.dual_bound(rows, 1.0)
+        assert bound == objective.dual_bound(closed, 1.0)
+
+
+def test_two_classes_are_the_binary_problem() -> None:
+    problem = class_problem(3, n=50)
+    problem = replace(
+        problem, K=2, y=(problem.y > 0).astype(float), group=False, offset=0.0, rho=1.0
+    )
+    problem = replace(problem, intercept=True)
+    labels = np.where(problem.y == 1.0, 1.0, -1.0)
+    binary = Problem(
+        problem.phi, labels, problem.s, "logistic", problem.C, True, 1.0, problem.f
+    ).solve()
+    W = np.stack([np.maximum(-binary.w, 0.0), np.maximum(binary.w, 0.0)], axis=1)
+    b = np.array([0.0, binary.b])
+    objective = outputs_of(problem)
+    m = np.ascontiguousarray(problem.margins(W, b).T)
+    value = objective.value(objective.penalty.value(W, problem.f), m)
+    assert value == pytest.approx(binary.objective, rel=1e-12)
+    bound = bound_of(objective, problem, residuals_of(objective, m), True)
+    assert bound == pytest.approx(binary.bound, rel=1e-9)
+
+
+def test_new_labels_permute() -> None:
+    problem = class_problem(5, group=False)
+    order = np.random.default_rng(0).permutation(problem.K)
+    again = replace(problem, y=np.argsort(order)[problem.y.astype(int)].astype(float), offset=0.0)
+    one, other = outputs_of(replace(problem, offset=0.0)), outputs_of(again)
+    m = np.random.default_rng(1).normal(size=(problem.K, 40))
+    permuted = np.ascontiguousarray(m[order])
+    assert other.loss_sum(permuted) == pytest.approx(one.loss_sum(m), rel=1e-14)
+    r = residuals_of(one, m)
+    assert residuals_of(other, permuted) == pytest.approx(r[order], abs=1e-15)
+    assert other.dual_bound(r[order], 0.8) == pytest.approx(one.dual_bound(r, 0.8), rel=1e-12)
+
+
+# -- separate losses -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "squared_hinge"])
+@pytest.mark.parametrize("rho", [1.0, 0.5])
+def test_separate_outputs_are_their_parts(loss: str, rho: float) -> None:
+    random = np.random.default_rng(0)
+    n, K = 150, 3
+    kind = find_loss(loss)
+    y = np.sign(random.normal(size=(K, n))) if kind.classifies else random.normal(size=(K, n))
+    s, offset = random.uniform(0.3, 2.0, n), random.normal(size=(K, n))
+    phi, f = random.normal(size=(n, 8)), random.uniform(0.5, 2.0, 8)
+    objective = make_outputs(
+        kind, y, s, 0.05, K, penalty=Penalty(rho), offset=offset, block_rows=64
+    )
+    assert isinstance(objective, SeparateOutputs) and objective.n_outputs == objective.n_free == K
+    judges = [Problem(phi, y[k], s, loss, 0.05, True, rho, f, offset[k]) for k in range(K)]
+    m, dm = random.normal(size=(2, K, n))
+    m += offset
+    expected = sum(float(s @ judge.losses(m[k])) for k, judge in enumerate(judges))
+    assert objective.loss_sum(m) == pytest.approx(expected, rel=1e-13)
+    r, q = np.empty((2, K, n))
+    objective.residuals_curvatures(m, r, q)
+    assert r == pytest.approx(np.stack([s * j.slopes(m[k]) for k, j in enumerate(judges)]))
+    h = 1e-6
+    sums, up, down = (objective.line_sums(m, dm, beta) for beta in (0.0, h, -h))
+    assert sums.slope_beta == pytest.approx((up.value - down.value) / (2 * h), abs=1e-4)
+    check_settled(objective, m)
+    objective.settle(m)
+    objective.residuals(m, r)
+    assert objective.close(r, 0.25) == 0.25
+    o = np.ones(n)
+    assert objective.output(1, m, o).loss_sum(m[1], 0.0) == pytest.approx(
+        s @ judges[1].losses(m[1])
+    )
+    assert not o.any()
+    v = np.abs(r @ phi) / f
+    limit = objective.penalty.limit(0.05)
+    excess = (f * np.maximum(v - limit, 0.0) ** 2).sum(axis=1)
+    bound = objective.dual_bound(r, v.max(axis=1), excess)
+    optima = [judge.solve() for judge in judges]
+    best = sum(solution.objective for solution in optima)
+    assert bound <= best * (1.0 + 1e-12)
+    single = [p.dual_bound(r[k], v[k].max(), excess[k]) for k, p in enumerate(objective.parts)]
+    assert bound == pytest.approx(sum(single), rel=1e-13)
+    total = objective.dual_bound(r, v.max(axis=1), float(excess.sum()))
+    assert total <= bound * (1.0 + 1e-13)
+    grouped = replace(objective, penalty=GroupPenalty(rho))
+    norms = np.linalg.norm(r @ phi, axis=0) / f
+    excess_of_norms = float((f * np.maximum(norms - limit, 0.0) ** 2).sum())
+    assert grouped.dual_bound(r, norms.max(), excess_of_norms) <= best * (1.0 + 1e-12)
+
+
+def test_optimum_of_the_multitask_lasso() -> None:
+    """Squared losses with a grouped penalty, against scikit-learn: the gap of its optimum is 0."""
+    from sklearn.linear_model import MultiTaskLasso
+
+    random = np.random.default_rng(1)
+    n, K, C = 80, 3, 0.02
+    phi = random.normal(size=(n, 10))
+    y = phi[:, :3] @ random.normal(size=(3, K)) + random.normal(size=(n, K)) + 3.0
+    model = MultiTaskLasso(alpha=1.0 / (2.0 * C * n), tol=1e-12, max_iter=100_000).fit(phi, y)
+    W = np.ascontiguousarray(model.coef_.T)
+    objective = make_outputs(
+        find_loss("squared"), np.ascontiguousarray(y.T), np.ones(n), C, K, penalty=GroupPenalty()
+    )
+    m = np.ascontiguousarray(model.predict(phi).T)
+    objective.settle(m)
+    value = objective.value(objective.penalty.value(W, np.ones(10)), m)
+    direct = np.linalg.norm(W, axis=1).sum() + C * ((y.T - m) ** 2).sum()
+    assert value == pytest.approx(direct, rel=1e-13)
+    r = residuals_of(objective, m)
+    g = phi.T @ r.T
+    assert objective.penalty.violations(C * g, W, np.ones(10)).max() < 1e-5
+    gap = value - objective.dual_bound(r, float(np.linalg.norm(g, axis=1).max()))
+    assert -1e-12 * value <= gap <= 1e-8 * value
+    assert 0 < (W != 0.0).any(axis=1).sum() < 10
+
+
+# -- the loss --------------------------------------------------------------------------------------
+
+
+def test_the_loss_by_name() -> None:
+    assert SOFTMAX.couples and not any(kind.couples for kind in LOSSES.values())
+    assert SOFTMAX.text == "softmax" and "softmax" in COUPLED_LOSSES and "softmax" not in LOSSES
+    m = np.random.default_rng(0).normal(size=(3, 7)) * 300.0
+    assert SOFTMAX.mean(m) == pytest.approx(softmax(m, axis=0), abs=1e-15)
+    y, s = np.arange(7.0) % 3, np.arange(1.0, 8.0)
+    expected = np.average(logsumexp(m, axis=0) - m[y.astype(int), np.arange(7)], weights=s)
+    assert SOFTMAX.score(y, s, m) == pytest.approx(expected, rel=1e-13)
+    assert not SOFTMAX.higher_is_better and np.isnan(SOFTMAX.score(y[:0], s[:0], m[:, :0]))
+    SOFTMAX.check_targets(y, "y")
+    with pytest.raises(
+        fcl.InputError, match=r"y: softmax loss needs class numbers .* got 1.5 in row 1"
+    ):
+        SOFTMAX.check_targets(np.array([0.0, 1.5]), "y")
+    for name, kind in LOSSES.items():  # a bound of the second derivative
+        q, r = np.empty((2, 100))
+        y = np.sign(np.random.default_rng(0).normal(size=100))
+        y = y if kind.classifies else np.abs(y)
+        one = Objective(find_loss(name), y, np.ones(100), 1.0)
+        one.residuals_curvatures(np.linspace(-5.0, 5.0, 100), 0.0, r, q)
+        assert q.max() <= kind.most_curvature
+        assert name == "poisson" or q.max() > 0.99 * kind.most_curvature
+
+
+def test_targets_of_the_wrong_shape() -> None:
+    with pytest.raises(ValueError, match=r"expected targets of shape \(3, 5\), got \(2, 5\)"):
+        make_outputs(find_loss("squared"), np.zeros((2, 5)), np.ones(5), 1.0, 3)
