@@ -168,7 +168,7 @@ def _prepared(job: StagewiseJob, running: Running) -> Iterator[list[Part]]:
             for _ in job.family.fill(prepared, rows.data.rows, rows.keep):
                 pass
             rows.data.check_unchanged()
-            parts.append(Part(prepared, targets, rows.s, np.empty((0, K))))
+            parts.append(Part(prepared, targets, rows.s, np.empty((0, K)), rows.offset))
         yield parts
 
 
@@ -222,6 +222,7 @@ def _result(
         best_number=state.best_number,
         n_rows=job.rows[0].n,
         fingerprint=job.rows[0].data.fingerprint(),
+        has_offset=job.rows[0].offset is not None,
         column_names=by_position(job.rows[0].data.column_names),
         certificate=gap,
     )
