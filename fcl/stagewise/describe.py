@@ -12,7 +12,15 @@ from fcl.stagewise.file import VERSION
 from fcl.stagewise.model import StagewiseModel
 from fcl.units import counted
 
-__all__ = ["PROBABILITIES", "facts", "feature_text", "problem", "strongest", "validation"]
+__all__ = [
+    "PROBABILITIES",
+    "certificate",
+    "facts",
+    "feature_text",
+    "problem",
+    "strongest",
+    "validation",
+]
 
 #: How the margins of each loss become probabilities.
 PROBABILITIES = {
@@ -32,7 +40,7 @@ def facts(model: StagewiseModel) -> list[tuple[str, str]]:
         ),
         *problem(model),
         *validation(model),
-        *_certificate(model),
+        *certificate(model),
         ("data", f"fingerprint {model.fingerprint}"),
     ]
 
@@ -85,17 +93,18 @@ def validation(model: StagewiseModel) -> list[tuple[str, str]]:
     return [("weights", f"{visited}: {', '.join(values)}")]
 
 
-def _certificate(model: StagewiseModel) -> list[tuple[str, str]]:
-    certificate = model.certificate
-    if certificate is None:
+def certificate(model: StagewiseModel) -> list[tuple[str, str]]:
+    """Objective, bound and gap, or how to get them."""
+    found = model.certificate
+    if found is None:
         return [("gap", "to the joint optimum unknown; fcl stagewise --certify computes it")]
     return [
-        ("objective", f"{certificate.objective:.10g}"),
-        ("bound", f"{certificate.bound:.10g}"),
+        ("objective", f"{found.objective:.10g}"),
+        ("bound", f"{found.bound:.10g}"),
         (
             "gap",
-            f"{certificate.gap:.3g} relative, to the joint optimum over "
-            f"{counted(certificate.n_features, 'feature')}",
+            f"{found.gap:.3g} relative, to the joint optimum over "
+            f"{counted(found.n_features, 'feature')}",
         ),
     ]
 
