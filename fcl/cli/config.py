@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from fcl.checks import file_kind, shortened, shown
-from fcl.cli.options import TABLE
+from fcl.cli.options import GroupedCommand
 from fcl.errors import InputError
 from fcl.options import Option
 
@@ -61,8 +61,9 @@ def given_options(ctx: click.Context) -> dict[str, str]:
 def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[str, str]]:
     """Merge the command line with a TOML file, which it overrides.
 
-    Keys of the file are the long names of the options, with ``-`` or ``_``; paths in it are
-    relative to the working folder, as on the command line.
+    The command declares its options in a table (:class:`GroupedCommand`). Keys of the file are the long
+    names of the options, with ``-`` or ``_``; paths in it are relative to the working folder, as on the
+    command line.
 
     Returns
     -------
@@ -76,6 +77,9 @@ def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[st
     InputError
         A key is unknown, or its value has a wrong type or is invalid; the message names file and key.
     """
+    command = ctx.command
+    assert isinstance(command, GroupedCommand)
+    table = command.table
     values, given = dict(ctx.params), given_options(ctx)
     names = _long_names(ctx.command)
     seen: dict[str, str] = {}
@@ -86,14 +90,14 @@ def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[st
         if name in seen:
             raise InputError(f"{path}: {key} and {seen[name]} are the same option; keep one")
         seen[name] = key
-        converted = checked_value(TABLE[name], key, value, path)
+        converted = checked_value(table[name], key, value, path)
         if name not in given:
             values[name] = (not converted) if negated else converted
             in_file[name] = f"{path}: {key}"
     for pair in RIVALS:
         for name, rival in (pair, pair[::-1]):
             if name in given and rival in in_file:
-                values[rival] = None
+                values[rival] = ctx.params[rival]  # its default
                 del in_file[rival]
     return values, given | in_file
 

@@ -11,9 +11,11 @@ from fcl.cli.common import Command, printable, refuse_same, show
 from fcl.cli.options import FILE, import_option, overwrite_option, version_option
 from fcl.cli.process import run
 from fcl.cli.signals import stop_on_signals
+from fcl.errors import InputError
 
 if TYPE_CHECKING:
     from fcl.model import Model
+    from fcl.model.predictor import Predictor
 
 __all__ = ["command", "main"]
 
@@ -59,7 +61,7 @@ def command(
 ) -> None:
     """Show a summary of the file MODEL: objective, certificate, strongest features."""
     from fcl.cli.report import model_lines
-    from fcl.model import Model
+    from fcl.model import Model, load_model
     from fcl.model.atomic import atomic_file, check_output
     from fcl.report.meme import meme_text
 
@@ -70,16 +72,31 @@ def command(
     if tsv is not None and meme is not None:
         refuse_same(meme, "--meme", tsv=tsv)
     with stop_on_signals():  # so that every signal removes partial files
-        trained = Model.load(model, imports)
-        if meme is not None:
+        trained = load_model(model, imports)
+        if isinstance(trained, Model):
+            summary, lines = model_lines(trained, model, top), _lines(trained)
+        else:
+            summary, lines = _stagewise(trained, model, top)
+            if meme is not None:
+                raise InputError("--meme needs a model of patterns of letters; leave it out")
+        if meme is not None and isinstance(trained, Model):
             trained.require_one_output("--meme", "--tsv writes the weights of each output")
             motifs = meme_text(trained, top).encode()
             with atomic_file(meme, overwrite) as file:
                 file.write(motifs)
         if tsv is not None:
             with atomic_file(tsv, overwrite) as file:
-                file.writelines(line.encode() for line in _lines(trained))
-        show(model_lines(trained, model, top))
+                file.writelines(line.encode() for line in lines)
+        show(summary)
+
+
+def _stagewise(model: Predictor, path: str, top: int) -> tuple[list[str], Iterator[str]]:
+    """The summary and the lines of ``--tsv`` of a stagewise model."""
+    from fcl.cli.stagewise_report import model_lines, tsv_lines
+    from fcl.stagewise.model import StagewiseModel
+
+    assert isinstance(model, StagewiseModel)
+    return model_lines(model, path, top), tsv_lines(model)
 
 
 def _lines(model: Model) -> Iterator[str]:

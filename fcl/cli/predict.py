@@ -274,13 +274,14 @@ def _prepare_native(model: Predictor, request: Request) -> Callable[[], ScoreSum
 
 def _open_data(model: Predictor, path: str, options: Any) -> DataSet:
     """DATA with the model's covariates, and its target if it has one or ``--y`` names one."""
+    from fcl.cli.opening import open_rows
     from fcl.data import open_data
 
     x = options["x"] or "X"
     arrays = {name: options[name] for name in ("weights", "offset")}
     arrays["covariates"] = model.covariate_names or None
     if options["y"] is not None:
-        return open_data(path, x=x, y=options["y"], **arrays)
+        return open_rows(path, options["y"], x=x, **arrays)
     data = open_data(path, x=x, y=None, **arrays)
     try:
         return open_data(path, x=x, y="y", **arrays)

@@ -274,7 +274,7 @@ class JsonLog:
         try:
             if self._file is None:
                 self._early.append({"time": _now(), **event.to_dict()})
-                if not isinstance(event, PassDone | Stopped):
+                if not event.is_progress:
                     return
                 self._file = open(self._path, "w", encoding="utf-8")  # noqa: SIM115
                 options = {"event": "Options", "options": plain(self._options)}

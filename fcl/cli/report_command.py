@@ -118,7 +118,7 @@ def _check_folder(option: str, folder: str, overwrite: bool) -> None:
 
 
 def _report(model: str, options: Mapping[str, Any]) -> Report:
-    from fcl.data import open_data
+    from fcl.cli.opening import open_rows
     from fcl.model import load_model
     from fcl.report.make import make_report
 
@@ -132,7 +132,7 @@ def _report(model: str, options: Mapping[str, Any]) -> Report:
         messages.say(f"reading {model} and {options['data']}")
     arrays = {name: options[name] for name in ("x", "y", "weights", "offset")}
     arrays["covariates"] = load_model(model, options["imports"]).covariate_names or None
-    data = open_data(options["data"], **arrays)
+    data = open_rows(options["data"], **arrays)
     groups = _groups(options)
     return make_report(model, data, groups=groups, names=names, trusted=options["imports"])
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fcl.cli.common import messages, refuse_same, show
-from fcl.cli.config import given_options
+from fcl.cli.config import given_options, merge_config
 from fcl.cli.options import (
     GroupedCommand,
     import_option,
-    overwrite_option,
     table_options,
     version_option,
 )
@@ -22,14 +21,11 @@ from fcl.cli.process import run
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.cli.stagewise_options import GROUPS, SETTINGS, TABLE
 from fcl.errors import InputError
-from fcl.units import format_seconds
 
 if TYPE_CHECKING:
-    from fcl.data import DataSet
     from fcl.stagewise.checkpoint import Saved
-    from fcl.stagewise.learner import BlockDone
     from fcl.stagewise.settings import Settings
-    from fcl.stagewise.train import Running, StagewiseResult
+    from fcl.stagewise.train import Running
 
 __all__ = ["command", "main"]
 
@@ -40,7 +36,8 @@ Examples:
   fcl stagewise train.zarr --features fourier:n=8192 --loss softmax --certify --out model.fcl
   fcl stagewise --resume model.fcl.checkpoint
 
-In Python, fcl.stagewise.model.load_stagewise reads the model and predicts.
+fcl predict, fcl inspect, fcl report and fcl.load_model read the model. Keys in the TOML file of --config
+are the long names of the options; the command line overrides them.
 
 \b
 Exit codes: 0 success, also if --max-time or a signal ended the training (the best model so far is
@@ -49,7 +46,7 @@ not be written.
 """
 
 #: Options that a checkpoint keeps for the command, besides those of ``Settings``.
-_KEPT = ("data", "x", "y", "weights", "valid", "regression", "features", "out")
+_KEPT = ("data", "x", "y", "weights", "offset", "valid", "regression", "features", "out")
 
 
 class _StagewiseCommand(GroupedCommand):
@@ -59,7 +56,6 @@ class _StagewiseCommand(GroupedCommand):
 
 @click.command("fcl stagewise", cls=_StagewiseCommand, epilog=EPILOG)
 @table_options(TABLE)
-@overwrite_option()
 @import_option()
 @version_option()
 @click.pass_context
@@ -72,6 +68,8 @@ def command(ctx: click.Context, /, **params: Any) -> int:
     from fcl.stagewise.checkpoint import StateFolder
 
     given = given_options(ctx)
+    if params["config"] is not None:
+        params, given = merge_config(ctx, params["config"])
     folder = params["resume"]
     saved = None if folder is None else StateFolder(folder).load()
     options = params if saved is None else _resumed(params, given, saved)
@@ -86,8 +84,27 @@ def command(ctx: click.Context, /, **params: Any) -> int:
     checkpoint = _checkpoint(options)
     if not params["plan"]:
         _check_outputs(options, checkpoint, saved)
+    # a checkpoint or a TOML file may come from a stranger, so only a typed name is trusted
+    trusted = None if given.get("features") == "--features" else options["imports"]
     with stop_on_signals() as stop:
-        return _train(options, settings, saved, checkpoint, stop)
+        return _train(_Job(options, settings, saved, checkpoint, trusted), stop)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What a command was asked to do.
+
+    options : effective options.
+    saved : the checkpoint to resume from, if any.
+    checkpoint : folder of checkpoints, or None.
+    trusted : modules that the name of the features may import; None: any.
+    """
+
+    options: Mapping[str, Any]
+    settings: Settings
+    saved: Saved | None
+    checkpoint: Any
+    trusted: Collection[str] | None
 
 
 def _settings(options: Mapping[str, Any]) -> Settings:
@@ -132,9 +149,12 @@ def _checkpoint(options: Mapping[str, Any]) -> Any:
 def _check_outputs(options: Mapping[str, Any], checkpoint: Any, saved: Saved | None) -> None:
     from fcl.model.atomic import check_output
 
-    inputs = {name: options[name] for name in ("data", "valid")}
+    inputs = {name: options[name] for name in ("data", "valid", "config")}
     refuse_same(options["out"], "--out", **inputs)
     check_output(options["out"], options["overwrite"])
+    if options["log_json"] is not None:
+        refuse_same(options["log_json"], "--log-json", model=options["out"], **inputs)
+        check_output(options["log_json"], options["overwrite"])
     if checkpoint is None:
         return
     refuse_same(checkpoint.path, "--checkpoint", **inputs)
@@ -146,46 +166,44 @@ def _check_outputs(options: Mapping[str, Any], checkpoint: Any, saved: Saved | N
         )
 
 
-def _open(options: Mapping[str, Any], path: str) -> DataSet:
-    from fcl.data import open_data
-
-    return open_data(path, x=options["x"], y=options["y"], weights=options["weights"])
-
-
-def _train(
-    options: Mapping[str, Any], settings: Settings, saved: Saved | None, checkpoint: Any, stop: Stop
-) -> int:
+def _train(job: _Job, stop: Stop) -> int:
+    options = job.options
     if not options["quiet"]:
         messages.say(f"reading {options['data']}")
+    from fcl.cli.opening import open_rows, open_valid
+    from fcl.cli.progress import View
+    from fcl.cli.stagewise_report import BlockLines, result_lines
+    from fcl.cli.watched import watched
     from fcl.features import parse_features
-    from fcl.stagewise.job import make_job
+    from fcl.stagewise.events import StagewiseStarted
     from fcl.stagewise.train import train_stagewise
 
-    # a checkpoint may come from a stranger, so only a typed name is trusted
-    features = parse_features(options["features"], None if saved is None else options["imports"])
-    data = _open(options, options["data"])
-    valid = None if options["valid"] is None else _open(options, options["valid"])
-    running = _running(options, saved, checkpoint, stop)
+    features = parse_features(options["features"], job.trusted)
+    arrays = {name: options[name] for name in ("x", "y", "offset")}
+    data = open_rows(options["data"], weights=options["weights"], **arrays)
+    valid = open_valid(options, arrays)
     numbers = bool(options["regression"])
     if options["plan"]:
         from fcl.cli.report import plan_lines
+        from fcl.stagewise.job import make_job
 
-        job = make_job(data, features, settings, valid, numbers, running.threads)
-        show(plan_lines(job.plan))
+        cores = _running(job, stop).threads
+        show(plan_lines(make_job(data, features, job.settings, valid, numbers, cores).plan))
         return 0
-    stop.listening = True
-    result = train_stagewise(data, features, settings, valid, numbers, running)
+    view = View() if options["quiet"] else BlockLines()
+    with watched(options, stop, view, StagewiseStarted) as progress:
+        running = replace(_running(job, stop), progress=progress)
+        result = train_stagewise(data, features, job.settings, valid, numbers, running)
     result.model.save(options["out"], options["overwrite"])
     if not options["quiet"]:
-        show(_lines(result, options["out"]))
+        show(result_lines(result, options["out"]))
     return 128 + stop.signum if stop.signum is not None else 0
 
 
-def _running(
-    options: Mapping[str, Any], saved: Saved | None, checkpoint: Any, stop: Stop
-) -> Running:
+def _running(job: _Job, stop: Stop) -> Running:
     from fcl.stagewise.train import Running
 
+    options = job.options
     kept = {name: options[name] for name in _KEPT}
     for name in ("data", "valid", "out"):
         if kept[name] is not None:
@@ -196,41 +214,12 @@ def _running(
         scratch=options["scratch"],
         certify=options["certify"],
         max_time=options["max_time"],
-        checkpoint=checkpoint,
+        checkpoint=job.checkpoint,
         checkpoint_every=options["checkpoint_every"],
-        resume=saved,
+        resume=job.saved,
         command=kept,
-        progress=None if options["quiet"] else _say_block,
         should_stop=stop.requested,
     )
-
-
-def _say_block(done: BlockDone, left: float) -> None:
-    """One line a block."""
-    text = f"block {done.number}: {_scores(asdict(done))}, {format_seconds(done.seconds)}"
-    messages.write(f"{text}, {format_seconds(left)} left")
-
-
-def _scores(row: Mapping[str, Any]) -> str:
-    names = {"loss": "loss", "valid_loss": "validation loss", "valid_error": "validation error"}
-    values = {words: row[name] for name, words in names.items() if row[name] is not None}
-    return ", ".join(f"{words} {value:.5g}" for words, value in values.items())
-
-
-def _lines(result: StagewiseResult, out: str) -> list[str]:
-    """How the training ended."""
-    model = result.model
-    lines = [f"stopped      {result.reason} after {len(model.history)} blocks of all visits"]
-    if model.history:
-        best = model.history[model.best_number - 1]
-        lines.append(f"model        of block {model.best_number}: {_scores(best)}")
-    if result.gap is not None:
-        lines.append(
-            f"gap          {result.gap.gap:.2e} to the joint optimum over "
-            f"{result.gap.n_features:,} features; a further visit takes about "
-            f"{format_seconds(result.visit_seconds)}"
-        )
-    return [*lines, f"written      {out}"]
 
 
 def main() -> None:

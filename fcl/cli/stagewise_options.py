@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from fcl import checks
+from fcl.cli.options import TABLE as TRAIN_TABLE
 from fcl.options import (
     DURATION,
     FLAG,
@@ -45,8 +46,18 @@ _flag = partial(Option, FLAG, default=False)
 _OPTIONS = {
     "data": _data(PATH),
     "x": _data(TEXT, help="Array of the rows in DATA.", default="X"),
-    "y": _data(TEXT, help="Array of the target in DATA.", default="y"),
-    "weights": _data(TEXT, help="Array of the sample weights in DATA.", metavar="NAME"),
+    "y": _data(
+        TEXT,
+        help="Array of the target in DATA; of several numbers, an array of several columns, or names "
+        "separated by commas.",
+        default="y",
+    ),
+    "weights": TRAIN_TABLE["weights"],
+    "offset": _data(
+        TEXT,
+        help="Array in DATA and DATA2 that is added to the margins; a column for each class or number.",
+        metavar="NAME",
+    ),
     "valid": _data(PATH, help="Data to validate on after each block.", metavar="DATA2"),
     "valid_fraction": _data(
         real(_share_or_0),
@@ -60,6 +71,7 @@ _OPTIONS = {
         "own module:Class:option=1.",
         metavar="SPEC",
     ),
+    "class_weight": TRAIN_TABLE["class_weight"],
     "update": _model(
         one_of("ls", "gls", "cls"),
         help="Least squares; generalised (softmax loss); or calibrated, for one visit (default: as "
@@ -85,6 +97,7 @@ _OPTIONS = {
     "memory": _running(SIZE, help="Memory budget.", default="4GiB"),
     "cores": _running(FROM_1, help="Threads; default: all cores.", metavar="N"),
     "scratch": _running(PATH, help="Folder for rows that do not fit in memory.", metavar="DIR"),
+    "config": TRAIN_TABLE["config"],
     "plan": _flag(group="running", help="Print the memory plan and exit."),
     "certify": _flag(
         group="running", help="Compute the gap to the joint optimum over all blocks at the end."
@@ -104,6 +117,8 @@ _OPTIONS = {
         metavar="DIR",
     ),
     "out": Option(PATH, "output", "Write the model to FILE.", metavar="FILE"),
+    "log_json": TRAIN_TABLE["log_json"],
+    "overwrite": TRAIN_TABLE["overwrite"],
     "quiet": _flag(group="output", help="Show only warnings and errors."),
 }
 
@@ -118,6 +133,7 @@ SETTINGS = (
     "alpha",
     "calibration",
     "clip",
+    "class_weight",
     "valid_fraction",
     "patience",
     "seed",

@@ -7,7 +7,6 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -238,19 +237,19 @@ def _arguments(request: _Request) -> dict[str, Any]:
     if not options["quiet"]:
         # before slow imports such as numba and zarr, so that the user sees at once that it runs
         messages.say(f"reading {options['data']}")
-    from fcl.data import open_data
+    from fcl.cli.opening import open_rows, open_valid
     from fcl.features import parse_features
 
     # a checkpoint or a TOML file may come from a stranger, so only the command line is trusted
     typed = request.given.get("features") == "--features"
     features = parse_features(options["features"], None if typed else options["imports"])
     arrays = {name: options[name] for name in ("x", "y", "offset", "covariates")}
-    data = open_data(options["data"], weights=options["weights"], **arrays)
+    data = open_rows(options["data"], weights=options["weights"], **arrays)
     return {option.name: options[option.name] for option in TRAINING} | {
         "data": data,
         "loss": _loss(request, data),
         "features": features,
-        "valid": None if options["valid"] is None else _open_valid(options, arrays),
+        "valid": open_valid(options, arrays),
         "resume": request.resumed,
     }
 
@@ -272,25 +271,6 @@ def _loss(request: _Request, data: DataSet) -> str:
             "the rest, give a target of two labels and --loss logistic; for numbers, --loss squared"
         )
     return "softmax"
-
-
-def _open_valid(options: Mapping[str, Any], arrays: dict[str, Any]) -> DataSet:
-    """Open DATA2, with its sample weights if it has an array of their name."""
-    from fcl.data import open_data
-    from fcl.data.open import open_columns
-
-    path, weights = options["valid"], options["weights"]
-    valid = open_data(path, **arrays)
-    if weights is None:
-        return valid
-    if open_columns(path, {"weights": weights}, valid.n_rows):
-        return open_data(path, weights=weights, **arrays)
-    if not options["quiet"]:
-        messages.say(
-            f'{path}: no array "{weights}" of {valid.n_rows:,} weights, so that all rows count equally '
-            "in scores"
-        )
-    return valid
 
 
 def _plan(request: _Request) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fcl.plain import plain
 
@@ -40,7 +40,15 @@ def plan_dict(plan: Any) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Event:
-    """Base class of events."""
+    """Base class of events.
+
+    Attributes
+    ----------
+    is_progress : bool
+        Whether the run has passed the checks of its input by now, so that a log may be created.
+    """
+
+    is_progress: ClassVar[bool] = False
 
     def to_dict(self) -> dict[str, Any]:
         """``{"event": class name, field: value, ...}``, ready for ``json.dumps``."""
@@ -146,6 +154,7 @@ class PassDone(Event):
     time_left: float | None = None
     busy: Mapping[str, float] | None = None
     scope: str = "all features of the family"
+    is_progress: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -160,6 +169,7 @@ class Validated(Event):
 class Stopped(Event):
     """Training ended; ``seconds`` maps the name of each step to its time."""
 
+    is_progress: ClassVar[bool] = True
     reason: str
     message: str
     certificate: Certificate

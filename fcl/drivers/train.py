@@ -132,8 +132,9 @@ def train(
         For two labels: ``logistic``, ``squared_hinge``. For more: ``softmax``, one model of all classes,
         with weights (features, K), whose probabilities sum to 1. For numbers: ``squared``, (y - m)^2
         without the factor 1/2; ``huber:delta=1``, the same up to |y - m| = delta, and linear beyond it;
-        ``poisson``, half the deviance of counts with mean exp(m). A target (n, K) of numbers (``squared``),
-        or of 0 and 1 (``logistic``), gives K models that share passes, columns and one certificate.
+        ``poisson``, half the deviance of counts with mean exp(m). A target (n, K) of numbers
+        (``squared``), or of 0 and 1 (``logistic``), gives K models that share passes, columns and one
+        certificate.
     group : bool
         With several outputs, penalise the Euclidean norm of a feature's K weights instead of their L1
         norm: a feature has a weight in all outputs or in none.

@@ -66,15 +66,6 @@ def _intercept(where: str, value: Any) -> float | list[float]:
     return [_FINITE(f"{where}[{k}]", number) for k, number in enumerate(value)]
 
 
-def _class_weight(where: str, value: Any) -> Any:
-    if isinstance(value, str):
-        return schema.one_of("balanced")(where, value)
-    pairs = schema.listing(schema.listing(schema.anything, 2))(where, value)
-    if len(pairs) < 2:
-        raise schema.Mismatch(f"{where}: expected at least two pairs, got {shown(value)}")
-    return [[schema.label(where, label), _POSITIVE(where, weight)] for label, weight in pairs]
-
-
 def _variant(where: str, value: Any) -> tuple[int, Variant]:
     column, a1, a2, mean = schema.listing(schema.anything, 4)(where, value)
     a1, a2 = schema.text(f"{where}[1]", a1), schema.text(f"{where}[2]", a2)
@@ -85,7 +76,7 @@ def _options(where: str, value: Any) -> dict[str, Any]:
     """Keep all options for the user to read; validate those that fcl uses."""
     used = schema.record(
         l1_ratio=schema.Maybe(schema.number(5e-324, 1.0)),
-        class_weight=schema.Maybe(schema.nullable(_class_weight)),
+        class_weight=schema.Maybe(schema.nullable(schema.class_weight)),
         group=schema.Maybe(schema.flag),
         C_min=schema.Maybe(_UNKNOWN),
         offset=schema.Maybe(schema.flag),

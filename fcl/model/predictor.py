@@ -69,6 +69,14 @@ class Predictor(Protocol):
     def fingerprint(self) -> str:
         """Hash of the training data."""
 
+    @property
+    def created(self) -> str:
+        """Time of creation in UTC, ISO 8601."""
+
+    @property
+    def fcl_version(self) -> str:
+        """The version of fcl that trained the model."""
+
     def require_probability(self) -> None:
         """Raise InputError unless :meth:`mean` gives probabilities."""
 

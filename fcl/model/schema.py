@@ -19,6 +19,7 @@ __all__ = [
     "Maybe",
     "Mismatch",
     "anything",
+    "class_weight",
     "column_name",
     "flag",
     "label",
@@ -100,6 +101,17 @@ def label(where: str, value: Any) -> Any:
     if not isinstance(value, bool | int | float | str):
         raise _expected(where, "a number or a string", value)
     return value
+
+
+def class_weight(where: str, value: Any) -> Any:
+    """Check for "balanced", or a list of pairs of a label and its weight above 0."""
+    if isinstance(value, str):
+        return one_of("balanced")(where, value)
+    pairs = listing(listing(anything, 2))(where, value)
+    if len(pairs) < 2:
+        raise _expected(where, "at least two pairs", value)
+    positive = number(5e-324)
+    return [[label(where, name), positive(where, weight)] for name, weight in pairs]
 
 
 def column_name(where: str, value: Any) -> tuple[int, str]:

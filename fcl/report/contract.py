@@ -12,9 +12,11 @@ from fcl.checks import shortened
 
 if TYPE_CHECKING:
     from fcl.model import Model
+    from fcl.model.predictor import Predictor
     from fcl.report.measured import Measured
+    from fcl.report.outputs import MeasuredOutputs
 
-__all__ = ["LONGEST_NAME", "Context", "Figure", "Section", "Table", "name_text"]
+__all__ = ["LONGEST_NAME", "Context", "Figure", "OutputsContext", "Section", "Table", "name_text"]
 
 #: Characters of a feature's description that the page shows.
 LONGEST_NAME = 120
@@ -140,6 +142,27 @@ class Context:
         labels = self.model.labels or ("smaller", "larger")
         negative, positive = (_label_text(label) for label in labels)
         return negative, positive
+
+
+@dataclass(frozen=True)
+class OutputsContext:
+    """What the sections about a model of several outputs, or of another format, share.
+
+    Attributes
+    ----------
+    model : Predictor
+    path : Path
+        The model file.
+    checksum : str
+        SHA-256 of the model file, hex.
+    measured : MeasuredOutputs or None
+        Measured on rows of data; None without data.
+    """
+
+    model: Predictor
+    path: Path
+    checksum: str
+    measured: MeasuredOutputs | None = None
 
 
 def _label_text(label: Any) -> str:

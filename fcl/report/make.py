@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fcl.errors import InputError
-from fcl.model import Model
-from fcl.report.contract import Context, Section, name_text
+from fcl.model import Model, load_model
+from fcl.report.contract import Context, OutputsContext, Section, name_text
 from fcl.report.export import data_files, plot_files
 from fcl.report.extras import check_extras
 from fcl.report.measured import measure
+from fcl.report.outputs import measure_outputs
 from fcl.report.page import render
-from fcl.report.sections import sections
+from fcl.report.sections import sections, stagewise_sections
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -85,17 +86,24 @@ def make_report(
         are fewer names than columns.
     """
     check_extras()
-    model = Model.load(path, trusted)
-    model.require_one_output("a report", "fcl inspect shows its certificate and features")
+    model = load_model(path, trusted)
+    if isinstance(model, Model):
+        model.require_one_output("a report", "fcl inspect shows its certificate and features")
     checksum = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     if names is not None and data is not None and len(names) != _width(data):
         raise InputError(
             f"names: expected {_width(data):,} names, one for each column of {data.name}, got "
             f"{len(names):,}"
         )
-    measured = None if data is None else measure(model, data, groups)
-    context = Context(model, Path(path), checksum, names, measured)
-    made = sections(context)
+    if isinstance(model, Model):
+        model.require_one_output("a report", "fcl inspect shows its certificate and features")
+        measured = None if data is None else measure(model, data, groups)
+        made = sections(Context(model, Path(path), checksum, names, measured))
+    else:
+        if groups is not None or names is not None:
+            raise InputError("groups and names are for models of fcl train; leave them out")
+        outputs = None if data is None else measure_outputs(model, data)
+        made = stagewise_sections(OutputsContext(model, Path(path), checksum, outputs))
     return Report(render(name_text(Path(path).name), made), made)
 
 

@@ -10,6 +10,7 @@ and the intercepts are minimised after each sweep.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -152,7 +153,7 @@ class _Descent:
 
     def _sweep(self, order: Columns) -> float:
         self.sweeps += 1
-        sweep = kernels.block_sweep if self.group else kernels.weight_sweep
+        sweep: Any = kernels.block_sweep if self.group else kernels.weight_sweep
         state = self.w, self.u, self.v, self.b, self._met, self._lanes
         worst: float = sweep(self.model, order, *state)
         if not self.b.size and self._root.size:
@@ -175,7 +176,7 @@ class _Descent:
         model = self.model
         d = self.w - model.before
         smooth = float((model.lin * d + 0.5 * model.extra * d * d).sum())
-        rows: float = kernels.row_value(model, self.u, self.v)  # type: ignore[no-untyped-call]
+        rows: float = kernels.row_value(model, self.u, self.v)
         smooth += rows - 0.5 * float(self.b @ self.b)
         sizes = np.linalg.norm(self.w, axis=1) if self.group else np.abs(self.w).sum(axis=1)
         return smooth + float(model.absolute @ sizes) + float(self._slopes @ self.x)
@@ -198,7 +199,9 @@ class _Descent:
             return
         before = self.value()
         for number, part in enumerate(state):
-            part[:] = sum(x / total * iterate[number] for x, iterate in zip(c, last, strict=True))
+            part[:] = np.sum(
+                [x / total * iterate[number] for x, iterate in zip(c, last, strict=True)], axis=0
+            )
         if not self.value() < before:
             for part, old in zip(state, last[-1], strict=True):
                 part[:] = old

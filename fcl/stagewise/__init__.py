@@ -11,6 +11,8 @@
 ``plan``       the memory budget
 ``model``      the trained model, and its file
 ``checkpoint``  the state of a job on disk
+``events``     what a training reports
+``file``       the model file
 ``job``        validated rows, targets and family
 ``train``      from a data set to a model
 """

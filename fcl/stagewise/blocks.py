@@ -37,13 +37,21 @@ class Part:
     s : float64 (n,)
         Weights of the rows, above 0.
     margins : float64 (n, K)
-        Updated in place.
+        Updated in place; they include the offset.
+    offset : float64 (n, K) or None
+        Where the margins start from, besides the intercepts; None for zeros.
     """
 
     prepared: PreparedRows
     targets: Targets
     s: Floats
     margins: Floats
+    offset: Floats | None = None
+
+    def constant(self, intercepts: Floats) -> Floats:
+        """The margins of a model of intercepts (K,) alone, float64 (n, K)."""
+        margins = np.tile(intercepts, (self.n, 1))
+        return margins if self.offset is None else margins + self.offset
 
     @property
     def n(self) -> int:

@@ -105,7 +105,7 @@ def _blocks(learner: Learner) -> Iterator[Block]:
 def _at(learner: Learner, weights: Weights) -> Part:
     """The training rows with the margins of these weights."""
     train = learner.parts[0]
-    part = replace(train, margins=np.tile(weights.intercepts.sum(axis=0), (train.n, 1)))
+    part = replace(train, margins=train.constant(weights.intercepts.sum(axis=0)))
     for block in _blocks(learner):
         own = weights.features[block.first : block.last]
         if own.any():
@@ -153,11 +153,18 @@ def balanced(probabilities: Floats, targets: Floats, s: Floats) -> Floats:
 
 
 def _bound(link: Link, part: Part, squares: float) -> float:
-    """The largest bound over scaled residuals; part.margins are the residuals, squares |G|^2/alpha."""
+    """The largest bound over scaled residuals; part.margins are the residuals, squares |G|^2/alpha.
+
+    The dual of a loss of u + o, with an offset o, is less by <v, o>.
+    """
     targets = part.targets.rows(slice(None))
+    moved = 0.0
+    if part.offset is not None:
+        moved = _total(part, (part.margins * part.offset).sum(axis=1))
 
     def at(t: float) -> float:
-        return _total(part, link.dual(t * part.margins, targets)) - 0.5 * t * t * squares
+        dual = _total(part, link.dual(t * part.margins, targets))
+        return dual - t * moved - 0.5 * t * t * squares
 
     found = minimize_scalar(lambda t: -at(t), bounds=(0.0, 1.0), method="bounded")
     return max(at(0.0), at(float(found.x)), at(1.0))

@@ -57,6 +57,7 @@ SETTINGS_TABLE = schema.record(
     alpha=schema.number(0.0),
     calibration=schema.one_of(*CALIBRATIONS),
     clip=schema.flag,
+    class_weight=schema.nullable(schema.class_weight),
     valid_fraction=schema.number(0.0, 1.0),
     patience=schema.whole(1),
     seed=schema.whole(),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.data.dataset import DataSet
-from fcl.drivers.rows import Rows, check_data_set
+from fcl.data.targets import check_class_weight
+from fcl.drivers.rows import Rows, check_data_set, weighted_by_code
 from fcl.errors import InputError
 from fcl.features import Spec, bind_features, parse_features
 from fcl.features.generator.family import GeneratedFamily
@@ -18,6 +19,7 @@ from fcl.stagewise.plan import StagewisePlan, make_plan
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.targets import (
     Targets,
+    checked_offset,
     class_targets,
     held_out,
     number_targets,
@@ -97,15 +99,20 @@ def make_job(
         parts, found = _split(data, keep, targets, settings)
     else:
         check_data_set("valid", valid)
-        parts, found = [_rows(data, keep, targets)], [targets]
+        if (valid.offset is None) != (data.offset is None):
+            raise InputError(
+                f"{valid.name}: expected an offset if, and only if, the training rows have one"
+            )
+        parts, found = [_rows(data, keep, targets, settings)], [targets]
     spec = parse_features(features) if isinstance(features, str) else features
     family = check_family(bind_features(spec, data.rows, parts[0].keep))
     if valid is not None:
         valid = matched(valid, by_position(data.column_names), family.row_width)
         valid_keep, valid_targets = _targets(valid, numbers, targets)
         family.check_rows(valid.rows)
-        parts.append(_rows(valid, valid_keep, valid_targets))
+        parts.append(_rows(valid, valid_keep, valid_targets, settings))
         found.append(valid_targets)
+    settings, parts[0] = _class_weighted(settings, parts[0], targets)
     plan = make_plan(family, settings, parts, targets.width, cores)
     return StagewiseJob(family, settings, parts, found, plan)
 
@@ -119,9 +126,10 @@ def _targets(
     """
     if data.target is None:
         raise InputError(f"{data.name}: expected a target, and none was opened; name it with y")
-    if data.offset is not None or data.covariates:
+    if data.covariates:
         raise InputError(
-            f"{data.name}: offset and covariates are not available for stagewise models"
+            f"{data.name}: stagewise models take no covariates, since a ridge penalises all weights but "
+            "the intercepts; leave them out, or train with fcl train"
         )
     keep = None if data.weights is None or data.weights.all() else data.weights > 0.0
     values = data.target if keep is None else np.asarray(data.target)[keep]
@@ -132,11 +140,26 @@ def _targets(
     return keep, class_targets(values, data.target_name, known)
 
 
-def _rows(data: DataSet, keep: Mask | None, targets: Targets) -> Rows:
+def _rows(data: DataSet, keep: Mask | None, targets: Targets, settings: Settings) -> Rows:
     n = len(targets.values)
-    weights = data.weights
+    weights, offset = data.weights, checked_offset(data, settings, targets.width)
     s = np.ones(n) if weights is None else weights if keep is None else weights[keep]
-    return Rows(data, keep, targets.values, s)
+    if offset is not None and keep is not None:
+        offset = offset[keep]
+    return Rows(data, keep, targets.values, s, offset)
+
+
+def _class_weighted(settings: Settings, rows: Rows, targets: Targets) -> tuple[Settings, Rows]:
+    """The settings with a weight for each class, and the training rows with their weights multiplied."""
+    given = settings.class_weight
+    if given is None:
+        return settings, rows
+    named = given if isinstance(given, str) else dict(given)
+    by_class = check_class_weight(named, targets.labels)
+    assert by_class is not None
+    plain_pairs = by_class if isinstance(by_class, str) else [list(pair) for pair in by_class]
+    settings = replace(settings, class_weight=plain_pairs)
+    return settings, weighted_by_code(rows, by_class, targets.width)
 
 
 def _split(
@@ -147,7 +170,7 @@ def _split(
         refuse_single(targets, data.target_name)
     held = held_out(targets, settings.valid_fraction, settings.seed)
     if not held.any():
-        return [_rows(data, keep, targets)], [targets]
+        return [_rows(data, keep, targets, settings)], [targets]
     parts, found = [], []
     for chosen in (~held, held):
         mask = chosen
@@ -155,5 +178,5 @@ def _split(
             mask = keep.copy()
             mask[keep] = chosen
         found.append(targets.select(chosen))
-        parts.append(_rows(data, mask, found[-1]))
+        parts.append(_rows(data, mask, found[-1], settings))
     return parts, found

@@ -149,10 +149,14 @@ class Learner:
 
     def _begin(self) -> State:
         train, K = self.parts[0], self.parts[0].targets.width
-        total = np.zeros(K)
+        link, total = LINKS[str(self.settings.loss)], np.zeros(K)
         for _, rows in train.prepared.blocks():
-            total += train.s[rows] @ train.targets.rows(rows)
-        start = LINKS[str(self.settings.loss)].start(total / self.weight)
+            targets = train.targets.rows(rows)
+            if train.offset is not None and link.is_quadratic:
+                targets = targets - train.offset[rows]
+            total += train.s[rows] @ targets
+        # with offsets, this is not the best constant of softmax; the first block moves the intercepts
+        start = link.start(total / self.weight)
         intercepts = np.zeros((self.n_blocks + 1, K))
         intercepts[0] = start
         powers = len(self.settings.powers) * K
@@ -161,7 +165,7 @@ class Learner:
             intercepts,
             np.zeros((self.n_blocks if powers else 0, powers, K)),
         )
-        margins = [np.tile(start, (part.n, 1)) for part in self.parts]
+        margins = [part.constant(start) for part in self.parts]
         return State(weights, weights.copy(), 0, margins)
 
     @property

@@ -30,6 +30,9 @@ __all__ = ["StagewiseModel", "load_stagewise"]
 
 Floats = npt.NDArray[np.float64]
 
+#: Values of features that a prediction makes at a time: at most 32 MiB, however wide blocks are.
+MOST_VALUES = 1 << 22
+
 
 @dataclass(frozen=True)
 class StagewiseModel:
@@ -180,8 +183,8 @@ class StagewiseModel:
     ) -> Iterator[tuple[int, int, Floats]]:
         """Yield (first row, last row + 1, margins (k, K)) for blocks of rows, in their order.
 
-        Arguments and errors are as in :meth:`fcl.Model.iter_margins`. Features are made block by block:
-        memory holds one block of features of at most 4,096 rows.
+        Arguments and errors are as in :meth:`fcl.Model.iter_margins`. Features are made on at
+        most 4,096 rows and in pieces of 32 MiB, used and forgotten.
         """
         data = self.opened(data, offset, covariates)
         added, margins_of = self.added_margins(data), self.scorer()
@@ -206,11 +209,15 @@ class StagewiseModel:
         block = self.family.block_of(raw)
         weights, width = self.weights, self.settings.block
         margins = np.tile(weights.intercepts[0], (n, 1))
+        at_once = max(1, MOST_VALUES // n)
         for k in range(self.n_blocks):
-            own = weights.features[k * width : (k + 1) * width]
-            ids = np.arange(k * width, k * width + len(own))
-            columns = self.family.columns(ids, block, number, n)
-            added = columns @ own.astype(np.result_type(columns.dtype, np.float32), copy=False)
+            last = min((k + 1) * width, self.family.n_features)
+            added = np.zeros_like(margins)
+            for first in range(k * width, last, at_once):
+                ids = np.arange(first, min(first + at_once, last))
+                columns = self.family.columns(ids, block, number, n)
+                own = weights.features[ids[0] : ids[-1] + 1]
+                added += columns @ own.astype(np.result_type(columns.dtype, np.float32), copy=False)
             if self.settings.powers:
                 added = added + powers_of(margins, self.settings.powers) @ weights.calibration[k]
             margins += added + weights.intercepts[k + 1]

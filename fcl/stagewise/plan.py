@@ -127,5 +127,6 @@ def make_plan(
 
 
 def _target_bytes(part: Rows, K: int) -> int:
-    """Codes of classes, or numbers; and those of a tile as float64."""
-    return 8 * K * part.n if part.y.ndim == 2 else 4 * part.n
+    """Codes of classes, or numbers; and offsets."""
+    own = 8 * K * part.n if part.y.ndim == 2 else 4 * part.n
+    return own + (0 if part.offset is None else part.offset.nbytes)

@@ -41,6 +41,8 @@ class Settings:
         Powers of the predictions that cls adds to each block.
     clip : bool
         Whether cls projects the predictions onto the simplex.
+    class_weight : "balanced", or weights by class, or None
+        Multiply the sample weights of the training rows; a mapping, or pairs of label and weight.
     valid_fraction : float
         Share of the rows to validate on; 0 for none.
     patience : int
@@ -59,6 +61,7 @@ class Settings:
     alpha: float = 1.0
     calibration: str = "linear"
     clip: bool = False
+    class_weight: Any = None
     valid_fraction: float = 0.05
     patience: int = 10
     seed: int = 0

@@ -70,6 +70,11 @@ def class_targets(values: np.ndarray, name: str, known: Sequence[Any] | None = N
 
     Raises InputError for fewer than two classes.
     """
+    if np.shape(values)[1:] not in ((), (1,)):
+        raise InputError(
+            f"{name}: expected one class for each row, got shape {np.shape(values)}; for several numbers "
+            "give --regression (numbers=True)"
+        )
     codes, labels = encode_classes(values, name, known)
     if known is None and len(labels) < 2:
         raise InputError(

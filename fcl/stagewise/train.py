@@ -14,6 +14,7 @@ import numpy as np
 
 from fcl.data.dataset import DataSet
 from fcl.data.prepared import PreparedRows
+from fcl.drivers.events import Event
 from fcl.drivers.job import available_cores
 from fcl.features import Spec
 from fcl.model.columns import by_position
@@ -22,8 +23,9 @@ from fcl.plain import plain
 from fcl.stagewise.blocks import Part
 from fcl.stagewise.certify import JointGap, certify, check_certifiable
 from fcl.stagewise.checkpoint import Saved, StateFolder
+from fcl.stagewise.events import BlockVisited, StagewiseStarted, StagewiseStopped
 from fcl.stagewise.job import StagewiseJob, make_job
-from fcl.stagewise.learner import BlockDone, Learner, State
+from fcl.stagewise.learner import Learner, State, block_count
 from fcl.stagewise.links import LINKS
 from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.plan import tile_rows
@@ -56,7 +58,7 @@ class Running:
     command : dict
         Options that checkpoints keep for the command.
     progress : callable or None
-        Called with each :class:`BlockDone`, and the seconds that the blocks left will take.
+        Called with each event of :mod:`fcl.stagewise.events`.
     should_stop : callable
         Called after each block; True ends the training.
     """
@@ -69,13 +71,18 @@ class Running:
     checkpoint_every: float = 300.0
     resume: Saved | None = None
     command: dict[str, Any] = field(default_factory=dict)
-    progress: Callable[[BlockDone, float], None] | None = None
+    progress: Callable[[Event], None] | None = None
     should_stop: Callable[[], bool] = lambda: False
 
     @property
     def threads(self) -> int:
         """Number of threads."""
         return self.cores or available_cores()
+
+    def report(self, event: Event) -> None:
+        """Pass an event to ``progress``."""
+        if self.progress is not None:
+            self.progress(event)
 
 
 @dataclass(frozen=True)
@@ -139,6 +146,7 @@ def train_stagewise(
     job = make_job(data, features, settings, valid, numbers, running.threads)
     if running.resume is not None:
         running.resume.check(job.settings, job.fingerprint, job.family.to_config())
+    running.report(_started(job))
     team = Team(running.threads)
     with ExitStack() as stack:
         stack.callback(team.close)
@@ -151,7 +159,19 @@ def train_stagewise(
         learner = Learner(job.family, job.settings, parts, sweeper, job.plan, state)
         reason = _run(job, learner, running)
         gap = certify(learner) if running.certify else None
-    return _result(job, learner, reason, gap)
+    result = _result(job, learner, reason, gap)
+    final = None if gap is None else gap.gap
+    visited, best = len(learner.state.history), learner.state.best_number
+    running.report(StagewiseStopped(reason, visited, best, final))
+    return result
+
+
+def _started(job: StagewiseJob) -> StagewiseStarted:
+    valid = job.rows[1].n if len(job.rows) > 1 else 0
+    n_features, settings = job.family.n_features, job.settings
+    steps = settings.n_visits * block_count(n_features, settings.block)
+    width = job.targets[0].width
+    return StagewiseStarted(job.plan, job.rows[0].n, valid, n_features, width, steps)
 
 
 @contextmanager
@@ -168,7 +188,7 @@ def _prepared(job: StagewiseJob, running: Running) -> Iterator[list[Part]]:
             for _ in job.family.fill(prepared, rows.data.rows, rows.keep):
                 pass
             rows.data.check_unchanged()
-            parts.append(Part(prepared, targets, rows.s, np.empty((0, K))))
+            parts.append(Part(prepared, targets, rows.s, np.empty((0, K)), rows.offset))
         yield parts
 
 
@@ -182,8 +202,7 @@ def _run(job: StagewiseJob, learner: Learner, running: Running) -> str:
 
     for done in learner.run():
         now = time.monotonic()
-        if running.progress is not None:
-            running.progress(done, _seconds_left(learner))
+        running.report(BlockVisited.of(done, _seconds_left(learner)))
         if running.should_stop() or (
             running.max_time is not None and now - start >= running.max_time
         ):
@@ -222,6 +241,7 @@ def _result(
         best_number=state.best_number,
         n_rows=job.rows[0].n,
         fingerprint=job.rows[0].data.fingerprint(),
+        has_offset=job.rows[0].offset is not None,
         column_names=by_position(job.rows[0].data.column_names),
         certificate=gap,
     )

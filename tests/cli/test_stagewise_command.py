@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,3 +85,105 @@ def test_regression_and_the_plan(run: Callable[..., Result], folder: Path) -> No
     result = run("stagewise", *arguments, "--quiet", "--out", folder / "r.fcl")
     assert result.exit_code == 0 and not result.output
     assert load_stagewise(folder / "r.fcl").labels is None
+
+
+def test_config_log_offset_and_class_weights(run: Callable[..., Result], folder: Path) -> None:
+    """A TOML file gives the same model as the command line, which overrides it."""
+    np.save(folder / "data" / "o.npy", Problem().x[:, :3])
+    config = folder / "run.toml"
+    config.write_text(
+        'features = "waves:Waves"\nblock = 8\nweights = "s"\noffset = "o"\nupdate = "gls"\n'
+        "valid-fraction = 0.2\nalpha = 9.0\n[class-weight]\na = 2.0\n"
+    )
+    log = folder / "log.jsonl"
+    args = ("--config", config, "--alpha", 2, "--import", "waves", "--log-json", log)
+    result = run("stagewise", folder / "data", *args, "--out", folder / "m.fcl")
+    assert result.exit_code == 0, result.output
+    more = ("--offset", "o", "--update", "gls", "--valid-fraction", 0.2, "--alpha", 2)
+    typed = run(
+        "stagewise", folder / "data", *OPTIONS, *more, "--class-weight", "a=2", "--out",
+        folder / "t.fcl",
+    )  # fmt: skip
+    assert typed.exit_code == 0, typed.output
+    model, other = load_stagewise(folder / "m.fcl"), load_stagewise(folder / "t.fcl")
+    assert model.has_offset and model.settings == other.settings
+    assert model.settings.class_weight == [["a", 2.0], ["b", 1.0], ["c", 1.0]]
+    assert np.array_equal(model.weights.features, other.weights.features)
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    names = [record["event"] for record in records]
+    visits = len(model.history)
+    assert names == ["Options", "StagewiseStarted", *["BlockVisited"] * visits, "StagewiseStopped"]
+    assert records[0]["options"]["alpha"] == 2.0 and records[1]["n_valid_rows"] > 0
+    assert [record["loss"] for record in records[2:-1]] == [row["loss"] for row in model.history]
+    assert records[-1]["best_number"] == model.best_number
+
+
+def test_several_targets(run: Callable[..., Result], folder: Path) -> None:
+    numbers = Problem().numbers
+    np.save(folder / "data" / "u.npy", numbers[:, 1])
+    np.save(folder / "data" / "both.npy", numbers)
+    for y, out in (("t,u", "named.fcl"), ("both", "both.fcl")):
+        args = ("--regression", "--y", y, "--quiet", "--out", folder / out)
+        result = run("stagewise", folder / "data", *OPTIONS, *args)
+        assert result.exit_code == 0, result.output
+    named, both = load_stagewise(folder / "named.fcl"), load_stagewise(folder / "both.fcl")
+    assert named.labels == ("t", "u") and both.labels is None
+    assert np.array_equal(named.weights.features, both.weights.features)
+
+
+def test_inspect(run: Callable[..., Result], folder: Path) -> None:
+    args = (folder / "data", "--features", "columns", "--weights", "s", "--block", 3, "--certify")
+    assert run("stagewise", *args, "--out", folder / "m.fcl").exit_code == 0
+    model = load_stagewise(folder / "m.fcl")
+    result = run("inspect", folder / "m.fcl", "--tsv", folder / "f.tsv", "--top", 2)
+    assert result.exit_code == 0, result.output
+    text = result.output
+    assert model.certificate is not None
+    for words in (
+        "3 classes: a, b, c", "squared, update ls, ridge alpha 1", "2 of 3 features", "valid_loss",
+        "nearest point of the simplex", f"{model.certificate.gap:.3g} relative, to the joint optimum",
+    ):  # fmt: skip
+        assert words in text, words
+    for k, label in enumerate("abc"):
+        largest = np.abs(model.weights.features[:, k]).max()
+        rows = text.split(f"feature, class {label}\n")[1].splitlines()[:2]
+        assert abs(float(rows[0].split()[0])) == pytest.approx(largest, rel=1e-4)
+    head, *lines = (folder / "f.tsv").read_text().splitlines()
+    assert head == "feature\tweight_a\tweight_b\tweight_c"
+    assert np.array_equal(
+        np.array([line.split("\t")[1:] for line in lines], float), model.weights.features
+    )
+    refused = run("inspect", folder / "m.fcl", "--meme", folder / "x.meme")
+    assert refused.exit_code == 2 and "--meme needs" in refused.output
+    waves = run("stagewise", folder / "data", *OPTIONS, "--quiet", "--out", folder / "w.fcl")
+    shown = run("inspect", folder / "w.fcl", "--import", "waves").output
+    assert waves.exit_code == 0 and "feature, class" not in shown and "30 features" in shown
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            ("--y", "x2"),
+            "x2: expected one class for each row, got shape (300, 2); for several numbers",
+        ),
+        (("--regression", "--y", "t,y"), "y: expected a column of numbers"),
+        (("--regression", "--y", "t", "--class-weight", "balanced"), "is for classification"),
+        (("--class-weight", "z=2"), "no label 'z'"),
+        (("--offset", "t"), "expected an offset of 3 columns"),
+        (("--log-json", "OUT"), "would replace"),
+        (("--config", "CONFIG"), "did you mean 'features'?"),
+    ],
+)
+def test_more_wrong_input(
+    run: Callable[..., Result], folder: Path, more: tuple[Any, ...], message: str
+) -> None:
+    np.save(folder / "data" / "x2.npy", np.ones((300, 2)))
+    (folder / "run.toml").write_text('featurs = "columns"\n')
+    before = sorted(folder.iterdir())
+    places = {"OUT": folder / "m.fcl", "CONFIG": folder / "run.toml"}
+    given = [places.get(word, word) for word in (*more, "--out", "OUT")]
+    result = run("stagewise", folder / "data", *OPTIONS, *given)
+    assert result.exit_code == 2, result.output
+    assert any(word in result.output for word in message.split("|")), result.output
+    assert sorted(folder.iterdir()) == before

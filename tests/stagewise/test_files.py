@@ -12,6 +12,7 @@ from waves import Problem, Waves
 import fcl
 from fcl.errors import InputError, ModelFileError
 from fcl.stagewise.checkpoint import StateFolder
+from fcl.stagewise.events import BlockVisited
 from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.train import Running, train_stagewise
@@ -50,7 +51,9 @@ def test_a_job_resumes_with_the_same_bits_after_any_block(
         running = Running(
             cores=2,
             checkpoint=folder,
-            progress=lambda done, left, seen=seen: seen.append(done.number),
+            progress=lambda event, seen=seen: (
+                seen.append(event.number) if isinstance(event, BlockVisited) else None
+            ),
             should_stop=lambda seen=seen, n=stop_at: len(seen) == n,
         )
         assert problem.train(**options, running=running).reason == "interrupted"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -220,3 +221,62 @@ def test_wrong_targets_are_refused(problem: Problem) -> None:
             problem.data(problem.numbers[:, 0]),
             numbers=True,
         )
+
+
+@pytest.mark.parametrize("update", ["ls", "gls"])
+def test_offsets_are_added_to_the_margins(problem: Problem, update: str) -> None:
+    """Least squares of y - o equals y with the offset o; the certificate of softmax stays a bound."""
+    rng = np.random.default_rng(7)
+    offset = rng.normal(size=(300, 2 if update == "ls" else 3))
+    target = problem.numbers if update == "ls" else problem.y
+    settings = Settings(update=update, block=15, visits=30, alpha=10.0, valid_fraction=0.0)
+    running = Running(cores=1, certify=True)
+
+    def train(y: Any, with_offset: bool) -> Any:
+        data = problem.data(y)
+        data = data.with_offset(offset) if with_offset else data
+        return train_stagewise(data, Waves(), settings, numbers=update == "ls", running=running)
+
+    found = train(target, True)
+    model = found.model
+    assert model.has_offset and 0.0 <= found.gap.gap < 1e-3
+    margins = model.margins(problem.data().with_offset(offset))
+    if update == "ls":
+        other = train(target - offset, False)
+        assert found.gap.objective == pytest.approx(other.gap.objective, rel=1e-7)
+        assert found.gap.bound == pytest.approx(other.gap.bound, rel=1e-5)
+        assert np.allclose(margins, other.model.margins(problem.x) + offset, atol=1e-4)
+    else:
+        losses = np.log(np.exp(margins).sum(axis=1)) - (margins * problem.one_hot).sum(axis=1)
+        ridge = 5.0 * np.square(model.weights.features).sum()
+        assert found.gap.objective == pytest.approx(problem.s @ losses + ridge, rel=1e-6)
+    with pytest.raises(InputError, match="expected an offset"):
+        model.margins(problem.x)
+    with pytest.raises(InputError, match="expected an offset of"):
+        model.margins(problem.data().with_offset(offset[:, 0]))
+
+
+def test_class_weights_multiply_the_weights_of_the_rows(problem: Problem) -> None:
+    factors = {"a": 1.0, "b": 2.5, "c": 0.5}
+    weighted = problem.train(update="ls", block=8, class_weight=factors).model
+    s = problem.s * np.array([factors[y] for y in problem.y])
+    data = problem.data().with_target(problem.y, s)
+    settings = Settings(block=8, valid_fraction=0.0)
+    expected = train_stagewise(data, Waves(), settings, running=Running(cores=1)).model
+    assert np.array_equal(weighted.weights.features, expected.weights.features)
+    assert weighted.settings.class_weight == [["a", 1.0], ["b", 2.5], ["c", 0.5]]
+    balanced = problem.train(update="ls", block=8, class_weight="balanced").model
+    assert balanced.settings.class_weight == "balanced"
+    for given, message in (({"d": 1.0}, "no label 'd'"), ("even", "balanced")):
+        with pytest.raises(InputError, match=message):
+            problem.train(update="ls", block=8, class_weight=given)
+    with pytest.raises(InputError, match="is for classification"):
+        problem.train(target=problem.numbers, class_weight="balanced")
+
+
+def test_covariates_and_offsets_of_cls_are_refused(problem: Problem) -> None:
+    data = problem.data()
+    with pytest.raises(InputError, match="take no covariates"):
+        train_stagewise(data.with_covariates(problem.x[:, :1]), Waves())
+    with pytest.raises(InputError, match="the update cls takes no offset"):
+        train_stagewise(data.with_offset(np.ones((300, 3))), Waves(), Settings(update="cls"))

@@ -116,11 +116,15 @@ def test_refused_and_nothing_is_written(
     assert result.exit_code == 2 and message in result.output and not out.exists()
 
 
-def test_margins_do_not_depend_on_blocks_and_labels_are_predicted(problem: Problem) -> None:
+def test_margins_do_not_depend_on_blocks_and_labels_are_predicted(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = problem.train(update="ls", block=8).model
     margins = model.margins(problem.x)
     assert np.allclose(model.margins(problem.x, block_rows=7), margins, atol=1e-12)
     assert np.allclose(model.scorer()(problem.x), margins, atol=1e-12)
+    monkeypatch.setattr("fcl.stagewise.model.MOST_VALUES", 3 * 300)  # three features at a time
+    assert np.allclose(model.margins(problem.x), margins, atol=1e-12)
     assert (model.predict(problem.x) == np.array(["a", "b", "c"])[margins.argmax(axis=1)]).all()
     found = model.predict_proba(problem.x)
     assert np.allclose(found.sum(axis=1), 1.0) and found.min() >= 0.0

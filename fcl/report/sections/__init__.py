@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from fcl.report.contract import Context, Section
+from fcl.report.contract import Context, OutputsContext, Section
 
-__all__ = ["SECTIONS", "sections"]
+__all__ = ["SECTIONS", "sections", "stagewise_sections"]
 
 SECTIONS = (
     "head",
@@ -28,3 +28,17 @@ def sections(context: Context) -> list[Section]:
     """The sections that have something to show, in the order of the page."""
     made = [import_module(f"{__name__}.{name}").section(context) for name in SECTIONS]
     return [section for section in made if section is not None]
+
+
+def stagewise_sections(context: OutputsContext) -> list[Section]:
+    """The sections of the page about a stagewise model, in its order."""
+    from fcl.report.sections import outputs, provenance, stagewise
+
+    parts = (
+        stagewise.head,
+        stagewise.visits,
+        outputs.section,
+        stagewise.features,
+        provenance.of_outputs,
+    )
+    return [section for section in (part(context) for part in parts) if section is not None]

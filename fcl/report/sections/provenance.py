@@ -12,11 +12,11 @@ from fcl.checks import shortened, shown
 from fcl.model.certificate import Scope
 from fcl.options import JOB_DEFAULTS, TRAINING
 from fcl.path.store import FOLDER_SUFFIX
-from fcl.report.contract import Context, Section, Table
+from fcl.report.contract import Context, OutputsContext, Section, Table
 from fcl.units import counted
 from fcl.version import __version__
 
-__all__ = ["section"]
+__all__ = ["of_outputs", "origin", "section"]
 
 #: Options that the page shows; a stranger's file may hold any number.
 MOST_OPTIONS = 100
@@ -27,12 +27,7 @@ def section(context: Context) -> Section:
     """The provenance of model and page."""
     model = context.model
     facts = [
-        ("model file", shortened(context.path.name)),
-        ("SHA-256 of the file", context.checksum),
-        ("fingerprint of the training data", shortened(model.fingerprint)),
-        ("trained", f"{shortened(model.created, 40)}, by fcl {shortened(model.fcl_version, 40)}"),
-        ("report", f"fcl {__version__}, {_versions()}"),
-        *_data(context),
+        *origin(context),
         ("same options again", _command(context)),
         ("to a smaller gap", _resume(context)),
     ]
@@ -40,6 +35,24 @@ def section(context: Context) -> Section:
     options = [[_text(name), _text(value)] for name, value in given]
     table = Table("options", ["option", "value"], options, "The options of the training.")
     return Section("provenance", "Provenance", "", facts, [table])
+
+
+def origin(context: Context | OutputsContext) -> list[tuple[str, str]]:
+    """Where model and page come from, whatever made the model."""
+    model = context.model
+    return [
+        ("model file", shortened(context.path.name)),
+        ("SHA-256 of the file", context.checksum),
+        ("fingerprint of the training data", shortened(model.fingerprint)),
+        ("trained", f"{shortened(model.created, 40)}, by fcl {shortened(model.fcl_version, 40)}"),
+        ("report", f"fcl {__version__}, {_versions()}"),
+        *_data(context),
+    ]
+
+
+def of_outputs(context: OutputsContext) -> Section:
+    """The provenance of a model whose head shows its options."""
+    return Section("provenance", "Provenance", "", origin(context))
 
 
 def _versions() -> str:
@@ -52,7 +65,7 @@ def _versions() -> str:
     return ", ".join(found)
 
 
-def _data(context: Context) -> list[tuple[str, str]]:
+def _data(context: Context | OutputsContext) -> list[tuple[str, str]]:
     if context.measured is None:
         return []
     measured = context.measured

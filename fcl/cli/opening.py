@@ -1,0 +1,76 @@
+"""Opens the data sets that the options of a command name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fcl.cli.common import messages
+from fcl.errors import InputError
+
+if TYPE_CHECKING:
+    from fcl.data import DataSet
+
+__all__ = ["open_rows", "open_valid"]
+
+
+def open_rows(path: str, y: str, **arrays: Any) -> DataSet:
+    """Open DATA with a target, or with several numeric ones as columns.
+
+    Parameters
+    ----------
+    path : str
+    y : str
+        Name of an array (n,) or (n, m), or names of arrays (n,) separated by commas.
+    **arrays
+        Other arguments of :func:`fcl.open_data`.
+
+    Raises
+    ------
+    InputError
+        As from :func:`fcl.open_data`; or one of several targets is not a column of numbers.
+    """
+    import numpy as np
+
+    from fcl.data import open_data
+
+    names = [name.strip() for name in y.split(",")]
+    data = open_data(path, y=names[0], **arrays)
+    if len(names) == 1:
+        return data
+    parts = [data, *(open_data(path, x=arrays.get("x", "X"), y=name) for name in names[1:])]
+    columns = []
+    for part in parts:
+        values = np.asarray(part.target)
+        if values.ndim != 1 or values.dtype.kind not in "biuf":
+            raise InputError(
+                f"{part.target_name}: expected a column of numbers, one of the targets {y}, got "
+                f"{values.dtype} of shape {values.shape}"
+            )
+        columns.append(values.astype(np.float64))
+    joined = data.with_target(np.column_stack(columns), data.weights, f"{data.name}:{y}")
+    joined.target_columns = tuple(names)
+    return joined
+
+
+def open_valid(options: Mapping[str, Any], arrays: Mapping[str, Any]) -> DataSet | None:
+    """Open DATA2 of ``--valid``, with its sample weights if it has an array of their name.
+
+    arrays : x, y and others, as for :func:`open_rows`.
+    """
+    from fcl.data.open import open_columns
+
+    path, weights = options["valid"], options["weights"]
+    if path is None:
+        return None
+    valid = open_rows(path, **arrays)
+    if weights is None:
+        return valid
+    if open_columns(path, {"weights": weights}, valid.n_rows):
+        return open_rows(path, weights=weights, **arrays)
+    if not options["quiet"]:
+        messages.say(
+            f'{path}: no array "{weights}" of {valid.n_rows:,} weights, so that all rows count equally '
+            "in scores"
+        )
+    return valid

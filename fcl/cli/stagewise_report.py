@@ -1,0 +1,91 @@
+"""Stagewise models and trainings as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from fcl.checks import shortened
+from fcl.cli.common import messages, printable
+from fcl.cli.progress import View
+from fcl.cli.report import aligned
+from fcl.drivers.events import Event
+from fcl.model.outputs import output_names
+from fcl.stagewise.describe import facts, feature_text, strongest
+from fcl.stagewise.events import BlockVisited
+from fcl.units import format_seconds
+
+if TYPE_CHECKING:
+    from fcl.stagewise.model import StagewiseModel
+    from fcl.stagewise.train import StagewiseResult
+
+__all__ = ["BlockLines", "model_lines", "result_lines", "tsv_lines"]
+
+
+class BlockLines(View):
+    """One line for each visit of a block."""
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, BlockVisited):
+            text = (
+                f"block {event.number}: {_scores(asdict(event))}, {format_seconds(event.seconds)}"
+            )
+            messages.write(f"{text}, {format_seconds(event.time_left)} left")
+
+
+def _scores(row: Mapping[str, Any]) -> str:
+    names = {"loss": "loss", "valid_loss": "validation loss", "valid_error": "validation error"}
+    values = {words: row[name] for name, words in names.items() if row[name] is not None}
+    return ", ".join(f"{words} {value:.5g}" for words, value in values.items())
+
+
+def result_lines(result: StagewiseResult, out: str) -> list[str]:
+    """How a training ended."""
+    model = result.model
+    lines = [f"stopped      {result.reason} after {len(model.history)} blocks of all visits"]
+    if model.history:
+        best = model.history[model.best_number - 1]
+        lines.append(f"model        of block {model.best_number}: {_scores(best)}")
+    if result.gap is not None:
+        lines.append(
+            f"gap          {result.gap.gap:.2e} to the joint optimum over "
+            f"{result.gap.n_features:,} features; a further visit takes about "
+            f"{format_seconds(result.visit_seconds)}"
+        )
+    return [*lines, f"written      {out}"]
+
+
+def model_lines(model: StagewiseModel, path: str, top: int) -> list[str]:
+    """The summary of ``fcl inspect``: facts, blocks, and the strongest named features of each output."""
+    items = [("model", path), *facts(model)]
+    lines = aligned((name, shortened(text, 400)) for name, text in items)
+    if model.history:
+        lines += ["", *_history_lines(model.history, top)]
+    names = output_names(model)
+    for name, rows in zip(names, strongest(model, top), strict=False):
+        lines += ["", f"{'weight':>12}  feature, {model.noun} {shortened(name)}"]
+        lines += [f"{weight:>+12.5g}  {shortened(text)}" for text, weight in rows]
+    return lines
+
+
+def tsv_lines(model: StagewiseModel) -> Iterator[str]:
+    """The weights of all features that predictions use, with a column for each output."""
+    names = (
+        [f"weight_{name}" for name in output_names(model)] if model.n_outputs > 1 else ["weight"]
+    )
+    yield "\t".join(["feature", *names]) + "\n"
+    visited = model.weights.features[: model.n_blocks * model.settings.block]
+    for feature, weights in enumerate(visited.tolist()):
+        text = printable(feature_text(model, feature))
+        yield "\t".join([text, *(f"{weight:.17g}" for weight in weights)]) + "\n"
+
+
+def _history_lines(history: list[dict[str, Any]], top: int) -> list[str]:
+    """The last visits of blocks, as many as ``top``."""
+    columns = ["loss", "error", "valid_loss", "valid_error", "seconds"]
+    lines = [f"{'block':>12}" + "".join(f"  {name:>12}" for name in columns)]
+    for row in history[len(history) - min(top, len(history)) :]:
+        cells = ["" if row[name] is None else f"{row[name]:.5g}" for name in columns]
+        lines.append(f"{row['number']:>12}" + "".join(f"  {cell:>12}" for cell in cells))
+    return lines if top else []

@@ -1,0 +1,132 @@
+"""What a stagewise model is, in words: for the summary of a model file, and for reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fcl.checks import shown
+from fcl.features.plain import Columns
+from fcl.stagewise.file import VERSION
+from fcl.stagewise.model import StagewiseModel
+from fcl.units import counted
+
+__all__ = [
+    "PROBABILITIES",
+    "certificate",
+    "facts",
+    "feature_text",
+    "problem",
+    "strongest",
+    "validation",
+]
+
+#: How the margins of each loss become probabilities.
+PROBABILITIES = {
+    "softmax": "softmax of the margins",
+    "squared": "nearest point of the simplex to the margins; a class may have probability 0",
+}
+#: Labels that a line lists.
+_MOST_LABELS = 10
+
+
+def facts(model: StagewiseModel) -> list[tuple[str, str]]:
+    """Names and texts of all that is known about a model besides its blocks and weights."""
+    return [
+        (
+            "file",
+            f"{model.format} {VERSION}, written by fcl {model.fcl_version} at {model.created}",
+        ),
+        *problem(model),
+        *validation(model),
+        *certificate(model),
+        ("data", f"fingerprint {model.fingerprint}"),
+    ]
+
+
+def problem(model: StagewiseModel) -> list[tuple[str, str]]:
+    """Outputs, loss, features and blocks."""
+    settings, n_features = model.settings, model.family.n_features
+    rows = f"{counted(model.n_rows, 'training row')}" + ", with an offset" * model.has_offset
+    found = [
+        ("outputs", _outputs(model)),
+        ("loss", f"{settings.loss}, update {settings.update}, ridge alpha {settings.alpha:g}"),
+        ("rows", rows),
+        ("features", f"{model.family.name}: {counted(n_features, 'feature')}"),
+        (
+            "blocks",
+            f"{model.all_blocks:,} of {min(settings.block, n_features):,} features (ids 0 to "
+            f"{n_features - 1:,}), {counted(settings.n_visits, 'visit')} each; predictions use "
+            f"{model.n_blocks:,}",
+        ),
+    ]
+    if model.classifies:
+        found.append(("probabilities", PROBABILITIES[str(settings.loss)]))
+    if settings.powers:
+        clip = ", projected onto the simplex" * settings.clip
+        found.append(("calibration", f"{settings.calibration}, in each block{clip}"))
+    if settings.class_weight is not None:
+        found.append(("class weights", shown(settings.class_weight)))
+    return found
+
+
+def _outputs(model: StagewiseModel) -> str:
+    names = "" if model.labels is None else ", ".join(map(str, model.labels[:_MOST_LABELS]))
+    more = ", ..." * (len(model.labels or ()) > _MOST_LABELS)
+    noun = counted(model.n_outputs, model.noun, "classes" if model.classifies else "")
+    return f"{noun}: {names}{more}" if names else noun
+
+
+def validation(model: StagewiseModel) -> list[tuple[str, str]]:
+    """After how many visits the weights were taken, and the scores then."""
+    history, best = model.history, model.best_number
+    if not 0 < best <= len(history):
+        return []
+    row = history[best - 1]
+    words = {
+        "loss": "training loss", "error": "training error",
+        "valid_loss": "validation loss", "valid_error": "validation error",
+    }  # fmt: skip
+    values = [f"{text} {row[name]:.5g}" for name, text in words.items() if row[name] is not None]
+    visited = f"of visit {best:,} of {counted(len(history), 'visit')} of blocks"
+    return [("weights", f"{visited}: {', '.join(values)}")]
+
+
+def certificate(model: StagewiseModel) -> list[tuple[str, str]]:
+    """Objective, bound and gap, or how to get them."""
+    found = model.certificate
+    if found is None:
+        return [("gap", "to the joint optimum unknown; fcl stagewise --certify computes it")]
+    return [
+        ("objective", f"{found.objective:.10g}"),
+        ("bound", f"{found.bound:.10g}"),
+        (
+            "gap",
+            f"{found.gap:.3g} relative, to the joint optimum over "
+            f"{counted(found.n_features, 'feature')}",
+        ),
+    ]
+
+
+def strongest(model: StagewiseModel, top: int) -> Iterator[list[tuple[str, float]]]:
+    """For each output, the features of largest |weight| with their weights.
+
+    Empty unless the features are the columns of the data: descriptions of generated features, such as
+    random cosines, say nothing.
+    """
+    if not isinstance(model.family.generator, Columns) or not top:
+        return
+    visited = model.weights.features[: model.n_blocks * model.settings.block]
+    for weights in visited.T:
+        order = np.argsort(-np.abs(weights), kind="stable")[:top]
+        chosen = [int(i) for i in order if weights[i]]
+        yield [(feature_text(model, i), float(weights[i])) for i in chosen]
+
+
+def feature_text(model: StagewiseModel, feature: int) -> str:
+    """The description of a feature; of a column of the data, its name if it has one."""
+    names = model.column_names or {}
+    if isinstance(model.family.generator, Columns) and feature in names:
+        return names[feature]
+    return model.family.describe(feature)
