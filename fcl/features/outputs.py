@@ -26,6 +26,9 @@ from fcl.features.prices import (
 
 __all__ = ["run_several", "sums_of_several"]
 
+#: Share of the level of an excess that is left for the change of prices by balancing.
+MARGIN = 1e-6
+
 
 def sums_of_several(
     pricer: Pricer,
@@ -73,8 +76,10 @@ def run_several(
     K = len(rows)
     imbalance = np.broadcast_to(np.asarray(query.imbalance, np.float64), K)
     threshold, level = query.threshold, query.level
-    if grouped:  # a feature of this size has some price of this size
-        threshold = (threshold if level is None else min(threshold, level)) / np.sqrt(K)
+    if grouped:
+        if level is not None:  # all features that contribute to the excess, balanced or not
+            threshold = min(threshold, level * (1.0 - MARGIN))
+        threshold /= np.sqrt(K)  # a feature of some size has some price of this share of it
     found = []
     for k, own in enumerate(rows):
         one = replace(query, threshold=threshold, imbalance=float(imbalance[k]))
@@ -95,7 +100,8 @@ def run_several(
     )
     if grouped:
         complete = all(len(part.ids) < keep for part in found)
-        prices = _grouped(prices, query, factors, float(np.linalg.norm(imbalance)), complete)
+        others = np.sqrt(K) * threshold if complete else np.inf
+        prices = _grouped(prices, query, factors, float(np.linalg.norm(imbalance)), others)
     return _cut(prices, keep * len(query.parts), factors, grouped)
 
 
@@ -126,27 +132,25 @@ def _grouped(
     query: PriceQuery,
     factors: Callable[[Ids], Floats],
     imbalance: float,
-    complete: bool,
+    others: float,
 ) -> Prices:
     """The prices with ``largest`` and ``excess`` by Euclidean norms.
 
-    complete : whether every feature above the threshold is among candidates and watched features; else
-        only the norm of the outputs' largest prices bounds the others.
+    others : bound on the sizes of all features but candidates and watched ones; if it is infinite, only
+        the norm of the outputs' largest prices bounds them.
     """
     own = np.any(prices.watched != 0.0, axis=1)  # sums of features of other parts are 0
     ids = np.concatenate([prices.ids, query.watched[own]])
     f = factors(ids)
     sizes = np.linalg.norm(np.concatenate([prices.gradients, prices.watched[own]]), axis=1) / f
     sizes += imbalance * prices.reach
-    bound = float(np.linalg.norm(prices.by_output))
-    others = min(bound, query.threshold + imbalance * prices.reach) if complete else bound
+    others = min(float(np.linalg.norm(prices.by_output)), others + imbalance * prices.reach)
     largest = float(sizes.max(initial=0.0))
     excess = prices.excess
     if query.level is not None:
         over = np.maximum(sizes - query.level, 0.0)
-        exact = complete and others <= query.level
         excess = np.zeros_like(excess)
-        excess[0] = float((f * over * over).sum()) if exact else np.inf
+        excess[0] = float((f * over * over).sum()) if others <= query.level else np.inf
     return replace(prices, largest=max(largest, others), excess=excess)
 
 

@@ -79,6 +79,7 @@ _STATE = schema.record(
     last=schema.record(objective=schema.Maybe(_FINITE), bound=schema.Maybe(_ANY)),
     sample=schema.Maybe(_SAMPLE),
     untried_intercept=schema.Maybe(_FINITE),  # of a point that no search has judged yet
+    n_outputs=schema.Maybe(schema.whole(2, 1 << 31)),  # absent for one output
 )
 _COMMAND_VALUE_KINDS = (type(None), bool, int, float, str)
 
@@ -302,7 +303,8 @@ def _check_arrays(
 
     options = header["options"]
     named = options.get("covariates") or ()
-    n_free = len(named) + bool(options.get("intercept")) if named else 0
+    K = header["state"].get("n_outputs") or 1
+    n_free = K if K > 1 else len(named) + bool(options.get("intercept")) if named else 0
     for prefix, keys in _POINTS.items():
         names = {f"{prefix}ids", f"{prefix}weights"}
         if intercept(keys) is None:
@@ -312,7 +314,7 @@ def _check_arrays(
         if missing := names - arrays.keys():
             raise schema.Mismatch(f"array {min(missing)} is missing")
         ids, weights = arrays[f"{prefix}ids"], arrays[f"{prefix}weights"]
-        if ids.shape != weights.shape:
+        if weights.shape != (K * len(ids),):
             raise schema.Mismatch(f"{len(ids)} {prefix}ids and {len(weights)} {prefix}weights")
         if (ids < 0).any() or (ids[1:] <= ids[:-1]).any():
             raise schema.Mismatch(f"{prefix}ids: expected increasing numbers >= 0")

@@ -183,7 +183,7 @@ class _Descent:
 
     def _extrapolate(self, active: int) -> None:
         """Anderson extrapolation, as for one output (:mod:`fcl.solve.inner`)."""
-        state = self.w, self.u, self.v, self.b, self.x
+        state: list[npt.NDArray[Any]] = [self.w, self.u, self.v, self.b, self.x]
         if self.u.size > EXTRAPOLATE_NUMBERS:
             return
         self._iterates.append(tuple(part.copy() for part in state))
@@ -199,9 +199,7 @@ class _Descent:
             return
         before = self.value()
         for number, part in enumerate(state):
-            part[:] = np.sum(
-                [x / total * iterate[number] for x, iterate in zip(c, last, strict=True)], axis=0
-            )
+            part[:] = np.tensordot(c / total, [iterate[number] for iterate in last], axes=1)
         if not self.value() < before:
             for part, old in zip(state, last[-1], strict=True):
                 part[:] = old

@@ -56,6 +56,8 @@ class RunState:
         arrays: Arrays = {"cached": self.cached, "seen": self.seen}
         if self.last is not None:
             numbers["last"] = {"objective": self.last.objective, "bound": self.last.bound}
+        if outer.point.weights.ndim > 1:
+            numbers["n_outputs"] = outer.point.weights.shape[1]
         _put(numbers, "intercept", arrays, "", outer.point)
         _put(numbers, "best_intercept", arrays, "best_", outer.best)
         _put(numbers, "untried_intercept", arrays, "untried_", self.untried)
@@ -68,18 +70,19 @@ class RunState:
     @classmethod
     def from_file(cls, numbers: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> RunState:
         """The inverse of :meth:`to_file`, for a validated file; older versions store less."""
-        point = _get(numbers, "intercept", arrays, "")
+        K = numbers.get("n_outputs") or 1
+        point = _get(numbers, "intercept", arrays, "", K)
         assert point is not None
         last, sample = numbers["last"], numbers.get("sample")
         state = None
         if sample is not None:
             rest = {k: v for k, v in sample.items() if k not in ("intercept", "step")}
-            origin = _get(sample, "intercept", arrays, "sample_")
+            origin = _get(sample, "intercept", arrays, "sample_", K)
             state = SampleState(**rest, step=LastStep(**sample["step"]), origin=origin)
         return cls(
             outer=OuterState(
                 point=point,
-                best=_get(numbers, "best_intercept", arrays, "best_"),
+                best=_get(numbers, "best_intercept", arrays, "best_", K),
                 **{name: numbers[name] for name in _OUTER},
             ),
             cached=arrays["cached"],
@@ -90,7 +93,7 @@ class RunState:
             last=None
             if last.keys() < {"objective", "bound"}
             else Certified(last["objective"], last["bound"], math.inf, math.inf, 0),
-            untried=_get(numbers, "untried_intercept", arrays, "untried_"),
+            untried=_get(numbers, "untried_intercept", arrays, "untried_", K),
         )
 
 
@@ -99,15 +102,22 @@ def _put(
 ) -> None:
     if point is not None:
         numbers[name] = point.intercept
-        arrays[f"{prefix}ids"], arrays[f"{prefix}weights"] = point.ids, point.weights
+        arrays[f"{prefix}ids"], arrays[f"{prefix}weights"] = point.ids, point.weights.ravel()
         if len(point.covariates):
             arrays[f"{prefix}covariates"] = point.covariates
 
 
 def _get(
-    numbers: Mapping[str, Any], name: str, arrays: Mapping[str, np.ndarray], prefix: str
+    numbers: Mapping[str, Any],
+    name: str,
+    arrays: Mapping[str, np.ndarray],
+    prefix: str,
+    n_outputs: int,
 ) -> Point | None:
     if numbers.get(name) is None:
         return None
     v = arrays.get(f"{prefix}covariates", np.empty(0))
-    return Point(arrays[f"{prefix}ids"], arrays[f"{prefix}weights"], numbers[name], v)
+    ids, weights = arrays[f"{prefix}ids"], arrays[f"{prefix}weights"]
+    if n_outputs > 1:
+        weights = weights.reshape(len(ids), n_outputs)
+    return Point(ids, weights, numbers[name], v)
