@@ -258,27 +258,28 @@ def test_samples_of_rows() -> None:
 
 
 def test_no_bound_is_above_the_optimum() -> None:
-    """100 random problems, three points each: the optimum, a point near it, and any point."""
+    """300 random problems: at the optimum, at a point near it, or at any point."""
     gaps = []
-    for seed in range(100):
-        problem, random = class_problem(seed), np.random.default_rng(seed)
+    for seed in range(300):
+        problem, random = class_problem(seed, 24, 4), np.random.default_rng(seed)
         objective = outputs_of(problem, block_rows=64)
-        W, b = problem.solve()
+        W, b = problem.solve(110)
         best = problem.objective(W, b)
-        for noise in (0.0, 0.01, 1.0):
-            own = W + noise * random.normal(size=W.shape)
-            m = np.ascontiguousarray(problem.margins(own, b).T)
-            if noise < 1.0:
-                objective.settle(m)
-            r = residuals_of(objective, m)
-            exact = problem.bound(r.T)
-            bound = bound_of(objective, problem, r, False)
-            assert bound == pytest.approx(exact, rel=1e-9, abs=1e-10)
-            assert max(exact, bound) <= best * (1.0 + 1e-12)
-            assert bound_of(objective, problem, r, True) <= best * (1.0 + 1e-12)
-            if noise == 0.0:
-                gaps.append((best - bound) / best)
-    assert np.median(gaps) < 1e-6 and np.max(gaps) < 0.1  # the bounds are worth something
+        noise = (0.0, 0.01, 1.0)[seed // 2 % 3]
+        own = W + noise * random.normal(size=W.shape)
+        m = np.ascontiguousarray(problem.margins(own, b).T)
+        if noise < 1.0:
+            objective.settle(m)
+        r = residuals_of(objective, m)
+        exact = problem.bound(r.T)
+        bound = bound_of(objective, problem, r, False)
+        assert bound == pytest.approx(exact, rel=1e-9, abs=1e-10)
+        assert max(exact, bound, bound_of(objective, problem, r, True)) <= best * (1.0 + 1e-12)
+        if noise == 0.0:
+            gaps.append((best - bound) / best)
+    assert (
+        np.median(gaps) < 1e-6 and np.quantile(gaps, 0.9) < 0.01
+    )  # the bounds are worth something
 
 
 @pytest.mark.parametrize("group", [False, True])
@@ -479,6 +480,13 @@ def test_the_loss_by_name() -> None:
         one.residuals_curvatures(np.linspace(-5.0, 5.0, 100), 0.0, r, q)
         assert q.max() <= kind.most_curvature
         assert name == "poisson" or q.max() > 0.99 * kind.most_curvature
+
+
+def test_training_refuses_the_loss() -> None:
+    from fcl.options import Options
+
+    with pytest.raises(fcl.InputError, match="loss: softmax couples several outputs"):
+        Options.checked(features="columns", C=1.0, loss="softmax")
 
 
 def test_targets_of_the_wrong_shape() -> None:
