@@ -18,7 +18,7 @@ from fcl.data import DataSet
 from fcl.drivers.result import StopReason
 from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
-from fcl.estimators.rows import Training, open_rows, resolve_features, takes_sequences
+from fcl.estimators.rows import Training, open_rows, resolve_features, with_input_tags
 from fcl.features import Columns, Family, bind_features
 from fcl.features.generator import without_probes
 from fcl.features.standardized import uneven_scales
@@ -302,14 +302,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return self.get_feature_names_out()
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        try:
-            sequences = takes_sequences(resolve_features(self.features))
-        except InputError:  # fit reports it
-            sequences = False
-        tags.input_tags.sparse = not sequences
-        tags.input_tags.string = sequences
-        return tags
+        return with_input_tags(super().__sklearn_tags__(), self.features)
 
 
 def _same_features(before: Model, now: Family, names: Sequence[str] | None) -> bool:

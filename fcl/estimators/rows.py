@@ -32,6 +32,7 @@ __all__ = [
     "open_training",
     "resolve_features",
     "takes_sequences",
+    "with_input_tags",
 ]
 
 
@@ -93,6 +94,17 @@ def takes_sequences(features: Spec | Family) -> bool:
         return features.rows == "sequences"
     # the specs of k-mers and bags do not declare it: they always read sequences
     return getattr(features, "row_kind", "sequences") == "sequences"
+
+
+def with_input_tags(tags: Any, features: Any) -> Any:
+    """Set scikit-learn's tags of the inputs, which depend on the family of features."""
+    try:
+        sequences = takes_sequences(resolve_features(features))
+    except InputError:  # fit reports it
+        sequences = False
+    tags.input_tags.sparse = not sequences
+    tags.input_tags.string = sequences
+    return tags
 
 
 def is_data_set(X: Any) -> bool:

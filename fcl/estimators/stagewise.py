@@ -17,7 +17,7 @@ from fcl.estimators.rows import (
     open_rows,
     open_training,
     resolve_features,
-    takes_sequences,
+    with_input_tags,
 )
 from fcl.features import Spec
 from fcl.stagewise.model import StagewiseModel
@@ -82,14 +82,7 @@ class _Stagewise(BaseEstimator):  # type: ignore[misc]
         return self.model_.margins(open_rows(self, self.model_.family, X))
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        try:
-            sequences = takes_sequences(resolve_features(self.features))
-        except InputError:  # fit reports it
-            sequences = False
-        tags.input_tags.sparse = not sequences
-        tags.input_tags.string = sequences
-        return tags
+        return with_input_tags(super().__sklearn_tags__(), self.features)
 
 
 @dataclass(eq=False, repr=False, match_args=False)

@@ -482,13 +482,6 @@ def test_the_loss_by_name() -> None:
         assert name == "poisson" or q.max() > 0.99 * kind.most_curvature
 
 
-def test_training_refuses_the_loss() -> None:
-    from fcl.options import Options
-
-    with pytest.raises(fcl.InputError, match="loss: softmax couples several outputs"):
-        Options.checked(features="columns", C=1.0, loss="softmax")
-
-
 def test_targets_of_the_wrong_shape() -> None:
     with pytest.raises(ValueError, match=r"expected targets of shape \(3, 5\), got \(2, 5\)"):
         make_outputs(find_loss("squared"), np.zeros((2, 5)), np.ones(5), 1.0, 3)
