@@ -188,7 +188,11 @@ def letters(windows: np.ndarray) -> np.ndarray:
 BAD: dict[str, tuple[Callable[[np.ndarray, np.ndarray], dict[str, Any]], list[Any], list[str]]] = {
     "lengths differ": (lambda X, y: {"y": y[:-1]}, [], ["1,500", "1,499"]),
     "one class": (lambda X, y: {"y": np.zeros_like(y)}, [], ["y"]),
-    "three labels": (lambda X, y: {"y": np.arange(len(y)) % 3}, [], ["3"]),
+    "three labels": (
+        lambda X, y: {"y": np.arange(len(y)) % 3},
+        ["--loss", "logistic"],
+        ["3"],
+    ),
     "nan target": (lambda X, y: {"y": np.where(np.arange(len(y)) == 7, np.nan, y)}, [], ["7"]),
     "infinite target": (
         lambda X, y: {"y": np.where(np.arange(len(y)) == 7, np.inf, y)},
