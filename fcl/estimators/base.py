@@ -23,8 +23,9 @@ from fcl.features import Columns, Family, bind_features
 from fcl.features.generator import without_probes
 from fcl.features.standardized import uneven_scales
 from fcl.model.columns import first_difference, matched
-from fcl.objective import LOSSES, Loss, find_loss, resolve_C
+from fcl.objective import COUPLED_LOSSES, LOSSES, Loss, find_loss, resolve_C
 from fcl.options import TRAINING
+from fcl.solve.state import is_active
 from fcl.units import counted
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     """
 
     _classifies: bool
+    _joins_classes = False  #: whether one model of all classes can be fitted
     models_: list[Model]
     feature_keys_: np.ndarray
     coef_: Any
@@ -78,6 +80,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         table = {option.name: option for option in TRAINING}
         table["max_time"].check(self.max_time)  # the problems of a fit share it
         options = {"features": resolve_features(self.features), "loss": self._loss().text}
+        if hasattr(self, "group"):
+            options["group"] = table["group"].check(self.group)
         for name in _CHECKED:
             option = table[_OPTION.get(name, name)]
             options[option.name] = option.check(getattr(self, name), name)
@@ -87,6 +91,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _loss(self) -> Loss:
         """The loss; raises InputError unless it is a loss for the targets of this estimator."""
         names = [name for name, kind in LOSSES.items() if kind.classifies == self._classifies]
+        names += COUPLED_LOSSES if self._joins_classes else []
         if str(self.loss).partition(":")[0].replace("-", "_") not in names:
             raise InputError(f"loss must be one of {', '.join(names)}, got {self.loss!r}")
         return find_loss(self.loss)
@@ -188,11 +193,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self.converged_ = all(result.converged for result in results)
         # max_iter does not count the first pass, which is of the null model
         self.n_iter_ = max(1, *(result.passes - 1 for result in results))
-        ids = [model.ids[model.weights != 0.0] for model in self.models_]
+        ids = [model.ids[is_active(model.weights)] for model in self.models_]
         self.feature_keys_ = np.unique(np.concatenate(ids))
         self.coef_ = self._coefficients()
         self.n_nonzero_ = int(np.count_nonzero(self.coef_))
-        self.intercept_ = np.array([model.intercept for model in self.models_])
+        self.intercept_ = np.concatenate([model.intercepts for model in self.models_])
         early = [result for result in results if not result.converged]
         if early:
             of = f" ({len(early)} of {len(results)} problems)" if len(results) > 1 else ""
@@ -214,23 +219,27 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 "column_weights_: expected the family 'columns', whose features are columns of X, got "
                 f"{family.name}; feature_keys_ has the ids of its features, coef_ their weights"
             )
-        weights = np.zeros((len(self.models_), self.n_features_in_))
-        for row, model in zip(weights, self.models_, strict=True):
-            row[model.ids] = model.weights
+        weights = self._weights_of(np.arange(self.n_features_in_))
         return weights if len(weights) > 1 else weights[0]
 
     def _coefficients(self) -> np.ndarray:
         """Weights of the discovered features, float64 (models, features)."""
-        weights = np.zeros((len(self.models_), len(self.feature_keys_)))
-        for row, model in zip(weights, self.models_, strict=True):
-            active = model.weights != 0.0
-            row[np.searchsorted(self.feature_keys_, model.ids[active])] = model.weights[active]
-        return weights
+        return self._weights_of(self.feature_keys_)
+
+    def _weights_of(self, ids: np.ndarray) -> np.ndarray:
+        """Weights of features, increasing and with all that have one, float64 (outputs, features)."""
+        parts = []
+        for model in self.models_:
+            active = is_active(model.weights)
+            part = np.zeros((model.n_outputs, len(ids)))
+            part[:, np.searchsorted(ids, model.ids[active])] = model.weights[active].T
+            parts.append(part)
+        return np.concatenate(parts)
 
     # -- prediction ----------------------------------------------------------------------------
 
     def _margins(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
-        """Margins with intercepts, offset and covariates, float64 (n, models); reads the rows once."""
+        """Margins with intercepts, offset and covariates, float64 (n, outputs); reads the rows once."""
         check_is_fitted(self)
         models = self.models_
         family = models[0].family
@@ -240,11 +249,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             read.update(model.column_names or {})
         data = matched(data, read or None, family.row_width)
         added = [model.added_margins(data) for model in models]
-        scorers = [model.family.scorer(model.ids, model.weights) for model in models]
-        margins = np.empty((data.n_rows, len(models)))
+        scorers = [model.scorer() for model in models]
+        margins = np.empty((data.n_rows, sum(model.n_outputs for model in models)))
         for start, stop, block in family.read_rows(data.rows, family.most_block_rows()):
-            for k, (model, scorer) in enumerate(zip(models, scorers, strict=True)):
-                margins[start:stop, k] = scorer.margins(block) + model.intercept
+            margins[start:stop] = np.column_stack([margins_of(block) for margins_of in scorers])
+        if models[0].n_outputs > 1:
+            return margins if added[0] is None else margins + added[0]
         for k, more in enumerate(added):
             if more is not None:
                 margins[:, k] += more

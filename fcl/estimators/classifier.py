@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fcl.errors import InputError
 from fcl.estimators.base import Estimator
-from fcl.estimators.parameters import ClassParameters, FitParameters
+from fcl.estimators.parameters import ClassParameters, FitParameters, GroupParameters
 from fcl.estimators.rows import RowArrays, Training, open_scored, open_training
 from fcl.model import Model
 from fcl.objective import find_loss
@@ -82,28 +82,36 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
                 f"{training.data.target_name}: expected at least two classes among the rows of weight "
                 f"above 0, got only one class, {classes.tolist()[0]!r}"
             )
-        begin = self._begin(classes)
+        joint = options["loss"] == "softmax" and len(classes) > 2
+        if not joint and options["loss"] == "softmax":  # of two classes it is the logistic loss
+            options["loss"] = "logistic"
+        begin = self._begin(classes, 1 if joint or len(classes) == 2 else len(classes))
         weights = self._loss_weights(training, classes)
         target = training.target
         labels = classes.tolist()
         problems = [f"class {labels[1]!r} against class {labels[0]!r}"]
-        if len(classes) > 2:
+        if joint:
+            problems, targets = [f"{len(classes)} classes together"], [target]
+        elif len(classes) > 2:
             targets = [target == label for label in classes]
             problems = [f"class {label!r} against the rest" for label in labels]
-        elif training.weights is None:
+        else:
             targets = [target]
-        else:  # rows of weight 0 may have other labels
+        if (
+            training.weights is not None and len(targets) == 1
+        ):  # rows of weight 0 may have other labels
             targets = [np.where(training.weights > 0.0, target, classes[0])]
         self._fit_all(training, targets, problems, weights, begin, options)
         self.classes_ = classes
         return self
 
-    def _begin(self, classes: np.ndarray) -> list[Model | None]:
+    def _begin(self, classes: np.ndarray, n_problems: int) -> list[Model | None]:
         """For each problem the model of the previous fit, if warm starts apply; otherwise None."""
         before = getattr(self, "classes_", None)
-        if self.warm_start and before is not None and np.array_equal(before, classes):
+        same = self.warm_start and before is not None and np.array_equal(before, classes)
+        if same and len(self.models_) == n_problems:
             return list(self.models_)
-        return [None] * (len(classes) if len(classes) > 2 else 1)
+        return [None] * n_problems
 
     def _loss_weights(self, training: Training, classes: np.ndarray) -> np.ndarray | None:
         """Sample weights times class weights."""
@@ -161,10 +169,10 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
-        """Probabilities of the classes, float64 (n, n_classes); only for logistic loss.
+        """Probabilities of the classes, float64 (n, n_classes); only for logistic and softmax loss.
 
-        With more than two classes, the probabilities of each class against the rest are scaled to sum
-        to 1.
+        With logistic loss and more than two classes, the probabilities of each class against the rest
+        are scaled to sum to 1.
         """
         return np.asarray(np.exp(self.predict_log_proba(X, offset, covariates)))
 
@@ -175,8 +183,8 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
         if margins.shape[1] == 1:
             margins = np.column_stack([-margins, margins])
             return -np.logaddexp(0.0, -margins)
-        logs = -np.logaddexp(0.0, -margins)
-        logs -= logs.max(axis=1, keepdims=True)
+        logs = margins if len(self.models_) == 1 else -np.logaddexp(0.0, -margins)
+        logs = logs - logs.max(axis=1, keepdims=True)
         return np.asarray(logs - np.log(np.exp(logs).sum(axis=1, keepdims=True)))
 
     def score(
@@ -211,11 +219,12 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
 
 
 @dataclass(eq=False, repr=False, match_args=False, kw_only=True)
-class FCLClassifier(FitParameters, Classifier):
+class FCLClassifier(GroupParameters, FitParameters, Classifier):
     """L1-regularised linear classifier over a family of features, to a certified duality gap.
 
     Minimises ||w||_1 + C sum_i s_i loss(y_i, <w, phi(x_i)> + b) over all features phi of the family. With
-    more than two classes, one problem per class separates it from the rest; the data are opened once.
+    more than two classes, one problem per class separates it from the rest, or with the loss ``softmax``
+    there is one problem of all classes; the data are opened once.
 
     Parameters
     ----------
@@ -233,7 +242,12 @@ class FCLClassifier(FitParameters, Classifier):
         Whether each weight is penalised in units of the standard deviation of its feature, as glmnet does
         by default; see :func:`fcl.train`. ``coef_`` stays in the units of X. If False, ``fit`` issues a
         :class:`fcl.ScaleWarning` for columns whose scales differ by more than a factor of 10^4.
-    loss : {"logistic", "squared_hinge"}
+    loss : {"logistic", "squared_hinge", "softmax"}
+        ``softmax`` fits one model of all classes, whose probabilities sum to 1 by themselves; the others
+        fit each of more than two classes against the rest.
+    group : bool
+        With ``softmax``, whether a feature is in or out for all classes: the penalty is the sum over
+        features of the Euclidean norm of their weights.
     fit_intercept : bool
         Whether to fit b, which is never penalised.
     tol : float
@@ -305,9 +319,11 @@ class FCLClassifier(FitParameters, Classifier):
     n_iter_ : int
         Passes of the longest problem, at least 1.
     models_ : list of :class:`fcl.Model`
-        The models, which can be saved; with two classes also ``model_``.
+        The models, which can be saved; with two classes or ``softmax`` also ``model_``.
     n_features_in_ : int
         Columns of X, or letters of a window.
     feature_names_in_ : object (n_features_in_,)
         Names of the columns of X, if it was a data frame.
     """
+
+    _joins_classes = True

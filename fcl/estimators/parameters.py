@@ -16,6 +16,7 @@ __all__ = [
     "ClassParameters",
     "CommonParameters",
     "FitParameters",
+    "GroupParameters",
     "PathParameters",
     "RegressionParameters",
 ]
@@ -64,6 +65,13 @@ class FitParameters:
     warm_start: bool = False
     n_jobs: int | None = None
     driver: str = "inline"
+
+
+@dataclass(eq=False, repr=False, match_args=False, kw_only=True)
+class GroupParameters:
+    """Parameters of estimators of several outputs."""
+
+    group: bool = False
 
 
 @dataclass(eq=False, repr=False, match_args=False, kw_only=True)
