@@ -1,0 +1,256 @@
+"""The trainer of coupled outputs reaches the optimum of an independent proximal gradient method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp, softmax
+
+from fcl.cache import ColumnCache
+from fcl.features.base import DenseColumns
+from fcl.kernels.coupled import block_length
+from fcl.objective import GroupPenalty, Outputs, Penalty, find_loss, make_outputs
+from fcl.solve import coupled_model
+from fcl.solve.coupled import CoupledTrainer, norm_rise
+from fcl.solve.coupled_local import CoupledSolver
+from fcl.solve.inner import InnerModel
+from fcl.solve.output_view import OutputView
+from fcl.solve.state import Point
+
+
+@dataclass
+class Case:
+    """A small problem; y are class numbers, or (K, n) targets or labels."""
+
+    phi: np.ndarray
+    y: np.ndarray
+    loss: str
+    group: bool
+    C: float = 0.3
+    l1_ratio: float = 1.0
+    K: int = 4
+    s: np.ndarray = field(default_factory=lambda: np.empty(0))
+    f: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    def __post_init__(self) -> None:
+        n, k = self.phi.shape
+        self.s = self.s if len(self.s) else np.ones(n)
+        self.f = self.f if len(self.f) else np.ones(k)
+
+    @property
+    def outputs(self) -> Outputs:
+        penalty = (GroupPenalty if self.group else Penalty)(self.l1_ratio)
+        loss = find_loss(self.loss)
+        return make_outputs(loss, self.y, self.s, self.C, self.K, penalty=penalty, block_rows=64)
+
+    # -- the judge -----------------------------------------------------------------------------
+
+    def margins(self, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return (self.phi @ w + b).T
+
+    def smooth(self, m: np.ndarray) -> float:
+        if self.loss == "softmax":
+            own = m[self.y.astype(int), np.arange(m.shape[1])]
+            return float(self.s @ (logsumexp(m, axis=0) - own))
+        if self.loss == "squared":
+            return float((self.s * (self.y - m) ** 2).sum())
+        return float((self.s * np.logaddexp(0.0, -self.y * m)).sum())
+
+    def residuals(self, m: np.ndarray) -> np.ndarray:
+        if self.loss == "softmax":
+            return np.asarray(self.s * (softmax(m, axis=0) - np.eye(self.K)[self.y.astype(int)].T))
+        if self.loss == "squared":
+            return np.asarray(2.0 * self.s * (m - self.y))
+        return np.asarray(-self.s * self.y / (1.0 + np.exp(self.y * m)))
+
+    def value(self, w: np.ndarray, b: np.ndarray) -> float:
+        norm = np.linalg.norm(w, axis=1) if self.group else np.abs(w).sum(axis=1)
+        squares = 0.5 * (1.0 - self.l1_ratio) * (w * w).sum(axis=1)
+        penalty = float(self.f @ (self.l1_ratio * norm + squares))
+        return penalty + self.C * self.smooth(self.margins(w, b))
+
+    def optimum(self, steps: int = 30000) -> float:
+        """The optimum by an accelerated proximal gradient method with restarts (FISTA).
+
+        Columns are centred, for which the free intercepts compensate.
+        """
+        centred = replace(self, phi=self.phi - self.phi.mean(axis=0))
+        n, k = centred.phi.shape
+        bend = {"softmax": 0.5, "squared": 2.0, "logistic": 0.25}[centred.loss]
+        z = np.hstack([centred.phi, np.ones((n, 1))])
+        top = np.linalg.eigvalsh((z.T * centred.s) @ z)[-1]
+        step = 1.0 / (centred.C * bend * top + (1.0 - centred.l1_ratio) * centred.f.max())
+        x = ahead = np.zeros((k + 1, centred.K))
+        t, best = 1.0, np.inf
+        for number in range(steps):
+            g = centred.C * z.T @ centred.residuals(centred.margins(ahead[:k], ahead[k])).T
+            g[:k] += (1.0 - centred.l1_ratio) * centred.f[:, None] * ahead[:k]
+            new = ahead - step * g
+            cut = step * centred.l1_ratio * centred.f[:, None]
+            w = new[:k]
+            size = np.linalg.norm(w, axis=1)[:, None] if centred.group else np.abs(w)
+            new[:k] = w * np.maximum(1.0 - cut / np.maximum(size, 1e-300), 0.0)
+            if ((ahead - new) * (new - x)).sum() > 0.0:
+                t = 1.0
+            t, before = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t)), t
+            ahead, x = new + (before - 1.0) / t * (new - x), new
+            if number % 500 == 499:
+                now = centred.value(x[:k], x[k])
+                if best - now <= 1e-13 * abs(now):
+                    break
+                best = now
+        return min(best, centred.value(x[:k], x[k]))
+
+
+def make_case(loss: str, group: bool, n: int = 90, k: int = 12, **rest: object) -> Case:
+    """A problem with informative, duplicate, constant and sparse columns."""
+    random = np.random.default_rng(5)
+    phi = random.normal(size=(n, k)).astype(np.float32).astype(np.float64)
+    phi[:, 1] = phi[:, 0]
+    phi[:, 2] = 3.0
+    phi[:, 3] = 200.0 + phi[:, 3]
+    phi[:, 4:7] *= random.random((n, 3)) < 0.2
+    phi = phi.astype(np.float32).astype(np.float64)
+    score = phi[:, :4] @ random.normal(size=(4, 4)) * 0.7 + random.gumbel(size=(n, 4))
+    score -= score.mean(axis=0)
+    if loss == "softmax":
+        score[:, 3] -= np.sort(score[:, 3] - score[:, :3].max(axis=1))[-4] + 1e-9
+        y = score.argmax(axis=1).astype(float)  # three rows of the last class
+        assert (y == 3.0).sum() == 3
+    else:
+        y = score.T.copy() if loss == "squared" else np.where(score.T > 0.3, 1.0, -1.0)
+    return Case(phi, y, loss, group, **rest)  # type: ignore[arg-type]
+
+
+def solver_of(case: Case, rows: np.ndarray | None = None, entries: int = 1 << 16) -> CoupledSolver:
+    """A solver at the null model, with all columns in its cache; rows : a sample."""
+    objective = case.outputs
+    n, k = len(case.s) if rows is None else len(rows), case.phi.shape[1]
+    part = objective if rows is None else objective.take(rows, case.s[rows] * len(case.s) / n)
+    view = OutputView(rows, part)
+    cache = ColumnCache(1 << 18, k, n, 64, binary=False)
+    trainer = CoupledTrainer(InnerModel(n, k, entries, 1, False, 64), case.K)
+    solver = CoupledSolver(view, cache, trainer, lambda ids: case.f[ids])
+    b = np.zeros(case.K)
+    m = np.zeros((case.K, len(case.s)))
+    b += objective.settle(m).x
+    point = Point(np.empty(0, np.int64), np.empty((0, case.K)), 0.0, b)
+    columns = (case.phi if rows is None else case.phi[rows]).T.astype(np.float32)
+    blocks = [
+        DenseColumns(np.ascontiguousarray(columns[:, at : at + 64]), len(columns[0, at : at + 64]))
+        for at in range(0, n, 64)
+    ]
+    staged = cache.measure(np.arange(k), blocks)
+    assert all(cache.admit(staged, t) for t in range(k))
+    settle_at(solver, case, point)
+    return solver
+
+
+def settle_at(solver: CoupledSolver, case: Case, point: Point) -> None:
+    """Move the anchor to a point, with exact gradients."""
+    objective = case.outputs
+    w = point.weights_of(np.arange(case.phi.shape[1]))
+    m = case.margins(w, point.covariates).copy()
+    r, q = np.empty_like(m), np.empty_like(m)
+    objective.residuals_curvatures(m, r, q)
+    if solver.working.of("factor").shape[0] and not solver.anchor.ids.size:
+        empty = np.zeros((solver.cache.n, case.K))
+        exact = ((case.phi**2).T @ q.T).copy()
+        solver.view.anchor(m, point.covariates, r.sum(axis=1), q.sum(axis=1))
+        solver.entered(0, empty, case.phi.T @ r.T, exact)
+    exact = (case.phi**2).T @ q.T
+    solver.move_anchor(point, m, case.phi.T @ r.T, exact, r.sum(axis=1), q.sum(axis=1))
+    solver.return_to_anchor()
+
+
+def solve(case: Case, rounds: int = 6, **options: object) -> tuple[float, np.ndarray]:
+    """The objective by the judge at the solver's last anchor, and the weights."""
+    solver = solver_of(case, **options)  # type: ignore[arg-type]
+    for _ in range(rounds):
+        solved = solver.solve(1e-9, 30)
+        assert solved.decrease >= 0.0
+        settle_at(solver, case, solver.point())
+    point = solver.anchor
+    return case.value(
+        point.weights_of(np.arange(case.phi.shape[1])), point.covariates
+    ), point.weights
+
+
+@pytest.mark.parametrize("group", [True, False])
+@pytest.mark.parametrize("loss", ["softmax", "squared", "logistic"])
+def test_the_optimum_is_that_of_the_proximal_gradient_method(loss: str, group: bool) -> None:
+    case = make_case(loss, group, C=0.02 if loss == "squared" else 0.3)
+    found, weights = solve(case)
+    assert found == pytest.approx(case.optimum(), rel=1e-8)
+    assert 0 < weights.any(axis=1).sum() < 12
+
+
+@pytest.mark.parametrize("group", [True, False])
+def test_weights_of_rows_penalty_factors_and_squares(group: bool) -> None:
+    random = np.random.default_rng(1)
+    extra = {"s": random.uniform(0.1, 3.0, 90), "f": random.uniform(0.5, 2.0, 12)}
+    case = make_case("softmax", group, l1_ratio=0.6, **extra)
+    assert solve(case)[0] == pytest.approx(case.optimum(), rel=1e-8)
+
+
+def test_without_elimination_and_with_a_bound_of_the_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The fallback for very many outputs."""
+    monkeypatch.setattr(coupled_model, "MOST_LEANS", 0)
+    for group in (True, False):
+        case = make_case("softmax", group)
+        assert solve(case)[0] == pytest.approx(case.optimum(), rel=1e-8)
+
+
+def test_a_sample_of_the_rows_leads_to_the_same_optimum() -> None:
+    case = make_case("softmax", True, n=300)
+    rows = np.sort(np.random.default_rng(2).choice(300, 200, replace=False))
+    assert solve(case, rounds=25, rows=rows)[0] == pytest.approx(case.optimum(), rel=1e-7)
+
+
+def test_a_small_buffer_samples_rows_for_the_model() -> None:
+    case = make_case("softmax", True)
+    assert solve(case, entries=500)[0] == pytest.approx(case.optimum(), rel=1e-8)
+
+
+def test_rows_of_group_weights_sum_to_0_and_l1_is_sagas() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    _, weights = solve(make_case("softmax", True))
+    assert np.abs(weights.sum(axis=1)).max() < 1e-8
+    case = make_case("softmax", False)
+    case = replace(case, phi=np.delete(case.phi, [2, 3], axis=1), f=np.ones(10))
+    peer = LogisticRegression(C=case.C, l1_ratio=1.0, solver="saga", tol=1e-9, max_iter=20000)
+    peer.fit(case.phi, case.y)
+    assert solve(case)[0] == pytest.approx(case.value(peer.coef_.T, peer.intercept_), rel=1e-8)
+
+
+def test_steps_lower_the_objective_by_what_they_say() -> None:
+    case = make_case("softmax", True)
+    solver = solver_of(case)
+    before = case.value(np.zeros((12, 4)), solver.free)
+    total = 0.0
+    for _ in range(3):
+        total += solver.step(0.0).decrease
+    point = solver.point()
+    after = case.value(point.weights_of(np.arange(12)), point.covariates)
+    assert before - after == pytest.approx(total, rel=1e-9)
+    assert solver.rise() == pytest.approx(after - before, rel=1e-9)
+
+
+def test_lengths_of_blocks_and_changes_of_norms() -> None:
+    random = np.random.default_rng(0)
+    for scale in (1e-8, 1.0, 1e8):
+        e, c = scale * random.uniform(1e-6, 3.0, 5), random.normal(size=5)
+        threshold = 0.3 * np.linalg.norm(c)
+        length = block_length(c, e, threshold)
+        z = c / (e + threshold / length)
+        assert np.linalg.norm(z) == pytest.approx(length, rel=1e-10)
+    w, d = random.normal(size=(2, 3, 4))
+    w[0], d[1] = 0.0, -w[1]
+    for group, order in ((True, 2), (False, 1)):
+        change = np.linalg.norm(w + d, order, axis=1) - np.linalg.norm(w, order, axis=1)
+        assert norm_rise(w, d, group) == pytest.approx(change, rel=1e-12, abs=1e-14)
