@@ -209,7 +209,7 @@ class InlineRun:
         with self.session.timed("validation"):
             prepared, family = self._rows[1], self.job.family
             write_margins(family, prepared, point, margins, rows.offset, rows.covariates)
-            return self.job.loss.score(rows.y, rows.s, margins)
+            return self.job.loss.score_outputs(rows.y, rows.s, margins)
 
 
 def _solver(job: Job, rows: list[PreparedRows]) -> Solver:

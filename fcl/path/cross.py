@@ -159,9 +159,10 @@ def _extended(
 def held_out_margins(data: DataSet, result: PathResult, folds: Folds) -> Floats:
     """The margin of each row by the chosen model of the fold that held the row out.
 
-    float64 (n,); NaN for rows that no fold held out.
+    float64 (n,), or (n, K) with K outputs; NaN for rows that no fold held out.
     """
-    margins = np.full(data.n_rows, np.nan)
+    outputs = result.chosen.model.weights.shape[1:]
+    margins = np.full((data.n_rows, *outputs), np.nan)
     for fold, points in enumerate(result.fold_points):
         held = folds == fold
         margins[held] = points[result.chosen.number].model.margins(data)[held]

@@ -111,4 +111,4 @@ def _scored(fold: int, result: PathResult, problem: Problem) -> OuterFold:
     rows = job.valid
     assert rows is not None
     margins = margins_on(job, rows, result.chosen.model)
-    return OuterFold(fold, result.chosen, rows.n, job.loss.score(rows.y, rows.s, margins))
+    return OuterFold(fold, result.chosen, rows.n, job.loss.score_outputs(rows.y, rows.s, margins))

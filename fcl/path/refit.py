@@ -19,6 +19,7 @@ from fcl.model.model import Model
 from fcl.objective import resolve_C
 from fcl.path.result import PathPoint
 from fcl.path.running import Running
+from fcl.solve.state import is_active
 
 __all__ = ["REFIT_L1", "refit_support"]
 
@@ -57,7 +58,7 @@ def refit_support(
         ``should_stop`` ended the refit.
     """
     model, family = point.model, plain(job.family)
-    ids = model.ids[model.weights != 0.0]
+    ids = model.ids[is_active(model.weights)]
     if not len(ids):
         return None
     support = SupportFamily(family, ids)

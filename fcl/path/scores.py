@@ -44,7 +44,7 @@ def bootstrap_error(
         Its ``score`` is the metric.
     rows : Rows
         Targets and weights of the rows.
-    margins : float64 (n,)
+    margins : float64 (n,), or (K, n) with K outputs
     seed : int
     groups : int64 (n,) or None
         The group of each row, from 0.
@@ -55,26 +55,30 @@ def bootstrap_error(
         NaN if the score is undefined on nearly all samples.
     """
     random = np.random.default_rng([seed, 0xB007])
-    order = np.argsort(-margins, kind="stable")  # metrics of rankings then need not sort again
-    y, s, margins = rows.y[order], rows.s[order], margins[order]
+    # metrics of rankings then need not sort again
+    order = np.argsort(-margins, kind="stable") if margins.ndim == 1 else np.arange(rows.n)
+    y, s, margins = rows.y[..., order], rows.s[order], margins[..., order]
     unit = None if groups is None else groups[order]
-    n = len(y) if groups is None else int(groups.max()) + 1
+    n = len(s) if groups is None else int(groups.max()) + 1
     found = np.empty(SAMPLES)
     for sample in range(SAMPLES):
         counts = _poisson_of_bits()[random.integers(1 << 16, size=n, dtype=np.uint16)]
         weights = s * (counts if unit is None else counts[unit])
-        found[sample] = loss.score(y, weights, margins) if weights.any() else np.nan
+        found[sample] = loss.score_outputs(y, weights, margins) if weights.any() else np.nan
     found = found[np.isfinite(found)]
     return float(found.std(ddof=1)) if len(found) > 1 else math.nan
 
 
 def margins_on(job: Job, rows: Rows, model: Model) -> Floats:
-    """The margins of a model on rows of a job, as the job's targets need them, float64 (n,)."""
+    """The margins of a model on rows of a job, as the job's targets need them.
+
+    float64 (n,), or (K, n) with K outputs.
+    """
     assert rows.data.target is not None
     keep = slice(None) if rows.keep is None else rows.keep
     # of losses of y - m, the job shifts the targets
-    shift = rows.data.target[keep] - rows.y if job.loss.translates else 0.0
-    margins: Floats = model.margins(rows.data)[keep] - shift
+    shift = rows.data.target[keep].T - rows.y if job.loss.translates else 0.0
+    margins: Floats = model.margins(rows.data)[keep].T - shift
     return margins
 
 

@@ -197,6 +197,30 @@ def test_bad_input(options, words):
         _train(X, y, **options)
 
 
+@pytest.mark.parametrize("kind", ["softmax", "squared", "logistic"])
+def test_validation_and_paths(kind):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(150, 6))
+    Y = X[:, :3] + rng.normal(size=(150, 3))
+    y = {"softmax": Y.argmax(axis=1), "squared": Y, "logistic": (Y > 0).astype(int)}[kind]
+    model = _train(X, y, loss=kind, tol=1e-3, valid_fraction=0.3).model
+    (score,) = (v for k, v in model.history[-1]["validation"].items() if k != "n_rows")
+    held = np.random.default_rng([0, 0xFC1]).random(150) < 0.3
+    if kind == "squared":
+        assert score == pytest.approx(((Y - model.margins(X))[held] ** 2).mean())
+    elif kind == "softmax":
+        p = model.predict_proba(X)[held, y[held]]
+        assert score == pytest.approx(-np.log(p).mean())
+    data = open_data(X, y=y)
+    path = fcl.train_path(data, "columns", loss=kind, points=3, valid_fraction=0.3, refit=True)
+    assert path.refit.model.n_outputs == 3
+    if kind == "softmax":
+        assert fcl.train_path(data, "columns", loss=kind, points=3, cv=3).oof.shape == (150, 3)
+    else:
+        with pytest.raises(InputError, match="cv: expected a single column of targets, got 3"):
+            fcl.train_path(data, "columns", loss=kind, points=3, cv=3)
+
+
 def test_a_class_of_one_row():
     X, y = _classes()
     y = np.append(y[:-1], 7)

@@ -333,7 +333,7 @@ class Writer:
 
     def _score(self, _: Task, __: None) -> Score:
         rows = (self.layout.array(f"valid_{name}") for name in ("y", "s", "margins"))
-        return Score(find_loss(self.options.loss).score(*rows))
+        return Score(find_loss(self.options.loss).score_outputs(*rows))
 
 
 def _plain(total: Any) -> Total:

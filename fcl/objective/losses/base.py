@@ -92,6 +92,14 @@ class Loss(ABC):
     def score(self, y: Floats, s: Floats, margins: Floats) -> float:
         """The value of ``metric`` over rows with weights s; NaN where it is undefined."""
 
+    def score_outputs(self, y: Floats, s: Floats, margins: Floats) -> float:
+        """The :meth:`score`; of targets and margins (K, n), the mean over the outputs that have one."""
+        if y.ndim == 1:
+            return self.score(y, s, margins)
+        found = [self.score(own, s, m) for own, m in zip(y, margins, strict=True)]
+        known = [score for score in found if not np.isnan(score)]
+        return float(np.mean(known)) if known else np.nan
+
     def check_targets(self, y: Floats, name: str) -> None:  # noqa: B027 most losses take any number
         """Raise InputError for a target that the loss does not allow; name : of the array."""
 
