@@ -53,7 +53,7 @@ def problem(model: StagewiseModel) -> list[tuple[str, str]]:
         ("outputs", _outputs(model)),
         ("loss", f"{settings.loss}, update {settings.update}, ridge alpha {settings.alpha:g}"),
         ("rows", rows),
-        ("features", f"{model.family.name}: {counted(n_features, 'feature')}"),
+        ("features", f"{_family(model)}: {counted(n_features, 'feature')}"),
         (
             "blocks",
             f"{model.all_blocks:,} of {min(settings.block, n_features):,} features (ids 0 to "
@@ -69,6 +69,15 @@ def problem(model: StagewiseModel) -> list[tuple[str, str]]:
     if settings.class_weight is not None:
         found.append(("class weights", shown(settings.class_weight)))
     return found
+
+
+def _family(model: StagewiseModel) -> str:
+    """The family with its options and the numbers that it learnt, such as a bandwidth."""
+    generator = model.family.generator
+    known = {**generator.options(), **generator.state()}
+    plain = {name: value for name, value in known.items() if np.ndim(value) == 0}
+    details = [f"{name}={value}" for name, value in plain.items() if value is not None]
+    return f"{model.family.name} ({', '.join(details)})" if details else model.family.name
 
 
 def _outputs(model: StagewiseModel) -> str:
