@@ -7,6 +7,9 @@ along the step on the local objective itself:
     C [ sum_i s_i loss(u_i) + <c, W - W_e> + 1/2 sum_j kappa_j |W_j. - W_e,j.|^2 + c_b . (b - b_e) + ... ]
         + penalty(W),        u_i = u_e,i + (W - W_e)' phi_i + b - b_e
 
+For softmax with the L1 norm this takes a quarter of the time of class blocks (:mod:`fcl.solve.blocks`),
+since a step moves all classes and the intercepts at once; tools/research/README.md has measurements.
+
 Weights, gradients and corrections have the shape (k, K); margins, residuals and curvatures (K, n). The
 margins of several outputs include the intercepts, and so do those of the view.
 """

@@ -208,8 +208,8 @@ class _Descent:
             parts = [iterate[number] for iterate in last]
             part[:] = np.tensordot(c / total, parts, axes=1)
         if not self.value() < before:
-            for part, old in zip(state, last[-1], strict=True):
-                part[:] = old
+            for part, kept in zip(state, last[-1], strict=True):
+                part[:] = kept
 
 
 def minimise_model(
