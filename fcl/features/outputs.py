@@ -100,7 +100,8 @@ def run_several(
     )
     if grouped:
         complete = all(len(part.ids) < keep for part in found)
-        others = np.sqrt(K) * threshold if complete else np.inf
+        # at the threshold 0 a pricer may leave out features far below the largest
+        others = np.sqrt(K) * threshold if complete and threshold > 0.0 else np.inf
         prices = _grouped(prices, query, factors, float(np.linalg.norm(imbalance)), others)
     return _cut(prices, keep * len(query.parts), factors, grouped)
 

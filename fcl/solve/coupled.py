@@ -7,6 +7,8 @@ along the step on the local objective itself:
     C [ sum_i s_i loss(u_i) + <c, W - W_e> + 1/2 sum_j kappa_j |W_j. - W_e,j.|^2 + c_b . (b - b_e) + ... ]
         + penalty(W),        u_i = u_e,i + (W - W_e)' phi_i + b - b_e
 
+For softmax it takes a quarter of the time of class blocks (measured in tools/research/README.md).
+
 Weights, gradients and corrections have the shape (k, K); margins, residuals and curvatures (K, n). The
 margins of several outputs include the intercepts, and so do those of the view.
 """
@@ -238,10 +240,10 @@ class CoupledTrainer:
                 break
             if self.inner.cease() or self._raised >= MOST_RAISED:
                 return StepResult(False, decrease, violation, sweeps)
-            self._raise()
+            self._raised = max(10.0 * self._raised, LEAST_RAISED)
         beta, gained, seen = found
         if beta < CUT:
-            self._raise()
+            self._raised = max(10.0 * self._raised, LEAST_RAISED)
         elif beta == 1.0:
             self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
         self._undo = None if seen else (part.columns, part.weights, self.free)
@@ -250,9 +252,6 @@ class CoupledTrainer:
         self.free = self.free + beta * step.x
         self._m += beta * self._dm
         return StepResult(True, decrease + gained, violation, sweeps)
-
-    def _raise(self) -> None:
-        self._raised = max(10.0 * self._raised, LEAST_RAISED)
 
     @staticmethod
     def _columns(view: OutputView, working: OutputWorking) -> Columns:

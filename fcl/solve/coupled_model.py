@@ -9,7 +9,7 @@ and the intercepts are minimised after each sweep.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,12 @@ class Bend:
             p = p * ratio
         s = self.s[rows] * (ratio if self.coupled else 1.0)
         return Bend(p, s, self.coupled)
+
+    @property
+    def diagonal(self) -> Floats:
+        """Curvatures of the outputs, float64 (K, rows)."""
+        own = self.p * self.s
+        return own * (1.0 - self.p) if self.coupled else own
 
     def gram(self) -> Floats:
         """Curvature of the intercepts, float64 (K, K)."""
@@ -183,7 +189,7 @@ class _Descent:
 
     def _extrapolate(self, active: int) -> None:
         """Anderson extrapolation, as for one output (:mod:`fcl.solve.inner`)."""
-        state: list[npt.NDArray[Any]] = [self.w, self.u, self.v, self.b, self.x]
+        state = self.w, self.u, self.v, self.b, self.x
         if self.u.size > EXTRAPOLATE_NUMBERS:
             return
         self._iterates.append(tuple(part.copy() for part in state))
@@ -199,10 +205,11 @@ class _Descent:
             return
         before = self.value()
         for number, part in enumerate(state):
-            part[:] = np.tensordot(c / total, [iterate[number] for iterate in last], axes=1)
+            parts = [iterate[number] for iterate in last]
+            part[:] = np.tensordot(c / total, parts, axes=1)
         if not self.value() < before:
-            for part, old in zip(state, last[-1], strict=True):
-                part[:] = old
+            for part, kept in zip(state, last[-1], strict=True):
+                part[:] = kept
 
 
 def minimise_model(
@@ -237,48 +244,68 @@ def minimise_model(
         d float64 (k, K), x float64 (K,) or (0,).
     """
     k, n_outputs = at.weights.shape
-    group = view.objective.penalty.grouped
     lean, h = np.empty(k), np.empty(k)
-    own = bend.p * bend.s
-    total = (own * (1.0 - bend.p) if bend.coupled else own).sum(axis=0)
+    total = bend.diagonal.sum(axis=0)
     rows = inner.gather(working.outputs[0], at.columns, total, lean, h)
-    whole = h.copy()
-    intercepts = len(at.slopes) > 0
+    whole, intercepts = h.copy(), len(at.slopes) > 0
     centres = inner.centre(rows, lean, h) if intercepts else np.zeros(k)
-    gathered = inner.gathered(k, rows)
-    chosen = inner.chosen(len(total))
+    gathered, chosen = inner.gathered(k, rows), inner.chosen(len(total))
     part = bend.take(chosen, gathered.q / total[chosen])
     bends = _Bends(gathered, part.p.astype(np.float32), part.s.astype(np.float32), bend.coupled)
     root: Floats = np.empty((0, 0))
     if intercepts:
         root = inverse_root(part.gram() + np.diag(view.free_floor), FLAT)
-    eliminated = k * n_outputs**2 <= MOST_LEANS
-    leans: Floats = np.zeros((k, n_outputs, root.shape[1] if eliminated else 0))
+        at = replace(at, gradients=at.gradients - np.outer(centres, at.slopes))
+    share = np.divide(h, whole, out=np.ones(k), where=whole > 0.0)
+    missed = FLOOR * share[:, None] * at.curvatures if rows < len(total) else np.zeros((1, 1))
+    group = view.objective.penalty.grouped
+    model = _model(at, bends, root, missed, raised, group)
+    eliminated = model.leans.shape[2] > 0
+    b = -(at.slopes @ root) if eliminated else np.empty(0)
+    descent = _Descent(model, group, b, root, at.slopes)
+    order = inner.order(k)
+    if not group:
+        order = (order[:, None] * n_outputs + np.arange(n_outputs)).ravel()
+        moving = (at.weights != 0.0) | (np.abs(at.gradients) > near * at.absolute[:, None])
+        order = order[moving.ravel()[order]]
+    descent.run(order, tolerance, inner)
+    d = descent.w - at.weights
+    x = descent.x + (root @ descent.b if eliminated else 0.0)
+    return Step(d, x - centres @ d if intercepts else x, descent.sweeps)
+
+
+def _model(
+    at: LocalPoint, bends: _Bends, root: Floats, missed: Floats, raised: float, group: bool
+) -> CoupledModel:
+    """The model over the gathered columns, whose gradients are those of the centred columns.
+
+    root : float64 (K, r), see :class:`fcl.solve.elimination.Elimination`.
+    missed : least curvatures, of columns that the sample may miss.
+    """
+    k, n_outputs = at.weights.shape
+    eliminated = root.shape[1] if k * n_outputs**2 <= MOST_LEANS else 0
+    leans: Floats = np.zeros((k, n_outputs, eliminated))
     if leans.size:
         leans = bends.matrices(squared=False) @ root
-    blocks = bends.matrices(squared=True) if group and eliminated else None
+    blocks = bends.matrices(squared=True) if group and k * n_outputs**2 <= MOST_LEANS else None
     outputs = np.arange(n_outputs)
     own = bends.diagonals() if blocks is None else blocks[:, outputs, outputs]
     along = np.einsum("jkr,jkr->jk", leans, leans)
-    floor, ridge = at.floor, at.ridge[:, None]
-    extra = DAMPING * np.maximum(own - along, 0.0) + raised * own + DAMPING * floor + floor + ridge
-    if rows < len(total):
-        left = np.divide(h, whole, out=np.ones(k), where=whole > 0.0)[:, None]
-        extra += np.maximum(FLOOR * left * at.curvatures - own, 0.0)
+    extra = DAMPING * (np.maximum(own - along, 0.0) + at.floor) + raised * own
+    extra += at.floor + at.ridge[:, None] + np.maximum(missed - own, 0.0)
     curve, vectors = own + extra - along, np.empty((0, 0, 0))
     curve = np.maximum(np.maximum(curve, LEAST_CURVE * (own + extra)), 1e-300)
     if blocks is not None:
         blocks[:, outputs, outputs] += extra
         curve, vectors = np.linalg.eigh(blocks - leans @ leans.transpose(0, 2, 1))
         curve = np.maximum(curve, np.maximum(LEAST_CURVE * curve[:, -1:], 1e-300))
-    elif group:
-        # diag(p) - p p' is at most 2 diag(p (1 - p))
-        curve = np.broadcast_to((2.0 if bend.coupled else 1.0) * own + extra, own.shape)
-        curve = np.repeat(curve.max(axis=1)[:, None], n_outputs, axis=1)
+    elif group:  # diag(p) - p p' is at most 2 diag(p (1 - p))
+        top = ((2.0 if bends.coupled else 1.0) * own + extra).max(axis=1)
+        curve = np.repeat(top[:, None], n_outputs, axis=1)
     unit = float(bends.s.max(initial=0.0)) or 1.0
-    p = bends.p
+    p, gathered = bends.p, bends.gathered
     p[p < LEAST_P] = 0.0
-    model = CoupledModel(
+    return CoupledModel(
         gathered.start,
         gathered.stop,
         gathered.entries,
@@ -286,23 +313,12 @@ def minimise_model(
         p,
         bends.s / np.float32(unit),
         unit,
-        bend.coupled,
+        bends.coupled,
         at.absolute,
-        at.gradients - (np.outer(centres, at.slopes) if intercepts else 0.0),
+        at.gradients,
         extra,
         np.ascontiguousarray(curve),
         vectors,
         leans,
         at.weights,
     )
-    b = -(at.slopes @ root) if leans.shape[2] else np.empty(0)
-    descent = _Descent(model, group, b, root, at.slopes)
-    order = inner.order(k)
-    if not group:
-        order = (order[:, None] * n_outputs + outputs).ravel()
-        moving = (at.weights != 0.0) | (np.abs(at.gradients) > near * at.absolute[:, None])
-        order = order[moving.ravel()[order]]
-    descent.run(order, tolerance, inner)
-    d = descent.w - at.weights
-    x = descent.x + (root @ descent.b if leans.shape[2] else 0.0)
-    return Step(d, x - centres @ d if intercepts else x, descent.sweeps)

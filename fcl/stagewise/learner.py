@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -226,7 +225,7 @@ class Learner:
             own = self._weights_of(number, block)
             found = step(factor, sums, own, self.settings.alpha)
             update = Update(found.weights.astype(self.dtype), found.intercept, self.settings.clip)
-            if self.sweeper.link.is_quadratic or os.environ.get("NOSEARCH"):
+            if self.sweeper.link.is_quadratic:
                 self.sweeper.update(block, train, update)
             else:
                 update = self._searched(block, update, found, sums, own)
