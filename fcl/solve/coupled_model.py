@@ -189,7 +189,7 @@ class _Descent:
 
     def _extrapolate(self, active: int) -> None:
         """Anderson extrapolation, as for one output (:mod:`fcl.solve.inner`)."""
-        state = self.w, self.u, self.v, self.b, self.x
+        state: list[npt.NDArray[Any]] = [self.w, self.u, self.v, self.b, self.x]
         if self.u.size > EXTRAPOLATE_NUMBERS:
             return
         self._iterates.append(tuple(part.copy() for part in state))
