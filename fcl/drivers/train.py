@@ -250,7 +250,11 @@ def train(
             derived.add("block_rows")
         compared = {name: value for name, value in kept.items() if name not in derived}
         CheckpointFolder.check_resume(
-            resume, compared, family=job.family.to_config(), n_features=job.family.n_features
+            resume,
+            compared,
+            family=job.family.to_config(),
+            n_features=job.family.n_features,
+            n_outputs=job.n_outputs,
         )
     if command is not None:
         kept["command"] = dict(command)

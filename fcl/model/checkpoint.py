@@ -26,6 +26,7 @@ from fcl.model.atomic import atomic_file, check_name
 from fcl.model.checkpoint_file import Checkpoint, Damaged, read_checkpoint, write_checkpoint
 from fcl.options import FIXED, JOB_DEFAULTS
 from fcl.plain import plain
+from fcl.units import counted
 
 __all__ = ["Checkpoint", "CheckpointFolder"]
 
@@ -249,6 +250,7 @@ class CheckpointFolder:
         checksums: npt.NDArray[np.uint64] | None = None,
         family: Mapping[str, Any] | None = None,
         n_features: int | None = None,
+        n_outputs: int | None = None,
     ) -> None:
         """Raise InputError naming every difference between the saved job and the one to be run.
 
@@ -260,6 +262,7 @@ class CheckpointFolder:
         checksums : uint64 (blocks,), to compare with ``block_checksums``.
         family : configuration of the bound family.
         n_features : number of its features.
+        n_outputs : number of classes or targets of the job.
         """
         wrong = []
         before = JOB_DEFAULTS | plain(checkpoint.options)
@@ -282,6 +285,9 @@ class CheckpointFolder:
             for name, array in checkpoint.arrays.items():
                 if name.endswith(("ids", "cached")) and array.max(initial=0) >= n_features:
                     wrong.append(f"its {name} go up to {array.max()}, with {n_features} features")
+        saved_outputs = checkpoint.state.get("n_outputs") or 1
+        if n_outputs not in (None, saved_outputs):
+            wrong.append(f"its weights are of {counted(saved_outputs, 'output')}, not {n_outputs}")
         if checksums is not None:
             wrong += _differing_blocks(checkpoint, checksums)
         if wrong:

@@ -40,7 +40,7 @@ def test_two_labels_of_any_kind(values, labels):
         (["a"], "only one class, 'a', in all 1 rows"),
         (
             [0, 1, 2],
-            "3 distinct labels (0, 1, 2); expected two. For more classes use fcl.FCLClassifier",
+            '3 distinct labels (0, 1, 2); expected two. For more classes choose loss="softmax"',
         ),
         (range(9), "holds 9 distinct labels (0, 1, 2, 3, 4, ...); expected two"),
         ([0.0, 1.0, np.nan, np.nan], "y: row 2 is nan; labels must be finite (2 such rows of 4)"),
