@@ -187,8 +187,11 @@ def _train(job: _Job, stop: Stop) -> int:
         from fcl.cli.report import plan_lines
         from fcl.stagewise.job import make_job
 
-        cores = _running(job, stop).threads
-        show(plan_lines(make_job(data, features, job.settings, valid, numbers, cores).plan))
+        running = _running(job, stop)
+        planned = make_job(
+            data, features, job.settings, valid, numbers, running.threads, running.certify
+        )
+        show(plan_lines(planned.plan))
         return 0
     view = View() if options["quiet"] else BlockLines()
     with watched(options, stop, view, StagewiseStarted) as progress:

@@ -431,10 +431,10 @@ def _warm_up(features: str | None, quiet: bool) -> int:
     if not quiet:
         messages.say("compiling the kernels, once")
     since = time.perf_counter()
-    from fcl.drivers.kinds import kinds_named
+    from fcl.drivers.kinds import OUTPUTS, kinds_named
     from fcl.drivers.warmup import warmup
 
-    warmup(None if features is None else kinds_named(features))
+    warmup(None if features is None else {*kinds_named(features), OUTPUTS})
     show([f"kernels are ready after {time.perf_counter() - since:.1f} s"])
     return 0
 

@@ -98,8 +98,9 @@ class Job:
         extra += prepared[0].side_bytes() * self.plan.view_rows // self.train.n
         plan = self.plan
         return make_plan(
-            _sizes(
-                self.family, self.train, self.valid, self.options.block_rows, self.n_outputs, extra
+            replace(
+                _sizes(self.family, self.train, self.valid, self.options, self.n_outputs),
+                extra=extra,
             ),
             self.options.memory,
             self.options.row_view,
@@ -297,7 +298,8 @@ def _plan(
     """Plan the memory; with ``smaller_blocks`` a BudgetError may suggest smaller blocks."""
 
     def divide(budget: int, block_rows: int) -> Plan:
-        sizes = _sizes(family, train, valid, block_rows, n_outputs)
+        given = replace(options, block_rows=block_rows)
+        sizes = _sizes(family, train, valid, given, n_outputs)
         return make_plan(sizes, budget, options.row_view, options.writers or None)
 
     try:
@@ -313,11 +315,11 @@ def _sizes(
     family: Family,
     train: Rows,
     valid: Rows | None,
-    block_rows: int,
-    n_outputs: int = 1,
-    extra: int = 0,
+    options: Options,
+    n_outputs: int,
 ) -> Sizes:
     """The sizes of the rows, for the plan."""
+    block_rows, group = options.block_rows, bool(options.group)
     chosen = [r for r in (train, valid) if r is not None]
     # a chunk twice, decoded and compressed (at most about as large); two blocks, the one being cut from
     # the chunk and the one being prepared
@@ -328,12 +330,13 @@ def _sizes(
         n_valid=valid.n if valid else 0,
         block_rows=block_rows,
         reading=chunk + 2 * max(r.block_bytes(block_rows) for r in chosen),
-        extra=extra,
         held=sum(r.held_bytes for r in chosen),
         # targets, weights and offsets
         vectors=(train.y.size + train.s.size + (0 if train.offset is None else train.offset.size))
         // train.n,
         n_outputs=n_outputs,
+        coupled=n_outputs > 1 and (group or find_loss(options.loss).name == "softmax"),
+        group=group,
         covariates=0 if train.covariates is None else train.covariates.shape[1],
     )
 

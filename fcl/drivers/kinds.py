@@ -19,10 +19,18 @@ _KIND_OF = {
     "products": "products",
     "fourier": "fourier",
 }
+#: The kind of jobs with several outputs, whatever their family.
+OUTPUTS = "outputs"
 #: Environment variable of a compiling child: the kinds to compile, separated by commas.
 KINDS_VARIABLE = "FCL_COMPILE"
 #: Estimated seconds that a core takes to compile all kernels of a kind.
-KIND_SECONDS = {"sequences": 25.0, "numbers": 12.0, "products": 45.0, "fourier": 15.0}
+KIND_SECONDS = {
+    "sequences": 25.0,
+    "numbers": 12.0,
+    "products": 45.0,
+    "fourier": 15.0,
+    OUTPUTS: 15.0,
+}
 #: Estimated seconds for the few kernels that one job needs, compiled when they are first called.
 JOB_SECONDS = 5.0
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fcl.cache import ColumnCache
 from fcl.errors import BudgetError
 from fcl.features.base import Family
+from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.output_view import OutputView
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
@@ -119,6 +120,14 @@ class Sizes:
     vectors: int = 2  #: float64 vectors over the rows: targets, weights, and offsets if any
     covariates: int = 0  #: unpenalised columns
     n_outputs: int = 1  #: classes or targets
+    coupled: bool = False  #: whether the outputs are trained together
+    group: bool = False  #: whether the penalty is the group norm
+
+    @property
+    def most_columns(self) -> int:
+        """The most columns of a directory: no more than features, which would take long to allocate."""
+        most = max(MAX_COLUMNS, self.n_rows // ROWS_A_SLOT)
+        return min(most, max(MIN_COLUMNS, self.family.n_features))
 
     def records(self, n_rows: int) -> int:
         """Bytes of ``n_rows`` prepared rows."""
@@ -206,6 +215,8 @@ def _divide(
         + (0 if writers is None else SHARED_BYTES_A_COLUMN)
     )
     per_column += (outputs - 1) * (WorkingSet.bytes_for(1) + OUTPUT_BYTES_A_COLUMN)
+    if job.coupled:
+        per_column += CoupledTrainer.column_bytes(outputs)
     least_cache = MIN_CACHE_COLUMNS * column + MIN_COLUMNS * per_column + entry * MIN_ENTRIES
     hessian_columns = min(MIN_COLUMNS, family.n_features)
     least_cache += ExactModel.bytes_for(hessian_columns)
@@ -215,6 +226,8 @@ def _divide(
     trainer = Trainer.bytes_for(n_view, 0, 0) + view
     if outputs > 1:
         trainer += OutputView.bytes_for(n_view, outputs)
+    if job.coupled:
+        trainer += CoupledTrainer.bytes_for(n_view, job.most_columns, outputs, job.group)
     if view_rows:
         trainer += job.records(view_rows) + 24 * view_rows  # the rows, their targets and weights
     # a sample has its own covariates; models need two orthonormal copies
@@ -292,10 +305,7 @@ def _divide(
         first = first_sample(n_rows, view_rows)
         largest = ColumnCache.largest_column(first, block_rows, family.binary, family.step)
         share = max(share, int(SAMPLED_SHARE * largest))
-    max_columns = max(MAX_COLUMNS, n_rows // ROWS_A_SLOT)
-    max_columns = min(max_columns, MIN_COLUMNS + spare // (share + per_column))
-    # no more than there are features: allocating unused room takes longer than fitting a small model
-    max_columns = min(max_columns, max(MIN_COLUMNS, family.n_features))
+    max_columns = min(job.most_columns, MIN_COLUMNS + spare // (share + per_column))
     spare -= (max_columns - MIN_COLUMNS) * per_column
     least = ExactModel.bytes_for(hessian_columns)
     while (

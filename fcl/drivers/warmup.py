@@ -40,7 +40,6 @@ def warmup(kinds: Iterable[str] | None = None) -> None:
 
     kinds = KINDS if kinds is None else kinds
     _cache()
-    _softmax()
     for kind in kinds:
         KINDS[kind]()
         mark_compiled(kind)
@@ -176,8 +175,8 @@ def _cache() -> None:
     descent.choose_by(np.ones(1), 1, np.empty(1, np.bool_))
 
 
-def _softmax() -> None:
-    """Call the kernels of the softmax loss."""
+def _outputs() -> None:
+    """Call the kernels of the softmax loss, and of the trainer of coupled outputs."""
     from fcl.objective import SoftmaxOutputs, find_loss
 
     loss, y, s = find_loss("softmax"), np.arange(64.0) % 3, np.ones(64)
@@ -191,6 +190,21 @@ def _softmax() -> None:
     objective.close(r, 0.0)
     objective.dual_bound(r, 1.0)
     loss.score(y, s, m)
+    codes, labels = _windows()
+    rows, columns = (codes * 0.5).astype(np.float32), np.stack([labels, -codes[:, 1]], axis=1)
+    for several, name in ((codes[:, 5], "softmax"), (columns.astype(np.float64), "squared")):
+        _train_outputs(rows, several, name, group=True)
+        if name == "softmax":
+            _train_outputs(rows, several, name, group=False)
+
+
+def _train_outputs(rows: Any, several: Any, loss: str, group: bool) -> None:
+    """Train a small model of several outputs."""
+    from fcl.data import open_data
+    from fcl.drivers.train import train
+
+    data = open_data(rows, y=several)
+    train(data, "columns", C=1.0, loss=loss, group=group, tol=1e-3, memory="1GiB", block_rows=128)
 
 
 #: Kind of families -> the function that compiles its kernels.
@@ -199,4 +213,5 @@ KINDS: dict[str, Callable[[], None]] = {
     "numbers": _numbers,
     "products": _products,
     "fourier": _fourier,
+    "outputs": _outputs,
 }

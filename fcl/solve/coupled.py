@@ -22,7 +22,7 @@ import numpy as np
 
 from fcl.objective import ROUNDING, Outputs
 from fcl.parallel import SERIAL, Team
-from fcl.solve.coupled_model import Bend, minimise_model
+from fcl.solve.coupled_model import Bend, minimise_model, model_bytes
 from fcl.solve.exact import SPARSE, over_chunks
 from fcl.solve.inner import InnerModel
 from fcl.solve.output_view import OutputView, OutputWorking
@@ -46,6 +46,9 @@ MOST_RAISED = 1e6
 #: Distance of a slope from its bound, as a multiple of the largest violation, up to which a weight of 0
 #: takes part in a step.
 NEAR = 3.0
+#: Numbers that a step allocates for each column and output: the local point, the same without the columns
+#: that stay, the model, the step, the terms of the search, and the iterates of an extrapolation.
+COLUMN_NUMBERS = 36
 
 
 def output_moments(
@@ -170,13 +173,17 @@ class CoupledTrainer:
         )
 
     @staticmethod
-    def bytes_for(
-        n_rows: int, max_columns: int, entries: int, n_outputs: int, binary: bool = True
-    ) -> int:
-        """Bytes of the buffers, and of what a step allocates."""
-        inner = InnerModel.bytes_for(n_rows, max_columns, entries, binary)
-        # probabilities in float64; p, u and their iterates in float32 over the sample
-        return inner + n_outputs * n_rows * (4 * 8 + 2 * 8 + 4 * 4)
+    def bytes_for(n_rows: int, n_columns: int, n_outputs: int, group: bool) -> int:
+        """Bytes of the buffers and of the allocations of a step, beyond those of a trainer of one output.
+
+        n_columns : number of columns that may be active.  group : whether the penalty is the group norm.
+        """
+        return 4 * 8 * n_outputs * n_rows + model_bytes(n_rows, n_columns, n_outputs, group)
+
+    @staticmethod
+    def column_bytes(n_outputs: int) -> int:
+        """Bytes that a step allocates for each active column, except those of :meth:`bytes_for`."""
+        return COLUMN_NUMBERS * 8 * n_outputs
 
     @property
     def state(self) -> TrainerState:

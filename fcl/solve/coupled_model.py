@@ -32,7 +32,7 @@ from fcl.solve.inner import (
 from fcl.solve.output_view import OutputView, OutputWorking
 from fcl.solve.state import Columns, Floats, LocalPoint, Step
 
-__all__ = ["Bend", "minimise_model"]
+__all__ = ["Bend", "minimise_model", "model_bytes"]
 
 Singles = npt.NDArray[np.float32]
 
@@ -47,6 +47,30 @@ LEAST_CURVE = 1e-9
 #: Probabilities below this count as 0: products of smaller numbers are subnormal, which takes a hundred
 #: times as long.
 LEAST_P = 1e-15
+#: Arrays of columns times outputs squared that exist at a time: for the L1 norm the leans, the matrices
+#: that they are made of, and a product of them; for the group norm also the blocks and their vectors.
+SQUARES, GROUP_SQUARES = 3, 5
+#: Bytes for each row and output: probabilities in float64, of the view and of the sample, and the largest
+#: temporary arrays of the sample.
+ROW_BYTES = 8 + 8 + 24
+#: Bytes for each row and output of an extrapolation: iterates, and their combination in float64.
+ITERATE_BYTES = 4 * (EXTRAPOLATE_FROM + 1) + (4 + 8) * EXTRAPOLATE_FROM
+
+
+def model_bytes(n_rows: int, n_columns: int, n_outputs: int, group: bool) -> int:
+    """Bytes that a step allocates over the rows of a view, and for products of the outputs.
+
+    n_columns : number of columns that may be active.  group : whether the penalty is the group norm.
+    """
+    numbers = n_rows * n_outputs
+    squares = min(MOST_LEANS, n_columns * n_outputs**2)
+    products = min(max(MOST_PRODUCTS, numbers), numbers * n_outputs)
+    return (
+        ROW_BYTES * numbers
+        + ITERATE_BYTES * min(numbers, EXTRAPOLATE_NUMBERS)
+        + 2 * 4 * products
+        + (GROUP_SQUARES if group else SQUARES) * 8 * squares
+    )
 
 
 @dataclass(frozen=True)
@@ -69,10 +93,13 @@ class Bend:
         return Bend(p, s, self.coupled)
 
     @property
-    def diagonal(self) -> Floats:
-        """Curvatures of the outputs, float64 (K, rows)."""
-        own = self.p * self.s
-        return own * (1.0 - self.p) if self.coupled else own
+    def total(self) -> Floats:
+        """Sums of the outputs' curvatures, float64 (rows,)."""
+        total = np.zeros(len(self.s))
+        for p in self.p:  # one output at a time: all of them would take three arrays (K, rows)
+            own = p * self.s
+            total += own * (1.0 - p) if self.coupled else own
+        return total
 
     def gram(self) -> Floats:
         """Curvature of the intercepts, float64 (K, K)."""
@@ -101,7 +128,7 @@ class _Bends:
         for a in range(0, n_outputs, together):
             some = self.p[a : a + together] * self.s
             pairs = (some[:, None] * self.p).reshape(-1, len(self.s))
-            out[:, a : a + together] = -self._sums(pairs, squared).reshape(k, -1, n_outputs)
+            out[:, a : a + together] -= self._sums(pairs, squared).reshape(k, -1, n_outputs)
         out[:, outputs, outputs] -= out.sum(axis=2)  # probabilities add up to 1
         return out
 
@@ -245,7 +272,7 @@ def minimise_model(
     """
     k, n_outputs = at.weights.shape
     lean, h = np.empty(k), np.empty(k)
-    total = bend.diagonal.sum(axis=0)
+    total = bend.total
     rows = inner.gather(working.outputs[0], at.columns, total, lean, h)
     whole, intercepts = h.copy(), len(at.slopes) > 0
     centres = inner.centre(rows, lean, h) if intercepts else np.zeros(k)

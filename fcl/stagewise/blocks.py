@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,13 @@ class Part:
     def constant(self, intercepts: Floats) -> Floats:
         """The margins of a model of intercepts (K,) alone, float64 (n, K)."""
         margins = np.tile(intercepts, (self.n, 1))
-        return margins if self.offset is None else margins + self.offset
+        if self.offset is not None:
+            margins += self.offset
+        return margins
+
+    def tiles(self) -> Iterator[slice]:
+        """The rows of each tile."""
+        return map(self.prepared.rows_of, range(self.prepared.n_blocks))
 
     @property
     def n(self) -> int:

@@ -12,7 +12,7 @@ the weights of the model: neither the rounding of the training nor its history m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -83,15 +83,14 @@ def certify(learner: Learner) -> JointGap:
     alpha, weights = learner.settings.alpha, learner.state.best
     link, team = learner.sweeper.link, learner.sweeper.team
     part = _at(learner, weights)
-    objective = _total(part, link.losses(part.margins, part.targets.rows(slice(None))))
+    objective = _total(part, link.losses)
     objective += 0.5 * alpha * float(np.square(weights.features).sum())
-    residuals = _dual_residuals(link, part)
+    _to_dual_residuals(link, part)
     given = Sweeper(_Given(), team)
-    other = replace(part, margins=residuals)
     squares = 0.0
     for block in _blocks(learner):
-        squares += float(np.square(given.sums(block, other, gram=False).gradient).sum())
-    bound = _bound(link, other, squares / alpha)
+        squares += float(np.square(given.sums(block, part, gram=False).gradient).sum())
+    bound = _bound(link, part, squares / alpha)
     return JointGap(objective, bound, learner.family.n_features)
 
 
@@ -113,35 +112,49 @@ def _at(learner: Learner, weights: Weights) -> Part:
     return part
 
 
-def _total(part: Part, values: Floats) -> float:
-    return math.fsum(part.s * values)
+def _total(part: Part, of: Callable[[Floats, Floats], Floats]) -> float:
+    """The weighted sum over the rows of a function of margins and targets, exactly rounded."""
+    values = np.empty(part.n)
+    for rows in part.tiles():
+        values[rows] = of(part.margins[rows], part.targets.rows(rows))
+    values *= part.s
+    return math.fsum(values)
 
 
-def _dual_residuals(link: Link, part: Part) -> Floats:
-    """Residuals y - g(u) of the rows, changed so that their weighted sum is 0: float64 (n, K)."""
-    targets = part.targets.rows(slice(None))
+def _to_dual_residuals(link: Link, part: Part) -> None:
+    """Replace the margins by residuals y - g(u) whose weighted sums are 0 for each margin."""
+    found, wanted = np.zeros((2, part.margins.shape[1]))
     if isinstance(link, Softmax):
-        return np.asarray(targets - balanced(softmax(part.margins, axis=1), targets, part.s))
-    residuals = targets - part.margins
-    return np.asarray(residuals - np.average(residuals, axis=0, weights=part.s))
+        for rows in part.tiles():
+            part.margins[rows] = softmax(part.margins[rows], axis=1)
+    for rows in part.tiles():
+        found += part.s[rows] @ part.margins[rows]
+        wanted += part.s[rows] @ part.targets.rows(rows)
+    mean = (wanted - found) / part.s.sum()
+    for rows in part.tiles():
+        targets, margins = part.targets.rows(rows), part.margins[rows]
+        if isinstance(link, Softmax):
+            part.margins[rows] = targets - balanced(margins, wanted, found)
+        else:
+            part.margins[rows] = targets - margins - mean
 
 
-def balanced(probabilities: Floats, targets: Floats, s: Floats) -> Floats:
-    """Move probability between classes until their sums agree with the labels.
+def balanced(probabilities: Floats, wanted: Floats, found: Floats) -> Floats:
+    """Move probability between classes until their sums over all rows agree with the labels'.
 
     Parameters
     ----------
-    probabilities, targets : float64 (n, K)
-        Rows sum to 1.
-    s : float64 (n,)
-        Weights of the rows.
+    probabilities : float64 (n, K)
+        Of some rows; each row sums to 1.
+    wanted, found : float64 (K,)
+        Weighted sums over all rows, of the labels and of the probabilities.
 
     Returns
     -------
     float64 (n, K)
-        Rows sum to 1, values are at least 0, and ``s @ (result - targets)`` is 0 up to rounding.
+        Rows sum to 1, values are at least 0, and their weighted sums over all rows are ``wanted`` up to
+        rounding.
     """
-    wanted, found = s @ targets, s @ probabilities
     excess = found - wanted
     over = excess > 0.0
     if not over.any():
@@ -157,13 +170,12 @@ def _bound(link: Link, part: Part, squares: float) -> float:
 
     The dual of a loss of u + o, with an offset o, is less by <v, o>.
     """
-    targets = part.targets.rows(slice(None))
     moved = 0.0
     if part.offset is not None:
-        moved = _total(part, (part.margins * part.offset).sum(axis=1))
+        moved = math.fsum(part.s * np.einsum("ik,ik->i", part.margins, part.offset))
 
     def at(t: float) -> float:
-        dual = _total(part, link.dual(t * part.margins, targets))
+        dual = _total(part, lambda residuals, targets: link.dual(t * residuals, targets))
         return dual - t * moved - 0.5 * t * t * squares
 
     found = minimize_scalar(lambda t: -at(t), bounds=(0.0, 1.0), method="bounded")

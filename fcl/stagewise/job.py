@@ -66,6 +66,7 @@ def make_job(
     valid: DataSet | None = None,
     numbers: bool = False,
     cores: int = 1,
+    certify: bool = False,
 ) -> StagewiseJob:
     """Check all that can be checked before rows are read, and plan the memory.
 
@@ -80,6 +81,8 @@ def make_job(
         Whether targets are numbers, (n,) or (n, K); False: classes.
     cores : int
         Number of threads.
+    certify : bool
+        Whether the plan has room for a certificate.
 
     Raises
     ------
@@ -113,7 +116,7 @@ def make_job(
         parts.append(_rows(valid, valid_keep, valid_targets, settings))
         found.append(valid_targets)
     settings, parts[0] = _class_weighted(settings, parts[0], targets)
-    plan = make_plan(family, settings, parts, targets.width, cores)
+    plan = make_plan(family, settings, parts, targets.width, cores, certify)
     return StagewiseJob(family, settings, parts, found, plan)
 
 

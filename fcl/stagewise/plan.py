@@ -63,6 +63,7 @@ def make_plan(
     rows: list[Rows],
     K: int,
     cores: int,
+    certify: bool = False,
 ) -> StagewisePlan:
     """Divide the budget of the settings.
 
@@ -76,6 +77,8 @@ def make_plan(
         Number of margins of a row.
     cores : int
         Number of threads.
+    certify : bool
+        Whether a certificate follows the training.
 
     Raises
     ------
@@ -91,6 +94,10 @@ def make_plan(
     tile = item * height * columns
     n_blocks = block_count(family.n_features, settings.block)
     weights = 8 * family.n_features * K
+    gram = (3 * 8 + AHEAD * cores * item) * columns**2
+    tiles = 3 * cores * tile
+    if certify:  # its tiles are in float64, but it needs no Gram matrix
+        tiles = max(tiles, 3 * cores * 8 * height * width - gram)
     fixed = [
         ("interpreter and libraries", INTERPRETER),
         (
@@ -100,8 +107,8 @@ def make_plan(
         ("margins", 2 * 8 * K * sum(part.n for part in rows)),
         ("weights of the last and of the best model, and a checkpoint", 4 * weights),
         ("rows as they are read", max(part.block_bytes(height) for part in rows) + record),
-        ("features of the tiles in work", 3 * cores * tile),
-        ("Gram matrix and its parts", (3 * 8 + AHEAD * cores * item) * columns**2),
+        ("features of the tiles in work", tiles),
+        ("Gram matrix and its parts", gram),
     ]
     prepared = ("prepared rows", record * sum(numbers))
     least = sum(size for _, size in fixed)

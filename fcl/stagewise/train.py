@@ -143,7 +143,7 @@ def train_stagewise(
     settings, running = settings or Settings(), running or Running()
     if running.certify:
         check_certifiable(settings.checked())
-    job = make_job(data, features, settings, valid, numbers, running.threads)
+    job = make_job(data, features, settings, valid, numbers, running.threads, running.certify)
     if running.resume is not None:
         running.resume.check(job.settings, job.fingerprint, job.family.to_config())
     running.report(_started(job))

@@ -59,7 +59,8 @@ def test_balancing_stays_in_the_simplex() -> None:
     random = np.random.default_rng(0)
     targets = np.eye(4)[random.integers(0, 4, 60)]
     s = random.uniform(0.1, 3, 60)
-    found = balanced(softmax(3 * random.standard_normal((60, 4)), axis=1), targets, s)
+    before = softmax(3 * random.standard_normal((60, 4)), axis=1)
+    found = balanced(before, s @ targets, s @ before)
     assert found.min() >= 0 and np.allclose(found.sum(axis=1), 1)
     assert np.abs(s @ (found - targets)).max() < 1e-12
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from fcl.drivers.kinds import KIND_SECONDS, KINDS_VARIABLE, kinds_of, missing
+from fcl.drivers.kinds import KIND_SECONDS, KINDS_VARIABLE, OUTPUTS, kinds_of, missing
 from fcl.drivers.processes.children import Child
 from fcl.drivers.processes.messages import CompileStarted
 from fcl.drivers.session import Session
@@ -17,11 +17,13 @@ TICK = 0.05
 
 
 def compile_kernels(session: Session, poll: Callable[[], None]) -> None:
-    """Compile the kernels that the family needs and the cache lacks, once for all children.
+    """Compile the kernels that the job needs and the cache lacks, once for all children.
 
     poll : called while the child works; it may raise.
     """
-    kinds = missing(kinds_of(session.job.family))
+    job = session.job
+    several = (OUTPUTS,) if job.n_outputs > 1 else ()
+    kinds = missing((*kinds_of(job.family), *several))
     if not kinds:
         return
     session.compile_seconds = sum(KIND_SECONDS[kind] for kind in kinds)
