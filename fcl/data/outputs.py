@@ -165,10 +165,10 @@ def refuse_rare_classes(codes: Floats, labels: Sequence[Label], name: str) -> No
         )
 
 
-def refuse_absent_classes(codes: Floats, labels: Sequence[Label], name: str) -> None:
+def refuse_absent_classes(codes: np.ndarray, labels: Sequence[Label], name: str) -> None:
     """Raise InputError unless each class of the training occurs in a validation set.
 
-    codes : float64 (n,), of the validation rows.
+    codes : whole numbers (n,), of the validation rows.
     """
     absent = np.flatnonzero(np.bincount(codes.astype(np.intp), minlength=len(labels)) == 0)
     if len(absent):

@@ -198,7 +198,9 @@ def _one_column(values: np.ndarray, name: str) -> np.ndarray:
     if values.ndim == 2 and values.shape[1] == 1:
         values = values.ravel()
     if values.ndim != 1:
-        raise InputError(f"{name} has shape {values.shape}; expected one value per row")
+        raise InputError(
+            f"{name} has shape {values.shape}; expected one value per row; name one column"
+        )
     if not values.size:
         raise InputError(f"{name} is empty")
     return fixed_text(values, name) if values.dtype.kind in "OT" else values

@@ -227,7 +227,8 @@ def _divide(
     if outputs > 1:
         trainer += OutputView.bytes_for(n_view, outputs)
     if job.coupled:
-        trainer += CoupledTrainer.bytes_for(n_view, job.most_columns, outputs, job.group)
+        active = min(job.most_columns, family.n_features)
+        trainer += CoupledTrainer.bytes_for(n_view, active, outputs, job.group)
     if view_rows:
         trainer += job.records(view_rows) + 24 * view_rows  # the rows, their targets and weights
     # a sample has its own covariates; models need two orthonormal copies

@@ -73,6 +73,11 @@ def check_family(family: Family) -> GeneratedFamily:
             f"features {family.name}: expected a family with a number of features, got one without an "
             "end; give its number, such as fourier:n=8192"
         )
+    if "members" in family.to_config():
+        raise InputError(
+            f"features {family.name}: expected one family, got several that are joined; give one of "
+            "them, or train these features with fcl train"
+        )
     if not isinstance(family, GeneratedFamily):
         raise InputError(
             f"features {family.name}: expected a family that makes columns of numbers in blocks, such as "

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.dataset import DataSet
+from fcl.data.outputs import refuse_absent_classes
 from fcl.data.targets import check_class_weight
 from fcl.drivers.rows import Rows, check_data_set, weighted_by_code
 from fcl.errors import InputError
@@ -112,6 +113,8 @@ def make_job(
     if valid is not None:
         valid = matched(valid, by_position(data.column_names), family.row_width)
         valid_keep, valid_targets = _targets(valid, numbers, targets)
+        if valid_targets.labels is not None:
+            refuse_absent_classes(valid_targets.values, valid_targets.labels, valid.target_name)
         family.check_rows(valid.rows)
         parts.append(_rows(valid, valid_keep, valid_targets, settings))
         found.append(valid_targets)

@@ -67,3 +67,25 @@ def test_sparse_rows_of_very_many_columns_need_no_other_kernel() -> None:
     assert list(by_columns.signatures) == compiled
     assert many.columns.tolist() == few.columns.tolist() == [1, 4]
     assert many.rows.tolist() == few.rows.tolist() == [0, 1, 0]
+
+
+def test_models_of_several_classes_need_no_kernel_after_the_warm_up() -> None:
+    from fcl.kernels import coupled, softmax
+
+    def compiled() -> dict[str, int]:
+        kernels = {**vars(coupled), **vars(softmax)}
+        return {n: len(f.signatures) for n, f in kernels.items() if hasattr(f, "signatures")}
+
+    warmup.KINDS[kinds.OUTPUTS]()
+    before = compiled()
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    numbers = rng.normal(size=(90, 4)) + y[:, None]
+    letters = rng.integers(0, 4, (90, 5)).astype(np.uint8)
+    for rows, features in ((numbers, "columns"), (letters, "kmers:d=1")):
+        for options in ({}, {"group": True}, {"intercept": False}, {"l1_ratio": 0.5}):
+            data = fcl.open_data(rows, y=y)
+            fcl.train(data, features, C=0.3, loss="softmax", tol=1e-3, **options)
+    several = fcl.open_data(numbers, y=numbers[:, :2] ** 2)
+    fcl.train(several, "columns", C=0.3, loss="squared", group=True, tol=1e-3)
+    assert compiled() == before and sum(before.values()) > 5

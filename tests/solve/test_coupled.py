@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 from scipy.special import logsumexp, softmax
 
+import fcl
 from fcl.cache import ColumnCache
 from fcl.features.base import DenseColumns
 from fcl.kernels.coupled import block_length
@@ -18,6 +20,7 @@ from fcl.solve.coupled_local import CoupledSolver
 from fcl.solve.inner import InnerModel
 from fcl.solve.output_view import OutputView
 from fcl.solve.state import Point
+from fcl.solve.trainer import StepResult
 
 
 @dataclass
@@ -254,3 +257,35 @@ def test_lengths_of_blocks_and_changes_of_norms() -> None:
     for group, order in ((True, 2), (False, 1)):
         change = np.linalg.norm(w + d, order, axis=1) - np.linalg.norm(w, order, axis=1)
         assert norm_rise(w, d, group) == pytest.approx(change, rel=1e-12, abs=1e-14)
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_the_plan_covers_the_allocations_of_a_step(
+    group: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vectors over rows, products of classes and columns; the buffers were made before."""
+    n, k, K = 1500, 40, 30
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(n, k)), np.arange(n) % K
+    x[:, :20] += random.normal(size=(K, 20))[y]
+    step, peaks = CoupledTrainer.step, []
+
+    def measured(self: CoupledTrainer, *arguments: object) -> StepResult:
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        result = step(self, *arguments)
+        peaks.append(tracemalloc.get_traced_memory()[1] - before)
+        return result
+
+    monkeypatch.setattr(CoupledTrainer, "step", measured)
+    data = fcl.open_data(x, y=y)
+    for _ in range(2):  # the first time, kernels are loaded
+        peaks.clear()
+        tracemalloc.start()
+        try:
+            fcl.train(data, "columns", C=0.1, loss="softmax", group=group, max_passes=3, tol=0.1)
+        finally:
+            tracemalloc.stop()
+    planned = CoupledTrainer.bytes_for(n, k, K, group) + k * CoupledTrainer.column_bytes(K)
+    planned -= 4 * 8 * K * n
+    assert 0.3 * planned < max(peaks) <= planned

@@ -1,0 +1,110 @@
+"""Bad input of jobs with several classes: one message, exit code 2, no file left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+COLUMNS = ("--features", "columns")
+TRAIN = (*COLUMNS, "--C", "0.1", "--driver", "inline")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """``data`` and, for validation, ``valid``."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((60, 6))
+    y = np.array(["a", "b", "c"])[np.arange(60) % 3]
+    single, other = y.copy(), y.copy()
+    single[7] = other[3] = "z"
+    constant = x.copy()
+    constant[:, 4] = 1.0
+    codes = random.integers(0, 4, (60, 9)).astype(np.uint8)
+    arrays = {"X": x, "y": y, "single": single, "pair": x[:, :2], "constant": constant}
+    absent = np.where(y == "c", "a", y)
+    parts = {
+        "data": {**arrays, "codes": codes, "both": x[:, :2]},
+        "valid": {"X": x, "y": other, "absent": absent, "single": single, "both": x[:, :1]},
+        "absent": {"X": x, "y": absent},
+        "unlabelled": {"X": x},
+        "many": {"X": np.zeros((20_002, 1), np.float32), "y": np.arange(20_002) // 2},
+    }
+    for name, members in parts.items():
+        (tmp_path / name).mkdir()
+        for member, values in members.items():
+            np.save(tmp_path / name / f"{member}.npy", values)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "data", "options", "message"),
+    [
+        ("train", "data", (*TRAIN, "--y", "single"), "at least two training rows"),
+        ("stagewise", "data", (*COLUMNS, "--y", "single"), "at least two rows of each class"),
+        ("train", "data", (*TRAIN, "--valid", "valid"), "3 classes trained on, got 'z' in row 3"),
+        ("stagewise", "data", (*COLUMNS, "--valid", "valid"), "trained on, got 'z' in row 3"),
+        ("train", "data", (*TRAIN, "--valid", "absent"), "got no row of 'c'"),
+        ("stagewise", "data", (*COLUMNS, "--valid", "absent"), "got no row of 'c'"),
+        ("train", "data", (*TRAIN, "--valid", "unlabelled"), "unlabelled"),
+        ("stagewise", "data", (*COLUMNS, "--valid", "unlabelled"), "unlabelled"),
+        ("train", "data", (*TRAIN, "--y", "pair", "--loss", "softmax"), "shape (60, 2)"),
+        (
+            "train",
+            "data",
+            (*TRAIN, "--y", "both", "--loss", "squared", "--valid", "valid"),
+            "expected 2 columns of numbers, got shape (60,)",
+        ),
+        ("stagewise", "data", (*COLUMNS, "--y", "pair"), "one class for each row"),
+        (
+            "stagewise",
+            "data",
+            (*COLUMNS, "--y", "both", "--regression", "--valid", "valid"),
+            "expected 2 columns of numbers",
+        ),
+        ("stagewise", "data", ("--x", "codes", "--features", "kmers:d=2"), "features kmers:"),
+        ("stagewise", "data", ("--x", "codes", "--features", "bag:d=2"), "features bag:"),
+        ("stagewise", "data", ("--features", "fourier"), "family with a number of features"),
+        ("stagewise", "data", (*COLUMNS, "--l1-ratio", "1"), "No such option '--l1-ratio'"),
+        ("stagewise", "data", (*COLUMNS, "--C", "1"), "No such option '--C'"),
+        (
+            "stagewise",
+            "data",
+            (*COLUMNS, "--x", "constant", "--alpha", "0", "--block", "4"),
+            "block 2 of 2, features 4 to 5: their Gram matrix is singular at alpha = 0",
+        ),
+        (
+            "stagewise",
+            "data",
+            ("--features", "fourier:n=90000", "--block", "90000", "--memory", "2GiB"),
+            "for blocks of 90,000 features, got 2 GiB; raise memory or lower block",
+        ),
+        (
+            "train",
+            "many",
+            (*TRAIN, "--memory", "1GiB"),
+            "10,001 classes: without --group (group=True), more than 10,000 classes need a budget of "
+            "at least 24 bytes for each row and class, 4.47 GiB for 20,002 rows",
+        ),
+        ("train", "many", (*TRAIN, "--group", "--memory", "1GiB"), "this job needs at least"),
+    ],
+)
+def test_one_message_and_no_file(
+    run: Callable[..., Result],
+    folder: Path,
+    command: str,
+    data: str,
+    options: tuple[str, ...],
+    message: str,
+) -> None:
+    before = sorted(folder.rglob("*"))
+    places = {name: folder / name for name in ("valid", "absent", "unlabelled")}
+    given = [places.get(word, word) for word in options]
+    result = run(command, folder / data, *given, "--out", folder / "m.fcl")
+    assert result.exit_code == 2, result.output
+    errors = [line for line in result.output.splitlines() if "error: " in line]
+    assert len(errors) == 1 and message in errors[0], result.output
+    assert sorted(folder.rglob("*")) == before
