@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 from sklearn.linear_model import LogisticRegression, Ridge
 from waves import Problem, Waves
 
@@ -136,6 +137,23 @@ def test_same_bits_for_any_threads_memory_and_scratch(tmp_path: Path) -> None:
         running=Running(cores=2),
     ).model
     assert np.abs(converged.margins(problem.x) - exact).max() < 1e-4
+
+
+def test_same_bits_for_any_chunks_of_the_data(tmp_path: Path) -> None:
+    problem = big()
+    group = zarr.open_group(tmp_path / "data.zarr", mode="w")
+    for name, rows in (("few", 1000), ("many", 7001)):
+        group.create_array(name, data=problem.x, chunks=(rows, 2))
+    found = [problem.data()]
+    for name in ("few", "many"):
+        stored = fcl.open_data(tmp_path / "data.zarr", x=name, y=None)
+        found.append(stored.with_target(problem.y, problem.s))
+    models = [
+        train_stagewise(data, Waves(32), Settings(block=16), running=Running(cores=2)).model
+        for data in found
+    ]
+    for model in models[1:]:
+        assert np.array_equal(model.weights.features, models[0].weights.features)
 
 
 def test_validation_keeps_the_best_model_and_stops_by_patience() -> None:
