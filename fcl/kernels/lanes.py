@@ -1,0 +1,296 @@
+"""Sums of positional k-mers for several outputs at once, which share the reading of rows and the search.
+
+An output is a *lane*. Cells of tables hold the sums of all lanes side by side, so that one access serves
+LANES outputs, and vector instructions expand the tables of all lanes. Unused lanes may repeat the rows of
+another lane; their threshold is larger than any sum.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fcl.kernels import kernel
+from fcl.kernels.candidates import SKIPPED, VISITED, edge, take
+from fcl.kernels.kmers import CHUNK, code_of_row, in_steps, unknown_windows, window_codes
+from fcl.kernels.patterns import FLAT_LETTERS
+
+#: Number of outputs; four int64 are half a line of the cache, and one vector register.
+LANES = 4
+
+
+class LaneRows(NamedTuple):
+    """The numbers of a block of rows, as float64 or as int64 in steps, for each lane."""
+
+    a: np.ndarray
+    b: np.ndarray
+    c: np.ndarray
+    d: np.ndarray
+
+
+class LaneItems(NamedTuple):
+    """Windows with unknown letters; see :class:`fcl.kernels.patterns.Items`."""
+
+    code: np.ndarray  # uint32
+    mask: np.ndarray  # uint32
+    values: np.ndarray  # int64 (LANES, n)
+
+
+class LaneWanted(NamedTuple):
+    """A :class:`fcl.kernels.candidates.Wanted` for each lane."""
+
+    a: tuple
+    b: tuple
+    c: tuple
+    d: tuple
+
+
+@kernel
+def _inverse_of(inverses, lane):
+    """1 / step of a lane; None if the rows' numbers are in steps already."""
+    return None if inverses is None else inverses[lane]
+
+
+@kernel
+def add_to_lanes(planes, k, d, rows, inverses, codes, table):
+    """Add the rows' numbers, in steps, to the lanes of ``table[code of the window at k]``, in place.
+
+    rows : LaneRows of a block.
+    inverses : float64 (LANES,), 1 / step; or None if the numbers are in steps already.
+    table : int64 (4^d * LANES,).
+    """
+    a_inverse, b_inverse = _inverse_of(inverses, 0), _inverse_of(inverses, 1)
+    c_inverse, d_inverse = _inverse_of(inverses, 2), _inverse_of(inverses, 3)
+    n_rows = rows.a.shape[0]
+    for start in range(0, n_rows, CHUNK):
+        stop = min(n_rows, start + CHUNK)
+        window_codes(planes, k, d, start, stop, codes)
+        a, b = rows.a[start:stop], rows.b[start:stop]
+        c, e = rows.c[start:stop], rows.d[start:stop]
+        for i in range(stop - start):
+            at = np.int64(codes[i]) * LANES
+            table[at] += in_steps(a[i], a_inverse)
+            table[at + 1] += in_steps(b[i], b_inverse)
+            table[at + 2] += in_steps(c[i], c_inverse)
+            table[at + 3] += in_steps(e[i], d_inverse)
+
+
+@kernel
+def take_unknown_lanes(block, k, d, rows, inverses, buffers, table, n, items):
+    """Move the windows with unknown letters from ``table`` to the list of items, in place.
+
+    Does for all lanes what :func:`fcl.kernels.kmers.take_unknown` does for one output.
+    """
+    count = unknown_windows(block, k, d, buffers)
+    first = np.uint32(3 << (2 * (d - 1)))
+    for e in range(count):
+        row = buffers.rows[e]
+        code = code_of_row(block.planes, k, d, row)
+        values = items.values[:, n]
+        values[0] = in_steps(rows.a[row], _inverse_of(inverses, 0))
+        values[1] = in_steps(rows.b[row], _inverse_of(inverses, 1))
+        values[2] = in_steps(rows.c[row], _inverse_of(inverses, 2))
+        values[3] = in_steps(rows.d[row], _inverse_of(inverses, 3))
+        for lane in range(LANES):
+            table[np.int64(code) * LANES + lane] -= values[lane]
+        if buffers.masks[row] & first == 0:
+            items.code[n] = code
+            items.mask[n] = buffers.masks[row]
+            n += 1
+        buffers.masks[row] = 0
+    return n
+
+
+@kernel
+def lane_pattern_sums(table, cares, values, d, out):
+    """Write the sums of each pattern from the table, without items, to ``out``, int64 (k, LANES)."""
+    full = (1 << (2 * d)) - 1
+    for j in range(cares.shape[0]):
+        free = full & ~cares[j]
+        s0 = s1 = s2 = s3 = 0
+        sub = 0
+        while True:
+            at = (values[j] | sub) * LANES
+            s0 += table[at]
+            s1 += table[at + 1]
+            s2 += table[at + 2]
+            s3 += table[at + 3]
+            sub = (sub - free) & free
+            if sub == 0:
+                break
+        out[j, 0], out[j, 1], out[j, 2], out[j, 3] = s0, s1, s2, s3
+
+
+@kernel
+def _masses(cells, start, size, out):
+    """Write the larger of the sums of positive and of |negative| entries of some cells, by lane."""
+    part = cells[start * LANES : (start + size) * LANES]
+    t0 = t1 = t2 = t3 = a0 = a1 = a2 = a3 = 0
+    for i in range(size):
+        x0, x1, x2, x3 = part[4 * i], part[4 * i + 1], part[4 * i + 2], part[4 * i + 3]
+        t0 += x0
+        t1 += x1
+        t2 += x2
+        t3 += x3
+        a0 += abs(x0)
+        a1 += abs(x1)
+        a2 += abs(x2)
+        a3 += abs(x3)
+    out[0] = (a0 + abs(t0)) >> 1
+    out[1] = (a1 + abs(t1)) >> 1
+    out[2] = (a2 + abs(t2)) >> 1
+    out[3] = (a3 + abs(t3)) >> 1
+
+
+@kernel
+def _expand(cells, start, letters, flats):
+    """Expand 4^letters cells to the sums of all 5^letters patterns; returns the index of their flat.
+
+    As :func:`fcl.kernels.patterns._expand_axes`, with the lanes as the innermost axis.
+    """
+    inner, outer = LANES, 4**letters
+    part = cells[start * LANES : (start + outer) * LANES]
+    for i in range(outer * LANES):
+        flats[0, i] = part[i]
+    which = 0
+    for _ in range(letters):
+        outer //= 4
+        source, target = flats[which], flats[1 - which]
+        for o in range(outer):
+            s, t = o * 4 * inner, o * 5 * inner
+            for i in range(inner):
+                x0, x1 = source[s + i], source[s + inner + i]
+                x2, x3 = source[s + 2 * inner + i], source[s + 3 * inner + i]
+                target[t + i] = x0
+                target[t + inner + i] = x1
+                target[t + 2 * inner + i] = x2
+                target[t + 3 * inner + i] = x3
+                target[t + 4 * inner + i] = (x0 + x1) + (x2 + x3)
+        which = 1 - which
+        inner *= 5
+    return which
+
+
+@kernel
+def _largest(flat, leaves, out):
+    """Write the largest |sum| of each lane."""
+    m0 = m1 = m2 = m3 = 0
+    for i in range(leaves):
+        m0 = max(m0, abs(flat[4 * i]))
+        m1 = max(m1, abs(flat[4 * i + 1]))
+        m2 = max(m2, abs(flat[4 * i + 2]))
+        m3 = max(m3, abs(flat[4 * i + 3]))
+    out[0], out[1], out[2], out[3] = m0, m1, m2, m3
+
+
+@kernel
+def _collect(flat, lane, leaves, base, skipped, wanted):
+    """Take the sums of a lane that are above the edge; returns the new edge."""
+    bar = edge(wanted)
+    for i in range(leaves):
+        value = flat[i * LANES + lane]
+        x = abs(value)
+        if x > bar:
+            take(base + i, value, wanted)
+            bar = edge(wanted)
+        elif x > skipped[lane]:
+            skipped[lane] = x
+    return bar
+
+
+@kernel
+def _finish(wanted, skipped, visited):
+    """Record the largest skipped bound and the number of visited features of a lane."""
+    wanted.found[SKIPPED] = max(wanted.found[SKIPPED], float(skipped))
+    wanted.found[VISITED] += visited
+
+
+@kernel
+def _select(sizes, bars, active, skipped):
+    """The active lanes whose size is above their bar, as bits; the others record it as skipped."""
+    chosen = 0
+    for lane in range(LANES):
+        if (active >> lane) & 1:
+            if sizes[lane] > bars[lane]:
+                chosen |= 1 << lane
+            else:
+                skipped[lane] = max(skipped[lane], sizes[lane])
+    return chosen
+
+
+@kernel
+def scan_lanes(cells, d, first_id, flats, wanted):
+    """Do for each lane what :func:`fcl.kernels.patterns.scan_patterns` does, with radix 4 and no items.
+
+    The tree is walked once. A lane leaves a subtree where its own bound is low enough, so that it finds,
+    bit for bit, what a scan of its own would find.
+
+    cells : int64 (scan_size(d, 4) * LANES,); the first 4^d * LANES hold the tables, the others are
+        overwritten.
+    flats : int64 (2, 5^FLAT_LETTERS * LANES), overwritten.
+    wanted : LaneWanted.
+    """
+    flat_letters = min(FLAT_LETTERS, d - 1)
+    bottom = d - flat_letters
+    start = np.zeros(d + 2, np.int64)  # of the node's cells
+    child = np.zeros(d + 2, np.int64)  # next child to visit
+    prefix = np.zeros(d + 2, np.int64)  # in base 5
+    active = np.zeros(d + 2, np.int64)  # lanes, as bits
+    wild_start = np.zeros(d + 2, np.int64)  # room for the wildcard child of each level
+    room = 4**d
+    for level in range(2, d + 1):
+        wild_start[level] = room
+        room += 4 ** (d - level)
+    leaves = 5**flat_letters
+    sizes = np.zeros(LANES, np.int64)
+    skipped = np.zeros(LANES, np.int64)
+    visited = np.zeros(LANES, np.int64)
+    bars = np.array([edge(wanted.a), edge(wanted.b), edge(wanted.c), edge(wanted.d)])
+
+    active[0] = (1 << LANES) - 1
+    level = 0
+    while level >= 0:
+        a = child[level]
+        if a == (4 if level == 0 else 5):
+            level -= 1
+            continue
+        child[level] = a + 1
+        size = 4 ** (d - level - 1)
+        if a < 4:
+            at = start[level] + a * size
+        else:
+            at = wild_start[level + 1]
+            n = size * LANES
+            source = cells[start[level] * LANES : start[level] * LANES + 4 * n]
+            target = cells[at * LANES : at * LANES + n]
+            for i in range(n):
+                target[i] = (source[i] + source[n + i]) + (source[2 * n + i] + source[3 * n + i])
+        _masses(cells, at, size, sizes)
+        here = _select(sizes, bars, active[level], skipped)
+        if here == 0:
+            continue
+        if level + 1 < bottom:
+            level += 1
+            start[level] = at
+            child[level] = 0
+            prefix[level] = prefix[level - 1] * 5 + a
+            active[level] = here
+            continue
+
+        flat = flats[_expand(cells, at, flat_letters, flats)]
+        base = first_id + (prefix[level] * 5 + a) * leaves
+        for lane in range(LANES):
+            visited[lane] += leaves * ((here >> lane) & 1)
+        _largest(flat, leaves, sizes)
+        here = _select(sizes, bars, here, skipped)
+        if here & 1:
+            bars[0] = _collect(flat, 0, leaves, base, skipped, wanted.a)
+        if here & 2:
+            bars[1] = _collect(flat, 1, leaves, base, skipped, wanted.b)
+        if here & 4:
+            bars[2] = _collect(flat, 2, leaves, base, skipped, wanted.c)
+        if here & 8:
+            bars[3] = _collect(flat, 3, leaves, base, skipped, wanted.d)
+    _finish(wanted.a, skipped[0], visited[0])
+    _finish(wanted.b, skipped[1], visited[1])
+    _finish(wanted.c, skipped[2], visited[2])
+    _finish(wanted.d, skipped[3], visited[3])
