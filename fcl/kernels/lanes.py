@@ -142,29 +142,53 @@ def _masses(cells, start, size, out):
 
 
 @kernel
+def _expand_axis(source, target, outer, inner):
+    """Write the sums over a letter, which is the middle of three axes, to ``target`` as a fifth entry."""
+    for o in range(outer):
+        own = source[4 * o * inner : 4 * (o + 1) * inner]
+        out = target[5 * o * inner : 5 * (o + 1) * inner]
+        for i in range(inner):
+            x0, x1, x2, x3 = own[i], own[inner + i], own[2 * inner + i], own[3 * inner + i]
+            out[i] = x0
+            out[inner + i] = x1
+            out[2 * inner + i] = x2
+            out[3 * inner + i] = x3
+            out[4 * inner + i] = (x0 + x1) + (x2 + x3)
+
+
+@kernel
+def _expand_last_axis(source, target, outer):
+    """:func:`_expand_axis` for inner = LANES, a constant, so that the compiler unrolls the inner loop."""
+    for o in range(outer):
+        own = source[4 * o * LANES : 4 * (o + 1) * LANES]
+        out = target[5 * o * LANES : 5 * (o + 1) * LANES]
+        for i in range(LANES):
+            x0, x1 = own[i], own[LANES + i]
+            x2, x3 = own[2 * LANES + i], own[3 * LANES + i]
+            out[i] = x0
+            out[LANES + i] = x1
+            out[2 * LANES + i] = x2
+            out[3 * LANES + i] = x3
+            out[4 * LANES + i] = (x0 + x1) + (x2 + x3)
+
+
+@kernel
 def _expand(cells, start, letters, flats):
     """Expand 4^letters cells to the sums of all 5^letters patterns; returns the index of their flat.
 
     As :func:`fcl.kernels.patterns._expand_axes`, with the lanes as the innermost axis.
     """
-    inner, outer = LANES, 4**letters
+    outer = 4**letters
     part = cells[start * LANES : (start + outer) * LANES]
-    for i in range(outer * LANES):
-        flats[0, i] = part[i]
-    which = 0
-    for _ in range(letters):
+    if letters == 0:
+        flats[0, :LANES] = part
+        return 0
+    outer //= 4
+    _expand_last_axis(part, flats[0], outer)
+    inner, which = 5 * LANES, 0
+    for _ in range(letters - 1):
         outer //= 4
-        source, target = flats[which], flats[1 - which]
-        for o in range(outer):
-            s, t = o * 4 * inner, o * 5 * inner
-            for i in range(inner):
-                x0, x1 = source[s + i], source[s + inner + i]
-                x2, x3 = source[s + 2 * inner + i], source[s + 3 * inner + i]
-                target[t + i] = x0
-                target[t + inner + i] = x1
-                target[t + 2 * inner + i] = x2
-                target[t + 3 * inner + i] = x3
-                target[t + 4 * inner + i] = (x0 + x1) + (x2 + x3)
+        _expand_axis(flats[which], flats[1 - which], outer, inner)
         which = 1 - which
         inner *= 5
     return which

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 #: Longest patterns whose outputs share tables. The tables of longer ones leave the second-level cache of
 #: a core, and filling them together is not faster.
 MAX_LANE_D = 8
+#: Fewer outputs than this are priced faster in turn, since unused lanes cost as much as used ones.
+LEAST_LANES = 3
 BYTES_A_LANE_ITEM = 40  #: code 4, mask 4, values 8 each
 
 
@@ -131,10 +133,24 @@ class LanePricer(KmerPricer):
             def share(done: float, at: int = at, n: int = n) -> None:
                 progress((at + done * n) / len(rows))
 
-            if n == 1:
-                found.append(run(self, queries[at], rows[at], blocks, share))
+            if n < LEAST_LANES:
+                found += self._price_alone(queries[some], rows[some], blocks, share)
             else:
                 found += self._price_lanes(queries[some], rows[some], blocks, share)
+        return found
+
+    def _price_alone(
+        self,
+        queries: Sequence[PriceQuery],
+        rows: Sequence[RowVector],
+        blocks: range,
+        progress: Progress,
+    ) -> list[Prices]:
+        """Price outputs in turn."""
+        found = []
+        for k, (query, own) in enumerate(zip(queries, rows, strict=True)):
+            progress(k / len(rows))
+            found.append(run(self, query, own, blocks))
         return found
 
     def _price_lanes(
