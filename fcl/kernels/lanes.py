@@ -12,7 +12,7 @@ import numpy as np
 from fcl.kernels import kernel
 from fcl.kernels.candidates import SKIPPED, VISITED, edge, take
 from fcl.kernels.kmers import CHUNK, code_of_row, in_steps, unknown_windows, window_codes
-from fcl.kernels.patterns import FLAT_LETTERS
+from fcl.kernels.patterns import FLAT_LETTERS, _add_item_to_flat
 
 #: Number of outputs; four int64 are half a line of the cache, and one vector register.
 LANES = 4
@@ -101,8 +101,8 @@ def take_unknown_lanes(block, k, d, rows, inverses, buffers, table, n, items):
 
 
 @kernel
-def lane_pattern_sums(table, cares, values, d, out):
-    """Write the sums of each pattern from the table, without items, to ``out``, int64 (k, LANES)."""
+def lane_pattern_sums(table, items, cares, values, d, out):
+    """Write the sums of each pattern, from table and items, to ``out``, int64 (k, LANES)."""
     full = (1 << (2 * d)) - 1
     for j in range(cares.shape[0]):
         free = full & ~cares[j]
@@ -118,11 +118,19 @@ def lane_pattern_sums(table, cares, values, d, out):
             if sub == 0:
                 break
         out[j, 0], out[j, 1], out[j, 2], out[j, 3] = s0, s1, s2, s3
+        for e in range(items.code.shape[0]):
+            code, unknown = np.int64(items.code[e]), np.int64(items.mask[e])
+            if unknown & cares[j] == 0 and code & cares[j] == values[j]:
+                for lane in range(LANES):
+                    out[j, lane] += items.values[lane, e]
 
 
 @kernel
-def _masses(cells, start, size, out):
-    """Write the larger of the sums of positive and of |negative| entries of some cells, by lane."""
+def _masses(cells, start, size, items, listed, out):
+    """Write the larger of the sums of positive and of |negative| entries, by lane.
+
+    listed : the items that count, besides some cells.
+    """
     part = cells[start * LANES : (start + size) * LANES]
     t0 = t1 = t2 = t3 = a0 = a1 = a2 = a3 = 0
     for i in range(size):
@@ -135,10 +143,66 @@ def _masses(cells, start, size, out):
         a1 += abs(x1)
         a2 += abs(x2)
         a3 += abs(x3)
+    for e in range(listed.shape[0]):
+        item = listed[e]
+        x0, x1, x2, x3 = (
+            items.values[0, item],
+            items.values[1, item],
+            items.values[2, item],
+            items.values[3, item],
+        )
+        t0 += x0
+        t1 += x1
+        t2 += x2
+        t3 += x3
+        a0 += abs(x0)
+        a1 += abs(x1)
+        a2 += abs(x2)
+        a3 += abs(x3)
     out[0] = (a0 + abs(t0)) >> 1
     out[1] = (a1 + abs(t1)) >> 1
     out[2] = (a2 + abs(t2)) >> 1
     out[3] = (a3 + abs(t3)) >> 1
+
+
+@kernel
+def _add_items(flat, letters, items, listed):
+    """Add items to every pattern of the last ``letters`` letters that they match, in place."""
+    for e in range(listed.shape[0]):
+        item = listed[e]
+        code, mask = np.int64(items.code[item]), np.int64(items.mask[item])
+        for lane in range(LANES):
+            _add_item_to_flat(flat[lane::LANES], letters, code, mask, items.values[lane, item])
+
+
+@kernel
+def _items_of_letter(items, listed, below, letter, stack, into):
+    """Copy the items that have a letter, with ``below`` letters after it, to ``stack[into:]``.
+
+    Returns the end of the copies.
+    """
+    shift = 2 * below
+    for e in range(listed.shape[0]):
+        item = listed[e]
+        if (items.mask[item] >> shift) & 3 == 0 and (items.code[item] >> shift) & 3 == letter:
+            stack[into] = item
+            into += 1
+    return into
+
+
+@kernel
+def _items_of_wildcard(items, listed, below, cells, stack, into):
+    """The same for a wildcard; items without unknown letters after it are added to its cells."""
+    rest = (1 << (2 * below)) - 1
+    for e in range(listed.shape[0]):
+        item = listed[e]
+        if items.mask[item] & rest == 0:
+            for lane in range(LANES):
+                cells[(items.code[item] & rest) * LANES + lane] += items.values[lane, item]
+        else:
+            stack[into] = item
+            into += 1
+    return into
 
 
 @kernel
@@ -242,14 +306,16 @@ def _select(sizes, bars, active, skipped):
 
 
 @kernel
-def scan_lanes(cells, d, first_id, flats, wanted):
-    """Do for each lane what :func:`fcl.kernels.patterns.scan_patterns` does, with radix 4 and no items.
+def scan_lanes(cells, d, items, stack, first_id, flats, wanted):
+    """Do for each lane what :func:`fcl.kernels.patterns.scan_patterns` does with radix 4.
 
     The tree is walked once. A lane leaves a subtree where its own bound is low enough, so that it finds,
     bit for bit, what a scan of its own would find.
 
     cells : int64 (scan_size(d, 4) * LANES,); the first 4^d * LANES hold the tables, the others are
         overwritten.
+    items : LaneItems, the windows that are not in the tables.
+    stack : int32 (>= (d + 1) * len(items.code),), overwritten.
     flats : int64 (2, 5^FLAT_LETTERS * LANES), overwritten.
     wanted : LaneWanted.
     """
@@ -259,6 +325,8 @@ def scan_lanes(cells, d, first_id, flats, wanted):
     child = np.zeros(d + 2, np.int64)  # next child to visit
     prefix = np.zeros(d + 2, np.int64)  # in base 5
     active = np.zeros(d + 2, np.int64)  # lanes, as bits
+    list_start = np.zeros(d + 2, np.int64)  # the node's items: stack[list_start : list_stop]
+    list_stop = np.zeros(d + 2, np.int64)
     wild_start = np.zeros(d + 2, np.int64)  # room for the wildcard child of each level
     room = 4**d
     for level in range(2, d + 1):
@@ -271,6 +339,9 @@ def scan_lanes(cells, d, first_id, flats, wanted):
     bars = np.array([edge(wanted.a), edge(wanted.b), edge(wanted.c), edge(wanted.d)])
 
     active[0] = (1 << LANES) - 1
+    list_stop[0] = items.code.shape[0]
+    for e in range(list_stop[0]):
+        stack[e] = e
     level = 0
     while level >= 0:
         a = child[level]
@@ -278,9 +349,13 @@ def scan_lanes(cells, d, first_id, flats, wanted):
             level -= 1
             continue
         child[level] = a + 1
-        size = 4 ** (d - level - 1)
+        below = d - level - 1  # letters after this one
+        size = 4**below
+        first = list_stop[level]
+        listed = stack[list_start[level] : first]
         if a < 4:
             at = start[level] + a * size
+            last = _items_of_letter(items, listed, below, a, stack, first)
         else:
             at = wild_start[level + 1]
             n = size * LANES
@@ -288,7 +363,9 @@ def scan_lanes(cells, d, first_id, flats, wanted):
             target = cells[at * LANES : at * LANES + n]
             for i in range(n):
                 target[i] = (source[i] + source[n + i]) + (source[2 * n + i] + source[3 * n + i])
-        _masses(cells, at, size, sizes)
+            last = _items_of_wildcard(items, listed, below, target, stack, first)
+        listed = stack[first:last]
+        _masses(cells, at, size, items, listed, sizes)
         here = _select(sizes, bars, active[level], skipped)
         if here == 0:
             continue
@@ -298,9 +375,12 @@ def scan_lanes(cells, d, first_id, flats, wanted):
             child[level] = 0
             prefix[level] = prefix[level - 1] * 5 + a
             active[level] = here
+            list_start[level] = first
+            list_stop[level] = last
             continue
 
         flat = flats[_expand(cells, at, flat_letters, flats)]
+        _add_items(flat, flat_letters, items, listed)
         base = first_id + (prefix[level] * 5 + a) * leaves
         for lane in range(LANES):
             visited[lane] += leaves * ((here >> lane) & 1)

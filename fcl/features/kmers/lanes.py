@@ -16,7 +16,12 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.features.candidates import Heap
 from fcl.features.kmers.columns import Patterns
-from fcl.features.kmers.pricing import KmerPricer, tables_in_group, unknown_counts
+from fcl.features.kmers.pricing import (
+    KmerPricer,
+    five_letters,
+    tables_in_group,
+    unknown_counts,
+)
 from fcl.features.prices import (
     Ids,
     PriceQuery,
@@ -194,7 +199,9 @@ class LanePricer(KmerPricer):
         found = []
         for t in range(len(some) - 1, -1, -1):  # a scan overwrites what follows its table
             cells = self._cells[t * n_cells : t * n_cells + LANES * self._scan_cells]
-            price = self._price_apart if ends[t].start < ends[t].stop else self._price_together
+            n_items = np.array([ends[t].stop - ends[t].start])
+            many = five_letters(self.family, n_items)[0]
+            price = self._price_apart if many else self._price_together
             found.append(price(outputs, int(some[t]), cells, ends[t]))
         return found[::-1] if outputs.queries[0].find else []
 
@@ -225,13 +232,19 @@ class LanePricer(KmerPricer):
     def _price_together(
         self, outputs: _Outputs, k: int, cells: npt.NDArray[np.int64], items: slice
     ) -> list[Prices]:
-        """The prices of a position without unknown letters."""
+        """The prices of a position with few unknown letters."""
         from fcl.kernels import lanes
 
+        own_items = self._lane_items
+        mine = lanes.LaneItems(
+            own_items.code[items],
+            own_items.mask[items],
+            np.ascontiguousarray(own_items.values[:, items]),
+        )
         here, cares, values = outputs.patterns.at(k)
         if len(cares):
             sums = np.empty((len(cares), lanes.LANES), np.int64)
-            lanes.lane_pattern_sums(cells, cares, values, self.family.d, sums)
+            lanes.lane_pattern_sums(cells, mine, cares, values, self.family.d, sums)
             for lane, own in enumerate(outputs.rows):
                 np.multiply(sums[:, lane], own.step, out=outputs.watched[here, lane])
         if not outputs.queries[0].find:
@@ -244,7 +257,8 @@ class LanePricer(KmerPricer):
         padded = [*heaps, *[unused] * (lanes.LANES - len(heaps))]
         wanted = lanes.LaneWanted(*(heap.wanted for heap in padded))
         each = self.family.per_position
-        lanes.scan_lanes(cells, self.family.d, k * each, self._lane_flats, wanted)
+        d, flats = self.family.d, self._lane_flats
+        lanes.scan_lanes(cells, d, mine, self._stack, k * each, flats, wanted)
         return [heap.prices(each) for heap in heaps]
 
     def _heap(self, query: PriceQuery, step: float, known: Ids, keep: int) -> Heap:
@@ -254,7 +268,7 @@ class LanePricer(KmerPricer):
     def _price_apart(
         self, outputs: _Outputs, k: int, cells: npt.NDArray[np.int64], items: slice
     ) -> list[Prices]:
-        """The prices of a position with unknown letters, which each output scans by itself."""
+        """The prices of a position with many unknown letters, which each output scans by itself."""
         from fcl.kernels.lanes import LANES
 
         here, cares, values = outputs.patterns.at(k)
