@@ -12,7 +12,7 @@ import numpy as np
 from fcl.kernels import kernel
 from fcl.kernels.candidates import SKIPPED, VISITED, edge, take
 from fcl.kernels.kmers import CHUNK, code_of_row, in_steps, unknown_windows, window_codes
-from fcl.kernels.patterns import FLAT_LETTERS, _add_item_to_flat
+from fcl.kernels.patterns import FLAT_LETTERS, add_item_to_flat
 
 #: Number of outputs; four int64 are half a line of the cache, and one vector register.
 LANES = 4
@@ -172,7 +172,7 @@ def _add_items(flat, letters, items, listed):
         item = listed[e]
         code, mask = np.int64(items.code[item]), np.int64(items.mask[item])
         for lane in range(LANES):
-            _add_item_to_flat(flat[lane::LANES], letters, code, mask, items.values[lane, item])
+            add_item_to_flat(flat[lane::LANES], letters, code, mask, items.values[lane, item])
 
 
 @kernel
