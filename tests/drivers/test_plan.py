@@ -21,8 +21,8 @@ from fcl.drivers import plan as plan_module
 from fcl.drivers.plan import MIB, Plan, Sizes
 from fcl.errors import BudgetError
 from fcl.features import Fourier, KmerFamily, bind_features, parse_features
-from fcl.features.kmers.lanes import LanePricer
 from fcl.features.base import StepColumns
+from fcl.features.kmers.lanes import LanePricer
 from tests.pricing import Pricing
 from tests.windows import INTERPRETED, examples, make_residuals, make_windows, prepare
 
