@@ -207,7 +207,7 @@ class LanePricer(KmerPricer):
 
     def _fill_lanes(self, rows: Sequence[RowVector], some: Ids, blocks: range) -> list[slice]:
         """Fill the tables of some positions; returns the range of the items of each."""
-        from fcl.kernels import lanes
+        from fcl.kernels import lane_tables, lanes
 
         d = self.family.d
         padded = [*rows, *[rows[-1]] * (lanes.LANES - len(rows))]
@@ -222,9 +222,9 @@ class LanePricer(KmerPricer):
             part = lanes.LaneRows(*(own.raw(block.rows) for own in padded))
             for t, k in enumerate(some.tolist()):
                 at = part, inverses
-                lanes.add_to_lanes(block.planes, k, d, *at, self._buffers.codes, tables[t])
+                lane_tables.add_to_lanes(block.planes, k, d, *at, self._buffers.codes, tables[t])
                 if len(block.unknown_rows):
-                    used[t] = lanes.take_unknown_lanes(
+                    used[t] = lane_tables.take_unknown_lanes(
                         block, k, d, *at, self._buffers, tables[t], used[t], self._lane_items
                     )
         return [slice(*ends) for ends in zip(room.tolist(), used.tolist(), strict=False)]
@@ -233,7 +233,7 @@ class LanePricer(KmerPricer):
         self, outputs: _Outputs, k: int, cells: npt.NDArray[np.int64], items: slice
     ) -> list[Prices]:
         """The prices of a position with few unknown letters."""
-        from fcl.kernels import lanes
+        from fcl.kernels import lane_tables, lanes
 
         own_items = self._lane_items
         mine = lanes.LaneItems(
@@ -244,7 +244,7 @@ class LanePricer(KmerPricer):
         here, cares, values = outputs.patterns.at(k)
         if len(cares):
             sums = np.empty((len(cares), lanes.LANES), np.int64)
-            lanes.lane_pattern_sums(cells, mine, cares, values, self.family.d, sums)
+            lane_tables.lane_pattern_sums(cells, mine, cares, values, self.family.d, sums)
             for lane, own in enumerate(outputs.rows):
                 np.multiply(sums[:, lane], own.step, out=outputs.watched[here, lane])
         if not outputs.queries[0].find:
