@@ -97,6 +97,7 @@ def _train(
 
 def _sequences() -> None:
     codes, labels = _windows()
+    _train(codes, np.arange(len(codes)) % 3, "kmers:d=5", "softmax")
     # short patterns: unknown letters are frequent enough to be a fifth letter; long ones: some tables
     # would be too large
     for features, loss in (

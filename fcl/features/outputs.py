@@ -39,8 +39,32 @@ def sums_of_several(
     parts: range | None = None,
 ) -> Floats:
     """sum_i rows_ik phi_ij^power of some features, float64 (features, K); 0 for other parts' features."""
-    sums = [sums_of(pricer, ids, own, blocks, power, parts) for own in rows]
-    return np.stack(sums, axis=1)
+    parts = range(pricer.n_parts) if parts is None else parts
+    query = PriceQuery(parts, ids, find=False, power=power)
+    found = _run_each(pricer, [query] * len(rows), rows, blocks)
+    return np.stack([prices.watched for prices in found], axis=1)
+
+
+def _run_each(
+    pricer: Pricer,
+    queries: Sequence[PriceQuery],
+    rows: Sequence[RowVector],
+    blocks: range,
+    progress: Progress = lambda share: None,
+) -> list[Prices]:
+    """The prices of each output, which a pricer with a method ``price_several`` makes together.
+
+    It takes queries that differ only in their imbalance.
+    """
+    together = getattr(pricer, "price_several", None)
+    if together is not None:
+        found: list[Prices] = together(queries, rows, blocks, progress)
+        return found
+    K = len(rows)
+    return [
+        run(pricer, query, own, blocks, _share_of(progress, k, K))
+        for k, (query, own) in enumerate(zip(queries, rows, strict=True))
+    ]
 
 
 def run_several(
@@ -80,10 +104,8 @@ def run_several(
         if level is not None:  # all features that contribute to the excess, balanced or not
             threshold = min(threshold, level * (1.0 - MARGIN))
         threshold /= np.sqrt(K)  # a feature of some size has some price of this share of it
-    found = []
-    for k, own in enumerate(rows):
-        one = replace(query, threshold=threshold, imbalance=float(imbalance[k]))
-        found.append(run(pricer, one, own, blocks, _share_of(progress, k, K)))
+    queries = [replace(query, threshold=threshold, imbalance=own) for own in imbalance.tolist()]
+    found = _run_each(pricer, queries, rows, blocks, progress)
     ids, gradients = _joined(pricer, found, rows, blocks, query.parts)
     watched = np.stack([prices.watched for prices in found], axis=1)
     first = found[0]

@@ -285,6 +285,9 @@ class Pricer(Protocol):
     """Prices a family; the docstring of this module describes the protocol.
 
     Requests, sums and prices consist of numbers and arrays, so that they can be sent to another process.
+
+    A pricer may also have a method ``price_several(queries, rows, blocks, progress)``, which returns what
+    :func:`run` returns for each of several outputs, whose queries differ only in the imbalance.
     """
 
     @property

@@ -93,7 +93,7 @@ def _expand_axes(cells, start, letters, radix, flat_a, flat_b):
 
 
 @kernel
-def _add_item_to_flat(flat, letters, code, mask, value):
+def add_item_to_flat(flat, letters, code, mask, value):
     """Add an item to every pattern of the last ``letters`` letters that it matches, in place.
 
     An unknown letter matches only the wildcard; a known letter matches itself and the wildcard.
@@ -253,7 +253,7 @@ def scan_patterns(cells, d, radix, items, stack, first_id, flats, wanted):
         flat = flats[which]
         for e in range(first, into):
             item = stack[e]
-            _add_item_to_flat(
+            add_item_to_flat(
                 flat, flat_letters, np.int64(code[item]), np.int64(mask[item]), value[item]
             )
         base = first_id + (prefix[level] * 5 + a) * leaves

@@ -28,6 +28,7 @@ from fcl.features.kmers.columns import (
     Patterns,
     margin_table_bytes,
 )
+from fcl.features.kmers.lanes import MAX_LANE_D, LanePricer, lane_bytes, lane_item_bytes
 from fcl.features.kmers.pricing import KmerPricer, pricing_bytes, unknown_bytes
 from fcl.features.motif import Motif
 from fcl.features.windows import (
@@ -185,13 +186,16 @@ class KmerFamily(WindowFamily):
     # -- prices and columns --------------------------------------------------------------------
 
     def pricer(self, prepared: PreparedRows, keep: int) -> KmerPricer:
-        return KmerPricer(self, prepared, keep)
+        shared = self.d <= MAX_LANE_D
+        return (LanePricer if shared else KmerPricer)(self, prepared, keep)
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> KmerColumns:
         return KmerColumns(self, prepared, buffer_bytes)
 
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
-        return pricing_bytes(self, scratch) + margin_table_bytes(self, scratch) + 8 * block_rows
+        pricing = pricing_bytes(self, scratch) + lane_bytes(self, scratch)
+        return pricing + margin_table_bytes(self, scratch) + 8 * block_rows
 
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
-        return prepared.side_bytes() + pricers * unknown_bytes(self, prepared)
+        unknown = unknown_bytes(self, prepared) + lane_item_bytes(self, prepared)
+        return prepared.side_bytes() + pricers * unknown

@@ -1,0 +1,293 @@
+"""Prices all positional patterns of several outputs, which share the reading and the search.
+
+Up to LANES outputs are priced together: see :mod:`fcl.kernels.lanes`. Prices are those of
+:class:`KmerPricer`, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.data.prepared import PreparedRows
+from fcl.features.candidates import Heap
+from fcl.features.kmers.columns import Patterns
+from fcl.features.kmers.pricing import (
+    KmerPricer,
+    five_letters,
+    tables_in_group,
+    unknown_counts,
+)
+from fcl.features.prices import (
+    Ids,
+    PriceQuery,
+    Prices,
+    Progress,
+    RowVector,
+    merge_prices,
+    only_watched,
+    run,
+)
+
+if TYPE_CHECKING:
+    from fcl.features.kmers.family import KmerFamily
+    from fcl.kernels.lanes import LaneItems
+    from fcl.kernels.patterns import Items
+
+#: Longest patterns whose outputs share tables. The tables of longer ones leave the second-level cache of
+#: a core, and filling them together is not faster.
+MAX_LANE_D = 8
+#: Fewer outputs than this are priced faster in turn, since unused lanes cost as much as used ones.
+LEAST_LANES = 3
+BYTES_A_LANE_ITEM = 40  #: code 4, mask 4, values 8 each
+
+
+def _positions_in_group(family: KmerFamily, group: int) -> int:
+    """Number of positions whose tables fit in the buffer for ``group`` tables of one output."""
+    from fcl.kernels.lanes import LANES
+
+    return max(1, (group - 1) // LANES)
+
+
+def lane_bytes(family: KmerFamily, scratch: bool) -> int:
+    """Bytes that a :class:`LanePricer` needs beyond :func:`pricing_bytes`."""
+    from fcl.kernels import patterns
+    from fcl.kernels.lanes import LANES
+
+    if family.d > MAX_LANE_D:
+        return 0
+    return 8 * (LANES + 1) * int(patterns.scan_size(family.d, 4))
+
+
+def lane_item_bytes(family: KmerFamily, prepared: PreparedRows) -> int:
+    """Bytes that a :class:`LanePricer` needs for the unknown letters, beyond :func:`unknown_bytes`."""
+    if family.d > MAX_LANE_D:
+        return 0
+    unknown = unknown_counts(family, prepared)
+    group = tables_in_group(family, prepared.in_memory, int(unknown.max(initial=0)))
+    return BYTES_A_LANE_ITEM * int(np.sort(unknown)[-_positions_in_group(family, group) :].sum())
+
+
+@dataclass
+class _Outputs:
+    """The outputs that are priced together; their queries differ only in the imbalance."""
+
+    queries: Sequence[PriceQuery]
+    rows: Sequence[RowVector]
+    known: Ids  #: watched features, increasing
+    patterns: Patterns  #: of these features
+    watched: npt.NDArray[np.float64]  #: (k, outputs), overwritten with their sums
+
+
+class LanePricer(KmerPricer):
+    """Prices several outputs together; see :class:`KmerPricer`."""
+
+    def __init__(self, family: KmerFamily, prepared: PreparedRows, keep: int) -> None:
+        from fcl.kernels import lanes, patterns
+
+        super().__init__(family, prepared, keep)
+        self._lane_group = _positions_in_group(family, self._group)
+        cells = lanes.LANES * self._scan_cells
+        if len(self._cells) < cells:
+            self._cells = np.empty(cells, np.int64)
+        self._lane_cells = np.empty(self._scan_cells, np.int64)
+        self._lane_flats = np.empty((2, lanes.LANES * 5**patterns.FLAT_LETTERS), np.int64)
+        room = int(np.sort(self._unknown)[-self._lane_group :].sum())
+        self._lane_items = lanes.LaneItems(
+            np.empty(room, np.uint32),
+            np.empty(room, np.uint32),
+            np.empty((lanes.LANES, room), np.int64),
+        )
+
+    def price_several(
+        self,
+        queries: Sequence[PriceQuery],
+        rows: Sequence[RowVector],
+        blocks: range,
+        progress: Progress,
+    ) -> list[Prices]:
+        """Price several outputs.
+
+        Parameters
+        ----------
+        queries : sequence of PriceQuery
+            For each output; they differ only in the imbalance.
+        rows : sequence of RowVector
+            All in steps, or none.
+        blocks : range
+            All row blocks.
+        progress : callable
+            Called with the completed share, from 0 to 1.
+
+        Returns
+        -------
+        list of Prices
+            What :func:`fcl.features.prices.run` returns for each output.
+        """
+        from fcl.kernels.lanes import LANES
+
+        found: list[Prices] = []
+        for at in range(0, len(rows), LANES):
+            some = slice(at, at + LANES)
+            n = len(rows[some])
+
+            def share(done: float, at: int = at, n: int = n) -> None:
+                progress((at + done * n) / len(rows))
+
+            if n < LEAST_LANES:
+                found += self._price_alone(queries[some], rows[some], blocks, share)
+            else:
+                found += self._price_lanes(queries[some], rows[some], blocks, share)
+        return found
+
+    def _price_alone(
+        self,
+        queries: Sequence[PriceQuery],
+        rows: Sequence[RowVector],
+        blocks: range,
+        progress: Progress,
+    ) -> list[Prices]:
+        """Price outputs in turn."""
+        found = []
+        for k, (query, own) in enumerate(zip(queries, rows, strict=True)):
+            progress(k / len(rows))
+            found.append(run(self, query, own, blocks))
+        return found
+
+    def _price_lanes(
+        self,
+        queries: Sequence[PriceQuery],
+        rows: Sequence[RowVector],
+        blocks: range,
+        progress: Progress,
+    ) -> list[Prices]:
+        """Price up to LANES outputs."""
+        query = queries[0]
+        order = np.argsort(query.watched, kind="stable")
+        known = query.watched[order]
+        outputs = _Outputs(
+            queries, rows, known, self.family.patterns(known), np.zeros((len(known), len(rows)))
+        )
+        positions = np.array(query.parts, np.int64)
+        if not query.find:
+            positions = np.intersect1d(positions, outputs.patterns.positions)
+        prices: list[list[Prices]] = [[] for _ in rows]
+        for at in range(0, len(positions), self._lane_group):
+            progress(at / len(positions))
+            for found in self._price_group(outputs, positions[at : at + self._lane_group], blocks):
+                for own, one in zip(prices, found, strict=True):
+                    own.append(one)
+        watched = np.empty_like(outputs.watched)
+        watched[order] = outputs.watched
+        sums = np.ascontiguousarray(watched.T)
+        if not query.find:
+            return [only_watched(own) for own in sums]
+        return [
+            replace(merge_prices(own), watched=mine) for own, mine in zip(prices, sums, strict=True)
+        ]
+
+    def _price_group(self, outputs: _Outputs, some: Ids, blocks: range) -> list[list[Prices]]:
+        """The prices at some positions: for each of them a list of the outputs'."""
+        from fcl.kernels.lanes import LANES
+
+        n_cells = LANES * 4**self.family.d
+        ends = self._fill_lanes(outputs.rows, some, blocks)
+        found = []
+        for t in range(len(some) - 1, -1, -1):  # a scan overwrites what follows its table
+            cells = self._cells[t * n_cells : t * n_cells + LANES * self._scan_cells]
+            n_items = np.array([ends[t].stop - ends[t].start])
+            many = five_letters(self.family, n_items)[0]
+            price = self._price_apart if many else self._price_together
+            found.append(price(outputs, int(some[t]), cells, ends[t]))
+        return found[::-1] if outputs.queries[0].find else []
+
+    def _fill_lanes(self, rows: Sequence[RowVector], some: Ids, blocks: range) -> list[slice]:
+        """Fill the tables of some positions; returns the range of the items of each."""
+        from fcl.kernels import lane_tables, lanes
+
+        d = self.family.d
+        padded = [*rows, *[rows[-1]] * (lanes.LANES - len(rows))]
+        inverses = None if rows[0].inverse is None else np.array([own.inverse for own in padded])
+        room = np.concatenate([[0], np.cumsum(self._unknown[some])])
+        used = room[:-1].copy()
+        tables = self._cells[: len(some) * lanes.LANES * 4**d].reshape(len(some), -1)
+        tables[:] = 0
+        letters = slice(int(some[0]), int(some[-1]) + d)
+        for number in blocks:
+            block = self.family.block(self.prepared, number, letters)
+            part = lanes.LaneRows(*(own.raw(block.rows) for own in padded))
+            for t, k in enumerate(some.tolist()):
+                at = part, inverses
+                lane_tables.add_to_lanes(block.planes, k, d, *at, self._buffers.codes, tables[t])
+                if len(block.unknown_rows):
+                    used[t] = lane_tables.take_unknown_lanes(
+                        block, k, d, *at, self._buffers, tables[t], used[t], self._lane_items
+                    )
+        return [slice(*ends) for ends in zip(room.tolist(), used.tolist(), strict=False)]
+
+    def _price_together(
+        self, outputs: _Outputs, k: int, cells: npt.NDArray[np.int64], items: slice
+    ) -> list[Prices]:
+        """The prices of a position with few unknown letters."""
+        from fcl.kernels import lane_tables, lanes
+
+        own_items = self._lane_items
+        mine = lanes.LaneItems(
+            own_items.code[items],
+            own_items.mask[items],
+            np.ascontiguousarray(own_items.values[:, items]),
+        )
+        here, cares, values = outputs.patterns.at(k)
+        if len(cares):
+            sums = np.empty((len(cares), lanes.LANES), np.int64)
+            lane_tables.lane_pattern_sums(cells, mine, cares, values, self.family.d, sums)
+            for lane, own in enumerate(outputs.rows):
+                np.multiply(sums[:, lane], own.step, out=outputs.watched[here, lane])
+        if not outputs.queries[0].find:
+            return []
+        heaps = [
+            self._heap(query, own.step, outputs.known[here], self._keep)
+            for query, own in zip(outputs.queries, outputs.rows, strict=True)
+        ]
+        unused = self._heap(PriceQuery(range(0), find=False), 1.0, np.empty(0, np.int64), 1)
+        padded = [*heaps, *[unused] * (lanes.LANES - len(heaps))]
+        wanted = lanes.LaneWanted(*(heap.wanted for heap in padded))
+        each = self.family.per_position
+        d, flats = self.family.d, self._lane_flats
+        lanes.scan_lanes(cells, d, mine, self._stack, k * each, flats, wanted)
+        return [heap.prices(each) for heap in heaps]
+
+    def _heap(self, query: PriceQuery, step: float, known: Ids, keep: int) -> Heap:
+        spare = np.empty(len(known), np.int64)
+        return Heap(query, keep, step, self.family.integer_bound, known, spare)
+
+    def _price_apart(
+        self, outputs: _Outputs, k: int, cells: npt.NDArray[np.int64], items: slice
+    ) -> list[Prices]:
+        """The prices of a position with many unknown letters, which each output scans by itself."""
+        from fcl.kernels.lanes import LANES
+
+        here, cares, values = outputs.patterns.at(k)
+        n_cells = 4**self.family.d
+        found = []
+        for lane, (query, own) in enumerate(zip(outputs.queries, outputs.rows, strict=True)):
+            self._lane_cells[:n_cells] = cells[lane : n_cells * LANES : LANES]
+            mine = _items_of(self._lane_items, lane, items)
+            sums = self._watched(self._lane_cells, mine, cares, values)
+            np.multiply(sums, own.step, out=outputs.watched[here, lane])
+            if query.find:
+                found.append(
+                    self._scan(k, self._lane_cells, mine, outputs.known[here], query, own.step)
+                )
+        return found
+
+
+def _items_of(items: LaneItems, lane: int, some: slice) -> Items:
+    """Some of the items, with the values of a lane."""
+    from fcl.kernels.patterns import Items
+
+    return Items(items.code[some], items.mask[some], items.values[lane, some])
