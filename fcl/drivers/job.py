@@ -173,6 +173,12 @@ def make_job(
         raise InputError("give either valid or valid_fraction, not both")
     loss = find_loss(options.loss)
     several = has_several_outputs(data, loss)
+    if options.group and not several:
+        raise InputError(
+            "group: expected several outputs, from the softmax loss or from several columns of "
+            f"targets, got one output of the {loss.name} loss; leave group out: the penalty of one "
+            "output is the same without it"
+        )
     y, labels = (encode_outputs if several else encode_targets)(data, loss, "training")
     n_outputs = _count_outputs(data, loss, y, labels, options) if several else 1
     held = None

@@ -186,7 +186,6 @@ def _outputs() -> None:
     objective = SoftmaxOutputs(loss, y, s, 1.0, n_classes=3)
     objective.settle(m)
     objective.line_sums(m, m, 0.5)
-    objective.output(0, m, np.empty(64))
     objective.residuals_curvatures(m, r, q)
     objective.close(r, 0.0)
     objective.dual_bound(r, 1.0)

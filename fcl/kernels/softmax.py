@@ -201,47 +201,6 @@ def line_sums(y, s, m, dm, beta, shift, start, stop, work, out):
 
 
 @kernel
-def log_sums(m, start, stop, work, shift, out):
-    """Write log sum_k exp(m_ik + shift_k) to out_i, float64 (n,), for some rows."""
-    K = m.shape[0]
-    for first in range(start, stop, TILE):
-        size = min(TILE, stop - first)
-        exponentials(m, m, 0.0, shift, first, size, work)
-        for i in range(size):
-            out[first + i] = work[K, i] + math.log1p(work[K + 1, i])
-
-
-@kernel
-def others_of_row(m, k, at):
-    """log sum_{j != k} exp(m_j) of one row."""
-    top = -math.inf
-    for j in range(m.shape[0]):
-        if j != k:
-            top = max(top, m[j, at])
-    total = 0.0
-    for j in range(m.shape[0]):
-        if j != k:
-            total += math.exp(m[j, at] - top)
-    return top + math.log(total)
-
-
-@kernel
-def other_log_sums(m, k, lse, start, stop, out):
-    """Write log sum_{j != k} exp(m_ij) to out_i, float64 (n,), for rows start .. stop - 1.
-
-    lse : float64 (n,), log sum_j exp(m_ij). Where p_k = exp(m_k - lse) is at most 1/2, the result
-    is
-        lse + log(1 - p_k), which loses no digits; the sum is made anew for the few classes above.
-    """
-    for at in range(start, stop):
-        p = math.exp(min(m[k, at] - lse[at], 0.0))
-        if p <= 0.5:
-            out[at] = lse[at] + math.log1p(-p)
-        else:
-            out[at] = others_of_row(m, k, at)
-
-
-@kernel
 def close_rows(y, r, step, start, stop):
     """Truncate residuals of other classes to a grid; write minus their sum to each row's own class.
 

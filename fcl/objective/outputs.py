@@ -161,21 +161,13 @@ class Outputs(ABC):
 
     # -- one output ----------------------------------------------------------------------------
 
+    @property
     @abstractmethod
-    def output(self, k: int, m: Floats, o: Floats, lse: Floats | None = None) -> Objective:
-        """The problem of output k with the others fixed, up to a constant, as one of a single output.
+    def parts(self) -> tuple[Objective, ...]:
+        """Each output as an objective of one output.
 
-        Its margins are m_k - o, without further offset. The penalty is that of the output by itself, even
-        if it is grouped.
-
-        Parameters
-        ----------
-        m : float64 (K, n)
-            Margins of all outputs.
-        o : float64 (n,)
-            Overwritten.
-        lse : float64 (n,), optional
-            For losses that couple outputs: log sum_k exp(m_k), which saves work if it is known.
+        They have the rows, weights and intercepts of the outputs. Losses and targets are those of the
+        outputs only where the losses are separate.
         """
 
     def _part(self, loss: Loss, y: Floats, offset: Floats | None) -> Objective:
@@ -287,10 +279,6 @@ class SeparateOutputs(Outputs):
             found.append(settle_one(part, m[k], *pull))
         x = np.concatenate([settled.x for settled in found])
         return Settled(x, math.fsum(settled.decrease for settled in found))
-
-    def output(self, k: int, m: Floats, o: Floats, lse: Floats | None = None) -> Objective:
-        o[:] = 0.0
-        return self.parts[k]
 
     def imbalance(self, r: Sequence[RowValues] | Floats) -> Floats:
         return np.array([part.imbalance(r[k]) for k, part in enumerate(self.parts)])

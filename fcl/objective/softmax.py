@@ -28,7 +28,6 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from fcl.objective.class_intercepts import ClassSums, settle
-from fcl.objective.losses.logistic import Logistic
 from fcl.objective.outputs import Floats, OutputLineSums, Outputs
 from fcl.objective.problem import Objective, RowValues
 from fcl.objective.simplex import Balanced, balanced
@@ -188,42 +187,9 @@ class SoftmaxOutputs(Outputs):
         zeros = self._zeros
         return settle(self, m, zeros if slope is None else slope, zeros if floor is None else floor)
 
-    # -- one class -----------------------------------------------------------------------------
-
-    def log_sums(self, m: Floats, out: Floats) -> None:
-        """Write log sum_k exp(m_ik) to ``out``, float64 (n,)."""
-        from fcl.kernels import softmax
-
-        self._map(
-            lambda rows: softmax.log_sums(m, rows.start, rows.stop, self._work(), self._zeros, out)
-        )
-
-    def output(self, k: int, m: Floats, o: Floats, lse: Floats | None = None) -> Objective:
-        """The problem of class k with the others fixed: a logistic loss at the margin m_k - o.
-
-        Writes to ``o`` the log-sum-exp of the other margins. The sum of the softmax losses and that of
-        the logistic ones differ by a constant. After a change of m_k alone, ``np.logaddexp(m[k], o)`` is
-        the new ``lse``; with it, a cycle over all classes takes time in proportion to K instead of K^2.
-        """
-        from fcl.kernels import softmax
-
-        if lse is None:
-            lse = np.empty(self.n_rows)
-            self.log_sums(m, lse)
-        known = lse
-        self._map(lambda rows: softmax.other_log_sums(m, k, known, rows.start, rows.stop, o))
-        return self._class_objective(k)
-
-    def _class_objective(self, k: int) -> Objective:
-        found = self._by_class.get(k)
-        if found is None:
-            y = np.where(self.y == k, 1.0, -1.0)
-            found = self._by_class[k] = self._part(Logistic(), y, None)
-        return found
-
     @cached_property
-    def _by_class(self) -> dict[int, Objective]:
-        return {}
+    def parts(self) -> tuple[Objective, ...]:
+        return (self._part(self.loss, self.y, None),) * self.n_classes
 
     # -- dual ----------------------------------------------------------------------------------
 

@@ -1,10 +1,7 @@
 """The trainer's side with several outputs: the local problem, minimised output by output.
 
-With the other outputs fixed, the problem of output k is one of a single output on the same columns: for
-the softmax loss it is the logistic loss at the margin m_k - o, where o is the log-sum-exp of the other
-margins (Agarwal et al. 2014 use the same fact; block coordinate descent converges since the penalty is
-separable, Tseng 2001). The trainer of one output solves it unchanged. Outputs whose losses are separate
-are solved one after the other, without a second cycle.
+Outputs whose losses and penalties are separate share rows and columns only. The trainer of one output
+solves the problem of each output in turn. :mod:`fcl.solve.coupled_local` trains other outputs together.
 """
 
 from __future__ import annotations
@@ -88,7 +85,7 @@ class OutputSolver:
             part.seen[:n] = True
         working.put("gradients", gradients)
         working.put("anchor_weights", point.weights_of(self.cache.ids))
-        self.view.anchor(margins, point.covariates, total_r, total_q)
+        self.view.anchor(margins, total_r, total_q)
         self.view.correct(working, 0, exact)
 
     def return_to_anchor(self) -> None:
@@ -218,7 +215,7 @@ class OutputSolver:
         trainer, b = self.trainer, self.anchor.covariates[k : k + 1]
         if not view.objective.intercept:
             b = b[:0]
-        shift = view.focus(k, self._m, float(b.sum()))
+        view.focus(k, float(b.sum()))
         trainer.start(view.outputs[k], part, b, self.free[k : k + 1])
         first, decrease, sweeps, moved = -1.0, 0.0, 0, False
         goal = target
@@ -234,7 +231,7 @@ class OutputSolver:
                 break
             moved = True
         self._violations[k] = first
-        np.add(trainer.margins, shift, out=self._m[k])
+        self._m[k] = trainer.margins
         if view.objective.intercept:
             self.free[k] = trainer.free[0]
         return StepResult(moved, decrease, first, sweeps)

@@ -19,16 +19,9 @@ from fcl.kernels import coupled as kernels
 from fcl.kernels.coupled import LANES, CoupledModel
 from fcl.objective.covariates import inverse_root
 from fcl.solve.elimination import FLAT
-from fcl.solve.inner import (
-    DAMPING,
-    EXTRAPOLATE_FROM,
-    FLOOR,
-    HURRIED,
-    LEAST_SWEEPS,
-    MAX_SWEEPS,
-    Gathered,
-    InnerModel,
-)
+from fcl.solve.gathered import Gathered
+from fcl.solve.inner import DAMPING, FLOOR, InnerModel
+from fcl.solve.inner_descent import EXTRAPOLATE_FROM, HURRIED, LEAST_SWEEPS, MAX_SWEEPS
 from fcl.solve.output_view import OutputView, OutputWorking
 from fcl.solve.state import Columns, Floats, LocalPoint, Step
 

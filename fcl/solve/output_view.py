@@ -27,23 +27,34 @@ class OutputView:
         verified: str = "",
     ) -> None:
         K, n = objective.n_outputs, objective.n_rows
-        self.rows, self.objective, self.verified = rows, objective, verified
+        self.rows, self.verified, self._objective = rows, verified, objective
         self.margins = np.empty((K, n))  #: of the anchor, with its intercepts
-        self._shift = np.zeros(n)
-        one = np.empty(n)  # the margins of the output whose turn it is
-        self.outputs: list[RowView] = []  #: one view for each output
-        for k in range(K):
-            part = objective.output(k, np.zeros((K, n)), self._shift)
-            if rows is None:
-                view = RowView.all_rows(part, verified, (one, np.empty(n), np.empty(n)))
-            else:
-                view = RowView.of_rows(part, rows, (one, np.empty(n), np.empty(n)))
-            self.outputs.append(view)
+        # of the anchor; a view of all rows without rounded values needs neither
+        self._r, self._q = np.empty((2, K, n if self.approximate else 0))
+        self._one = np.empty(n)  # the margins of the output whose turn it is
+        self.outputs = [self._view(k) for k in range(K)]  #: one view for each output
+
+    def _view(self, k: int) -> RowView:
+        part, buffers = self._objective.parts[k], (self._one, self._r[k], self._q[k])
+        if self.rows is None:
+            return RowView.all_rows(part, self.verified, buffers)
+        return RowView.of_rows(part, self.rows, buffers)
 
     @staticmethod
     def bytes_for(n_rows: int, n_outputs: int) -> int:
         """Bytes of the margins of the anchor and of the trainer's point, and of the views' vectors."""
-        return 8 * n_rows * (4 * n_outputs + 2)
+        return 8 * n_rows * (4 * n_outputs + 1)
+
+    @property
+    def objective(self) -> Outputs:
+        """The objective over these rows; on assignment the outputs' views change theirs, too."""
+        return self._objective
+
+    @objective.setter
+    def objective(self, objective: Outputs) -> None:
+        self._objective = objective
+        for view, part in zip(self.outputs, objective.parts, strict=True):
+            view.objective = part
 
     @property
     def complete(self) -> bool:
@@ -86,30 +97,27 @@ class OutputView:
         self.proximal = self.outputs[0].proximal
         return raised
 
-    def anchor(self, margins: Floats, b: Floats, total_r: Floats, total_q: Floats) -> None:
+    def anchor(self, margins: Floats, total_r: Floats, total_q: Floats) -> None:
         """Move to an anchor.
 
-        margins : float64 (K, n), of all rows, with the intercepts b.
+        margins : float64 (K, n), of all rows, with the intercepts.
         total_r, total_q : float64 (K,), sums of residuals and curvatures over all rows.
         """
         if self.rows is None:
             self.margins[:] = margins
         else:
             np.take(margins, self.rows, axis=1, out=self.margins)
+        if self.approximate:
+            self.objective.residuals_curvatures(self.margins, self._r, self._q)
         for k, view in enumerate(self.outputs):
-            self.focus(k, self.margins, b[k])
-            view.move(float(b[k]), float(total_r[k]), float(total_q[k]))
+            view.balance(float(total_r[k]), float(total_q[k]))
 
-    def focus(self, k: int, margins: Floats, b: float) -> Floats:
-        """Make the view of output k that of the other outputs' ``margins``; returns their shift.
+    def focus(self, k: int, b: float) -> None:
+        """Give the view of output k its margins, which leave out the intercept b of the anchor.
 
-        b : intercept of output k at the anchor, which its margins there leave out.
+        All views write to one vector, so only the view that was focused last has its margins.
         """
-        view, shift = self.outputs[k], self._shift
-        view.objective = self.objective.output(k, margins, shift)
-        np.subtract(self.margins[k], shift, out=view.margins)
-        view.margins -= b
-        return shift
+        np.subtract(self.margins[k], b, out=self.outputs[k].margins)
 
     def correct(self, working: OutputWorking, first: int, exact: Floats | None) -> None:
         """Compute corrections and floors of the columns from number ``first`` on, at the anchor.

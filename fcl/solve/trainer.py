@@ -31,7 +31,8 @@ from fcl.objective import ROUNDING, Objective
 from fcl.objective.unpenalised import settle
 from fcl.solve import clipped
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
-from fcl.solve.inner import MAX_SWEEPS, MOST_GROWN, InnerModel
+from fcl.solve.inner import MOST_GROWN, InnerModel
+from fcl.solve.inner_descent import MAX_SWEEPS
 from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView, add_columns, column_moments
 

@@ -134,20 +134,20 @@ class RowView:
             self.margins[:] = margins
         else:
             np.take(margins, self.rows, out=self.margins)
-        self.move(b, total_r, total_q)
+        if self.approximate:
+            self.objective.residuals_curvatures(self.margins, b, self._r, self._q)
+        self.balance(total_r, total_q)
 
-    def move(self, b: float, total_r: float, total_q: float) -> None:
-        """Like :meth:`anchor`, once ``margins`` has the anchor's."""
+    def balance(self, total_r: float, total_q: float) -> None:
+        """Correct the free coefficients, given the anchor's residuals and curvatures at these rows."""
         # the floor is tiny: the intercept may have to move far with almost no curvature (large targets
         # that are fitted well), or with none (squared hinge, all margins above 1)
         least = LEAST_CURVATURE * min(self.least_curvature, total_q or math.inf)
         if self.rows is None:
             self.free_floor[:] = least
             if self.verified:
-                self.objective.residuals_curvatures(self.margins, b, self._r, self._q)
                 self._q[:] = 1.0
             return
-        self.objective.residuals_curvatures(self.margins, b, self._r, self._q)
         self._total_q = float(self._q.sum())
         # over all rows the slopes of covariates are 0 at an anchor, and their columns have one scale
         exact = total_r if self.objective.covariates is None else 0.0

@@ -35,6 +35,10 @@ def job(
         ({"alpha": 1.0}, "give either C .* or alpha .*not both"),
         ({"C": None, "alpha": -1.0}, "alpha must be a finite number above 0, got -1.0"),
         ({"loss": "hinge"}, "unknown loss 'hinge'; expected one of logistic"),
+        (
+            {"group": True},
+            "group: expected several outputs, .* got one output of the logistic loss",
+        ),
         ({"intercept": "no"}, "intercept must be True or False, got 'no'"),
         *[
             ({name: value}, f"{name} must be a finite number above 0, got")

@@ -214,34 +214,6 @@ def test_intercepts_with_further_terms() -> None:
     assert not outputs_of(problem, intercept=False).settle(m).x.size
 
 
-# -- one class -------------------------------------------------------------------------------------
-
-
-def test_the_problem_of_one_class_is_logistic() -> None:
-    problem = class_problem(9, n=300)
-    objective = outputs_of(problem)
-    random = np.random.default_rng(0)
-    m = random.normal(size=(problem.K, 300)) * 20.0  # some rows have a class with all probability
-    lse = np.empty(300)
-    objective.log_sums(m, lse)
-    assert lse == pytest.approx(logsumexp(m, axis=0), rel=1e-14)
-    for k in range(problem.K):
-        o, again = np.empty((2, 300))
-        one = objective.output(k, m, o, lse)
-        assert objective.output(k, m, again) is one
-        assert o == pytest.approx(logsumexp(np.delete(m, k, axis=0), axis=0), rel=1e-13, abs=1e-13)
-        assert again == pytest.approx(o, rel=1e-13, abs=1e-13)
-        r, q = np.empty((2, 300))
-        one.residuals_curvatures(m[k] - o, 0.0, r, q)
-        assert r == pytest.approx(residuals_of(objective, m)[k], rel=1e-12, abs=1e-13)
-        step = random.normal(size=300)
-        moved = m.copy()
-        moved[k] += step
-        difference = objective.loss_sum(moved) - objective.loss_sum(m)
-        alone = one.loss_sum(moved[k] - o, 0.0) - one.loss_sum(m[k] - o, 0.0)
-        assert alone == pytest.approx(difference, rel=1e-10)
-
-
 def test_samples_of_rows() -> None:
     problem = class_problem(4, n=100)
     objective = outputs_of(problem, offset=np.ones((problem.K, 100)))
@@ -407,11 +379,7 @@ def test_separate_outputs_are_their_parts(loss: str, rho: float) -> None:
     objective.settle(m)
     objective.residuals(m, r)
     assert objective.close(r, 0.25) == 0.25
-    o = np.ones(n)
-    assert objective.output(1, m, o).loss_sum(m[1], 0.0) == pytest.approx(
-        s @ judges[1].losses(m[1])
-    )
-    assert not o.any()
+    assert objective.parts[1].loss_sum(m[1], 0.0) == pytest.approx(s @ judges[1].losses(m[1]))
     v = np.abs(r @ phi) / f
     limit = objective.penalty.limit(0.05)
     excess = (f * np.maximum(v - limit, 0.0) ** 2).sum(axis=1)

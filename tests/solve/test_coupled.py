@@ -161,7 +161,7 @@ def settle_at(solver: CoupledSolver, case: Case, point: Point) -> None:
     if solver.working.of("factor").shape[0] and not solver.anchor.ids.size:
         empty = np.zeros((solver.cache.n, case.K))
         exact = ((case.phi**2).T @ q.T).copy()
-        solver.view.anchor(m, point.covariates, r.sum(axis=1), q.sum(axis=1))
+        solver.view.anchor(m, r.sum(axis=1), q.sum(axis=1))
         solver.entered(0, empty, case.phi.T @ r.T, exact)
     exact = (case.phi**2).T @ q.T
     solver.move_anchor(point, m, case.phi.T @ r.T, exact, r.sum(axis=1), q.sum(axis=1))
@@ -212,6 +212,22 @@ def test_a_sample_of_the_rows_leads_to_the_same_optimum() -> None:
     case = make_case("softmax", True, n=300)
     rows = np.sort(np.random.default_rng(2).choice(300, 200, replace=False))
     assert solve(case, rounds=25, rows=rows)[0] == pytest.approx(case.optimum(), rel=1e-7)
+
+
+def test_a_sample_corrects_each_intercept_by_the_rows_it_lacks() -> None:
+    random = np.random.default_rng(0)
+    case = Case(
+        random.normal(size=(90, 3)), random.integers(0, 4, 90).astype(float), "softmax", False
+    )
+    m, rows = random.normal(size=(4, 90)), np.arange(0, 90, 3)
+    r = case.residuals(m)
+    p = softmax(m, axis=0)
+    view = OutputView(rows, case.outputs.take(rows, np.ones(30)))
+    view.anchor(m, r.sum(axis=1), (p * (1.0 - p)).sum(axis=1))
+    np.testing.assert_allclose(view.pull(np.zeros(4)), (r.sum(axis=1) - r[:, rows].sum(axis=1)))
+    np.testing.assert_array_equal(view.margins, m[:, rows])
+    view.focus(2, 0.5)
+    np.testing.assert_allclose(view.outputs[2].margins, m[2, rows] - 0.5)
 
 
 def test_a_small_buffer_samples_rows_for_the_model() -> None:

@@ -19,11 +19,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from fcl.solve import inner
+from fcl.solve.inner_descent import Descent
 from tools.bench import common
 from tools.research.trainers import make_solver
 from tools.research.ways import WAYS, Recorded, Spent, State
@@ -40,9 +42,8 @@ def record(args: argparse.Namespace) -> list[Recorded]:
     prepared = job.prepare(job.train, lambda share: None)
     solver = make_solver(job, prepared, 1e-3)
     kept: list[Recorded] = []
-    plain = inner._Descent
 
-    class Copying(plain):  # type: ignore[misc, valid-type]
+    class Copying(Descent):
         def __init__(self, model: Any, u: Any, b: Any, everything: Any, *rest: Any) -> None:
             super().__init__(model, u, b, everything, *rest)
             arrays = ("start", "stop", "q", "extra", "curve", "leans", "ids")
@@ -63,14 +64,11 @@ def record(args: argparse.Namespace) -> list[Recorded]:
             self._own.tolerance = tolerance
             super().run(tolerance)
 
-    inner._Descent = Copying  # type: ignore[misc, assignment]
-    try:
+    with patch.object(inner, "Descent", Copying):
         while solver.price().gap > 1e-3:
             solver.admit()
             solver.train()
             solver.propose(solver.proposal())
-    finally:
-        inner._Descent = plain  # type: ignore[misc]
     return kept
 
 

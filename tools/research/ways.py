@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fcl.kernels import kernel
 from fcl.kernels.descent import soft_threshold, violation
 from fcl.parallel import SERIAL
-from fcl.solve import inner
+from fcl.solve import inner_descent
 from tools.bench import common
 
 __all__ = ["WAYS", "Recorded", "Spent", "State"]
@@ -80,7 +80,9 @@ def nested(state: State) -> None:
     """The kept method, in its own class."""
     recorded = state.recorded
     never = lambda: False  # noqa: E731
-    descent = inner._Descent(state.model, state.u, state.b, recorded.order, SERIAL, never, never)
+    descent = inner_descent.Descent(
+        state.model, state.u, state.b, recorded.order, SERIAL, never, never
+    )
     sweep = descent._sweep
 
     def counted(order: Any) -> float:
@@ -94,7 +96,7 @@ def nested(state: State) -> None:
 
 def plain_nested(state: State) -> None:
     """The kept method without extrapolation."""
-    with common.constants(inner, EXTRAPOLATE_ROWS=0):
+    with common.constants(inner_descent, EXTRAPOLATE_ROWS=0):
         nested(state)
 
 

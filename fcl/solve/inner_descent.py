@@ -1,0 +1,240 @@
+"""Coordinate descent on the inner model of a step.
+
+Sweeps run over nested sets: all columns; columns with a weight, until none of them violates; and among
+these the *hot* columns, whose violation is near the largest, several times between two sweeps over the
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.kernels import descent
+from fcl.parallel import Team
+from fcl.solve.state import Columns, Floats, Ids, LocalPoint
+
+__all__ = ["Descent", "QuadraticModel"]
+
+Singles = npt.NDArray[np.float32]
+
+#: Maximum sweeps of one step, over any set of columns.
+MAX_SWEEPS = 1000
+#: Hot columns have a violation above this share of the largest one among columns with a weight. Late
+#: steps have few of them, and save most of their time by sweeping over these.
+HOT = 0.1
+#: Sweeps over the hot columns between two sweeps over all columns with a weight: enough for one
+#: extrapolation. They end early when the largest violation has fallen to this share.
+HOT_SWEEPS = 6
+COOLED = 0.3
+#: Minimum sweeps of a step: fewer are not worth gathering columns for.
+LEAST_SWEEPS = 10
+#: ... and the share to which the violation must fall before a request to hurry ends a step.
+HURRIED = 0.3
+#: Sweeps over one set of columns between two extrapolations.
+EXTRAPOLATE_FROM = 5
+#: Rows of the sample up to which extrapolation has memory, and vectors over them that it needs.
+EXTRAPOLATE_ROWS = 1 << 18
+EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 8
+#: Entries from which two threads sweep over half the columns each: about 4 ms on one thread.
+LONG_SWEEP = 2_000_000
+#: Maximum entries that one call of the sweep kernel reads, unless a single column has more.
+ENTRIES_A_CALL = 10_000_000
+
+
+@dataclass
+class QuadraticModel:
+    """The gathered model: k columns on a sample of the rows. See :mod:`fcl.kernels.descent`."""
+
+    start: Ids
+    stop: Ids
+    entries: npt.NDArray[np.int32]
+    values: Singles
+    unit: float
+    q: Singles
+    at: LocalPoint
+    extra: Floats
+    curve: Floats
+    leans: Floats
+    ids: Ids
+
+    def value(self, w: Floats, u: Singles, b: Floats) -> float:
+        """The value of the model at a state."""
+        d = w - self.at.weights
+        smooth = (
+            float((self.at.gradients * d).sum())
+            + 0.5 * float((self.extra * d * d).sum())
+            + 0.5 * self.unit * float((u * u / self.q).sum(dtype=np.float64))
+            - 0.5 * float(b @ b)
+        )
+        return float((self.at.absolute * np.abs(w)).sum()) + smooth
+
+    def sweep(self, order: Columns, w: Floats, u: Singles, b: Floats, violations: Floats) -> float:
+        """Minimise over each column in turn, in place; returns the largest violation met."""
+        largest: float = descent.descent_sweep(
+            self.at.absolute,
+            order,
+            self.start,
+            self.stop,
+            self.entries,
+            self.values,
+            self.unit,
+            self.q,
+            u,
+            self.at.gradients,
+            self.extra,
+            self.curve,
+            self.leans,
+            self.at.weights,
+            w,
+            b,
+            violations,
+        )
+        return largest
+
+
+class Order:
+    """Columns in the order in which a sweep visits them."""
+
+    def __init__(self, model: QuadraticModel, columns: Columns) -> None:
+        self.columns = columns
+        self._model = model
+        self._sizes = model.stop[columns] - model.start[columns]
+        self.entries = int(self._sizes.sum())
+
+    @cached_property
+    def calls(self) -> list[Columns]:
+        """The columns split such that no call of a kernel takes much longer than 50 ms."""
+        if self.entries <= ENTRIES_A_CALL:
+            return [self.columns]
+        ends = np.cumsum(self._sizes)
+        cuts = np.searchsorted(ends, np.arange(ENTRIES_A_CALL, ends[-1], ENTRIES_A_CALL))
+        return [part for part in np.split(self.columns, cuts) if len(part)]
+
+    @cached_property
+    def halves(self) -> list[Order]:
+        """The first and the second half of the columns by id, with about equally many entries."""
+        ids = self._model.ids[self.columns]
+        by_id = np.argsort(ids, kind="stable")
+        ends = np.cumsum(self._sizes[by_id])
+        middle = ids[by_id[np.searchsorted(ends, ends[-1] // 2)]]
+        first = ids <= middle
+        return [Order(self._model, self.columns[half]) for half in (first, ~first)]
+
+
+class Descent:
+    """Coordinate descent on one model: its state, and the sets of columns that it sweeps over.
+
+    The state is w (weights including steps), u (:mod:`fcl.kernels.descent`), and b (the step of the free
+    coefficients, in the coordinates of their elimination).
+    """
+
+    def __init__(
+        self,
+        model: QuadraticModel,
+        u: Singles,
+        b: Floats,
+        everything: Columns,
+        team: Team,
+        hurry: Callable[[], bool],
+        cease: Callable[[], bool],
+    ) -> None:
+        self._model = model
+        self._team = team
+        self._hurry, self._cease = hurry, cease
+        self._everything = everything
+        self.w = model.at.weights.copy()
+        self._u = u
+        u[:] = 0.0
+        self.b = b
+        self._violations = np.zeros(len(self.w))
+        self._small = len(u) <= EXTRAPOLATE_ROWS
+        self._iterates: list[tuple[Floats, Singles, Floats]] = []
+        self.sweeps = 0
+        self._first = 0.0
+        self._ended = False
+
+    def run(self, tolerance: float) -> None:
+        """Sweep until no column violates by more than the tolerance, or the step has to end."""
+        everything = Order(self._model, self._everything)
+        while not self._ended and self._sweep(everything) > tolerance:
+            while not self._ended:
+                has_weight = self._everything[self.w[self._everything] != 0.0]
+                worst = self._sweep(Order(self._model, has_weight))
+                if worst <= tolerance:
+                    break
+                hot = has_weight[self._violations[has_weight] > HOT * worst]
+                self._cool(Order(self._model, hot), max(tolerance, COOLED * worst))
+
+    def _cool(self, hot: Order, enough: float) -> None:
+        self._iterates = []
+        for _ in range(HOT_SWEEPS):
+            if self._ended or self._sweep(hot) <= enough:
+                return
+            if self._small:
+                self._extrapolate()
+
+    def _sweep(self, order: Order) -> float:
+        long = self._small and self._team.threads > 1 and order.entries >= LONG_SWEEP
+        worst = self._side_by_side(order) if long else self._serially(order, self._u, self.b)
+        self.sweeps += 1
+        self._first = self._first or worst
+        hurried = self.sweeps >= LEAST_SWEEPS and worst <= HURRIED * self._first and self._hurry()
+        self._ended = hurried or self.sweeps >= MAX_SWEEPS or self._cease()
+        return worst
+
+    def _serially(self, order: Order, u: Singles, b: Floats) -> float:
+        parts = [self._model.sweep(part, self.w, u, b, self._violations) for part in order.calls]
+        return max(parts)
+
+    def _side_by_side(self, order: Order) -> float:
+        """Sweep over both halves of the columns from the same state, and add their steps.
+
+        Each half lowers the model, so half the sum does too. The whole sum nearly always does, because
+        strongly coupled columns (patterns at the same positions) are in the same half.
+        """
+        model, w, u, b = self._model, self.w, self._u, self.b
+        before = model.value(w, u, b)
+        sides = [(half, u.copy(), b.copy()) for half in order.halves]
+        w_before = w.copy()
+        worst = max(self._team.map(lambda side: self._serially(*side), sides))
+        du = sum(side[1] for side in sides) - len(sides) * u
+        db = sum(side[2] - b for side in sides)
+        dw = w - w_before
+        for share in (1.0, 1.0 / len(sides)):
+            new_w, new_u, new_b = w_before + share * dw, u + share * du, b + share * db
+            if model.value(new_w, new_u, new_b) <= before:
+                break
+        w[:], u[:], b[:] = new_w, new_u, new_b
+        return worst
+
+    def _extrapolate(self) -> None:
+        """Anderson extrapolation of sweeps over one set of columns in one order.
+
+        Near convergence such sweeps are an affine map, and a combination of the last iterates with
+        coefficients that add up to 1 is far nearer to its fixed point (Bertrand and Massias 2021). The
+        state is affine in w, so the candidate is evaluated without reading a column; it is accepted only
+        if it lowers the model.
+        """
+        model, iterates = self._model, self._iterates
+        iterates.append((self.w.copy(), self._u.copy(), self.b.copy()))
+        if len(iterates) <= EXTRAPOLATE_FROM:
+            return
+        steps = np.diff([state[0] for state in iterates], axis=0)
+        gram = np.einsum("ik,jk->ij", steps, steps)  # without BLAS, whose threads would only spin
+        gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-300)
+        c = np.linalg.solve(gram, np.ones(len(gram)))
+        total = float(c.sum())
+        if total != 0.0 and np.isfinite(c).all():
+            c /= total
+            last = iterates[1:]
+            w, u, b = (
+                sum(x * state[part] for x, state in zip(c, last, strict=True)) for part in range(3)
+            )
+            if model.value(w, u, b) < model.value(self.w, self._u, self.b):
+                self.w[:], self._u[:], self.b[:] = w, u, b
+        self._iterates = []
