@@ -68,6 +68,17 @@ class Bend:
         s = self.s[rows] * (ratio if self.coupled else 1.0)
         return Bend(p, s, self.coupled)
 
+    def raised(self, share: float) -> Bend:
+        """The Hessian with probabilities mixed with equal ones, which have a share of the weight.
+
+        Where all probabilities are 0 or 1, the loss is flat although a step may cross to another class;
+        a multiple of its curvature would not shorten such a step.
+        """
+        if not self.coupled or share == 0.0:
+            return self
+        equal = share / (1.0 + share)
+        return replace(self, p=(1.0 - equal) * self.p + equal / len(self.p))
+
     @property
     def diagonal(self) -> Floats:
         """Curvatures of the outputs, float64 (K, rows)."""
