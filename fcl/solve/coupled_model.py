@@ -3,8 +3,8 @@
 A sample of the rows is gathered as for one output (:mod:`fcl.solve.inner`), by the sums of the outputs'
 curvatures. For softmax the model has the Hessian that couples the outputs (:mod:`fcl.kernels.coupled`);
 with the group norm one move minimises over all weights of a feature. The intercepts are eliminated, which
-needs K products of each column with each class; beyond :data:`MOST_LEANS` of them, columns are centred,
-and the intercepts are minimised after each sweep.
+needs K products of each column with each class; beyond :data:`MOST_LEANS`, columns are centred, and the
+intercepts are minimised after each sweep.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.kernels import coupled as kernels
+from fcl.kernels import coupled_blocks
 from fcl.kernels.coupled import LANES, CoupledModel
 from fcl.objective.covariates import inverse_root
 from fcl.solve.elimination import FLAT
+from fcl.solve.exact import SPARSE
 from fcl.solve.inner import (
     DAMPING,
     EXTRAPOLATE_FROM,
@@ -40,12 +42,13 @@ Singles = npt.NDArray[np.float32]
 MOST_LEANS = 1 << 22
 #: Maximum products of two probabilities in memory at a time, unless those of one class are more.
 MOST_PRODUCTS = 1 << 22
+#: Products that one call of a kernel adds up, unless a single column has more.
+MOST_OPERATIONS = 1 << 28
 #: Numbers over rows up to which extrapolation has memory: rows times outputs.
 EXTRAPOLATE_NUMBERS = 1 << 20
 #: Least curvature of a coordinate or an eigenvalue, relative to the largest of its feature.
 LEAST_CURVE = 1e-9
-#: Probabilities below this count as 0: products of smaller numbers are subnormal, which takes a hundred
-#: times as long.
+#: Probabilities below this count as 0: subnormal products take a hundred times as long.
 LEAST_P = 1e-15
 
 
@@ -69,10 +72,9 @@ class Bend:
         return Bend(p, s, self.coupled)
 
     def raised(self, share: float) -> Bend:
-        """The Hessian with probabilities mixed with equal ones, which have a share of the weight.
+        """The Hessian with probabilities mixed with a share of equal ones.
 
-        Where all probabilities are 0 or 1, the loss is flat although a step may cross to another class;
-        a multiple of its curvature would not shorten such a step.
+        Where probabilities are 0 or 1, the loss is flat although a step may cross to another class.
         """
         if not self.coupled or share == 0.0:
             return self
@@ -108,13 +110,27 @@ class _Bends:
         if not self.coupled:
             out[:, outputs, outputs] = self._sums(self.p * self.s, squared)
             return out
+        sparse = self.gathered.entries_in_use <= SPARSE * k * len(self.s)
+        (self._sparse_products if sparse else self._dense_products)(squared, out)
+        out[:, outputs, outputs] -= out.sum(axis=2)  # probabilities add up to 1
+        return out
+
+    def _sparse_products(self, squared: bool, out: Floats) -> None:
+        """Write -sum_i s_i phi_ij p_ik p_il, from the entries of the columns."""
+        own, p, s = self.gathered, np.ascontiguousarray(self.p.T), self.s
+        for run in own.runs(max(1, MOST_OPERATIONS // len(self.p) ** 2)):
+            data = own.start[run], own.stop[run], own.entries, own.values
+            kernels.class_products(*data, p, s, squared, out[run])
+        np.negative(out, out=out)
+
+    def _dense_products(self, squared: bool, out: Floats) -> None:
+        """Write the same sums by matrix products, with a row for each pair of classes."""
+        n_outputs, k = len(self.p), len(out)
         together = max(1, MOST_PRODUCTS // self.p.size)  # classes in one product
         for a in range(0, n_outputs, together):
             some = self.p[a : a + together] * self.s
             pairs = (some[:, None] * self.p).reshape(-1, len(self.s))
             out[:, a : a + together] = -self._sums(pairs, squared).reshape(k, -1, n_outputs)
-        out[:, outputs, outputs] -= out.sum(axis=2)  # probabilities add up to 1
-        return out
 
     def diagonals(self) -> Floats:
         """sum_i phi_ij^2 H_i,kk, float64 (k, K)."""
@@ -170,7 +186,7 @@ class _Descent:
 
     def _sweep(self, order: Columns) -> float:
         self.sweeps += 1
-        sweep: Any = kernels.block_sweep if self.group else kernels.weight_sweep
+        sweep: Any = coupled_blocks.block_sweep if self.group else kernels.weight_sweep
         state = self.w, self.u, self.v, self.b, self._met, self._lanes
         worst: float = sweep(self.model, order, *state)
         if not self.b.size and self._root.size:

@@ -10,7 +10,7 @@ from scipy.special import logsumexp, softmax
 
 from fcl.cache import ColumnCache
 from fcl.features.base import DenseColumns
-from fcl.kernels.coupled import block_length
+from fcl.kernels.coupled_blocks import block_length
 from fcl.objective import GroupPenalty, Outputs, Penalty, find_loss, make_outputs
 from fcl.solve import coupled_model
 from fcl.solve.coupled import CoupledTrainer, norm_rise
