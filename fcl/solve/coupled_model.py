@@ -40,10 +40,8 @@ Singles = npt.NDArray[np.float32]
 
 #: Maximum columns times outputs squared whose coupling with the intercepts is stored.
 MOST_LEANS = 1 << 22
-#: Maximum products of two probabilities in memory at a time, unless those of one class are more.
-MOST_PRODUCTS = 1 << 22
-#: Products that one call of a kernel adds up, unless a single column has more.
-MOST_OPERATIONS = 1 << 28
+#: Products of two probabilities in memory at a time, and in a call of a kernel, unless one item has more.
+MOST_PRODUCTS, MOST_OPERATIONS = 1 << 22, 1 << 28
 #: Numbers over rows up to which extrapolation has memory: rows times outputs.
 EXTRAPOLATE_NUMBERS = 1 << 20
 #: Least curvature of a coordinate or an eigenvalue, relative to the largest of its feature.
@@ -125,12 +123,12 @@ class _Bends:
 
     def _dense_products(self, squared: bool, out: Floats) -> None:
         """Write the same sums by matrix products, with a row for each pair of classes."""
-        n_outputs, k = len(self.p), len(out)
         together = max(1, MOST_PRODUCTS // self.p.size)  # classes in one product
-        for a in range(0, n_outputs, together):
+        for a in range(0, len(self.p), together):
             some = self.p[a : a + together] * self.s
             pairs = (some[:, None] * self.p).reshape(-1, len(self.s))
-            out[:, a : a + together] = -self._sums(pairs, squared).reshape(k, -1, n_outputs)
+            sums = self._sums(pairs, squared)
+            out[:, a : a + together] = -sums.reshape(len(out), -1, len(self.p))
 
     def diagonals(self) -> Floats:
         """sum_i phi_ij^2 H_i,kk, float64 (k, K)."""

@@ -254,3 +254,16 @@ def test_lengths_of_blocks_and_changes_of_norms() -> None:
     for group, order in ((True, 2), (False, 1)):
         change = np.linalg.norm(w + d, order, axis=1) - np.linalg.norm(w, order, axis=1)
         assert norm_rise(w, d, group) == pytest.approx(change, rel=1e-12, abs=1e-14)
+
+
+def test_raised_curvatures_bound_flat_rows_from_below() -> None:
+    p = np.array([[1.0, 0.2], [0.0, 0.3], [0.0, 0.5]])
+    bend = coupled_model.Bend(p, np.array([2.0, 3.0]), True)
+    assert bend.raised(0.0) is bend
+    raised = bend.raised(1.0)
+    np.testing.assert_allclose(raised.p, 0.5 * p + 1.0 / 6.0)
+    flat = np.linalg.eigvalsh(np.diag(raised.p[:, 0]) - np.outer(raised.p[:, 0], raised.p[:, 0]))
+    assert abs(flat[0]) < 1e-15
+    assert flat[1] > 0.16
+    separate = coupled_model.Bend(p, np.ones(2), False)
+    assert separate.raised(1.0) is separate
