@@ -186,25 +186,3 @@ def row_value(model, u, v):
     for i in range(v.shape[0]):
         total -= np.float64(model.s[i] * v[i] * v[i])
     return 0.5 * model.unit * total
-
-
-@kernel
-def class_products(start, stop, rows, values, p, s, squared, out):
-    """Write sum_i s_i x_ij p_ik p_il of some columns, or of their squares, to ``out``.
-
-    start, stop : int64 (k,).  p : float32 (rows, K).  s : float32 (rows,).  out : float64 (k, K, K).
-    """
-    n_outputs = p.shape[1]
-    sums = np.empty((n_outputs, n_outputs), np.float32)
-    valued = values.shape[0] > 0
-    for t in range(start.shape[0]):
-        sums[:] = np.float32(0.0)
-        for e in range(start[t], stop[t]):
-            own = p[rows[e]]
-            x = values[e] if valued else np.float32(1.0)
-            weight = s[rows[e]] * (x * x if squared else x)
-            for k in range(n_outputs):
-                part = weight * own[k]
-                for other in range(n_outputs):
-                    sums[k, other] += part * own[other]
-        out[t] = sums

@@ -3,8 +3,8 @@
 A sample of the rows is gathered as for one output (:mod:`fcl.solve.inner`), by the sums of the outputs'
 curvatures. For softmax the model has the Hessian that couples the outputs (:mod:`fcl.kernels.coupled`);
 with the group norm one move minimises over all weights of a feature. The intercepts are eliminated, which
-needs K products of each column with each class; beyond :data:`MOST_LEANS`, columns are centred, and the
-intercepts are minimised after each sweep.
+needs K products of each column with each class; beyond :data:`MOST_LEANS` of them, columns are centred,
+and the intercepts are minimised after each sweep.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from fcl.kernels import coupled_blocks
 from fcl.kernels.coupled import LANES, CoupledModel
 from fcl.objective.covariates import inverse_root
 from fcl.solve.elimination import FLAT
-from fcl.solve.exact import SPARSE
 from fcl.solve.inner import (
     DAMPING,
     EXTRAPOLATE_FROM,
@@ -40,13 +39,14 @@ Singles = npt.NDArray[np.float32]
 
 #: Maximum columns times outputs squared whose coupling with the intercepts is stored.
 MOST_LEANS = 1 << 22
-#: Products of two probabilities in memory at a time, and in a call of a kernel, unless one item has more.
-MOST_PRODUCTS, MOST_OPERATIONS = 1 << 22, 1 << 28
+#: Maximum products of two probabilities in memory at a time, unless those of one class are more.
+MOST_PRODUCTS = 1 << 22
 #: Numbers over rows up to which extrapolation has memory: rows times outputs.
 EXTRAPOLATE_NUMBERS = 1 << 20
 #: Least curvature of a coordinate or an eigenvalue, relative to the largest of its feature.
 LEAST_CURVE = 1e-9
-#: Probabilities below this count as 0: subnormal products take a hundred times as long.
+#: Probabilities below this count as 0: products of smaller numbers are subnormal, which takes a hundred
+#: times as long.
 LEAST_P = 1e-15
 
 
@@ -70,9 +70,10 @@ class Bend:
         return Bend(p, s, self.coupled)
 
     def raised(self, share: float) -> Bend:
-        """The Hessian with probabilities mixed with a share of equal ones.
+        """The Hessian with probabilities mixed with equal ones, which have a share of the weight.
 
-        Where probabilities are 0 or 1, the loss is flat although a step may cross to another class.
+        Where all probabilities are 0 or 1, the loss is flat although a step may cross to another class;
+        a multiple of its curvature would not shorten such a step.
         """
         if not self.coupled or share == 0.0:
             return self
@@ -108,27 +109,13 @@ class _Bends:
         if not self.coupled:
             out[:, outputs, outputs] = self._sums(self.p * self.s, squared)
             return out
-        sparse = self.gathered.entries_in_use <= SPARSE * k * len(self.s)
-        (self._sparse_products if sparse else self._dense_products)(squared, out)
-        out[:, outputs, outputs] -= out.sum(axis=2)  # probabilities add up to 1
-        return out
-
-    def _sparse_products(self, squared: bool, out: Floats) -> None:
-        """Write -sum_i s_i phi_ij p_ik p_il, from the entries of the columns."""
-        own, p, s = self.gathered, np.ascontiguousarray(self.p.T), self.s
-        for run in own.runs(max(1, MOST_OPERATIONS // len(self.p) ** 2)):
-            data = own.start[run], own.stop[run], own.entries, own.values
-            kernels.class_products(*data, p, s, squared, out[run])
-        np.negative(out, out=out)
-
-    def _dense_products(self, squared: bool, out: Floats) -> None:
-        """Write the same sums by matrix products, with a row for each pair of classes."""
         together = max(1, MOST_PRODUCTS // self.p.size)  # classes in one product
-        for a in range(0, len(self.p), together):
+        for a in range(0, n_outputs, together):
             some = self.p[a : a + together] * self.s
             pairs = (some[:, None] * self.p).reshape(-1, len(self.s))
-            sums = self._sums(pairs, squared)
-            out[:, a : a + together] = -sums.reshape(len(out), -1, len(self.p))
+            out[:, a : a + together] = -self._sums(pairs, squared).reshape(k, -1, n_outputs)
+        out[:, outputs, outputs] -= out.sum(axis=2)  # probabilities add up to 1
+        return out
 
     def diagonals(self) -> Floats:
         """sum_i phi_ij^2 H_i,kk, float64 (k, K)."""

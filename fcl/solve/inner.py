@@ -280,7 +280,7 @@ class Gathered:
         from scipy.sparse import csr_array
 
         out = np.empty((len(self.start), rows.shape[1]))
-        for columns in self.runs(ENTRIES_A_PRODUCT):
+        for columns in self._runs():
             some = slice(self.start[columns.start], self.stop[columns.stop - 1])
             valued = len(self.values) > 0
             values = self.values[some] if valued else np.ones(some.stop - some.start, np.float32)
@@ -293,18 +293,13 @@ class Gathered:
             out[columns] = csr_array((values, self.entries[some], ends), shape=shape) @ rows
         return out
 
-    @property
-    def entries_in_use(self) -> int:
-        """Number of entries of all columns."""
-        return int((self.stop - self.start).sum())
-
-    def runs(self, most: int) -> Iterator[slice]:
-        """Runs of columns that lie side by side, of up to ``most`` entries unless one has more."""
+    def _runs(self) -> Iterator[slice]:
+        """Runs of columns that lie side by side, up to a number of entries."""
         first, k = 0, len(self.start)
         while first < k:
             last = first + 1
             while last < k and self.start[last] == self.stop[last - 1]:
-                if self.stop[last] - self.start[first] > most:
+                if self.stop[last] - self.start[first] > ENTRIES_A_PRODUCT:
                     break
                 last += 1
             yield slice(first, last)
