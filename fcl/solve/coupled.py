@@ -239,7 +239,14 @@ class CoupledTrainer:
         bend, sweeps = self._bend(view), 0
         while True:
             step = minimise_model(
-                self.inner, view, working, part, bend, self._raised, tolerance, near
+                self.inner,
+                view,
+                working,
+                part,
+                bend.raised(self._raised),
+                self._raised,
+                tolerance,
+                near,
             )
             sweeps += step.sweeps
             found = self._search(view, working, part, step)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.kernels import coupled as kernels
+from fcl.kernels import coupled_blocks
 from fcl.kernels.coupled import LANES, CoupledModel
 from fcl.objective.covariates import inverse_root
 from fcl.solve.elimination import FLAT
@@ -84,6 +85,17 @@ class Bend:
             p = p * ratio
         s = self.s[rows] * (ratio if self.coupled else 1.0)
         return Bend(p, s, self.coupled)
+
+    def raised(self, share: float) -> Bend:
+        """The Hessian with probabilities mixed with equal ones, which have a share of the weight.
+
+        Where all probabilities are 0 or 1, the loss is flat although a step may cross to another class;
+        a multiple of its curvature would not shorten such a step.
+        """
+        if not self.coupled or share == 0.0:
+            return self
+        equal = share / (1.0 + share)
+        return replace(self, p=(1.0 - equal) * self.p + equal / len(self.p))
 
     @property
     def total(self) -> Floats:
@@ -179,7 +191,7 @@ class _Descent:
 
     def _sweep(self, order: Columns) -> float:
         self.sweeps += 1
-        sweep: Any = kernels.block_sweep if self.group else kernels.weight_sweep
+        sweep: Any = coupled_blocks.block_sweep if self.group else kernels.weight_sweep
         state = self.w, self.u, self.v, self.b, self._met, self._lanes
         worst: float = sweep(self.model, order, *state)
         if not self.b.size and self._root.size:
