@@ -85,6 +85,7 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
         joint = options["loss"] == "softmax" and len(classes) > 2
         if not joint and options["loss"] == "softmax":  # of two classes it is the logistic loss
             options["loss"] = "logistic"
+            options["group"] = False  # the norm of one weight is its size
         begin = self._begin(classes, 1 if joint or len(classes) == 2 else len(classes))
         weights = self._loss_weights(training, classes)
         target = training.target
@@ -244,7 +245,8 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
         :class:`fcl.ScaleWarning` for columns whose scales differ by more than a factor of 10^4.
     loss : {"logistic", "squared_hinge", "softmax"}
         ``softmax`` fits one model of all classes, whose probabilities sum to 1 by themselves; the others
-        fit each of more than two classes against the rest.
+        fit each of more than two classes against the rest. Of two classes, ``softmax`` is ``logistic``,
+        with or without ``group``.
     group : bool
         With ``softmax``, whether a feature is in or out for all classes: the penalty is the sum over
         features of the Euclidean norm of their weights.

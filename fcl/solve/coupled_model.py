@@ -129,10 +129,10 @@ class _Bends:
         if not self.coupled:
             out[:, outputs, outputs] = self._sums(self.p * self.s, squared)
             return out
-        together = max(1, MOST_PRODUCTS // self.p.size)  # classes in one product
+        together = max(1, MOST_PRODUCTS // max(1, self.p.size))  # classes in one product
         for a in range(0, n_outputs, together):
             some = self.p[a : a + together] * self.s
-            pairs = (some[:, None] * self.p).reshape(-1, len(self.s))
+            pairs = (some[:, None] * self.p).reshape(len(some) * n_outputs, len(self.s))
             out[:, a : a + together] -= self._sums(pairs, squared).reshape(k, -1, n_outputs)
         out[:, outputs, outputs] -= out.sum(axis=2)  # probabilities add up to 1
         return out

@@ -226,3 +226,15 @@ def test_a_class_of_one_row():
     y = np.append(y[:-1], 7)
     with pytest.raises(InputError, match="at least two training rows of weight above 0"):
         _train(X, y)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("group", [False, True])
+def test_offsets_that_leave_no_row_any_curvature(group):
+    X, y = _classes(k=4)
+    offset = 1e6 * np.random.default_rng(1).normal(size=(150, 4))
+    data = open_data(X, y=y, offset=offset)
+    result = fcl.train(
+        data, "columns", C=0.2, loss="softmax", group=group, max_passes=5, warn=False
+    )
+    assert 0.0 < result.certificate.gap < 1.0

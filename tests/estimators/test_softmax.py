@@ -40,6 +40,8 @@ def test_two_classes_are_the_logistic_loss():
     two, one = (FCLClassifier(loss=loss, C=0.3).fit(X, y) for loss in ("softmax", "logistic"))
     np.testing.assert_array_equal(two.coef_, one.coef_)
     assert two.decision_function(X).shape == (120,)
+    grouped = FCLClassifier(loss="softmax", C=0.3, group=True).fit(X, y)
+    np.testing.assert_array_equal(grouped.coef_, one.coef_)
 
 
 def test_rows_of_weight_0_may_have_other_labels():

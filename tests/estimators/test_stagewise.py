@@ -55,3 +55,5 @@ def test_classification(problem: Problem, update: str) -> None:
     assert "valid_loss" in found.history_[0] and found.history_[0]["valid_loss"] is not None
     with pytest.raises(InputError, match="n_jobs"):
         StagewiseClassifier(n_jobs=0).fit(problem.x, problem.y)
+    with pytest.raises(InputError, match="validation_fraction must be"):
+        StagewiseClassifier(validation_fraction=1.5).fit(problem.x, problem.y)
