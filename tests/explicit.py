@@ -14,6 +14,7 @@ from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Columns, DenseColumns, Family
 from fcl.features.candidates import Collector
+from fcl.features.generator.trial import take
 from fcl.features.prices import BlockSums, PriceQuery, RowVector, Scan, only_watched
 from fcl.objective import Objective, Penalty, find_loss
 from fcl.parallel import SERIAL, Team
@@ -158,7 +159,7 @@ def prepare(
     """Prepare rows in memory or in a scratch file."""
     prepared = PreparedRows(len(raw), block_rows, family.record_shape(block_rows), scratch)
     for number, rows in prepared.blocks():
-        block = np.ascontiguousarray(raw[rows])
+        block = take(raw, np.arange(rows.start, rows.stop))
         sides = family.prepare(block, prepared.writable(number), block_rows)
         prepared.commit(number, sides)
     return prepared

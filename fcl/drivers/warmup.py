@@ -133,6 +133,7 @@ def _numbers() -> None:
     for rows, labels in _matrices(1.5):
         _train(rows, labels, "columns")
         _train(rows, labels, "columns", standardize=True)
+        _train(rows, np.arange(256) % 3, "columns", "softmax")
 
 
 def _products() -> None:
@@ -149,8 +150,10 @@ def _fourier() -> None:
     codes, labels = _windows()
     for dtype in (np.float32, np.float64):
         _train(codes.astype(dtype), labels, "fourier:n=64")
+        _train(codes.astype(dtype), np.arange(256) % 3, "fourier:n=64", "softmax")
         _train(codes.astype(dtype), labels, "fourier:n=64,dtype=int8")
-    _train(codes.astype(np.float64), labels, "fourier:n=64,kernel=laplace")
+    for targets, loss in ((labels, "logistic"), (np.arange(256) % 3, "softmax")):
+        _train(codes.astype(np.float64), targets, "fourier:n=64,kernel=laplace", loss)
 
 
 def _cache() -> None:

@@ -241,6 +241,19 @@ class Fourier(Generator):
                 fourier.cosine_sums(turns, phases, *self._value, residuals[rows], sums)
         return out
 
+    def gradients_of_several(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
+        from fcl.kernels import fourier
+
+        out = np.empty((len(residuals), last - first))
+        for at, wave, phases in self._range(first, last):
+            sums = np.zeros((len(residuals), TILE_FEATURES))
+            for rows, turns in _tiles(block, wave):
+                ends = rows.start, rows.stop
+                fourier.cosine_sums_of_several(turns, phases, *self._value, residuals, ends, sums)
+            part = out[:, at : at + TILE_FEATURES]
+            part[:] = sums[:, : part.shape[1]]
+        return out
+
     def margins(self, ids: Ids, weights: Floats, block: Any) -> Floats:
         from fcl.kernels import fourier
 

@@ -1,8 +1,8 @@
 """Prices of several outputs: K residual vectors over the same features.
 
 The *size* of a feature's prices g_j1 .. g_jK is the largest |g_jk|, or their Euclidean norm if the
-penalty is grouped. Outputs are priced in turn by the pricer of one vector, whichever family it is of,
-and the features that any of them reports get their prices in all outputs.
+penalty is grouped. Outputs are priced together if the family's pricer can do so, or else in turn, and the
+features that any of them reports get their prices in all outputs.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from fcl.features.prices import (
     Progress,
     RowVector,
     run,
-    sums_of,
 )
 
-__all__ = ["run_several", "sums_of_several"]
+__all__ = ["price_each", "run_several", "sums_of_several"]
 
 #: Share of the level of an excess that is left for the change of prices by balancing.
 MARGIN = 1e-6
+#: Allowance for rounding in a norm over outputs.
+SLACK = 1e-12
 
 
 def sums_of_several(
@@ -41,11 +42,11 @@ def sums_of_several(
     """sum_i rows_ik phi_ij^power of some features, float64 (features, K); 0 for other parts' features."""
     parts = range(pricer.n_parts) if parts is None else parts
     query = PriceQuery(parts, ids, find=False, power=power)
-    found = _run_each(pricer, [query] * len(rows), rows, blocks)
+    found = price_each(pricer, [query] * len(rows), rows, blocks)
     return np.stack([prices.watched for prices in found], axis=1)
 
 
-def _run_each(
+def price_each(
     pricer: Pricer,
     queries: Sequence[PriceQuery],
     rows: Sequence[RowVector],
@@ -103,9 +104,13 @@ def run_several(
     if grouped:
         if level is not None:  # all features that contribute to the excess, balanced or not
             threshold = min(threshold, level * (1.0 - MARGIN))
+            level /= np.sqrt(K)
         threshold /= np.sqrt(K)  # a feature of some size has some price of this share of it
-    queries = [replace(query, threshold=threshold, imbalance=own) for own in imbalance.tolist()]
-    found = _run_each(pricer, queries, rows, blocks, progress)
+    queries = [
+        replace(query, threshold=threshold, level=level, imbalance=own)
+        for own in imbalance.tolist()
+    ]
+    found = price_each(pricer, queries, rows, blocks, progress)
     ids, gradients = _joined(pricer, found, rows, blocks, query.parts)
     watched = np.stack([prices.watched for prices in found], axis=1)
     first = found[0]
@@ -121,9 +126,11 @@ def run_several(
         n_visited=sum(prices.n_visited for prices in found),
     )
     if grouped:
-        complete = all(len(part.ids) < keep for part in found)
-        # at the threshold 0 a pricer may leave out features far below the largest
-        others = np.sqrt(K) * threshold if complete and threshold > 0.0 else np.inf
+        bounds = [
+            _bound_on_others(one, own, keep, factors)
+            for one, own in zip(found, queries, strict=True)
+        ]
+        others = float(np.linalg.norm(bounds)) * (1.0 + SLACK)
         prices = _grouped(prices, query, factors, float(np.linalg.norm(imbalance)), others)
     return _cut(prices, keep * len(query.parts), factors, grouped)
 
@@ -141,13 +148,32 @@ def _joined(
 ) -> tuple[Ids, Floats]:
     """The candidates of any output, increasing, and their prices in all outputs, (candidates, K)."""
     ids: Ids = np.unique(np.concatenate([prices.ids for prices in found]))
-    gradients = np.empty((len(ids), len(rows)))
-    for k, (prices, own) in enumerate(zip(found, rows, strict=True)):
-        missing = ~np.isin(ids, prices.ids)
+    gradients = np.full((len(ids), len(rows)), np.nan)
+    for k, prices in enumerate(found):
         gradients[np.searchsorted(ids, prices.ids), k] = prices.gradients
-        if missing.any():
-            gradients[missing, k] = sums_of(pricer, ids[missing], own, blocks, 1, parts)
+    missing = np.isnan(gradients)
+    some = missing.any(axis=1)
+    if some.any():
+        sums = sums_of_several(pricer, ids[some], rows, blocks, 1, parts)
+        gradients[some] = np.where(missing[some], sums, gradients[some])
     return ids, gradients
+
+
+def _bound_on_others(
+    prices: Prices, query: PriceQuery, keep: int, factors: Callable[[Ids], Floats]
+) -> float:
+    """A bound on one output's |g~_j| / f_j over all features but its candidates and watched ones.
+
+    A feature that is missing in a list of ``keep`` candidates is no larger than the smallest of them.
+    The lists of several parts are joined here, but the ``keep`` largest of them are no smaller.
+    """
+    bar = query.threshold
+    if len(prices.ids) >= keep:
+        sizes = np.abs(prices.gradients) / factors(prices.ids)
+        bar = max(bar, float(np.sort(sizes)[-keep]))
+    if bar == 0.0:  # at the threshold 0 a pricer may leave out features far below the largest
+        return prices.largest
+    return min(prices.largest, bar + query.imbalance * prices.reach)
 
 
 def _grouped(
@@ -159,21 +185,22 @@ def _grouped(
 ) -> Prices:
     """The prices with ``largest`` and ``excess`` by Euclidean norms.
 
-    others : bound on the sizes of all features but candidates and watched ones; if it is infinite, only
-        the norm of the outputs' largest prices bounds them.
+    If features without known prices may have an excess, its bound is the sum of the outputs' excess over
+    l = level / sqrt(K): |g_j| <= |max(0, |g_jk| - l)| + sqrt(K) l, by the triangle inequality.
+
+    others : bound on the sizes of all features but candidates and watched ones.
     """
     own = np.any(prices.watched != 0.0, axis=1)  # sums of features of other parts are 0
     ids = np.concatenate([prices.ids, query.watched[own]])
     f = factors(ids)
     sizes = np.linalg.norm(np.concatenate([prices.gradients, prices.watched[own]]), axis=1) / f
     sizes += imbalance * prices.reach
-    others = min(float(np.linalg.norm(prices.by_output)), others + imbalance * prices.reach)
     largest = float(sizes.max(initial=0.0))
     excess = prices.excess
-    if query.level is not None:
+    if query.level is not None and others <= query.level:
         over = np.maximum(sizes - query.level, 0.0)
         excess = np.zeros_like(excess)
-        excess[0] = float((f * over * over).sum()) if others <= query.level else np.inf
+        excess[0] = float((f * over * over).sum())
     return replace(prices, largest=max(largest, others), excess=excess)
 
 

@@ -89,6 +89,16 @@ class Columns(Generator):
             matrix.dense_sums(block.T[first:last], residuals, out)
         return out
 
+    def gradients_of_several(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
+        from fcl.kernels import matrix
+
+        out = np.zeros((len(residuals), last - first))
+        if isinstance(block, SparseColumns):
+            matrix.sparse_sums_of_several(block.entries(), first, last, residuals, out)
+        else:
+            matrix.dense_sums_of_several(block.T[first:last], residuals, out)
+        return out
+
     def moments(self, first: int, last: int, block: Any, weights: Floats) -> Floats:
         from fcl.kernels import matrix
 

@@ -183,6 +183,8 @@ class PriceQuery:
     power : int
         Power of the feature's values in the watched sums; 0 sums over the rows where the feature is
         not 0. Must be 1 with ``find``.
+    n_outputs : int
+        Number of outputs that are priced together, which share the memory for sums.
     """
 
     parts: range
@@ -193,6 +195,7 @@ class PriceQuery:
     number: int = 0
     find: bool = True
     power: int = 1
+    n_outputs: int = 1
 
     @cached_property
     def known(self) -> Ids:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import ColumnMaker, Columns, Family, Floats, Ids, Pricer, Scorer
 from fcl.features.candidates import Collector
-from fcl.features.prices import PriceQuery, Progress, RowVector, Scan, ones, sums_of
+from fcl.features.outputs import price_each
+from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, Scan, ones, sums_of
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -208,12 +209,29 @@ class _SupportPricer:
         return self._pricer.merge(sums, more)
 
     def scan(self, query: PriceQuery, step: float) -> Scan:
-        family, parts = self._family, range(self._pricer.n_parts)
-        watched = family.chosen if query.find else family.chosen[query.watched]
-        found = yield from self._pricer.scan(
-            replace(query, parts=parts, watched=watched, find=False), step
-        )
+        return self._prices(query, (yield from self._pricer.scan(self._query(query), step)))
+
+    def price_several(
+        self,
+        queries: Sequence[PriceQuery],
+        rows: Sequence[RowVector],
+        blocks: range,
+        progress: Progress,
+    ) -> list[Prices]:
+        """See :class:`fcl.features.prices.Pricer`."""
+        asked = [self._query(query) for query in queries]
+        found = price_each(self._pricer, asked, rows, blocks, progress)
+        return [self._prices(query, one) for query, one in zip(queries, found, strict=True)]
+
+    def _query(self, query: PriceQuery) -> PriceQuery:
+        """The question to the pricer of the whole family."""
+        chosen, parts = self._family.chosen, range(self._pricer.n_parts)
+        watched = chosen if query.find else chosen[query.watched]
+        return replace(query, parts=parts, watched=watched, find=False)
+
+    def _prices(self, query: PriceQuery, found: Prices) -> Prices:
         if not query.find:
             return found
+        family = self._family
         factors = family.penalty_factors(np.arange(family.n_features))
         return Collector(query, self._keep).price_range(0, found.watched, factors, family.largest)

@@ -138,6 +138,44 @@ def cosine_sums(turns, phases, quarter, sine, steps, step, r, out):
 
 
 @kernel
+def cosine_sums_of_several(turns, phases, quarter, sine, steps, step, r, rows, out):
+    """Add sum_i r[k, i] phi_ij to out[k, j], with i over ``rows``; overwrites ``turns``.
+
+    Each sum has the bits of :func:`cosine_sums`. Values are converted to float64 once for all outputs.
+
+    rows : first and last row (excluded), which are the first of ``turns``.
+    out : float64 (K, k), with k as in ``turns``.
+    """
+    cosines(turns, phases, quarter, sine, steps, step)
+    first, last = rows
+    n, width = last - first, out.shape[1]
+    wide = np.empty((4, width))
+    t0, t1, t2, t3 = wide[0], wide[1], wide[2], wide[3]
+    i = 0
+    while i + 4 <= n:
+        for j in range(width):
+            t0[j], t1[j], t2[j], t3[j] = (
+                turns[i, j],
+                turns[i + 1, j],
+                turns[i + 2, j],
+                turns[i + 3, j],
+            )
+        at = first + i
+        for k in range(r.shape[0]):
+            r0, r1, r2, r3 = r[k, at], r[k, at + 1], r[k, at + 2], r[k, at + 3]
+            sums = out[k]
+            for j in range(width):
+                a = r0 * t0[j] + r1 * t1[j]
+                sums[j] += a + (r2 * t2[j] + r3 * t3[j])
+        i += 4
+    while i < n:
+        for k in range(r.shape[0]):
+            for j in range(width):
+                out[k, j] += r[k, first + i] * turns[i, j]
+        i += 1
+
+
+@kernel
 def cosine_margins(turns, phases, quarter, sine, steps, step, weights, out):
     """Add sum_j weights[j] phi_ij to out[i], with phi of :func:`cosines`; overwrites ``turns``.
 

@@ -44,6 +44,14 @@ def dense_sums(matrix, r, out):
 
 
 @kernel
+def dense_sums_of_several(matrix, r, out):
+    """Write sum_i r[k, i] matrix[j, i] to out[k, j]; a column stays in the cache for all outputs."""
+    for j in range(matrix.shape[0]):
+        for k in range(r.shape[0]):
+            dense_sums(matrix[j : j + 1], r[k], out[k, j : j + 1])
+
+
+@kernel
 def dense_moments(matrix, s, out):
     """Write the moments of column j, as defined in fcl.features.Generator.moments, to out[:, j].
 
@@ -95,6 +103,43 @@ def sparse_sums(entries, first, last, r, out):
         for e in range(start[t], start[t + 1]):
             g += r[rows[e]] * values[e]
         out[columns[t] - first] = g
+        t += 1
+
+
+@kernel
+def sparse_sums_of_several(entries, first, last, r, out):
+    """Like :func:`sparse_sums` for all rows of ``r``; writes to out[:, j - first].
+
+    Four outputs at a time, or two: an addition need not wait for that of another output. The last ones
+    may be summed a second time.
+    """
+    columns, start, rows, values = entries
+    K = r.shape[0]
+    t = np.searchsorted(columns, first)
+    while t < columns.shape[0] and columns[t] < last:
+        j, begin, end = columns[t] - first, start[t], start[t + 1]
+        for at in range(0, K, 4):
+            if K >= 4:
+                k = min(at, K - 4)
+                a, b, c, d = r[k], r[k + 1], r[k + 2], r[k + 3]
+                ga = gb = gc = gd = 0.0
+                for e in range(begin, end):
+                    i, value = rows[e], values[e]
+                    ga += a[i] * value
+                    gb += b[i] * value
+                    gc += c[i] * value
+                    gd += d[i] * value
+                out[k, j], out[k + 1, j], out[k + 2, j], out[k + 3, j] = ga, gb, gc, gd
+                continue
+            for pair in range(0, K, 2):
+                k = max(0, min(pair, K - 2))
+                a, b = r[k], r[min(k + 1, K - 1)]
+                ga = gb = 0.0
+                for e in range(begin, end):
+                    i, value = rows[e], values[e]
+                    ga += a[i] * value
+                    gb += b[i] * value
+                out[k, j], out[min(k + 1, K - 1), j] = ga, gb
         t += 1
 
 

@@ -27,6 +27,7 @@ from fcl.features.generator.binding import sample_rows, spread
 from fcl.features.generator.checked import (
     SomeRows,
     called,
+    checked_array,
     checked_columns,
     checked_moments,
     checked_vector,
@@ -177,7 +178,7 @@ def _examine(report: Report, family: GeneratedFamily, rows: Any, training: bool)
     _try(report, "columns over the data", one.columns_scanned, rows)
     if own:
         _try(report, "prepare of other blocks", one.prepared_cut)
-    for faster in ("gradients", "largest", "moments", "margins"):
+    for faster in ("gradients", "gradients_of_several", "largest", "moments", "margins"):
         if overrides(family.generator, faster):
             _try(report, faster, getattr(one, faster))
     _try(report, "describe", one.describe_right)
@@ -328,6 +329,21 @@ class _Examination(Trial):
             sizes = np.abs(residuals) @ np.abs(columns)
             name = [f"feature {k}" for k in range(first, last)].__getitem__
             self.compare_sums(what, found, residuals @ columns, sizes, name)
+
+    def gradients_of_several(self) -> None:
+        """gradients_of_several() agrees with gradients() of each output, over ranges of features."""
+        generator, block = self.generator, self.block
+        residuals = np.random.default_rng(5).normal(size=(3, self.n))
+        for first, last in self._ranges():
+            columns = self._columns(np.arange(first, last), block, self.n).astype(np.float64)
+            what = f"gradients_of_several(features {first} to {last - 1}) on {self.place}"
+            place, shape = (first, last, block), (3, last - first)
+            function = generator.gradients_of_several
+            found = checked_array(generator, what, function, *place, residuals, shape=shape)
+            for k, own in enumerate(residuals):
+                sizes = np.abs(own) @ np.abs(columns)
+                name = [f"feature {j} of output {k}" for j in range(first, last)].__getitem__
+                self.compare_sums(what, found[k], own @ columns, sizes, name)
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
         """Ranges (first, last) of features around some of the checked ones."""

@@ -23,7 +23,16 @@ from fcl.features.base import (
     empty_columns,
     value_type,
 )
-from fcl.features.prices import PriceQuery, Pricer, Progress, RowVector, Scan, merge_prices
+from fcl.features.outputs import price_each
+from fcl.features.prices import (
+    PriceQuery,
+    Pricer,
+    Prices,
+    Progress,
+    RowVector,
+    Scan,
+    merge_prices,
+)
 
 if TYPE_CHECKING:
     from fcl.features.concat.family import ConcatFamily
@@ -206,21 +215,46 @@ class ConcatPricer:
                     sums = yield OfMember(m, request), begin + first * share, begin + last * share
                     request, first, last = scan.send(sums.what)
             except StopIteration as end:
-                found = end.value
-            watched = np.zeros(len(query.watched))
-            watched[own] = found.watched
-            f = self._family.factors[m]
-            prices.append(
-                replace(
-                    found,
-                    ids=found.ids + self._family.first_ids[m],
-                    largest=found.largest / f,
-                    watched=watched,
-                    excess=found.excess / f,
-                    reach=found.reach / f,
-                )
-            )
+                prices.append(self._prices(m, end.value, query, own))
         return merge_prices(prices)
+
+    def price_several(
+        self,
+        queries: Sequence[PriceQuery],
+        rows: Sequence[RowVector],
+        blocks: range,
+        progress: Progress,
+    ) -> list[Prices]:
+        """See :class:`fcl.features.prices.Pricer`."""
+        query, done = queries[0], 0
+        of = dict(self._family.split(query.watched))
+        prices: list[list[Prices]] = [[] for _ in rows]
+        for m, parts in self._own_parts(query.parts):
+            own = of.get(m, np.empty(0, np.intp))
+            n, begin, done = len(query.parts), done, done + len(parts)
+
+            def share(part: float, n: int = n, begin: int = begin, size: int = len(parts)) -> None:
+                progress((begin + part * size) / n)
+
+            asked = [self._query(m, each, parts, own) for each in queries]
+            found = price_each(self._pricers[m], asked, rows, blocks, share)
+            for output, one in zip(prices, found, strict=True):
+                output.append(self._prices(m, one, query, own))
+        return [merge_prices(output) for output in prices]
+
+    def _prices(self, m: int, found: Prices, query: PriceQuery, own: Any) -> Prices:
+        """The prices of a member in the terms of the whole; ``own`` of the watched features are its."""
+        watched = np.zeros(len(query.watched))
+        watched[own] = found.watched
+        f = self._family.factors[m]
+        return replace(
+            found,
+            ids=found.ids + self._family.first_ids[m],
+            largest=found.largest / f,
+            watched=watched,
+            excess=found.excess / f,
+            reach=found.reach / f,
+        )
 
     def _own_parts(self, parts: range) -> Iterator[tuple[int, range]]:
         """Yield each member that has some of these parts, with the range of its own parts."""

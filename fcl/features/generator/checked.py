@@ -16,6 +16,7 @@ __all__ = [
     "Place",
     "SomeRows",
     "called",
+    "checked_array",
     "checked_columns",
     "checked_count",
     "checked_factors",
@@ -156,8 +157,22 @@ def checked_vector(
 
     what : description of the call, with its features and block.
     """
+    return checked_array(generator, what, function, *arguments, shape=(n,))
+
+
+def checked_array(
+    generator: Generator,
+    what: str,
+    function: Callable[..., Any],
+    *arguments: Any,
+    shape: tuple[int, ...],
+) -> Floats:
+    """Validated array that an optional method of the generator returns, as float64 of this shape.
+
+    what : description of the call, with its features and block.
+    """
     where = f"features {name_of(generator)}: {what}"
-    found = _floats(where, called(where, function, *arguments), (n,))
+    found = _floats(where, called(where, function, *arguments), shape)
     if not _finite(found):
         raise GeneratorError(
             f"{where}: expected finite numbers, got {found[~np.isfinite(found)][0]}"

@@ -140,6 +140,27 @@ class Generator(ABC):
         """
         raise NotImplementedError
 
+    def gradients_of_several(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
+        """:meth:`gradients` of several outputs, which share the work on the features.
+
+        The default calls :meth:`gradients` for one output after another. A class that overrides this
+        method must also define :meth:`gradients`.
+
+        Parameters
+        ----------
+        first, last : int
+            Range of features; ``last`` is excluded.
+        block : array
+            As in :meth:`columns`.
+        residuals : float64 (K, n)
+            C-contiguous.
+
+        Returns
+        -------
+        float64 (K, last - first)
+        """
+        raise NotImplementedError
+
     def largest(self, block: Any) -> float:
         """An upper bound on |value| over all features on a block; the certificate relies on it."""
         raise NotImplementedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,13 @@ import numpy as np
 
 from fcl.data.prepared import PreparedRows
 from fcl.features.candidates import Collector
-from fcl.features.generator.checked import checked_columns, checked_largest, checked_vector
-from fcl.features.generator.columns import batches
+from fcl.features.generator.checked import (
+    checked_array,
+    checked_columns,
+    checked_largest,
+    checked_vector,
+)
+from fcl.features.generator.columns import STAGE_BYTES, batches
 from fcl.features.generator.contract import overrides
 from fcl.features.prices import (
     BlockSums,
@@ -37,6 +42,8 @@ MOST_PARTS = 128
 LEAST_PART = 64
 #: ... unless parts would have more than PART_FEATURES features: then up to PARTS_LIMIT parts.
 PART_FEATURES, PARTS_LIMIT = 1 << 20, 1 << 16
+#: Outputs of small families have room for at least this many sums together.
+LEAST_ROOM = 1 << 17
 
 
 def parts_of(n_features: int) -> int:
@@ -45,10 +52,15 @@ def parts_of(n_features: int) -> int:
     return max(few, min(PARTS_LIMIT, -(-n_features // PART_FEATURES)))
 
 
+def _room(n_features: int, n_parts: int) -> int:
+    """Number of sums that are made together: features of a group of parts times outputs."""
+    part = -(-n_features // n_parts)
+    return min(max(n_features, LEAST_ROOM), max(part, PART_FEATURES))
+
+
 def pricing_bytes(n_features: int, n_parts: int) -> int:
     """Bytes of the gradients of a group of parts, for one block and in total, and of temporaries."""
-    part = -(-n_features // n_parts)
-    return 48 * min(n_features, max(part, PART_FEATURES))
+    return 48 * _room(n_features, n_parts)
 
 
 @dataclass(frozen=True)
@@ -95,6 +107,7 @@ class GeneratedPricer:
         self._family, self._prepared, self._keep = family, prepared, keep
         self.n_parts = family.n_price_parts
         self._fast = overrides(family.generator, "gradients")
+        self._together = overrides(family.generator, "gradients_of_several")
         self._largest: dict[int, float] = {}  # bound on |value| by block, as far as it is known
 
     # -- sums ----------------------------------------------------------------------------------
@@ -102,24 +115,37 @@ class GeneratedPricer:
     def accumulate(
         self, request: Gradients | Powers, rows: RowVector, blocks: range, progress: Progress
     ) -> GeneratedSums:
+        return self._sums(request, [rows], blocks, progress)[0]
+
+    def _sums(
+        self,
+        request: Gradients | Powers,
+        rows: Sequence[RowVector],
+        blocks: range,
+        progress: Progress,
+    ) -> list[GeneratedSums]:
+        """The sums of each output; a block is read, and a column made, once for all of them."""
         n_ranges = 2 * len(request.ranges) if isinstance(request, Gradients) else 0
-        found = GeneratedSums(BlockSums(), np.zeros(n_ranges))
+        largest = np.zeros(n_ranges)
+        found = [GeneratedSums(BlockSums(), largest) for _ in rows]
         for number in blocks:
             some = self._prepared.rows_of(number)
             block = self._family.block(self._prepared, number)
             done = (number - blocks.start) / len(blocks)
+            r = np.stack([own[some] for own in rows])
             if isinstance(request, Powers):
-                sums = self._block_powers(request, block, number, rows[some])
+                sums = self._block_powers(request, block, number, r)
             else:
                 parts = []
                 for i, (first, last) in enumerate(request.ranges):
-                    parts.append(self._block_gradients(first, last, block, number, rows[some]))
+                    parts.append(self._block_gradients(first, last, block, number, r))
                     progress(done + (i + 1) / len(request.ranges) / len(blocks))
                 for ids in request.others:
-                    parts.append(self._block_from_columns(ids, block, number, rows[some]))
-                sums = np.concatenate([part[0] for part in parts])
-                np.maximum(found.largest, [part[1] for part in parts], out=found.largest)
-            found.sums.add(number, sums)
+                    parts.append(self._block_from_columns(ids, block, number, r))
+                sums = np.concatenate([part[0] for part in parts], axis=1)
+                np.maximum(largest, [part[1] for part in parts], out=largest)
+            for output, own in zip(found, sums, strict=True):
+                output.sums.add(number, own)
         return found
 
     def merge(self, sums: GeneratedSums, more: GeneratedSums) -> GeneratedSums:
@@ -128,13 +154,20 @@ class GeneratedPricer:
     def _block_gradients(
         self, first: int, last: int, block: Any, number: int, r: Floats
     ) -> tuple[Floats, float]:
-        """sum_i r_i phi_ij over a block, and the largest |value| (or a bound on it) there."""
+        """sum_i r_ki phi_ij over a block (K, last - first), and a bound on |phi_ij| there."""
         generator = self._family.generator
         if not self._fast:
             return self._block_from_columns(np.arange(first, last), block, number, r)
         what = f"gradients(features {first} to {last - 1}) on row block {number}"
-        arguments = (first, last, block, r)
-        found = checked_vector(generator, what, generator.gradients, *arguments, n=last - first)
+        place, n = (first, last, block), last - first
+        if len(r) > 1 and self._together:
+            function, shape = generator.gradients_of_several, (len(r), n)
+            found = checked_array(generator, f"several {what}", function, *place, r, shape=shape)
+        else:
+            function = generator.gradients
+            found = np.stack(
+                [checked_vector(generator, what, function, *place, own, n=n) for own in r]
+            )
         if number not in self._largest:
             self._largest[number] = checked_largest(generator, block, number)
         return found, self._largest[number]
@@ -142,25 +175,81 @@ class GeneratedPricer:
     def _block_from_columns(
         self, ids: Ids, block: Any, number: int, r: Floats
     ) -> tuple[Floats, float]:
-        g, most, n = np.empty(len(ids)), 0.0, len(r)
+        g, most, n = np.empty((len(r), len(ids))), 0.0, r.shape[1]
         for some in batches(len(ids), n):
             columns = checked_columns(self._family.generator, ids[some], block, number, n)
             if columns.dtype == np.bool_:
                 most = max(most, 1.0)
             else:
                 most = max(most, float(columns.max()), -float(columns.min()))
-            g[some] = r @ columns.astype(np.float64, copy=False)
+            columns = columns.astype(np.float64, copy=False)
+            # one output at a time: a product of matrices may round an output's sums in another way
+            g[:, some] = [own @ columns for own in r]
         return g, most
 
     def _block_powers(self, request: Powers, block: Any, number: int, v: Floats) -> Floats:
-        out, n = np.empty(len(request.ids)), len(v)
+        out, n = np.empty((len(v), len(request.ids))), v.shape[1]
         for some in batches(len(request.ids), n):
             columns = checked_columns(self._family.generator, request.ids[some], block, number, n)
             # by columns, which stay in the processor's cache
-            out[some] = [v @ _power(column, request.power) for column in columns.T]
+            values = (_power(column, request.power) for column in columns.T)
+            out[:, some] = np.transpose([[own @ value for own in v] for value in values])
         return out
 
     # -- prices --------------------------------------------------------------------------------
+
+    def price_several(
+        self,
+        queries: Sequence[PriceQuery],
+        rows: Sequence[RowVector],
+        blocks: range,
+        progress: Progress,
+    ) -> list[Prices]:
+        """See :class:`fcl.features.prices.Pricer`."""
+        K, found = len(rows), []
+        most = self._most_outputs(len(self._family.features_in_pass(queries[0].number)))
+        for at in range(0, K, most):
+            some = slice(at, at + most)
+            n = len(rows[some])
+
+            def share(done: float, at: int = at, n: int = n) -> None:
+                progress((at + done * n) / K)
+
+            own = [replace(query, n_outputs=n) for query in queries[some]]
+            found += self._price_together(own, rows[some], blocks, share)
+        return found
+
+    def _most_outputs(self, n_drawn: int) -> int:
+        """Number of outputs whose residuals and sums have room together."""
+        by_sums = _room(n_drawn, self.n_parts) // -(-n_drawn // self.n_parts)
+        by_rows = STAGE_BYTES // (8 * self._prepared.block_rows)
+        return max(1, min(by_sums, by_rows))
+
+    def _price_together(
+        self,
+        queries: Sequence[PriceQuery],
+        rows: Sequence[RowVector],
+        blocks: range,
+        progress: Progress,
+    ) -> list[Prices]:
+        """Run the scans of all outputs in step: their requests depend on no sums, so they are equal."""
+        scans = [self.scan(query, own.step) for query, own in zip(queries, rows, strict=True)]
+        sums: list[Any] = [None] * len(rows)
+        while True:
+            requests, prices = [], []
+            for scan, own in zip(scans, sums, strict=True):
+                try:
+                    requests.append(scan.send(own))
+                except StopIteration as end:
+                    prices.append(end.value)
+            if prices:
+                return prices
+            request, begin, last = requests[0]
+
+            def share(done: float, begin: float = begin, last: float = last) -> None:
+                progress(begin + done * (last - begin))
+
+            sums = self._sums(request, rows, blocks, share)
 
     def scan(self, query: PriceQuery, step: float) -> Scan:
         drawn = self._family.features_in_pass(query.number)
@@ -169,7 +258,7 @@ class GeneratedPricer:
         prices, done = [], 0
         fresh = within(query.watched, drawn.start, drawn.stop)
         drawn_at = query.watched % len(drawn)
-        for group in self._groups(query.parts, len(drawn)):
+        for group in self._groups(query.parts, len(drawn), query.n_outputs):
             places = [self._features(part, len(drawn)) for part in group]
             ranges = [(first + drawn.start, last + drawn.start) for first, last in places]
             # watched features that earlier passes have drawn, if the family is sampled
@@ -236,9 +325,10 @@ class GeneratedPricer:
         """The range of features of a part, relative to the first feature that the pass draws."""
         return part * n_drawn // self.n_parts, (part + 1) * n_drawn // self.n_parts
 
-    def _groups(self, parts: range, n_drawn: int) -> Iterator[range]:
+    def _groups(self, parts: range, n_drawn: int, n_outputs: int = 1) -> Iterator[range]:
         """Groups of parts whose gradients are made together, so that each block is read only once."""
-        at_once = max(1, PART_FEATURES // -(-n_drawn // self.n_parts))
+        part = -(-n_drawn // self.n_parts)
+        at_once = max(1, _room(n_drawn, self.n_parts) // (n_outputs * part))
         for at in range(parts.start, parts.stop, at_once):
             yield range(at, min(at + at_once, parts.stop))
 
