@@ -122,11 +122,6 @@ def _next_line(summary: Summary, out: str, options: Mapping[str, Any]) -> str:
     one_class = summary.classes is not None and len(summary.classes) == 1
     if options["like"] is not None or not summary.has_target or one_class:
         return f"next         fcl predict model.fcl {shlex.quote(out)} --out scores.tsv"
-    if summary.classes is not None and len(summary.classes) > 2 and not _is_regression(summary):
-        return (
-            f"next         fcl.FCLClassifier in Python, for {len(summary.classes)} classes; or make the "
-            "target 1 for one class and 0 for the others, for fcl train"
-        )
     features = _features(summary.layout, options)
     loss = " --loss squared" if _is_regression(summary) else ""
     weights = " --weights weights" if summary.has_weights else ""

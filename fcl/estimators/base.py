@@ -53,6 +53,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     _classifies: bool
     _joins_classes = False  #: whether one model of all classes can be fitted
+    _joint_losses: tuple[str, ...] = ()  #: losses of which several outputs can be fitted together
+    _joint_estimator: str  #: the estimator that fits several outputs
     models_: list[Model]
     feature_keys_: np.ndarray
     coef_: Any
@@ -95,6 +97,15 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if str(self.loss).partition(":")[0].replace("-", "_") not in names:
             raise InputError(f"loss must be one of {', '.join(names)}, got {self.loss!r}")
         return find_loss(self.loss)
+
+    def _check_outputs(self, training: Training) -> None:
+        """Raise InputError for a target of several columns that this loss cannot fit together."""
+        if training.target.ndim == 2 and self.loss not in self._joint_losses:
+            raise InputError(
+                f"{training.data.target_name}: expected a single column for {type(self).__name__} with "
+                f"loss {self.loss!r}, got shape {training.target.shape}; several columns need "
+                f"{self._joint_estimator}, or fit an estimator to each (sklearn.multioutput)"
+            )
 
     def _seed(self) -> int:
         if self.random_state is None:
@@ -142,6 +153,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 left = deadline - time.monotonic()
                 options["max_time"] = max(1e-3, left / (len(targets) - len(results)))
             data = training.data.with_target(target, weights, training.data.target_name)
+            data.target_columns = training.names
             place = f" ({len(results) + 1} of {len(targets)})" if len(targets) > 1 else ""
             same = initial is not None and _same_features(initial, family, data.column_names)
             found = self._fit_one(data, problem + place, initial if same else None, options)
@@ -208,8 +220,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def column_weights_(self) -> np.ndarray:
         """Weights of all columns of X, with 0 for columns that no model uses; for feature selectors.
 
-        float64 (n_features_in_,), or (n_classes, n_features_in_) for more than two classes. Raises
-        AttributeError unless the family is ``columns``: features of other families are not columns of X.
+        float64 (n_features_in_,), or (outputs, n_features_in_) for more than two classes, and for several
+        targets or labels. Raises AttributeError unless the family is ``columns``: features of other
+        families are not columns of X.
         """
         check_is_fitted(self)
         family = self.models_[0].family
@@ -312,7 +325,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return self.get_feature_names_out()
 
     def __sklearn_tags__(self) -> Any:
-        return with_input_tags(super().__sklearn_tags__(), self.features)
+        tags = with_input_tags(super().__sklearn_tags__(), self.features)
+        tags.target_tags.multi_output = self.loss in self._joint_losses
+        return tags
 
 
 def _same_features(before: Model, now: Family, names: Sequence[str] | None) -> bool:

@@ -28,9 +28,10 @@ def _has_probabilities(estimator: Any) -> bool:
 
 
 class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[misc]
-    """Fits one problem to two classes, or one to each of more classes against the rest."""
+    """Fits one problem to two classes, to all classes or labels, or to each class against the rest."""
 
     _classifies = True
+    _joint_estimator = "FCLClassifier(loss='logistic')"
 
     def fit(
         self,
@@ -48,14 +49,16 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
             Numbers (n, m); for families over sequences letters or codes, (n,) or (n, L). Or a data set:
             its path, such as ``"train.zarr"`` or ``"train.h5::/fold1"``, or what ``fcl.open_data``
             returns. ``GridSearchCV``, ``cross_val_score`` and others that split rows need arrays.
-        y : array-like (n,) or str
-            Labels of any kind, of at least two classes. With a path also the name of the array of labels
-            (None: ``y``); with an opened data set, None takes its own.
+        y : array-like (n,), array-like or sparse matrix (n, n_labels), or str
+            The class of each row, of at least two, labels of any kind. Or several labels, with logistic
+            loss: 1 in the columns of the labels that a row has, 0 in the others. With a path also the
+            name of the array (None: ``y``); with an opened data set, None takes its own.
         sample_weight : array-like (n,), str or None
             At least 0: a row of weight 2 counts twice, a row of weight 0 not at all. With a path also the
             name of an array.
         offset : array-like (n,), str or None
             Added to the margins; predictions then need one, too. With a path also the name of an array.
+            Of several labels, and of more than two classes with ``softmax``, a column for each.
         covariates : array-like (n, columns), data frame or None
             Columns whose coefficients are not penalised; predictions then need them, too. With a path
             also names of arrays, such as ``"obs/age,obs/sex"``. The coefficients are in
@@ -76,6 +79,9 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
         training = open_training(self, options["features"], X, given, numeric=False)
         with np.errstate(invalid="ignore"):  # it casts NaN before it rejects it
             check_classification_targets(training.target)
+        self._check_outputs(training)
+        if training.target.ndim == 2:
+            return self._fit_labels(training, options)
         classes = np.unique(training.weighted_target)
         if len(classes) < 2:
             raise InputError(
@@ -106,11 +112,34 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
         self.classes_ = classes
         return self
 
-    def _begin(self, classes: np.ndarray, n_problems: int) -> list[Model | None]:
+    def _fit_labels(self, training: Training, options: dict[str, Any]) -> Self:
+        """Fit one problem to several labels, of which a row has any number."""
+        if self.class_weight is not None:
+            raise InputError(
+                f"class_weight: expected None, since a row with several labels is not of one class, got "
+                f"{self.class_weight!r:.200}; use sample_weight"
+            )
+        labels = np.arange(training.target.shape[1])
+        begin = self._begin(labels, 1, labels=True)
+        problem = f"{len(labels)} labels together"
+        self._fit_all(training, [training.target], [problem], training.weights, begin, options)
+        self.classes_ = labels
+        return self
+
+    @property
+    def multilabel_(self) -> bool:
+        """Whether the estimator was fitted to several labels, of which a row has any number."""
+        check_is_fitted(self)
+        task = self.models_[0].task
+        return task is not None and task.noun == "label"
+
+    def _begin(
+        self, classes: np.ndarray, n_problems: int, labels: bool = False
+    ) -> list[Model | None]:
         """For each problem the model of the previous fit, if warm starts apply; otherwise None."""
         before = getattr(self, "classes_", None)
         same = self.warm_start and before is not None and np.array_equal(before, classes)
-        if same and len(self.models_) == n_problems:
+        if same and len(self.models_) == n_problems and self.multilabel_ == labels:
             return list(self.models_)
         return [None] * n_problems
 
@@ -148,6 +177,11 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
             )
         return factors.astype(np.float64)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = tags.target_tags.multi_output
+        return tags
+
     # -- prediction ----------------------------------------------------------------------------
 
     def decision_function(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
@@ -156,14 +190,20 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
         Returns
         -------
         ndarray of float64 (n,) or (n, n_classes)
-            With two classes (n,), above 0 for ``classes_[1]``; otherwise a column per class.
+            With two classes (n,), above 0 for ``classes_[1]``; otherwise a column per class, or per
+            label, above 0 if the row has it.
         """
         margins = self._margins(X, offset, covariates)
         return margins[:, 0] if margins.shape[1] == 1 else margins
 
     def predict(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
-        """The class of each row, (n,); X, offset and covariates as in :meth:`fit`."""
+        """The class of each row, (n,), or 0 or 1 for each label, int64 (n, n_labels).
+
+        X, offset and covariates are as in :meth:`fit`.
+        """
         margins = self._margins(X, offset, covariates)
+        if self.multilabel_:
+            return (margins > 0.0).astype(np.int64)
         if margins.shape[1] == 1:
             return np.asarray(self.classes_[(margins[:, 0] > 0.0).astype(np.intp)])
         return np.asarray(self.classes_[margins.argmax(axis=1)])
@@ -173,7 +213,7 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
         """Probabilities of the classes, float64 (n, n_classes); only for logistic and softmax loss.
 
         With logistic loss and more than two classes, the probabilities of each class against the rest
-        are scaled to sum to 1.
+        are scaled to sum to 1. Of several labels, the probability that a row has each of them.
         """
         return np.asarray(np.exp(self.predict_log_proba(X, offset, covariates)))
 
@@ -181,9 +221,9 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
     def predict_log_proba(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
         """Logarithms of the probabilities, float64 (n, n_classes), without underflow."""
         margins = self._margins(X, offset, covariates)
-        if margins.shape[1] == 1:
-            margins = np.column_stack([-margins, margins])
-            return -np.logaddexp(0.0, -margins)
+        if margins.shape[1] == 1 or self.multilabel_:
+            both = margins if self.multilabel_ else np.column_stack([-margins, margins])
+            return -np.logaddexp(0.0, -both)
         logs = margins if len(self.models_) == 1 else -np.logaddexp(0.0, -margins)
         logs = logs - logs.max(axis=1, keepdims=True)
         return np.asarray(logs - np.log(np.exp(logs).sum(axis=1, keepdims=True)))
@@ -196,7 +236,10 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
         offset: Any = None,
         covariates: Any = None,
     ) -> float:
-        """Accuracy of the predicted classes; arguments as in :meth:`fit`."""
+        """Accuracy of the predicted classes, or share of rows whose labels are all right.
+
+        Arguments are as in :meth:`fit`.
+        """
         X, given = open_scored(X, RowArrays(y, sample_weight, offset, covariates))
         predicted = self.predict(X, given.offset, given.covariates)
         return float(accuracy_score(given.y, predicted, sample_weight=given.sample_weight))
@@ -225,7 +268,8 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
 
     Minimises ||w||_1 + C sum_i s_i loss(y_i, <w, phi(x_i)> + b) over all features phi of the family. With
     more than two classes, one problem per class separates it from the rest, or with the loss ``softmax``
-    there is one problem of all classes; the data are opened once.
+    there is one problem of all classes; the data are opened once. Several labels, of which a row may have
+    any number, are one problem with one certificate, with logistic loss.
 
     Parameters
     ----------
@@ -248,8 +292,8 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
         fit each of more than two classes against the rest. Of two classes, ``softmax`` is ``logistic``,
         with or without ``group``.
     group : bool
-        With ``softmax``, whether a feature is in or out for all classes: the penalty is the sum over
-        features of the Euclidean norm of their weights.
+        With ``softmax`` or several labels, whether a feature is in or out for all classes or labels: the
+        penalty is the sum over features of the Euclidean norm of their weights.
     fit_intercept : bool
         Whether to fit b, which is never penalised.
     tol : float
@@ -261,7 +305,7 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
         Largest number of passes over the data for each problem, besides the first, of the null model.
     class_weight : None, "balanced" or dict of class to weight
         Factors of the sample weights of each class, 1 for classes not named; ``"balanced"`` gives all
-        classes the same total weight.
+        classes the same total weight. None for several labels.
     warm_start : bool
         Whether ``fit`` starts from the weights of the previous fit, if classes and family are the same.
         The result is certified like any other. The learnt state of a family is compared exactly: a
@@ -293,10 +337,12 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
     Attributes
     ----------
     classes_ : (n_classes,)
-        Classes of the rows whose weight is not 0, sorted.
+        Classes of the rows whose weight is not 0, sorted; of several labels, their columns 0 .. K - 1.
+    multilabel_ : bool
+        Whether y had several labels.
     coef_ : float64 (1 or n_classes, n_discovered)
         Weights of the features that any problem uses: a row per class, or one row for ``classes_[1]`` if
-        there are two classes. CSR after :meth:`sparsify`.
+        there are two classes. A row per label of several. CSR after :meth:`sparsify`.
     feature_keys_ : int64 (n_discovered,)
         Ids of these features in the family; for ``"columns"``, columns of X.
     feature_names_out_ : object (n_discovered,)
@@ -321,7 +367,7 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
     n_iter_ : int
         Passes of the longest problem, at least 1.
     models_ : list of :class:`fcl.Model`
-        The models, which can be saved; with two classes or ``softmax`` also ``model_``.
+        The models, which can be saved; if there is only one, also ``model_``.
     n_features_in_ : int
         Columns of X, or letters of a window.
     feature_names_in_ : object (n_features_in_,)
@@ -329,3 +375,4 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
     """
 
     _joins_classes = True
+    _joint_losses = ("logistic",)

@@ -58,11 +58,21 @@ class RowArrays:
 
 @dataclass(frozen=True)
 class Training:
-    """Rows with a target (n,) and sample weights, float64 (n,) or None."""
+    """Rows with a target and sample weights.
+
+    Attributes
+    ----------
+    data : DataSet
+    target : (n,), or (n, outputs) for at least two outputs
+    weights : float64 (n,) or None
+    names : tuple of str, or None
+        Names of the outputs; None if they have none.
+    """
 
     data: DataSet
     target: np.ndarray
     weights: np.ndarray | None
+    names: tuple[str, ...] | None = None
 
     @property
     def sum_weights(self) -> float:
@@ -120,10 +130,10 @@ def open_training(
     given : with a path, a ``y`` of None means the array ``y``; with a data set, its own target.
     numeric : whether the target is a number.
     """
-    y = given.y
+    y, names = given.y, None
     if is_data_set(X):
         data = _open_data_set(X, given)
-        target, weights = data.target, data.weights
+        target, weights, names = data.target, data.weights, data.target_columns
         assert target is not None
         estimator.n_features_in_ = _width(spec, data)
         # removes the column names of an earlier fit
@@ -134,7 +144,7 @@ def open_training(
         if y is None:
             raise InputError("requires y to be passed, but the target y is None")
         data = open_data(_sequences(X, spec), y=None)
-        target = column_or_1d(y, warn=True)
+        target = _outputs(y)
         _check_length("y", target, data)
         estimator.n_features_in_ = _width(spec, data)
         _check_feature_names(estimator, data, reset=True)
@@ -143,16 +153,38 @@ def open_training(
         if is_frame(X):  # scikit-learn's error does not name the column
             check_numeric(X)
         X, target = validate_data(
-            estimator, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), y_numeric=numeric
+            estimator,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            y_numeric=numeric,
+            multi_output=_n_outputs(y) > 1,
         )
+        target = _outputs(target)
         data = open_data(_canonical(X), y=None)
-        names = getattr(estimator, "feature_names_in_", None)
-        data.column_names = None if names is None else [str(name) for name in names]
+        columns = getattr(estimator, "feature_names_in_", None)
+        data.column_names = None if columns is None else [str(name) for name in columns]
         data, weights = given.add_to(data), _weights(given.sample_weight, data)
     target = np.asarray(target)
-    if not numeric:
-        target = _plain_labels(target)
-    return Training(data, target, weights)
+    if _n_outputs(target) > 1:
+        if is_frame(y):
+            names = tuple(str(name) for name in y.columns)
+        return Training(data, target, weights, names)
+    return Training(data, target if numeric else _plain_labels(target), weights)
+
+
+def _n_outputs(y: Any) -> int:
+    """Number of columns of targets (n, outputs); 1 for any others."""
+    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+    return int(shape[1]) if len(shape) == 2 else 1
+
+
+def _outputs(y: Any) -> np.ndarray:
+    """Targets of several columns as a dense array (n, outputs), all others as (n,)."""
+    if _n_outputs(y) < 2:
+        return np.asarray(column_or_1d(y, warn=True))
+    return np.asarray(y.toarray() if issparse(y) else y)
 
 
 def open_rows(
@@ -194,7 +226,7 @@ def open_scored(X: Any, given: RowArrays) -> tuple[Any, RowArrays]:
 def _open_data_set(X: Any, given: RowArrays) -> DataSet:
     y, sample_weight, offset = given.y, given.sample_weight, given.offset
     if not isinstance(y, str) and y is not None:
-        y = column_or_1d(y, warn=True)
+        y = _outputs(y)
     if not isinstance(X, DataSet):
         weights = sample_weight
         if weights is not None and not isinstance(weights, str):

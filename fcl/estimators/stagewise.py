@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from fcl.checks import is_whole, share
 from fcl.errors import InputError
@@ -78,10 +78,10 @@ class _Stagewise(BaseEstimator):  # type: ignore[misc]
         self.history_ = result.model.history
         self.dual_gap_ = None if result.gap is None else result.gap.gap
 
-    def _margins(self, X: Any) -> np.ndarray:
-        """The margins of rows, float64 (n, K)."""
+    def _margins(self, X: Any, offset: Any = None) -> np.ndarray:
+        """The margins of rows with their offsets, float64 (n, K)."""
         check_is_fitted(self)
-        return self.model_.margins(open_rows(self, self.model_.family, X))
+        return self.model_.margins(open_rows(self, self.model_.family, X, offset))
 
     def __sklearn_tags__(self) -> Any:
         return with_input_tags(super().__sklearn_tags__(), self.features)
@@ -124,6 +124,9 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
         Powers of the predictions that ``cls`` adds to each block.
     clip : bool
         Whether ``cls`` projects the predictions onto the probability simplex.
+    class_weight : None, "balanced" or dict of class to weight
+        Factors of the sample weights of each class, 1 for classes not named; ``"balanced"`` gives all
+        classes the same total weight. Losses of held-out rows do not count them.
 
     Attributes
     ----------
@@ -145,9 +148,17 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
     inner: int = 5
     calibration: str = "linear"
     clip: bool = False
+    class_weight: Any = None
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit to rows with labels; X, y and sample_weight as in :meth:`FCLClassifier.fit`.
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
+        """Fit to rows with one label each; X, y and sample_weight as in :meth:`FCLClassifier.fit`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`FCLClassifier.fit`.
+        offset : array-like (n, n_classes), str or None
+            Added to the margins; predictions then need one, too. With a path also the name of an array.
 
         Raises
         ------
@@ -155,12 +166,21 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
             Parameters, data or labels are unusable.
         """
         settings = self._settings(
-            update=self.update, inner=self.inner, calibration=self.calibration, clip=self.clip
+            update=self.update,
+            inner=self.inner,
+            calibration=self.calibration,
+            clip=self.clip,
+            class_weight=self.class_weight,
         )
         spec = resolve_features(self.features)
-        training = open_training(self, spec, X, RowArrays(y, sample_weight), numeric=False)
+        training = open_training(self, spec, X, RowArrays(y, sample_weight, offset), numeric=False)
         with np.errstate(invalid="ignore"):  # it casts NaN before it rejects it
             check_classification_targets(training.target)
+        if training.target.ndim == 2:
+            raise InputError(
+                f"{training.data.target_name}: expected one class in each row, got shape "
+                f"{training.target.shape}; FCLClassifier takes several labels"
+            )
         data = training.data.with_target(
             training.target, training.weights, training.data.target_name
         )
@@ -168,19 +188,19 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
         self.classes_ = np.unique(training.weighted_target)
         return self
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Any, offset: Any = None) -> np.ndarray:
         """Margins, float64 (n, n_classes); with two classes (n,), above 0 for ``classes_[1]``."""
-        margins = self._margins(X)
+        margins = self._margins(X, offset)
         return margins[:, 1] - margins[:, 0] if margins.shape[1] == 2 else margins
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any, offset: Any = None) -> np.ndarray:
         """The class of each row, (n,)."""
-        best = self._margins(X).argmax(axis=1)
+        best = self._margins(X, offset).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any, offset: Any = None) -> np.ndarray:
         """Probabilities, float64 (n, n_classes): softmax, or margins projected onto the simplex."""
-        margins = self._margins(X)
+        margins = self._margins(X, offset)
         return self.model_.mean(margins)
 
 
@@ -203,8 +223,15 @@ class StagewiseRegressor(_Parameters, RegressorMixin, _Stagewise):  # type: igno
         As in :class:`StagewiseClassifier`.
     """
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit to numbers (n,) or (n, targets); X and sample_weight as in :meth:`FCLRegressor.fit`.
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
+        """Fit to numbers (n,) or (n, targets).
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`FCLRegressor.fit`.
+        offset : array-like (n,) or (n, targets), str or None
+            Added to the margins; predictions then need one, too. With a path also the name of an array.
 
         Raises
         ------
@@ -213,25 +240,19 @@ class StagewiseRegressor(_Parameters, RegressorMixin, _Stagewise):  # type: igno
         """
         settings = self._settings()
         spec = resolve_features(self.features)
-        targets = None if y is None or isinstance(y, str) else np.asarray(y)
-        self._is_single = True
-        if targets is not None and targets.ndim == 2 and targets.shape[1] > 1:
-            # the readers of rows take one target; the others join it afterwards
-            targets = check_array(y, input_name="y")
-            first = RowArrays(targets[:, 0], sample_weight)
-            training = open_training(self, spec, X, first, numeric=True)
-            target, self._is_single = targets, False
-        else:
-            training = open_training(self, spec, X, RowArrays(y, sample_weight), numeric=True)
-            target = training.target
-        data = training.data.with_target(target, training.weights, training.data.target_name)
+        given = RowArrays(y, sample_weight, offset)
+        training = open_training(self, spec, X, given, numeric=True)
+        self._is_single = training.target.ndim == 1
+        name = training.data.target_name
+        data = training.data.with_target(training.target, training.weights, name)
+        data.target_columns = training.names
         running = self._running()
         self._set_result(train_stagewise(data, spec, settings, numbers=True, running=running))
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any, offset: Any = None) -> np.ndarray:
         """Expected targets, float64 (n,) or (n, targets), as in :meth:`fit`."""
-        margins = self._margins(X)
+        margins = self._margins(X, offset)
         return margins[:, 0] if self._is_single else margins
 
     def __sklearn_tags__(self) -> Any:

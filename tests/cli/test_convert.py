@@ -41,7 +41,7 @@ def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
     assert again.exit_code == 2 and "exists already" in again.stderr
     Path("c.tsv").write_text("ACGT\tEI\nACGT\tIE\nACGT\tN\n")
     lines = run("convert", "c.tsv", "c.zarr", "--x", "1", "--y", "2").stdout.splitlines()
-    assert lines[-1].startswith("next         fcl.FCLClassifier in Python, for 3 classes; or")
+    assert lines[-1].startswith("next         fcl train c.zarr --features kmers:d=4 --C 0.1")
     plain = Path("t.tsv").read_text().partition("\n")[2].replace("\t\t", "\tAC\t")
     Path("t.tsv").write_text(plain)
     again = run(
@@ -153,8 +153,8 @@ def test_the_next_command(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPa
     ):
         expected = f"{train}{words} --C 0.1 --out model.fcl"
         assert next_command(text, "--y", "y") == expected, text
-    expected = "next         fcl.FCLClassifier in Python, for 3 classes; or make the target 1"
-    assert next_command(classes, "--y", "y").startswith(expected)
+    # fcl train fits softmax to more than two classes by itself
+    assert next_command(classes, "--y", "y") == f"{train} --C 0.1 --out model.fcl"
     next_command(many, "--y", "y")
     Path("o.zarr").rename("train.zarr")
     predict = "next         fcl predict model.fcl o.zarr --out scores.tsv"
