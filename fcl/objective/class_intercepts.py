@@ -103,8 +103,8 @@ class _Search:
 
     def _sums(self, x: Floats) -> tuple[ClassSums, float]:
         at = self.objective.class_sums(self.m, x)
-        with np.errstate(over="ignore"):  # a step that goes too far is rejected
-            return at, at.value + float(self.slope @ x + 0.5 * self.floor @ (x * x))
+        with np.errstate(over="ignore", invalid="ignore"):  # a step that goes too far is rejected
+            return at, at.value + float(self.slope @ x + 0.5 * (self.floor * x) @ x)
 
     def _go(self, x: Floats, found: tuple[ClassSums, float] | None = None) -> None:
         self.x = x

@@ -452,7 +452,7 @@ class Solver:
                 if len(best.ids) or best.intercept != null.intercept or not same:
                     self._place(best)
                     _, bound = self._bound_at(best, outer.threshold)
-                if bound < claimed:
+                if bound < claimed and not isinstance(self.objective, Outputs):  # as price() does
                     bound = max(bound, polished_bound(passes, best, outer.threshold))
                 outer.prove(best, bound, claimed)
         cached = state.cached
