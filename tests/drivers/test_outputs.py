@@ -238,3 +238,18 @@ def test_offsets_that_leave_no_row_any_curvature(group):
         data, "columns", C=0.2, loss="softmax", group=group, max_passes=5, warn=False
     )
     assert 0.0 < result.certificate.gap < 1.0
+
+
+@pytest.mark.parametrize("group", [False, True])
+@pytest.mark.parametrize("options", [{"tol": 1e-3}, {"max_passes": 1}, {"row_view": 100}], ids=str)
+def test_a_constant_for_all_classes_costs_nothing(group, options):
+    X, y = _classes(k=5)
+    for driver in ("inline", "processes"):
+        model = _train(X, y, C=0.5, group=group, driver=driver, **options).model
+        assert model.n_active
+        middle = model.weights.mean(axis=1) if group else np.median(model.weights, axis=1)
+        np.testing.assert_allclose(middle, 0.0, atol=1e-14)
+        assert abs(model.intercept.mean()) < 1e-13
+        own = _softmax(X, y, _whole(model, 12), model.intercept, 0.5, group=group)
+        assert model.certificate.objective == pytest.approx(own, rel=1e-12)
+        assert model.certificate.bound <= own
