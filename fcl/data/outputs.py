@@ -134,7 +134,7 @@ def encode_multilabel(values: np.ndarray, name: str, width: int | None = None) -
         raise InputError(
             f"{name}: expected 0 or 1 in each column, one column for each label, got "
             f"{columns[row, column]} in row {row}, column {column}; for one label out of several in each "
-            "row, give a single column of classes"
+            'row, give a single column of classes; for numbers, choose loss="squared"'
         )
     return np.ascontiguousarray(np.where(columns == 1, 1.0, -1.0).T)
 

@@ -25,6 +25,7 @@ __all__ = [
     "Section",
     "Table",
     "name_text",
+    "output_title",
 ]
 
 #: Characters of a feature's description that the page shows.
@@ -182,6 +183,11 @@ class OutputsContext:
     path: Path
     checksum: str
     measured: MeasuredOutputs | None = None
+
+
+def output_title(noun: str, name: str, named: bool) -> str:
+    """The heading of an output: its name, or its number after the noun."""
+    return name if named else f"{noun} {name}"
 
 
 def _label_text(label: Any) -> str:

@@ -253,3 +253,32 @@ def test_a_constant_for_all_classes_costs_nothing(group, options):
         own = _softmax(X, y, _whole(model, 12), model.intercept, 0.5, group=group)
         assert model.certificate.objective == pytest.approx(own, rel=1e-12)
         assert model.certificate.bound <= own
+
+
+def test_an_initial_model_has_the_same_outputs():
+    X, y = _classes()
+    numbers = np.column_stack([X[:, 0], X[:, 1], X[:, 2]])
+    names = np.array(["a", "b", "c"])
+    start = _train(X, names[y], tol=1e-4).model
+    again = _train(X, names[y], initial=start, tol=1e-4)
+    assert again.passes <= 3 and again.certificate.gap <= 1e-4
+    other = np.array(["x", "y", "z"])[y]
+    message = r"expected a model of \['x', 'y', 'z'\], got one of \['a', 'b', 'c'\]"
+    with pytest.raises(InputError, match=message):
+        _train(X, other, initial=start)
+    with pytest.raises(InputError, match="expected a model of 4 outputs, got one of 3"):
+        _train(X, np.arange(len(y)) % 4, initial=start)
+    with pytest.raises(
+        InputError, match="expected a model of squared loss, got one of softmax loss"
+    ):
+        _train(X, numbers, loss="squared", initial=start)
+
+
+def test_a_checkpoint_of_other_classes_is_refused(tmp_path):
+    X, y = _classes()
+    names = np.array(["a", "b", "c"])
+    options = {"tol": 1e-9, "checkpoint": tmp_path / "c", "checkpoint_every": 1e-3}
+    _train(X, names[y], max_passes=1, **options)
+    for other in (np.array(["x", "y", "z"])[y], np.arange(len(y)) % 4):
+        with pytest.raises(InputError, match="is of another job"):
+            _train(X, other, resume=tmp_path / "c", **options)

@@ -111,7 +111,7 @@ def _caption(curves: _Curves) -> str:
 
 
 def _metric(curves: _Curves) -> str:
-    return short(curves.metric.upper(), 12)
+    return short(curves.metric.upper().replace("_", " "), 12)
 
 
 def _table(history: History) -> Table:

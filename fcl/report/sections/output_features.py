@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fcl.model.outputs import output_names
-from fcl.report.contract import PLURALS, Context, Figure, Section, Table, name_text
+from fcl.report.contract import PLURALS, Context, Figure, Section, Table, name_text, output_title
 from fcl.report.figures import ACCENT, INK, SECOND, drawing, short
 from fcl.report.sections.features import equal, folded, positions
 from fcl.units import counted
@@ -124,7 +124,7 @@ def _pictures(context: Context, lines: list[Line]) -> Iterator[Figure]:
 
 
 def _bars(context: Context, drawn: list[list[Line]], names: list[str], columns: int) -> str:
-    columns = min(columns, len(drawn))
+    model, columns = context.model, min(columns, len(drawn))
     rows = -(-len(drawn) // columns)
     n = max(map(len, drawn))
     width = 9.0 if columns == 2 or len(drawn) > 1 else 6.0
@@ -138,7 +138,8 @@ def _bars(context: Context, drawn: list[list[Line]], names: list[str], columns: 
             axes.barh(at, weights, height=0.7, color=colours, alpha=0.85)
             axes.axvline(0.0, color=INK, linewidth=0.6)
             axes.set_yticks(at, [_label(context, line) for line in own])
-            axes.set(title=short(names[own[0].output], 40), ylim=(-0.6, n - 0.4))
+            title = output_title(model.noun, names[own[0].output], model.labels is not None)
+            axes.set(title=short(title, 40), ylim=(-0.6, n - 0.4))
             axes.grid(axis="y", visible=False)
             axes.locator_params(axis="x", nbins=5)
     svg: str = picture.svg

@@ -9,7 +9,15 @@ import numpy as np
 from fcl.model.outputs import output_names
 from fcl.objective.several import ClassSums, LabelSums, NumberSums
 from fcl.report.cells import Cells, ranking_errors
-from fcl.report.contract import Context, Figure, OutputsContext, Section, Table, name_text
+from fcl.report.contract import (
+    Context,
+    Figure,
+    OutputsContext,
+    Section,
+    Table,
+    name_text,
+    output_title,
+)
 from fcl.report.figures import ACCENT, INK, drawing, short
 from fcl.report.outputs import MeasuredOutputs
 from fcl.report.scores import calibration, precision_recall, roc
@@ -179,7 +187,8 @@ def _calibrations(context: OutputsContext, measured: MeasuredOutputs, names: lis
             centre = float(measured.centre[number])
             bins = calibration(ranks.of_group(number), not numbers, centre)
             caption = draw_calibration(axes, bins, *words) or caption
-            axes.set_title(short(names[number], 30))
+            title = output_title(model.noun, names[number], model.labels is not None)
+            axes.set_title(short(title, 30))
             values = (bins.predicted, bins.observed, bins.low, bins.high, bins.rows)
             lines += [[names[number], *line] for line in zip(*values, strict=True)]
     text = "Ten quantile bins of the predictions, with 95 % intervals; dashed: perfect."
