@@ -188,7 +188,7 @@ def make_job(
     train = select_rows(data, y, data.weights, None if held is None else ~held)
     if loss.name == "softmax":
         assert labels is not None
-        refuse_rare_classes(train.y, labels, data.target_name)
+        refuse_rare_classes(train.y, train.s, labels, data.target_name)
     elif not several:
         loss.check_training(train.y, data.target_name)
     family = bind_features(spec, data.rows, train.keep)
