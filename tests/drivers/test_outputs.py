@@ -282,3 +282,20 @@ def test_a_checkpoint_of_other_classes_is_refused(tmp_path):
     for other in (np.array(["x", "y", "z"])[y], np.arange(len(y)) % 4):
         with pytest.raises(InputError, match="is of another job"):
             _train(X, other, resume=tmp_path / "c", **options)
+
+
+@pytest.mark.parametrize("features", ["columns", "products:degree=2", "columns + columns * 2"])
+@pytest.mark.parametrize(
+    "options", [{}, {"group": True}, {"group": True, "l1_ratio": 0.5}], ids=str
+)
+def test_the_smallest_C_of_a_feature_is_exact(features, options):
+    X, y = _classes(p=6, k=4)
+    C_min = _train(X, y, features, tol=0.1, **options).model.options["C_min"]
+    residuals = np.bincount(y) / len(y) - np.eye(4)[y]
+    if features == "columns":
+        prices = X.T @ residuals
+        sizes = np.linalg.norm(prices, axis=1) if "group" in options else np.abs(prices)
+        assert C_min == pytest.approx(options.get("l1_ratio", 1.0) / sizes.max(), rel=1e-6)
+    for factor in (0.999, 1.02):
+        model = _train(X, y, features, C=factor * C_min, **options).model
+        assert (model.n_active > 0) == (factor > 1.0)
