@@ -104,6 +104,18 @@ def _block_rows(name: str, value: Any) -> int:
     return int(value)
 
 
+def _l1_ratio(name: str, value: Any) -> float:
+    try:
+        return checks.up_to_one(name, value)
+    except InputError as error:
+        if value != 0:
+            raise
+        raise InputError(
+            f"{error}: without |w| all features have weights; take a small number such as 0.01, or train "
+            "a ridge model with fcl stagewise"
+        ) from error
+
+
 def _loss(name: str, value: Any) -> str:
     from fcl.objective import find_loss  # late: it imports NumPy
 
@@ -228,7 +240,7 @@ class Options:
     C: float = _model(POSITIVE, "Weight of the losses; or give --alpha.")
     alpha: float = _model(POSITIVE, "Weight of the penalty: C = 1 / (alpha sum s_i).")
     l1_ratio: float = _model(
-        real(checks.up_to_one),
+        real(_l1_ratio),
         "Share rho of |w| in the penalty; the rest goes to w^2 / 2 (elastic net).",
         1.0,
     )

@@ -1,4 +1,4 @@
-"""Sizes in bytes, durations in seconds, and counts of things, from text and as text."""
+"""Sizes in bytes, durations, counts of things and names of scores, from text and as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ import re
 from fcl.checks import shown
 from fcl.errors import InputError
 
-__all__ = ["counted", "format_bytes", "format_seconds", "parse_duration", "parse_size"]
+__all__ = [
+    "counted",
+    "format_bytes",
+    "format_seconds",
+    "parse_duration",
+    "parse_size",
+    "score_title",
+]
 
 _PREFIXES = "KMGTP"
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?:([KMGTP])(I)?)?(B)?\s*", re.IGNORECASE)
@@ -135,3 +142,8 @@ def format_seconds(seconds: float) -> str:
 def counted(n: int, noun: str, plural: str = "") -> str:
     """Format a count with its noun, as ``1 row`` or ``2,000 rows``; ``plural`` is by default noun + s."""
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
+def score_title(name: str) -> str:
+    """The name of a score as tables and pictures show it: ``AUPRC``, or ``LOG LOSS`` for ``log_loss``."""
+    return name.upper().replace("_", " ")

@@ -34,12 +34,14 @@ def explained_model(model: Predictor) -> Model:
     """The model, if its margin is a sum of contributions; raises InputError otherwise."""
     from fcl.model import Model
 
-    if isinstance(model, Model) and model.n_outputs == 1:
-        return model
-    raise InputError(
-        "--explain needs a model of fcl train with one output, whose margin is a sum of contributions; "
-        "leave it out"
+    if not isinstance(model, Model):
+        raise InputError(
+            "--explain needs a model of fcl train, whose margin is a sum of contributions; leave it out"
+        )
+    model.require_one_output(
+        "--explain", "leave it out, or name an output in Python: model.explain(rows, output=label)"
     )
+    return model
 
 
 def write_explanations(

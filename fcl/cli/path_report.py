@@ -11,7 +11,7 @@ from fcl.cli.report import aligned, certificate_items, covariate_lines, stronges
 from fcl.drivers.events import Event, Prepared, Started
 from fcl.path.events import PointDone, PointStarted, TrackStarted
 from fcl.path.rules import PathStop
-from fcl.units import counted, format_seconds
+from fcl.units import counted, format_seconds, score_title
 
 if TYPE_CHECKING:
     from fcl.path.result import OuterScores, PathPoint, PathResult
@@ -71,7 +71,7 @@ class PathView(View):
 def point_line(event: PointDone) -> str:
     """A finished point in one line."""
     part = f"{event.part}, " if event.part else ""
-    score = "" if event.score is None else f"  {event.metric.upper()} {_score(event.score)}"
+    score = "" if event.score is None else f"  {score_title(event.metric)} {_score(event.score)}"
     return (
         f"{part}point {event.number} of {event.of}  C {event.C:.4g}  active {event.active:,}  "
         f"gap {event.gap:.2e}{score}  passes {event.passes}  {format_seconds(event.seconds)}"
@@ -124,13 +124,13 @@ def _refit_lines(path: PathResult, refit: PathPoint) -> list[str]:
     if not math.isnan(refit.score):
         chosen = float(path.scores.mean[path.chosen.number])
         text = f"{_score(refit.score)}{_error(refit.se)}, the chosen model {_score(chosen)}"
-        items.append(("score", f"{path.scores.metric.upper()} {text}"))
+        items.append(("score", f"{score_title(path.scores.metric)} {text}"))
     return aligned(items)
 
 
 def _outer_lines(outer: OuterScores) -> list[str]:
     """The table of the outer folds, and their mean score."""
-    head = ["outer fold", "rows", "C", "active", "gap", outer.metric.upper()]
+    head = ["outer fold", "rows", "C", "active", "gap", score_title(outer.metric)]
     cells = [
         [
             f"{fold.number + 1}",
@@ -142,7 +142,7 @@ def _outer_lines(outer: OuterScores) -> list[str]:
         ]
         for fold in outer.folds
     ]
-    mean = f"{outer.metric.upper()} {_score(outer.mean)}{_error(outer.se)}"
+    mean = f"{score_title(outer.metric)} {_score(outer.mean)}{_error(outer.se)}"
     return [
         *_columns([head, *cells]),
         f"mean over the outer folds, each with its own choice of C: {mean}",
@@ -165,7 +165,7 @@ def _columns(rows: list[list[str]]) -> list[str]:
 def _table(path: PathResult) -> list[str]:
     """The points as a table; * marks the chosen one."""
     scores = path.scores
-    metric = scores.metric.upper() if scores.known else ""
+    metric = score_title(scores.metric) if scores.known else ""
     head = [
         "point",
         "C",

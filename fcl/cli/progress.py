@@ -22,7 +22,7 @@ from fcl.drivers.events import (
 )
 from fcl.errors import reason
 from fcl.plain import plain
-from fcl.units import counted, format_bytes, format_seconds
+from fcl.units import counted, format_bytes, format_seconds, score_title
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -78,7 +78,7 @@ def validation_text(validation: Mapping[str, Any] | None) -> str:
     """``AUPRC 0.7652`` or ``MSE 1.25``; empty if nothing was measured or the metric is undefined."""
     for name, value in (validation or {}).items():
         if name != "n_rows" and value is not None:
-            return f"{name.replace('_', ' ').upper()} {value:{'.4f' if name == 'auprc' else '.6g'}}"
+            return f"{score_title(name)} {value:{'.4f' if name == 'auprc' else '.6g'}}"
     return ""
 
 

@@ -134,7 +134,7 @@ def encode_multilabel(values: np.ndarray, name: str, width: int | None = None) -
         raise InputError(
             f"{name}: expected 0 or 1 in each column, one column for each label, got "
             f"{columns[row, column]} in row {row}, column {column}; for one label out of several in each "
-            "row, give a single column of classes"
+            'row, give a single column of classes; for numbers, choose loss="squared"'
         )
     return np.ascontiguousarray(np.where(columns == 1, 1.0, -1.0).T)
 
@@ -148,13 +148,15 @@ def _columns(values: np.ndarray, name: str, width: int | None, what: str) -> np.
     return columns
 
 
-def refuse_rare_classes(codes: Floats, labels: Sequence[Label], name: str) -> None:
-    """Raise InputError unless each class has two of the rows to train on.
+def refuse_rare_classes(codes: Floats, weights: Floats, labels: Sequence[Label], name: str) -> None:
+    """Raise InputError unless each class has two of the rows to train on, or a row that counts as two.
 
-    codes : float64 (n,), of the training rows with a weight above 0.
+    codes, weights : float64 (n,), of the training rows with a weight above 0. A row of weight 2 is two
+        rows.
     """
     counts = np.bincount(codes.astype(np.intp), minlength=len(labels))
-    rare = np.flatnonzero(counts < 2)
+    sums = np.bincount(codes.astype(np.intp), weights, minlength=len(labels))
+    rare = np.flatnonzero((counts < 2) & (sums < 2.0))
     if len(rare):
         few = ", ".join(repr(labels[k]) for k in rare[:_LISTED])
         more = f", and {len(rare) - _LISTED:,} more" if len(rare) > _LISTED else ""

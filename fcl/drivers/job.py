@@ -188,7 +188,7 @@ def make_job(
     train = select_rows(data, y, data.weights, None if held is None else ~held)
     if loss.name == "softmax":
         assert labels is not None
-        refuse_rare_classes(train.y, labels, data.target_name)
+        refuse_rare_classes(train.y, train.s, labels, data.target_name)
     elif not several:
         loss.check_training(train.y, data.target_name)
     family = bind_features(spec, data.rows, train.keep)
@@ -213,6 +213,11 @@ def make_job(
             valid_rows = valid_rows and valid_rows.with_covariates(design)
     C, alpha = resolve_C(options.C, options.alpha, sum_weights)
     (train, valid_rows), intercept_shift = centred(loss, train, valid_rows, options.intercept)
+    if several and loss.name != "softmax" and given.get("class_weight") is not None:
+        raise InputError(
+            "class_weight: expected none with several columns of targets, whose rows are not of one "
+            "class; give each row a weight (weights, --weights)"
+        )
     by_class = check_class_weight(given.get("class_weight"), labels)
     if by_class is not None and several:
         train = weighted_by_code(train, by_class, n_outputs)

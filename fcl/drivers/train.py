@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import flag
+from fcl.checks import flag, shown
 from fcl.drivers.bar import Progress, on_event
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job, make_job
@@ -344,6 +344,7 @@ def start_point(job: Job, model: Model) -> Point:
             f"{model.n_outputs}; leave it out"
         )
     if job.n_outputs > 1:
+        _check_initial_outputs(job, model)
         b = (model.intercepts - job.intercept_shift) * job.options.intercept
         return Point.make(model.ids, model.weights, 0.0, b)
     intercept = model.intercept - job.intercept_shift if job.options.intercept else 0.0
@@ -351,3 +352,18 @@ def start_point(job: Job, model: Model) -> Point:
         return Point.make(model.ids, model.weights, intercept)
     v = job.design.start(model.covariates, intercept)
     return Point.make(model.ids, model.weights, 0.0, v)
+
+
+def _check_initial_outputs(job: Job, model: Model) -> None:
+    """Raise InputError unless the outputs of an initial model are the same as those of the job."""
+    if model.loss != job.loss.text:
+        raise InputError(
+            f"initial: expected a model of {job.loss.text} loss, got one of {model.loss} loss; leave it "
+            "out"
+        )
+    mine, others = job.labels, model.labels
+    if mine is not None and others is not None and tuple(mine) != tuple(others):
+        raise InputError(
+            f"initial: expected a model of {shown(list(mine))}, got one of {shown(list(others))}; leave "
+            "it out"
+        )

@@ -167,12 +167,10 @@ def _bound_on_others(
     A feature that is missing in a list of ``keep`` candidates is no larger than the smallest of them.
     The lists of several parts are joined here, but the ``keep`` largest of them are no smaller.
     """
-    bar = query.threshold
+    bar = max(query.threshold, prices.omitted)
     if len(prices.ids) >= keep:
         sizes = np.abs(prices.gradients) / factors(prices.ids)
         bar = max(bar, float(np.sort(sizes)[-keep]))
-    if bar == 0.0:  # at the threshold 0 a pricer may leave out features far below the largest
-        return prices.largest
     return min(prices.largest, bar + query.imbalance * prices.reach)
 
 

@@ -224,6 +224,8 @@ class Prices:
     excess: Floats
     reach: float = 0.0  #: the bound on |phi_ij| / f_j that ``largest`` and ``excess`` rely on
     n_visited: int = 0  #: number of features whose sums were made, for tests and benchmarks
+    #: at a threshold of 0: features with |g_j| / f_j up to this may be missing among the candidates
+    omitted: float = 0.0
     #: with K outputs, whose gradients and sums are (features, K): an upper bound on |g_jk| / f_j and
     #: |g~_jk| / f_j for each output
     by_output: Floats = field(default_factory=lambda: np.empty(0))
@@ -242,6 +244,7 @@ def merge_prices(parts: Sequence[Prices]) -> Prices:
         excess=np.concatenate([p.excess for p in parts]),
         reach=max(p.reach for p in parts),
         n_visited=sum(p.n_visited for p in parts),
+        omitted=max(p.omitted for p in parts),
     )
 
 

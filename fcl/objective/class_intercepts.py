@@ -197,7 +197,8 @@ class _Search:
         matrix = hessian[np.ix_(kept, kept)] * scale * scale[:, None]
         step = np.zeros(len(kept))
         try:
-            with one_blas_thread():
+            # a Hessian of tiny numbers may give a step that overflows
+            with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
                 step[kept] = -scale * np.linalg.solve(matrix, scale * self.slopes[kept])
         except np.linalg.LinAlgError:
             return None

@@ -188,6 +188,10 @@ class Outputs(ABC):
         """Weights (k, K) of the same model, up to the intercepts, with the least penalty."""
         return weights
 
+    def centre_intercepts(self, b: Floats) -> Floats:
+        """A copy of the intercepts (K,) of the same model that has mean 0, if there is a choice."""
+        return b.copy()
+
     # -- dual ----------------------------------------------------------------------------------
 
     def close(self, r: Floats, step: float) -> float:

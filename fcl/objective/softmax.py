@@ -87,6 +87,10 @@ class SoftmaxOutputs(Outputs):
         """
         return weights - self.penalty.centre(weights)[:, None]
 
+    def centre_intercepts(self, b: Floats) -> Floats:
+        """The intercepts (K,) with the same probabilities that have mean 0."""
+        return b - b.mean() if len(b) else b.copy()
+
     # -- sums over rows ------------------------------------------------------------------------
 
     def _work(self) -> Floats:

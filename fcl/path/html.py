@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from fcl.units import format_seconds
+from fcl.units import format_seconds, score_title
 
 __all__ = ["points_html"]
 
@@ -25,7 +25,7 @@ def points_html(
     chosen : mapping
         One of them.
     """
-    names = ("point", "C", "features", "gap", metric.upper(), "standard error", "time")
+    names = ("point", "C", "features", "gap", score_title(metric), "standard error", "time")
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     lines = [
         _line([str(number), *_cells(row)], bold=row is chosen) for number, row in enumerate(rows, 1)

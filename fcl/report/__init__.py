@@ -2,6 +2,7 @@
 
 ``contract``    what a section gets and returns
 ``measured``    what the report measures on rows of data: predictions, features, letters
+``outputs``     the same for several outputs
 ``predictions`` sums over the predictions, and the most extreme rows
 ``cells``       sums over rows by margin, in bounded memory
 ``groups``      names and numbers of groups of rows

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fcl.model.explain import iter_values
 from fcl.model.labels import encoded_target
+from fcl.model.several import feature_sizes
 from fcl.parallel import one_blas_thread
 
 if TYPE_CHECKING:
@@ -45,9 +46,11 @@ class FeatureStats:
     nonzero : int64 (k,)
         Rows of the sample in which the feature is not 0.
     positive : float64 (k,)
-        Share of rows with the positive label among these rows, by sample weight; NaN for regression.
+        Share of rows with the positive label among these rows, by sample weight; NaN for regression and
+        for several outputs.
     mean, spread : float64 (k,)
-        Weighted mean and standard deviation of the contribution to the margin.
+        Weighted mean and standard deviation of the contribution to the margin; of the value for several
+        outputs, in each of which the feature has another weight.
     group : int64 (k,)
         Features with the same number have equal columns on the sample, which are not 0 everywhere.
     """
@@ -70,16 +73,18 @@ def feature_stats(model: Model, data: DataSet) -> FeatureStats:
     data : DataSet
         With a target.
     """
-    active = np.flatnonzero(model.weights)
-    strongest = np.argsort(-np.abs(model.weights[active]), kind="stable")[:MOST_FEATURES]
+    several = model.n_outputs > 1
+    sizes = feature_sizes(model.weights, model.group) if several else np.abs(model.weights)
+    active = np.flatnonzero(sizes)
+    strongest = np.argsort(-sizes[active], kind="stable")[:MOST_FEATURES]
     indices = np.sort(active[strongest])
     keep = _sample(data, min(MOST_ROWS, MOST_VALUES // max(1, len(indices))))
     n_rows = int(np.count_nonzero(keep))
     y = np.full(n_rows, np.nan)
-    if model.labels is not None and data.target is not None:
+    if model.labels is not None and data.target is not None and not several:
         y = encoded_target(model, data.target[keep], data.target_name)
     weights = np.ones(n_rows) if data.weights is None else data.weights[keep]
-    sums = _ColumnSums(len(indices), model.weights[indices])
+    sums = _ColumnSums(np.ones(len(indices)) if several else model.weights[indices])
     for start, stop, values in iter_values(model.family, model.ids[indices], data.rows, keep):
         with one_blas_thread():
             sums.add(values, y[start:stop], weights[start:stop])
@@ -104,8 +109,9 @@ def _sample(data: DataSet, most: int) -> npt.NDArray[np.bool_]:
 class _ColumnSums:
     """Sums over the columns of some features, and hashes that reveal equal columns."""
 
-    def __init__(self, k: int, weights: Floats) -> None:
-        self._scale = weights
+    def __init__(self, scale: Floats) -> None:
+        k = len(scale)
+        self._scale = scale
         self._nonzero = np.zeros(k, np.int64)
         self._carried, self._positive = np.zeros((2, k))
         self._sum, self._squares = np.zeros((2, k))

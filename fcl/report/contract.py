@@ -16,10 +16,22 @@ if TYPE_CHECKING:
     from fcl.report.measured import Measured
     from fcl.report.outputs import MeasuredOutputs
 
-__all__ = ["LONGEST_NAME", "Context", "Figure", "OutputsContext", "Section", "Table", "name_text"]
+__all__ = [
+    "LONGEST_NAME",
+    "PLURALS",
+    "Context",
+    "Figure",
+    "OutputsContext",
+    "Section",
+    "Table",
+    "name_text",
+    "output_title",
+]
 
 #: Characters of a feature's description that the page shows.
 LONGEST_NAME = 120
+#: Words for several outputs.
+PLURALS = {"class": "classes", "target": "targets", "label": "labels"}
 
 
 @dataclass(frozen=True)
@@ -110,7 +122,9 @@ class Context:
     names : sequence of str or None
         Names of the columns of the rows, if the user gave them.
     measured : Measured or None
-        Measured on rows of data; None without data.
+        Measured on rows of data; None without data, and for a model of several outputs.
+    outputs : MeasuredOutputs or None
+        Measured on rows of data for a model of several outputs.
     """
 
     model: Model
@@ -118,6 +132,7 @@ class Context:
     checksum: str
     names: Sequence[str] | None = None
     measured: Measured | None = None
+    outputs: MeasuredOutputs | None = None
     _words: dict[int, str] = field(default_factory=dict)
 
     def feature(self, index: int) -> str:
@@ -137,8 +152,13 @@ class Context:
         return next((m.origin for m in motifs if m is not None and m.start is not None), 0)
 
     @property
+    def of_outputs(self) -> OutputsContext:
+        """What sections about several outputs of any model share."""
+        return OutputsContext(self.model, self.path, self.checksum, self.outputs)
+
+    @property
     def labels(self) -> tuple[str, str]:
-        """The negative and the positive label as text."""
+        """The negative and the positive label of a model of one output, as text."""
         labels = self.model.labels or ("smaller", "larger")
         negative, positive = (_label_text(label) for label in labels)
         return negative, positive
@@ -163,6 +183,11 @@ class OutputsContext:
     path: Path
     checksum: str
     measured: MeasuredOutputs | None = None
+
+
+def output_title(noun: str, name: str, named: bool) -> str:
+    """The heading of an output: its name, or its number after the noun."""
+    return name if named else f"{noun} {name}"
 
 
 def _label_text(label: Any) -> str:

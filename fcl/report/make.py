@@ -19,7 +19,7 @@ from fcl.report.extras import check_extras
 from fcl.report.measured import measure
 from fcl.report.outputs import measure_outputs
 from fcl.report.page import render
-from fcl.report.sections import sections, stagewise_sections
+from fcl.report.sections import output_sections, sections, stagewise_sections
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -93,15 +93,17 @@ def make_report(
             f"names: expected {_width(data):,} names, one for each column of {data.name}, got "
             f"{len(names):,}"
         )
-    if isinstance(model, Model):
-        model.require_one_output("a report", "fcl inspect shows its certificate and features")
-        measured = None if data is None else measure(model, data, groups)
-        made = sections(Context(model, Path(path), checksum, names, measured))
-    else:
+    if not isinstance(model, Model):
         if groups is not None or names is not None:
             raise InputError("groups and names are for models of fcl train; leave them out")
         outputs = None if data is None else measure_outputs(model, data)
         made = stagewise_sections(OutputsContext(model, Path(path), checksum, outputs))
+    elif model.n_outputs > 1:
+        outputs = None if data is None else measure_outputs(model, data, groups)
+        made = output_sections(Context(model, Path(path), checksum, names, outputs=outputs))
+    else:
+        measured = None if data is None else measure(model, data, groups)
+        made = sections(Context(model, Path(path), checksum, names, measured))
     return Report(render(name_text(Path(path).name), made), made)
 
 

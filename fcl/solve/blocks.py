@@ -249,9 +249,14 @@ class OutputSolver:
         return Solved(self.free, decrease, float(self._violations.max()), steps, sweeps)
 
     def point(self) -> Point:
-        """The trainer's point: its weights, and the anchor's weights of features not cached."""
-        anchor, cached = self.anchor, self.cache.ids
+        """The trainer's point: its weights, and the anchor's weights of features not cached.
+
+        Of the points that the losses do not tell apart it is the one of the least penalty.
+        """
+        anchor, cached, objective = self.anchor, self.cache.ids, self.view.objective
         frozen = ~np.isin(anchor.ids, cached)
         ids = np.concatenate([anchor.ids[frozen], cached])
         weights = np.concatenate([anchor.weights[frozen], self.working.of("weights")])
-        return Point.make(ids, weights, 0.0, self.free.copy())
+        return Point.make(
+            ids, objective.centre(weights), 0.0, objective.centre_intercepts(self.free)
+        )

@@ -11,6 +11,7 @@ from click.testing import Result
 
 COLUMNS = ("--features", "columns")
 TRAIN = (*COLUMNS, "--C", "0.1", "--driver", "inline")
+SOFTMAX = (*TRAIN, "--loss", "softmax")
 
 
 @pytest.fixture
@@ -25,12 +26,20 @@ def folder(tmp_path: Path) -> Path:
     constant[:, 4] = 1.0
     codes = random.integers(0, 4, (60, 9)).astype(np.uint8)
     arrays = {"X": x, "y": y, "single": single, "pair": x[:, :2], "constant": constant}
+    arrays |= {
+        "two": y[np.arange(60) % 3 % 2],
+        "one": np.repeat("a", 60),
+        "twos": 2 * (x[:, :3] > 0),
+    }
+    arrays |= {"off": x[:, 0], "hole": np.where(x[:, :2] == x[3, 1], np.nan, x[:, :2])}
+    arrays |= {"halves": np.arange(60) % 3 + 0.5, "age": x[:, 5], "flags": np.int8(x[:, :3] > 0)}
     absent = np.where(y == "c", "a", y)
     parts = {
         "data": {**arrays, "codes": codes, "both": x[:, :2]},
         "valid": {"X": x, "y": other, "absent": absent, "single": single, "both": x[:, :1]},
         "absent": {"X": x, "y": absent},
         "unlabelled": {"X": x},
+        "named": {"X": x, "u": random.integers(0, 2, 60), "v": random.integers(0, 2, 60)},
         "many": {"X": np.zeros((20_002, 1), np.float32), "y": np.arange(20_002) // 2},
     }
     for name, members in parts.items():
@@ -57,6 +66,48 @@ def folder(tmp_path: Path) -> Path:
             "data",
             (*TRAIN, "--y", "both", "--loss", "squared", "--valid", "valid"),
             "expected 2 columns of numbers, got shape (60,)",
+        ),
+        (
+            "train",
+            "data",
+            (*SOFTMAX, "--offset", "off"),
+            "each row and output, shape (60, 3), got shape (60,)",
+        ),
+        ("train", "data", (*SOFTMAX, "--offset", "pair"), "shape (60, 3), got shape (60, 2)"),
+        ("train", "data", (*TRAIN, "--y", "two", "--offset", "pair"), "one offset for each row"),
+        (
+            "train",
+            "data",
+            (*TRAIN, "--y", "hole", "--loss", "squared"),
+            "hole, column 1: row 3 is nan; a regression target must be finite",
+        ),
+        ("train", "data", (*TRAIN, "--y", "pair"), 'for numbers, choose loss="squared"'),
+        ("train", "data", (*TRAIN, "--y", "halves"), 'choose loss="softmax"'),
+        ("train", "data", (*TRAIN, "--y", "twos"), "expected 0 or 1 in each column"),
+        ("train", "data", (*TRAIN, "--y", "flags", "--loss", "softmax"), "name one column"),
+        (
+            "train",
+            "data",
+            (*TRAIN, "--y", "pair", "--loss", "huber"),
+            "expected one column for huber",
+        ),
+        ("train", "data", (*SOFTMAX, "--y", "one"), "expected at least two classes"),
+        ("train", "data", (*SOFTMAX, "--class-weight", "a=1,z=2"), "there is no label 'z'"),
+        (
+            "train",
+            "data",
+            (*TRAIN, "--y", "flags", "--class-weight", "balanced"),
+            "several columns",
+        ),
+        ("train", "named", (*TRAIN, "--y", "u,v", "--class-weight", "balanced"), "several columns"),
+        ("train", "data", (*SOFTMAX, "--covariates", "age"), "covariates: expected none"),
+        ("train", "data", (*TRAIN, "--y", "two", "--group"), "group: expected several outputs"),
+        ("train", "data", (*SOFTMAX, "--l1-ratio", "0"), "train a ridge model with fcl stagewise"),
+        (
+            "train",
+            "data",
+            (*COLUMNS, "--y", "pair", "--loss", "squared", "--path", "3", "--cv", "3"),
+            "cv: expected a single column of targets, got 2",
         ),
         ("stagewise", "data", (*COLUMNS, "--y", "pair"), "one class for each row"),
         (

@@ -84,7 +84,7 @@ def test_one_column_stays_one_output():
         (lambda: encode_multilabel([["a", "b"]], "y"), "expected 0 or 1"),
         (lambda: encode_multilabel(np.ones((3, 2, 2)), "y"), "got shape (3, 2, 2)"),
         (
-            lambda: refuse_rare_classes(np.array([0.0, 0, 1, 1, 2]), ("a", "b", "c", "d"), "y"),
+            lambda: refuse_rare_classes(np.array([0.0, 0, 1, 1, 2]), np.ones(5), tuple("abcd"), "y"),
             "got 1 row of class 'c' (classes with fewer than two rows: 'c', 'd')",
         ),
         (
@@ -153,3 +153,10 @@ def test_class_weights_multiply_by_code():
     np.testing.assert_array_equal(named.s, [1, 20, 3, 40, 5, 6])
     balanced = weighted_by_code(rows, "balanced", 3)
     np.testing.assert_allclose(np.bincount(y.astype(int), balanced.s), 7.0)
+
+
+def test_a_row_of_weight_2_is_two_rows() -> None:
+    codes = np.array([0.0, 0.0, 1.0])
+    refuse_rare_classes(codes, np.array([1.0, 1.0, 2.0]), ("a", "b"), "y")
+    with pytest.raises(InputError, match="got 1 row of class 'b'"):
+        refuse_rare_classes(codes, np.array([5.0, 5.0, 1.5]), ("a", "b"), "y")

@@ -238,3 +238,64 @@ def test_offsets_that_leave_no_row_any_curvature(group):
         data, "columns", C=0.2, loss="softmax", group=group, max_passes=5, warn=False
     )
     assert 0.0 < result.certificate.gap < 1.0
+
+
+@pytest.mark.parametrize("group", [False, True])
+@pytest.mark.parametrize("options", [{"tol": 1e-3}, {"max_passes": 1}, {"row_view": 100}], ids=str)
+def test_a_constant_for_all_classes_costs_nothing(group, options):
+    X, y = _classes(k=5)
+    for driver in ("inline", "processes"):
+        model = _train(X, y, C=0.5, group=group, driver=driver, **options).model
+        assert model.n_active
+        middle = model.weights.mean(axis=1) if group else np.median(model.weights, axis=1)
+        np.testing.assert_allclose(middle, 0.0, atol=1e-14)
+        assert abs(model.intercept.mean()) < 1e-13
+        own = _softmax(X, y, _whole(model, 12), model.intercept, 0.5, group=group)
+        assert model.certificate.objective == pytest.approx(own, rel=1e-12)
+        assert model.certificate.bound <= own
+
+
+def test_an_initial_model_has_the_same_outputs():
+    X, y = _classes()
+    numbers = np.column_stack([X[:, 0], X[:, 1], X[:, 2]])
+    names = np.array(["a", "b", "c"])
+    start = _train(X, names[y], tol=1e-4).model
+    again = _train(X, names[y], initial=start, tol=1e-4)
+    assert again.passes <= 3 and again.certificate.gap <= 1e-4
+    other = np.array(["x", "y", "z"])[y]
+    message = r"expected a model of \['x', 'y', 'z'\], got one of \['a', 'b', 'c'\]"
+    with pytest.raises(InputError, match=message):
+        _train(X, other, initial=start)
+    with pytest.raises(InputError, match="expected a model of 4 outputs, got one of 3"):
+        _train(X, np.arange(len(y)) % 4, initial=start)
+    with pytest.raises(
+        InputError, match="expected a model of squared loss, got one of softmax loss"
+    ):
+        _train(X, numbers, loss="squared", initial=start)
+
+
+def test_a_checkpoint_of_other_classes_is_refused(tmp_path):
+    X, y = _classes()
+    names = np.array(["a", "b", "c"])
+    options = {"tol": 1e-9, "checkpoint": tmp_path / "c", "checkpoint_every": 1e-3}
+    _train(X, names[y], max_passes=1, **options)
+    for other in (np.array(["x", "y", "z"])[y], np.arange(len(y)) % 4):
+        with pytest.raises(InputError, match="is of another job"):
+            _train(X, other, resume=tmp_path / "c", **options)
+
+
+@pytest.mark.parametrize("features", ["columns", "products:degree=2", "columns + columns * 2"])
+@pytest.mark.parametrize(
+    "options", [{}, {"group": True}, {"group": True, "l1_ratio": 0.5}], ids=str
+)
+def test_the_smallest_C_of_a_feature_is_exact(features, options):
+    X, y = _classes(p=6, k=4)
+    C_min = _train(X, y, features, tol=0.1, **options).model.options["C_min"]
+    residuals = np.bincount(y) / len(y) - np.eye(4)[y]
+    if features == "columns":
+        prices = X.T @ residuals
+        sizes = np.linalg.norm(prices, axis=1) if "group" in options else np.abs(prices)
+        assert C_min == pytest.approx(options.get("l1_ratio", 1.0) / sizes.max(), rel=1e-6)
+    for factor in (0.999, 1.02):
+        model = _train(X, y, features, C=factor * C_min, **options).model
+        assert (model.n_active > 0) == (factor > 1.0)

@@ -12,9 +12,11 @@ from fcl import FCLClassifier, FCLRegressor
 ESTIMATORS = [
     FCLClassifier(),
     FCLRegressor(),
-    # losses without a bound on the slope need more digits for the same prediction
+    # losses without a bound on the slope, and the group norm, need more digits for the same prediction
     FCLClassifier(loss="squared_hinge", alpha=0.01, warm_start=True, tol=1e-10),
     FCLRegressor(fit_intercept=False, warm_start=True, tol=1e-10),
+    FCLClassifier(loss="softmax"),
+    FCLClassifier(loss="softmax", group=True, warm_start=True, tol=1e-10),
 ]
 
 

@@ -197,15 +197,16 @@ class _MatrixPricer:
         if not query.find:
             own = within(query.watched, cuts[query.parts.start], cuts[query.parts.stop])
             return only_watched(np.where(own, g[query.watched], 0.0))
+        omitted = 0.0
         if query.threshold == 0.0:
-            largest = float((np.abs(g) / self.factors).max())
-            query = replace(query, threshold=self.share * largest)
+            omitted = self.share * float((np.abs(g) / self.factors).max())
+            query = replace(query, threshold=omitted)
         prices = []
         for part in query.parts:
             some = slice(cuts[part], cuts[part + 1])
             found = Collector(query, self.keep)
             prices.append(found.price_range(some.start, g[some], self.factors[some], REACH))
-        return merge_prices(prices)
+        return replace(merge_prices(prices), omitted=omitted)
 
 
 @settings(max_examples=80, deadline=None)
@@ -248,7 +249,7 @@ def test_bounds_hold_with_cut_lists_and_balancing(
     assert exact * (1.0 - 1e-12) <= found.excess.sum() < np.inf
     if not group:
         assert found.excess.sum() == pytest.approx(exact, rel=1e-9)
-    elif keep == 1000 and threshold > 0.0:
+    elif keep == 1000 and (threshold > 0.0 or share == 0.0):
         listed = set(np.flatnonzero(plain / f > threshold)) - set(watched)
         assert listed <= set(found.ids)
         most = float((plain / f).max()) + np.linalg.norm(imbalance) * reach

@@ -95,7 +95,7 @@ def test_hashes_of_columns() -> None:
     for _ in range(30):
         values = (rng.random((100, 2_000)) < 0.5).astype(np.float64)
         values[:, 1] = values[:, 0]
-        sums = columns._ColumnSums(2_000, np.ones(2_000))
+        sums = columns._ColumnSums(np.ones(2_000))
         for part in np.split(values, 2):
             sums.add(part, np.ones(50), np.ones(50))
         groups = sums.stats(np.arange(2_000), 100, 100.0).group
@@ -104,7 +104,7 @@ def test_hashes_of_columns() -> None:
 
 def test_columns_with_a_large_mean() -> None:
     values = np.stack([1.7e9 + RNG.normal(size=300), np.full(300, 0.1)], axis=1)
-    sums = columns._ColumnSums(2, np.array([1.0, -2.0]))
+    sums = columns._ColumnSums(np.array([1.0, -2.0]))
     for part in np.split(values, 3):
         sums.add(part, np.ones(100), np.ones(100))
     found = sums.stats(np.arange(2), 300, 300.0)

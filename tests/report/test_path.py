@@ -66,6 +66,16 @@ def test_points_and_choices(context: Context) -> None:
     assert "best," in section.blocks[0].svg
 
 
+def test_names_of_scores_have_no_underscores(context: Context) -> None:
+    outer = {"metric": "log_loss", "mean": 0.25, "se": None, "folds": []}
+    write(context, points(), result=RESULT | {"metric": "log_loss", "outer": outer})
+    section = section_of_path.section(context)
+    assert section is not None and section.lead.endswith("whole procedure: LOG LOSS 0.25.")
+    figure, table = section.blocks
+    assert isinstance(figure, Figure) and isinstance(table, Table)
+    assert table.head[5] == "LOG LOSS" and "LOG LOSS" in figure.svg
+
+
 def test_a_path_without_scores(context: Context) -> None:
     write(context, points())
     section = section_of_path.section(context)

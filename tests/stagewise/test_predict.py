@@ -103,7 +103,7 @@ def test_tables_of_rows(problem: Problem, folder: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--explain", 3), "--explain needs a model of fcl train with one output"),
+        (("--explain", 3), "--explain needs a model of fcl train"),
         (("--y", "s"), "expected the labels of the model, 'a', 'b' and 'c', got"),
         (("--mean", "--offset", "none"), "none"),
     ],

@@ -254,6 +254,7 @@ class ConcatPricer:
             watched=watched,
             excess=found.excess / f,
             reach=found.reach / f,
+            omitted=found.omitted / f,
         )
 
     def _own_parts(self, parts: range) -> Iterator[tuple[int, range]]:

@@ -309,14 +309,14 @@ class ProductPricer:
             return only_watched(watched)
         singles = (yield Singles(), 0.0, 0.0).total
         prices = []
-        pairs = PairSums(last)
+        pairs, floor = PairSums(last), 0.0
         if query.threshold == 0.0:
             floor = FIRST_SHARE * float(np.abs(singles[0]).max(initial=0.0))
             query = replace(query, threshold=floor)
         for done, part in enumerate(query.parts):
             share = done / len(query.parts)
             prices.append((yield from self._scan_part(part, singles, query, share, pairs)))
-        return replace(merge_prices(prices), watched=watched)
+        return replace(merge_prices(prices), watched=watched, omitted=floor)
 
     def _scan_part(
         self, part: int, singles: Floats, query: PriceQuery, share: float, pairs: PairSums

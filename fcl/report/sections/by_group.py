@@ -10,10 +10,11 @@ import numpy as np
 from fcl.objective.metrics import average_precision, has_both_classes
 from fcl.report.contract import Figure, Table, name_text
 from fcl.report.figures import ACCENT, FAINT, SECOND, drawing, short
+from fcl.report.outputs import GroupErrors
 from fcl.report.predictions import Predictions
 from fcl.units import counted
 
-__all__ = ["scores_of_labels", "scores_of_numbers"]
+__all__ = ["errors_of_outputs", "scores_of_labels", "scores_of_numbers"]
 
 #: Groups that the page shows: the largest ones.
 MOST_GROUPS = 40
@@ -68,6 +69,18 @@ def scores_of_numbers(predictions: Predictions, metric: str) -> Blocks:
             [r[:double] + r[double + 1 :] for r in rows],
         )
     return _blocks(Table("groups", head, rows), overall, caption)
+
+
+def errors_of_outputs(found: GroupErrors | None) -> Blocks:
+    """Errors of several outputs in each group, as a picture and a table; nothing without groups."""
+    if found is None:
+        return []
+    names = list(found.errors)
+    columns = zip(found.names, found.rows.tolist(), *map(list, found.errors.values()), strict=True)
+    rows = [[name_text(name), n, *map(float, errors)] for name, n, *errors in columns if n]
+    caption = f"{names[-1]} of each group; the line is all rows together."
+    table = Table("groups", ["group", "rows", *names], rows)
+    return _blocks(table, found.overall[names[-1]], caption)
 
 
 def _groups(predictions: Predictions) -> list[tuple[int, str, int]]:

@@ -13,6 +13,7 @@ from fcl.model import History
 from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, SECOND, THIRD, drawing, log_axis, short
 from fcl.report.sections.head import LEAST_GAP, number
+from fcl.units import score_title
 
 __all__ = ["section"]
 
@@ -111,7 +112,7 @@ def _caption(curves: _Curves) -> str:
 
 
 def _metric(curves: _Curves) -> str:
-    return short(curves.metric.upper(), 12)
+    return short(score_title(curves.metric), 12)
 
 
 def _table(history: History) -> Table:

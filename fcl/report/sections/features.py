@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.features.motif import Motif
+from fcl.report.columns import FeatureStats
 from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, drawing, short
 from fcl.units import counted
 
-__all__ = ["section"]
+__all__ = ["equal", "folded", "positions", "section"]
 
 #: Features in the table of the page.
 MOST_ROWS = 1_000
@@ -28,16 +29,7 @@ def section(context: Context) -> Section:
     model = context.model
     if not model.n_active:
         return Section("features", "Features", "The model has no features.")
-    found = [model.family.motif(int(feature)) for feature in model.ids]
-    placed = [
-        _Placed(motif, float(weight))
-        for motif, weight in zip(found, model.weights, strict=True)
-        if motif is not None and motif.start is not None and weight
-    ]
-    blocks: list[Figure | Table] = []
-    if placed:
-        blocks.append(_positions(placed, context.origin))
-    blocks.append(_table(context))
+    blocks = [*positions(context, model.weights), _table(context)]
     total = counted(model.family.n_features, "feature")
     lead = f"The model gives a weight to {model.n_active:,} of {total}."
     return Section("features", "Features", lead, _facts(context), blocks)
@@ -76,7 +68,29 @@ def _facts(context: Context) -> list[tuple[str, str]]:
 # -- patterns by position --------------------------------------------------------------------------
 
 
-def _positions(placed: Sequence[_Placed], origin: int) -> Figure:
+def positions(
+    context: Context, weights: npt.NDArray[np.float64], of_outputs: str = ""
+) -> list[Figure | Table]:
+    """A picture of the patterns that are at one position; nothing if there are none.
+
+    Parameters
+    ----------
+    context : Context
+    weights : float64 (k,)
+        Of the features of the model.
+    of_outputs : str
+        Words after ``the sum of |weight|``.
+    """
+    found = [context.model.family.motif(int(feature)) for feature in context.model.ids]
+    placed = [
+        _Placed(motif, float(weight))
+        for motif, weight in zip(found, weights, strict=True)
+        if motif is not None and motif.start is not None and weight
+    ]
+    return [_positions(placed, context.origin, of_outputs)] if placed else []
+
+
+def _positions(placed: Sequence[_Placed], origin: int, of_outputs: str) -> Figure:
     """Count of patterns by position and by length, and |weight| by position and letter."""
     length = max(p.start + len(p.motif.pattern) for p in placed)
     width = -(-length // MOST_POSITIONS)
@@ -99,7 +113,8 @@ def _positions(placed: Sequence[_Placed], origin: int) -> Figure:
     head = ["position", "patterns that begin here", *(f"sum of |weight| on {a}" for a in "ACGT")]
     caption = (
         "Patterns by the position of their first letter and by their number of fixed letters; the sum "
-        "of |weight| of the patterns that fix a letter at a position (stronger colour: larger)."
+        f"of |weight|{of_outputs} of the patterns that fix a letter at a position (stronger colour: "
+        "larger)."
     )
     return Figure("positions", drawn.svg, caption, Table("positions", head, rows, shown=False))
 
@@ -139,7 +154,7 @@ def _table(context: Context) -> Table:
     model = context.model
     active = np.flatnonzero(model.weights)
     order = active[np.argsort(-np.abs(model.weights[active]), kind="stable")]
-    groups = _groups(context, order)
+    groups = folded(None if context.measured is None else context.measured.features, order)
     head = ["weight", "feature", "rows"]
     measured = context.measured
     if measured is not None:
@@ -148,17 +163,16 @@ def _table(context: Context) -> Table:
     for members in groups[:MOST_ROWS]:
         first = members[0]
         row = [float(model.weights[first]), context.feature(first), int(model.support[first])]
-        rows.append([*row, *_measured(context, first), _equal(context, members[1:])])
+        rows.append([*row, *_measured(context, first), equal(context, members[1:], model.weights)])
     return Table(
         "features", [*head, "equal columns"], rows, _caption(context, len(groups)), sortable=True
     )
 
 
-def _groups(context: Context, order: npt.NDArray[np.intp]) -> list[list[int]]:
+def folded(stats: FeatureStats | None, order: npt.NDArray[np.intp]) -> list[list[int]]:
     """Features by decreasing |weight|, each with the features of equal columns after it."""
     group_of: dict[int, int] = {}
-    if context.measured is not None:
-        stats = context.measured.features
+    if stats is not None:
         group_of = dict(zip(stats.indices.tolist(), stats.group.tolist(), strict=True))
     out: dict[int, list[int]] = {}
     for index in order.tolist():
@@ -180,14 +194,11 @@ def _measured(context: Context, index: int) -> list[float | None]:
     return [float(stats.positive[at]) if known else None, effect]
 
 
-def _equal(context: Context, members: Sequence[int]) -> str:
+def equal(context: Context, members: Sequence[int], weights: npt.NDArray[np.float64]) -> str:
     """The features of equal columns as ``2 equal: a (+1); b (-2)``; empty if there are none."""
     if not members:
         return ""
-    words = [
-        f"{short(context.feature(i))} ({context.model.weights[i]:+.3g})"
-        for i in members[:MOST_EQUAL]
-    ]
+    words = [f"{short(context.feature(i))} ({weights[i]:+.3g})" for i in members[:MOST_EQUAL]]
     more = len(members) - len(words)
     names = "; ".join(words) + (f"; and {more:,} more" if more else "")
     return f"{len(members):,} equal: {names}"

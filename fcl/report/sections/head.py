@@ -10,8 +10,9 @@ import numpy as np
 from fcl.checks import shortened
 from fcl.model import Certificate
 from fcl.model.certificate import Scope
-from fcl.objective import Penalty
-from fcl.report.contract import Context, Figure, Section, Table
+from fcl.model.outputs import output_names
+from fcl.objective import GroupPenalty, Penalty
+from fcl.report.contract import PLURALS, Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, INK, PAGE, SECOND, drawing, log_axis
 from fcl.units import counted, format_bytes, format_seconds
 
@@ -22,6 +23,8 @@ __all__ = ["LEAST_GAP", "number", "proof", "section"]
 
 #: The smallest gap that the picture shows.
 LEAST_GAP = 1e-16
+#: Names of outputs that the head lists.
+MOST_NAMES = 30
 
 
 def section(context: Context) -> Section:
@@ -31,7 +34,8 @@ def section(context: Context) -> Section:
     facts = [*_problem(context), *_certificate(certificate), *_effort(context)]
     tol = number(model.options.get("tol"))
     blocks = [_gap_bar(certificate.gap, tol)] if math.isfinite(certificate.gap) else []
-    return Section("head", "Model and certificate", proof(certificate), facts, blocks)
+    words = proof(certificate, model.n_outputs)
+    return Section("head", "Model and certificate", words, facts, blocks)
 
 
 def number(value: Any) -> float:
@@ -39,7 +43,7 @@ def number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else math.nan
 
 
-def proof(certificate: Certificate) -> str:
+def proof(certificate: Certificate, n_outputs: int = 1) -> str:
     """What the certificate proves, in one or two sentences."""
     if certificate.scope is Scope.NOTHING:
         return "Nothing is proved about this model: it is newer than the last pricing."
@@ -47,7 +51,7 @@ def proof(certificate: Certificate) -> str:
         return "Nothing is proved about this model: no lower bound of the objective is known."
     most = max(certificate.objective - certificate.bound, 0.0)
     text = (
-        f"No choice of the intercept and of weights for the "
+        f"No choice of the intercept{'s' * (n_outputs > 1)} and of weights for the "
         f"{counted(certificate.n_priced, 'priced feature')} "
         f"lowers the objective by more than {most:.3g}, which is {certificate.gap:.3g} of the objective."
     )
@@ -61,23 +65,37 @@ def proof(certificate: Certificate) -> str:
 
 def _problem(context: Context) -> list[tuple[str, str]]:
     model = context.model
-    task = f"regression, {model.loss} loss"
-    if model.labels is not None:
-        negative, positive = context.labels
-        task = f"classification of {positive} (+1) against {negative} (-1), {model.loss} loss"
-    penalty = Penalty(float(model.options.get("l1_ratio", 1.0))).formula
+    penalty = (GroupPenalty if model.group else Penalty)(
+        float(model.options.get("l1_ratio", 1.0))
+    ).formula
     if model.options.get("standardize"):
         penalty += ", in units of standard deviations"
     if model.certificate.scope is Scope.SUPPORT:
         penalty += ", each term times the variance of its feature"
     rows = f"{counted(model.n_rows, 'training row')}, sum of weights {model.sum_weights:.10g}"
     return [
-        ("task", task),
+        ("task", f"{_task(context)}, {model.loss} loss"),
         ("data", rows + (", with an offset" if model.has_offset else "") + _covariates(context)),
         ("family", shortened(_family(context), 400)),
         ("penalty", penalty),
         ("C", f"{model.C:.10g} (alpha {model.alpha:.10g})"),
     ]
+
+
+def _task(context: Context) -> str:
+    model = context.model
+    if model.n_outputs > 1:
+        verb = {"class": "classification", "target": "regression", "label": "labelling"}[model.noun]
+        text = f"{verb}, {counted(model.n_outputs, model.noun, PLURALS[model.noun])}"
+        if model.labels is None:
+            return text
+        names = output_names(model)
+        more = ", ..." * (len(names) > MOST_NAMES)
+        return shortened(f"{text} ({', '.join(names[:MOST_NAMES])}{more})", 400)
+    if model.labels is None:
+        return "regression"
+    negative, positive = context.labels
+    return f"classification of {positive} (+1) against {negative} (-1)"
 
 
 def _covariates(context: Context) -> str:

@@ -15,6 +15,7 @@ from fcl.path.store import FOLDER_SUFFIX, TABLE_NAME, read_table
 from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, INK, SECOND, THIRD, drawing, log_axis, short
 from fcl.report.sections.head import number
+from fcl.units import score_title
 
 __all__ = ["section"]
 
@@ -42,7 +43,7 @@ def section(context: Context) -> Section | None:
     found = result if isinstance(result, dict) else {}
     scores, errors = (_numbers(found.get(name), len(rows)) for name in ("score", "se"))
     scored, measured = np.isfinite(scores).any(), np.isfinite(errors).any()
-    metric = short(str(found.get("metric", "")).upper(), 12) if scored else ""
+    metric = short(score_title(str(found.get("metric", ""))), 12) if scored else ""
     points = [[row.get(name) for name in ("active", "objective", "gap", "seconds")] for row in rows]
     lines = [
         [i + 1, value, *map(number, point[:3]), score, error, number(point[3])]
@@ -90,7 +91,7 @@ def _lead(found: dict[str, Any], chosen: int, n: int) -> str:
         text += f" Standard errors come from {short(str(found['error_from']), 80)}."
     outer = found.get("outer")
     if isinstance(outer, dict) and math.isfinite(mean := number(outer.get("mean"))):
-        metric, se = short(str(outer.get("metric")).upper(), 12), number(outer.get("se"))
+        metric, se = short(score_title(str(outer.get("metric"))), 12), number(outer.get("se"))
         text += f" Nested cross-validation of the whole procedure: {metric} {mean:.4g}"
         text += f", standard error {se:.2g}." if math.isfinite(se) else "."
     return text

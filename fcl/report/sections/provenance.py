@@ -27,7 +27,7 @@ def section(context: Context) -> Section:
     """The provenance of model and page."""
     model = context.model
     facts = [
-        *origin(context),
+        *origin(context if model.n_outputs == 1 else context.of_outputs),
         ("same options again", _command(context)),
         ("to a smaller gap", _resume(context)),
     ]

@@ -27,7 +27,7 @@ from fcl.report.scores import (
 from fcl.report.sections.by_group import scores_of_labels, scores_of_numbers
 from fcl.units import counted
 
-__all__ = ["section"]
+__all__ = ["draw_calibration", "rounded_up", "section"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -178,29 +178,39 @@ def _counts(edges: Floats, values: Floats, weights: Floats) -> Floats:
 
 
 def _calibration(bins: Bins, predicted: str, observed: str) -> Figure:
-    ends = [min(bins.predicted.min(), bins.low.min()), max(bins.predicted.max(), bins.high.max())]
     caption = "Ten quantile bins of the predictions, with 95 % intervals; dashed: perfect."
-    low, observed_means = bins.low, bins.observed
     with drawing(4.6, 3.6) as drawn:
-        if bins.predicted[0] > 0.0 and bins.predicted[-1] > LOG_FROM * bins.predicted[0]:
-            ends = [bins.predicted[0] / 2.0, 1.5 * ends[1]]
-            caption += " On the log scale, smaller values are at the lower edge."
-            # a log scale has no 0
-            low, observed_means = np.maximum(low, ends[0]), np.maximum(observed_means, ends[0])
-            for which in "xy":
-                log_axis(drawn.axes, which, *ends)
-            drawn.axes.set(xlim=ends, ylim=ends)
-        drawn.axes.plot(ends, ends, color=SECOND, linewidth=1.0, linestyle="--")
-        drawn.axes.vlines(bins.predicted, low, bins.high, color=ACCENT, linewidth=1.2)
-        drawn.axes.plot(
-            bins.predicted, observed_means, "o", color=ACCENT, markersize=4, clip_on=False
-        )
-        drawn.axes.set(xlabel=predicted, ylabel=observed)
+        caption += draw_calibration(drawn.axes, bins, predicted, observed)
         drawn.axes.set_title("calibration")
     head = ["predicted", "observed", "low", "high", "rows"]
     columns = (bins.predicted, bins.observed, bins.low, bins.high, bins.rows)
     rows = [list(row) for row in zip(*columns, strict=True)]
     return Figure("calibration", drawn.svg, caption, Table("calibration", head, rows, shown=False))
+
+
+def draw_calibration(axes: Any, bins: Bins, predicted: str, observed: str) -> str:
+    """Draw observed against predicted means; returns what a caption says of the scale.
+
+    axes : of matplotlib.
+    bins : Bins
+    predicted, observed : names of the axes.
+    """
+    ends = [min(bins.predicted.min(), bins.low.min()), max(bins.predicted.max(), bins.high.max())]
+    words = ""
+    low, observed_means = bins.low, bins.observed
+    if bins.predicted[0] > 0.0 and bins.predicted[-1] > LOG_FROM * bins.predicted[0]:
+        ends = [bins.predicted[0] / 2.0, 1.5 * ends[1]]
+        words = " On the log scale, smaller values are at the lower edge."
+        # a log scale has no 0
+        low, observed_means = np.maximum(low, ends[0]), np.maximum(observed_means, ends[0])
+        for which in "xy":
+            log_axis(axes, which, *ends)
+        axes.set(xlim=ends, ylim=ends)
+    axes.plot(ends, ends, color=SECOND, linewidth=1.0, linestyle="--")
+    axes.vlines(bins.predicted, low, bins.high, color=ACCENT, linewidth=1.2)
+    axes.plot(bins.predicted, observed_means, "o", color=ACCENT, markersize=4, clip_on=False)
+    axes.set(xlabel=predicted, ylabel=observed)
+    return words
 
 
 def _confusions(found: list[Confusion]) -> Table:
