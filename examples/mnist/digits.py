@@ -18,6 +18,9 @@ import numpy as np
 import fcl
 from fcl import Fourier, StagewiseClassifier
 
+#: The kernel is exp(-gamma |z - z'|^2); the command ``choose`` prefers this value to half of it.
+GAMMA = 0.012
+
 
 def main(arguments=None):
     args = parse(arguments)
@@ -44,7 +47,7 @@ def parse(arguments):
             "--visits", type=int, default=visits, help="of each block of 1,024 features"
         )
     commands.choices["choose"].add_argument(
-        "--gammas", type=float, nargs="+", default=[0.003, 0.006, 0.012]
+        "--gammas", type=float, nargs="+", default=[0.006, 0.012]
     )
     command = commands.add_parser("lasso", parents=[shared])
     command.add_argument("--features", type=int, default=20_000)
@@ -103,10 +106,7 @@ def deskewed(rows):
 
 
 def stagewise(gamma, seed, args):
-    """Least squares on the ten digits, with cosines of 50 principal components in blocks of 1,024.
-
-    The kernel is exp(-gamma |z - z'|^2); None: half the inverse of the median of |z - z'|^2.
-    """
+    """Least squares on the ten digits, with cosines of 50 principal components in blocks of 1,024."""
     cosines = Fourier(n=args.features, gamma=gamma, standardise=False, pca=50, seed=seed)
     return StagewiseClassifier(
         cosines, visits=args.visits, validation_fraction=0.0, memory=args.memory
@@ -116,13 +116,13 @@ def stagewise(gamma, seed, args):
 def train(digits, args):
     """Train on all rows, and print the test error for each seed."""
     for seed in args.seeds:
-        since = time.perf_counter()
-        model = stagewise(None, seed, args).fit(digits.x, digits.y)
-        seconds = time.perf_counter() - since
+        since, processor = time.perf_counter(), time.process_time()
+        model = stagewise(GAMMA, seed, args).fit(digits.x, digits.y)
+        seconds, processor = time.perf_counter() - since, time.process_time() - processor
         error = np.mean(model.predict(digits.test_x) != digits.test_y)
         print(
             f"seed {seed}: test error {error:.2%}, {args.features:,} features, {args.visits} visits, "
-            f"{seconds:.1f} s",
+            f"{seconds:.1f} s ({processor:.1f} s of the processor)",
             flush=True,
         )
 
@@ -150,7 +150,7 @@ def lasso(digits, args):
     data = fcl.open_data(digits.x, y=digits.y)
     for seed in args.seeds:
         since = time.perf_counter()
-        cosines = Fourier(n=args.features, standardise=False, pca=50, seed=seed)
+        cosines = Fourier(n=args.features, gamma=GAMMA, standardise=False, pca=50, seed=seed)
         result = fcl.train(
             data, cosines, loss="softmax", C=args.C, tol=args.tol, memory=args.memory
         )
