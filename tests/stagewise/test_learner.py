@@ -163,7 +163,8 @@ def test_same_bits_of_fourier_models_for_any_threads_and_memory(
             assert np.array_equal(found, expected)
 
 
-def test_same_bits_for_any_chunks_of_the_data(tmp_path: Path) -> None:
+@pytest.mark.parametrize("features", [Waves(32), "fourier:n=32,pca=3"])
+def test_same_bits_for_any_chunks_of_the_data(tmp_path: Path, features: Any) -> None:
     problem = big()
     group = zarr.open_group(tmp_path / "data.zarr", mode="w")
     for name, rows in (("few", 1000), ("many", 7001)):
@@ -173,7 +174,7 @@ def test_same_bits_for_any_chunks_of_the_data(tmp_path: Path) -> None:
         stored = fcl.open_data(tmp_path / "data.zarr", x=name, y=None)
         found.append(stored.with_target(problem.y, problem.s))
     models = [
-        train_stagewise(data, Waves(32), Settings(block=16), running=Running(cores=2)).model
+        train_stagewise(data, features, Settings(block=16), running=Running(cores=2)).model
         for data in found
     ]
     for model in models[1:]:

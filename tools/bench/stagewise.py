@@ -24,7 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.bench import common, stagewise_peers, stagewise_work
-from tools.bench.stagewise_data import GAMMA, Point, draw, mnist, news, stagewise
+from tools.bench.stagewise_data import GAMMA, Point, Split, draw, mnist, news, stagewise
 
 
 def main() -> None:
@@ -60,8 +60,14 @@ def parse() -> argparse.Namespace:
     for command in (three, four):
         known = list(stagewise_peers.METHODS)
         command.add_argument("--methods", nargs="*", choices=known, default=known)
+        command.add_argument("--adelie", metavar="PYTHON", help="an interpreter that has adelie")
+        command.add_argument("--limit", type=float, default=600, help="seconds of adelie (600)")
     for command in (two, three, four):
-        command.add_argument("--plot", type=Path, help="draw error against seconds into this SVG")
+        command.add_argument(
+            "--plot",
+            type=Path,
+            help="error against seconds: NAME.svg draws NAME-light.svg and -dark",
+        )
     five = commands.add_parser("profile", help="where the time goes")
     five.add_argument("--features", type=int, default=8192)
     five.add_argument("--visits", type=int, default=3)
@@ -74,6 +80,7 @@ def parse() -> argparse.Namespace:
     six.add_argument("--visits", type=int, default=1)
     six.add_argument("--memory", default="2GiB")
     six.add_argument("--certify", action="store_true")
+    six.add_argument("--max-time", help="begin no block after this time, such as 2m")
     for command in (one, two, three, four, five):
         command.add_argument("--rows", type=int, help="use this many training rows")
     for command in (one, two, three, four, five, six):
@@ -144,6 +151,10 @@ def peers(args: argparse.Namespace) -> None:
     curves["fcl, linear, six times the features"] = wide
     for method in args.methods:
         curves[method] = stagewise_peers.on_cosines(method, data, args.features, GAMMA)
+    if args.adelie:
+        x, test_x = stagewise_peers.sampled(data, args.features, GAMMA)
+        rows = Split(x, data.y, test_x, data.test_y)
+        curves["adelie"] = stagewise_peers.adelie(args.adelie, rows, 20, 0.02, args.limit)
     _show(curves, args.plot, "test error on MNIST")
 
 
@@ -161,6 +172,8 @@ def text(args: argparse.Namespace) -> None:
             )
         for method in args.methods:
             curves[method] = stagewise_peers.on_rows(method, data)
+        if args.adelie:
+            curves["adelie"] = stagewise_peers.adelie(args.adelie, data, 20, 0.02, args.limit)
         plot = args.plot and args.plot.with_stem(f"{args.plot.stem}-{split}")
         _show(curves, plot, "test error on 20 newsgroups")
 

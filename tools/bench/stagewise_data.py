@@ -13,6 +13,7 @@ import numpy as np
 
 from fcl.features import Fourier, Generator
 from tools.bench import common
+from tools.figures import COLOURS
 
 #: Kernel of pixels from 0 to 1, and number of principal components, as in examples/mnist.
 GAMMA, COMPONENTS = 0.012, 50
@@ -154,7 +155,7 @@ def stagewise(
 
 
 def draw(curves: Mapping[str, Sequence[Point]], target: Path, seconds: str, label: str) -> None:
-    """Draw error against seconds, both on logarithmic axes.
+    """Draw error against seconds, both on logarithmic axes: TARGET-light.svg and TARGET-dark.svg.
 
     seconds : "processor seconds", or "seconds" of the clock.
     """
@@ -164,29 +165,33 @@ def draw(curves: Mapping[str, Sequence[Point]], target: Path, seconds: str, labe
     from matplotlib import pyplot as plt
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    style: Any = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": "fcl",
-        "font.family": "sans-serif",
-        "font.size": 10,
-    }
-    with mpl.rc_context(style):
-        figure, axes = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
-        for name, points in curves.items():
-            at = [point.processor if "processor" in seconds else point.clock for point in points]
-            errors = [100.0 * point.error for point in points]
-            mark = "o-" if len(points) < 5 else "-"
-            axes.plot(at, errors, mark, label=name, markersize=4, linewidth=1.4)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.set_xlabel(seconds)
-        axes.set_ylabel(f"{label}, %")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(which="both", linewidth=0.3, alpha=0.6)
-        axes.legend(frameon=False, fontsize=8)
-        figure.savefig(target, metadata={"Date": None})
-        plt.close(figure)
+    for mode, (ink, *_) in COLOURS.items():
+        style: Any = {
+            "svg.fonttype": "none",
+            "svg.hashsalt": "fcl",  # the same run gives the same file, byte for byte
+            "font.family": "sans-serif",
+            "font.size": 10,
+            **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), ink),
+            **dict.fromkeys(("xtick.color", "ytick.color"), ink),
+        }
+        with mpl.rc_context(style):
+            figure, axes = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
+            for name, points in curves.items():
+                at = [p.processor if "processor" in seconds else p.clock for p in points]
+                errors = [100.0 * point.error for point in points]
+                mark = "o-" if len(points) < 5 else "-"
+                axes.plot(at, errors, mark, label=name, markersize=4, linewidth=1.4)
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.set_xlabel(seconds)
+            axes.set_ylabel(f"{label}, %")
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.grid(which="both", linewidth=0.3, alpha=0.6)
+            axes.legend(frameon=False, fontsize=8)
+            named = target.with_stem(f"{target.stem}-{mode}")
+            figure.savefig(named, transparent=True, metadata={"Date": None})
+            plt.close(figure)

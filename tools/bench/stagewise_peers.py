@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,19 +79,47 @@ def on_rows(method: str, data: Split) -> list[Point]:
 def on_cosines(method: str, data: Split, n: int, gamma: float) -> list[Point]:
     """Test errors on n cosines of principal components, as scikit-learn makes them, whose time counts."""
 
-    def made() -> tuple[Any, Any]:
-        from sklearn.decomposition import PCA
-        from sklearn.kernel_approximation import RBFSampler
-        from sklearn.pipeline import make_pipeline
+    return _points(method, data, lambda: sampled(data, n, gamma))
 
-        sampler = RBFSampler(gamma=gamma, n_components=n, random_state=0)
-        pipeline = make_pipeline(PCA(COMPONENTS, random_state=0), sampler)
-        # RBFSampler scales its cosines by sqrt(2 / n); unit cosines are those of fcl
-        scale = np.float32(np.sqrt(n / 2.0))
-        x = (pipeline.fit_transform(data.x) * scale).astype(np.float32)
-        return x, (pipeline.transform(data.test_x) * scale).astype(np.float32)
 
-    return _points(method, data, made)
+def sampled(data: Split, n: int, gamma: float) -> tuple[np.ndarray, np.ndarray]:
+    """n cosines of the training and of the test rows, float32, by scikit-learn."""
+    from sklearn.decomposition import PCA
+    from sklearn.kernel_approximation import RBFSampler
+    from sklearn.pipeline import make_pipeline
+
+    sampler = RBFSampler(gamma=gamma, n_components=n, random_state=0)
+    pipeline = make_pipeline(PCA(COMPONENTS, random_state=0), sampler)
+    # RBFSampler scales its cosines by sqrt(2 / n); unit cosines are those of fcl
+    scale = np.float32(np.sqrt(n / 2.0))
+    x = (pipeline.fit_transform(data.x) * scale).astype(np.float32)
+    return x, (pipeline.transform(data.test_x) * scale).astype(np.float32)
+
+
+def adelie(python: str, data: Split, size: int, ratio: float, limit: float) -> list[Point]:
+    """Test errors along the path of adelie's multinomial group lasso; empty if it takes too long.
+
+    python : an interpreter that has adelie.
+    size, ratio : values of lambda, and the smallest of them relative to the largest.
+    limit : seconds after which it is stopped.
+    """
+    from scipy.sparse import issparse, save_npz
+
+    with tempfile.TemporaryDirectory(prefix="fcl-bench-") as name:
+        folder = Path(name)
+        for array, rows in (("x", data.x), ("test_x", data.test_x)):
+            (save_npz if issparse(rows) else np.save)(folder / array, rows)
+        np.save(folder / "y.npy", data.y)
+        np.save(folder / "test_y.npy", data.test_y)
+        script = Path(__file__).with_name("stagewise_adelie.py")
+        command = [python, str(script), name, str(size), str(ratio)]
+        try:
+            done = subprocess.run(command, check=True, capture_output=True, timeout=limit)
+        except subprocess.TimeoutExpired:
+            print(f"adelie: stopped after {limit:.0f} s, without a result", file=sys.stderr)
+            return []
+    points = json.loads(done.stdout.splitlines()[-1])
+    return [Point(f"lambda {lmda:.3g}", *rest) for lmda, *rest in points]
 
 
 def _points(method: str, data: Split, made: Callable[[], tuple[Any, Any]]) -> list[Point]:

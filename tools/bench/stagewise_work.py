@@ -139,6 +139,7 @@ def memory(args: argparse.Namespace) -> None:
         command += ["--update", args.update, "--visits", str(args.visits), "--memory", args.memory]
         command += ["--cores", str(args.cores)] if args.cores else []
         command += ["--certify"] if args.certify else []
+        command += ["--max-time", args.max_time] if args.max_time else []
         plan = subprocess.run([*command, "--plan"], check=True, capture_output=True, text=True)
         print(plan.stdout, flush=True)
         since = time.perf_counter()
