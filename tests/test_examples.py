@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy.ndimage import affine_transform
 
 from fcl.cli.umbrella import command as fcl_command
 
@@ -83,6 +86,50 @@ def test_commands_of_the_page(title: str, tmp_path: Path, monkeypatch: pytest.Mo
         output += result.stdout
     lines = blocks(title, "text")
     assert len(lines) >= 5 and [line for line in lines if not shown(line, output)] == []
+
+
+DIGITS = ROOT.parent / "shared" / "data" / "mnist.npz"
+
+
+@pytest.mark.skipif(not DIGITS.exists(), reason="shared/data/mnist.npz is missing")
+@pytest.mark.parametrize(
+    ("command", "options", "most"),
+    [
+        ("train", ["--features", "256", "--visits", "2", "--deskew", "--seeds", "3"], 10.0),
+        ("choose", ["--features", "128", "--visits", "1", "--gammas", "0.006"], 15.0),
+        ("lasso", ["--features", "300", "--C", "0.02"], 30.0),
+    ],
+)
+def test_digits(
+    command: str, options: list[str], most: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The commands of examples/mnist on the first rows and few features."""
+    run = runpy.run_path(str(EXAMPLES / "mnist" / "digits.py"))["main"]
+    run([command, "--data", str(DIGITS), "--rows", "3000", *options])
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == "3,000 training rows, 10,000 test rows"
+    errors = [float(text) for line in lines for text in re.findall(r"error ([\d.]+)%", line)]
+    assert len(errors) == len(lines) == 1 and 0.0 < errors[0] < most, lines
+    if command == "lasso":
+        gap = re.search(r"relative gap (\S+) over 300 features", lines[0])
+        assert gap is not None and float(gap[1]) <= 1e-2
+
+
+def test_deskewed_digits_have_uncorrelated_lines_and_columns() -> None:
+    """A sheared image returns to what it was, and an upright one stays."""
+    change = runpy.run_path(str(EXAMPLES / "mnist" / "digits.py"))["deskewed"]
+    upright = np.zeros((28, 28), np.float32)
+    upright[6:22, 12:16] = 1.0
+    line = np.arange(28)
+    slanted = affine_transform(upright, [[1, 0], [0.4, 1]], [0, -0.4 * 13.5], order=1)
+    found = change(np.stack([upright, slanted]).reshape(2, 784)).reshape(2, 28, 28)
+    assert np.abs(found[0] - upright).max() < 1e-5
+    assert np.abs(slanted - upright).mean() > 5.0 * np.abs(found[1] - upright).mean()
+    for image, most in ((slanted, 10.0), (found[1], 0.1)):
+        mass = image.sum()
+        rows, columns = line @ image.sum(axis=1) / mass, line @ image.sum(axis=0) / mass
+        covariance = (line - rows) @ image @ (line - columns) / mass
+        assert abs(covariance) < most and (most < 1.0 or abs(covariance) > 1.0)
 
 
 def test_page_names_all_examples_and_has_small_pictures() -> None:

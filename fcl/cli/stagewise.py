@@ -49,9 +49,25 @@ not be written.
 _KEPT = ("data", "x", "y", "weights", "offset", "valid", "regression", "features", "out")
 
 
+#: Options of fcl train that belong to its L1 penalty.
+_PENALTY = ("--C", "--C-max", "--penalty", "--l1", "--l1-ratio", "--group", "--path")
+
+
 class _StagewiseCommand(GroupedCommand):
     table = TABLE
     groups = GROUPS
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; an option of another penalty is an error that names the command for it."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name not in _PENALTY:
+                raise
+            raise InputError(
+                f"{error.option_name}: stagewise models have a ridge penalty, --alpha; for an L1 penalty "
+                "use fcl train"
+            ) from error
 
 
 @click.command("fcl stagewise", cls=_StagewiseCommand, epilog=EPILOG)

@@ -37,6 +37,8 @@ __all__ = ["Fourier"]
 
 #: Rows and features of a tile of angles. Larger tiles are slightly faster, but need larger caches.
 TILE_ROWS, TILE_FEATURES = 256, 256
+#: Values between two columns, so that their distance is not a power of two.
+SPARE = 16
 #: Frequencies of the features priced last are kept if they fit in this many bytes; the next block needs
 #: them too.
 KEPT_BYTES = 16 << 20
@@ -222,13 +224,12 @@ class Fourier(Generator):
         from fcl.kernels import fourier
 
         ids = np.asarray(ids, np.int64)
-        out = np.empty((len(ids), len(block)), self._angle_dtype).T
+        out = np.empty((len(ids) + -len(ids) % 16, len(block) + SPARE), self._angle_dtype)
         for at, wave, phases in self._waves(ids):
             for rows, turns in _tiles(block, wave):
                 fourier.cosines(turns, phases, *self._value)
-                part = out[rows, at : at + TILE_FEATURES]
-                part[:] = turns[: part.shape[0], : part.shape[1]]
-        return out
+                fourier.transpose(turns, rows.stop - rows.start, out, at, rows.start)
+        return out[: len(ids), : len(block)].T
 
     def gradients(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
         from fcl.kernels import fourier

@@ -117,6 +117,20 @@ def cosines(turns, phases, quarter, sine, steps, step):
 
 
 @kernel
+def transpose(values, n, out, feature, row):
+    """Write values[:n] (rows, features), transposed, to ``out`` from this feature and row on.
+
+    Sixteen features at a time, which are a line of the cache; ``out`` has a multiple of 16 of them. If
+    its rows have a length that is a power of two, this is several times slower, since the lines that are
+    written then displace one another.
+    """
+    for first in range(0, min(values.shape[1], out.shape[0] - feature), 16):
+        for i in range(n):
+            for j in range(16):
+                out[feature + first + j, row + i] = values[i, first + j]
+
+
+@kernel
 def cosine_sums(turns, phases, quarter, sine, steps, step, r, out):
     """Add sum_i r_i phi_ij to out[j], with i over ``r`` and phi of :func:`cosines`; overwrites ``turns``.
 

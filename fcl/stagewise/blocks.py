@@ -124,6 +124,7 @@ class Block:
         self._owner: PreparedRows | None = None
         self._lock = threading.Lock()
         self._ids = np.arange(first, last)
+        self._built_in = type(family.generator).__module__.startswith("fcl.")
         self.origin = np.zeros(last - first)
 
     @property
@@ -155,19 +156,25 @@ class Block:
         if prepared is self._owner and number in self._kept:
             return self._kept[number]
         made = self._made(prepared, number)
-        if self.origin.any():
-            made = made - self.origin
+        moved = np.flatnonzero(self.origin)
+        if len(moved):
+            rest = made[:, moved] - self.origin[moved]  # in float64, before any rounding
+            made = made.astype(self._dtype, order="K", copy=not self._is_own(made))
+            made[:, moved] = rest
         made = made.astype(self._dtype, order="K", copy=False)
         if number < self._most and self._owner in (None, prepared):
             self._owner = prepared
             self._kept[number] = made
         return made
 
+    def _is_own(self, made: np.ndarray) -> bool:
+        """Whether nobody else holds this array: what built-in families share is read-only."""
+        return self._built_in and made.flags.writeable
+
     def _made(self, prepared: PreparedRows, number: int) -> np.ndarray:
         rows = prepared.rows_of(number)
         family = self._family
-        own = type(family.generator).__module__.startswith("fcl.")
         # a scratch file has one buffer, and a user's class need not be safe for threads
-        with nullcontext() if own and prepared.in_memory else self._lock:
+        with nullcontext() if self._built_in and prepared.in_memory else self._lock:
             block = family.block(prepared, number)
             return family.columns(self._ids, block, number, rows.stop - rows.start)

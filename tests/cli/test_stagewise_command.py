@@ -58,7 +58,12 @@ def test_a_resumed_command_gives_the_same_model(
         (("--features", "fourier", "--out", "OUT"), "expected a family with a number of features"),
         (("--features", "kmers:d=3", "--out", "OUT"), "expected|kmers"),
         ((*OPTIONS, "--out", "OUT", "--alpha", "-1"), "--alpha"),
-        ((*OPTIONS, "--out", "OUT", "--penalty", "l1"), "--penalty"),
+        ((*OPTIONS, "--out", "OUT", "--penalty", "l1"), "for an L1 penalty use fcl train"),
+        ((*OPTIONS, "--out", "OUT", "--C", "1"), "--C: stagewise models have a ridge penalty"),
+        (
+            (*OPTIONS, "--out", "OUT", "--features", "fourier:n=99999", "--block", "99999"),
+            "for blocks of 99,999 features, got 4 GiB; raise memory or lower block",
+        ),
         ((*OPTIONS, "--out", "OUT", "--memory", "1MiB"), "expected at least"),
         ((*OPTIONS, "--out", "OUT", "--y", "t", "--valid-fraction", "0.1"), "rows of each class"),
         ((*OPTIONS, "--out", "OUT", "--valid", "none.zarr"), "none.zarr does not exist"),
@@ -76,6 +81,26 @@ def test_one_message_and_no_file(
     line = [row for row in result.output.splitlines() if "error" in row]
     assert len(line) == 1 and any(word in line[0] for word in message.split("|"))
     assert sorted(folder.iterdir()) == before
+
+
+def test_wrong_rows(run: Callable[..., Result], folder: Path) -> None:
+    """Validation rows without labels or without a class; columns that depend on each other."""
+    problem = Problem()
+    for name, y in (("bare", None), ("few", np.where(problem.y == "b", "a", problem.y))):
+        (folder / name).mkdir()
+        np.save(folder / name / "X.npy", problem.x)
+        if y is not None:
+            np.save(folder / name / "y.npy", y)
+    np.save(folder / "data" / "twice.npy", np.hstack([problem.x, problem.x[:, :1]]))
+    singular = "block 1 of 1, features 0 to 4: their Gram matrix is singular at alpha = 0"
+    for options, message in (
+        (("--valid", folder / "bare"), 'bare has no array "y"'),
+        (("--valid", folder / "few"), "expected validation rows of all 3 classes"),
+        (("--x", "twice", "--features", "columns", "--alpha", 0), singular),
+    ):
+        result = run("stagewise", folder / "data", *OPTIONS, *options, "--out", folder / "m.fcl")
+        assert result.exit_code == 2 and message in result.output, result.output
+        assert not (folder / "m.fcl").exists()
 
 
 def test_regression_and_the_plan(run: Callable[..., Result], folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,11 +40,15 @@ def test_a_model_is_read_as_it_was_saved(problem: Problem, update: str, tmp_path
             fcl.load_model(path)
 
 
-@pytest.mark.parametrize("update", ["ls", "gls", "cls"])
+@pytest.mark.parametrize(
+    ("update", "features"),
+    [("ls", Waves()), ("gls", Waves()), ("cls", Waves()), ("ls", "fourier:n=20,pca=3")],
+)
 def test_a_job_resumes_with_the_same_bits_after_any_block(
-    problem: Problem, update: str, tmp_path: Path
+    problem: Problem, update: str, features: Any, tmp_path: Path
 ) -> None:
-    options = {"update": update, "block": 8, "valid_fraction": 0.2, "inner": 2}
+    options = {"features": features, "update": update, "block": 8, "inner": 2}
+    options["valid_fraction"] = 0.2
     whole = problem.train(**options).model
     for stop_at in range(1, len(whole.history)):
         folder = StateFolder(tmp_path / f"{stop_at}")

@@ -139,7 +139,32 @@ def test_same_bits_for_any_threads_memory_and_scratch(tmp_path: Path) -> None:
     assert np.abs(converged.margins(problem.x) - exact).max() < 1e-4
 
 
-def test_same_bits_for_any_chunks_of_the_data(tmp_path: Path) -> None:
+@pytest.mark.parametrize("update", ["ls", "gls", "cls"])
+def test_same_bits_of_fourier_models_for_any_threads_and_memory(
+    update: str, tmp_path: Path
+) -> None:
+    """With products of strips of 16 and of 8 features, and tiles that several threads make at once."""
+    problem = big(8500)
+    y = np.arange(8500) % 17 if update == "gls" else problem.y
+    data = fcl.open_data(problem.x, y=y, weights=problem.s)
+    settings = Settings(update=update, block=40, visits=1 if update == "cls" else 2, inner=2)
+    features = "fourier:n=100,pca=3"
+    roomy = make_job(data, features, settings).plan
+    held = sum(size for name, size in roomy.parts if "kept" in name or "Cholesky" in name)
+    tight = replace(settings, memory=roomy.total - held)
+    assert roomy.kept_tiles > make_job(data, features, tight).plan.kept_tiles == 0
+    models = [
+        train_stagewise(data, features, chosen, running=Running(cores, str(tmp_path))).model
+        for cores, chosen in ((1, settings), (3, settings), (1, tight))
+    ]
+    for model in models[1:]:
+        for name in ("features", "intercepts", "calibration"):
+            found, expected = getattr(model.weights, name), getattr(models[0].weights, name)
+            assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("features", [Waves(32), "fourier:n=32,pca=3"])
+def test_same_bits_for_any_chunks_of_the_data(tmp_path: Path, features: Any) -> None:
     problem = big()
     group = zarr.open_group(tmp_path / "data.zarr", mode="w")
     for name, rows in (("few", 1000), ("many", 7001)):
@@ -149,7 +174,7 @@ def test_same_bits_for_any_chunks_of_the_data(tmp_path: Path) -> None:
         stored = fcl.open_data(tmp_path / "data.zarr", x=name, y=None)
         found.append(stored.with_target(problem.y, problem.s))
     models = [
-        train_stagewise(data, Waves(32), Settings(block=16), running=Running(cores=2)).model
+        train_stagewise(data, features, Settings(block=16), running=Running(cores=2)).model
         for data in found
     ]
     for model in models[1:]:

@@ -1,0 +1,197 @@
+"""Data, stagewise runs and pictures of the benchmarks of stagewise models."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fcl.features import Fourier, Generator
+from tools.bench import common
+from tools.figures import COLOURS
+
+#: Kernel of pixels from 0 to 1, and number of principal components, as in examples/mnist.
+GAMMA, COMPONENTS = 0.012, 50
+#: Rows of the random split of the news, as in the paper.
+NEWS_ROWS = 15_000
+
+
+@dataclass
+class Split:
+    """Training and test rows (dense or CSR) and their classes."""
+
+    x: Any
+    y: np.ndarray
+    test_x: Any
+    test_y: np.ndarray
+
+
+@dataclass
+class Point:
+    """The test error after some work.
+
+    what : the work in words.  processor, clock : seconds up to here.
+    """
+
+    what: str
+    error: float
+    processor: float
+    clock: float
+    loss: float = float("nan")
+
+
+def _source(name: str) -> Path:
+    path = common.SHARED / name
+    if not path.exists():
+        sys.exit(f"expected {name} in shared/data beside the repository, but it is missing")
+    return path
+
+
+def mnist(rows: int | None = None) -> Split:
+    """MNIST with its own test rows; pixels from 0 to 1."""
+    with np.load(_source("mnist.npz")) as stored:
+        x, test_x = (stored[name].astype(np.float32) / 255.0 for name in ("train_x", "test_x"))
+        return Split(x[:rows], stored["train_y"][:rows], test_x, stored["test_y"])
+
+
+def news(split: str) -> Split:
+    """20 newsgroups: log(1 + count) of words in at least three texts, in a random order of the words.
+
+    split : "date", or "random" for 15,000 rows drawn from all.
+    """
+    from scipy.sparse import load_npz
+
+    X = load_npz(_source("20news_counts.npz")).tocsr().astype(np.float32)
+    y = np.load(_source("20news_y.npy"))
+    held = np.load(_source("20news_is_test.npy")).astype(bool)
+    rng = np.random.default_rng(0)
+    if split == "random":
+        held = np.arange(len(y)) >= NEWS_ROWS
+        held = held[rng.permutation(len(y))]
+    X.data = np.log1p(X.data)
+    X = X[:, np.flatnonzero(X.getnnz(axis=0) >= 3)]
+    X = X[:, rng.permutation(X.shape[1])].tocsr()
+    return Split(X[~held], y[~held], X[held], y[held])
+
+
+class Repeated(Generator):
+    """The columns of the rows, or cosines of their components, several times over: for calibration.
+
+    Each round of calibrated least squares fits all features again, together with powers of the earlier
+    predictions.
+    """
+
+    rows = "numbers"
+
+    def __init__(self, cosines: int = 0, rounds: int = 1) -> None:
+        self.cosines, self.rounds = cosines, rounds
+        self._inner: Fourier | None = None
+
+    def fit(self, sample: Any) -> None:
+        self._count = self.cosines or sample.shape[1]
+        if self.cosines:
+            self._inner = cosines(self.cosines)
+            self._inner.fit(np.asarray(sample, np.float64))
+        self.n_features = self._count * self.rounds
+
+    def prepare(self, block: Any) -> np.ndarray:
+        if self._inner is None:
+            return np.asarray(block, np.float32, order="F")
+        return self._inner.prepare(block)
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        ids = np.asarray(ids) % self._count
+        return block[:, ids] if self._inner is None else self._inner.columns(ids, block)
+
+
+def cosines(n: int) -> Fourier:
+    """Fourier features of the principal components of pixels."""
+    return Fourier(n=n, gamma=GAMMA, standardise=False, pca=COMPONENTS)
+
+
+def stagewise(
+    data: Split, n: int, rounds: int, cores: int | None = None, **options: Any
+) -> list[Point]:
+    """Train on all rows, scoring the test rows after each block; the scores decide nothing.
+
+    Parameters
+    ----------
+    data : Split
+    n : int
+        Number of cosines; 0: the columns of the rows.
+    rounds : int
+        How often the features are repeated, as further blocks.
+    cores : int or None
+    options
+        Of :class:`fcl.stagewise.settings.Settings`.
+    """
+    import fcl
+    from fcl.stagewise.settings import Settings
+    from fcl.stagewise.train import Running, train_stagewise
+
+    settings = Settings(valid_fraction=0.0, patience=1 << 30, memory="12GiB", **options)
+    features: Any = cosines(n) if n else "columns"
+    if rounds > 1:
+        features = Repeated(n, rounds)
+    points: list[Point] = []
+    clock, processor = time.perf_counter(), time.process_time()
+
+    def note(event: Any) -> None:
+        if hasattr(event, "valid_error"):
+            spent = time.process_time() - processor, time.perf_counter() - clock
+            points.append(
+                Point(f"block {event.number}", event.valid_error, *spent, event.valid_loss)
+            )
+
+    train = fcl.open_data(data.x, y=data.y)
+    test = fcl.open_data(data.test_x, y=data.test_y)
+    train_stagewise(train, features, settings, test, running=Running(cores, progress=note))
+    return points
+
+
+def draw(curves: Mapping[str, Sequence[Point]], target: Path, seconds: str, label: str) -> None:
+    """Draw error against seconds, both on logarithmic axes: TARGET-light.svg and TARGET-dark.svg.
+
+    seconds : "processor seconds", or "seconds" of the clock.
+    """
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    for mode, (ink, *_) in COLOURS.items():
+        style: Any = {
+            "svg.fonttype": "none",
+            "svg.hashsalt": "fcl",  # the same run gives the same file, byte for byte
+            "font.family": "sans-serif",
+            "font.size": 10,
+            **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), ink),
+            **dict.fromkeys(("xtick.color", "ytick.color"), ink),
+        }
+        with mpl.rc_context(style):
+            figure, axes = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
+            for name, points in curves.items():
+                at = [p.processor if "processor" in seconds else p.clock for p in points]
+                errors = [100.0 * point.error for point in points]
+                mark = "o-" if len(points) < 5 else "-"
+                axes.plot(at, errors, mark, label=name, markersize=4, linewidth=1.4)
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.set_xlabel(seconds)
+            axes.set_ylabel(f"{label}, %")
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.grid(which="both", linewidth=0.3, alpha=0.6)
+            axes.legend(frameon=False, fontsize=8)
+            named = target.with_stem(f"{target.stem}-{mode}")
+            figure.savefig(named, transparent=True, metadata={"Date": None})
+            plt.close(figure)
