@@ -2,8 +2,8 @@
 
 The pass gives margins m, the best intercept, slopes r_i = s_i loss'(m_i), and the prices g_j = sum_i r_i
 phi_ij of all features. None of these contain C. With an L1 penalty they therefore give, without another
-pass, the objective and the dual bound at every C (:meth:`Standing.change_C`), the C at which the point is most
-nearly optimal (:meth:`Standing.best_C`), and the gap to the best point of an L1 ball
+pass, the objective and the dual bound at every C (:meth:`Standing.change_C`), the C at which the point
+is most nearly optimal (:meth:`Standing.best_C`), and the gap to the best point of an L1 ball
 (:meth:`Standing.ball_gap`).
 """
 
@@ -94,8 +94,9 @@ class Standing:
         return total
 
     def _price(self) -> None:
-        """Price the family at the point, and certify it; candidates of any size make ``largest`` exact."""
+        """Price the family at the point, and certify it."""
         passes = self.passes
+        # with a threshold of 0 the largest price is exact, even if no price violates a condition
         self.prices: Prices = passes.price(self._dual, self.point.ids, 0.0, passes.parts)
         self._certify()
 
@@ -187,10 +188,10 @@ class Standing:
         gap falls with C, since the objective has ever less of the penalty, which the dual does not know.
         Beyond 1 / G the dual point is u r with u = 1 / (C G), and D / P = d(u) / (u G penalty(w) + L),
         where d is the concave dual of the losses: a quasi-concave function of u. Its derivative at u = 1
-        is L (A - G penalty(w)) up to a positive factor, where A = -<g, w> is what the prices of the active
-        features add up to. It is 0 if these all have the largest price, as at an optimum; then C = 1 / G
-        is the best. Otherwise a larger C is: at 1 / G most weights pay a penalty that their prices do not
-        justify. An evaluation of d takes a sum over the rows, but no pass.
+        is L (A - G penalty(w)) up to a positive factor, where A = -<g, w> is the sum of |w_j| times the
+        prices of the active features. It is 0 if these all have the largest price, as at an optimum; then
+        C = 1 / G is the best. Otherwise a larger C is best, at which more of the prices of the active
+        features reach 1. An evaluation of d takes a sum over the rows, but no pass.
 
         The C of an empty model is the largest at which it is optimal. Without any price above 0 the point
         is optimal for the losses alone, and C is infinite.
@@ -270,8 +271,7 @@ def highest(
         left = max((x for x, _ in nodes if x < best), default=best - FURTHEST)
         right = min((x for x, _ in nodes if x > best), default=0.0)
         near = sorted(nodes, key=lambda node: abs(node[0] - best))[:NODES]
-        model = _interpolated(sorted(near), slope)
-        x = _peak(lambda x, model=model: model(x) / primal(x), left, right)
+        x = _peak(_interpolated(sorted(near), slope), primal, left, right)
         if abs(x - best) < NEAR:
             break
         for end in (left, right):  # the model may be poor: halve the bracket
@@ -283,10 +283,15 @@ def highest(
     return best, value
 
 
-def _peak(height: Callable[[float], float], left: float, right: float) -> float:
-    """Where a cheap function is largest."""
+def _peak(
+    dual: Callable[[float], float], primal: Callable[[float], float], left: float, right: float
+) -> float:
+    """Where the ratio of two cheap functions is largest."""
     found = minimize_scalar(
-        lambda x: -height(x), bounds=(left, right), method="bounded", options={"xatol": 0.01 * NEAR}
+        lambda x: -dual(x) / primal(x),
+        bounds=(left, right),
+        method="bounded",
+        options={"xatol": 0.01 * NEAR},
     )
     return float(found.x)
 
