@@ -327,4 +327,3 @@ class Session:
             len(self.history),
             self.saver.failed,
         )
-

@@ -162,7 +162,9 @@ class Standing:
     def norm(self) -> float:
         """sum_j f_j |w_j|, the norm in the penalty without squares."""
         alone = replace(self.passes.objective.penalty, l1_ratio=1.0)
-        value: float = alone.value(self.point.weights, self.passes.conditions.factors(self.point.ids))
+        value: float = alone.value(
+            self.point.weights, self.passes.conditions.factors(self.point.ids)
+        )
         return value
 
     def ball_gap(self, radius: float) -> float:
