@@ -14,12 +14,13 @@ from fcl.features.base import Family, Ids
 from fcl.features.standardized import deviations, plain
 from fcl.model.certificate import Certificate
 from fcl.model.columns import names_read
+from fcl.model.covariates import CovariateTerm
 from fcl.model.history import History
 from fcl.model.model import Model
 from fcl.solve.passes import Passes
 from fcl.solve.state import Point
 
-__all__ = ["MOST_NAME", "in_solver_units", "model_at"]
+__all__ = ["MOST_NAME", "free_in_units", "in_solver_units", "model_at"]
 
 #: Maximum number of characters of a feature's description in a model.
 MOST_NAME = 1000
@@ -45,8 +46,7 @@ def model_at(
 ) -> Model:
     """The model of a job at a point in the solver's units; counts the support in another pass."""
     options = job.options
-    terms, shift = ((), 0.0) if job.design is None else job.design.in_units(point.covariates)
-    own = point.covariates if job.n_outputs > 1 else point.intercept
+    terms, intercept = free_in_units(job, point)
     sd = deviations(job.family, point.ids)
     names = names_read(job.family, point.ids, job.train.data.column_names)
     return Model(
@@ -54,7 +54,7 @@ def model_at(
         ids=point.ids,
         weights=(point.weights.T / sd).T,
         support=passes.counts(point.ids),
-        intercept=own + job.intercept_shift + shift,
+        intercept=intercept,
         covariates=terms,
         loss=job.loss.text,
         C=options.C,
@@ -70,6 +70,13 @@ def model_at(
         column_names=names,
         variants=None if names is None else read_variants(job.train.data, sorted(names)),
     )
+
+
+def free_in_units(job: Job, point: Point) -> tuple[tuple[CovariateTerm, ...], Any]:
+    """The covariates with their coefficients, and the intercept (or K of them), of a point."""
+    terms, shift = ((), 0.0) if job.design is None else job.design.in_units(point.covariates)
+    own = point.covariates if job.n_outputs > 1 else point.intercept
+    return terms, own + job.intercept_shift + shift
 
 
 def _feature_names(job: Job, ids: Ids) -> list[str] | None:
