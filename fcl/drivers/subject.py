@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,6 +50,17 @@ class Subject:
     model: Model | None = None
     weights: Weights | None = None
     namespace: str = ""
+
+    def with_intercept(self, intercept: float) -> Subject:
+        """The same weights with an intercept; InputError if they have one already."""
+        if self.weights is None or self.weights.intercept is not None:
+            raise InputError(
+                f"intercept: expected a model without one, got {intercept:g} for a model that has one; "
+                "leave it out"
+            )
+        if not math.isfinite(intercept):
+            raise InputError(f"intercept: expected a finite number, got {intercept}")
+        return replace(self, weights=replace(self.weights, intercept=float(intercept)))
 
     @property
     def has_intercept(self) -> bool:
@@ -157,8 +168,8 @@ def make_subject(model: Any, trusted: Collection[str] = (), namespace: str = "")
         if not is_model(model):
             return Subject(weights=load_weights(model), namespace=namespace)
         model = load_model(model, trusted)
-    if isinstance(model, Weights):
-        return Subject(weights=model, namespace=namespace)
+    if isinstance(model, Subject):
+        return model
     if isinstance(model, Model):
         return Subject(model)
     if getattr(model, "format", None) == "fcl-stagewise":
