@@ -69,7 +69,7 @@ def _intercept(found: Optimality) -> str:
 
 def _best(found: Optimality) -> str:
     if found.best_C is None or found.best_gap is None:
-        return "not computed: with squares in the penalty only --C best does it, in several passes"
+        return "not computed: for this penalty only --C best does it, in several passes"
     if math.isinf(found.best_C):
         return "none: no feature has a price, and the model is optimal for the losses alone"
     return f"{found.best_C:.8g}, where the model is most nearly optimal: gap {found.best_gap:.3g}"

@@ -14,10 +14,11 @@ import numpy.typing as npt
 
 from fcl.checks import positive, shown, whole
 from fcl.drivers.bar import Progress, on_event
-from fcl.drivers.events import Compiling, Event, Prepared, StepProgress
+from fcl.drivers.events import Compiling, Event, PassDone, Prepared, StepProgress
 from fcl.drivers.finished import free_in_units, in_solver_units, model_at
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.kinds import JOB_SECONDS
+from fcl.drivers.memory import peak_memory
 from fcl.drivers.optimality import Optimality, Violator
 from fcl.drivers.pass_plan import plan_pass
 from fcl.drivers.rows import check_data_set
@@ -30,7 +31,7 @@ from fcl.objective import relative_gap
 from fcl.parallel import one_blas_thread
 from fcl.solve.certify import Standing
 from fcl.solve.outputs import make_passes
-from fcl.solve.passes import Vectors
+from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -87,9 +88,9 @@ def certify(
         From :func:`fcl.open_data`, with a target.
     C, alpha : float
         At most one: the problem, as for :func:`fcl.train`. ``C="best"``: the C at which the model is
-        most nearly optimal; with squares in the penalty this takes several passes. By default the C of
-        the model, or its alpha if the sample weights of the data have another sum; for models of other
-        programs the C of ``bound``, or else "best".
+        most nearly optimal; with squares or norms in the penalty this takes several passes. By default
+        the C of the model, or its alpha if the sample weights of the data have another sum; for models
+        of other programs the C of ``bound``, or else "best".
     bound : Model or float
         A lower bound on the optimum of the same problem, or a model of :func:`fcl.train` with one. It is
         used if it is better than the bound of the point. The model must be of the same data, family, C,
@@ -177,11 +178,35 @@ def certify(
                     found.certificate,
                     fingerprint=fingerprint,
                     C_min=None,
+                    history=[_pass(found, time.perf_counter() - begun)],
                 )
                 found = replace(found, model=kept)
         finally:
             prepared.close()
     return found
+
+
+def _pass(found: Optimality, seconds: float) -> dict[str, Any]:
+    """The record of the pass for the history of the model."""
+    done = PassDone(
+        number=0,
+        seconds=seconds,
+        objective=found.objective,
+        bound=found.bound,
+        gap=found.gap,
+        max_violation=found.certificate.max_violation,
+        priced=found.certificate.n_priced,
+        cached=0,
+        active=found.n_active,
+        cache_bytes=0,
+        cache_capacity=0,
+        evicted=0,
+        rows_per_second=found.n_rows / max(seconds, 1e-9),
+        memory_bytes=peak_memory(),
+        beta=0.0,
+        scope=found.certificate.scope_text,
+    )
+    return done.to_dict()
 
 
 def _strength(
@@ -240,6 +265,8 @@ def _passes(job: Job, prepared: PreparedRows, keep: int) -> Any:
     """The steps of a pass over the prepared rows, with measured features."""
     job.plan_with([prepared])  # the contents of the rows may take more than the budget allows
     vectors = Vectors(job.train.n, n_outputs=job.n_outputs)
+    if job.options.group:  # norms are bounded by what the lists of the outputs lack
+        keep = max(keep, KEEP_PER_GROUP)
     passes = make_passes(job.objective(), job.family, prepared, vectors, keep)
     if job.options.standardize:
         attach_scales(job.family, np.empty((2, job.family.n_features)))
@@ -270,7 +297,7 @@ def _optimality(
     certificate = Certificate(
         proved.objective, given, gap, proved.max_violation, proved.n_priced, proved.scope, 1
     )
-    best_C, best_gap = standing.best_C() if standing.pure_l1 else (None, None)
+    best_C, best_gap = standing.best_C() if standing.serves_every_C else (None, None)
     if best:
         best_C, best_gap = standing.C, proved.gap
     _, intercept = free_in_units(job, standing.point)

@@ -61,8 +61,9 @@ class Optimality:
     n_active : int
         Number of features with a weight.
     best_C, best_gap : float or None
-        The C at which the own gap is smallest, and this gap; None if the penalty has squares and C was
-        given, since that takes several passes. Infinite if no price is above 0.
+        The C at which the own gap is smallest, and this gap; None if C was given and the penalty has
+        squares, or norms of several weights, since that takes several passes. Infinite if no price is
+        above 0.
     radius : float
         Of the ball sum_j f_j |w_j| <= radius.
     ball_gap : float

@@ -96,14 +96,18 @@ class Standing:
     def _price(self) -> None:
         """Price the family at the point, and certify it."""
         passes = self.passes
-        # with a threshold of 0 the largest price is exact, even if no price violates a condition
-        self.prices: Prices = passes.price(self._dual, self.point.ids, 0.0, passes.parts)
+        # with a threshold of 0 the largest price is exact, even if no price violates a condition; norms
+        # of several prices are bounded better from those above the limit
+        threshold = passes.conditions.limit if self._grouped else 0.0
+        self.prices: Prices = passes.price(self._dual, self.point.ids, threshold, passes.parts)
         self._certify()
 
     def _certify(self) -> None:
         passes = self.passes
         n_features = None if passes.sampled else passes.family.n_features
         outer = Outer(passes.conditions, 1.0, n_features, self.point, self.objective)
+        if self._grouped:
+            outer.C_min = math.inf  # so that it, too, assumes a threshold at the limit
         drawn = passes.family.features_in_pass(0) if passes.sampled else None
         bound = passes.bound_of(self._dual, self.prices)
         self.certified: Certified = outer.certify(self.prices, self.point.ids, bound, drawn)
@@ -130,16 +134,20 @@ class Standing:
         return self.prices.largest
 
     @property
-    def pure_l1(self) -> bool:
-        """Whether the penalty has no squares, so that the prices serve every C."""
-        return bool(self.passes.objective.penalty.pure_l1)
+    def serves_every_C(self) -> bool:
+        """Whether the prices give the bound at every C: not with squares or norms in the penalty."""
+        return bool(self.passes.objective.penalty.pure_l1) and not self._grouped
+
+    @property
+    def _grouped(self) -> bool:
+        return bool(self.passes.objective.penalty.grouped)
 
     def change_C(self, C: float) -> None:
-        """Certify the same point at another C; prices the family again if the penalty has squares."""
+        """Certify the same point at another C; prices the family again if that is needed."""
         passes = self.passes
         passes.objective = replace(passes.objective, C=C)
         passes.conditions = replace(passes.conditions, C=C)
-        if self.pure_l1:
+        if self.serves_every_C:
             self._certify()
         else:
             self._price()
@@ -184,7 +192,9 @@ class Standing:
     # -- the best C ----------------------------------------------------------------------------
 
     def best_C(self) -> tuple[float, float]:
-        """The C at which the relative gap of the point is smallest, and this gap; not with squares.
+        """The C at which the relative gap of the point is smallest, and this gap.
+
+        It needs prices that serve every C.
 
         With G = max_j |g_j| / f_j, every C <= 1 / G leaves the slopes r feasible for the dual, and the
         gap falls with C, since the objective has ever less of the penalty, which the dual does not know.
@@ -233,8 +243,8 @@ class Standing:
         return self.loss - inner, -self.loss
 
     def go_to_best_C(self) -> None:
-        """Certify the point at the best C; with squares in the penalty by pricing at several C."""
-        if self.pure_l1:
+        """Certify the point at the best C, by pricing at several C if the prices do not serve all."""
+        if self.serves_every_C:
             C = self.best_C()[0]
             if math.isfinite(C):
                 self.change_C(C)
