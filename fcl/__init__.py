@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fcl.data import DataSet as DataSet
     from fcl.data import open_data as open_data
+    from fcl.drivers.certify import Optimality as Optimality
+    from fcl.drivers.certify import certify as certify
     from fcl.drivers.train import TrainResult as TrainResult
     from fcl.drivers.train import plan_training as plan_training
     from fcl.drivers.train import train as train
@@ -67,6 +69,7 @@ _NAMES = {
         "Products",
         "parse_features",
     ),
+    "fcl.drivers.certify": ("Optimality", "certify"),
     "fcl.drivers.train": ("TrainResult", "plan_training", "train"),
     "fcl.model": ("Certificate", "Model", "load_model"),
     "fcl.path.result": ("PathResult",),

@@ -9,6 +9,7 @@ COMMANDS = {
     "train": ("fcl.cli.train", "train a sparse model on data of any size, with a certificate"),
     "predict": ("fcl.cli.predict", "score data, sequences, a genome or variants with a model"),
     "inspect": ("fcl.cli.inspect", "show the features of a model and its certificate"),
+    "certify": ("fcl.cli.certify", "say how far any linear model is from the optimum"),
     "stagewise": (
         "fcl.cli.stagewise",
         "train a ridge model of several classes over blocks of features",

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,15 @@ from fcl.drivers.rows import (
     weighted_by_code,
 )
 from fcl.errors import BudgetError, InputError
-from fcl.features import Generator, Spec, bind_features, is_spec, parse_features, spell_features
+from fcl.features import (
+    Family,
+    Generator,
+    Spec,
+    bind_features,
+    is_spec,
+    parse_features,
+    spell_features,
+)
 from fcl.features.registry import check_home
 from fcl.features.standardized import standardized
 from fcl.model.columns import by_position, matched
@@ -38,10 +46,9 @@ from fcl.objective import Loss, find_loss, resolve_C
 from fcl.options import Options
 from fcl.solve.sampling import SampleSize
 
-if TYPE_CHECKING:
-    from fcl.features.base import Family
-
 Floats = npt.NDArray[np.float64]
+#: Divides a memory budget, as :func:`fcl.drivers.plan.make_plan` does.
+Divide = Callable[..., Plan]
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,7 @@ class Job:
     plan: Plan
     design: Design | None = None  #: of the covariates
     n_outputs: int = 1  #: classes or targets whose models share rows and features
+    divide: Divide = make_plan  #: divides the memory
 
     def objective(self) -> Any:
         """The Objective over the training rows, or Outputs if there are several."""
@@ -97,7 +105,7 @@ class Job:
         # a sample has side arrays of its own
         extra += prepared[0].side_bytes() * self.plan.view_rows // self.train.n
         plan = self.plan
-        return make_plan(
+        return self.divide(
             replace(
                 _sizes(self.family, self.train, self.valid, self.options, self.n_outputs),
                 extra=extra,
@@ -137,10 +145,11 @@ def available_cores() -> int:
 
 def make_job(
     data: DataSet,
-    features: Spec | str,
+    features: Spec | str | Family,
     *,
     valid: DataSet | None = None,
     resumed: bool = False,
+    divide: Divide = make_plan,
     **given: Any,
 ) -> Job:
     """Check everything that can be checked before the rows are read, and plan the memory.
@@ -150,8 +159,11 @@ def make_job(
     data, valid : DataSet
         Training rows, and validation rows if any.
     features : family or str
+        A family to bind to the rows, its text, or a family of a model, which is already bound.
     resumed : bool
         Whether the job continues from a checkpoint, whose ``block_rows`` it cannot change.
+    divide : callable
+        Divides the memory budget; called as :func:`fcl.drivers.plan.make_plan`.
     **given
         Options as the user gave them; see :class:`fcl.options.Options`.
 
@@ -167,7 +179,7 @@ def make_job(
     check_data_set("data", data)
     if valid is not None:
         check_data_set("valid", valid)
-    spec = _checked_spec(features)
+    spec = features if isinstance(features, Family) else _checked_spec(features)
     options = Options.checked(**given)
     if valid is not None and options.valid_fraction is not None:
         raise InputError("give either valid or valid_fraction, not both")
@@ -191,7 +203,7 @@ def make_job(
         refuse_rare_classes(train.y, train.s, labels, data.target_name)
     elif not several:
         loss.check_training(train.y, data.target_name)
-    family = bind_features(spec, data.rows, train.keep)
+    family = _bound(spec, train)
     if options.standardize:
         family = standardized(family)
     valid_rows = None
@@ -226,7 +238,7 @@ def make_job(
 
     options = replace(
         options,
-        features=spell_features(spec),
+        features=spec.name if isinstance(spec, Family) else spell_features(spec),
         C=C,
         alpha=alpha,
         class_weight=by_class,
@@ -235,7 +247,7 @@ def make_job(
         offset=data.offset is not None,
         covariates=None if train.covariates is None or design is None else design.names,
     )
-    plan = _plan(options, family, train, valid_rows, n_outputs, smaller_blocks=not resumed)
+    plan = _plan(options, family, train, valid_rows, n_outputs, not resumed, divide)
     return Job(
         options=replace(options, writers=plan.writers),
         loss=loss,
@@ -248,6 +260,7 @@ def make_job(
         plan=plan,
         design=design,
         n_outputs=n_outputs,
+        divide=divide,
     )
 
 
@@ -285,6 +298,15 @@ def _checked_spec(features: Any) -> Spec:
     return found
 
 
+def _bound(spec: Spec | Family, train: Rows) -> Family:
+    """The family for the training rows; InputError if a family of a model has other rows."""
+    rows = train.data.rows
+    if not isinstance(spec, Family):
+        return bind_features(spec, rows, train.keep)
+    spec.check_rows(rows)
+    return spec
+
+
 def _matched_valid(valid: DataSet, data: DataSet, family: Family) -> DataSet:
     """The validation data with the columns of the training data; InputError if they do not fit."""
     if (data.offset is None) != (valid.offset is None):
@@ -305,20 +327,21 @@ def _plan(
     valid: Rows | None,
     n_outputs: int,
     smaller_blocks: bool,
+    divide: Divide,
 ) -> Plan:
     """Plan the memory; with ``smaller_blocks`` a BudgetError may suggest smaller blocks."""
 
-    def divide(budget: int, block_rows: int) -> Plan:
+    def planned(budget: int, block_rows: int) -> Plan:
         given = replace(options, block_rows=block_rows)
         sizes = _sizes(family, train, valid, given, n_outputs)
-        return make_plan(sizes, budget, options.row_view, options.writers or None)
+        return divide(sizes, budget, options.row_view, options.writers or None)
 
     try:
-        return divide(options.memory, options.block_rows)
+        return planned(options.memory, options.block_rows)
     except BudgetError as error:
         if not smaller_blocks:
             raise
-        hint = _smaller_blocks(divide, options.memory, options.block_rows, error.smallest)
+        hint = _smaller_blocks(planned, options.memory, options.block_rows, error.smallest)
         raise BudgetError(f"{error}{hint}", error.smallest) from None
 
 
@@ -353,14 +376,14 @@ def _sizes(
 
 
 def _smaller_blocks(
-    divide: Callable[[int, int], Plan], budget: int, block_rows: int, smallest: int
+    planned: Callable[[int, int], Plan], budget: int, block_rows: int, smallest: int
 ) -> str:
     """A hint for a message: the largest blocks that fit the budget, or that need least."""
     best = block_rows
     for size in (1 << power for power in range(15, 5, -1)):
         if size < block_rows and smallest > budget:
             try:
-                divide(1, size)  # fails for every job, and names the smallest budget
+                planned(1, size)  # fails for every job, and names the smallest budget
             except BudgetError as error:
                 if error.smallest < 0.98 * smallest:  # tiny blocks are slow
                     best, smallest = size, error.smallest

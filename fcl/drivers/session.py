@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from fcl.checks import shortened
-from fcl.data.variants import read_variants
 from fcl.drivers.events import (
     Compiled,
     Compiling,
@@ -24,17 +22,14 @@ from fcl.drivers.events import (
     Stopped,
     Validated,
 )
+from fcl.drivers.finished import in_solver_units, model_at
 from fcl.drivers.job import Job
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.result import StopReason, TrainResult, end_in_words
 from fcl.drivers.saving import Saver
-from fcl.features.base import Ids, is_sampled
-from fcl.features.standardized import deviations, plain
+from fcl.features.base import is_sampled
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
-from fcl.model.columns import names_read
-from fcl.model.history import History
-from fcl.model.model import Model
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import Passes
 from fcl.solve.run_state import RunState
@@ -272,13 +267,7 @@ class Session:
         """
         if self._saved is not None:
             return self._saved.untried
-        start = self.start
-        if start is None:
-            return None
-        sd = deviations(self.job.family, start.ids)
-        kept = np.isfinite(sd)  # a feature that is constant on these rows has no weight
-        weights = (start.weights[kept].T * sd[kept]).T
-        return Point.make(start.ids[kept], weights, start.intercept, start.covariates)
+        return None if self.start is None else in_solver_units(self.job.family, self.start)
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -297,14 +286,12 @@ class Session:
         """
         job, options = self.job, self.job.options
         point, certified = outer.point, outer.certified()  # perhaps newer than the last pricing
-        support = passes.counts(point.ids)
         # at most a small share of the largest violation is added, since the worst case of rounding could
         # dwarf it
         rounded = min(
             passes.rounded_slope(point, float(np.abs(job.intercept_shift).max()), outer.reach),
             MOST_ROUNDING * certified.max_violation,
         )
-        peak = peak_memory()
         # C_min of a sample does not cover the other features; it is infinite if the null model was priced
         # only before a checkpoint
         known = certified.scope is Scope.FAMILY and math.isfinite(outer.C_min)
@@ -317,31 +304,16 @@ class Session:
             scope=certified.scope,
             passes=len(self.history),
         )
-        terms, shift = ((), 0.0) if job.design is None else job.design.in_units(point.covariates)
-        own = point.covariates if job.n_outputs > 1 else point.intercept
-        sd = deviations(job.family, point.ids)
-        names = names_read(job.family, point.ids, job.train.data.column_names)
-        model = Model(
-            family=plain(job.family),
-            ids=point.ids,
-            weights=(point.weights.T / sd).T,
-            support=support,
-            intercept=own + job.intercept_shift + shift,
-            covariates=terms,
-            loss=job.loss.text,
-            C=options.C,
-            alpha=options.alpha,
-            labels=job.labels,
-            n_rows=job.train.n,
-            sum_weights=job.sum_weights,
+        model = model_at(
+            job,
+            passes,
+            point,
+            certificate,
             fingerprint=self.fingerprint,
-            certificate=certificate,
-            options={**options.of_job(), "C_min": outer.C_min if known else None},
-            history=History(self.history),
-            feature_names=_feature_names(job, point.ids),
-            column_names=names,
-            variants=None if names is None else read_variants(job.train.data, sorted(names)),
+            C_min=outer.C_min if known else None,
+            history=self.history,
         )
+        peak = peak_memory()
         message = end_in_words(reason, certificate, options.tol, self.rounding)
         self.compiled()
         self.report(Stopped(reason, message, certificate, dict(self.seconds), peak))
@@ -355,16 +327,3 @@ class Session:
             len(self.history),
             self.saver.failed,
         )
-
-
-#: Maximum number of characters of a feature's description in a model.
-MOST_NAME = 1000
-
-
-def _feature_names(job: Job, ids: Ids) -> list[str] | None:
-    """Descriptions of features by the names of the columns; None if the columns have no names."""
-    names = job.train.data.column_names
-    if names is None:
-        return None
-    family = plain(job.family)
-    return [shortened(family.describe(feature, names), MOST_NAME) for feature in ids.tolist()]

@@ -237,6 +237,18 @@ class Family(ABC):
             Names of the rows' columns, if they are known; for families whose features refer to columns.
         """
 
+    def find(self, texts: Sequence[str], names: Sequence[str] | None = None) -> Ids:
+        """The features with these descriptions, int64 (k,); -1 where no feature has one.
+
+        texts, names : as :meth:`describe` returns and takes them.
+
+        Raises InputError for a family that cannot be searched.
+        """
+        raise InputError(
+            f"features {self.name}: expected a family whose features can be found by name: kmers, bag, "
+            "columns, products, or one with few features"
+        )
+
     def columns_read(self, ids: Ids) -> Ids:
         """The columns of the rows that some features read, int64, increasing; by default all columns."""
         return np.arange(self.row_width)

@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.base import Floats, Ids
 from fcl.features.generator.contract import Generator
 from fcl.features.generator.forms import SparseColumns
 
-__all__ = ["Columns"]
+__all__ = ["Columns", "columns_named"]
+
+
+def columns_named(
+    texts: Iterable[str], n_columns: int, names: Sequence[str] | None = None
+) -> dict[str, int]:
+    """The columns with these names; x0, x1, ... without names.
+
+    Raises InputError for a name that several columns have.
+    """
+    wanted = set(texts)
+    if names is None:
+        numbers = {text: text[1:] for text in wanted if text[:1] == "x" and text[1:].isdecimal()}
+        own = {text: int(number) for text, number in numbers.items() if len(number) < 19}
+        return {text: j for text, j in own.items() if j < n_columns}
+    found: dict[str, int] = {}
+    for j, name in enumerate(names):
+        if name in wanted and found.setdefault(name, j) != j:
+            raise InputError(
+                f"columns: expected different names, got {shown(name)} for the columns {found[name]} "
+                f"and {j} (from 0); rename one of them"
+            )
+    return found
 
 
 class Columns(Generator):
@@ -127,6 +150,10 @@ class Columns(Generator):
     def columns_read(self, ids: Ids) -> Ids | None:
         # a class derived from this one may compute other features
         return ids if type(self) is Columns else None
+
+    def find(self, texts: Sequence[str], names: Sequence[str] | None = None) -> Ids:
+        found = columns_named(texts, self.n_features, names)
+        return np.array([found.get(text, -1) for text in texts], np.int64)
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         return f"x{feature}" if names is None else names[feature]

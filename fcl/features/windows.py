@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "WindowFamily",
     "buffers_for",
+    "found_by",
     "pattern_code",
     "pattern_text",
     "window_buffers",
@@ -84,6 +87,19 @@ def pattern_code(name: str, pattern: str, d: int, radix: int) -> int:
     for letter in padded:
         code = code * radix + LETTERS.index(letter)
     return code
+
+
+def found_by(texts: Sequence[str], form: re.Pattern[str], number: Callable[..., int]) -> Ids:
+    """The features whose descriptions have a form, -1 for other texts, int64 (k,).
+
+    number : called with the groups of the form; returns an id, or raises InputError.
+    """
+    out = np.full(len(texts), -1, np.int64)
+    for at, text in enumerate(texts):
+        match = form.fullmatch(text.strip())
+        with suppress(InputError):
+            out[at] = -1 if match is None else number(*match.groups())
+    return out
 
 
 def window_buffers(n_rows: int) -> WindowBuffers:

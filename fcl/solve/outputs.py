@@ -23,12 +23,15 @@ __all__ = ["OutputPasses", "make_passes"]
 
 
 def make_passes(
-    objective: Objective | Outputs, family: Family, prepared: PreparedRows, vectors: Vectors
+    objective: Objective | Outputs,
+    family: Family,
+    prepared: PreparedRows,
+    vectors: Vectors,
+    keep: int = KEEP_PER_GROUP,
 ) -> Passes:
-    """The steps of a pass for an objective of one output or of several."""
-    if isinstance(objective, Outputs):
-        return OutputPasses(objective, family, prepared, vectors)
-    return Passes(objective, family, prepared, vectors)
+    """The steps of a pass for an objective of one output or of several; keep : see :class:`Passes`."""
+    kind = OutputPasses if isinstance(objective, Outputs) else Passes
+    return kind(objective, family, prepared, vectors, keep)
 
 
 class OutputPasses(Passes):
@@ -88,7 +91,7 @@ class OutputPasses(Passes):
             query,
             dual.residuals,
             self._blocks,
-            KEEP_PER_GROUP,
+            self.keep,
             self.family.penalty_factors,
             penalty.grouped,
             self.on_progress,

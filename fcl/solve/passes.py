@@ -107,16 +107,24 @@ class Passes:
         Over all rows; :class:`fcl.objective.Outputs` with several outputs (:mod:`fcl.solve.outputs`).
     family, prepared
         Over all rows.
+    keep : int
+        Maximum candidates that the pricer reports from each of its groups.
     """
 
     def __init__(
-        self, objective: Any, family: Family, prepared: PreparedRows, vectors: Vectors
+        self,
+        objective: Any,
+        family: Family,
+        prepared: PreparedRows,
+        vectors: Vectors,
+        keep: int = KEEP_PER_GROUP,
     ) -> None:
         self.objective = objective
         self.family = family
         self.prepared = prepared
         self.vectors = vectors
-        self.pricer = family.pricer(prepared, KEEP_PER_GROUP)
+        self.keep = keep
+        self.pricer = family.pricer(prepared, keep)
         #: called from time to time with the share of prices that are done
         self.on_progress: Progress = lambda share: None
         self.conditions = Conditions(objective.penalty, objective.C, family.penalty_factors)

@@ -15,6 +15,7 @@ patterns by increasing code: a canonical pattern's code is at most its reverse c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -33,7 +34,13 @@ from fcl.features.base import Floats, Ids
 from fcl.features.kmers.columns import Patterns
 from fcl.features.kmers.family import KmerFamily
 from fcl.features.motif import Motif
-from fcl.features.windows import WindowFamily, pattern_code, pattern_text, window_length
+from fcl.features.windows import (
+    WindowFamily,
+    found_by,
+    pattern_code,
+    pattern_text,
+    window_length,
+)
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -42,6 +49,8 @@ MAX_D = 12
 MAX_WILD_D = 10  #: with wildcards, tables have 5^d cells of 8 bytes
 VALUES = ("count", "presence")
 STRANDS = ("one", "both")
+#: What :meth:`BagFamily.describe` says with one strand, and with both.
+_ONE, _BOTH = re.compile("([A-Z.]+) anywhere"), re.compile("([A-Z.]+), either strand")
 
 
 @dataclass(frozen=True)
@@ -202,6 +211,9 @@ class BagFamily(WindowFamily):
         """The pattern without trailing wildcards, and the strands on which it may occur."""
         pattern = self.motif(feature).pattern
         return pattern + (", either strand" if self.both else " anywhere")
+
+    def find(self, texts: Sequence[str], names: Sequence[str] | None = None) -> Ids:
+        return found_by(texts, _BOTH if self.both else _ONE, self.feature_id)
 
     def motif(self, feature: int) -> Motif:
         code = int(self.codes(np.array([feature]))[0])

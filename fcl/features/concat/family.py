@@ -160,6 +160,18 @@ class ConcatFamily(Family):
         text = self.members[m].describe(own, names)
         return f"{self._names[m]}: {text}" if len(self.members) > 1 else text
 
+    def find(self, texts: Sequence[str], names: Sequence[str] | None = None) -> Ids:
+        if len(self.members) == 1:
+            return self.members[0].find(texts, names)
+        out = np.full(len(texts), -1, np.int64)
+        for m, member in enumerate(self.members):
+            head = f"{self._names[m]}: "
+            own = [at for at, text in enumerate(texts) if text.startswith(head)]
+            if own:
+                found = member.find([texts[at].removeprefix(head) for at in own], names)
+                out[own] = np.where(found < 0, -1, found + self.first_ids[m])
+        return out
+
     def columns_read(self, ids: Ids) -> Ids:
         parts = [
             self.members[m].columns_read(self.local(m, ids[own])) for m, own in self.split(ids)

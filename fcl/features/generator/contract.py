@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -106,6 +107,14 @@ class Generator(ABC):
         gets the names of all columns, a sequence of str, if they are known.
         """
         return f"{type(self).__name__} {feature}"
+
+    def find(self, texts: Sequence[str], names: Sequence[str] | None = None) -> Ids:
+        """The inverse of :meth:`describe`, int64 (k,); -1 for a text that describes no feature.
+
+        It serves to read the weights of other programs. The default describes all features, if there
+        are at most 131,072.
+        """
+        raise NotImplementedError
 
     def penalty_factors(self, ids: Ids) -> Floats:
         """Penalty factors of some features: float64 (k,) above 0; infinity excludes a feature."""

@@ -47,6 +47,8 @@ __all__ = ["GeneratedFamily", "ScalesSeen", "block_for"]
 
 #: Approximate largest size of a block of prepared rows, in bytes; wider rows have fewer rows per block.
 BLOCK_BYTES = 64 << 20
+#: Largest number of features that are all described to find some of them by name.
+MOST_DESCRIBED = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,14 @@ class GeneratedFamily(Family):
             return str(words(int(feature)))
         except Exception as error:
             return f"{self.name} {feature} (describe raised {type(error).__name__}: {error})"
+
+    def find(self, texts: Sequence[str], names: Sequence[str] | None = None) -> Ids:
+        if overrides(self.generator, "find"):
+            return np.asarray(self.generator.find(texts, names), np.int64)
+        if self.n_features > MOST_DESCRIBED:
+            return super().find(texts, names)
+        every = {self.describe(j, names): j for j in range(self.n_features)}
+        return np.array([every.get(text, -1) for text in texts], np.int64)
 
     def columns_read(self, ids: Ids) -> Ids:
         every = super().columns_read(ids)

@@ -11,6 +11,7 @@ The id of a feature is ``position * 4 * 5^(d-1) + code``, where code has the let
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ from fcl.features.kmers.pricing import KmerPricer, pricing_bytes, unknown_bytes
 from fcl.features.motif import Motif
 from fcl.features.windows import (
     WindowFamily,
+    found_by,
     pattern_code,
     pattern_text,
     window_buffers,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from fcl.data.base import RowReader
 
 MAX_D = 12
+_DESCRIPTION = re.compile(r"([A-Z.]+) at ([+-]?\d{1,10})")
 MOST_ORIGIN = 1 << 31
 
 
@@ -149,6 +152,12 @@ class KmerFamily(WindowFamily):
         motif = self.motif(feature)
         where = f"{motif.position:+d}" if self.origin else str(motif.position)
         return f"{motif.pattern} at {where}"
+
+    def find(self, texts: Sequence[str], names: Sequence[str] | None = None) -> Ids:
+        return found_by(texts, _DESCRIPTION, self._found)
+
+    def _found(self, pattern: str, position: str) -> int:
+        return self.feature_id(pattern, int(position) + self.origin)
 
     def motif(self, feature: int) -> Motif:
         position, code = divmod(int(feature), self.per_position)

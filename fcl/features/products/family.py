@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from fcl.features.base import FEATURES_LIMIT, Floats, Ids
 from fcl.features.generator.contract import Generator
 from fcl.features.generator.forms import SparseColumns
 from fcl.features.generator.pricing import LEAST_PART, MOST_PARTS
+from fcl.features.plain import columns_named
 from fcl.features.products.numbering import Numbering, count_products
 from fcl.features.products.pricing import (
     ProductPricer,
@@ -43,6 +44,18 @@ def _cuts(numbering: Numbering) -> Ids:
     wanted = max(1, min(MOST_PARTS, numbering.n_columns, n_features // LEAST_PART))
     shares = [n_features * t // wanted for t in range(wanted + 1)]
     return np.unique(np.searchsorted(numbering.below(), np.array(shares, np.int64)))
+
+
+def _factors(text: str, known: Mapping[str, int]) -> list[str]:
+    """The names of the factors of a product that :meth:`Products.describe` describes."""
+    factors: list[str] = []
+    for word in map(str.strip, text.split(" * ")):
+        name, _, power = word.rpartition("^")
+        if word not in known and power.isdecimal() and len(power) < 3:
+            factors += [name] * int(power)
+        else:
+            factors.append(word)
+    return factors
 
 
 class Products(Generator):
@@ -119,6 +132,23 @@ class Products(Generator):
             word = f"x{column}" if names is None else names[column]
             words.append(word + (f"^{power}" if power > 1 else ""))
         return " * ".join(words)
+
+    def find(self, texts: Sequence[str], names: Sequence[str] | None = None) -> Ids:
+        words = {word.strip() for text in texts for word in text.split(" * ")}
+        words |= {word.rpartition("^")[0] for word in words}
+        found = columns_named(words, self.columns_, names)
+        parts = [_factors(text, found) for text in texts]
+        tuples = np.full((len(texts), self.degree), -1, np.int64)
+        known = np.zeros(len(texts), bool)
+        for at, part in enumerate(parts):
+            columns = sorted((found.get(name, -1) for name in part), reverse=True)
+            distinct = len(set(columns)) == len(columns) or not self.binary
+            known[at] = 0 < len(columns) <= self.degree and columns[-1] >= 0 and distinct
+            if known[at]:
+                tuples[at, : len(columns)] = columns
+        out = np.full(len(texts), -1, np.int64)
+        out[known] = self.numbering.ids(tuples[known])
+        return out
 
     def columns_read(self, ids: Ids) -> Ids | None:
         # a class derived from this one may compute other features

@@ -1,0 +1,210 @@
+"""``fcl certify``: how far a model is from the optimum, whoever trained it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fcl.cli.certify_report import certify_lines
+from fcl.cli.common import Command, messages, refuse_same, show
+from fcl.cli.options import (
+    EXIT_CODES,
+    FILE,
+    TABLE,
+    click_option,
+    import_option,
+    overwrite_option,
+    version_option,
+    x_option,
+)
+from fcl.cli.process import run
+from fcl.cli.signals import stop_on_signals
+from fcl.errors import InputError
+
+if TYPE_CHECKING:
+    from fcl.drivers.events import Event
+    from fcl.drivers.optimality import Optimality
+    from fcl.model import Model
+
+__all__ = ["command", "main"]
+
+EPILOG = (
+    """\
+\b
+Examples:
+  fcl certify model.fcl train.zarr
+  fcl certify readable.txt train.zarr --C 0.1 --bound-from optimum.fcl
+  fcl certify coef.npy train.zarr --intercept -0.7 --C best
+  fcl certify weights.tsv train.zarr --features kmers:d=6 --out model.fcl
+
+MODEL is a model of fcl train; a model of Vowpal Wabbit written with --readable_model or
+--invert_hash; an .npy of coefficients, or an .npz of coef and intercept; or a table of names and
+weights, separated by tabs, with names as fcl inspect --tsv writes them and perhaps a row (intercept).
+A model of fcl has features, loss and penalty in its file; for other models give --features, --loss and
+the like.
+"""
+    + EXIT_CODES
+)
+
+#: Options of the problem, for the models of other programs.
+_PROBLEM = ("loss", "l1_ratio", "class_weight")
+
+
+@click.command("fcl certify", cls=Command, epilog=EPILOG)
+@click.argument("model", type=FILE)
+@click.argument("data", type=FILE)
+@x_option()
+@click.option("--y", default="y", show_default=True, help="Array of the target in DATA.")
+@click.option("--weights", metavar="NAME", help="Array of the sample weights in DATA.")
+@click.option("--offset", metavar="NAME", help="Array in DATA that is added to the margins.")
+@click.option(
+    "--C",
+    "strength",
+    metavar="C|best",
+    help="Weight of the losses; best: where the model is most nearly optimal (default: the C of the "
+    "model, or its alpha if the rows' weights have another sum; best for other programs).",
+)
+@click_option(TABLE["alpha"])
+@click.option(
+    "--bound-from",
+    type=FILE,
+    metavar="OPTIMUM",
+    help="Take the bound of this model of fcl train, of the same data and the same problem.",
+)
+@click.option(
+    "--radius",
+    type=float,
+    metavar="Z",
+    help="Compare with the best model in the ball ||w||_1 <= Z (default: the norm of the weights).",
+)
+@click.option("--features", metavar="SPEC", help="Family of features (default: columns).")
+@click.option("--loss", metavar="LOSS", help="Loss (default: logistic).")
+@click.option("--l1-ratio", type=float, metavar="RHO", help="Share of |w| in the penalty.")
+@click_option(TABLE["class_weight"])
+@click.option("--intercept", type=float, metavar="B", help="Intercept, if MODEL has none.")
+@click.option("--no-intercept", is_flag=True, help="The problem has no intercept.")
+@click.option(
+    "--namespace",
+    default="",
+    metavar="NAME",
+    help="Namespace of the features in a readable model of Vowpal Wabbit without names.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="How many violators to show.",
+)
+@click_option(TABLE["memory"])
+@click_option(TABLE["scratch"])
+@click.option("--out", type=FILE, metavar="FILE", help="Write the model, certified, to FILE.")
+@click.option("--json", "as_json", type=FILE, metavar="FILE", help="Write the result to FILE.")
+@overwrite_option()
+@click.option("--quiet", is_flag=True, help="Show only warnings and errors.")
+@import_option()
+@version_option()
+def command(model: str, data: str, **options: Any) -> None:
+    """Say how far the file MODEL is from the optimum on DATA, by one pass.
+
+    The pass computes the gradients of all features of the family at the model, which give a lower
+    bound on the objective of any model. The bound of a poor model is poor, too: the bound of an optimum
+    (--bound-from) says more.
+    """
+    from fcl.model.atomic import atomic_file, check_output
+
+    inputs = {"model": model, "data": data, "the optimum": options["bound_from"]}
+    for option in ("out", "json"):
+        path = options["as_json" if option == "json" else option]
+        if path is not None:
+            refuse_same(path, f"--{option}", **inputs)
+            check_output(path, options["overwrite"])
+    if options["out"] is not None and options["as_json"] is not None:
+        refuse_same(options["as_json"], "--json", model=options["out"])
+    with stop_on_signals():
+        found = _certify(model, data, options)
+        if options["out"] is not None and found.model is not None:
+            found.model.save(options["out"], options["overwrite"])
+        if options["as_json"] is not None:
+            text = json.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n"
+            with atomic_file(options["as_json"], options["overwrite"]) as file:
+                file.write(text.encode())
+        if not options["quiet"]:
+            show(certify_lines(found, model, options["out"]))
+
+
+def _certify(path: str, data: str, options: dict[str, Any]) -> Optimality:
+    from fcl.cli.opening import open_rows
+    from fcl.drivers.certify import certify
+    from fcl.drivers.subject import make_subject
+    from fcl.features import parse_features
+
+    subject = make_subject(path, options["imports"], options["namespace"])
+    if options["intercept"] is not None:
+        subject = subject.with_intercept(options["intercept"])
+    bound = None if options["bound_from"] is None else _optimum(options)
+    if not options["quiet"]:
+        messages.say(f"reading {data}")
+    covariates = None if subject.model is None else subject.model.covariate_names or None
+    arrays = {name: options[name] for name in ("x", "y", "weights", "offset")}
+    rows = open_rows(data, covariates=covariates, **arrays)
+    problem = {name: options[name] for name in _PROBLEM}
+    if options["features"] is not None:
+        problem["features"] = parse_features(options["features"])
+    if options["no_intercept"]:
+        problem["intercept"] = False
+    return certify(
+        subject,
+        rows,
+        _strength(options["strength"]),
+        alpha=options["alpha"],
+        bound=bound,
+        radius=options["radius"],
+        memory=options["memory"],
+        scratch=options["scratch"],
+        top=options["top"],
+        keep_model=options["out"] is not None,
+        progress=None if options["quiet"] else _say,
+        **problem,
+    )
+
+
+def _strength(text: str | None) -> float | str | None:
+    if text is None or text == "best":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"--C: expected a number above 0, or best, got {text!r}") from None
+
+
+def _optimum(options: dict[str, Any]) -> Model:
+    from fcl.model import Model, load_model
+
+    found = load_model(options["bound_from"], options["imports"])
+    if not isinstance(found, Model):
+        raise InputError(
+            f"--bound-from {options['bound_from']}: expected a model of fcl train, got a stagewise one"
+        )
+    return found
+
+
+def _say(event: Event) -> None:
+    """Say what takes long."""
+    from fcl.drivers.events import Compiling, StepProgress
+
+    if isinstance(event, Compiling):
+        messages.say(f"compiling kernels, once, about {event.seconds:.0f} s")
+    elif isinstance(event, StepProgress):
+        messages.say(f"{event.step}, {100.0 * event.share:.0f} %")
+
+
+def main() -> None:
+    """Run ``fcl certify`` as a process."""
+    run(command)
+
+
+if __name__ == "__main__":
+    main()

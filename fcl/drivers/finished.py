@@ -1,0 +1,88 @@
+"""Between the units of the user and of the solver: the point of a model, and the model at a point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fcl.checks import shortened
+from fcl.data.variants import read_variants
+from fcl.drivers.job import Job
+from fcl.features.base import Family, Ids
+from fcl.features.standardized import deviations, plain
+from fcl.model.certificate import Certificate
+from fcl.model.columns import names_read
+from fcl.model.covariates import CovariateTerm
+from fcl.model.history import History
+from fcl.model.model import Model
+from fcl.solve.passes import Passes
+from fcl.solve.state import Point
+
+__all__ = ["MOST_NAME", "free_in_units", "in_solver_units", "model_at"]
+
+#: Maximum number of characters of a feature's description in a model.
+MOST_NAME = 1000
+
+
+def in_solver_units(family: Family, point: Point) -> Point:
+    """A point in the user's units as one of a family whose features are measured, if it needs that."""
+    sd = deviations(family, point.ids)
+    kept = np.isfinite(sd)  # a feature that is constant on these rows has no weight
+    weights = (point.weights[kept].T * sd[kept]).T
+    return Point.make(point.ids[kept], weights, point.intercept, point.covariates)
+
+
+def model_at(
+    job: Job,
+    passes: Passes,
+    point: Point,
+    certificate: Certificate,
+    *,
+    fingerprint: str,
+    C_min: float | None,
+    history: Iterable[Mapping[str, Any]] = (),
+) -> Model:
+    """The model of a job at a point in the solver's units; counts the support in another pass."""
+    options = job.options
+    terms, intercept = free_in_units(job, point)
+    sd = deviations(job.family, point.ids)
+    names = names_read(job.family, point.ids, job.train.data.column_names)
+    return Model(
+        family=plain(job.family),
+        ids=point.ids,
+        weights=(point.weights.T / sd).T,
+        support=passes.counts(point.ids),
+        intercept=intercept,
+        covariates=terms,
+        loss=job.loss.text,
+        C=options.C,
+        alpha=options.alpha,
+        labels=job.labels,
+        n_rows=job.train.n,
+        sum_weights=job.sum_weights,
+        fingerprint=fingerprint,
+        certificate=certificate,
+        options={**options.of_job(), "C_min": C_min},
+        history=History(history),
+        feature_names=_feature_names(job, point.ids),
+        column_names=names,
+        variants=None if names is None else read_variants(job.train.data, sorted(names)),
+    )
+
+
+def free_in_units(job: Job, point: Point) -> tuple[tuple[CovariateTerm, ...], Any]:
+    """The covariates with their coefficients, and the intercept (or K of them), of a point."""
+    terms, shift = ((), 0.0) if job.design is None else job.design.in_units(point.covariates)
+    own = point.covariates if job.n_outputs > 1 else point.intercept
+    return terms, own + job.intercept_shift + shift
+
+
+def _feature_names(job: Job, ids: Ids) -> list[str] | None:
+    """Descriptions of features by the names of the columns; None if the columns have no names."""
+    names = job.train.data.column_names
+    if names is None:
+        return None
+    family = plain(job.family)
+    return [shortened(family.describe(feature, names), MOST_NAME) for feature in ids.tolist()]

@@ -1,0 +1,78 @@
+"""The memory plan of a single pass over the rows, without trainer and cache."""
+
+from __future__ import annotations
+
+from fcl.drivers.plan import INTERPRETER, MIB, Plan, RowViewOption, Sizes
+from fcl.errors import BudgetError
+from fcl.solve.passes import Vectors
+from fcl.units import format_bytes
+
+__all__ = ["plan_pass"]
+
+
+def plan_pass(
+    sizes: Sizes,
+    budget: int,
+    row_view: RowViewOption = "all",
+    writers: int | None = None,
+    *,
+    scratch: bool | None = None,
+    view_rows: int | None = None,
+) -> Plan:
+    """Divide the memory budget of a job that prices one point in this process.
+
+    Parameters
+    ----------
+    sizes : Sizes
+    budget : int
+        Bytes.
+    row_view, writers, view_rows
+        Of :func:`fcl.drivers.plan.make_plan`; not used.
+    scratch : bool or None
+        Whether prepared rows are in a scratch file; None to choose.
+
+    Raises
+    ------
+    BudgetError
+        The budget is too small; the message names the smallest one that works.
+    """
+    rows = sizes.records(sizes.n_rows)
+
+    def uses(scratch: bool) -> list[tuple[str, int]]:
+        held = ("prepared rows (one block; all are in a scratch file)", sizes.records(1))
+        found = [
+            ("interpreter and libraries", INTERPRETER),
+            ("reading (a chunk, compressed and decoded, and a block)", sizes.reading),
+            ("targets and weights", 16 * sizes.vectors * sizes.n_rows + sizes.held),
+            ("margins and residuals", Vectors.bytes_for(sizes.n_rows, sizes.n_outputs)),
+            ("tables of a pass", sizes.family.workspace_bytes(sizes.block_rows, scratch)),
+            held if scratch else ("prepared rows", rows),
+        ]
+        if sizes.covariates:
+            found.append(("covariates", 16 * sizes.n_rows * (sizes.covariates + 1)))
+        if sizes.extra:
+            found.append(("unknown letters, entries of sparse rows", sizes.extra))
+        return found
+
+    def total(scratch: bool) -> int:
+        return sum(size for _, size in uses(scratch))
+
+    if scratch is None:
+        scratch = total(False) > budget and total(True) < total(False)
+    if total(scratch) > budget:
+        raise BudgetError(
+            f"memory: a budget of {format_bytes(budget)} is too small; a pass over these rows needs at "
+            f"least {-(-total(scratch) // MIB)}MiB: "
+            + ", ".join(f"{name} {format_bytes(size)}" for name, size in uses(scratch)),
+            total(scratch),
+        )
+    return Plan(
+        tuple(uses(scratch)),
+        budget,
+        cache_bytes=0,
+        max_columns=0,
+        entries=0,
+        staging=0,
+        scratch=scratch,
+        scratch_bytes=rows if scratch else 0,
+    )

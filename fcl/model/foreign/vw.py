@@ -1,0 +1,156 @@
+"""Readable models of Vowpal Wabbit: ``--readable_model`` and ``--invert_hash``.
+
+A header of lines ``key:value`` ends with ``options:``. A checksum and ``:0`` or ``:1`` may follow, and
+after ``:1`` the state of the learner, lines of a key and a number. Then each weight has a line,
+``place:weight`` or ``name:place:weight``; a model that can be resumed (``:1``) adds numbers of the
+learner after the weight. With ``--l1`` and ``--l2`` the weights of a resumable model are raw:
+predictions shrink them by ``l1_state`` towards 0, and multiply them by ``l2_state``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from fcl.checks import shown
+from fcl.errors import InputError
+from fcl.model.foreign.hashing import Hashing
+from fcl.model.foreign.weights import Weights, lines_of, number
+
+__all__ = ["read_vw"]
+
+#: Options in the header under which the model is linear, with one weight for each feature.
+_LINEAR = {
+    "ftrl", "sgd", "hash", "noconstant", "link", "loss_function", "id", "keep", "ignore", "bit_precision",
+    "quadratic", "cubic", "interactions",
+}  # fmt: skip
+_JOINED = {"quadratic", "cubic", "interactions"}
+_WEIGHT = re.compile(r"(?:(.*):)?(\d{1,10}):(\S+)")
+_STATE = re.compile(r"[a-z_:. A-Z0-9]+? \S+")
+
+
+def read_vw(path: str) -> Weights:
+    """Read a readable model; raises InputError for one that is not linear, or has several outputs."""
+    lines = lines_of(path)
+    header = _header(lines, path)
+    options = _options(header, path)
+    hashing = Hashing(_bits(header, path), options.get("hash") == "all")
+    state: dict[str, float] = {}
+    names: list[str | None] = []
+    places: list[int] = []
+    values: list[float] = []
+    numbers: list[int] = []
+    for at, line in lines:
+        match = _WEIGHT.fullmatch(line.partition(" ")[0])
+        if match is None:
+            known = line in (":0", ":1") or line.startswith("Checksum:")
+            if values or not (known or _is_state(line, state)):
+                raise InputError(
+                    f"{path}, line {at}: expected a weight, as 14405:0.25 or age:14405:0.25, got "
+                    f"{shown(line)}"
+                )
+            continue
+        name, place, weight = match.groups()
+        names.append(name)
+        places.append(int(place))
+        values.append(number(weight, path, at))
+        numbers.append(at)
+    found = np.array(values, np.float64)
+    found = np.sign(found) * np.maximum(np.abs(found) - state.get("l1_state", 0.0), 0.0)
+    found *= state.get("l2_state", 1.0)
+    named = [name is not None for name in names]
+    if any(named) and not all(named):
+        raise InputError(
+            f"{path}, line {numbers[named.index(False)]}: expected a name before the hash, as in other "
+            "lines, found none; write the model while training (--invert_hash), when the names are known"
+        )
+    joined = bool(_JOINED & options.keys())
+    if joined and not any(named):
+        raise InputError(
+            f"{path}: expected names, since the hashes of products of features cannot be told apart, got "
+            "hashes alone; write the model with --invert_hash"
+        )
+    own = np.array([name == "Constant" for name in names], bool)
+    if not any(named):
+        own = np.array(places, np.int64) == hashing.constant
+    kept = np.flatnonzero(~own).tolist()
+    words = [name or str(place) for name, place in zip(names, places, strict=True)]
+    return Weights(
+        path,
+        found[kept],
+        float(found[own].sum()),
+        [_plain(words[at], joined, path, numbers[at]) for at in kept],
+        [numbers[at] for at in kept],
+        None if any(named) else hashing,
+    )
+
+
+def _header(lines: Iterator[tuple[int, str]], path: str) -> dict[str, str]:
+    """The lines up to the options, as keys and values; ``0 ngram:`` has the key ``ngram``."""
+    header = {}
+    for _, line in lines:
+        key, _, value = line.partition(":")
+        count, _, word = key.partition(" ")
+        header[word if count.isdigit() else key] = count if count.isdigit() else value.strip()
+        if key == "options":
+            return header
+    raise InputError(
+        f"{path}: expected a line options: before the weights, found none; the file is cut off"
+    )
+
+
+def _options(header: Mapping[str, str], path: str) -> dict[str, str]:
+    """The options in the header; InputError for a model that is not linear."""
+    for key in ("lda", "rank", "ngram", "skip"):
+        if header.get(key, "0") not in ("0", ""):
+            raise InputError(
+                f"{path}: expected a linear model, got one with {key} {shown(header[key])}; train it "
+                "without this option"
+            )
+    options: dict[str, str] = {}
+    last = ""
+    for word in header.get("options", "").split():
+        if word.startswith("--"):
+            last, _, value = word[2:].partition("=")
+            options[last] = value
+        elif last:
+            options[last] = word
+    for name in options:
+        if name not in _LINEAR:
+            raise InputError(
+                f"{path}: expected a linear model of one output, got one trained with --{name}; train a "
+                "model for each class, or without this option"
+            )
+    return options
+
+
+def _bits(header: Mapping[str, str], path: str) -> int:
+    text = header.get("bits", "")
+    if not text.isdigit() or not 1 <= int(text) <= 62:
+        raise InputError(f"{path}: expected a line such as bits:18, got {shown(text)}")
+    return int(text)
+
+
+def _is_state(line: str, state: dict[str, float]) -> bool:
+    """Whether a line is of the learner's state, which is then added to ``state``."""
+    if _STATE.fullmatch(line) is None:
+        return False
+    key, _, value = line.rpartition(" ")
+    try:
+        state[key] = float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _plain(name: str, joined: bool, path: str, line: int) -> str:
+    """The name without namespaces; of a product, factors joined as families describe them."""
+    if re.search(r"\[\d+\]$", name):
+        raise InputError(
+            f"{path}, line {line}: expected a model of one output, got a weight of another output, "
+            f"{shown(name)}; train one model for each class"
+        )
+    parts = name.split("*") if joined else [name]
+    return " * ".join(part.partition("^")[2] or part for part in parts)

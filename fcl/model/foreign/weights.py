@@ -1,0 +1,130 @@
+"""The weights of a linear model of another program, and the features that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.checks import shown
+from fcl.errors import InputError
+from fcl.features.base import Family
+from fcl.model.foreign.hashing import Hashing
+
+__all__ = ["Weights", "lines_of", "number"]
+
+Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weights of features, by name, by place or by hash.
+
+    Attributes
+    ----------
+    source : str
+        The file, for messages.
+    values : float64 (k,)
+        Finite.
+    intercept : float or None
+        None if the file has none.
+    names : sequence of str (k,), or None
+        Descriptions of the features, as families give them; None: the weights of all features in order.
+    lines : sequence of int (k,)
+        The line of each weight in the file; empty if it has no lines.
+    hashing : Hashing or None
+        If features are known by their hashes alone, how names become hashes; ``names`` are then decimal
+        numbers.
+    """
+
+    source: str
+    values: Floats
+    intercept: float | None = None
+    names: Sequence[str] | None = None
+    lines: Sequence[int] = field(default=())
+    hashing: Hashing | None = None
+
+    def of(
+        self, family: Family, columns: Sequence[str] | None = None, namespace: str = ""
+    ) -> tuple[Ids, Floats]:
+        """The ids of the features with nonzero weights, int64 (m,), and these weights, float64 (m,).
+
+        Parameters
+        ----------
+        family : Family
+        columns : sequence of str, optional
+            Names of the columns of the rows, if they have names.
+        namespace : str
+            Of the names, if they are hashed.
+
+        Raises
+        ------
+        InputError
+            A weight belongs to no feature, or two to the same one; the message names file and line.
+        """
+        if self.names is None:
+            if len(self.values) != family.n_features:
+                raise InputError(
+                    f"{self.source}: expected {family.n_features:,} weights, one for each feature of "
+                    f"{family.name}, got {len(self.values):,}; give the data and --features that the "
+                    "model was trained on"
+                )
+            ids = np.flatnonzero(self.values)
+            return ids, self.values[ids]
+        used = np.flatnonzero(self.values)
+        names = [self.names[at] for at in used.tolist()]
+        if self.hashing is None:
+            ids = family.find(names, columns)
+        else:
+            ids = self.hashing.find(names, family, columns, namespace, self.source)
+        unknown = np.flatnonzero(ids < 0)
+        if len(unknown):
+            at = int(unknown[0])
+            more = f" ({len(unknown):,} such weights)" if len(unknown) > 1 else ""
+            why = "" if self.hashing is None else self.hashing.advice
+            raise InputError(
+                f"{self._where(int(used[at]))}: {shown(names[at])} is no feature of {family.name}"
+                f"{more}; {why or 'give the data and --features that the model was trained on'}"
+            )
+        order = np.argsort(ids, kind="stable")
+        again = np.flatnonzero(np.diff(ids[order]) == 0)
+        if len(again):
+            first, second = used[order[again[0]]], used[order[again[0] + 1]]
+            raise InputError(
+                f"{self._where(int(second))}: {shown(self.names[second])} is the same feature as "
+                f"{shown(self.names[first])} ({self._where(int(first))}); leave one of them out"
+            )
+        return ids, self.values[used]
+
+    def _where(self, at: int) -> str:
+        return f"{self.source}, line {self.lines[at]}" if len(self.lines) else self.source
+
+
+def number(text: str, source: str, line: int) -> float:
+    """A finite number of a line; InputError for anything else."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.nan
+    if not np.isfinite(value):
+        raise InputError(
+            f"{source}, line {line}: expected a finite number as weight, got {shown(text)}"
+        )
+    return value
+
+
+def lines_of(path: str) -> Iterator[tuple[int, str]]:
+    """The lines of a text file with their numbers from 1, without line ends and without empty lines."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="\n") as file:
+            for at, line in enumerate(file, 1):
+                if text := line.rstrip("\r\n"):
+                    yield at, text
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: expected a text in UTF-8, found other bytes; of Vowpal Wabbit give the file of "
+            "--readable_model or --invert_hash"
+        ) from error

@@ -1,0 +1,424 @@
+"""The certificate of any linear model, against the judge, optima of fcl, and other optimisers."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judge import ALL_LOSSES, Problem
+from rows import STRENGTHS, acceptors, pyrimidines
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
+
+import fcl
+from fcl.drivers.events import Event, Prepared
+from fcl.errors import BudgetError, InputError
+from fcl.features import Columns
+from fcl.objective import find_loss
+from fcl.solve.certify import highest
+
+N, P = 40, 5
+
+
+def problem_of(seed: int, loss: str, rho: float, C: float, **how: Any) -> Problem:
+    """A random problem; how : weights, offset, factors and intercept, whether it has them."""
+    rng = np.random.default_rng(seed)
+    phi = rng.normal(size=(N, P)) * rng.choice([0.3, 1.0, 3.0], P)
+    margin = phi[:, 0] - phi[:, 1] + rng.normal(size=N)
+    y = margin + 3.0
+    if find_loss(loss).classifies:
+        y = np.where(margin > 0.0, 1.0, -1.0)
+    elif loss == "poisson":
+        y = rng.poisson(np.exp(0.5 * np.clip(margin, -3, 3))).astype(float)
+    return Problem(
+        phi,
+        y,
+        rng.uniform(0.2, 3.0, N) if how.get("weights") else np.ones(N),
+        loss,
+        C,
+        intercept=how.get("intercept", True),
+        rho=rho,
+        factors=rng.uniform(0.5, 2.0, P) if how.get("factors") else None,
+        offset=rng.normal(size=N) if how.get("offset") else 0.0,
+    )
+
+
+def opened(problem: Problem) -> fcl.DataSet:
+    offset = problem.offset if np.ndim(problem.offset) else None
+    return fcl.open_data(problem.phi, y=problem.y, weights=problem.s, offset=offset)
+
+
+def asked(problem: Problem) -> dict[str, Any]:
+    """The arguments of :func:`fcl.certify` and :func:`fcl.train` for a problem."""
+    features = Columns(None if problem.factors is None else problem.factors.tolist())
+    return {
+        "features": features,
+        "loss": problem.loss,
+        "l1_ratio": problem.rho,
+        "intercept": problem.intercept,
+    }
+
+
+def certified(problem: Problem, w: np.ndarray, b: float, C: Any = None, **more: Any) -> Any:
+    C = problem.C if C is None else C
+    return fcl.certify((w, b), opened(problem), C, **asked(problem), **more)
+
+
+def losses(problem: Problem, w: np.ndarray, b: float) -> float:
+    return float(problem.s @ problem.losses(problem.margins(w, b)))
+
+
+def best_in_ball(problem: Problem, radius: float) -> float:
+    """A sum of losses that the ball attains, near the smallest one, by an optimiser of scipy."""
+
+    def value(x: np.ndarray) -> tuple[float, np.ndarray]:
+        w, b = x[:P] - x[P : 2 * P], x[2 * P] * problem.intercept
+        r = problem.residuals(w, b)
+        g = r @ problem.phi
+        return losses(problem, w, b), np.concatenate([g, -g, [r.sum() * problem.intercept]])
+
+    norm = np.concatenate([problem.f, problem.f, [0.0]])
+    found = minimize(
+        value,
+        np.zeros(2 * P + 1),
+        jac=True,
+        method="SLSQP",
+        bounds=[(0.0, None)] * (2 * P) + [(None, None)],
+        constraints={"type": "ineq", "fun": lambda x: radius - norm @ x, "jac": lambda x: -norm},
+        options={"maxiter": 300, "ftol": 1e-12},
+    )
+    x = found.x
+    x[: 2 * P] = np.maximum(x[: 2 * P], 0.0)
+    x[: 2 * P] *= min(1.0, radius / max(float(norm @ x), 1e-300))
+    return float(value(x)[0])
+
+
+PROBLEMS = {
+    "seed": st.integers(0, 2**20),
+    "loss": st.sampled_from(ALL_LOSSES),
+    "rho": st.sampled_from([1.0, 1.0, 0.5, 0.05]),
+    "weights": st.booleans(),
+    "offset": st.booleans(),
+    "factors": st.booleans(),
+    "intercept": st.booleans(),
+    "size": st.sampled_from([0.0, 0.1, 1.0]),
+    "C": st.sampled_from([0.01, 0.1, 1.0]),
+}
+
+
+@settings(max_examples=40)
+@given(**PROBLEMS)
+def test_any_point_against_the_judge_and_the_optimum(
+    seed: int, loss: str, rho: float, size: float, C: float, **how: bool
+) -> None:
+    problem = problem_of(seed, loss, rho, C, **how)
+    rng = np.random.default_rng(seed + 1)
+    w = size * rng.normal(size=P) * (rng.random(P) < 0.7)
+    b = float(rng.normal()) * problem.intercept
+    found = certified(problem, w, b)
+    best = float(found.intercept)
+
+    value = problem.objective(w, best)
+    assert found.objective == pytest.approx(value, rel=1e-11)
+    assert found.own_objective == pytest.approx(problem.objective(w, b), rel=1e-11)
+    assert found.losses == pytest.approx(losses(problem, w, best), rel=1e-11)
+    assert found.penalty == pytest.approx(problem.penalty(w), rel=1e-12, abs=1e-300)
+    r = problem.residuals(w, best)
+    if problem.intercept:  # it is the best one
+        assert abs(r.sum()) <= 1e-9 * np.abs(r).sum()
+    # no better than the best dual value on the ray, and the same violation
+    assert found.bound <= problem.bound(r) + 1e-9 * abs(value)
+    assert found.certificate.max_violation == pytest.approx(
+        np.abs(problem.pulls(w, best)).max(), rel=1e-9
+    )
+    assert found.n_active == np.count_nonzero(w)
+
+    optimum = fcl.train(opened(problem), C=C, tol=1e-7, warn=False, **asked(problem))
+    lowest = optimum.certificate
+    assert found.bound <= lowest.objective * (1.0 + 1e-9)
+    assert lowest.bound <= found.objective * (1.0 + 1e-9)
+    helped = certified(problem, w, b, bound=optimum.model)
+    assert helped.bound == pytest.approx(max(found.bound, lowest.bound), rel=1e-12)
+    assert helped.own_bound == found.bound and helped.gap <= found.gap
+
+    violations = problem.violations(w, best)
+    order = np.sort(violations)[::-1]
+    named = [row.violation for row in found.violators]
+    assert named == pytest.approx(order[: len(named)], rel=1e-6, abs=1e-8)
+    for row in found.violators:
+        assert row.weight == w[row.id] and row.feature == f"x{row.id}"
+        assert row.slope == pytest.approx(abs(problem.pulls(w, best)[row.id]), rel=1e-9)
+
+
+@settings(max_examples=25)
+@given(**PROBLEMS, stretch=st.sampled_from([1.0, 1.5]))
+def test_the_gap_of_the_ball_is_never_below_the_truth(
+    seed: int, loss: str, rho: float, size: float, C: float, stretch: float, **how: bool
+) -> None:
+    problem = problem_of(seed, loss, rho, C, **how)
+    w = size * np.random.default_rng(seed + 1).normal(size=P)
+    norm = float(problem.f @ np.abs(w))
+    radius = stretch * norm if norm else 0.5
+    found = certified(problem, w, 0.0, radius=radius)
+    own = losses(problem, w, float(found.intercept))
+    assert own - best_in_ball(problem, radius) <= found.ball_gap + 1e-9 * own
+    assert certified(problem, w, 0.0).radius == pytest.approx(norm, rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+def test_the_gap_of_the_ball_closes_at_the_optimum(loss: str) -> None:
+    problem = problem_of(5, loss, 1.0, 0.3, weights=True, factors=True)
+    model = fcl.train(opened(problem), C=0.3, tol=1e-10, warn=False, **asked(problem)).model
+    found = fcl.certify(model, opened(problem))
+    assert 0.0 <= found.ball_gap <= 1e-6 * found.losses
+    assert found.radius == pytest.approx(float(problem.f[model.ids] @ np.abs(model.weights)))
+
+
+@settings(max_examples=40)
+@given(**PROBLEMS)
+def test_no_neighbour_of_the_best_C_is_better(
+    seed: int, loss: str, rho: float, size: float, C: float, **how: bool
+) -> None:
+    problem = problem_of(seed, loss, rho, C, **how)
+    w = size * np.random.default_rng(seed + 1).normal(size=P)
+    found = certified(problem, w, 0.0, "best")
+    assert found.best_C == found.C and found.best_gap == found.own_gap
+    for factor in (1.0 - 1e-3, 1.0 + 1e-3, 0.8, 1.25):
+        near = certified(problem, w, 0.0, found.C * factor)
+        assert found.gap <= near.gap + 1e-9
+    if rho == 1.0:
+        other = certified(problem, w, 0.0, 3.0)
+        assert other.best_C == pytest.approx(found.C, rel=1e-9)
+        assert other.best_gap == pytest.approx(found.gap, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+@pytest.mark.parametrize("rho", [1.0, 0.5])
+def test_an_optimum_is_most_nearly_optimal_at_its_own_C(loss: str, rho: float) -> None:
+    problem = problem_of(7, loss, rho, 0.2, weights=True)
+    model = fcl.train(opened(problem), C=0.2, tol=1e-9, warn=False, **asked(problem)).model
+    assert pytest.approx(0.2, rel=1e-3) == fcl.certify(model, opened(problem), "best").C
+
+
+def test_the_best_C_of_an_empty_model_is_the_largest_at_which_it_is_optimal() -> None:
+    problem = problem_of(3, "logistic", 1.0, 1.0)
+    found = certified(problem, np.zeros(P), 0.0, "best")
+    assert pytest.approx(problem.null()[1], rel=1e-9) == found.C and found.gap <= 1e-9
+
+
+def test_without_prices_no_C_is_the_best() -> None:
+    data = fcl.open_data(np.eye(4), y=np.array([3.0, 5.0, 5.0, 5.0]))
+    exact = np.array([-2.0, 0.0, 0.0, 0.0])
+    given = {"loss": "squared", "intercept": True}
+    found = fcl.certify((exact, 5.0), data, 1.0, **given)
+    assert found.losses == 0.0 and found.best_C == math.inf and found.to_dict()["best_C"] is None
+    with pytest.raises(InputError, match="no feature has a price"):
+        fcl.certify((exact, 5.0), data, **given)
+
+
+def test_the_search_interpolates_in_few_evaluations() -> None:
+    tried = []
+
+    def dual(x: float) -> float:
+        tried.append(x)
+        return 2.0 - 1.3 * x - math.exp(1.5 * x)
+
+    x, value = highest(dual, lambda x: 1.0 + 0.4 * math.exp(-x))
+    assert len(tried) <= 9 and value == 2.0 - 1.3 * x - math.exp(1.5 * x)
+    grid = np.linspace(-3.0, 0.0, 30_001)
+    heights = (2.0 - 1.3 * grid - np.exp(1.5 * grid)) / (1.0 + 0.4 * np.exp(-grid))
+    assert x == pytest.approx(grid[int(heights.argmax())], abs=3e-4)
+
+
+# -- models of fcl ---------------------------------------------------------------------------------
+
+NUMBERS = np.random.default_rng(1).normal(size=(300, 8))
+CLASSES = np.digitize(NUMBERS[:, 0] - NUMBERS[:, 1], [-1.0, 1.0])
+BINARY = (NUMBERS[:, 0] - NUMBERS[:, 2] + NUMBERS[:, 7] > 0.2).astype(int)
+TARGETS = NUMBERS[:, :2] * 2.0 + 30.0
+MODELS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "columns": (NUMBERS, BINARY, {}),
+    "standardize": (NUMBERS * 10.0 ** np.arange(-4, 4), BINARY, {"standardize": True}),
+    "elastic": (NUMBERS, BINARY, {"l1_ratio": 0.3}),
+    "weighted": (NUMBERS, BINARY, {"class_weight": {0: 1.0, 1: 7.0}}),
+    "balanced": (NUMBERS, BINARY, {"class_weight": "balanced", "loss": "squared_hinge"}),
+    "held out": (NUMBERS, BINARY, {"valid_fraction": 0.3, "seed": 4}),
+    "origin": (NUMBERS, BINARY, {"intercept": False}),
+    "offset": (NUMBERS, BINARY, {"offset": NUMBERS[:, 3]}),
+    "covariates": (NUMBERS, BINARY, {"covariates": NUMBERS[:, 4:6] + 3.0}),
+    "shifted": (NUMBERS, TARGETS[:, 0], {"loss": "squared", "offset": NUMBERS[:, 3] + 1e3}),
+    "softmax": (NUMBERS, CLASSES, {"loss": "softmax"}),
+    "group": (NUMBERS, CLASSES, {"loss": "softmax", "group": True, "l1_ratio": 0.8}),
+    "targets": (NUMBERS, TARGETS, {"loss": "squared", "C": 0.01}),
+    "products": (NUMBERS, BINARY, {"features": "products:degree=2"}),
+    "fourier": (NUMBERS, BINARY, {"features": "fourier:n=50"}),
+    "joined": (NUMBERS, BINARY, {"features": "columns + products:degree=2 * 3"}),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_certificate_of_the_training_is_found_again(name: str, tmp_path: Path) -> None:
+    rows, y, how = MODELS[name]
+    how = {"C": 0.2, "tol": 1e-6, "features": "columns", "warn": False} | how
+    added = {key: how.pop(key, None) for key in ("offset", "covariates")}
+    data = fcl.open_data(rows, y=y).with_added(**added)
+    model = fcl.train(data, **how).model
+    model.save(tmp_path / "m.fcl")
+    found = fcl.certify(tmp_path / "m.fcl", data, keep_model=True)
+    stored = model.certificate
+    assert found.same_data and found.C == model.C
+    assert found.objective == pytest.approx(stored.objective, rel=1e-12)
+    # the training keeps the best bound of all its passes
+    assert stored.bound - 3e-6 * stored.objective <= found.bound
+    assert found.bound <= stored.bound * (1.0 + 1e-12)
+    assert found.certificate.max_violation == pytest.approx(stored.max_violation, rel=2e-3)
+    assert found.certificate.n_priced == stored.n_priced
+    again = found.model
+    assert again is not None and np.array_equal(again.ids, model.ids)
+    assert again.weights == pytest.approx(model.weights, rel=1e-12)
+    assert again.intercepts == pytest.approx(model.intercepts, rel=1e-9, abs=1e-9)
+    assert np.array_equal(again.support, model.support) and again.labels == model.labels
+    assert again.options["features"] == model.options["features"]
+    again.save(tmp_path / "again.fcl")
+    assert fcl.load_model(tmp_path / "again.fcl").history[0]["active"] == len(model.ids)
+    other = fcl.certify(model, data, bound=model)
+    assert other.bound == pytest.approx(stored.bound, rel=1e-12)
+
+
+def test_windows_give_the_same_bits_as_the_training() -> None:
+    codes, y = acceptors(20, 600)
+    data = fcl.open_data(codes.astype(np.uint8), y=y)
+    for features in ("kmers:d=4,origin=3", "bag:d=3,strands=both"):
+        model = fcl.train(data, features, C=0.5, tol=1e-3).model
+        found = fcl.certify(model, data)
+        assert found.objective == model.certificate.objective
+        assert found.bound == model.certificate.bound
+        assert found.own_objective == found.objective
+
+
+def test_other_rows_keep_alpha() -> None:
+    data = fcl.open_data(NUMBERS, y=BINARY)
+    model = fcl.train(data, "columns", C=0.2).model
+    half = fcl.certify(model, fcl.open_data(NUMBERS[::2], y=BINARY[::2]))
+    assert half.same_data is False and half.alpha == model.alpha
+    assert pytest.approx(0.4) == half.C and half.gap > 1e-2
+    assert fcl.certify(model, data, 0.7).C == 0.7
+    assert pytest.approx(1.0 / 3.0) == fcl.certify(model, data, alpha=0.01).C
+
+
+def test_a_sampled_family_is_certified_over_the_sample() -> None:
+    data = fcl.open_data(NUMBERS, y=BINARY)
+    model = fcl.train(data, "fourier", C=0.2, max_passes=3, warn=False).model
+    found = fcl.certify(model, data)
+    assert "sampled" in found.certificate.scope_text
+    assert found.objective == pytest.approx(model.certificate.objective, rel=1e-12)
+
+
+def test_the_scratch_file_changes_nothing(tmp_path: Path) -> None:
+    codes, y = acceptors(20, 600)
+    data = fcl.open_data(np.tile(codes, (340, 1)).astype(np.uint8), y=np.tile(y, 340))
+    model = fcl.train(data, "kmers:d=2", C=0.1, tol=1e-2).model
+    whole = fcl.certify(model, data)
+    with pytest.raises(BudgetError, match="needs at least") as refused:
+        fcl.certify(model, data, memory="300MiB", scratch=tmp_path)
+    least = fcl.certify(model, data, memory=refused.value.smallest + (1 << 12), scratch=tmp_path)
+    assert least.bound == whole.bound and least.objective == whole.objective
+    assert not list(tmp_path.iterdir())
+
+
+# -- models of other programs ----------------------------------------------------------------------
+
+
+def test_an_optimum_of_another_solver_has_a_small_gap() -> None:
+    codes, y = acceptors(12, 300)
+    phi = np.eye(5)[codes][:, :, :4].reshape(len(codes), -1)
+    with np.errstate(all="ignore"):
+        fitted = LogisticRegression(
+            C=0.5, l1_ratio=1.0, solver="saga", tol=1e-7, max_iter=20_000
+        ).fit(phi, y)
+    found = fcl.certify((fitted.coef_, fitted.intercept_), fcl.open_data(phi, y=y), 0.5)
+    assert found.gap <= 1e-5 and found.own_objective == pytest.approx(found.objective, rel=1e-6)
+    assert found.best_C == pytest.approx(0.5, rel=1e-2) and found.same_data is None
+
+
+def test_counts_of_a_model_with_an_offset() -> None:
+    codes, _ = acceptors(20, 300)
+    data = fcl.open_data(codes.astype(float), y=pyrimidines(300), offset=np.full(300, 0.3))
+    found = fcl.certify((np.full(20, 0.01), 0.1), data, STRENGTHS["poisson"], loss="poisson")
+    assert 0.0 < found.gap < 1.0 and found.own_objective > found.objective
+
+
+def test_events_are_reported() -> None:
+    seen: list[Event] = []
+    fcl.certify((np.zeros(8), 0.0), fcl.open_data(NUMBERS, y=BINARY), 1.0, progress=seen.append)
+    assert any(isinstance(event, Prepared) for event in seen)
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+DATA = fcl.open_data(NUMBERS, y=BINARY)
+
+
+@pytest.fixture(scope="module")
+def model() -> fcl.Model:
+    return fcl.train(DATA, "columns", C=0.2).model
+
+
+def test_bounds_of_other_problems_are_refused(model: fcl.Model) -> None:
+    others = {
+        "another C": {"C": 0.3},
+        "another family": {"features": "products:degree=2"},
+        "another loss": {"loss": "squared_hinge"},
+        "another l1_ratio": {"l1_ratio": 0.5},
+        "another standardize": {"standardize": True},
+        "another class_weight": {"class_weight": "balanced"},
+        "another intercept": {"intercept": False},
+        "another number of training rows": {"valid_fraction": 0.2},
+    }
+    for message, how in others.items():
+        other = fcl.train(DATA, **({"features": "columns", "C": 0.2} | how)).model
+        with pytest.raises(InputError, match=message):
+            fcl.certify(model, DATA, bound=other)
+    elsewhere = fcl.train(fcl.open_data(NUMBERS + 1e-3, y=BINARY), "columns", C=0.2).model
+    with pytest.raises(InputError, match="another data set"):
+        fcl.certify(model, DATA, bound=elsewhere)
+    with pytest.raises(InputError, match="at most the objective of the model"):
+        fcl.certify(model, DATA, bound=1e6)
+    with pytest.raises(InputError, match="expected a finite number, got nan"):
+        fcl.certify(model, DATA, bound=math.nan)
+    with pytest.raises(InputError, match="another C"):
+        fcl.certify(model, DATA, "best", bound=model)
+
+
+def test_unfit_models_and_data_are_refused(model: fcl.Model) -> None:
+    def refused(message: str, *arguments: Any, **more: Any) -> None:
+        with pytest.raises(InputError, match=message):
+            fcl.certify(*arguments, **more)
+
+    weights = np.zeros(8), 0.0
+    refused("expected 8 weights, one for each feature", (np.zeros(9), 0.0), DATA, 1.0)
+    refused("finite numbers, got nan at position 2", ([0, 0, np.nan] * 3, 0.0), DATA, 1.0)
+    refused("one output, of shape", (np.zeros((3, 8)), np.zeros(3)), DATA, 1.0)
+    refused("expected one intercept, got 2", (np.zeros(8), np.zeros(2)), DATA, 1.0)
+    refused("expected numbers", (["a"] * 8, 0.0), DATA, 1.0)
+    refused("a model of fcl has the problem", model, DATA, loss="logistic")
+    refused("give either C", weights, DATA, 1.0, alpha=1.0)
+    refused("or best, got 'most'", weights, DATA, "most")
+    refused("C must be a finite number above 0", weights, DATA, -1.0)
+    refused("at least the norm of the weights", (np.ones(8), 0.0), DATA, 1.0, radius=7.0)
+    refused("radius must be", weights, DATA, 1.0, radius=0.0)
+    refused("leave --no-intercept out", (np.zeros(8), 1.0), DATA, 1.0, intercept=False)
+    refused("expected a Model", [1.0, 2.0], DATA, 1.0)
+    refused("must be a data set", weights, NUMBERS, 1.0)
+    refused("none was opened", weights, fcl.open_data(NUMBERS, y=None), 1.0)
+    refused("expected the target of the model", model, fcl.open_data(NUMBERS, y=BINARY + 1))
+    refused("of one output", weights, fcl.open_data(NUMBERS, y=CLASSES), 1.0, loss="softmax")
+    refused("columns", model, fcl.open_data(NUMBERS[:, :7], y=BINARY))
+    refused("expected no offset", model, DATA, offset=np.zeros(300))
+    refused("covariates of the model, none", model, DATA, covariates=NUMBERS[:, :1])
+    refused("not finite", (np.full(8, 1e200), 0.0), DATA, 1.0, loss="squared")
