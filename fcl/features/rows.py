@@ -1,7 +1,7 @@
 """Rows as lists of their nonzero features, for learners that read one row after another.
 
-A :class:`RowView` lists the features of raw rows in chunks, which are small enough to stay in the cache of
-the core. (The ``RowView`` of :mod:`fcl.solve.view` is something else: the rows of a solver's view.)
+A :class:`RowView` lists the features of raw rows in chunks, which are small enough to stay in the cache
+of the core. (The ``RowView`` of :mod:`fcl.solve.view` is something else: the rows of a solver's view.)
 """
 
 from __future__ import annotations
@@ -17,9 +17,17 @@ import numpy.typing as npt
 from fcl.data.sparse import SparseRows
 
 if TYPE_CHECKING:
-    from fcl.features.base import Ids
+    from fcl.features.prices import Ids
 
-__all__ = ["CHUNK_IDS", "BatchedView", "BufferedView", "MatrixView", "RowChunk", "RowView", "id_type"]
+__all__ = [
+    "CHUNK_IDS",
+    "BatchedView",
+    "BufferedView",
+    "MatrixView",
+    "RowChunk",
+    "RowView",
+    "id_type",
+]
 
 #: Most features in a chunk: ids and values then take 512 KiB, and stay in the second-level cache.
 CHUNK_IDS = 1 << 16
@@ -174,8 +182,8 @@ class MatrixView(BufferedView):
         from fcl.kernels import listing
 
         if isinstance(raw, SparseRows):
-            parts = (_read_only(a) for a in (raw.indptr, raw.indices, raw.data))
-            listing.list_sparse(*parts, rows, out.indptr, out.ids, out.values)
+            starts, columns, data = map(_read_only, (raw.indptr, raw.indices, raw.data))
+            listing.list_sparse(starts, columns, data, rows, out.indptr, out.ids, out.values)
         else:
             matrix = _read_only(np.ascontiguousarray(raw))
             listing.list_dense(matrix, rows, out.indptr, out.ids, out.values)

@@ -2,7 +2,8 @@
 
 Each kernel writes the rows ``rows`` of a block as a CSR matrix: the features of the r-th of them are
 ``ids[indptr[r]:indptr[r + 1]]``, distinct, with the values at the same places. ``indptr`` is int64
-(len(rows) + 1,), ``ids`` int32 or int64, ``values`` float32 or float64; the caller makes them large enough.
+(len(rows) + 1,), ``ids`` int32 or int64, ``values`` float32 or float64; the caller makes them large
+enough.
 """
 
 import numpy as np

@@ -179,7 +179,14 @@ def _examine(report: Report, family: GeneratedFamily, rows: Any, training: bool)
     _try(report, "columns over the data", one.columns_scanned, rows)
     if own:
         _try(report, "prepare of other blocks", one.prepared_cut)
-    for faster in ("gradients", "gradients_of_several", "largest", "moments", "margins", "nonzeros"):
+    for faster in (
+        "gradients",
+        "gradients_of_several",
+        "largest",
+        "moments",
+        "margins",
+        "nonzeros",
+    ):
         if overrides(family.generator, faster):
             _try(report, faster, getattr(one, faster))
     _try(report, "describe", one.describe_right)

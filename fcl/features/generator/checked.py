@@ -189,7 +189,11 @@ def checked_nonzeros(generator: Generator, block: Any, n: int, place: Place) -> 
     if not isinstance(found, tuple) or len(found) != 3:
         raise GeneratorError(f"{where}: expected (indptr, ids, values), got {type(found).__name__}")
     indptr, ids, values = map(np.asarray, found)
-    if indptr.dtype.kind not in "iu" or ids.dtype.kind not in "iu" or values.dtype.kind not in "biuf":
+    if (
+        indptr.dtype.kind not in "iu"
+        or ids.dtype.kind not in "iu"
+        or values.dtype.kind not in "biuf"
+    ):
         raise GeneratorError(
             f"{where}: expected whole numbers, whole numbers and real numbers, got dtypes "
             f"{indptr.dtype}, {ids.dtype} and {values.dtype}"
