@@ -35,6 +35,7 @@ from fcl.model.model import Model, load_model
 from fcl.model.online_state import OnlineState, read_state
 from fcl.online import Learner, make_learner
 from fcl.parallel import one_blas_thread
+from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -401,4 +402,4 @@ def _message(end: End, learner: Learner, job: OnlineJob, bad: int | None) -> str
             f"{rows}: the rate {job.options.rate:.3g} is too large for these features; lower rate, or "
             "choose step implicit"
         )
-    return f"made all {job.running.passes} passes, {rows}"
+    return f"made {counted(job.running.passes, 'pass', 'passes')}, {rows} in all"
