@@ -1,8 +1,8 @@
 """Projections onto the simplex and the L1 ball, in expected linear time without sorting.
 
-Duchi, Shalev-Shwartz, Singer and Chandra (ICML 2008), *Efficient projections onto the l1-ball for learning
-in high dimensions*: the projection subtracts one threshold from all sizes, and a random search finds the
-threshold (Figure 2). The kernels differ from the figure in three ways:
+Duchi, Shalev-Shwartz, Singer and Chandra (ICML 2008), *Efficient projections onto the l1-ball for
+learning in high dimensions*: the projection subtracts one threshold from all sizes, and a random search
+finds the threshold (Figure 2). The kernels differ from the figure in three ways:
 
 - Sizes are taken from the top, d_j = |v_j| - max |v| <= 0. Sums of the d_j that matter are at most as
   large as the radius, however large the sizes are, and keep all their digits.
@@ -77,7 +77,7 @@ def survey(v, absolute):
             l0 = x0 if x0 > l0 else l0
             i += 1
         total += (s0 + s1) + (s2 + s3)
-        largest = max(largest, max(max(l0, l1), max(l2, l3)))
+        largest = max(largest, l0, l1, l2, l3)
     return largest, total, nonzeros
 
 
@@ -194,7 +194,7 @@ def project(v, absolute, largest, bound, z, w):
     bound : lower bound of the threshold, from the top, up to rounding
     z : float, above 0
     """
-    # the result's memory holds the sizes until the threshold is known; the largest alone gives the bound -z
+    # w holds the sizes until the threshold is known; the largest number alone gives the bound -z
     count, total, bound = collect(v, absolute, largest, max(bound, -z), z, w)
     shift = search(w, count, total, z) if count > 0 else -np.inf
     if shift < bound:  # rounding: the bound has dropped an active number
