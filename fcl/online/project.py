@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from fcl.checks import positive, shown
 from fcl.errors import InputError
-from fcl.kernels import ball
 
 __all__ = ["project_l1_ball", "project_simplex"]
 
@@ -171,6 +170,8 @@ def _excess(largest: float) -> int:
 
 def _projected(v: Floats, absolute: bool, z: float) -> Floats:
     """The projection onto the ball (``absolute``) or the simplex."""
+    from fcl.kernels import ball  # imported late: numba takes long to load
+
     largest, total, nonzeros = ball.survey(v, absolute)
     bound = -math.inf
     if math.isfinite(total):
@@ -189,6 +190,8 @@ def _projected(v: Floats, absolute: bool, z: float) -> Floats:
 
 def _projected_weighted(v: Floats, a: Floats, z: float) -> Floats:
     """The projection onto the weighted ball, with weights of at most 1."""
+    from fcl.kernels import ball
+
     _check_finite("v", v)
     _check_weights(a)
     across = math.frexp(np.max(a, initial=0.0))[1]
