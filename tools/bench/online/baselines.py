@@ -1,8 +1,8 @@
 """Batch methods on the L1 ball: projected gradient with a line search, and with rates that fall.
 
-Duchi, Shalev-Shwartz, Singer and Chandra, *Efficient projections onto the l1-ball for learning in
-high dimensions*, ICML 2008, section 7: "L1-Line" and "L1-Batch". :mod:`tools.bench.online.loops` has the methods
-that take one row at a time.
+Duchi, Shalev-Shwartz, Singer and Chandra, *Efficient projections onto the l1-ball for learning in high
+dimensions*, ICML 2008, section 7: "L1-Line" and "L1-Batch". :mod:`tools.bench.online.loops` has the
+methods that take one row at a time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Loops over rows that the ball's heap is compared with: the paper's tree, a list, the whole vector, EG.
 
 Everything here minimises losses over {sum_j |w_j| <= z} and a free intercept. Rows come as a CSR matrix:
-``indptr``, ``ids`` (distinct within a row) and ``values``, with targets ``y``; each ``descend_...`` takes a
-range of rows in order, row t at the rate ``rate`` / sqrt(t), adds each loss before the row's update, and
-returns their sum. Source: Duchi, Shalev-Shwartz, Singer and Chandra, *Efficient projections onto
+``indptr``, ``ids`` (distinct within a row) and ``values``, with targets ``y``; each ``descend_...`` takes
+a range of rows in order, row t at the rate ``rate`` / sqrt(t), adds each loss before the row's update,
+and returns their sum. Source: Duchi, Shalev-Shwartz, Singer and Chandra, *Efficient projections onto
 the l1-ball for learning in high dimensions*, ICML 2008.
 """
 
@@ -23,6 +23,39 @@ STATES = 5
 SUM_EVERY = 4096
 #: Largest exponent of a step of exponentiated gradient.
 MOST_EXPONENT = 30.0
+
+
+# -- Figure 2 of the paper -----------------------------------------------------------------------
+
+
+@kernel
+def threshold_as_printed(u, count, z):
+    """The threshold of sizes ``u[:count]``, which is reordered, as Figure 2 prints its search.
+
+    A rejected pivot leaves alone, without the sizes that equal it.
+    """
+    state, total, active = count, 0.0, 0
+    first, last = 0, count  # undecided
+    while first < last:
+        state, at = ball.draw(state, last - first)
+        at += first
+        pivot = u[at]
+        u[at], u[first] = u[first], pivot
+        end, above = first + 1, pivot  # u[first:end] is G
+        for i in range(first + 1, last):
+            x = u[i]
+            if x >= pivot:
+                u[i] = u[end]
+                u[end] = x
+                end += 1
+                above += x
+        if (total + above) - (active + end - first) * pivot < z:
+            total += above
+            active += end - first
+            first = end
+        else:
+            first, last = first + 1, end
+    return (total - z) / active
 
 
 # -- the tree of the paper's section 6 -----------------------------------------------------------
