@@ -118,8 +118,8 @@ def train_l1(indptr, ids, values, y, C, rate, ratio, steps, w, seen, cache):
     """Take steps of truncated gradient on cached rows: |w|_1 + C sum of logistic losses, free intercept.
 
     After every row all weights shrink by eta / (C n), lazily: ``seen``, float64 (p,), holds the sum of
-    the shrinks that a weight has had. Step t has eta = rate / (1 + rate t / (C n)). Changes w, seen and the
-    cache in place.
+    the shrinks that a weight has had. Step t has eta = rate / (1 + rate t / (C n)). Changes w, seen and
+    the cache in place.
     """
     n = y.shape[0]
     state, sums = cache.state, cache.sums
