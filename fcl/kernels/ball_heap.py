@@ -32,6 +32,7 @@ from fcl.kernels.online import (
     ROWS,
     STATES,
     WEIGHT,
+    implicit_slope,
     rate_of,
     slope,
 )
@@ -50,6 +51,7 @@ class BallRule(NamedTuple):
     rate: float  # the rate of row t is rate / t^power
     power: float
     radius: float
+    implicit: bool  # the slope is that at the margin after the step, before the projection
     intercept: bool
 
 
@@ -115,12 +117,14 @@ def weight(ball, shift, j):
 
 @kernel
 def margin(ball, ids, values, first, last):
-    """The sum of w_j x_j over entries ``first`` to ``last`` of a row."""
+    """The sums of w_j x_j and of x_j^2 over entries ``first`` to ``last`` of a row."""
     shift = ball.state[SHIFT]
-    total = 0.0
+    total = square = 0.0
     for e in range(first, last):
-        total += weight(ball, shift, ids[e]) * values[e]
-    return total
+        x = np.float64(values[e])
+        total += weight(ball, shift, ids[e]) * x
+        square += x * x
+    return total, square
 
 
 @kernel
@@ -233,13 +237,18 @@ def learn_ball(indptr, ids, values, y, s, margins, loss, rule, ball):
     for i in range(y.shape[0]):
         if s[i] == 0.0:
             continue
-        m = margins[i] + (margin(ball, ids, values, indptr[i], indptr[i + 1]) + state[INTERCEPT])
+        m, square = margin(ball, ids, values, indptr[i], indptr[i + 1])
+        m = margins[i] + (m + state[INTERCEPT])
         if not abs(m) < MOST_MARGIN:
             return i, DIVERGED
         margins[i] = m
         state[ROWS] += 1.0
         state[WEIGHT] += s[i]
-        step = rate_of(rule, state[ROWS]) * s[i] * slope(loss, y[i], m)
+        step = rate_of(rule, state[ROWS]) * s[i]
+        if rule.implicit:
+            step *= implicit_slope(loss, y[i], m, step * (square + rule.intercept))
+        else:
+            step *= slope(loss, y[i], m)
         if step == 0.0:
             continue
         if rule.intercept:

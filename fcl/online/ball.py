@@ -25,8 +25,11 @@ class BallLearner(Learner):
     """After each row, a gradient step and the projection onto {sum_j f_j |w_j| <= radius}.
 
     The heap of :mod:`fcl.kernels.ball_heap` holds the features with a weight; other features cost four
-    bytes. Features with penalty factor 0 are free, those with an infinite one have no weight. Averages of
-    the losses approach those of the best point of the ball at the rate 1 / sqrt(rows) (Zinkevich 2003).
+    bytes. Features with penalty factor 0 are free, those with an infinite one have no weight.
+
+    With implicit steps, the default, the slope is that at the margin after the step, which no rate
+    overshoots. The paper has explicit steps, with which the mean loss approaches that of the best point
+    of the ball at the rate 1 / sqrt(rows), whatever the rows (Zinkevich 2003).
 
     The columns of a saved table are the key of a feature in the heap, signed, and its position there,
     counted from 1; or the weight of a free feature, and 0.
@@ -64,9 +67,9 @@ class BallLearner(Learner):
         """The rule for the kernels, at the rate of the current pass."""
         from fcl.kernels.ball_heap import BallRule
 
-        assert self.options.radius is not None
         o = self.options
-        return BallRule(self.rate, o.power, self.options.radius, o.intercept)
+        assert o.radius is not None
+        return BallRule(self.rate, o.power, o.radius, o.step == "implicit", o.intercept)
 
     @property
     def ball(self) -> Any:
@@ -183,6 +186,10 @@ def _check(n_features: int, options: OnlineOptions) -> None:
     """Raise InputError for options that the ball cannot follow."""
     if options.radius is None:
         raise InputError("method ball needs a radius above 0; set radius")
+    if options.step == "adagrad":
+        raise InputError(
+            "step adagrad: method ball has implicit and explicit steps; choose one of them"
+        )
     if options.weights != "float64":
         raise InputError(
             f"weights {options.weights}: method ball keeps its weights as float64; leave the option out"

@@ -39,8 +39,8 @@ class OnlineOptions:
     decay : float
         Factor of the rate at the end of a pass, above 0 and at most 1.
     step : {"implicit", "explicit", "adagrad"}
-        Truncated gradient: the slope of a step is that at the margin after the step, which cannot
-        overshoot, or before it; ``adagrad`` is explicit with a rate for each feature.
+        Truncated gradient, ball: the slope of a step is that at the margin after the step, which cannot
+        overshoot, or before it. Truncated gradient: ``adagrad`` is explicit with a rate for each feature.
     period : int
         Truncated gradient: rows between truncations, K.
     theta : float

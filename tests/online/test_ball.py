@@ -29,6 +29,18 @@ def slope(loss: str, y: float, m: float) -> float:
     return (-2.0 * y * h if loss == "squared_hinge" else -y) if h > 0.0 else 0.0
 
 
+def implicit(loss: str, y: float, m: float, q: float) -> float:
+    """The r with r = loss'(y, m - q r), by bisection: it lies between 0 and the slope at m."""
+    low, high = sorted([0.0, slope(loss, y, m)])
+    for _ in range(100):
+        r = 0.5 * (low + high)
+        if r > slope(loss, y, m - q * r):
+            high = r
+        else:
+            low = r
+    return 0.5 * (low + high)
+
+
 class Rows:
     """Random sparse rows, with labels and weights; some weights are 0."""
 
@@ -93,16 +105,18 @@ def check_heap(learner: BallLearner) -> None:
     radius=st.sampled_from([1e-3, 0.1, 1.0, 10.0, 1e3]),
     rate=st.sampled_from([0.01, 0.1, 1.0]),
     rebased=st.booleans(),
+    explicit=st.booleans(),
 )
 @settings(max_examples=40)
 def test_every_row_equals_the_projection_of_the_whole_vector(
-    seed: int, loss: str, weighted: bool, radius: float, rate: float, rebased: bool
+    seed: int, loss: str, weighted: bool, radius: float, rate: float, rebased: bool, explicit: bool
 ) -> None:
     rows = Rows(seed, 100, 1 + seed % 40)
     factors = rows.rng.choice([0.0, 0.5, 1.0, 2.0, 3.3, np.inf], rows.p) if weighted else None
     if loss == "squared":
         rate /= 10.0
-    learner = learner_for(rows, factors, loss=loss, radius=radius, rate=rate)
+    step = "explicit" if explicit else "implicit"
+    learner = learner_for(rows, factors, loss=loss, radius=radius, rate=rate, step=step)
     a = np.ones(rows.p) if factors is None else factors
     w, b, t = np.zeros(rows.p), 0.0, 0
     held = np.isfinite(a)
@@ -119,9 +133,13 @@ def test_every_row_equals_the_projection_of_the_whole_vector(
         m = rows.offset[i] + b + float(w[ids] @ x)
         assert margin == pytest.approx(m, rel=1e-9, abs=1e-9 * size)
         t += 1
-        step = -rate / math.sqrt(t) * rows.s[i] * slope(loss, rows.y[i], m)
-        b += step
-        w[ids] += step * x
+        eta = rate / math.sqrt(t) * rows.s[i]
+        if explicit:
+            r = slope(loss, rows.y[i], m)
+        else:
+            r = implicit(loss, rows.y[i], m, eta * (x @ x + 1.0))
+        b -= eta * r
+        w[ids] -= eta * r * x
         w[~held] = 0.0
         size = max(size, float(np.abs(w).max()))
         w[held] = project_l1_ball(w[held], radius, a[held])
@@ -134,7 +152,7 @@ def test_every_row_equals_the_projection_of_the_whole_vector(
 
 def test_rebases_change_nothing_over_many_rows() -> None:
     rows = Rows(1, 20_000, 400, most=20)
-    options = {"radius": 5.0, "rate": 0.5}
+    options = {"radius": 2.0, "rate": 0.5}
     plain, rebased = learner_for(rows, **options), learner_for(rows, **options)
     rows.learn(plain, 0, rows.n)
     shifted = False
@@ -185,7 +203,7 @@ def test_regret_is_within_the_bound() -> None:
     rows.s[:] = 1.0
     rows.offset[:] = 0.0
     radius, rate = 3.0, 0.3
-    learner = learner_for(rows, radius=radius, rate=rate)
+    learner = learner_for(rows, radius=radius, rate=rate, step="explicit")
     X = np.zeros((rows.n, rows.p))
     np.add.at(X, (np.repeat(np.arange(rows.n), np.diff(rows.indptr)), rows.ids), rows.values)
     truth = project_l1_ball(rows.rng.normal(size=rows.p), radius)
@@ -245,6 +263,8 @@ def test_options_that_the_ball_cannot_follow_are_refused() -> None:
     rows = Rows(7, 1, 3)
     with pytest.raises(InputError, match="method ball needs a radius"):
         learner_for(rows, radius=None)
+    with pytest.raises(InputError, match="step adagrad: method ball has"):
+        learner_for(rows, step="adagrad")
     with pytest.raises(InputError, match="weights float32: method ball keeps"):
         learner_for(rows, weights="float32")
     with pytest.raises(InputError, match="radius must be a finite number above 0, got -1"):

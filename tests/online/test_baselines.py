@@ -93,13 +93,14 @@ def test_exponentiated_gradient_equals_its_full_form() -> None:
             i + 1,
             (LOGISTIC, 0.0),
             rate,
+            rate / 3.0,
             0.5,
             z,
         )
         paid = loops.descend_eg(*given, up, down, state)
         assert paid == pytest.approx(np.logaddexp(0.0, -y * m), rel=1e-11)
         step = rate / math.sqrt(i + 1.0) * y / (1.0 + math.exp(y * m))
-        b += step
+        b += step / 3.0
         full *= np.exp(step * np.concatenate([x, -x]))
         full *= z / full.sum()
         both = z * np.concatenate([up, down]) / state[TOTAL]

@@ -54,9 +54,15 @@ class Stochastic:
         self.case, self.z, self.method, self.rate = case, z, method, rate
         self.code = (SQUARED, 0.0) if loss == "squared" else LOSS
         self.p = case.X.shape[1]
-        options = OnlineOptions(alpha=0.0, radius=z, rate=rate, loss=loss)
+        step = "explicit" if method == "ball" else "implicit"
+        options = OnlineOptions(alpha=0.0, radius=z, rate=rate, loss=loss, step=step)
         self.ball = BallLearner(self.p, options)
-        self.eg = loops.make_eg(self.p) if method != "ball" else None
+        if loss == "logistic":  # all begin with the log-odds of the classes
+            share = float((case.y > 0.0).mean())
+            self.ball.start_at(math.log(share / (1.0 - share)))
+        self.eg = loops.make_eg(self.p) if method.startswith("EG") else None
+        if self.eg is not None:
+            self.eg[-1][loops.INTERCEPT] = self.ball.intercept
 
     def run(self, order: Any = None) -> float:
         """Learn all rows; returns the sum of the losses, each before its update."""
@@ -71,7 +77,7 @@ class Stochastic:
                 return float(((margins - case.y) ** 2).sum())
             return float(np.logaddexp(0.0, -case.y * margins).sum())
         power = 0.0 if self.method == "EG, constant rate" else 0.5
-        given = (*case.matrix, case.y, 0, n, self.code, self.rate, power, self.z)
+        given = (*case.matrix, case.y, 0, n, self.code, self.rate, 1.0, power, self.z)
         return float(loops.descend_eg(*given, *self.eg))
 
     @property
@@ -103,7 +109,7 @@ def best_rate(
 
 
 def synthetic(n: int, squared: bool) -> cases.Case:
-    """The paper's rows: n of n features, half of the true weights 0, noise of variance 1 or 10 % flips."""
+    """The paper's rows: n of n features, half of the true weights 0, unit noise or 10 % flips."""
     from scipy import sparse
 
     rng = np.random.default_rng(0)
@@ -153,8 +159,8 @@ def batch_of(
     def batch_steps(rate: float, most: float) -> list[tuple[float, float]]:
         return curve(fixed_rates(problem, z, n, rate), optimum, most, 1e-6 * span)
 
-    def stochastic(rate: float, passes: int) -> list[tuple[float, float]]:
-        learner = Stochastic(case, z, "ball", rate, loss)
+    def stochastic(method: str, passes: int, rate: float) -> list[tuple[float, float]]:
+        learner = Stochastic(case, z, method, rate, loss)
         found, rng = [(0.0, span)], np.random.default_rng(1)
         for k in range(passes):
             learner.run(rng.permutation(n))
@@ -166,10 +172,15 @@ def batch_of(
     start = 1.0 if squared else 10.0
     rate = best_rate(start, lambda rate: min(value for _, value in batch_steps(rate, 40)))
     curves[f"batch, rate {rate:.2g}"] = batch_steps(rate, most)
-    # a longer step than 1 / (largest squared length of a row) makes the squared loss diverge
-    rate = best_rate(0.1 / n if squared else 0.1, lambda rate: stochastic(rate, 4)[-1][1])
+
+    def after_4(method: str, rate: float) -> float:
+        return stochastic(method, 4, rate)[-1][1]
+
     passes = min(most, 20 if n > 1000 else 100)
-    curves[f"one row at a time, rate {rate:.2g}"] = stochastic(rate, passes)
+    for method, label in (("ball", "one row at a time"), ("ball, implicit", "implicit, one row")):
+        # a longer explicit step than 1 / (largest squared length of a row) makes the squared loss diverge
+        rate = best_rate(0.1 / n if squared else 0.1, partial(after_4, method))
+        curves[f"{label}, rate {rate:.2g}"] = stochastic(method, passes, rate)
     lines: list[Any] = []
     for name, found in curves.items():
         to = [next((f"{p:.0f}" for p, v in found if v <= level * span), "-") for level in LEVELS]
@@ -230,7 +241,11 @@ def passes_of(case: cases.Case, args: argparse.Namespace) -> dict[str, picture.C
         return after(method, rate, 1)[-1][1]
 
     curves = {"line search": curve(line_search(problem, z, len(w)), optimum, args.passes, 0.0)}
-    for method, label in (("ball", "one row at a time, heap"), ("EG", "one row at a time, EG")):
+    for method, label in (
+        ("ball", "one row at a time"),
+        ("ball, implicit", "one row at a time, implicit"),
+        ("EG", "one row at a time, EG"),
+    ):
         start = 10.0 if case.name == "20news" else 0.1
         rate = best_rate(start, partial(first_pass, method))
         curves[label] = after(method, rate, args.passes)
@@ -267,7 +282,7 @@ def stream(args: argparse.Namespace) -> None:
         case = cases.load(name, args.every, unit_rows=True)
         z, _ = radius_of(case, STREAMED)
         seen = np.unique(case.X.indices).size
-        for method in ("ball", "EG", "EG, constant rate"):
+        for method in ("ball", "ball, implicit", "EG", "EG, constant rate"):
             start = {"20news": 30.0, "celegans": 0.1}[name] / (
                 10.0 if "constant" in method else 1.0
             )
@@ -277,7 +292,7 @@ def stream(args: argparse.Namespace) -> None:
             total = learner.run()
             row = 1e6 * (time.process_time() - begun) / len(case.y)
             active = np.count_nonzero(learner.weights)
-            share = f"{active / seen:.1%}" if method == "ball" else "100 %"
+            share = "100 %" if method.startswith("EG") else f"{active / seen:.1%}"
             table.append(
                 [cases.TITLES[name], method, f"{rate:.3g}", f"{total:.1f}", share, f"{row:.1f}"]
             )
@@ -300,11 +315,11 @@ def random_rows(n: int, p: int, k: int) -> cases.Case:
 
 
 def time_rows(case: cases.Case, z: float, rate: float, n: int) -> list[str]:
-    """Microseconds of a row by heap, tree, list and whole vector, after a first half that is not timed."""
+    """Microseconds of a row by heap, tree, list and whole vector, timed on the second half."""
     X, y, p = case.X[: 2 * n], case.y[: 2 * n], case.X.shape[1]
     given = (*cases.Case("", X, y).matrix, y)
     taken = []
-    learner = BallLearner(p, OnlineOptions(alpha=0.0, radius=z, rate=rate))
+    learner = BallLearner(p, OnlineOptions(alpha=0.0, radius=z, rate=rate, step="explicit"))
     halves = [cases.Case("", X[:n], y[:n]), cases.Case("", X[n:], y[n:])]
     for half in halves:
         chunk = RowChunk(*half.matrix)

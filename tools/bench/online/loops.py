@@ -269,11 +269,14 @@ def total_of(up, down, state):
 
 
 @kernel
-def descend_eg(indptr, ids, values, y, first, last, loss, rate, power, z, up, down, state):
+def descend_eg(
+    indptr, ids, values, y, first, last, loss, rate, free_rate, power, z, up, down, state
+):
     """Exponentiated gradient with signs: w = z (up - down) / sum; changes the arrays and ``state``.
 
-    Row t has the rate ``rate`` / t^power. The 2 p numbers are all above 0, and sum to z after scaling: a
-    row changes the numbers of its features, and their sum by the differences.
+    Row t has the rate ``rate`` / t^power, and ``free_rate`` / t^power for the intercept. The 2 p numbers
+    are all above 0, and sum to z after scaling: a row changes the numbers of its features, and their sum
+    by the differences.
     """
     losses = 0.0
     for i in range(first, last):
@@ -285,7 +288,7 @@ def descend_eg(indptr, ids, values, y, first, last, loss, rate, power, z, up, do
         slope, _ = loss_slope_curvature(loss, y[i], m)
         state[ROWS] += 1.0
         step = -rate / state[ROWS] ** power * slope
-        state[INTERCEPT] += step
+        state[INTERCEPT] -= free_rate / state[ROWS] ** power * slope
         for e in range(indptr[i], indptr[i + 1]):
             j = ids[e]
             factor = math.exp(min(max(step * values[e], -MOST_EXPONENT), MOST_EXPONENT))
