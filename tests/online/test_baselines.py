@@ -38,7 +38,7 @@ def test_tree_heap_list_and_whole_vector_agree_after_every_row(
     rows.s[:] = 1.0
     rows.offset[:] = 0.0
     p = rows.p
-    heap = learner_for(rows, loss=loss, radius=radius, rate=rate)
+    heap = learner_for(rows, loss=loss, radius=radius, rate=rate, step="explicit")
     tree, state = loops.make_tree(p), np.zeros(STATES)
     state[ROOT] = p
     w, listed, members, list_state = (

@@ -367,7 +367,11 @@ def rows(args: argparse.Namespace) -> None:
     warm = random_rows(20, 100, 5)
     time_rows(warm, 1.0, 0.1, 5)
     table = []
-    for p, k, z, n in ((1_000_000, 100, 50.0, 4000), (2_000_000, 1000, 200.0, 1000)):
+    for p, k, z, n in (
+        (1_000_000, 100, 5.0, 4000),
+        (1_000_000, 100, 20.0, 4000),
+        (2_000_000, 1000, 20.0, 1000),
+    ):
         table.append(time_rows(random_rows(2 * n, p, k), z, 1.0, n))
         print(*table[-1], sep="  ", flush=True)
     for name in args.cases.split(","):
