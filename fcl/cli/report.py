@@ -29,6 +29,8 @@ def certificate_items(certificate: Certificate, active: int) -> Items:
     """The lines of a certificate: objective, bound, gap and scope, violation, active features."""
     from fcl.model.certificate import Scope
 
+    if certificate.scope is Scope.UNKNOWN:
+        return [("certificate", certificate.scope_text), ("active", f"{active:,}")]
     violation = f"{certificate.max_violation:.6g} largest |slope| (1 at the optimum)"
     if math.isinf(certificate.max_violation):
         violation = "unknown: no pass was completed"
