@@ -57,8 +57,8 @@ _OPTIONS = {
     "class_weight": TRAIN_TABLE["class_weight"],
     "no_intercept": _flag(group="model", help="Learn no intercept."),
     "method": _learning(
-        one_of("ftrl", "truncated-gradient"),
-        help="Follow the regularised leader, or truncated gradient.",
+        one_of("ftrl", "truncated-gradient", "ball"),
+        help="Follow the regularised leader, truncated gradient, or projections onto the L1 ball.",
         default="ftrl",
     ),
     "passes": _learning(FROM_1, help="Passes over the rows.", default=1),
@@ -90,6 +90,11 @@ _OPTIONS = {
         one_of("soft", "round"),
         help="Truncated gradient: shrink small weights, or set them to 0.",
         default="soft",
+    ),
+    "radius": _learning(
+        _NUMBER,
+        help="Ball: largest L1 norm of the weights. --alpha or --C then sets only the problem whose "
+        "optimum the model is compared with.",
     ),
     "no_shuffle": _flag(
         group="learning", help="Read the rows in their order, not blocks and rows at random."
@@ -134,6 +139,7 @@ ARGUMENTS = (
     "period",
     "theta",
     "truncation",
+    "radius",
     "l1_ratio",
     "class_weight",
     "valid_fraction",

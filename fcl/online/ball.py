@@ -43,7 +43,10 @@ class BallLearner(Learner):
     ) -> None:
         from fcl.kernels import ball_heap
 
-        _check(n_features, options)
+        if n_features >= 1 << 31:
+            raise InputError(
+                f"method ball has room for 2^31 features, got {n_features:,}; choose a smaller family"
+            )
         super().__init__(
             0, options, factors
         )  # a table of its own takes the place of the base class's
@@ -56,6 +59,29 @@ class BallLearner(Learner):
         )
         self._place[self._free_ids] = -2 - np.arange(len(self._free_ids))
         self._free = np.zeros(len(self._free_ids))
+
+    @classmethod
+    def kind_for(cls, options: OnlineOptions) -> type[Learner]:
+        """This class; raises InputError for options that the ball cannot follow."""
+        if options.radius is None:
+            raise InputError(
+                "radius: method ball needs the largest L1 norm of the weights; set it to a number above 0"
+            )
+        if options.step == "adagrad":
+            raise InputError(
+                "step adagrad: method ball has implicit and explicit steps; choose one of them"
+            )
+        if options.weights != "float64":
+            raise InputError(
+                f"weights {options.weights}: method ball keeps its weights as float64; leave the option "
+                "out"
+            )
+        if options.l1_ratio < 1.0:
+            raise InputError(
+                f"l1_ratio {options.l1_ratio:g}: method ball has a radius in place of a penalty; leave "
+                "the option out"
+            )
+        return cls
 
     @classmethod
     def bytes_for(cls, n_features: int, options: OnlineOptions) -> int:
@@ -179,22 +205,4 @@ class BallLearner(Learner):
             and np.array_equal(places, np.arange(1.0, len(held) + 1.0))
             and np.array_equal(ids[table[:, 1] == 0.0], self._free_ids)
             and bool((keys[(nodes - 1) // 4] <= keys[nodes]).all())
-        )
-
-
-def _check(n_features: int, options: OnlineOptions) -> None:
-    """Raise InputError for options that the ball cannot follow."""
-    if options.radius is None:
-        raise InputError("method ball needs a radius above 0; set radius")
-    if options.step == "adagrad":
-        raise InputError(
-            "step adagrad: method ball has implicit and explicit steps; choose one of them"
-        )
-    if options.weights != "float64":
-        raise InputError(
-            f"weights {options.weights}: method ball keeps its weights as float64; leave the option out"
-        )
-    if n_features >= 1 << 31:
-        raise InputError(
-            f"method ball has room for 2^31 features, got {n_features:,}; choose a smaller family"
         )

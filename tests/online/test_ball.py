@@ -261,12 +261,14 @@ def test_states_of_another_learner_are_refused() -> None:
 
 def test_options_that_the_ball_cannot_follow_are_refused() -> None:
     rows = Rows(7, 1, 3)
-    with pytest.raises(InputError, match="method ball needs a radius"):
+    with pytest.raises(InputError, match="radius: method ball needs the largest"):
         learner_for(rows, radius=None)
     with pytest.raises(InputError, match="step adagrad: method ball has"):
         learner_for(rows, step="adagrad")
     with pytest.raises(InputError, match="weights float32: method ball keeps"):
         learner_for(rows, weights="float32")
+    with pytest.raises(InputError, match=r"l1_ratio 0.5: method ball has a radius"):
+        learner_for(rows, l1_ratio=0.5)
     with pytest.raises(InputError, match="radius must be a finite number above 0, got -1"):
         learner_for(rows, radius=-1)
 

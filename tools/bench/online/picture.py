@@ -10,6 +10,8 @@ FOLDER = Path(__file__).resolve().parent
 #: Colours of text and axes; curves have colours that show on both kinds of page.
 INK = {"light": "#1f2328", "dark": "#e6edf3"}
 CURVES = ("#0969da", "#cf222e", "#1a7f37", "#bf8700", "#8250df", "#6e7781")
+#: Curves of more points are lines without markers.
+MOST_MARKED = 40
 
 Curve = tuple[Sequence[float], Sequence[float]]
 
@@ -53,7 +55,8 @@ def draw(
             for axes, (title, curves) in zip(all_axes[0], panels.items(), strict=True):
                 for label, (across, up) in curves.items():
                     colour = CURVES[labels.index(label) % len(CURVES)]
-                    axes.plot(across, up, ".-", label=label, color=colour, markersize=4)
+                    style_of = ".-" if len(across) <= MOST_MARKED else "-"
+                    axes.plot(across, up, style_of, label=label, color=colour, markersize=4)
                 axes.set(title=title, xlabel=x)
                 axes.set_xscale("log" if "x" in logarithmic else "linear")
                 axes.set_yscale("log" if "y" in logarithmic else "linear")
