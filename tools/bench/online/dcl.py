@@ -47,7 +47,7 @@ class Watched:
 
     def run(self, train: Callable[[int], None], n: int, steps: int) -> Curve:
         """Train ``steps`` times n steps, and note the objective at n / 4 steps and each doubling."""
-        taken, goal = 0, max(n // 4, 1)
+        taken, goal = 0, -(-n // 4)
         while taken < steps * n:
             begun = time.process_time()
             train(goal - taken)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ FOLDER = Path(__file__).resolve().parent
 #: Colours of text and axes; curves have colours that show on both kinds of page.
 INK = {"light": "#1f2328", "dark": "#e6edf3"}
 CURVES = ("#0969da", "#cf222e", "#1a7f37", "#bf8700", "#8250df", "#6e7781")
+#: Columns of the legend.
+COLUMNS = 3
 #: Curves of more points are lines without markers.
 MOST_MARKED = 40
 
@@ -48,7 +51,7 @@ def draw(
             **dict.fromkeys(("xtick.color", "ytick.color"), ink),
         }
         with mpl.rc_context(style):
-            size = (4.0 * max(len(panels), 2), 3.4)
+            size = (4.0 * max(len(panels), 2), 3.4 + 0.25 * math.ceil(len(labels) / COLUMNS))
             figure, all_axes = plt.subplots(
                 1, len(panels), figsize=size, layout="constrained", squeeze=False
             )
@@ -62,7 +65,9 @@ def draw(
                 axes.set_yscale("log" if "y" in logarithmic else "linear")
                 axes.spines[["top", "right"]].set_visible(False)
             all_axes[0][0].set_ylabel(y)
-            all_axes[0][-1].legend()
+            shown = {line.get_label(): line for axes in all_axes[0] for line in axes.get_lines()}
+            lines = [shown[label] for label in labels]
+            figure.legend(lines, labels, loc="outside lower center", ncols=COLUMNS)
             target = folder / f"{name}-{mode}.svg"
             figure.savefig(target, transparent=True, metadata={"Date": None})
             plt.close(figure)
