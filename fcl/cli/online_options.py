@@ -69,7 +69,7 @@ _OPTIONS = {
     ),
     "power": _learning(
         real(lambda name, value: 0.0 if value == 0 else checks.up_to_one(name, value)),
-        help="Truncated gradient: the rate of row t is rate / t^power.",
+        help="Truncated gradient, ball: the rate of row t is rate / t^power.",
         default=0.5,
     ),
     "decay": _learning(
@@ -77,7 +77,8 @@ _OPTIONS = {
     ),
     "step": _learning(
         one_of("implicit", "explicit", "adagrad"),
-        help="Truncated gradient: implicit steps cannot overshoot; adagrad has a rate for each feature.",
+        help="Truncated gradient, ball: implicit steps cannot overshoot; truncated gradient: adagrad has "
+        "a rate for each feature.",
         default="implicit",
     ),
     "period": _learning(FROM_1, help="Truncated gradient: rows between truncations.", default=100),
