@@ -57,8 +57,8 @@ _OPTIONS = {
     "class_weight": TRAIN_TABLE["class_weight"],
     "no_intercept": _flag(group="model", help="Learn no intercept."),
     "method": _learning(
-        one_of("ftrl", "truncated-gradient"),
-        help="Follow the regularised leader, or truncated gradient.",
+        one_of("ftrl", "truncated-gradient", "ball"),
+        help="Follow the regularised leader, truncated gradient, or projections onto the L1 ball.",
         default="ftrl",
     ),
     "passes": _learning(FROM_1, help="Passes over the rows.", default=1),
@@ -69,7 +69,7 @@ _OPTIONS = {
     ),
     "power": _learning(
         real(lambda name, value: 0.0 if value == 0 else checks.up_to_one(name, value)),
-        help="Truncated gradient: the rate of row t is rate / t^power.",
+        help="Truncated gradient, ball: the rate of row t is rate / t^power.",
         default=0.5,
     ),
     "decay": _learning(
@@ -77,7 +77,8 @@ _OPTIONS = {
     ),
     "step": _learning(
         one_of("implicit", "explicit", "adagrad"),
-        help="Truncated gradient: implicit steps cannot overshoot; adagrad has a rate for each feature.",
+        help="Truncated gradient, ball: implicit steps cannot overshoot; truncated gradient: adagrad has "
+        "a rate for each feature.",
         default="implicit",
     ),
     "period": _learning(FROM_1, help="Truncated gradient: rows between truncations.", default=100),
@@ -90,6 +91,11 @@ _OPTIONS = {
         one_of("soft", "round"),
         help="Truncated gradient: shrink small weights, or set them to 0.",
         default="soft",
+    ),
+    "radius": _learning(
+        _NUMBER,
+        help="Ball: largest L1 norm of the weights. --alpha or --C then sets only the problem whose "
+        "optimum the model is compared with.",
     ),
     "no_shuffle": _flag(
         group="learning", help="Read the rows in their order, not blocks and rows at random."
@@ -134,6 +140,7 @@ ARGUMENTS = (
     "period",
     "theta",
     "truncation",
+    "radius",
     "l1_ratio",
     "class_weight",
     "valid_fraction",

@@ -39,8 +39,8 @@ class OnlineOptions:
     decay : float
         Factor of the rate at the end of a pass, above 0 and at most 1.
     step : {"implicit", "explicit", "adagrad"}
-        Truncated gradient: the slope of a step is that at the margin after the step, which cannot
-        overshoot, or before it; ``adagrad`` is explicit with a rate for each feature.
+        Truncated gradient, ball: the slope of a step is that at the margin after the step, which cannot
+        overshoot, or before it. Truncated gradient: ``adagrad`` is explicit with a rate for each feature.
     period : int
         Truncated gradient: rows between truncations, K.
     theta : float
@@ -53,6 +53,8 @@ class OnlineOptions:
         Whether to learn an intercept, which is not penalised.
     weights : {"float64", "float32"}
         dtype of the table of weights.
+    radius : float, optional
+        Ball: largest sum_j f_j |w_j|, above 0. The ball has no penalty, and does not use ``alpha``.
     """
 
     alpha: float
@@ -67,6 +69,7 @@ class OnlineOptions:
     l1_ratio: float = 1.0
     intercept: bool = True
     weights: str = "float64"
+    radius: float | None = None
 
     def __post_init__(self) -> None:
         loss = self.loss.replace("-", "_") if isinstance(self.loss, str) else self.loss
@@ -84,6 +87,8 @@ class OnlineOptions:
             "intercept": flag("intercept", self.intercept),
             "weights": choice("weights", self.weights, TABLES),
         }
+        if self.radius is not None:
+            checked["radius"] = positive("radius", self.radius)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         if self.power > 1.0:

@@ -181,6 +181,8 @@ def make_online_job(
     # 1.0 stands for a rate and an alpha that are not known yet
     rate = 1.0 if isinstance(running.rate, str) else running.rate
     options = OnlineOptions(**{"alpha": 1.0, "rate": rate, **learning})
+    if options.radius is not None and running.method != "ball":
+        raise InputError(f"radius: method {running.method} has none; choose method ball, or alpha")
     if options.loss not in LOSSES:
         raise InputError(
             f"loss of an online model must be one of {', '.join(LOSSES)}, got {options.loss}"

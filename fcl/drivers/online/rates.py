@@ -80,6 +80,8 @@ class _Trial:
         later = slice(len(margins) // 2, None)
         y, s = self._y[later], self._s[later]
         loss = online.sum_losses(options.kernel_loss, y, s, margins[later]) / s.sum()
+        if options.radius is not None:  # the ball has no penalty
+            return float(loss)
         ids, weights, _ = learner.point()
         factors = 1.0 if job.factors is None else job.factors[ids]
         rho = options.l1_ratio

@@ -106,6 +106,7 @@ def train_online(
     l1_ratio: float = 1.0,
     intercept: bool = True,
     weights: str = "float64",
+    radius: float | None = None,
     class_weight: str | Mapping[Any, float] | None = None,
     shuffle: bool = True,
     valid: DataSet | None = None,
@@ -133,15 +134,17 @@ def train_online(
         As for :func:`fcl.train`; the family must be able to list the features of a row.
     alpha, C : float
         Exactly one: the weight of the penalty, or C = 1 / (alpha * S).
-    method : {"ftrl", "truncated-gradient"}
+    method : {"ftrl", "truncated-gradient", "ball"}
         ``ftrl`` follows the regularised leader (McMahan 2011); ``truncated-gradient`` is the method of
-        Langford, Li and Zhang (2008).
+        Langford, Li and Zhang (2008); ``ball`` keeps the L1 norm of the weights within ``radius`` by
+        projections (Duchi, Shalev-Shwartz, Singer and Chandra 2008); alpha or C then sets only the
+        problem whose optimum the model is compared with.
     loss : {"logistic", "squared", "squared_hinge"}
     rate : float or "auto"
         Rate of the first row; auto: the best of a few in short trials.
     passes : int
         Passes over the rows.
-    power, decay, step, period, theta, truncation, l1_ratio, intercept, weights
+    power, decay, step, period, theta, truncation, l1_ratio, intercept, weights, radius
         See :class:`fcl.online.OnlineOptions`.
     class_weight : None, "balanced" or mapping
         As for :func:`fcl.train`.
@@ -247,6 +250,7 @@ LEARNING = (
     "l1_ratio",
     "intercept",
     "weights",
+    "radius",
 )
 RUNNING = tuple(field.name for field in fields(Running))
 

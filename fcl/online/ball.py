@@ -1,0 +1,208 @@
+"""Projected stochastic gradient on the L1 ball (Duchi, Shalev-Shwartz, Singer and Chandra, ICML 2008)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.errors import InputError
+from fcl.features.rows import RowChunk
+from fcl.online.base import Floats, Learner, Point
+from fcl.online.options import OnlineOptions
+
+if TYPE_CHECKING:
+    from fcl.kernels.ball_heap import BallRule
+
+__all__ = ["BallLearner"]
+
+#: Entries of the heap at the start; it grows with the number of features that have a weight.
+_CAPACITY = 1024
+
+
+class BallLearner(Learner):
+    """After each row, a gradient step and the projection onto {sum_j f_j |w_j| <= radius}.
+
+    The heap of :mod:`fcl.kernels.ball_heap` holds the features with a weight; other features cost four
+    bytes. Features with penalty factor 0 are free, those with an infinite one have no weight.
+
+    With implicit steps, the default, the slope is that at the margin after the step, which no rate
+    overshoots. The paper has explicit steps, with which the mean loss approaches that of the best point
+    of the ball at the rate 1 / sqrt(rows), whatever the rows (Zinkevich 2003).
+
+    The columns of a saved table are the key of a feature in the heap, signed, and its position there,
+    counted from 1; or the weight of a free feature, and 0.
+    """
+
+    name = "ball"
+    columns: ClassVar[int] = 2
+
+    def __init__(
+        self, n_features: int, options: OnlineOptions, factors: Floats | None = None
+    ) -> None:
+        from fcl.kernels import ball_heap
+
+        if n_features >= 1 << 31:
+            raise InputError(
+                f"method ball has room for 2^31 features, got {n_features:,}; choose a smaller family"
+            )
+        super().__init__(
+            0, options, factors
+        )  # a table of its own takes the place of the base class's
+        self.n_features = n_features
+        self.state = np.zeros(ball_heap.BALL_STATES)
+        self._place = np.full(n_features, -1, np.int32)
+        self._ids, self._keys = np.zeros(_CAPACITY, np.int64), np.zeros(_CAPACITY)
+        self._free_ids = (
+            np.flatnonzero(self.factors == 0.0) if self.factors is not None else self._ids[:0]
+        )
+        self._place[self._free_ids] = -2 - np.arange(len(self._free_ids))
+        self._free = np.zeros(len(self._free_ids))
+
+    @classmethod
+    def kind_for(cls, options: OnlineOptions) -> type[Learner]:
+        """This class; raises InputError for options that the ball cannot follow."""
+        if options.radius is None:
+            raise InputError(
+                "radius: method ball needs the largest L1 norm of the weights; set it to a number above 0"
+            )
+        if options.step == "adagrad":
+            raise InputError(
+                "step adagrad: method ball has implicit and explicit steps; choose one of them"
+            )
+        if options.weights != "float64":
+            raise InputError(
+                f"weights {options.weights}: method ball keeps its weights as float64; leave the option "
+                "out"
+            )
+        if options.l1_ratio < 1.0:
+            raise InputError(
+                f"l1_ratio {options.l1_ratio:g}: method ball has a radius in place of a penalty; leave "
+                "the option out"
+            )
+        return cls
+
+    @classmethod
+    def bytes_for(cls, n_features: int, options: OnlineOptions) -> int:
+        """Bytes of the positions and of a heap with all features; less if few have a weight."""
+        return n_features * (4 + 16)
+
+    @property
+    def rule(self) -> BallRule:
+        """The rule for the kernels, at the rate of the current pass."""
+        from fcl.kernels.ball_heap import BallRule
+
+        o = self.options
+        assert o.radius is not None
+        return BallRule(self.rate, o.power, o.radius, o.step == "implicit", o.intercept)
+
+    @property
+    def ball(self) -> Any:
+        """The state for the kernels, of type :class:`fcl.kernels.ball_heap.Ball`."""
+        from fcl.kernels.ball_heap import Ball
+
+        factors = self._free[:0] if self.factors is None else self.factors
+        return Ball(self._place, self._ids, self._keys, self._free, factors, self.state)
+
+    def _count(self) -> int:
+        """Entries of the heap."""
+        from fcl.kernels import ball_heap
+
+        return int(self.state[ball_heap.COUNT])
+
+    def _reserve(self, entries: int) -> None:
+        """Make room in the heap for so many entries more."""
+        least = min(self._count() + entries, self.n_features)
+        if least > len(self._ids):
+            capacity = min(max(least, 2 * len(self._ids)), self.n_features)
+            self._ids, self._keys = np.resize(self._ids, capacity), np.resize(self._keys, capacity)
+
+    def _learn(
+        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
+    ) -> tuple[int, int]:
+        from fcl.kernels import ball_heap
+
+        self._reserve(len(chunk.ids))
+        given = (indptr, chunk.ids, chunk.values, y, s, margins)
+        done, why = ball_heap.learn_ball(*given, self.options.kernel_loss, self.rule, self.ball)
+        return int(done), int(why)
+
+    def _settle(self, first: int, last: int, out: Floats) -> None:
+        from fcl.kernels import ball_heap
+
+        ball_heap.settle_ball(self.ball, first, last, out)
+
+    def point(self) -> Point:
+        """The features with a weight, their weights and the intercept; changes nothing."""
+        from fcl.kernels import ball_heap
+
+        ids = np.sort(np.concatenate([self._ids[: self._count()], self._free_ids]))
+        weights = np.empty(len(ids))
+        ball_heap.weights(self.ball, ids, weights)
+        some = weights != 0.0
+        return ids[some], weights[some], self.intercept
+
+    # -- saving --------------------------------------------------------------------------------
+
+    def saved(self) -> dict[str, Any]:
+        """See :meth:`Learner.saved`; the table has the columns of the class's description."""
+        count = self._count()
+        ids = np.concatenate([self._ids[:count], self._free_ids])
+        table = np.zeros((len(ids), self.columns))
+        table[:, 0] = np.concatenate([self._keys[:count], self._free])
+        table[:count, 1] = np.arange(1, count + 1)
+        order = np.argsort(ids)
+        return {
+            "state": self.state.copy(),
+            "passes": self.passes,
+            "ids": ids[order],
+            "table": table[order],
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Set the state from :meth:`saved`; raises InputError if it is not of this kind of learner."""
+        from fcl.kernels import ball_heap
+
+        ids, table, state = (np.asarray(saved[name]) for name in ("ids", "table", "state"))
+        if not self._fits(ids, table, state):
+            raise InputError(
+                f"the saved state is not one of {self.name} over {self.n_features:,} features and these "
+                "penalty factors; resume with the options of the first run"
+            )
+        count = int(state[ball_heap.COUNT])
+        self._place[self._ids[: self._count()]] = -1
+        self.state[:] = 0.0  # an empty heap, until it is filled
+        self._reserve(count)
+        order = np.argsort(table[:, 1], kind="stable")[len(ids) - count :]
+        self._ids[:count], self._keys[:count] = ids[order], table[order, 0]
+        self._place[ids[order]] = np.arange(count)
+        self._free[:] = table[table[:, 1] == 0.0, 0]
+        self.state[:] = state
+        self.passes = int(saved["passes"])
+
+    def _fits(self, ids: Any, table: Any, state: Any) -> bool:
+        """Whether a saved state describes a heap of features, and the free features beside it."""
+        from fcl.kernels import ball_heap
+
+        if not (
+            state.shape == self.state.shape
+            and table.shape == (len(ids), self.columns)
+            and table.dtype == np.float64
+            and ids.dtype.kind in "iu"
+            and (not len(ids) or 0 <= ids.min() <= ids.max() < self.n_features)
+            and (np.diff(ids) > 0).all()
+            and np.isfinite(state).all()
+            and np.isfinite(table).all()
+        ):
+            return False
+        held = ids[table[:, 1] > 0.0]
+        places = np.sort(table[table[:, 1] != 0.0, 1])
+        keys = np.abs(table[np.argsort(table[:, 1], kind="stable"), 0])[len(ids) - len(held) :]
+        nodes = np.arange(1, len(keys))
+        return (
+            state[ball_heap.COUNT] == len(held)
+            and np.array_equal(places, np.arange(1.0, len(held) + 1.0))
+            and np.array_equal(ids[table[:, 1] == 0.0], self._free_ids)
+            and bool((keys[(nodes - 1) // 4] <= keys[nodes]).all())
+        )

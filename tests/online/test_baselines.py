@@ -1,0 +1,167 @@
+"""The baselines of tools/bench/online do what their papers say."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import fcl
+from fcl.kernels.losses import LOGISTIC, SQUARED
+from fcl.online import project_l1_ball
+from tests.online.test_ball import Rows, dense, learner_for
+from tools.bench.online import baselines, loops, subgradient
+from tools.bench.online.loops import INTERCEPT, ROOT, ROWS, SHIFT, STATES, TOTAL
+
+
+def walk(t: loops.Tree, v: int) -> list[int]:
+    """The nodes of a subtree in order; asserts its sizes, sums and priorities."""
+    none = len(t.raw) - 1
+    if v == none:
+        return []
+    before, after = walk(t, t.left[v]), walk(t, t.right[v])
+    assert all(t.priority[v] > t.priority[c] for c in (t.left[v], t.right[v]) if c != none)
+    nodes = [*before, v, *after]
+    assert t.size[v] == len(nodes)
+    assert t.total[v] == t.raw[v] + t.total[t.left[v]] + t.total[t.right[v]]
+    return nodes
+
+
+@pytest.mark.parametrize(("loss", "radius", "rate"), [
+    ("logistic", 1.0, 0.5), ("logistic", 5.0, 2.0), ("logistic", 0.05, 0.1), ("squared", 0.3, 0.05),
+])  # fmt: skip
+def test_tree_heap_list_and_whole_vector_agree_after_every_row(
+    loss: str, radius: float, rate: float
+) -> None:
+    rows = Rows(11, 250, 30)
+    rows.s[:] = 1.0
+    rows.offset[:] = 0.0
+    p = rows.p
+    heap = learner_for(rows, loss=loss, radius=radius, rate=rate, step="explicit")
+    tree, state = loops.make_tree(p), np.zeros(STATES)
+    state[ROOT] = p
+    w, listed, members, list_state = (
+        np.zeros(p),
+        np.zeros(p, np.uint8),
+        np.zeros(p, int),
+        np.zeros(STATES),
+    )
+    v, out, dense_state = np.zeros(p), np.zeros(p), np.zeros(STATES)
+    code = (SQUARED if loss == "squared" else LOGISTIC, 0.0)
+    shift, paid = 0.0, np.zeros(3)
+    for i in range(rows.n):
+        rows.learn(heap, i, i + 1)
+        given = (rows.indptr, rows.ids, rows.values, rows.y, i, i + 1, code, rate, radius)
+        paid += [
+            loops.descend_tree(*given, tree, state),
+            loops.descend_list(*given, w, listed, members, list_state),
+            loops.descend_dense(*given, v, out, dense_state),
+        ]
+        found = dense(heap)
+        for other in (loops.tree_weights(tree, state), w):
+            assert np.abs(other - found).max() <= 1e-10 and np.abs(other - v).max() <= 1e-10
+        nodes = walk(tree, int(state[ROOT]))
+        assert sorted(nodes) == np.flatnonzero(tree.raw[:-1] > state[SHIFT]).tolist()
+        keys = [(tree.raw[j], j) for j in nodes]
+        assert keys == sorted(set(keys)) and state[SHIFT] >= shift
+        assert sum(tree.raw[j] - state[SHIFT] for j in nodes) <= radius * (1.0 + 1e-10)
+        shift = state[SHIFT]
+        assert set(members[: int(list_state[ROOT])]) == set(np.flatnonzero(listed))
+        assert heap.intercept == pytest.approx(state[INTERCEPT], rel=1e-9)
+    assert shift > 0.0 and np.ptp(paid) <= 1e-9 * paid[0] and state[ROWS] == rows.n
+
+
+def test_exponentiated_gradient_equals_its_full_form() -> None:
+    rows = Rows(12, 400, 25)
+    rows.y[:] = np.sign(rows.y)
+    z, rate, p = 4.0, 0.3, rows.p
+    up, down, state = loops.make_eg(p)
+    full, b = np.full(2 * p, z / (2 * p)), 0.0
+    for i in range(rows.n):
+        x = np.zeros(p)
+        some = slice(rows.indptr[i], rows.indptr[i + 1])
+        x[rows.ids[some]] = rows.values[some]
+        y = rows.y[i]
+        m = float((full[:p] - full[p:]) @ x) + b
+        given = (
+            rows.indptr,
+            rows.ids,
+            rows.values,
+            rows.y,
+            i,
+            i + 1,
+            (LOGISTIC, 0.0),
+            rate,
+            rate / 3.0,
+            0.5,
+            z,
+        )
+        paid = loops.descend_eg(*given, up, down, state)
+        assert paid == pytest.approx(np.logaddexp(0.0, -y * m), rel=1e-11)
+        step = rate / math.sqrt(i + 1.0) * y / (1.0 + math.exp(y * m))
+        b += step / 3.0
+        full *= np.exp(step * np.concatenate([x, -x]))
+        full *= z / full.sum()
+        both = z * np.concatenate([up, down]) / state[TOTAL]
+        assert np.abs(both - full).max() <= 1e-13 * z and both.min() > 0.0
+        assert both.sum() == pytest.approx(z, rel=1e-13)
+    before = (up - down) / state[TOTAL]
+    loops.total_of(up, down, state)
+    assert state[TOTAL] == pytest.approx(1.0) and np.allclose((up - down) / state[TOTAL], before)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_line_search_never_rises_and_its_gap_is_honest(loss: str) -> None:
+    """fcl's optimum, at the norm of its weights, is the optimum of the ball of that radius."""
+    rng = np.random.default_rng(13)
+    X = rng.normal(size=(60, 25))
+    truth = np.where(rng.random(25) < 0.5, rng.normal(size=25), 0.0)
+    y = X @ truth + rng.normal(size=60)
+    y = y if loss == "squared" else np.where(y > 0.0, 1.0, -1.0)
+    best = fcl.train(
+        fcl.open_data(X, y=y), "columns", C=0.02 if loss == "squared" else 0.4, loss=loss, tol=1e-10
+    ).model
+    w = np.zeros(25)
+    w[best.ids] = best.weights
+    z = float(np.abs(w).sum())
+    problem = baselines.Batch(X, y, loss == "squared")
+    optimum, gradient = problem.value(w)
+    assert 3 < np.count_nonzero(w) < 25
+    assert 0.0 <= baselines.gap_of(w, gradient, z) <= 1e-5 * optimum
+    last = math.inf
+    for step, found in enumerate(baselines.line_search(problem, z, 25)):
+        assert found.value <= last and np.abs(found.w).sum() <= z * (1.0 + 1e-12)
+        assert found.gap >= found.value - optimum - 1e-9 * optimum
+        last = found.value
+        if found.gap <= 1e-7 * optimum or step == 3000:
+            break
+    assert found.gap <= 1e-7 * optimum and found.value - optimum <= 1e-7 * optimum
+    for step, found in enumerate(baselines.fixed_rates(problem, z, 25, 1.0)):
+        assert found.gap >= found.value - optimum - 1e-9 * optimum
+        if step == 100:
+            break
+    assert np.abs(project_l1_ball(found.w, z) - found.w).max() <= 1e-12
+
+
+def test_subgradients_equal_the_paper_row_by_row() -> None:
+    rows = Rows(14, 95, 12)
+    y, p = np.sign(rows.y), rows.p
+    w, state = np.zeros(p), np.zeros(subgradient.STATES)
+    matrix = (rows.indptr, rows.ids, rows.values, y)
+    expected, b = np.zeros(p), 0.0
+    gravity, period, rate = 0.02, 10, 0.5
+    for t in range(1, 2 * rows.n + 1):
+        i = (t - 1) % rows.n
+        x = np.zeros(p)
+        some = slice(rows.indptr[i], rows.indptr[i + 1])
+        x[rows.ids[some]] = rows.values[some]
+        eta = rate / math.sqrt(t)
+        step = eta * y[i] / (1.0 + math.exp(y[i] * (expected @ x + b)))
+        expected, b = expected + step * x, b + step
+        if t % period == 0:
+            expected -= eta * gravity * period * np.sign(expected)
+    for _ in range(2):
+        subgradient.descend_subgradient(*matrix, (LOGISTIC, 0.0), rate, gravity, period, w, state)
+    assert np.abs(w - expected).max() <= 1e-12 and state[1] == pytest.approx(b, rel=1e-11)
+    assert np.count_nonzero(w) == p  # it is sparse only once it is rounded
