@@ -1,11 +1,12 @@
 """Tables of weights on a grid: randomised rounding, Morris counters, and their random numbers.
 
-A value v in steps of the grid becomes floor(v), or floor(v) + 1 with probability v - floor(v), so that its
-mean is v (Golovin, Sculley, McMahan and Young, "Large-scale learning with less RAM via randomization", ICML
-2013, algorithm 1). Everything before the rounding is float64.
+A value v in steps of the grid becomes floor(v), or floor(v) + 1 with probability v - floor(v), so that
+its mean is v (Golovin, Sculley, McMahan and Young, "Large-scale learning with less RAM via
+randomization", ICML 2013, algorithm 1). Everything before the rounding is float64.
 
-Random numbers are Philox4x32-10 with counter (coordinate low, coordinate high, row low, row high + pass) and
-key (seed low, seed high): they depend on nothing else, such as the size of blocks or the order of calls.
+Random numbers are Philox4x32-10 with counter (coordinate low, coordinate high, row low, row high + pass)
+and key (seed low, seed high): they depend on nothing else, such as the size of blocks or the order of
+calls.
 """
 
 import math
@@ -65,12 +66,10 @@ def round_steps(values, scale, seed, output, ids, nearest, out):
 def count(counts, i, up, word):
     """Count an event of coordinate i, and return the counter.
 
-    up : uint64 (256,), the probability of an increment at each level, times 2^32, of Morris counters. Empty:
-        counts are exact.
+    up : uint64 (256,), the probability of an increment at each level, times 2^32, of Morris counters;
+        empty for exact counts.
     """
-    if up.shape[0] == 0:
-        counts[i] += 1
-    elif word < up[counts[i]]:
+    if up.shape[0] == 0 or word < up[counts[i]]:
         counts[i] += 1
     return counts[i]
 
@@ -105,8 +104,8 @@ def descend(rows, y, s, loss, weights, step, counts, up, rates, place, bias, los
     step : float
     counts : uint8, or uint32 for exact counts (d,)
     up, rates : uint64, float64 (256,)
-        For each level of a counter: see :func:`count`; and the rate. For exact counts ``up`` is empty, and
-        ``rates`` has the rate of the first event alone, which falls with the root of their number.
+        For each level of a counter: see :func:`count`; and the rate. For exact counts ``up`` is empty,
+        and ``rates`` has the rate of the first event alone, which falls with the root of their number.
     place : (seed, number of the pass, number of the first row)
     bias : float64 (2,)
         The intercept, and the number of its updates; a negative number: there is no intercept.

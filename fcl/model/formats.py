@@ -11,7 +11,7 @@ from fcl.model.archive import open_archive, read_json, read_member
 from fcl.model.file import FORMAT, HEADER
 from fcl.model.predictor import Predictor
 
-__all__ = ["load_model"]
+__all__ = ["is_model_file", "load_model"]
 
 #: Format in the header -> module and function that reads it, as ``load_model`` of this module. They are
 #: named, not imported, since rooms of other models are above this one.
@@ -51,6 +51,11 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> P
     module, reader = _READERS.get(_format(path), _READERS[FORMAT])
     model: Predictor = getattr(import_module(module), reader)(path, trusted)
     return model
+
+
+def is_model_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a file claims to be a model of a known format, or has the suffix of models."""
+    return os.fspath(path).endswith(".fcl") or _format(path) in _READERS
 
 
 def _format(path: str | os.PathLike[str]) -> str:

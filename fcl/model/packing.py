@@ -1,15 +1,15 @@
 """Whole numbers in about as many bits as the entropy of their values, by Zstandard or zlib.
 
-Numbers are stored in chunks of 2^20, so that a chunk can be read by itself. A number becomes a code of 2, 4
-or 8 bits (0, -1, 1, -2, ... are 0, 1, 2, 3, ...), the largest of which refers to the *wide* numbers: those
-follow in bytes of equal significance, which are compressed apart from each other. The shortest of these
-codings is chosen for each chunk; one of them has wide numbers alone.
+Numbers are stored in chunks of 2^20, so that a chunk can be read by itself. A number becomes a code of 2,
+4 or 8 bits (0, -1, 1, -2, ... are 0, 1, 2, 3, ...), the largest of which refers to the *wide* numbers:
+those follow in bytes of equal significance, which are compressed apart from each other. The shortest of
+these codings is chosen for each chunk; one of them has wide numbers alone.
 
-All integers are little-endian. A chunk is ``bits, width, number of wide numbers`` (``<BBI``) and streams, each
-a length (``<I``) and so many bytes: the codes (none if bits is 0), packed from the lowest bits of a byte on;
-then ``width`` streams of one byte of each wide number, from the lowest on. A last, incomplete byte of codes is
-filled up by zeros. Zeros at the end of a member let it have at least one byte for MOST_PER_BYTE numbers, which
-bounds the memory that reading a small file can take.
+All integers are little-endian. A chunk is ``bits, width, number of wide numbers`` (``<BBI``) and streams,
+each a length (``<I``) and so many bytes: the codes (none if bits is 0), packed from the lowest bits of a
+byte on; then, if there are wide numbers, ``width`` streams of one byte of each, from the lowest on. A
+last, incomplete byte of codes is filled up by zeros. Zeros at the end of a member let it have at least
+one byte for MOST_PER_BYTE numbers, which bounds the memory that reading a small file can take.
 """
 
 from __future__ import annotations
