@@ -423,3 +423,30 @@ class Pairs(Generator):
     def columns(self, ids: Any, block: Any) -> np.ndarray:
         above = block > self.t
         return above[:, ids // self.n_columns_] & above[:, ids % self.n_columns_]
+
+
+class Listed(Hinges):
+    """The hinges, with their nonzero features listed row by row.
+
+    fault : what is wrong with the list; empty: nothing.
+    """
+
+    def __init__(self, k: int = 5, fault: str = "") -> None:
+        super().__init__(k)
+        self.fault = fault
+
+    def nonzeros(self, block: Any) -> Any:
+        made = self.columns(np.arange(self.n_features), block)
+        rows, ids = np.nonzero(made)
+        values = made[rows, ids]
+        indptr = np.searchsorted(rows, np.arange(len(made) + 1))
+        if self.fault == "values":
+            values = 1.001 * values
+        if self.fault == "missing":
+            ids = ids.copy()
+            ids[ids == ids[-1]] = self.n_features
+        if self.fault == "twice":
+            ids = np.zeros_like(ids)
+        if self.fault == "short":
+            indptr = indptr[:-1]
+        return indptr, ids, values

@@ -18,7 +18,7 @@ LEVELS = (
     ("cli", "estimators", "testing"),
     ("report", "path", "scoring", "stagewise"),
     ("drivers", "convert"),
-    ("solve",),
+    ("solve", "online"),
     ("cache", "features", "data", "model"),
     ("objective",),
     ("kernels",),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fcl.data.base import RowReader
     from fcl.data.prepared import PreparedRows
     from fcl.features.motif import Motif
+    from fcl.features.rows import RowView
 
 __all__ = [
     "FEATURES_LIMIT",
@@ -340,6 +341,17 @@ class Family(ABC):
     @abstractmethod
     def scorer(self, ids: Ids, weights: Floats) -> Scorer:
         """A scorer that computes the margins of a model on raw rows, for prediction."""
+
+    def row_view(self) -> RowView:
+        """A view that lists the nonzero features of raw rows, for learners that read row by row.
+
+        Raises InputError for a family that cannot list them.
+        """
+        raise InputError(
+            f"features {self.name}: this family cannot list the features of a row, which online learners "
+            "need; use kmers, bag, columns, products, fourier with a number of features, or a class of "
+            "your own with a method nonzeros"
+        )
 
     @abstractmethod
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:

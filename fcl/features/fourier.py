@@ -266,6 +266,15 @@ class Fourier(Generator):
                 fourier.cosine_margins(turns, phases, *self._value, some, out[rows])
         return out
 
+    def nonzeros(self, block: Any) -> tuple[Ids, Ids, np.ndarray]:
+        """All features of every row."""
+        n, every = len(block), np.arange(self.n_features)
+        return (
+            np.arange(n + 1) * self.n_features,
+            np.tile(every, n),
+            np.ascontiguousarray(self.columns(every, block)).ravel(),
+        )
+
     def largest(self, block: Any) -> float:
         # the polynomial for the cosine exceeds [-1, 1] by 1.2e-7; rounding to steps removes the excess
         return 127.0 * STEP if self.step else 1.0 + 1e-6

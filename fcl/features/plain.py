@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fcl.errors import InputError
-from fcl.features.base import Floats, Ids
+from fcl.features.base import Family, Floats, Ids
 from fcl.features.generator.contract import Generator
 from fcl.features.generator.forms import SparseColumns
+from fcl.features.rows import MatrixView, RowView
+
+if TYPE_CHECKING:
+    from fcl.features.generator.family import GeneratedFamily
 
 __all__ = ["Columns"]
 
@@ -123,6 +127,10 @@ class Columns(Generator):
     def largest(self, block: Any) -> float:
         values = block.values if isinstance(block, SparseColumns) else block
         return float(np.abs(values).max(initial=0.0))
+
+    def row_view(self, family: GeneratedFamily) -> RowView:
+        # a class derived from this one may compute other features
+        return MatrixView(self.n_features) if type(self) is Columns else Family.row_view(family)
 
     def columns_read(self, ids: Ids) -> Ids | None:
         # a class derived from this one may compute other features

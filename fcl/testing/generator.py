@@ -30,6 +30,7 @@ from fcl.features.generator.checked import (
     checked_array,
     checked_columns,
     checked_moments,
+    checked_nonzeros,
     checked_vector,
     name_of,
     some_ids,
@@ -178,7 +179,14 @@ def _examine(report: Report, family: GeneratedFamily, rows: Any, training: bool)
     _try(report, "columns over the data", one.columns_scanned, rows)
     if own:
         _try(report, "prepare of other blocks", one.prepared_cut)
-    for faster in ("gradients", "gradients_of_several", "largest", "moments", "margins"):
+    for faster in (
+        "gradients",
+        "gradients_of_several",
+        "largest",
+        "moments",
+        "margins",
+        "nonzeros",
+    ):
         if overrides(family.generator, faster):
             _try(report, faster, getattr(one, faster))
     _try(report, "describe", one.describe_right)
@@ -371,6 +379,25 @@ class _Examination(Trial):
             for what, given, right, scale in pairs:
                 name = [f"the {what} of feature {k}" for k in range(first, last)].__getitem__
                 self.compare_sums(call, given, right, scale, name)
+
+    def nonzeros(self) -> None:
+        """nonzeros() lists the values of the columns that are not 0, whichever rows are in the block."""
+        order = np.random.default_rng(6).permutation(self.n)
+        block = self.family.block_of(take(self.raw, order))
+        found = checked_nonzeros(self.generator, block, self.n, self.place)
+        rows = order[np.repeat(np.arange(self.n), np.diff(found.indptr))]
+        place = np.searchsorted(self.ids, found.ids)
+        own = self.ids[np.minimum(place, len(self.ids) - 1)] == found.ids
+        values = np.zeros((self.n, len(self.ids)))
+        values[rows[own], place[own]] = found.values[own]
+        expected = self.columns.astype(np.float64)
+        wrong = ~np.isclose(values, expected, rtol=1e-6, atol=0.0)
+        if wrong.any():
+            row, k = (int(i) for i in np.argwhere(wrong)[0])
+            raise GeneratorError(
+                f"nonzeros: expected the values of columns(), {expected[row, k]} for feature "
+                f"{self.ids[k]} at {self.place.row(row)}, got {values[row, k]}"
+            )
 
     # -- descriptions and storage --------------------------------------------------------------
 

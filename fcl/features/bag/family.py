@@ -28,6 +28,7 @@ from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.bag.columns import BagColumns, BagScorer, columns_bytes, margin_bytes
 from fcl.features.bag.pricing import MOST_PARTS, BagPricer, pricing_bytes
+from fcl.features.bag.rows import BagRows
 from fcl.features.bag.search import SearchPricer, list_bytes
 from fcl.features.base import Floats, Ids
 from fcl.features.kmers.columns import Patterns
@@ -236,6 +237,9 @@ class BagFamily(WindowFamily):
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> BagColumns:
         return BagColumns(self, prepared, buffer_bytes)
+
+    def row_view(self) -> BagRows:
+        return BagRows(self)
 
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
         canonical = 8 * self.n_features if self.both else 0

@@ -22,6 +22,7 @@ from fcl.features.concat.members import (
     Slot,
     joined_sides,
 )
+from fcl.features.concat.rows import ConcatRows
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -294,6 +295,9 @@ class ConcatFamily(Family):
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> ConcatColumns:
         return ConcatColumns(self, prepared, buffer_bytes)
+
+    def row_view(self) -> ConcatRows:
+        return ConcatRows(self.n_features, [m.row_view() for m in self.members], self.first_ids)
 
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
         own = 8 * max(SUM_ROWS, block_rows)

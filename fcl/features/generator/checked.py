@@ -11,6 +11,7 @@ import numpy as np
 from fcl.errors import GeneratorError, InputError
 from fcl.features.base import FEATURES_LIMIT, MOST_STEPS, Floats, Ids
 from fcl.features.generator.contract import Generator
+from fcl.features.rows import RowChunk, id_type
 
 __all__ = [
     "Place",
@@ -22,6 +23,7 @@ __all__ = [
     "checked_factors",
     "checked_largest",
     "checked_moments",
+    "checked_nonzeros",
     "checked_prepared",
     "checked_step",
     "checked_vector",
@@ -178,6 +180,54 @@ def checked_array(
             f"{where}: expected finite numbers, got {found[~np.isfinite(found)][0]}"
         )
     return found
+
+
+def checked_nonzeros(generator: Generator, block: Any, n: int, place: Place) -> RowChunk:
+    """Validated result of ``generator.nonzeros`` on n rows, with values of float32 or float64."""
+    where = f"features {name_of(generator)}: nonzeros on {_on(place)}"
+    found = called(where, generator.nonzeros, block)
+    if not isinstance(found, tuple) or len(found) != 3:
+        raise GeneratorError(f"{where}: expected (indptr, ids, values), got {type(found).__name__}")
+    indptr, ids, values = map(np.asarray, found)
+    if (
+        indptr.dtype.kind not in "iu"
+        or ids.dtype.kind not in "iu"
+        or values.dtype.kind not in "biuf"
+    ):
+        raise GeneratorError(
+            f"{where}: expected whole numbers, whole numbers and real numbers, got dtypes "
+            f"{indptr.dtype}, {ids.dtype} and {values.dtype}"
+        )
+    ends = indptr[[0, -1]].tolist() if indptr.ndim == 1 and len(indptr) else []
+    if len(indptr) != n + 1 or ends != [0, len(ids)] or (np.diff(indptr) < 0).any():
+        raise GeneratorError(
+            f"{where}: expected an indptr of {n + 1} numbers that increase from 0 to {len(ids)}, the "
+            f"number of ids, got {indptr!r:.80}"
+        )
+    if ids.shape != (len(ids),) or values.shape != ids.shape:
+        raise GeneratorError(
+            f"{where}: expected as many ids as values, got shapes {ids.shape} and {values.shape}"
+        )
+    outside = (ids < 0) | (ids >= generator.n_features)
+    for wrong, what in ((outside, "outside the family"), (~np.isfinite(values), "not finite")):
+        if wrong.any():
+            e = int(wrong.argmax())
+            row = int(np.searchsorted(indptr, e, side="right")) - 1
+            raise GeneratorError(
+                f"{where}: feature {ids[e]} with value {values[e]} at {_row(place, row)} is {what}"
+            )
+    rows = np.repeat(np.arange(n), np.diff(indptr))
+    order = np.lexsort((ids, rows))
+    twice = (np.diff(ids[order]) == 0) & (np.diff(rows[order]) == 0)
+    if twice.any():
+        e = order[int(twice.argmax())]
+        raise GeneratorError(
+            f"{where}: feature {ids[e]} is listed twice at {_row(place, int(rows[e]))}; add the values up"
+        )
+    dtype = np.float32 if values.dtype == np.float32 else np.float64
+    return RowChunk(
+        indptr.astype(np.int64), ids.astype(id_type(generator.n_features)), values.astype(dtype)
+    )
 
 
 def checked_largest(generator: Generator, block: Any, place: Place) -> float:

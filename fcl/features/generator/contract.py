@@ -16,6 +16,7 @@ from fcl.features.prices import Floats, Ids, Pricer
 if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
     from fcl.features.generator.family import GeneratedFamily
+    from fcl.features.rows import RowView
 
 __all__ = ["Generator"]
 
@@ -193,6 +194,29 @@ class Generator(ABC):
 
     def bits(self, ids: Ids, block: Any) -> npt.NDArray[np.uint64]:
         """The columns of a ``binary`` family as bitmaps; see :class:`fcl.features.base.BitColumns`."""
+        raise NotImplementedError
+
+    def nonzeros(self, block: Any) -> tuple[Ids, Ids, np.ndarray]:
+        """The features of each row that are not 0, for online learners.
+
+        Parameters
+        ----------
+        block : array
+            As in :meth:`columns`.
+
+        Returns
+        -------
+        indptr : int64 (n + 1,)
+            From 0; row i has the entries ``indptr[i]`` to ``indptr[i + 1]`` - 1.
+        ids : int64 (entries,)
+            Features, distinct within a row.
+        values : (entries,) of any real dtype
+            Finite values, as :meth:`columns` gives them. Features that are not listed are 0.
+        """
+        raise NotImplementedError
+
+    def row_view(self, family: GeneratedFamily) -> RowView:
+        """A view of rows that replaces the default, which calls :meth:`nonzeros`."""
         raise NotImplementedError
 
     def check(self, rows: Any, numbers: Ids, name: str) -> None:

@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import Family, Floats, Ids, Pricer
+from fcl.features.base import Family, Floats, Ids, Pricer, is_sampled
 from fcl.features.generator.checked import (
     called,
     checked_columns,
     checked_count,
     checked_factors,
+    checked_nonzeros,
     checked_prepared,
     checked_step,
     checked_vector,
@@ -39,6 +40,7 @@ from fcl.features.generator.forms import (
     read_only,
 )
 from fcl.features.generator.pricing import GeneratedPricer, parts_of, pricing_bytes
+from fcl.features.rows import BatchedView, RowChunk, RowView
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -295,6 +297,13 @@ class GeneratedFamily(Family):
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> GeneratedColumns:
         return GeneratedColumns(self, prepared, buffer_bytes)
 
+    def row_view(self) -> RowView:
+        if overrides(self.generator, "nonzeros") and not is_sampled(self):
+            return GeneratedRows(self)
+        if overrides(self.generator, "row_view"):
+            return self.generator.row_view(self)
+        return super().row_view()
+
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
         own = pricing_bytes(len(self.features_in_pass(0)), self.n_price_parts)
         if overrides(self.generator, "pricing_bytes"):
@@ -310,6 +319,17 @@ class GeneratedFamily(Family):
         if overrides(self.generator, "pricing_extra"):
             extra += self.generator.pricing_extra(prepared, self.form.kind != "sparse")
         return sum(a.nbytes for arrays in sides for a in arrays) + pricers * extra
+
+
+class GeneratedRows(BatchedView):
+    """Lists the features of rows by a generator's ``nonzeros``."""
+
+    def __init__(self, family: GeneratedFamily) -> None:
+        self._family = family
+
+    def listed(self, raw: Any, rows: Ids) -> RowChunk:
+        block = self._family.block_of(raw[rows])
+        return checked_nonzeros(self._family.generator, block, len(rows), 0)
 
 
 class GeneratedScorer:

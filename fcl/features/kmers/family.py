@@ -30,6 +30,7 @@ from fcl.features.kmers.columns import (
 )
 from fcl.features.kmers.lanes import MAX_LANE_D, LanePricer, lane_bytes, lane_item_bytes
 from fcl.features.kmers.pricing import KmerPricer, pricing_bytes, unknown_bytes
+from fcl.features.kmers.rows import KmerRows
 from fcl.features.motif import Motif
 from fcl.features.windows import (
     WindowFamily,
@@ -191,6 +192,9 @@ class KmerFamily(WindowFamily):
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> KmerColumns:
         return KmerColumns(self, prepared, buffer_bytes)
+
+    def row_view(self) -> KmerRows:
+        return KmerRows(self)
 
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
         pricing = pricing_bytes(self, scratch) + lane_bytes(self, scratch)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fcl.checks import flag, shown, whole
 from fcl.errors import InputError
-from fcl.features.base import FEATURES_LIMIT, Floats, Ids
+from fcl.features.base import FEATURES_LIMIT, Family, Floats, Ids
 from fcl.features.generator.contract import Generator
 from fcl.features.generator.forms import SparseColumns
 from fcl.features.generator.pricing import LEAST_PART, MOST_PARTS
@@ -23,10 +23,12 @@ from fcl.features.products.pricing import (
     pricing_bytes,
     pricing_extra,
 )
+from fcl.features.products.rows import MOST_LISTED, ProductRows
 
 if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
     from fcl.features.generator.family import GeneratedFamily
+    from fcl.features.rows import RowView
     from fcl.kernels.products import Buffers
 
 __all__ = ["Products"]
@@ -170,6 +172,17 @@ class Products(Generator):
         out = np.zeros(n)
         products.product_margins(parts, *self._made(ids, n), weights, out)
         return out
+
+    def row_view(self, family: GeneratedFamily) -> RowView:
+        # a class derived from this one may compute other features
+        if type(self) is not Products:
+            return Family.row_view(family)
+        if self.degree > MOST_LISTED:
+            raise InputError(
+                f"products: online learners list products of at most {MOST_LISTED} columns, got degree "
+                f"{self.degree}; lower degree"
+            )
+        return ProductRows(self)
 
     def _made(self, ids: Ids, n: int) -> tuple[Ids, Buffers]:
         return self.numbering.tuples(ids), buffers(self.degree, n)

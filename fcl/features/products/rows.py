@@ -1,0 +1,56 @@
+"""The products of a row, listed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fcl.features.base import Ids
+from fcl.features.rows import BufferedView, MatrixView, RowChunk
+
+if TYPE_CHECKING:
+    from fcl.features.products.family import Products
+
+#: Largest degree of products that are listed.
+MOST_LISTED = 3
+
+
+class ProductRows(BufferedView):
+    """Lists the products of the entries of a row; values are float64."""
+
+    def __init__(self, generator: Products) -> None:
+        super().__init__(generator.n_features)
+        self._columns = MatrixView(generator.columns_)
+        self._first = generator.numbering.first[: generator.degree + 1]
+        self._repeats = generator.numbering.repeats
+
+    def value_type(self, raw: Any) -> Any:
+        return np.float64
+
+    def room(self, raw: Any) -> Ids:
+        dense = isinstance(raw, np.ndarray)
+        k = np.count_nonzero(raw, axis=1) if dense else self._columns.room(raw)
+        more = 1 if self._repeats else 0
+        total = k.copy()
+        for degree in range(2, len(self._first)):
+            term = np.ones_like(k)
+            for i in range(degree):  # the binomial coefficient, exact after every division
+                term = term * (k + more * (degree - 1) - i) // (i + 1)
+            total += np.maximum(term, 0)
+        return np.asarray(total, np.int64)
+
+    def write(self, raw: Any, rows: Ids, out: RowChunk) -> None:
+        from fcl.kernels import listing
+
+        found = self._columns.listed(raw, rows)
+        listing.list_products(
+            found.indptr,
+            found.ids,
+            found.values,
+            self._first,
+            self._repeats,
+            out.indptr,
+            out.ids,
+            out.values,
+        )

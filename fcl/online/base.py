@@ -1,0 +1,257 @@
+"""The contract of online learners.
+
+A learner reads rows as lists of their features (:class:`fcl.features.rows.RowChunk`), in the order in
+which they come, and knows no family, no file and no process. It learns the same, bit for bit, however the
+rows are cut into chunks and calls, and whether or not its state was saved and restored in between.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.errors import InputError
+from fcl.features.rows import RowChunk
+from fcl.online.options import OnlineOptions
+
+__all__ = ["Learner", "Point", "common_factor"]
+
+Floats = npt.NDArray[np.float64]
+#: Features whose weights are computed in one call of a kernel.
+PIECE = 1 << 22
+#: Ids (int64, increasing) and weights (float64) of the features with a weight, and the intercept.
+Point = tuple[npt.NDArray[np.int64], Floats, float]
+
+
+class Learner(ABC):
+    """An online learner with a table of weights.
+
+    A subclass sets ``name`` and ``columns``, and defines ``_learn`` and ``_settle``.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features p; ids of chunks are below it.
+    options : OnlineOptions
+    factors : float64 (p,), optional
+        Penalty factors, above 0; infinity excludes a feature. None: 1 for all.
+
+    Attributes
+    ----------
+    name : str
+        Name of the method.
+    columns : int
+        Numbers that the table holds for each feature.
+    table : (p, columns) of ``options.weights``
+    state : float64 (STATES,)
+        See :mod:`fcl.kernels.online`.
+    passes : int
+        Passes that :meth:`end_pass` has ended.
+    """
+
+    name: ClassVar[str]
+    columns: ClassVar[int] = 2
+
+    def __init__(
+        self, n_features: int, options: OnlineOptions, factors: Floats | None = None
+    ) -> None:
+        from fcl.kernels import online
+
+        self.n_features = n_features
+        self.options = options
+        self.factors = None if factors is None else np.ascontiguousarray(factors, np.float64)
+        self.table = np.zeros((n_features, self.columns), options.weights)
+        self.state = np.zeros(online.STATES)
+        self.state[online.GROWTH] = 1.0
+        self.state[online.LIMIT] = self.limit(math.nan)
+        self.passes = 0
+
+    @classmethod
+    def kind_for(cls, options: OnlineOptions) -> type[Learner]:
+        """The class that learns with these options: this one, unless a method has several."""
+        return cls
+
+    @classmethod
+    def bytes_for(cls, n_features: int, options: OnlineOptions) -> int:
+        """Bytes of the table of a family, without penalty factors."""
+        return n_features * cls.columns * np.dtype(options.weights).itemsize
+
+    # -- learning ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _learn(
+        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
+    ) -> tuple[int, int]:
+        """Call the method's kernel; returns what it returns.
+
+        indptr : of the rows of ``chunk`` from some row on.
+        """
+
+    @abstractmethod
+    def _settle(self, first: int, last: int, out: Floats) -> None:
+        """Write the weights of the features ``first`` to ``last`` - 1 to ``out``."""
+
+    def learn(self, chunk: RowChunk, y: Floats, s: Floats, margins: Floats) -> int:
+        """Learn the rows of a chunk, one after another.
+
+        Parameters
+        ----------
+        chunk : RowChunk
+            n rows.
+        y : float64 (n,)
+            Targets; labels are -1 and +1.
+        s : float64 (n,)
+            Sample weights, finite and at least 0. A row of weight 0 changes nothing.
+        margins : float64 (n,)
+            On entry the offsets; overwritten with the margins before each row's update, except those of
+            rows of weight 0.
+
+        Returns
+        -------
+        int
+            Number of rows learnt: n, or less if the margin of the next row is not finite, or absurdly
+            large. The state is then that before this row.
+        """
+        from fcl.kernels import online
+
+        at, n = 0, len(chunk)
+        while at < n:
+            some = chunk.indptr[at:]
+            done, why = self._learn(chunk, some, y[at:], s[at:], margins[at:])
+            at += done
+            if why == online.DIVERGED:
+                break
+            if why == online.REBASE:
+                self.flush()
+        return at
+
+    def limit(self, median: float) -> float:
+        """The sum of truncations at which to flush; median : size of the weights, or NaN."""
+        return math.inf
+
+    def flush(self) -> None:  # noqa: B027  (only lazy learners need it)
+        """Bring all weights up to date; in exact arithmetic this changes nothing."""
+
+    def end_pass(self) -> None:
+        """End a pass over the rows: flush, and lower the rate if it decays."""
+        self.flush()
+        self.passes += 1
+
+    def start_at(self, intercept: float) -> None:
+        """Set the intercept before the first row."""
+        from fcl.kernels import online
+
+        if self.options.intercept:
+            self.state[[online.INTERCEPT, online.START]] = intercept
+
+    @property
+    def rate(self) -> float:
+        """The rate of the current pass."""
+        return self.options.rate * self.options.decay**self.passes
+
+    # -- what was learnt -----------------------------------------------------------------------
+
+    @property
+    def rows(self) -> int:
+        """Rows learnt so far, over all passes."""
+        return int(self.state[0])
+
+    @property
+    def weight(self) -> float:
+        """The sum of their sample weights."""
+        return float(self.state[1])
+
+    @property
+    def intercept(self) -> float:
+        """The intercept."""
+        from fcl.kernels import online
+
+        return float(self.state[online.INTERCEPT])
+
+    def point(self) -> Point:
+        """The features with a weight, their weights and the intercept; changes nothing."""
+        ids, weights = [np.empty(0, np.int64)], [np.empty(0)]
+        for first in range(0, self.n_features, PIECE):
+            last = min(first + PIECE, self.n_features)
+            out = np.empty(last - first)
+            self._settle(first, last, out)
+            some = np.flatnonzero(out)
+            ids.append(first + some)
+            weights.append(out[some])
+        return np.concatenate(ids), np.concatenate(weights), self.intercept
+
+    # -- saving --------------------------------------------------------------------------------
+
+    def saved(self) -> dict[str, Any]:
+        """What :meth:`restore` needs to go on as if nothing had happened.
+
+        Returns
+        -------
+        dict
+            ``state`` (float64), ``passes`` (int), ``ids`` (int64 (k,), the features that were touched)
+            and ``table`` ((k, columns), their rows of the table).
+        """
+        touched = np.concatenate(
+            [
+                first + np.flatnonzero(self.table[first : first + PIECE].any(axis=1))
+                for first in range(0, self.n_features, PIECE)
+            ]
+        )
+        return {
+            "state": self.state.copy(),
+            "passes": self.passes,
+            "ids": touched,
+            "table": self.table[touched],
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Set the state from :meth:`saved`; raises InputError if it is not of this kind of learner."""
+        ids, table, state = (np.asarray(saved[name]) for name in ("ids", "table", "state"))
+        fits = (
+            state.shape == self.state.shape
+            and table.shape == (len(ids), self.columns)
+            and table.dtype == self.table.dtype
+            and ids.dtype.kind in "iu"
+            and (not len(ids) or 0 <= ids.min() <= ids.max() < self.n_features)
+        )
+        if not fits or not np.isfinite(table).all() or np.isnan(state).any():
+            raise InputError(
+                f"the saved state is not one of {self.name} over {self.n_features:,} features with "
+                f"{self.options.weights} weights; resume with the options of the first run"
+            )
+        self.state[:] = state
+        self.passes = int(saved["passes"])
+        self.table[:] = 0.0
+        self.table[ids] = table
+
+
+def common_factor(factors: Floats | None) -> tuple[float, Floats | None]:
+    """Split factors into a number and the rest: None if all are equal, else factors.
+
+    Excluded features keep their infinite factor.
+    """
+    if factors is None:
+        return 1.0, None
+    finite = factors[np.isfinite(factors)]
+    if not len(finite) or (finite != finite[0]).any():
+        return 1.0, factors
+    rest = None if len(finite) == len(factors) else factors / finite[0]
+    return float(finite[0]), rest
+
+
+def settle_in_place(learner: Learner, write: Callable[[slice, Floats], None]) -> float:
+    """Write settled weights piece by piece; returns the median size of those that are not 0, or 0."""
+    sizes = [np.empty(0)]
+    for first in range(0, learner.n_features, PIECE):
+        some = slice(first, min(first + PIECE, learner.n_features))
+        out = np.empty(some.stop - some.start)
+        learner._settle(some.start, some.stop, out)
+        write(some, out)
+        sizes.append(np.abs(out[out != 0.0]))
+    every = np.concatenate(sizes)
+    return float(np.median(every)) if len(every) else math.nan

@@ -1,0 +1,61 @@
+"""Follow the regularised leader, with the penalty of all rows so far (McMahan 2011)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.features.rows import CHUNK_IDS, RowChunk
+from fcl.online.base import Floats, Learner
+from fcl.online.options import OnlineOptions
+
+if TYPE_CHECKING:
+    from fcl.kernels.online import FtrlRule
+
+__all__ = ["Ftrl"]
+
+
+class Ftrl(Learner):
+    """Before each row the weights minimise the linearised losses, a proximal term, and the penalty.
+
+    H. B. McMahan, "Follow-the-regularized-leader and mirror descent", AISTATS 2011; with AdaGrad's rates.
+    The penalty is alpha times the weight of all rows so far, kept as it is, where truncated gradient
+    replaces the penalties of earlier rows by their subgradients: the models have fewer features.
+    """
+
+    name = "ftrl"
+
+    def __init__(
+        self, n_features: int, options: OnlineOptions, factors: Floats | None = None
+    ) -> None:
+        super().__init__(n_features, options, factors)
+        self._kept = np.empty(CHUNK_IDS)
+
+    @property
+    def rule(self) -> FtrlRule:
+        """The rule for the kernels."""
+        from fcl.kernels.online import FtrlRule
+
+        o = self.options
+        return FtrlRule(o.rate, o.alpha, o.l1_ratio, o.intercept)
+
+    def _learn(
+        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
+    ) -> tuple[int, int]:
+        from fcl.kernels import online
+
+        if len(chunk.ids) > len(self._kept):
+            self._kept = np.empty(len(chunk.ids))
+        loss, rule, kept = self.options.kernel_loss, self.rule, self._kept
+        given = (indptr, chunk.ids, chunk.values, y, s, margins)
+        done, why = online.learn_ftrl(
+            *given, loss, rule, self.factors, kept, self.table, self.state
+        )
+        return int(done), int(why)
+
+    def _settle(self, first: int, last: int, out: Floats) -> None:
+        from fcl.kernels import online
+
+        online.settle_ftrl(self.rule, self.factors, self.table, self.state, first, last, out)

@@ -1,0 +1,26 @@
+"""The methods of online learning by name."""
+
+from __future__ import annotations
+
+from fcl.checks import choice
+from fcl.online.base import Floats, Learner
+from fcl.online.ftrl import Ftrl
+from fcl.online.options import OnlineOptions
+from fcl.online.truncated import TruncatedGradient
+
+__all__ = ["METHODS", "kind_of", "make_learner"]
+
+#: The first is the default.
+METHODS: dict[str, type[Learner]] = {kind.name: kind for kind in (Ftrl, TruncatedGradient)}
+
+
+def kind_of(method: str, options: OnlineOptions) -> type[Learner]:
+    """The class of the learners of a method; raises InputError for an unknown name."""
+    return METHODS[choice("method", method, tuple(METHODS))].kind_for(options)
+
+
+def make_learner(
+    method: str, n_features: int, options: OnlineOptions, factors: Floats | None = None
+) -> Learner:
+    """A learner by the name of its method; see :class:`fcl.online.base.Learner`."""
+    return kind_of(method, options)(n_features, options, factors)

@@ -1,0 +1,114 @@
+"""The options of online learners, checked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from fcl.checks import choice, flag, positive, shown, up_to_one, whole
+from fcl.errors import InputError
+from fcl.objective import find_loss
+
+__all__ = ["LOSSES", "STEPS", "TABLES", "TRUNCATIONS", "OnlineOptions"]
+
+#: Losses of online learners; ``hinge`` is not among the losses of fcl's solver.
+LOSSES = ("logistic", "squared", "squared_hinge", "hinge")
+TRUNCATIONS = ("soft", "round")
+STEPS = ("implicit", "explicit", "adagrad")
+#: dtypes of the table of weights.
+TABLES = ("float64", "float32")
+
+
+@dataclass(frozen=True)
+class OnlineOptions:
+    """How an online learner learns, apart from its method.
+
+    The problem is (1/S) sum_i s_i loss(y_i, m_i) + alpha sum_j f_j (rho |w_j| + (1 - rho) w_j^2 / 2),
+    with S the sum of the sample weights: fcl's problem at C = 1 / (alpha S), divided by C S.
+
+    Attributes
+    ----------
+    alpha : float
+        Coefficient of the penalty, at least 0; of truncated gradient the gravity.
+    loss : {"logistic", "squared", "squared_hinge", "hinge"}
+    rate : float
+        Rate of the first row, above 0.
+    power : float
+        Truncated gradient, ball: the rate of row t is rate / t^power, with power from 0 to 1.
+    decay : float
+        Factor of the rate at the end of a pass, above 0 and at most 1.
+    step : {"implicit", "explicit", "adagrad"}
+        Truncated gradient: the slope of a step is that at the margin after the step, which cannot
+        overshoot, or before it; ``adagrad`` is explicit with a rate for each feature.
+    period : int
+        Truncated gradient: rows between truncations, K.
+    theta : float
+        Truncated gradient: only weights up to this size are truncated; at least 0, may be infinite.
+    truncation : {"soft", "round"}
+        Truncated gradient: small weights are shrunk, or set to 0.
+    l1_ratio : float
+        rho, above 0 and at most 1; below 1 the penalty is an elastic net.
+    intercept : bool
+        Whether to learn an intercept, which is not penalised.
+    weights : {"float64", "float32"}
+        dtype of the table of weights.
+    """
+
+    alpha: float
+    loss: str = "logistic"
+    rate: float = 0.1
+    power: float = 0.5
+    decay: float = 1.0
+    step: str = "implicit"
+    period: int = 100
+    theta: float = math.inf
+    truncation: str = "soft"
+    l1_ratio: float = 1.0
+    intercept: bool = True
+    weights: str = "float64"
+
+    def __post_init__(self) -> None:
+        loss = self.loss.replace("-", "_") if isinstance(self.loss, str) else self.loss
+        checked = {
+            "alpha": _at_least_0("alpha", self.alpha),
+            "loss": choice("loss of an online learner", loss, LOSSES),
+            "rate": positive("rate", self.rate),
+            "power": _at_least_0("power", self.power),
+            "decay": up_to_one("decay", self.decay),
+            "step": choice("step", self.step, STEPS),
+            "period": whole("period", self.period, 1),
+            "theta": _at_least_0("theta", self.theta, infinite=True),
+            "truncation": choice("truncation", self.truncation, TRUNCATIONS),
+            "l1_ratio": up_to_one("l1_ratio", self.l1_ratio),
+            "intercept": flag("intercept", self.intercept),
+            "weights": choice("weights", self.weights, TABLES),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if self.power > 1.0:
+            raise InputError(f"power must be from 0 to 1, got {shown(self.power)}")
+
+    @property
+    def kernel_loss(self) -> tuple[int, float]:
+        """Code and parameter of the loss, for the kernels."""
+        if self.loss == "hinge":
+            from fcl.kernels.online import HINGE
+
+            return HINGE, 0.0
+        return find_loss(self.loss).kernel
+
+
+def _at_least_0(name: str, value: Any, infinite: bool = False) -> float:
+    """Return the value as a float; raises InputError unless it is at least 0, and finite if asked."""
+    if value == 0 and not isinstance(value, bool):
+        return 0.0
+    if infinite and value == math.inf:
+        return math.inf
+    try:
+        return positive(name, value)
+    except InputError:
+        end = " or inf" if infinite else ""
+        raise InputError(
+            f"{name} must be a finite number of at least 0{end}, got {shown(value)}"
+        ) from None
