@@ -10,12 +10,22 @@ calls.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from fcl.kernels import kernel
 from fcl.kernels.fourier import philox
-from fcl.kernels.losses import loss_slope_curvature, loss_value
+from fcl.kernels.online import (
+    DIVERGED,
+    DONE,
+    INTERCEPT,
+    MOST_MARGIN,
+    ROWS,
+    SQUARES,
+    WEIGHT,
+    slope,
+)
 
 #: The largest step of an int16 table. Its negative is the smallest, so that the range is symmetric.
 LIMIT = 32767.0
@@ -74,72 +84,93 @@ def count(counts, i, up, word):
     return counts[i]
 
 
+class TableRule(NamedTuple):
+    """How online gradient descent steps over a table."""
+
+    rate: float  # the rate of a coordinate is rate / sqrt(events)
+    gravity: float
+    l1_ratio: float
+    intercept: bool
+    step: float  # of the grid; 0.0 for tables of float numbers
+    seed: int
+
+
 @kernel
-def margin(ids, values, first, last, weights, step, counts):
-    """The margin of the entries from ``first`` to ``last`` of sparse rows, without an intercept.
-
-    step : of the grid; 0.0 for tables of float numbers.
-    """
-    total = 0.0
-    for k in range(first, last):
-        total += weights[ids[k]] * values[k]
-    return total * step if step > 0.0 else total
+def shrunk(v, soft, ridge):
+    """A weight after an implicit step of the penalty."""
+    if abs(v) <= soft:
+        return 0.0
+    return (v - math.copysign(soft, v)) / (1.0 + ridge)
 
 
 @kernel
-def descend(rows, y, s, loss, weights, step, counts, up, rates, place, bias, losses):
-    """Update a table by online gradient descent over sparse rows, and write the loss of each before it.
+def learn_table(
+    indptr,
+    ids,
+    values,
+    y,
+    s,
+    margins,
+    loss,
+    rule,
+    number,
+    factors,
+    up,
+    events,
+    weights,
+    counts,
+    state,
+):
+    """Learn rows by online gradient descent, writing margins, weights, counts and state.
 
-    For each nonzero entry of a row whose loss has a slope: count the coordinate, and subtract the rate of
-    its counter times its gradient from its weight, in float64; then round.
+    For each nonzero entry of a row whose loss has a slope, the coordinate is counted, and its weight becomes
+    w - rate / sqrt(events) * gradient, in float64, bounded to the range of the table, and rounded at random.
+    The penalty of the rows since the last event is taken off at each event; on average these are the weight
+    of all rows so far divided by the coordinate's events.
 
-    Parameters
-    ----------
-    rows : (indptr int64 (n + 1,), ids int64 (nnz,), values float64 (nnz,))
-    y, s : float64 (n,)
-        Targets, and weights of the rows.
-    loss : (code, parameter)
-    weights : int16, float32 or float64 (d,)
-        In steps of the grid; or the weights themselves if ``step`` is 0.0.
-    step : float
-    counts : uint8, or uint32 for exact counts (d,)
-    up, rates : uint64, float64 (256,)
-        For each level of a counter: see :func:`count`; and the rate. For exact counts ``up`` is empty,
-        and ``rates`` has the rate of the first event alone, which falls with the root of their number.
-    place : (seed, number of the pass, number of the first row)
-    bias : float64 (2,)
-        The intercept, and the number of its updates; a negative number: there is no intercept.
-    losses : float64 (n,)
+    number : of the pass, for the random numbers.
+    up : uint64 (256,); see :func:`count`.
+    events : float64 (256,)
+        The estimated number of events at each level of a Morris counter; empty for exact counts.
+    weights : int16 (p,) in steps of the grid, or float32 or float64.
+    counts : uint8 (p,), or uint32 for exact counts.
 
-    Returns
-    -------
-    int
-        Rows done: less than n if a loss is not finite; that row changed nothing.
+    Rows, loss, factors and state are as in :mod:`fcl.kernels.online`; a row may have a feature twice.
     """
-    indptr, ids, values = rows
-    seed, number, first_row = place
-    scale = 1.0 / step if step > 0.0 else 1.0
+    step = rule.step
+    unit = step if step > 0.0 else 1.0
     for i in range(y.shape[0]):
-        first, last = indptr[i], indptr[i + 1]
-        m = margin(ids, values, first, last, weights, step, counts) + bias[0]
-        losses[i] = s[i] * loss_value(loss, y[i], m)
-        if not math.isfinite(losses[i]):
-            return i
-        slope, _ = loss_slope_curvature(loss, y[i], m)
-        slope *= s[i]
-        if slope == 0.0:
+        if s[i] == 0.0:
             continue
-        for k in range(first, last):
-            g = slope * values[k]
-            if g == 0.0:
-                continue
-            at = ids[k]
-            a, b = words(seed, number, first_row + i, at)
-            c = count(counts, at, up, a)
-            rate = rates[c] if up.shape[0] else rates[0] / math.sqrt(c)
-            v = weights[at] - rate * g * scale
-            weights[at] = rounded(bounded(v), b) if step > 0.0 else v
-        if bias[1] >= 0.0:
-            bias[1] += 1.0
-            bias[0] -= rates[1 if up.shape[0] else 0] / math.sqrt(bias[1]) * slope
-    return y.shape[0]
+        lo, hi = indptr[i], indptr[i + 1]
+        m = 0.0
+        for e in range(lo, hi):
+            m += weights[ids[e]] * np.float64(values[e])
+        m = margins[i] + (m * unit + state[INTERCEPT])
+        if not abs(m) < MOST_MARGIN:
+            return i, DIVERGED
+        margins[i] = m
+        d = s[i] * slope(loss, y[i], m)
+        if d != 0.0:
+            for e in range(lo, hi):
+                g = d * np.float64(values[e])
+                j = ids[e]
+                if g == 0.0 or (factors is not None and factors[j] == math.inf):
+                    continue
+                a, b = words(rule.seed, number, state[ROWS], j)
+                c = count(counts, j, up, a)
+                tau = events[c] if up.shape[0] else np.float64(c)
+                rate = rule.rate / math.sqrt(tau)
+                v = weights[j] * unit - rate * g
+                if rule.gravity > 0.0:
+                    due = rate * rule.gravity * (state[WEIGHT] / tau)
+                    if factors is not None:
+                        due *= factors[j]
+                    v = shrunk(v, rule.l1_ratio * due, (1.0 - rule.l1_ratio) * due)
+                weights[j] = rounded(bounded(v / unit), b) if step > 0.0 else v
+            if rule.intercept:
+                state[SQUARES] += 1.0
+                state[INTERCEPT] -= rule.rate / math.sqrt(state[SQUARES]) * d
+        state[ROWS] += 1.0
+        state[WEIGHT] += s[i]
+    return y.shape[0], DONE

@@ -17,21 +17,16 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.model import schema
-from fcl.model.history import History
 from fcl.model.packing import CODECS, pack, unpack
 from fcl.plain import plain
-
-if TYPE_CHECKING:
-    from fcl.model.certificate import Certificate
-    from fcl.model.model import Model
 
 __all__ = [
     "ENCODING_TABLE",
@@ -41,7 +36,6 @@ __all__ = [
     "ROUNDINGS",
     "Encoding",
     "bits_for",
-    "compacted",
     "margin_bound",
     "mean_rise",
     "pack_arrays",
@@ -181,37 +175,6 @@ def _check_range(weights: Floats, m: int) -> None:
             f"bits: expected fewer than {m}, since the largest weight, {most:g}, has 2^52 or more steps "
             f"of 2^{-m}"
         )
-
-
-def compacted(model: Model, encoding: Encoding, certificate: Certificate) -> Model:
-    """A model with rounded weights and without the features whose weights all became 0.
-
-    The history stays in the full model. Raises InputError as :func:`round_weights` does, and if the model
-    is compact already.
-    """
-    refuse_compact(model.encoding, "model")
-    weights = round_weights(model.weights, model.ids, encoding.m, encoding.rounding, encoding.seed)
-    kept = weights != 0.0 if weights.ndim == 1 else (weights != 0.0).any(axis=1)
-    names, columns, variants = model.feature_names, model.column_names, model.variants
-    if names is not None:
-        names = [names[i] for i in np.flatnonzero(kept).tolist()]
-    if columns is not None:
-        read = set(model.family.columns_read(model.ids[kept]).tolist())
-        columns = {column: name for column, name in columns.items() if column in read}
-        if variants is not None:
-            variants = {column: variants[column] for column in columns}
-    return replace(
-        model,
-        ids=model.ids[kept],
-        weights=weights[kept],
-        support=model.support[kept],
-        feature_names=names,
-        column_names=columns,
-        variants=variants,
-        certificate=certificate,
-        history=History(),
-        encoding=encoding,
-    )
 
 
 def refuse_compact(encoding: Encoding | None, name: str) -> None:

@@ -15,9 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import choice
 from fcl.errors import InputError
 from fcl.features.rows import RowChunk
-from fcl.online.options import OnlineOptions
+from fcl.online.options import TABLES, OnlineOptions
 
 __all__ = ["Learner", "Point", "common_factor"]
 
@@ -62,14 +63,19 @@ class Learner(ABC):
     ) -> None:
         from fcl.kernels import online
 
+        self.check_weights(options)
         self.n_features = n_features
         self.options = options
         self.factors = None if factors is None else np.ascontiguousarray(factors, np.float64)
-        self.table = np.zeros((n_features, self.columns), options.weights)
+        self.table = self.new_table()
         self.state = np.zeros(online.STATES)
         self.state[online.GROWTH] = 1.0
         self.state[online.LIMIT] = self.limit(math.nan)
         self.passes = 0
+
+    def new_table(self) -> np.ndarray:
+        """The table before the first row."""
+        return np.zeros((self.n_features, self.columns), self.options.weights)
 
     @classmethod
     def kind_for(cls, options: OnlineOptions) -> type[Learner]:
@@ -80,6 +86,11 @@ class Learner(ABC):
     def bytes_for(cls, n_features: int, options: OnlineOptions) -> int:
         """Bytes of the table of a family, without penalty factors."""
         return n_features * cls.columns * np.dtype(options.weights).itemsize
+
+    @classmethod
+    def check_weights(cls, options: OnlineOptions) -> None:
+        """Raise InputError if a table of these weights is not one of the method."""
+        choice("weights", options.weights, TABLES)
 
     # -- learning ------------------------------------------------------------------------------
 

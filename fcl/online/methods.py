@@ -5,13 +5,14 @@ from __future__ import annotations
 from fcl.checks import choice
 from fcl.online.base import Floats, Learner
 from fcl.online.ftrl import Ftrl
+from fcl.online.ogd import Ogd
 from fcl.online.options import OnlineOptions
 from fcl.online.truncated import TruncatedGradient
 
 __all__ = ["METHODS", "kind_of", "make_learner"]
 
 #: The first is the default.
-METHODS: dict[str, type[Learner]] = {kind.name: kind for kind in (Ftrl, TruncatedGradient)}
+METHODS: dict[str, type[Learner]] = {kind.name: kind for kind in (Ftrl, TruncatedGradient, Ogd)}
 
 
 def kind_of(method: str, options: OnlineOptions) -> type[Learner]:

@@ -51,8 +51,10 @@ class OnlineOptions:
         rho, above 0 and at most 1; below 1 the penalty is an elastic net.
     intercept : bool
         Whether to learn an intercept, which is not penalised.
-    weights : {"float64", "float32"}
-        dtype of the table of weights.
+    weights : str
+        dtype of the table of weights, float64 or float32; of ogd also ``qN.M`` with N + M = 15: 16 bits.
+    seed : int
+        Of the random rounding of such weights.
     """
 
     alpha: float
@@ -67,6 +69,7 @@ class OnlineOptions:
     l1_ratio: float = 1.0
     intercept: bool = True
     weights: str = "float64"
+    seed: int = 0
 
     def __post_init__(self) -> None:
         loss = self.loss.replace("-", "_") if isinstance(self.loss, str) else self.loss
@@ -82,7 +85,10 @@ class OnlineOptions:
             "truncation": choice("truncation", self.truncation, TRUNCATIONS),
             "l1_ratio": up_to_one("l1_ratio", self.l1_ratio),
             "intercept": flag("intercept", self.intercept),
-            "weights": choice("weights", self.weights, TABLES),
+            "weights": self.weights
+            if _is_grid(self.weights)
+            else choice("weights", self.weights, TABLES),
+            "seed": whole("seed", self.seed, 0),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -97,6 +103,11 @@ class OnlineOptions:
 
             return HINGE, 0.0
         return find_loss(self.loss).kernel
+
+
+def _is_grid(weights: Any) -> bool:
+    """Whether a name of weights is that of a grid; the learner checks it."""
+    return isinstance(weights, str) and weights[:1] == "q"
 
 
 def _at_least_0(name: str, value: Any, infinite: bool = False) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from fcl.data import DataSet
 from fcl.drivers.rows import held_out_rows, select_rows, weighted_by_class, weighted_by_code
 from fcl.errors import InputError
 from fcl.model import Certificate, Model
-from fcl.model.compact import Encoding, compacted
+from fcl.model.compact import Encoding, refuse_compact, round_weights
 from fcl.model.explain import iter_values
+from fcl.model.history import History
 from fcl.model.labels import encoded_target
 from fcl.objective import GroupPenalty, Penalty
 from fcl.stagewise.certify import JointGap
@@ -188,7 +190,38 @@ class ModelJudge(Judge):
         certificate = Certificate(
             value, known.bound, gap, math.inf, known.n_priced, known.scope, known.passes
         )
-        return compacted(self.model, encoding, certificate)
+        return _compacted(self.model, encoding, certificate)
+
+
+def _compacted(model: Model, encoding: Encoding, certificate: Certificate) -> Model:
+    """A model with rounded weights and without the features whose weights all became 0.
+
+    The history stays in the full model. Raises InputError as :func:`round_weights` does, and if the model
+    is compact already.
+    """
+    refuse_compact(model.encoding, "model")
+    weights = round_weights(model.weights, model.ids, encoding.m, encoding.rounding, encoding.seed)
+    kept = weights != 0.0 if weights.ndim == 1 else (weights != 0.0).any(axis=1)
+    names, columns, variants = model.feature_names, model.column_names, model.variants
+    if names is not None:
+        names = [names[i] for i in np.flatnonzero(kept).tolist()]
+    if columns is not None:
+        read = set(model.family.columns_read(model.ids[kept]).tolist())
+        columns = {column: name for column, name in columns.items() if column in read}
+        if variants is not None:
+            variants = {column: variants[column] for column in columns}
+    return replace(
+        model,
+        ids=model.ids[kept],
+        weights=weights[kept],
+        support=model.support[kept],
+        feature_names=names,
+        column_names=columns,
+        variants=variants,
+        certificate=certificate,
+        history=History(),
+        encoding=encoding,
+    )
 
 
 class StagewiseJudge(Judge):
