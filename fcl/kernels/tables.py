@@ -123,10 +123,10 @@ def learn_table(
 ):
     """Learn rows by online gradient descent, writing margins, weights, counts and state.
 
-    For each nonzero entry of a row whose loss has a slope, the coordinate is counted, and its weight becomes
-    w - rate / sqrt(events) * gradient, in float64, bounded to the range of the table, and rounded at random.
-    The penalty of the rows since the last event is taken off at each event; on average these are the weight
-    of all rows so far divided by the coordinate's events.
+    For each nonzero entry of a row whose loss has a slope, the coordinate is counted, and its weight
+    becomes w - rate / sqrt(events) * gradient, in float64, bounded to the range of the table, and rounded
+    at random. The penalty of the rows since the last event is taken off at each event; on average these
+    are the weight of all rows so far divided by the coordinate's events.
 
     number : of the pass, for the random numbers.
     up : uint64 (256,); see :func:`count`.
@@ -139,6 +139,10 @@ def learn_table(
     """
     step = rule.step
     unit = step if step > 0.0 else 1.0
+    random = step > 0.0 or up.shape[0] > 0
+    rates = rule.rate / np.sqrt(
+        events
+    )  # infinite for 0 events, which no counter has after an event
     for i in range(y.shape[0]):
         if s[i] == 0.0:
             continue
@@ -157,12 +161,14 @@ def learn_table(
                 j = ids[e]
                 if g == 0.0 or (factors is not None and factors[j] == math.inf):
                     continue
-                a, b = words(rule.seed, number, state[ROWS], j)
+                a, b = np.uint64(0), np.uint64(0)
+                if random:
+                    a, b = words(rule.seed, number, state[ROWS], j)
                 c = count(counts, j, up, a)
-                tau = events[c] if up.shape[0] else np.float64(c)
-                rate = rule.rate / math.sqrt(tau)
+                rate = rates[c] if up.shape[0] else rule.rate / math.sqrt(c)
                 v = weights[j] * unit - rate * g
                 if rule.gravity > 0.0:
+                    tau = events[c] if up.shape[0] else np.float64(c)
                     due = rate * rule.gravity * (state[WEIGHT] / tau)
                     if factors is not None:
                         due *= factors[j]

@@ -226,19 +226,26 @@ def packed_weights(weights: Floats, m: int, codec: str) -> bytes:
     return pack(np.ldexp(weights.ravel(), m).astype(np.int64), codec)
 
 
-def unpacked_weights(content: bytes, n: int, encoding: Encoding) -> Floats:
+def unpacked_weights(content: bytes, n: int, encoding: Encoding, member: str) -> Floats:
     """The n weights of a member, float64 (n,); raises ValueError for damaged content."""
-    steps = unpack(content, n, encoding.codec)
+    steps = _unpacked(content, n, encoding, member)
     if n and not -_MOST_STEPS < int(steps.min()) <= int(steps.max()) < _MOST_STEPS:
-        raise ValueError("a weight of 2^52 steps or more")
+        raise ValueError(f"{member} is damaged (a weight of 2^52 steps or more)")
     return np.ldexp(steps.astype(np.float64), -encoding.m)
+
+
+def _unpacked(content: bytes, n: int, encoding: Encoding, member: str) -> Ids:
+    try:
+        return unpack(content, n, encoding.codec)
+    except (ValueError, struct.error) as error:
+        raise ValueError(f"{member} is damaged ({error})") from error
 
 
 def pack_arrays(arrays: Mapping[str, np.ndarray], encoding: Encoding) -> dict[str, bytes]:
     """The members of a compact model, by name; ids are stored as gaps less 1."""
-    ids, codec = arrays["ids"], encoding.codec
+    codec = encoding.codec
     return {
-        "ids.gaps": pack(np.diff(ids, prepend=-1) - 1, codec),
+        "ids.gaps": pack(np.diff(arrays["ids"], prepend=-1) - 1, codec),
         "weights.q": packed_weights(arrays["weights"], encoding.m, codec),
         "support.q": pack(np.ascontiguousarray(arrays["support"]), codec),
     }
@@ -251,16 +258,10 @@ def read_packed(
 
     Raises ValueError for damaged members.
     """
-    member = ""
-    try:
-        member = "ids.gaps"
-        gaps = unpack(contents[member], k, encoding.codec)
-        if k and (int(gaps.min()) < 0 or float(gaps.sum(dtype=np.float64)) >= _MOST_IDS):
-            raise ValueError("ids that do not increase, or reach 2^62")
-        member = "weights.q"
-        weights = unpacked_weights(contents[member], k * width, encoding)
-        member = "support.q"
-        support = unpack(contents[member], k, encoding.codec)
-    except (ValueError, struct.error) as error:
-        raise ValueError(f"{member} is damaged ({error})") from error
+    gaps, support = (
+        _unpacked(contents[name], k, encoding, name) for name in ("ids.gaps", "support.q")
+    )
+    if k and (int(gaps.min()) < 0 or float(gaps.sum(dtype=np.float64)) >= _MOST_IDS):
+        raise ValueError("ids.gaps is damaged (ids that do not increase, or reach 2^62)")
+    weights = unpacked_weights(contents["weights.q"], k * width, encoding, "weights.q")
     return {"ids": np.cumsum(gaps + 1) - 1, "weights": weights, "support": support}

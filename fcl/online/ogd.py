@@ -24,8 +24,8 @@ class Ogd(Learner):
     """The rate of a feature is ``rate`` / sqrt(its events), the rows in which its gradient was not 0.
 
     D. Golovin, D. Sculley, H. B. McMahan and M. Young, "Large-scale learning with less RAM via
-    randomization", ICML 2013, algorithm 2: weights ``qN.M`` are int16 with randomised rounding, and events
-    are counted in 8 bits; weights of float32 and float64 have exact counts.
+    randomization", ICML 2013, algorithm 2: weights ``qN.M`` are int16 with randomised rounding, and
+    events are counted in 8 bits; weights of float32 and float64 have exact counts.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Ogd(Learner):
 
     def restore(self, saved: dict[str, Any]) -> None:
         ids, table, state = (np.asarray(saved[name]) for name in ("ids", "table", "state"))
-        weights, counts = _kinds(self.options)
+        most = np.iinfo(_kinds(self.options)[1]).max
         fits = (
             state.shape == self.state.shape
             and table.shape == (len(ids), 2)
@@ -114,7 +114,7 @@ class Ogd(Learner):
             and not np.isnan(state).any()
             and (table[:, 1] >= 0).all()
             and (self.grid is None or (np.abs(table[:, 0]) <= np.iinfo(np.int16).max).all())
-            and (table[:, 1] <= np.iinfo(counts).max).all()
+            and (table[:, 1] <= most).all()
         )
         if not fits:
             raise InputError(

@@ -85,9 +85,7 @@ class OnlineOptions:
             "truncation": choice("truncation", self.truncation, TRUNCATIONS),
             "l1_ratio": up_to_one("l1_ratio", self.l1_ratio),
             "intercept": flag("intercept", self.intercept),
-            "weights": self.weights
-            if _is_grid(self.weights)
-            else choice("weights", self.weights, TABLES),
+            "weights": _weights(self.weights),
             "seed": whole("seed", self.seed, 0),
         }
         for name, value in checked.items():
@@ -105,9 +103,11 @@ class OnlineOptions:
         return find_loss(self.loss).kernel
 
 
-def _is_grid(weights: Any) -> bool:
-    """Whether a name of weights is that of a grid; the learner checks it."""
-    return isinstance(weights, str) and weights[:1] == "q"
+def _weights(value: Any) -> str:
+    """A dtype, or the name of a grid, which the learner checks."""
+    if isinstance(value, str) and value[:1] == "q":
+        return value
+    return choice("weights", value, TABLES)
 
 
 def _at_least_0(name: str, value: Any, infinite: bool = False) -> float:

@@ -1,7 +1,8 @@
 """Tables of 10^8 to 10^9 weights in two or three bytes each, and their checkpoints.
 
 Golovin, Sculley, McMahan and Young, "Large-scale learning with less RAM via randomization", ICML 2013:
-weights in int16 on a grid, with randomised rounding; events of a coordinate in a Morris counter of 8 bits.
+weights in int16 on a grid, with randomised rounding; events of a coordinate in a Morris counter of 8
+bits.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class Grid:
     def __post_init__(self) -> None:
         if self.n < 0 or self.m < 0 or self.n + self.m != WEIGHT_BITS:
             raise InputError(
-                f"weights: expected qN.M with N + M = {WEIGHT_BITS} bits besides the sign, such as q2.13, "
-                f"got q{self.n}.{self.m}"
+                f"weights: expected qN.M with N + M = {WEIGHT_BITS} bits besides the sign, such as "
+                f"q2.13, got q{self.n}.{self.m}"
             )
 
     @classmethod
@@ -104,9 +105,9 @@ def anonymous(n: int, dtype: Any) -> np.ndarray:
 def morris(base: float = BASE) -> tuple[npt.NDArray[np.uint64], Floats]:
     """Thresholds and estimates of Morris counters of 8 bits that begin at 0.
 
-    A counter C grows with probability base^-C at each event, and stays at 255. After t events the estimate
-    (base^C - 1) / (base - 1) has mean t and variance (base - 1) t (t - 1) / 2; the first event is counted
-    for certain (Morris, "Counting large numbers of events in small registers", CACM 1978).
+    A counter C grows with probability base^-C at each event, and stays at 255. After t events the
+    estimate (base^C - 1) / (base - 1) has mean t and variance (base - 1) t (t - 1) / 2; the first event
+    is counted for certain (Morris, "Counting large numbers of events in small registers", CACM 1978).
 
     Returns
     -------
@@ -161,8 +162,8 @@ def read_pieces(path: str | os.PathLike[str], vectors: Mapping[str, np.ndarray])
         shapes = {name: [len(vector), vector.dtype.str[1:]] for name, vector in vectors.items()}
         if found.get("vectors") != shapes:
             raise InputError(
-                f"{os.fspath(path)}: expected vectors {shapes}, got {shown(found.get('vectors'))}; resume "
-                "with the options of the first run"
+                f"{os.fspath(path)}: expected vectors {shapes}, got {shown(found.get('vectors'))}; "
+                "resume with the options of the first run"
             )
         members = set(archive.namelist())
         for name, vector in vectors.items():

@@ -155,7 +155,7 @@ def _fields(
     if "encoding" in header:
         found["encoding"] = encoding = Encoding(**header["encoding"])
         n_weights = family.n_features * header["n_outputs"]
-        arrays["features"] = unpacked_weights(packed, n_weights, encoding)
+        arrays["features"] = unpacked_weights(packed, n_weights, encoding, COMPACT)
     if not isinstance(family, GeneratedFamily):
         raise InputError(f"expected a family of generated columns, got {family.name}")
     K, labels, is_classes = header["n_outputs"], header["labels"], header["classifies"]
