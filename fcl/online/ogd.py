@@ -128,26 +128,25 @@ class Ogd(Learner):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint in pieces, which takes little memory however large the table is."""
-        header = {
-            "state": self.state.tolist(),
-            "passes": self.passes,
-            "rule": list(self.rule),
-            "weights": self.options.weights,
-        }
-        write_pieces(path, header, {"weights": self.weights, "counts": self.counts})
+        header = {"passes": self.passes, "weights": self.options.weights}
+        write_pieces(path, header, self._vectors)
+
+    @property
+    def _vectors(self) -> dict[str, np.ndarray]:
+        return {"weights": self.weights, "counts": self.counts, "state": self.state}
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Continue from a checkpoint of :meth:`save`, in a learner that has learnt nothing.
 
         Raises InputError if it is of other options.
         """
-        header = read_pieces(path, {"weights": self.weights, "counts": self.counts})
+        header = read_pieces(path, self._vectors)
         if header["weights"] != self.options.weights:
             raise InputError(
                 f"{os.fspath(path)}: expected weights {self.options.weights}, got {header['weights']}; "
                 "resume with the options of the first run"
             )
-        self.state[:], self.passes = header["state"], int(header["passes"])
+        self.passes = int(header["passes"])
 
 
 def _grid(options: OnlineOptions) -> Grid | None:

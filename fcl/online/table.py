@@ -94,11 +94,14 @@ class Grid:
 
 
 def anonymous(n: int, dtype: Any) -> np.ndarray:
-    """A vector of n zeros whose pages take memory only once they are written."""
+    """A vector of n zeros whose pages take memory only once they are written; may raise MemoryError."""
     size = n * np.dtype(dtype).itemsize
     if size == 0:
         return np.zeros(n, dtype)
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"a table of {size:,} bytes") from error
     return np.frombuffer(memory, dtype)
 
 

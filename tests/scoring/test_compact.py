@@ -247,8 +247,8 @@ def test_stagewise_models(tmp_path: Path, options: dict[str, Any]) -> None:
     assert found.certificate.objective == pytest.approx(objective, rel=1e-9)
     assert found.certificate.bound == model.certificate.bound
 
-    for given, name in ((model, "full.fcl"), (found, "small.fcl")):
-        given.save(tmp_path / name)
+    for saved, name in ((model, "full.fcl"), (found, "small.fcl")):
+        saved.save(tmp_path / name)
     again = fcl.load_model(tmp_path / "small.fcl")
     assert isinstance(again, StagewiseModel) and again.encoding == found.encoding
     assert again.weights.features.tobytes() == found.weights.features.tobytes()
