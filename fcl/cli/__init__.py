@@ -13,6 +13,7 @@ COMMANDS = {
         "fcl.cli.stagewise",
         "train a ridge model of several classes over blocks of features",
     ),
+    "online": ("fcl.cli.online", "learn a sparse model row by row, in one pass or a few"),
     "convert": ("fcl.cli.convert", "make a data set from FASTA, BED and other files"),
     "report": (
         "fcl.cli.report_command",

@@ -30,6 +30,8 @@ def certificate_items(certificate: Certificate, active: int) -> Items:
     """The lines of a certificate: objective, bound, gap and scope, violation, active features."""
     from fcl.model.certificate import Scope
 
+    if certificate.scope is Scope.UNKNOWN:
+        return [("certificate", certificate.scope_text), ("active", f"{active:,}")]
     if math.isinf(certificate.objective):
         words = "unknown: the model was rounded, and these are not its training data"
         return [

@@ -18,10 +18,11 @@ def list_sparse(starts, columns, data, rows, indptr, ids, values):
     at = 0
     indptr[0] = 0
     for r in range(rows.shape[0]):
-        for e in range(starts[rows[r]], starts[rows[r] + 1]):
-            ids[at] = columns[e]
-            values[at] = data[e]
-            at += 1
+        first, last = starts[rows[r]], starts[rows[r] + 1]
+        end = at + last - first
+        ids[at:end] = columns[first:last]
+        values[at:end] = data[first:last]
+        at = end
         indptr[r + 1] = at
 
 

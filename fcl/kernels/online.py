@@ -38,8 +38,8 @@ STATES = 10
 
 DONE, REBASE, DIVERGED = range(3)
 
-#: Margins beyond this size, and those that are not numbers, end learning. Below it, squares of slopes stay
-#: finite for values that float32 can hold.
+#: Margins beyond this size, and those that are not numbers, end learning. Below it, squares of slopes
+#: stay finite for values that float32 can hold.
 MOST_MARGIN = 1e100
 #: The divisor of the stored weights at which they are rescaled.
 MOST_GROWTH = 1e6
@@ -167,7 +167,7 @@ def learn_truncated(indptr, ids, values, y, s, margins, loss, rule, factors, tab
         now = np.float64(stamp[0])
         m, square = 0.0, 0.0
         for e in range(indptr[i], indptr[i + 1]):
-            j, x = ids[e], np.float64(values[e])
+            j, x = np.uint64(ids[e]), np.float64(values[e])
             square += x * x
             due = now - np.float64(table[j, 1])
             w = np.float64(table[j, 0])
@@ -192,8 +192,9 @@ def learn_truncated(indptr, ids, values, y, s, margins, loss, rule, factors, tab
         if step != 0.0:
             scaled = step * growth
             for e in range(indptr[i], indptr[i + 1]):
-                if factors is None or factors[ids[e]] < math.inf:
-                    table[ids[e], 0] -= scaled * values[e]
+                j = np.uint64(ids[e])
+                if factors is None or factors[j] < math.inf:
+                    table[j, 0] -= scaled * values[e]
             if rule.intercept:
                 state[INTERCEPT] -= step
         state[ROWS] += 1.0
@@ -249,7 +250,7 @@ def learn_adaptive(indptr, ids, values, y, s, margins, loss, rule, factors, tabl
         now = np.float64(stamp[0])
         m = 0.0
         for e in range(indptr[i], indptr[i + 1]):
-            j = ids[e]
+            j = np.uint64(ids[e])
             due = now - np.float64(table[j, 1])
             w = np.float64(table[j, 0])
             if due != 0.0:
@@ -269,7 +270,7 @@ def learn_adaptive(indptr, ids, values, y, s, margins, loss, rule, factors, tabl
         d = s[i] * slope(loss, y[i], m)
         if d != 0.0:
             for e in range(indptr[i], indptr[i + 1]):
-                j = ids[e]
+                j = np.uint64(ids[e])
                 if factors is None or factors[j] < math.inf:
                     own = d * np.float64(values[e])
                     table[j, 2] += own * own
@@ -341,7 +342,7 @@ def learn_ftrl(indptr, ids, values, y, s, margins, loss, rule, factors, kept, ta
         ridge = (1.0 - rule.l1_ratio) * rule.gravity * state[WEIGHT]
         m = 0.0
         for e in range(lo, hi):
-            j = ids[e]
+            j = np.uint64(ids[e])
             z, root = np.float64(table[j, 0]), np.float64(table[j, 1])
             if factors is None:
                 w = leader(z, root, rate, soft, ridge)
@@ -358,7 +359,7 @@ def learn_ftrl(indptr, ids, values, y, s, margins, loss, rule, factors, kept, ta
         d = s[i] * slope(loss, y[i], m)
         if d != 0.0:
             for e in range(lo, hi):
-                j = ids[e]
+                j = np.uint64(ids[e])
                 own = d * np.float64(values[e])
                 root = np.float64(table[j, 1])
                 new = math.sqrt(root * root + own * own)

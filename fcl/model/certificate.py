@@ -22,6 +22,7 @@ class Scope(Enum):
     SAMPLE = "{:,} sampled features priced at this point, not over all"
     SAMPLE_BEFORE = "{:,} sampled features priced at the point before, not over all"
     NOTHING = "no features: the point is newer than the last pricing"
+    UNKNOWN = "not certified: the data were read by an online learner alone"
     SUPPORT = "the {:,} features of the support alone, not over the family"
 
     def text(self, n_priced: int) -> str:

@@ -148,8 +148,11 @@ def write_model(
     header: Mapping[str, Any],
     arrays: Mapping[str, np.ndarray],
     overwrite: bool = False,
+    more: Mapping[str, bytes | np.ndarray] | None = None,
 ) -> None:
     """Write a model's header and arrays to `path`, completely or not at all.
+
+    more : further members, which readers of the model ignore.
 
     Raises InputError if `path` exists and `overwrite` is false, or no file can be written there.
     """
@@ -163,6 +166,11 @@ def write_model(
         for name, dtype in ARRAYS.items():
             values = np.ascontiguousarray(arrays[name]).astype(dtype)
             add_array(archive, f"{name}.npy", values.ravel())
+        for name, member in (more or {}).items():
+            if isinstance(member, bytes):
+                add_member(archive, name, member)
+            else:
+                add_array(archive, name, member)
 
 
 def check_header(header: Mapping[str, Any]) -> None:

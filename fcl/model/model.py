@@ -270,15 +270,22 @@ class Model:
 
     # -- files
 
-    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        overwrite: bool = False,
+        more: Mapping[str, bytes | np.ndarray] | None = None,
+    ) -> None:
         """Write the model file, completely or not at all.
+
+        more : further members of the file, which :func:`fcl.load_model` ignores.
 
         Raises
         ------
         InputError
             `path` exists and `overwrite` is false, or no file can be written there.
         """
-        write_model(path, self.header(), {n: getattr(self, n) for n in ARRAYS}, overwrite)
+        write_model(path, self.header(), {n: getattr(self, n) for n in ARRAYS}, overwrite, more)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:

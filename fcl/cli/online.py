@@ -1,0 +1,176 @@
+"""``fcl online``: learners that read rows once or a few times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fcl.cli.common import EXIT_USAGE, Interrupted, messages, refuse_same, show
+from fcl.cli.config import given_options, merge_config
+from fcl.cli.online_options import ARGUMENTS, FIXED, GROUPS, TABLE
+from fcl.cli.options import GroupedCommand, import_option, table_options, version_option
+from fcl.cli.process import run
+from fcl.cli.signals import Stop, stop_on_signals
+from fcl.errors import InputError
+
+if TYPE_CHECKING:
+    from fcl.drivers.online.train import OnlineResult
+
+__all__ = ["command", "main"]
+
+EPILOG = """\
+\b
+Examples:
+  fcl online train.zarr --features kmers:d=6 --alpha 1e-6 --out model.fcl
+  fcl online train.zarr --features columns --C 0.1 --passes 3 --valid-fraction 0.1 --out model.fcl
+  fcl online train.zarr --resume model.fcl --passes 5 --out model5.fcl
+
+Progress comes after 1,000 rows, 2,000, 4,000, ...: the mean loss of the rows of this pass, each predicted
+before it was learnt ("seen" from the second pass on); the same since the line before; the loss of the
+best constant; features with a weight; the sum of |w_j|.
+
+fcl predict, fcl inspect, fcl report and fcl.load_model read the model, and fcl train --initial starts
+from it.
+
+\b
+Exit codes: 0 success, also if --max-time ended learning; 1 the machine failed; 2 wrong option or input,
+or learning diverged (the model before the row that is named was written); 129, 130 and 143 signals (the
+model so far was written).
+"""
+
+
+class _OnlineCommand(GroupedCommand):
+    table = TABLE
+    groups = GROUPS
+
+
+@click.command("fcl online", cls=_OnlineCommand, epilog=EPILOG)
+@table_options(TABLE)
+@import_option()
+@version_option()
+@click.pass_context
+def command(ctx: click.Context, /, **params: Any) -> int:
+    """Learn a sparse linear model from DATA row by row, in one pass or a few.
+
+    DATA is as for fcl train, of which this is the first look: the problem is the same, and a last pass
+    says how far the model is from its optimum.
+    """
+    given = given_options(ctx)
+    if params["config"] is not None:
+        params, given = merge_config(ctx, params["config"])
+    _check(params, given)
+    # a TOML file may come from a stranger, so only a typed name is trusted
+    trusted = None if given.get("features") == "--features" else params["imports"]
+    with stop_on_signals() as stop:
+        return _learn(params, trusted, stop)
+
+
+def _check(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    """Validate all that needs no data."""
+    resumed = options["resume"] is not None
+    if options["data"] is None:
+        raise click.UsageError("DATA is missing")
+    if resumed:
+        wrong = sorted(given.keys() & set(FIXED))
+        if wrong:
+            raise InputError(
+                f"{given[wrong[0]]}: a resumed run keeps the options of its file; leave it out, or "
+                "start over"
+            )
+    elif options["features"] is None:
+        raise click.UsageError("--features is missing")
+    elif (options["alpha"] is None) == (options["C"] is None):
+        raise click.UsageError("give --alpha or --C: the weight of the penalty, or of the losses")
+    if options["valid"] is not None and options["valid_fraction"] is not None:
+        raise click.UsageError("give --valid or --valid-fraction, not both")
+    if options["plan"]:
+        return
+    if options["out"] is None:
+        raise click.UsageError("--out is missing: the file to write the model to")
+    from fcl.model.atomic import check_output
+
+    inputs = {name: options[name] for name in ("data", "valid", "config")}
+    refuse_same(options["out"], "--out", **inputs)
+    check_output(options["out"], options["overwrite"] or options["out"] == options["resume"])
+    if options["log_json"] is not None:
+        refuse_same(options["log_json"], "--log-json", model=options["out"], **inputs)
+        check_output(options["log_json"], options["overwrite"])
+
+
+def _arguments(options: Mapping[str, Any], trusted: Any) -> dict[str, Any]:
+    """Open the data; returns the arguments of ``train_online``."""
+    from fcl.cli.opening import open_rows, open_valid
+    from fcl.features import parse_features
+
+    arrays = {name: options[name] for name in ("x", "y", "offset")}
+    data = open_rows(options["data"], weights=options["weights"], **arrays)
+    features = options["features"]
+    return {
+        **{name: options[name] for name in ARGUMENTS},
+        "data": data,
+        "features": None if features is None else parse_features(features, trusted),
+        "valid": open_valid(options, arrays),
+        "intercept": not options["no_intercept"],
+        "shuffle": not options["no_shuffle"],
+        "weights": options["table"],
+        "resume": options["resume"],
+    }
+
+
+def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
+    if not options["quiet"]:
+        messages.say(f"reading {options['data']}")
+    from fcl.cli.online_report import OnlineLines, result_lines
+    from fcl.cli.progress import View
+    from fcl.cli.watched import watched
+    from fcl.drivers.online.progress import OnlineProgress
+    from fcl.drivers.online.run import End
+    from fcl.drivers.online.train import plan_online, train_online
+
+    arguments = _arguments(options, trusted)
+    if options["plan"]:
+        from fcl.cli.report import plan_lines
+
+        show(plan_lines(plan_online(**arguments)))
+        return 0
+    view = View() if options["quiet"] else OnlineLines()
+    ends_at = (
+        float("inf") if options["max_time"] is None else time.monotonic() + options["max_time"]
+    )
+    with watched(options, stop, view, OnlineProgress) as progress:
+        try:
+            result = train_online(
+                **arguments,
+                certify=not options["no_certify"],
+                save=None if options["bare"] else options["out"],
+                progress=progress,
+                should_stop=lambda: stop.requested() or time.monotonic() > ends_at,
+            )
+        except KeyboardInterrupt:
+            if stop.signum is None:
+                raise
+            raise Interrupted(stop.signum) from None
+    _save(result, options)
+    if result.end is End.DIVERGED:
+        messages.say(f"error: {result.message}; the model before this row is in {options['out']}")
+        return EXIT_USAGE
+    if not options["quiet"]:
+        show(result_lines(result, options["out"], options["memory"]))
+    return 128 + stop.signum if stop.signum is not None else 0
+
+
+def _save(result: OnlineResult, options: Mapping[str, Any]) -> None:
+    # the file was free when the command began; since then it may hold what this run saved
+    result.save(options["out"], overwrite=True, bare=options["bare"])
+
+
+def main() -> None:
+    """Run ``fcl online`` as a process."""
+    run(command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""The options of ``fcl online``, each declared once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from fcl import checks
+from fcl.cli.options import TABLE as TRAIN_TABLE
+from fcl.errors import InputError
+from fcl.options import DURATION, FLAG, FROM_0, FROM_1, PATH, SIZE, Kind, Option, one_of, real
+
+__all__ = ["ARGUMENTS", "FIXED", "GROUPS", "TABLE"]
+
+GROUPS = ("data", "model", "learning", "running", "output")
+
+
+def _rate(name: str, value: Any) -> float | str:
+    """A finite number above 0, or auto."""
+    if value == "auto":
+        return "auto"
+    try:
+        return checks.positive(name, float(value))
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be auto or a finite number above 0, got {value!r}") from None
+
+
+def _theta(name: str, value: Any) -> float:
+    """A number of at least 0, or inf."""
+    number = float(value) if not isinstance(value, bool) else math.nan
+    if not number >= 0.0:
+        raise InputError(f"{name} must be a number of at least 0, or inf, got {value!r}")
+    return number
+
+
+_NUMBER: Kind = replace(real(checks.positive), name="number")
+_data = partial(Option, group="data")
+_model = partial(Option, group="model")
+_learning = partial(Option, group="learning")
+_running = partial(Option, group="running")
+_flag = partial(Option, FLAG, default=False)
+
+_OPTIONS = {
+    "data": _data(PATH),
+    **{name: TRAIN_TABLE[name] for name in ("x", "y", "weights", "offset")},
+    "valid": _data(PATH, help="Data to validate on with each line of progress.", metavar="DATA2"),
+    "valid_fraction": TRAIN_TABLE["valid_fraction"],
+    "features": TRAIN_TABLE["features"],
+    "alpha": _model(_NUMBER, help="Weight of the penalty; or give --C."),
+    "C": _model(_NUMBER, help="Weight of the losses: C = 1 / (alpha sum s_i)."),
+    "l1_ratio": TRAIN_TABLE["l1_ratio"],
+    "loss": _model(
+        one_of("logistic", "squared", "squared_hinge"), help="Loss.", default="logistic"
+    ),
+    "class_weight": TRAIN_TABLE["class_weight"],
+    "no_intercept": _flag(group="model", help="Learn no intercept."),
+    "method": _learning(
+        one_of("ftrl", "truncated-gradient"),
+        help="Follow the regularised leader, or truncated gradient.",
+        default="ftrl",
+    ),
+    "passes": _learning(FROM_1, help="Passes over the rows.", default=1),
+    "rate": _learning(
+        Kind("number|auto", _rate, 'a number or "auto"', (int, float, str)),
+        help="Rate of the first row; auto: the best in short trials.",
+        default="auto",
+    ),
+    "power": _learning(
+        real(lambda name, value: 0.0 if value == 0 else checks.up_to_one(name, value)),
+        help="Truncated gradient: the rate of row t is rate / t^power.",
+        default=0.5,
+    ),
+    "decay": _learning(
+        real(checks.up_to_one), help="Factor of the rate after each pass.", default=1.0
+    ),
+    "step": _learning(
+        one_of("implicit", "explicit", "adagrad"),
+        help="Truncated gradient: implicit steps cannot overshoot; adagrad has a rate for each feature.",
+        default="implicit",
+    ),
+    "period": _learning(FROM_1, help="Truncated gradient: rows between truncations.", default=100),
+    "theta": _learning(
+        Kind("number|inf", _theta, "a number", (int, float, str)),
+        help="Truncated gradient: truncate only weights up to this size.",
+        default="inf",
+    ),
+    "truncation": _learning(
+        one_of("soft", "round"),
+        help="Truncated gradient: shrink small weights, or set them to 0.",
+        default="soft",
+    ),
+    "no_shuffle": _flag(
+        group="learning", help="Read the rows in their order, not blocks and rows at random."
+    ),
+    "seed": _learning(FROM_0, help="Seeds the order of the rows.", default=0),
+    "table": _running(
+        one_of("float64", "float32"), help="Numbers in the table of weights.", default="float64"
+    ),
+    "memory": _running(SIZE, help="Memory budget.", default="4GiB"),
+    "block_rows": TRAIN_TABLE["block_rows"],
+    "max_time": _running(DURATION, help="Stop after this time."),
+    "config": TRAIN_TABLE["config"],
+    "plan": _flag(group="running", help="Print the memory plan and exit."),
+    "no_certify": _flag(group="running", help="Leave out the pass that certifies the model."),
+    "resume": _running(
+        PATH,
+        help="Go on from the state in FILE, a model of an earlier run with the same data; its options "
+        "hold, but --passes may be larger.",
+        metavar="FILE",
+    ),
+    "out": Option(PATH, "output", "Write the model to FILE.", metavar="FILE"),
+    "bare": _flag(
+        group="output", help="Leave out the learner's state, from which --resume would go on."
+    ),
+    "log_json": TRAIN_TABLE["log_json"],
+    "overwrite": TRAIN_TABLE["overwrite"],
+    "quiet": _flag(group="output", help="Show only warnings and errors."),
+}
+
+TABLE = {name: replace(option, name=name) for name, option in _OPTIONS.items()}
+#: Options that are arguments of ``fcl.train_online`` of the same names.
+ARGUMENTS = (
+    "alpha",
+    "C",
+    "method",
+    "loss",
+    "rate",
+    "passes",
+    "power",
+    "decay",
+    "step",
+    "period",
+    "theta",
+    "truncation",
+    "l1_ratio",
+    "class_weight",
+    "valid_fraction",
+    "seed",
+    "block_rows",
+    "memory",
+)
+#: Options that a resumed run takes from its file.
+FIXED = (
+    *(name for name in ARGUMENTS if name not in ("passes", "memory")),
+    "features",
+    "no_intercept",
+    "no_shuffle",
+    "table",
+)

@@ -1,0 +1,66 @@
+"""Online learning as lines of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fcl.cli.common import messages
+from fcl.cli.progress import View, validation_text
+from fcl.cli.report import aligned, certificate_items, strongest_lines
+from fcl.drivers.events import Event
+from fcl.drivers.online.progress import OnlineProgress
+from fcl.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from fcl.drivers.online.train import OnlineResult
+
+__all__ = ["OnlineLines", "result_lines"]
+
+HEAD = ("rows", "loss", "since last", "constant", "active", "|w|", "rows/s", "memory")
+
+
+class OnlineLines(View):
+    """A table with one line for each report of progress."""
+
+    def __init__(self) -> None:
+        self._headed = False
+
+    def show(self, event: Event) -> None:
+        if not isinstance(event, OnlineProgress):
+            return
+        if not self._headed:
+            self._headed = True
+            words = [f"{word:>10}" for word in HEAD]
+            messages.write(" ".join([*words, "held out" if event.validation else ""]).rstrip())
+        cells = (
+            f"{event.rows:,}",
+            f"{event.loss:.5g}",
+            f"{event.loss_since:.5g}",
+            f"{event.constant_loss:.5g}",
+            f"{event.active:,}",
+            f"{event.norm:.4g}",
+            f"{event.rows_per_second:,.0f}",
+            format_bytes(event.memory_bytes),
+        )
+        more = f"{validation_text(event.validation)} {'seen' * event.seen}"
+        messages.write(" ".join([*(f"{cell:>10}" for cell in cells), more]).rstrip())
+
+
+def result_lines(result: OnlineResult, written: str, memory: int, top: int = 10) -> list[str]:
+    """The summary at the end of learning."""
+    model = result.model
+    steps = ", ".join(f"{step} {format_seconds(spent)}" for step, spent in result.seconds.items())
+    items = [
+        ("stopped", result.message),
+        *certificate_items(model.certificate, model.n_active),
+        ("intercept", f"{model.intercept:+.6g}"),
+        ("C", f"{model.C:.8g} (alpha {model.alpha:.8g})"),
+        ("rate", f"{model.options['rate']:.6g}"),
+        ("time", steps),
+        ("memory", f"peak {format_bytes(result.peak_memory)} of {format_bytes(memory)}"),
+        ("model", written),
+    ]
+    lines = aligned(items)
+    if strongest := strongest_lines(model, top):
+        lines += ["strongest features:", *strongest]
+    return lines

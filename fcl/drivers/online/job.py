@@ -1,0 +1,298 @@
+"""A job of online learning: everything that is checked before the first row is learnt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.checks import choice, flag, share, whole
+from fcl.data.targets import check_class_weight
+from fcl.drivers.plan import INTERPRETER, MIB
+from fcl.drivers.rows import (
+    Rows,
+    check_data_set,
+    encode_targets,
+    has_several_outputs,
+    select_rows,
+    select_valid_rows,
+    weighted_by_class,
+)
+from fcl.errors import BudgetError, InputError
+from fcl.features import bind_features, parse_features, spell_features
+from fcl.features.base import Family, Floats
+from fcl.features.rows import CHUNK_IDS, RowView
+from fcl.model.columns import by_position, matched
+from fcl.objective import Loss, find_loss, resolve_C
+from fcl.online import METHODS, OnlineOptions
+from fcl.online.base import PIECE
+from fcl.online.methods import kind_of
+from fcl.units import format_bytes, parse_size
+
+if TYPE_CHECKING:
+    from fcl.data import DataSet
+    from fcl.features import Spec
+
+__all__ = ["LOSSES", "OnlineJob", "OnlinePlan", "Running", "make_online_job", "penalty_factors"]
+
+#: Losses of models; the learners also know the hinge loss.
+LOSSES = ("logistic", "squared", "squared_hinge")
+
+
+@dataclass(frozen=True)
+class Running:
+    """How a job reads the rows.
+
+    Attributes
+    ----------
+    method : str
+    rate : float or "auto"
+    passes : int
+    shuffle : bool
+    seed : int
+    valid_fraction : float or None
+    block_rows : int
+    memory : int
+        Bytes.
+    """
+
+    method: str = "ftrl"
+    rate: float | str = "auto"
+    passes: int = 1
+    shuffle: bool = True
+    seed: int = 0
+    valid_fraction: float | None = None
+    block_rows: int = 65_536
+    memory: int = 4 << 30
+
+    def checked(self) -> Running:
+        """The same with checked values; InputError that names a wrong one."""
+        rate = self.rate
+        if isinstance(rate, str) and rate != "auto":
+            raise InputError(f"rate must be auto or a finite number above 0, got {rate!r}")
+        rows = whole("block_rows", self.block_rows, 64)
+        return Running(
+            choice("method", self.method, tuple(METHODS)),
+            rate,
+            whole("passes", self.passes, 1),
+            flag("shuffle", self.shuffle),
+            whole("seed", self.seed, 0),
+            None if self.valid_fraction is None else share("valid_fraction", self.valid_fraction),
+            min(rows - rows % 64, 65_536),
+            parse_size(self.memory, "memory"),
+        )
+
+
+@dataclass(frozen=True)
+class OnlinePlan:
+    """How the memory budget is used: ``parts`` are uses in words, and their bytes."""
+
+    parts: tuple[tuple[str, int], ...]
+    budget: int
+    keeps_blocks: bool  #: whether all raw rows stay in memory between passes
+
+    @property
+    def total(self) -> int:
+        """Bytes of all parts."""
+        return sum(size for _, size in self.parts)
+
+
+@dataclass(frozen=True)
+class OnlineJob:
+    """The rows, features and options of a checked job.
+
+    ``options.alpha`` is the gravity of the learner, which refers to weights with class weights; ``alpha``
+    is the user's, which does not.
+    """
+
+    options: OnlineOptions
+    running: Running
+    family: Family
+    view: RowView
+    factors: Floats | None
+    train: Rows
+    valid: Rows | None
+    labels: tuple[Any, ...] | None
+    loss: Loss
+    alpha: float
+    C: float
+    sum_weights: float
+    features: str
+    class_weight: Any
+    plan: OnlinePlan
+
+    def described(self) -> dict[str, Any]:
+        """The options for the model, which the certificate and resumed runs need, too."""
+        own = asdict(self.options)
+        running = asdict(self.running)
+        del own["alpha"], running["memory"], running["rate"]
+        return {
+            **own,
+            **running,
+            "features": self.features,
+            "alpha": self.alpha,
+            "class_weight": self.class_weight,
+            "offset": self.train.data.offset is not None,
+        }
+
+
+def make_online_job(
+    data: DataSet,
+    features: Spec | Family | str,
+    running: Running,
+    *,
+    alpha: float | None = None,
+    C: float | None = None,
+    class_weight: str | Mapping[Any, float] | None = None,
+    valid: DataSet | None = None,
+    **learning: Any,
+) -> OnlineJob:
+    """Check everything that can be checked before the rows are read, and plan the memory.
+
+    Parameters
+    ----------
+    data, valid : DataSet
+    features : family or str
+    running : Running
+    alpha, C : float
+        Exactly one, as for :func:`fcl.train`.
+    class_weight
+        As for :func:`fcl.train`.
+    **learning
+        Further options of :class:`fcl.online.OnlineOptions`.
+
+    Raises
+    ------
+    InputError
+        The message names the option, array or row. BudgetError, a subclass, names the smallest budget.
+    """
+    check_data_set("data", data)
+    running = running.checked()
+    if valid is not None:
+        check_data_set("valid", valid)
+        if running.valid_fraction is not None:
+            raise InputError("give either valid or valid_fraction, not both")
+    if data.covariates:
+        raise InputError("covariates: online learners have none; add the columns to the features")
+    # 1.0 stands for a rate and an alpha that are not known yet
+    rate = 1.0 if isinstance(running.rate, str) else running.rate
+    options = OnlineOptions(**{"alpha": 1.0, "rate": rate, **learning})
+    if options.loss not in LOSSES:
+        raise InputError(
+            f"loss of an online model must be one of {', '.join(LOSSES)}, got {options.loss}"
+        )
+    loss = find_loss(options.loss)
+    if data.target is not None and has_several_outputs(data, loss):
+        raise InputError(
+            f"{data.target_name}: expected a target of one column, got {np.shape(data.target)}; learn "
+            "one model for each column, or use FCLOnlineClassifier for several classes"
+        )
+    y, labels = encode_targets(data, loss, "training")
+    held = None
+    if running.valid_fraction is not None:
+        random = np.random.default_rng([running.seed, 0xFC1])
+        held = random.random(data.n_rows) < running.valid_fraction
+    train = select_rows(data, y, data.weights, None if held is None else ~held)
+    loss.check_training(train.y, data.target_name)
+    family, text = _family(features, data, train.keep)
+    valid_rows = None
+    if held is not None:
+        valid_rows = select_rows(data, y, data.weights, held, "validate on: raise valid_fraction")
+    elif valid is not None:
+        valid = matched(valid, by_position(data.column_names), family.row_width)
+        family.check_rows(valid.rows)
+        valid_rows = select_valid_rows(valid, loss, labels)
+    sum_weights = math.fsum(train.s)
+    C, alpha = resolve_C(C, alpha, sum_weights)
+    by_class = check_class_weight(class_weight, labels)
+    if by_class is not None:
+        train = weighted_by_class(train, by_class)
+    options = replace(options, alpha=alpha * sum_weights / math.fsum(train.s))
+    running = replace(running, block_rows=_block_rows(running, family, train))
+    view = family.row_view()
+    plan = make_online_plan(family, options, running, train, valid_rows)
+    return OnlineJob(
+        options=options,
+        running=running,
+        family=family,
+        view=view,
+        factors=penalty_factors(family),
+        train=train,
+        valid=valid_rows,
+        labels=labels,
+        loss=loss,
+        alpha=alpha,
+        C=C,
+        sum_weights=sum_weights,
+        features=text,
+        class_weight=by_class,
+        plan=plan,
+    )
+
+
+def _family(
+    features: Spec | Family | str, data: DataSet, keep: npt.NDArray[np.bool_] | None
+) -> tuple[Family, str]:
+    """The family bound to the rows, and its text."""
+    if isinstance(features, Family):
+        features.check_rows(data.rows)
+        return features, features.name
+    spec = parse_features(features) if isinstance(features, str) else features
+    return bind_features(spec, data.rows, keep), spell_features(spec)
+
+
+def _block_rows(running: Running, family: Family, train: Rows) -> int:
+    """Rows of a block: at most as many as asked for, and as the rows' width allows."""
+    return min(running.block_rows, family.most_block_rows(), -(-train.n // 64) * 64)
+
+
+def penalty_factors(family: Family) -> Floats | None:
+    """The penalty factors of all features, float64 (p,); None if all are 1."""
+    p = family.n_features
+    if type(family).penalty_factors is Family.penalty_factors:
+        return None
+    pieces = [np.arange(first, min(first + PIECE, p)) for first in range(0, p, PIECE)]
+    found = (family.penalty_factors(piece) for piece in pieces)
+    if all((piece == 1.0).all() for piece in found):
+        return None
+    return np.concatenate([family.penalty_factors(piece) for piece in pieces])
+
+
+def make_online_plan(
+    family: Family, options: OnlineOptions, running: Running, train: Rows, valid: Rows | None
+) -> OnlinePlan:
+    """Plan the memory; raises BudgetError that names the smallest budget that works."""
+    p, kind = family.n_features, kind_of(running.method, options)
+    table = kind.bytes_for(p, options)
+    chosen = [r for r in (train, valid) if r is not None]
+    block = max(r.block_bytes(running.block_rows) for r in chosen)
+    chunk = max(2 * r.data.rows.chunk_bytes for r in chosen)
+    parts = [
+        ("interpreter and libraries", INTERPRETER),
+        ("targets and weights", sum(r.held_bytes + 16 * r.n for r in chosen)),
+        (f"table of weights of {p:,} features", table),
+        ("rows of a chunk as lists of features", 3 * 16 * CHUNK_IDS),
+        ("reading ahead (three blocks, and a chunk of the storage)", 3 * block + chunk),
+        ("weights while they are counted or saved", 24 * min(p, PIECE)),
+    ]
+    if type(family).penalty_factors is not Family.penalty_factors:
+        parts.append(("penalty factors", 8 * p))
+    total = sum(size for _, size in parts)
+    if total > running.memory:
+        advice = "choose float32 weights or fewer features, or raise memory"
+        raise BudgetError(
+            f"memory: a budget of {format_bytes(running.memory)} is too small; online learning needs at "
+            f"least {-(-total // MIB)}MiB: "
+            + ", ".join(f"{name} {format_bytes(size)}" for name, size in parts)
+            + f"; {advice}",
+            total,
+        )
+    every = block * -(-train.n // running.block_rows)
+    keeps = running.passes > 1 and total + every <= running.memory
+    if keeps:
+        parts.append(("all rows, for the next passes", every))
+    return OnlinePlan(tuple(parts), running.memory, keeps)

@@ -1,0 +1,405 @@
+"""``fcl.train_online``: an online learner over a data set, with its model and what is proved of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fcl.checks import shortened
+from fcl.data.variants import read_variants
+from fcl.drivers.bar import Progress, on_event
+from fcl.drivers.events import Compiling
+from fcl.drivers.kinds import JOB_SECONDS
+from fcl.drivers.memory import peak_memory
+from fcl.drivers.online.blocks import row_number
+from fcl.drivers.online.job import OnlineJob, Running, make_online_job
+from fcl.drivers.online.progress import (
+    OnlineProgress,
+    OnlineStarted,
+    OnlineStopped,
+    Progressive,
+)
+from fcl.drivers.online.rates import choose_rate
+from fcl.drivers.online.run import End, OnlineRun, Place
+from fcl.errors import InputError, ModelFileError
+from fcl.features.base import Family
+from fcl.model.certificate import Certificate, Scope
+from fcl.model.columns import names_read
+from fcl.model.model import Model, load_model
+from fcl.model.online_state import OnlineState, read_state
+from fcl.online import Learner, make_learner
+from fcl.parallel import one_blas_thread
+from fcl.units import counted
+
+if TYPE_CHECKING:
+    from fcl.data import DataSet
+    from fcl.features import Spec
+
+__all__ = ["OnlineResult", "plan_online", "train_online"]
+
+#: Maximum number of characters of a feature's description in a model.
+MOST_NAME = 1000
+
+
+@dataclass(frozen=True)
+class OnlineResult:
+    """A model, and how learning ended.
+
+    Attributes
+    ----------
+    model : Model
+    learner : Learner
+        The learner, which could go on.
+    progress : list of OnlineProgress
+    end : End
+    message : str
+        The reason for the end, in words.
+    seconds : dict of str to float
+        Time of each step by its name: rate, learning, certificate.
+    peak_memory : int
+        Bytes.
+    state : OnlineState
+        What the model file needs for ``--resume``.
+    bad_row : int or None
+        Row of the data set at which learning diverged.
+    """
+
+    model: Model
+    learner: Learner
+    progress: list[OnlineProgress]
+    end: End
+    message: str
+    seconds: dict[str, float]
+    peak_memory: int
+    state: OnlineState
+    bad_row: int | None = None
+
+    def save(
+        self, path: str | os.PathLike[str], overwrite: bool = False, bare: bool = False
+    ) -> None:
+        """Write the model file, with the learner's state unless ``bare``."""
+        self.model.save(path, overwrite, None if bare else self.state.members())
+
+
+def train_online(
+    data: DataSet,
+    features: Spec | Family | str | None = None,
+    *,
+    alpha: float | None = None,
+    C: float | None = None,
+    method: str = "ftrl",
+    loss: str = "logistic",
+    rate: float | str = "auto",
+    passes: int = 1,
+    power: float = 0.5,
+    decay: float = 1.0,
+    step: str = "implicit",
+    period: int = 100,
+    theta: float = float("inf"),
+    truncation: str = "soft",
+    l1_ratio: float = 1.0,
+    intercept: bool = True,
+    weights: str = "float64",
+    class_weight: str | Mapping[Any, float] | None = None,
+    shuffle: bool = True,
+    valid: DataSet | None = None,
+    valid_fraction: float | None = None,
+    seed: int = 0,
+    block_rows: int = 65_536,
+    memory: int | str = "4GiB",
+    certify: bool = True,
+    resume: str | os.PathLike[str] | None = None,
+    save: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> OnlineResult:
+    """Learn a sparse linear model online: one row after another, in one pass or a few.
+
+    The problem is that of :func:`fcl.train`, (1/S) sum_i s_i loss(y_i, m_i) + alpha penalty(w) with S the
+    sum of the sample weights, but an online learner only comes near its optimum. A last pass prices the
+    whole family at the end, and says how near.
+
+    Parameters
+    ----------
+    data : DataSet
+        From :func:`fcl.open_data`, with a target of one column.
+    features : Kmers, Bag, Generator, Concat or str
+        As for :func:`fcl.train`; the family must be able to list the features of a row.
+    alpha, C : float
+        Exactly one: the weight of the penalty, or C = 1 / (alpha * S).
+    method : {"ftrl", "truncated-gradient"}
+        ``ftrl`` follows the regularised leader (McMahan 2011); ``truncated-gradient`` is the method of
+        Langford, Li and Zhang (2008).
+    loss : {"logistic", "squared", "squared_hinge"}
+    rate : float or "auto"
+        Rate of the first row; auto: the best of a few in short trials.
+    passes : int
+        Passes over the rows.
+    power, decay, step, period, theta, truncation, l1_ratio, intercept, weights
+        See :class:`fcl.online.OnlineOptions`.
+    class_weight : None, "balanced" or mapping
+        As for :func:`fcl.train`.
+    shuffle : bool
+        Read blocks in random order, and the rows of a block permuted; False: in the order of the data.
+    valid, valid_fraction : DataSet, float
+        Rows to score the model on: a data set, or the share of rows to set aside.
+    seed : int
+        Seeds the order and the rows that are set aside.
+    block_rows : int
+        Most rows of a block, from 64 to 65,536.
+    memory : int or str
+        Budget in bytes or as "4GiB"; the table of weights must fit in it.
+    certify : bool
+        Whether to certify the model at the end, by one more pass.
+    resume : path
+        Model file of an earlier run with the same data, from which to go on; of the options only
+        ``passes``, ``memory``, ``certify`` and those of reporting are used. The model is the same, bit
+        for bit, as if the run had never ended.
+    save : path
+        File to which the model is written every five minutes, and which ``resume`` can read.
+    progress : callable
+        Called with each event: OnlineStarted, OnlineProgress, OnlineStopped.
+    should_stop : callable
+        Polled between chunks; True ends learning.
+
+    Returns
+    -------
+    OnlineResult
+
+    Raises
+    ------
+    InputError
+        Data or options are unusable, or the family cannot list the features of a row. ``BudgetError``, a
+        subclass, names the smallest budget that works.
+    """
+    given = dict(locals())
+    job, state = _job(given)
+    events: list[OnlineProgress] = []
+    tell = on_event(progress)
+
+    def report(event: Any) -> None:
+        if isinstance(event, OnlineProgress):
+            events.append(event)
+        tell(event)
+
+    seconds: dict[str, float] = {}
+    report(
+        OnlineStarted(
+            job.plan, job.described(), job.train.n, job.family.n_features, job.C, job.alpha
+        )
+    )
+    from fcl.kernels import Compilation
+
+    compilation = Compilation(lambda: report(Compiling(JOB_SECONDS)))
+    with compilation, one_blas_thread():
+        begun = time.monotonic()
+        if job.running.rate == "auto":
+            found = choose_rate(job)
+            job = replace(job, options=replace(job.options, rate=found))
+            seconds["rate"] = time.monotonic() - begun
+        learner, place = _start(job, state)
+        fingerprint = data.fingerprint()
+
+        def written() -> None:
+            if save is not None:
+                now = _state(job, learner, run.place, fingerprint)
+                model = _model(job, learner, fingerprint)
+                model.save(save, overwrite=True, more=now.members())
+
+        run = OnlineRun(job, learner, place, report, should_stop or (lambda: False), written)
+        end = _run(run)
+        seconds["learning"] = time.monotonic() - begun - seconds.get("rate", 0.0)
+        data.check_unchanged()
+        kept = _state(job, learner, run.place, fingerprint)
+        model = _model(job, learner, fingerprint)
+        bad = None if end is not End.DIVERGED else row_number(job.train.keep, run.bad_row)
+        if certify and end is End.PASSES:
+            begun = time.monotonic()
+            model = certified(model, data, job, memory)
+            seconds["certificate"] = time.monotonic() - begun
+    message = _message(end, learner, job, bad)
+    peak = peak_memory()
+    report(OnlineStopped(end, message, learner.rows, sum(seconds.values()), peak))
+    return OnlineResult(model, learner, events, end, message, seconds, peak, kept, bad)
+
+
+def plan_online(data: DataSet, features: Spec | str, **arguments: Any) -> Any:
+    """The memory plan of :func:`train_online` with the same arguments; reads no rows."""
+    given = {"valid": None, "resume": None, **arguments, "data": data, "features": features}
+    return _job(given)[0].plan
+
+
+#: Arguments of ``train_online`` that are options of the learner, and of :class:`Running`.
+LEARNING = (
+    "loss",
+    "power",
+    "decay",
+    "step",
+    "period",
+    "theta",
+    "truncation",
+    "l1_ratio",
+    "intercept",
+    "weights",
+)
+RUNNING = tuple(field.name for field in fields(Running))
+
+
+def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
+    """The job for the arguments of :func:`train_online`, and the state to go on from."""
+    data, state = given["data"], None
+    running = {name: given[name] for name in RUNNING if name in given}
+    learning = {name: given[name] for name in LEARNING if name in given}
+    strength = {name: given.get(name) for name in ("alpha", "C")}
+    features, class_weight = given["features"], given.get("class_weight")
+    if given.get("resume") is not None:
+        model, state = load_model(given["resume"]), read_state(given["resume"])
+        _check_data(model, state, data, given["resume"])
+        kept = state.run["options"]
+        running |= {name: kept[name] for name in RUNNING if name in kept and name != "passes"}
+        learning |= {name: kept[name] for name in LEARNING}
+        learning["theta"] = float("inf") if learning["theta"] is None else learning["theta"]
+        strength, class_weight = {"alpha": model.alpha, "C": None}, kept["class_weight"]
+        if isinstance(class_weight, list):
+            class_weight = dict(class_weight)
+        features = model.family
+        running["rate"] = float(state.run["rate"])
+    if features is None:
+        raise InputError('features: expected a family such as "kmers:d=6", got none')
+    job = make_online_job(
+        data,
+        features,
+        Running(**running),
+        **strength,
+        class_weight=class_weight,
+        valid=given.get("valid"),
+        **learning,
+    )
+    if state is not None:
+        job = replace(job, features=str(state.run["options"]["features"]))
+    return job, state
+
+
+def _check_data(model: Model, state: OnlineState, data: DataSet, path: Any) -> None:
+    """Raise InputError unless a run can go on with these data."""
+    wanted = {"options", "rate", "passes", "rows", "sums", "learner_passes"}
+    if not wanted <= state.run.keys() or not isinstance(state.run["options"], dict):
+        raise ModelFileError(f"{os.fspath(path)}: the state of the learner is damaged; start over")
+    if data.fingerprint() != model.fingerprint:
+        raise InputError(
+            f"{data.name}: expected the data of the run in {os.fspath(path)}, got others (another "
+            "fingerprint); give the same rows, or learn from them without resume"
+        )
+
+
+def _start(job: OnlineJob, state: OnlineState | None) -> tuple[Learner, Place]:
+    """A new learner, or the one of a state, and its place."""
+    running = job.running
+    learner = make_learner(running.method, job.family.n_features, job.options, job.factors)
+    if state is None:
+        return learner, Place()
+    run = state.run
+    learner.restore(
+        {
+            "state": state.sums,
+            "passes": run["learner_passes"],
+            "ids": state.ids,
+            "table": state.table,
+        }
+    )
+    if run["passes"] >= running.passes:
+        raise InputError(
+            f"passes: the run has made {run['passes']} of {running.passes} passes; raise passes to go on"
+        )
+    return learner, Place(int(run["passes"]), int(run["rows"]), Progressive(**run["sums"]))
+
+
+def _run(run: OnlineRun) -> End:
+    """Run; an interrupt after the first rows ends learning as a stop does."""
+    try:
+        return run.run()
+    except KeyboardInterrupt:
+        if not run.learner.rows:
+            raise
+        return End.INTERRUPTED
+
+
+def _state(job: OnlineJob, learner: Learner, place: Place, fingerprint: str) -> OnlineState:
+    """What a model file needs to go on from here."""
+    from fcl.plain import plain
+
+    saved = learner.saved()
+    run = {
+        "method": job.running.method,
+        "options": plain(job.described()),
+        "rate": job.options.rate,
+        "passes": place.passes,
+        "rows": place.rows,
+        "sums": place.sums.to_dict(),
+        "learner_passes": saved["passes"],
+    }
+    return OnlineState(run, saved["ids"], saved["table"], saved["state"])
+
+
+def _model(job: OnlineJob, learner: Learner, fingerprint: str) -> Model:
+    """The model of what was learnt so far, of which nothing is proved."""
+    ids, weights, intercept = learner.point()
+    data, names = job.train.data, job.train.data.column_names
+    described = None
+    if names is not None:
+        described = [
+            shortened(job.family.describe(feature, names), MOST_NAME) for feature in ids.tolist()
+        ]
+    read = names_read(job.family, ids, names)
+    inf = float("inf")
+    return Model(
+        family=job.family,
+        ids=ids,
+        weights=weights,
+        support=np.zeros(len(ids), np.int64),
+        intercept=intercept,
+        loss=job.loss.text,
+        C=job.C,
+        alpha=job.alpha,
+        labels=job.labels,
+        n_rows=job.train.n,
+        sum_weights=job.sum_weights,
+        fingerprint=fingerprint,
+        certificate=Certificate(inf, -inf, inf, inf, 0, Scope.UNKNOWN),
+        options={**job.described(), "rate": job.options.rate, "rows_learnt": learner.rows},
+        feature_names=described,
+        column_names=read,
+        variants=None if read is None else read_variants(data, sorted(read)),
+    )
+
+
+def certified(model: Model, data: DataSet, job: OnlineJob, memory: int | str) -> Model:
+    """The model with its best intercept and the certificate of one pass over the rows."""
+    if find_spec("fcl.drivers.certify") is None:  # pragma: no cover
+        return model
+    from importlib import import_module
+
+    found = import_module("fcl.drivers.certify").certify(
+        model, data, memory=memory, top=0, keep_model=True
+    )
+    kept: Model = found.model
+    return replace(kept, options=model.options)
+
+
+def _message(end: End, learner: Learner, job: OnlineJob, bad: int | None) -> str:
+    rows = f"{learner.rows:,} rows"
+    if end is End.INTERRUPTED:
+        return f"interrupted after {rows}"
+    if end is End.DIVERGED:
+        return (
+            f"{job.train.data.name}: the margin of row {bad} is not finite or beyond 1e100, after "
+            f"{rows}: the rate {job.options.rate:.3g} is too large for these features; lower rate, or "
+            "choose step implicit"
+        )
+    return f"made {counted(job.running.passes, 'pass', 'passes')}, {rows} in all"
