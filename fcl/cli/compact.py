@@ -181,7 +181,7 @@ def _gap(full: Any, rounded: Any) -> tuple[str, str]:
     """The certificate before and after."""
     from math import isfinite
 
-    before = "none" if full is None else f"{full.gap:.3g}"
+    before = f"{full.gap:.3g}" if full is not None and isfinite(full.gap) else "unknown"
     if rounded is None or not isfinite(rounded.gap):
         return (
             "gap",

@@ -63,7 +63,6 @@ class Learner(ABC):
     ) -> None:
         from fcl.kernels import online
 
-        self.check_weights(options)
         self.n_features = n_features
         self.options = options
         self.factors = None if factors is None else np.ascontiguousarray(factors, np.float64)

@@ -99,7 +99,8 @@ class Ogd(Learner):
             "state": self.state.copy(),
             "passes": self.passes,
             "ids": touched,
-            "table": table.astype(np.int32 if self.grid is not None else np.float64),
+            # both hold the numbers exactly
+            "table": table.astype(np.float32 if self.grid is not None else np.float64),
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -111,6 +112,7 @@ class Ogd(Learner):
             and ids.dtype.kind in "iu"
             and (not len(ids) or 0 <= ids.min() <= ids.max() < self.n_features)
             and np.isfinite(table).all()
+            and (table[:, 0 if self.grid is not None else 1 :] % 1 == 0).all()
             and not np.isnan(state).any()
             and (table[:, 1] >= 0).all()
             and (self.grid is None or (np.abs(table[:, 0]) <= np.iinfo(np.int16).max).all())

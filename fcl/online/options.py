@@ -10,7 +10,7 @@ from fcl.checks import choice, flag, positive, shown, up_to_one, whole
 from fcl.errors import InputError
 from fcl.objective import find_loss
 
-__all__ = ["LOSSES", "STEPS", "TABLES", "TRUNCATIONS", "OnlineOptions"]
+__all__ = ["LOSSES", "STEPS", "TABLES", "TRUNCATIONS", "OnlineOptions", "checked_weights"]
 
 #: Losses of online learners; ``hinge`` is not among the losses of fcl's solver.
 LOSSES = ("logistic", "squared", "squared_hinge", "hinge")
@@ -52,7 +52,7 @@ class OnlineOptions:
     intercept : bool
         Whether to learn an intercept, which is not penalised.
     weights : str
-        dtype of the table of weights, float64 or float32; of ogd also ``qN.M`` with N + M = 15: 16 bits.
+        dtype of the table of weights, float64 or float32; of ogd also ``qN.M`` with N + M = 15.
     seed : int
         Of the random rounding of such weights.
     """
@@ -85,7 +85,7 @@ class OnlineOptions:
             "truncation": choice("truncation", self.truncation, TRUNCATIONS),
             "l1_ratio": up_to_one("l1_ratio", self.l1_ratio),
             "intercept": flag("intercept", self.intercept),
-            "weights": _weights(self.weights),
+            "weights": checked_weights(self.weights),
             "seed": whole("seed", self.seed, 0),
         }
         for name, value in checked.items():
@@ -103,10 +103,12 @@ class OnlineOptions:
         return find_loss(self.loss).kernel
 
 
-def _weights(value: Any) -> str:
-    """A dtype, or the name of a grid, which the learner checks."""
+def checked_weights(value: Any) -> str:
+    """A dtype; ``q``, for which a grid is chosen; or a grid such as q2.13. Raises InputError."""
+    from fcl.online.table import Grid
+
     if isinstance(value, str) and value[:1] == "q":
-        return value
+        return value if value == "q" else Grid.parse(value).text
     return choice("weights", value, TABLES)
 
 

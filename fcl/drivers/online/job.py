@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fcl.checks import choice, flag, share, whole
 from fcl.data.targets import check_class_weight
+from fcl.drivers.online.grid import grid_for
 from fcl.drivers.plan import INTERPRETER, MIB
 from fcl.drivers.rows import (
     Rows,
@@ -180,7 +181,7 @@ def make_online_job(
         raise InputError("covariates: online learners have none; add the columns to the features")
     # 1.0 stands for a rate and an alpha that are not known yet
     rate = 1.0 if isinstance(running.rate, str) else running.rate
-    options = OnlineOptions(**{"alpha": 1.0, "rate": rate, **learning})
+    options = OnlineOptions(**{"alpha": 1.0, "rate": rate, "seed": running.seed, **learning})
     if options.loss not in LOSSES:
         raise InputError(
             f"loss of an online model must be one of {', '.join(LOSSES)}, got {options.loss}"
@@ -214,6 +215,8 @@ def make_online_job(
     options = replace(options, alpha=alpha * sum_weights / math.fsum(train.s))
     running = replace(running, block_rows=_block_rows(running, family, train))
     view = family.row_view()
+    if options.weights == "q":
+        options = replace(options, weights=grid_for(family, view, train, running.block_rows))
     plan = make_online_plan(family, options, running, train, valid_rows)
     return OnlineJob(
         options=options,
