@@ -105,8 +105,8 @@ _OPTIONS = {
     "seed": _learning(FROM_0, help="Seeds the order of the rows.", default=0),
     "table": _running(
         Kind("float64|float32|q|qN.M", _table, "a string", (str,)),
-        help="Numbers in the table of weights. Of ogd also q2.13 (N + M = 15): 24 bits for a weight and its "
-        "count; q chooses N by the features.",
+        help="Numbers in the table of weights. Of ogd also q2.13 (N + M = 15): 24 bits for a weight and "
+        "its count; q chooses N by the features.",
         default="float64",
     ),
     "memory": _running(SIZE, help="Memory budget.", default="4GiB"),

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import choice
 from fcl.errors import InputError
 from fcl.features.rows import RowChunk
 from fcl.online.options import TABLES, OnlineOptions
@@ -89,7 +88,11 @@ class Learner(ABC):
     @classmethod
     def check_weights(cls, options: OnlineOptions) -> None:
         """Raise InputError if a table of these weights is not one of the method."""
-        choice("weights", options.weights, TABLES)
+        if options.weights not in TABLES:
+            raise InputError(
+                f"weights: expected {' or '.join(TABLES)} for the method {cls.name}, got {options.weights}; "
+                "the method ogd has such weights"
+            )
 
     # -- learning ------------------------------------------------------------------------------
 

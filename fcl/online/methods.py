@@ -16,7 +16,7 @@ METHODS: dict[str, type[Learner]] = {kind.name: kind for kind in (Ftrl, Truncate
 
 
 def kind_of(method: str, options: OnlineOptions) -> type[Learner]:
-    """The class of the learners of a method; raises InputError for an unknown name, or weights that it has not."""
+    """The class of the learners of a method; InputError for an unknown name, or another's weights."""
     kind = METHODS[choice("method", method, tuple(METHODS))].kind_for(options)
     kind.check_weights(options)
     return kind

@@ -225,7 +225,7 @@ def test_unknown_weights(text: str) -> None:
 
 @pytest.mark.parametrize("method", ["ftrl", "truncated-gradient"])
 def test_other_methods_have_float_tables(method: str) -> None:
-    with pytest.raises(InputError, match="weights must be"):
+    with pytest.raises(InputError, match="weights: expected float64 or float32"):
         make_learner(method, 4, OnlineOptions(0.1, weights="q2.13"))
 
 
