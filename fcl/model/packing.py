@@ -39,16 +39,16 @@ _WIDTHS = (0, 1, 2, 4, 8)
 class Codec(Protocol):
     """Compresses bytes."""
 
-    def encode(self, content: bytes) -> bytes:
-        """The compressed bytes."""
+    def encode(self, content: bytes, level: int = ...) -> bytes:
+        """The compressed bytes; level : from 1, the fastest."""
 
     def decode(self, content: bytes, size: int) -> bytes:
         """The bytes, of which there are ``size``; raises ValueError for any other number."""
 
 
 class _Zstd:
-    def encode(self, content: bytes) -> bytes:
-        return bytes(_zstd().encode(content))
+    def encode(self, content: bytes, level: int = LEVEL) -> bytes:
+        return bytes(_zstd(level).encode(content))
 
     def decode(self, content: bytes, size: int) -> bytes:
         # the buffers bound the memory, whatever size the frame announces
@@ -65,8 +65,8 @@ class _Zstd:
 
 
 class _Zlib:
-    def encode(self, content: bytes) -> bytes:
-        return zlib.compress(content, 9)
+    def encode(self, content: bytes, level: int = LEVEL) -> bytes:
+        return zlib.compress(content, min(level, 9))
 
     def decode(self, content: bytes, size: int) -> bytes:
         stream = zlib.decompressobj()
@@ -79,14 +79,14 @@ class _Zlib:
         return out
 
 
-def _zstd() -> Any:
+def _zstd(level: int = LEVEL) -> Any:
     try:
         from numcodecs import Zstd
     except ImportError as error:
         raise InputError(
             "the values are compressed by Zstandard, which needs the package numcodecs; install it"
         ) from error
-    return Zstd(LEVEL)
+    return Zstd(level)
 
 
 CODECS: dict[str, Codec] = {"zstd": _Zstd(), "zlib": _Zlib()}

@@ -90,8 +90,8 @@ class Learner(ABC):
         """Raise InputError if a table of these weights is not one of the method."""
         if options.weights not in TABLES:
             raise InputError(
-                f"weights: expected {' or '.join(TABLES)} for the method {cls.name}, got {options.weights}; "
-                "the method ogd has such weights"
+                f"weights: expected {' or '.join(TABLES)} for the method {cls.name}, got "
+                f"{options.weights}; the method ogd has such weights"
             )
 
     # -- learning ------------------------------------------------------------------------------

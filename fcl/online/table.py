@@ -21,8 +21,9 @@ import numpy.typing as npt
 
 from fcl.checks import shown
 from fcl.errors import InputError
-from fcl.model.archive import add_array, add_member, read_array, read_json, read_member, write_json
+from fcl.model.archive import add_member, read_json, read_member, write_json
 from fcl.model.atomic import atomic_file
+from fcl.model.packing import CODECS, best_codec
 
 __all__ = ["BASE", "Grid", "anonymous", "morris", "read_pieces", "write_pieces"]
 
@@ -34,6 +35,8 @@ BASE = 1.1
 WEIGHT_BITS = 15
 #: Coordinates in a piece of a checkpoint: at most 64 MiB of int16.
 PIECE = 1 << 25
+#: Of the compression of a checkpoint.
+LEVEL = 1
 _HEADER = "table.json"
 _SPELLING = re.compile(r"q(\d+)\.(\d+)")
 
@@ -135,23 +138,28 @@ def _slices(n: int) -> Iterator[tuple[int, slice]]:
         yield number, slice(first, min(first + PIECE, n))
 
 
+def _shapes(vectors: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
+    """Length and dtype of each vector, as JSON values."""
+    return {name: [len(vector), vector.dtype.str[1:]] for name, vector in vectors.items()}
+
+
 def write_pieces(
     path: str | os.PathLike[str], header: Mapping[str, Any], vectors: Mapping[str, np.ndarray]
 ) -> None:
-    """Write vectors piece by piece, without those that are 0; replaces an existing file.
+    """Write vectors in compressed pieces, without those that are 0; replaces an existing file.
 
     header : JSON values that the caller needs to read the vectors back.
     """
-    shapes = {name: [len(vector), vector.dtype.str[1:]] for name, vector in vectors.items()}
+    codec = best_codec()
+    head = {"header": dict(header), "vectors": _shapes(vectors), "codec": codec}
     with atomic_file(path, overwrite=True) as file, zipfile.ZipFile(file, "w") as archive:
-        add_member(archive, _HEADER, write_json({"header": dict(header), "vectors": shapes}))
+        add_member(archive, _HEADER, write_json(head))
         for name, vector in vectors.items():
+            stored = vector.dtype.newbyteorder("<")
             for number, some in _slices(len(vector)):
                 if vector[some].any():
-                    stored = vector.dtype.newbyteorder("<")
-                    add_array(
-                        archive, f"{name}.{number}.npy", vector[some].astype(stored, copy=False)
-                    )
+                    content = vector[some].astype(stored, copy=False).tobytes()
+                    add_member(archive, f"{name}.{number}", CODECS[codec].encode(content, LEVEL))
 
 
 def read_pieces(path: str | os.PathLike[str], vectors: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -159,21 +167,21 @@ def read_pieces(path: str | os.PathLike[str], vectors: Mapping[str, np.ndarray])
 
     Raises InputError for a file with other vectors, and ValueError or BadZipFile for a damaged one.
     """
-    kind = "a checkpoint of a table"
+    kind, shapes = "a checkpoint of a table", _shapes(vectors)
     with zipfile.ZipFile(path) as archive:
         found = read_json(read_member(archive, _HEADER, kind))
-        shapes = {name: [len(vector), vector.dtype.str[1:]] for name, vector in vectors.items()}
-        if found.get("vectors") != shapes:
+        if found.get("vectors") != shapes or found.get("codec") not in CODECS:
             raise InputError(
                 f"{os.fspath(path)}: expected vectors {shapes}, got {shown(found.get('vectors'))}; "
                 "resume with the options of the first run"
             )
-        members = set(archive.namelist())
+        codec, members = CODECS[found["codec"]], set(archive.namelist())
         for name, vector in vectors.items():
+            stored = vector.dtype.newbyteorder("<")
             for number, some in _slices(len(vector)):
-                member = f"{name}.{number}.npy"
+                member = f"{name}.{number}"
                 if member in members:
-                    dtype = vector.dtype.newbyteorder("<").str
-                    vector[some] = read_array(archive, member, dtype, kind)
+                    content = read_member(archive, member, kind)
+                    vector[some] = np.frombuffer(codec.decode(content, vector[some].nbytes), stored)
     header: dict[str, Any] = found["header"]
     return header
