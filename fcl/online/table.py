@@ -24,6 +24,7 @@ from fcl.errors import InputError
 from fcl.model.archive import add_member, read_json, read_member, write_json
 from fcl.model.atomic import atomic_file
 from fcl.model.packing import CODECS, best_codec
+from fcl.model.reading import open_model
 
 __all__ = ["BASE", "Grid", "anonymous", "morris", "read_pieces", "write_pieces"]
 
@@ -165,10 +166,10 @@ def write_pieces(
 def read_pieces(path: str | os.PathLike[str], vectors: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Fill vectors, which must be 0, from a file of :func:`write_pieces`; returns its header.
 
-    Raises InputError for a file with other vectors, and ValueError or BadZipFile for a damaged one.
+    Raises InputError for a file with other vectors, and ModelFileError for a damaged one.
     """
     kind, shapes = "a checkpoint of a table", _shapes(vectors)
-    with zipfile.ZipFile(path) as archive:
+    with open_model(path) as archive:
         found = read_json(read_member(archive, _HEADER, kind))
         if found.get("vectors") != shapes or found.get("codec") not in CODECS:
             raise InputError(

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from checkpoints import rewrite
 from hypothesis import given
 from hypothesis import strategies as st
 from online_eager import chunk_of, dense_point, slope, stream
 from windows import examples
 
-from fcl.errors import InputError
+from fcl.errors import InputError, ModelFileError
 from fcl.features.rows import RowChunk
 from fcl.online import OnlineOptions, make_learner
 from fcl.online import table as table_module
@@ -200,6 +201,21 @@ def test_checkpoints_leave_zeros_out(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ogd(99_999, weights="q2.13").load(tmp_path / "t.zip")
     with pytest.raises(InputError, match=r"expected weights q3\.12, got q2\.13"):
         ogd(100_000, weights="q3.12").load(tmp_path / "t.zip")
+
+
+def test_damaged_checkpoints(tmp_path: Path) -> None:
+    learner = ogd(4, weights="q2.13")
+    learn(learner, np.ones((3, 4)), np.ones(3), np.ones(3))
+    learner.save(tmp_path / "t.zip")
+    content = (tmp_path / "t.zip").read_bytes()
+    for size in range(0, len(content), 13):
+        (tmp_path / "t.zip").write_bytes(content[:size])
+        with pytest.raises(ModelFileError, match=r"t\.zip: "):
+            ogd(4, weights="q2.13").load(tmp_path / "t.zip")
+    (tmp_path / "t.zip").write_bytes(content)
+    rewrite(tmp_path / "t.zip", lambda members: members.update({"weights.0": b"none"}))
+    with pytest.raises(ModelFileError):
+        ogd(4, weights="q2.13").load(tmp_path / "t.zip")
 
 
 def test_bad_states() -> None:
