@@ -102,7 +102,7 @@ _OPTIONS = {
     "no_shuffle": _flag(
         group="learning", help="Read the rows in their order, not blocks and rows at random."
     ),
-    "seed": _learning(FROM_0, help="Seeds the order of the rows.", default=0),
+    "seed": _learning(FROM_0, help="Seeds the order of the rows, and rounding.", default=0),
     "table": _running(
         Kind("float64|float32|q|qN.M", _table, "a string", (str,)),
         help="Numbers in the table of weights. Of ogd also q2.13 (N + M = 15): 24 bits for a weight and "

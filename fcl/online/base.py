@@ -186,6 +186,11 @@ class Learner(ABC):
 
         return float(self.state[online.INTERCEPT])
 
+    @property
+    def clipped(self) -> int:
+        """Number of weights at an end of the range that the table can hold."""
+        return 0
+
     def point(self) -> Point:
         """The features with a weight, their weights and the intercept; changes nothing."""
         ids, weights = [np.empty(0, np.int64)], [np.empty(0)]

@@ -84,7 +84,7 @@ class Ogd(Learner):
 
     @property
     def clipped(self) -> int:
-        """Number of weights at an end of the grid's range; a larger N would have room for them."""
+        """As :attr:`Learner.clipped`; a grid with a larger N would have room for these weights."""
         if self.grid is None:
             return 0
         return int(np.count_nonzero(np.abs(self.weights) == np.iinfo(np.int16).max))

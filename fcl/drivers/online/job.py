@@ -286,7 +286,10 @@ def make_online_plan(
         parts.append(("penalty factors", 8 * p))
     total = sum(size for _, size in parts)
     if total > running.memory:
-        advice = "choose float32 weights or fewer features, or raise memory"
+        advice = (
+            "choose float32 weights (of the method ogd q2.13, 3 bytes a feature) or fewer features, or "
+            "raise memory"
+        )
         raise BudgetError(
             f"memory: a budget of {format_bytes(running.memory)} is too small; online learning needs at "
             f"least {-(-total // MIB)}MiB: "
