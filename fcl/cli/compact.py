@@ -163,7 +163,7 @@ def _weights(model: Any, compact: Any, out: str) -> str:
         sizes = {info.filename: info.file_size for info in archive.infolist()}
     stored = sizes.get("weights.q", sizes.get("features.q", 0))
     counts = np.unique(values, return_counts=True)[1] / max(values.size, 1)
-    entropy = float(-(counts * np.log2(counts)).sum())
+    entropy = abs(float((counts * np.log2(counts)).sum()))
     bits = 8.0 * stored / max(values.size, 1)
     kept = np.count_nonzero(values)
     return (

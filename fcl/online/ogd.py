@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.rows import RowChunk
-from fcl.online.base import Floats, Learner
+from fcl.online.base import PIECE, Floats, Learner
 from fcl.online.options import OnlineOptions
 from fcl.online.table import Grid, anonymous, morris, read_pieces, write_pieces
 
@@ -82,6 +83,43 @@ class Ogd(Learner):
     def _settle(self, first: int, last: int, out: Floats) -> None:
         np.multiply(self.weights[first:last], 1.0 if self.grid is None else self.grid.step, out=out)
 
+    def start_from(
+        self, ids: npt.NDArray[np.int64], weights: Floats, intercept: float = 0.0
+    ) -> None:
+        """Set weights and intercept before the first row; a grid gets the nearest numbers.
+
+        Parameters
+        ----------
+        ids : int64 (k,)
+            Of features; other weights stay.
+        weights : float64 (k,)
+
+        Raises
+        ------
+        InputError
+            Rows were learnt already, ids and weights do not fit the features, or the grid cannot hold a
+            weight.
+        """
+        ids, weights = np.asarray(ids), np.asarray(weights, np.float64)
+        if self.rows:
+            raise InputError(
+                f"weights: expected a learner before its first row, got {self.rows:,} rows"
+            )
+        if ids.shape != weights.shape or ids.ndim != 1 or not np.isfinite(weights).all():
+            raise InputError(
+                f"weights: expected a finite weight for each id, got {shown(weights.shape)} for ids of "
+                f"shape {shown(ids.shape)}"
+            )
+        if len(ids) and not (
+            ids.dtype.kind in "iu" and 0 <= ids.min() <= ids.max() < self.n_features
+        ):
+            raise InputError(f"ids: expected integers from 0 to {self.n_features - 1:,}")
+        if self.grid is not None:
+            self.grid.check(float(np.abs(weights).max(initial=0.0)))
+            weights = np.rint(weights / self.grid.step)
+        self.weights[ids] = weights
+        self.start_at(intercept)
+
     @property
     def clipped(self) -> int:
         """As :attr:`Learner.clipped`; a grid with a larger N would have room for these weights."""
@@ -93,7 +131,7 @@ class Ogd(Learner):
 
     def saved(self) -> dict[str, Any]:
         """As :meth:`Learner.saved`; the columns of ``table`` are weights and counts."""
-        touched = np.flatnonzero(self.counts)
+        touched = self._touched()
         table = np.column_stack([self.weights[touched], self.counts[touched]])
         return {
             "state": self.state.copy(),
@@ -102,6 +140,16 @@ class Ogd(Learner):
             # both hold the numbers exactly
             "table": table.astype(np.float32 if self.grid is not None else np.float64),
         }
+
+    def _touched(self) -> npt.NDArray[np.int64]:
+        """Features with events or a weight, found piece by piece: a mask would take a byte for each."""
+        found = [np.empty(0, np.int64)]
+        for first in range(0, self.n_features, PIECE):
+            some = slice(first, first + PIECE)
+            found.append(
+                first + np.flatnonzero((self.counts[some] != 0) | (self.weights[some] != 0))
+            )
+        return np.concatenate(found)
 
     def restore(self, saved: dict[str, Any]) -> None:
         ids, table, state = (np.asarray(saved[name]) for name in ("ids", "table", "state"))

@@ -96,6 +96,16 @@ class Grid:
         """The largest weight; its negative is the smallest."""
         return 32767 * self.step
 
+    def check(self, size: float) -> None:
+        """Raise InputError unless the grid has a weight of this size."""
+        if size > self.largest:
+            grids = (Grid(n, WEIGHT_BITS - n) for n in range(self.n + 1, WEIGHT_BITS + 1))
+            fitting = next((f"{grid.text} or " for grid in grids if grid.largest >= size), "")
+            raise InputError(
+                f"weights: {self.text} holds weights up to {self.largest:g}, got one of size {size:g}; "
+                f"choose {fitting}float32"
+            )
+
 
 def anonymous(n: int, dtype: Any) -> np.ndarray:
     """A vector of n zeros whose pages take memory only once they are written; may raise MemoryError."""

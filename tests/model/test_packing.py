@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
+import zlib
 
 import numpy as np
 import pytest
@@ -92,3 +93,40 @@ def test_without_numcodecs(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="needs the package numcodecs"):
         unpack(content, 100, "zstd")
     assert (unpack(pack(values, "zlib"), 100, "zlib") == values).all()
+
+
+def decoded(content: bytes, n: int) -> list[int]:
+    """The integers of a member, by the words of fcl/model/README.md alone; zlib."""
+    found: list[int] = []
+    at = 0
+    while len(found) < n:
+        count = min(n - len(found), packing.CHUNK)
+        bits, width, n_wide = content[at], content[at + 1], _integer(content[at + 2 : at + 6])
+        at += 6
+        streams = []
+        for _ in range((bits > 0) + (width if n_wide else 0)):
+            size = _integer(content[at : at + 4])
+            streams.append(zlib.decompress(content[at + 4 : at + 4 + size]))
+            at += 4 + size
+        wide = [_integer(bytes(own)) for own in zip(*streams[bits > 0 :], strict=True)]
+        whole = _integer(streams[0]) if bits else 0
+        most = (1 << bits) - 1
+        codes = [whole >> bits * i & most for i in range(count)]
+        u = [wide.pop(0) if code == most else code for code in codes]
+        assert not wide
+        found += [-(v + 1) // 2 if v & 1 else v // 2 for v in u]
+    assert set(content[at:]) <= {0}
+    return found
+
+
+def _integer(content: bytes) -> int:
+    return int.from_bytes(content, "little")
+
+
+@given(st.lists(WHOLE | st.integers(-3, 3), min_size=1, max_size=60))
+@examples(100)
+def test_the_page_describes_the_members(numbers: list[int]) -> None:
+    values = np.array(numbers, np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "CHUNK", 25)
+        assert decoded(pack(values, "zlib"), len(values)) == numbers

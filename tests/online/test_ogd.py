@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import math
 from itertools import pairwise
@@ -25,6 +26,7 @@ from fcl.online.ogd import Ogd
 from fcl.online.table import Grid, anonymous
 
 LOSSES = ("logistic", "squared", "squared_hinge", "hinge")
+ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("float32", "q2.13", "q5.10")
 
 
@@ -170,6 +172,25 @@ def test_little_memory_costs_little_loss() -> None:
     assert np.mean(extra) <= 0.005, extra
 
 
+def test_little_memory_costs_little_loss_on_census_data() -> None:
+    """Of 24 bits over 64, with the columns of a9a, over ten seeds."""
+    path = ROOT.parent / "shared" / "data" / "a9a.gz"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not here: it comes with the shared data, not with a clone")
+    with gzip.open(path, "rt") as file:
+        lines = [line.split() for line in file]
+    y = np.array([float(line[0]) for line in lines])
+    ids = [[int(cell.split(":")[0]) - 1 for cell in line[1:]] for line in lines]
+    every = np.concatenate([np.array(own, np.int32) for own in ids])
+    indptr = np.cumsum([0, *map(len, ids)])
+    chunk, losses = RowChunk(indptr, every, np.ones(len(every))), []
+    for weights, seed in [("float32", 0), *(("q2.13", seed) for seed in range(10))]:
+        learner, margins = ogd(123, weights=weights, seed=seed, rate=0.5), np.zeros(len(y))
+        assert learner.learn(chunk, y, np.ones(len(y)), margins) == len(y)
+        losses.append(np.logaddexp(0.0, -y * margins).mean())
+    assert losses[0] < 0.333 and np.mean(losses[1:]) / losses[0] - 1.0 <= 1e-3
+
+
 # -- the table -----------------------------------------------------------------------------------
 
 
@@ -231,6 +252,46 @@ def test_bad_states() -> None:
     ):
         with pytest.raises(InputError, match="the saved state is not one of ogd"):
             ogd(4, weights="q2.13").restore(saved | change)
+
+
+@pytest.mark.parametrize("weights", ["float64", *SMALL])
+def test_initial_weights(weights: str, tmp_path: Path) -> None:
+    """Learning goes on from them, also after saving; features without rows keep theirs."""
+    X, y, s = stream(4, 50, 4, "logistic")
+    X[:, 3] = 0.0
+    given, ids = np.array([0.5, -2.0, 1.75]), np.array([0, 1, 3])
+    learners = [ogd(4, weights=weights) for _ in range(2)]
+    for learner in learners:
+        learner.start_from(ids, given, 0.25)
+    start, intercept = dense_point(learners[0])
+    assert start.tolist() == [0.5, -2.0, 0.0, 1.75] and intercept == 0.25
+    learners[1].restore(learners[0].saved())
+    margins = [learn(learner, X, y, s) for learner in learners]
+    assert margins[0].tobytes() == margins[1].tobytes()
+    first = int(np.flatnonzero(s)[0])
+    assert margins[0][first] == pytest.approx(X[first] @ start + 0.25)
+    assert dense_point(learners[1])[0][3] == 1.75
+    with pytest.raises(InputError, match="expected a learner before its first row"):
+        learners[0].start_from(ids, given)
+
+
+@pytest.mark.parametrize(
+    ("weights", "size", "message"),
+    [
+        ("q2.13", 4.0, r"q2\.13 holds weights up to 3\.99988, got one of size 4; choose q3\.12 or"),
+        ("q2.13", -3.9999, r"got one of size 3\.9999; choose q3\.12 or float32"),
+        ("q0.15", 300.0, r"choose q9\.6 or float32"),
+        ("q15.0", 4e4, "got one of size 40000; choose float32"),
+        ("q2.13", np.inf, "expected a finite weight for each id"),
+    ],
+)
+def test_weights_that_the_grid_cannot_hold(weights: str, size: float, message: str) -> None:
+    learner = ogd(4, weights=weights)
+    with pytest.raises(InputError, match=message):
+        learner.start_from(np.array([1]), np.array([size]))
+    with pytest.raises(InputError, match="ids: expected integers from 0 to 3"):
+        learner.start_from(np.array([4]), np.array([0.5]))
+    assert not learner.weights.any()
 
 
 @pytest.mark.parametrize("text", ["q2.12", "q16.0", "q2", "q-1.16", "q2.13 ", "int16", "q"])

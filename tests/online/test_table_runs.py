@@ -143,3 +143,10 @@ def _member(name: str, array: np.ndarray) -> Callable[[dict[str, bytes]], None]:
     from checkpoints import npy
 
     return lambda members: members.update({name: npy(array)})
+
+
+def test_blocks_of_another_size_give_the_same_bits() -> None:
+    """If the rows are read in their own order; the intercept starts from the first block's targets."""
+    given = {"shuffle": False, "intercept": False}
+    found = [trained(block_rows=size, **given) for size in (64, 256, 65_536)]
+    assert bits(found[0]) == bits(found[1]) == bits(found[2])
