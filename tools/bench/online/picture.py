@@ -1,0 +1,66 @@
+"""Draws the curves of the benchmarks of this folder as SVG, for light and for dark pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+#: Colours of text and axes; curves have colours that show on both kinds of page.
+INK = {"light": "#1f2328", "dark": "#e6edf3"}
+CURVES = ("#0969da", "#cf222e", "#1a7f37", "#bf8700", "#8250df", "#6e7781")
+
+Curve = tuple[Sequence[float], Sequence[float]]
+
+
+def draw(
+    name: str,
+    panels: Mapping[str, Mapping[str, Curve]],
+    x: str,
+    y: str,
+    *,
+    logarithmic: str = "xy",
+    folder: Path = FOLDER,
+) -> None:
+    """Write NAME-light.svg and NAME-dark.svg.
+
+    panels : title -> label -> (x, y); a label has the same colour in each panel
+    x, y : labels of the axes
+    logarithmic : the axes with a logarithmic scale
+    """
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt
+
+    labels = list(dict.fromkeys(label for curves in panels.values() for label in curves))
+    for mode, ink in INK.items():
+        style: Any = {
+            "svg.fonttype": "none",
+            "svg.hashsalt": "fcl",
+            "font.family": "sans-serif",
+            "font.size": 10,
+            "legend.frameon": False,
+            **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), ink),
+            **dict.fromkeys(("xtick.color", "ytick.color"), ink),
+        }
+        with mpl.rc_context(style):
+            size = (4.0 * max(len(panels), 2), 3.4)
+            figure, all_axes = plt.subplots(
+                1, len(panels), figsize=size, layout="constrained", squeeze=False
+            )
+            for axes, (title, curves) in zip(all_axes[0], panels.items(), strict=True):
+                for label, (across, up) in curves.items():
+                    colour = CURVES[labels.index(label) % len(CURVES)]
+                    axes.plot(across, up, ".-", label=label, color=colour, markersize=4)
+                axes.set(title=title, xlabel=x)
+                axes.set_xscale("log" if "x" in logarithmic else "linear")
+                axes.set_yscale("log" if "y" in logarithmic else "linear")
+                axes.spines[["top", "right"]].set_visible(False)
+            all_axes[0][0].set_ylabel(y)
+            all_axes[0][-1].legend()
+            target = folder / f"{name}-{mode}.svg"
+            figure.savefig(target, transparent=True, metadata={"Date": None})
+            plt.close(figure)
+    print(f"{name}-light.svg and {name}-dark.svg are in {folder}")
