@@ -108,7 +108,8 @@ def decoded(content: bytes, n: int) -> list[int]:
             size = _integer(content[at : at + 4])
             streams.append(zlib.decompress(content[at + 4 : at + 4 + size]))
             at += 4 + size
-        wide = [_integer(bytes(own)) for own in zip(*streams[bits > 0 :], strict=True)]
+        planes = streams[bits > 0 :]
+        wide = [_integer(bytes(plane[i] for plane in planes)) for i in range(n_wide)]
         whole = _integer(streams[0]) if bits else 0
         most = (1 << bits) - 1
         codes = [whole >> bits * i & most for i in range(count)]
