@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcl.cli.common import messages, refuse_same, show
-from fcl.cli.options import EXIT_CODES, FILE, GroupedCommand, table_options, version_option
+from fcl.cli.compact import MODEL_GROUP, MODEL_TABLE, compact_file, is_compaction
+from fcl.cli.options import (
+    EXIT_CODES,
+    FILE,
+    GroupedCommand,
+    import_option,
+    table_options,
+    version_option,
+)
 from fcl.cli.process import run
 from fcl.cli.signals import stop_on_signals
 from fcl.convert.options import GROUPS, TABLE
@@ -36,6 +44,7 @@ Examples:
   fcl convert test.csv test.zarr --y income --like train.zarr --missing mean
   fcl convert a9a.svm.bz2 train.zarr
   fcl convert genotypes.bed train.zarr --y phenotypes.tsv:height
+  fcl convert model.fcl small.fcl --max-loss 1e-4 --data valid.zarr
 
 \b
 Extras: CSV, TSV and Parquet need pip install 'fcl[tables]', PLINK files pip install 'fcl[plink]'.
@@ -44,29 +53,35 @@ Extras: CSV, TSV and Parquet need pip install 'fcl[tables]', PLINK files pip ins
 
 
 class _ConvertCommand(GroupedCommand):
-    table = TABLE
-    groups = GROUPS
+    table = TABLE | MODEL_TABLE
+    groups = (*GROUPS, MODEL_GROUP)
 
 
 @click.command("fcl convert", cls=_ConvertCommand, epilog=EPILOG + EXIT_CODES)
 @click.argument("inputs", nargs=-1, required=True, metavar="IN...", type=FILE)
-@click.argument("out", metavar="OUT.zarr", type=FILE)
-@table_options(TABLE)
+@click.argument("out", metavar="OUT", type=FILE)
+@table_options(TABLE | MODEL_TABLE)
+@import_option()
 @version_option()
 def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> None:
-    """Convert the files IN into OUT.zarr, from which fcl-train reads.
+    """Convert the files IN into the Zarr group OUT, from which fcl-train reads.
 
     IN is a FASTA file, or one of positive and one of negative sequences; BED, narrowPeak or a table of
     sites, with --genome; a table with a column of sequences; a table of numbers and categories (CSV, TSV,
     Parquet); an svmlight file; or a PLINK .bed beside its .bim and .fam. Files may be compressed (gzip,
     bzip2); - is standard input. Rows keep their order, and those that are dropped are counted by reason.
+
+    If IN is a model, OUT is a compact model: its weights are rounded, and take a few bits each.
     """
+    if is_compaction(inputs, options):
+        return compact_file(inputs[0], out, quiet, options)
     files = {f"input {number}": path for number, path in enumerate(inputs, 1) if path != "-"}
-    refuse_same(out, "OUT.zarr", **files, **_other_inputs(options))
+    refuse_same(out, "OUT", **files, **_other_inputs(options))
     if not quiet:
         messages.say(f"reading {', '.join(inputs)}")
     from fcl.convert.run import convert
 
+    options = {name: value for name, value in options.items() if name in TABLE}
     with stop_on_signals(), _progress(quiet) as progress:
         summary = convert(inputs, out, progress=progress, **options)
     if not quiet:

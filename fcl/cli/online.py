@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "main"]
 
+#: Spellings of 16-bit weights, which are an option of another name here.
+_GRID = re.compile(r"q\d+\.\d+")
 EPILOG = """\
 \b
 Examples:
@@ -84,6 +87,11 @@ def _check(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
         raise click.UsageError("--features is missing")
     elif (options["alpha"] is None) == (options["C"] is None):
         raise click.UsageError("give --alpha or --C: the weight of the penalty, or of the losses")
+    if _GRID.fullmatch(options["weights"] or ""):
+        raise InputError(
+            f"--weights: expected an array of sample weights in DATA, got {options['weights']}; for a "
+            f"table of such numbers give --method ogd --table {options['weights']}"
+        )
     if options["valid"] is not None and options["valid_fraction"] is not None:
         raise click.UsageError("give --valid or --valid-fraction, not both")
     if options["plan"]:

@@ -35,6 +35,13 @@ def _theta(name: str, value: Any) -> float:
     return number
 
 
+def _table(name: str, value: Any) -> str:
+    """A dtype, q, or a grid such as q2.13."""
+    from fcl.online.options import checked_weights  # late: it imports NumPy
+
+    return checked_weights(value)
+
+
 _NUMBER: Kind = replace(real(checks.positive), name="number")
 _data = partial(Option, group="data")
 _model = partial(Option, group="model")
@@ -57,8 +64,9 @@ _OPTIONS = {
     "class_weight": TRAIN_TABLE["class_weight"],
     "no_intercept": _flag(group="model", help="Learn no intercept."),
     "method": _learning(
-        one_of("ftrl", "truncated-gradient", "ball"),
-        help="Follow the regularised leader, truncated gradient, or projections onto the L1 ball.",
+        one_of("ftrl", "truncated-gradient", "ball", "ogd"),
+        help="Follow the regularised leader, truncated gradient, projections onto the L1 ball, or "
+        "gradient descent with a rate for each feature.",
         default="ftrl",
     ),
     "passes": _learning(FROM_1, help="Passes over the rows.", default=1),
@@ -100,9 +108,12 @@ _OPTIONS = {
     "no_shuffle": _flag(
         group="learning", help="Read the rows in their order, not blocks and rows at random."
     ),
-    "seed": _learning(FROM_0, help="Seeds the order of the rows.", default=0),
+    "seed": _learning(FROM_0, help="Seeds the order of the rows, and rounding.", default=0),
     "table": _running(
-        one_of("float64", "float32"), help="Numbers in the table of weights.", default="float64"
+        Kind("float64|float32|q|qN.M", _table, "a string", (str,)),
+        help="Numbers in the table of weights. Of ogd also q2.13 (N + M = 15): 24 bits for a weight and "
+        "its count; q chooses N by the features.",
+        default="float64",
     ),
     "memory": _running(SIZE, help="Memory budget.", default="4GiB"),
     "block_rows": TRAIN_TABLE["block_rows"],

@@ -9,10 +9,11 @@ from fcl.cli.progress import View, validation_text
 from fcl.cli.report import aligned, certificate_items, strongest_lines
 from fcl.drivers.events import Event
 from fcl.drivers.online.progress import OnlineProgress
-from fcl.units import format_bytes, format_seconds
+from fcl.units import counted, format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from fcl.drivers.online.train import OnlineResult
+    from fcl.online import Learner
 
 __all__ = ["OnlineLines", "result_lines"]
 
@@ -46,6 +47,20 @@ class OnlineLines(View):
         messages.write(" ".join([*(f"{cell:>10}" for cell in cells), more]).rstrip())
 
 
+def _clipped(learner: Learner) -> list[tuple[str, str]]:
+    """How many weights the table's grid has no room for; nothing for tables of float numbers."""
+    from fcl.online.table import Grid
+
+    name = learner.options.weights
+    if name.startswith("float"):
+        return []
+    grid = Grid.parse(name)
+    words = f"{name}, in steps of 2^-{grid.m}; {counted(learner.clipped, 'weight')} at +-{grid.largest:g}"
+    if learner.clipped and grid.m:
+        words += f", the ends of the range: --table q{grid.n + 1}.{grid.m - 1} has room for more"
+    return [("table", words)]
+
+
 def result_lines(result: OnlineResult, written: str, memory: int, top: int = 10) -> list[str]:
     """The summary at the end of learning."""
     model = result.model
@@ -56,6 +71,7 @@ def result_lines(result: OnlineResult, written: str, memory: int, top: int = 10)
         ("intercept", f"{model.intercept:+.6g}"),
         ("C", f"{model.C:.8g} (alpha {model.alpha:.8g})"),
         ("rate", f"{model.options['rate']:.6g}"),
+        *_clipped(result.learner),
         ("time", steps),
         ("memory", f"peak {format_bytes(result.peak_memory)} of {format_bytes(memory)}"),
         ("model", written),

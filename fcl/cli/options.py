@@ -243,9 +243,9 @@ Decorator = Callable[[Any], Any]
 
 
 def click_option(option: Option) -> Decorator:
-    """The click option, or for ``data`` the argument, that a declared option becomes."""
+    """The click option, or for ``data`` of the group of that name the argument."""
     default = option.default if option.command_default is None else option.command_default
-    if option.name == "data":
+    if option.name == option.group == "data":
         return click.argument("data", required=False, type=_Value(option.kind))
     if option.kind is FLAG:
         negation = f"/--no-{option.spelled[2:]}" if option in TRAINING else ""

@@ -12,6 +12,7 @@ from fcl.units import counted, format_bytes, format_seconds
 if TYPE_CHECKING:
     from fcl.drivers.train import TrainResult
     from fcl.model import Certificate, History, Model
+    from fcl.model.compact import Encoding
     from fcl.model.frames import FeatureRow, OutputFeature
     from fcl.objective import Penalty
 
@@ -31,9 +32,16 @@ def certificate_items(certificate: Certificate, active: int) -> Items:
 
     if certificate.scope is Scope.UNKNOWN:
         return [("certificate", certificate.scope_text), ("active", f"{active:,}")]
+    if math.isinf(certificate.objective):
+        words = "unknown: the model was rounded, and these are not its training data"
+        return [
+            ("objective", words),
+            ("bound", f"{certificate.bound:.10g}"),
+            ("active", f"{active:,} of {counted(certificate.n_priced, 'priced feature')}"),
+        ]
     violation = f"{certificate.max_violation:.6g} largest |slope| (1 at the optimum)"
     if math.isinf(certificate.max_violation):
-        violation = "unknown: no pass was completed"
+        violation = "unknown: the family was not priced at this point"
     items = [
         ("objective", f"{certificate.objective:.10g}"),
         ("bound", f"{certificate.bound:.10g}"),
@@ -133,10 +141,11 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
     elif model.labels is not None:
         low, high = (shown(_whole(label)) for label in model.labels)
         labels = f"{low} is -1, {high} is +1"
-    version = file_version(model.covariates, model.intercept)
+    version = file_version(model.covariates, model.intercept, model.encoding)
     items = [
         ("model", path),
         ("file", f"{FORMAT} {version}, written by fcl {model.fcl_version} at {model.created}"),
+        *encoding_items(model.encoding),
         ("features", f"{family}, {size}"),
         ("loss", model.loss + (", margins with an offset" if model.has_offset else "")),
         (
@@ -155,6 +164,18 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
     if strongest := strongest_lines(model, top):
         lines += ["", *strongest]
     return [*lines, *covariate_lines(model)]
+
+
+def encoding_items(encoding: Encoding | None) -> list[tuple[str, str]]:
+    """How a compact model was rounded, and the losses that were measured; nothing for full weights."""
+    if encoding is None:
+        return []
+    items = [("encoding", encoding.text)]
+    if encoding.loss is not None and encoding.loss_full is not None:
+        items.append(
+            ("mean loss", f"{encoding.loss:.8g}, before rounding {encoding.loss_full:.8g}")
+        )
+    return items
 
 
 def _whole(label: Any) -> Any:

@@ -86,7 +86,8 @@ def is_own_model(path: str, checkpoint: Checkpoint, trusted: Collection[str]) ->
     except ModelFileError:  # there is no file, or not a model file
         return False
     return (
-        model.fingerprint == checkpoint.fingerprint
+        model.encoding is None
+        and model.fingerprint == checkpoint.fingerprint
         and plain(model.family.to_config()) == plain(checkpoint.family)
         and all(model.options.get(name) == plain(checkpoint.options.get(name)) for name in FIXED)
     )

@@ -23,6 +23,7 @@ from fcl.drivers.rows import (
     encode_outputs,
     encode_targets,
     has_several_outputs,
+    held_out_rows,
     select_rows,
     select_valid_outputs,
     select_valid_rows,
@@ -195,8 +196,7 @@ def make_job(
     n_outputs = _count_outputs(data, loss, y, labels, options) if several else 1
     held = None
     if options.valid_fraction is not None:
-        random = np.random.default_rng([options.seed, 0xFC1])
-        held = random.random(data.n_rows) < options.valid_fraction
+        held = held_out_rows(data.n_rows, options.valid_fraction, options.seed)
     train = select_rows(data, y, data.weights, None if held is None else ~held)
     if loss.name == "softmax":
         assert labels is not None

@@ -22,6 +22,7 @@ __all__ = [
     "encode_outputs",
     "encode_targets",
     "has_several_outputs",
+    "held_out_rows",
     "select_rows",
     "select_valid_outputs",
     "select_valid_rows",
@@ -169,6 +170,11 @@ def _check_offset_shape(data: DataSet, n_outputs: int) -> None:
             f"{data.name}: expected an offset for each row and output, shape "
             f"{(data.n_rows, n_outputs)}, got shape {data.offset.shape}"
         )
+
+
+def held_out_rows(n: int, fraction: float, seed: int) -> npt.NDArray[np.bool_]:
+    """The rows that ``valid_fraction`` holds out of training, bool (n,)."""
+    return np.random.default_rng([seed, 0xFC1]).random(n) < fraction
 
 
 def select_rows(

@@ -25,6 +25,7 @@ from fcl.features.standardized import uneven_scales
 from fcl.model.certificate import Certificate
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.model.columns import first_difference, names_read
+from fcl.model.compact import refuse_compact
 from fcl.model.file import check_header
 from fcl.model.model import Model
 from fcl.options import TRAINING
@@ -327,6 +328,7 @@ def start_point(job: Job, model: Model) -> Point:
     """The weights of an initial model as a point; InputError if its family is another one."""
     from fcl.features.generator import without_probes
 
+    refuse_compact(model.encoding, "initial")
     before, now = (without_probes(family.to_config()) for family in (model.family, job.family))
     if before != now:
         raise InputError(

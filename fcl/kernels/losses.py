@@ -183,6 +183,13 @@ def raise_curvatures(loss, y, s, m, b, share, q):
 
 
 @kernel
+def losses(loss, y, m, out):
+    """Write the loss of each row to ``out``."""
+    for i in range(y.shape[0]):
+        out[i] = loss_value(loss, y[i], m[i])
+
+
+@kernel
 def weighted_loss(loss, y, s, m, b):
     """Sum of s_i loss(y_i, m_i + b) over a block of rows."""
     total = carry = 0.0

@@ -1,4 +1,4 @@
-"""The model file: one uncompressed zip of ``header.json`` and three ``.npy`` members.
+"""The model file: one uncompressed zip of ``header.json`` and three members for ids, weights and support.
 
 README.md in this folder is the specification.
 """
@@ -16,8 +16,16 @@ from fcl.checks import shown
 from fcl.data.variants import Variant
 from fcl.errors import InputError
 from fcl.model import schema
-from fcl.model.archive import add_array, add_member, read_array, read_json, write_json
+from fcl.model.archive import (
+    add_array,
+    add_member,
+    read_array,
+    read_json,
+    read_member,
+    write_json,
+)
 from fcl.model.atomic import atomic_file
+from fcl.model.compact import ENCODING_TABLE, PACKED, Encoding, pack_arrays, read_packed
 from fcl.model.reading import HEADER, KIND, HeaderFormat, open_model, read_header
 from fcl.model.tasks import TASKS
 from fcl.objective import find_loss
@@ -35,7 +43,7 @@ __all__ = [
 
 FORMAT = "fcl-model"
 #: The largest version that is read; the smallest version that can hold a model is written.
-VERSION = 3
+VERSION = 4
 
 #: member -> dtype, little-endian on every machine
 ARRAYS = {"ids": "<i8", "weights": "<f8", "support": "<i8"}
@@ -119,6 +127,7 @@ _HEADER_TABLE = schema.record(
     feature_names=schema.Maybe(schema.listing(schema.text)),
     column_names=schema.Maybe(schema.listing(schema.column_name)),
     variants=schema.Maybe(schema.listing(_variant)),
+    encoding=schema.Maybe(ENCODING_TABLE),
     created=schema.text,
     fcl_version=schema.text,
 )
@@ -150,6 +159,10 @@ def write_model(
     content = _header_bytes(header)
     with atomic_file(path, overwrite) as file, zipfile.ZipFile(file, "w") as archive:
         add_member(archive, HEADER, content)
+        if "encoding" in header:
+            for name, packed in pack_arrays(arrays, Encoding(**header["encoding"])).items():
+                add_member(archive, name, packed)
+            return
         for name, dtype in ARRAYS.items():
             values = np.ascontiguousarray(arrays[name]).astype(dtype)
             add_array(archive, f"{name}.npy", values.ravel())
@@ -168,11 +181,13 @@ def check_header(header: Mapping[str, Any]) -> None:
         raise InputError(f"a model of this training could not be saved: {error}") from error
 
 
-def file_version(covariates: object, intercept: object) -> int:
+def file_version(covariates: object, intercept: object, encoding: object = None) -> int:
     """The version of the file of a model, which readers of earlier versions cannot predict with.
 
-    3 for several outputs, whose intercepts are a list; 2 with covariates; else 1.
+    4 for compact models; 3 for several outputs, whose intercepts are a list; 2 with covariates; else 1.
     """
+    if encoding is not None:
+        return 4
     if np.ndim(intercept):  # type: ignore[arg-type]
         return 3
     return 2 if covariates else 1
@@ -181,7 +196,7 @@ def file_version(covariates: object, intercept: object) -> int:
 def _header_bytes(header: Mapping[str, Any]) -> bytes:
     """The header as stored; raises ValueError if a reader would reject it, or lose a part of it."""
     # format and version come first, for people who open the file in a pager
-    version = file_version(header.get("covariates"), header["intercept"])
+    version = file_version(header.get("covariates"), header["intercept"], header.get("encoding"))
     content = write_json({"format": FORMAT, "version": version, **header})
     stored = read_json(content)
     kept = {"format": FORMAT, "version": version, **_header("", stored)}
@@ -194,7 +209,16 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     """Read the header and the arrays of a model file; raises as :func:`fcl.load_model` does."""
     with open_model(path) as archive:
         header = read_header(archive, HeaderFormat(FORMAT, VERSION, _header))
+        if "encoding" in header:
+            return header, _read_compact(archive, header)
         arrays = {
             name: read_array(archive, f"{name}.npy", dtype, KIND) for name, dtype in ARRAYS.items()
         }
     return header, arrays
+
+
+def _read_compact(archive: zipfile.ZipFile, header: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    k, own = header["n_active"], header["intercept"]  # a compact model has no other features
+    width = len(own) if isinstance(own, list) else 1
+    contents = {name: read_member(archive, name, KIND) for name in PACKED}
+    return read_packed(contents, k, width, Encoding(**header["encoding"]))

@@ -16,6 +16,7 @@ from fcl.model.archive import installed_version, now
 from fcl.model.arrays import checked_arrays, reshaped
 from fcl.model.certificate import Certificate
 from fcl.model.columns import matched, select_columns
+from fcl.model.compact import Encoding
 from fcl.model.covariates import CovariateTerm, covariate_margins
 from fcl.model.file import ARRAYS, FORMAT, HEADER, read_model, write_model
 from fcl.model.frames import FeatureRow, OutputFeature, features_frame
@@ -97,6 +98,8 @@ class Model:
         The PLINK variants that the features read, by position in X; None for other data.
     covariates : sequence of CovariateTerm
         Unpenalised covariates with their coefficients; they are not among the features.
+    encoding : Encoding or None
+        How the weights of a compact model were rounded; None for full weights.
     created : str
         Time of creation in UTC, ISO 8601.
     fcl_version : str
@@ -127,6 +130,7 @@ class Model:
     column_names: Mapping[int, str] | None = None
     variants: Mapping[int, Variant] | None = None
     covariates: Sequence[CovariateTerm] = ()
+    encoding: Encoding | None = None
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
 
@@ -290,7 +294,11 @@ class Model:
 
     def header(self) -> dict[str, Any]:
         """The header of the model file, which holds everything except the arrays."""
-        optional = {"feature_names": self.feature_names is None, "covariates": not self.covariates}
+        optional = {
+            "feature_names": self.feature_names is None,
+            "covariates": not self.covariates,
+            "encoding": self.encoding is None,
+        }
         left_out = {"family", "column_names", "variants", *ARRAYS}
         left_out |= {name for name, missing in optional.items() if missing}
         named = {}
@@ -646,6 +654,8 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
         header["certificate"] = Certificate.from_dict(header["certificate"])
         terms = header.get("covariates", ())
         header["covariates"] = tuple(CovariateTerm.from_dict(term) for term in terms)
+        if "encoding" in header:
+            header["encoding"] = Encoding(**header["encoding"])
         model = Model(**header | arrays)
     except InputError as error:
         raise ModelFileError(f"{shown_path}: {error}") from error

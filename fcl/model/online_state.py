@@ -62,7 +62,7 @@ def read_state(path: str | os.PathLike[str]) -> OnlineState:
         if RUN not in archive.namelist():
             raise InputError(
                 "expected a model of fcl online with the state of its learner, got a model without one "
-                "(trained otherwise, or with --bare)"
+                "(trained otherwise, compact, or with --bare)"
             )
         run = read_json(read_member(archive, RUN, KIND))
         columns, dtype = run.pop("columns", None), run.pop("table", None)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.features.rows import RowChunk
-from fcl.online.options import OnlineOptions
+from fcl.online.options import TABLES, OnlineOptions
 
 __all__ = ["Learner", "Point", "common_factor"]
 
@@ -65,11 +65,15 @@ class Learner(ABC):
         self.n_features = n_features
         self.options = options
         self.factors = None if factors is None else np.ascontiguousarray(factors, np.float64)
-        self.table = np.zeros((n_features, self.columns), options.weights)
+        self.table = self.new_table()
         self.state = np.zeros(online.STATES)
         self.state[online.GROWTH] = 1.0
         self.state[online.LIMIT] = self.limit(math.nan)
         self.passes = 0
+
+    def new_table(self) -> np.ndarray:
+        """The table before the first row."""
+        return np.zeros((self.n_features, self.columns), self.options.weights)
 
     @classmethod
     def kind_for(cls, options: OnlineOptions) -> type[Learner]:
@@ -80,6 +84,15 @@ class Learner(ABC):
     def bytes_for(cls, n_features: int, options: OnlineOptions) -> int:
         """Bytes of the table of a family, without penalty factors."""
         return n_features * cls.columns * np.dtype(options.weights).itemsize
+
+    @classmethod
+    def check_weights(cls, options: OnlineOptions) -> None:
+        """Raise InputError if a table of these weights is not one of the method."""
+        if options.weights not in TABLES:
+            raise InputError(
+                f"weights: expected {' or '.join(TABLES)} for the method {cls.name}, got "
+                f"{options.weights}; the method ogd has such weights"
+            )
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -172,6 +185,11 @@ class Learner(ABC):
         from fcl.kernels import online
 
         return float(self.state[online.INTERCEPT])
+
+    @property
+    def clipped(self) -> int:
+        """Number of weights at an end of the range that the table can hold."""
+        return 0
 
     def point(self) -> Point:
         """The features with a weight, their weights and the intercept; changes nothing."""

@@ -6,6 +6,7 @@ from fcl.checks import choice
 from fcl.online.ball import BallLearner
 from fcl.online.base import Floats, Learner
 from fcl.online.ftrl import Ftrl
+from fcl.online.ogd import Ogd
 from fcl.online.options import OnlineOptions
 from fcl.online.truncated import TruncatedGradient
 
@@ -13,13 +14,15 @@ __all__ = ["METHODS", "kind_of", "make_learner"]
 
 #: The first is the default.
 METHODS: dict[str, type[Learner]] = {
-    kind.name: kind for kind in (Ftrl, TruncatedGradient, BallLearner)
+    kind.name: kind for kind in (Ftrl, TruncatedGradient, BallLearner, Ogd)
 }
 
 
 def kind_of(method: str, options: OnlineOptions) -> type[Learner]:
-    """The class of the learners of a method; raises InputError for an unknown name."""
-    return METHODS[choice("method", method, tuple(METHODS))].kind_for(options)
+    """The class of the learners of a method; InputError for an unknown name, or another's weights."""
+    kind = METHODS[choice("method", method, tuple(METHODS))].kind_for(options)
+    kind.check_weights(options)
+    return kind
 
 
 def make_learner(

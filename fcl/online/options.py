@@ -10,7 +10,7 @@ from fcl.checks import choice, flag, positive, shown, up_to_one, whole
 from fcl.errors import InputError
 from fcl.objective import find_loss
 
-__all__ = ["LOSSES", "STEPS", "TABLES", "TRUNCATIONS", "OnlineOptions"]
+__all__ = ["LOSSES", "STEPS", "TABLES", "TRUNCATIONS", "OnlineOptions", "checked_weights"]
 
 #: Losses of online learners; ``hinge`` is not among the losses of fcl's solver.
 LOSSES = ("logistic", "squared", "squared_hinge", "hinge")
@@ -51,8 +51,10 @@ class OnlineOptions:
         rho, above 0 and at most 1; below 1 the penalty is an elastic net.
     intercept : bool
         Whether to learn an intercept, which is not penalised.
-    weights : {"float64", "float32"}
-        dtype of the table of weights.
+    weights : str
+        dtype of the table of weights, float64 or float32; of ogd also ``qN.M`` with N + M = 15.
+    seed : int
+        Of the random rounding of such weights.
     radius : float, optional
         Ball: largest sum_j f_j |w_j|, above 0. The ball has no penalty, and does not use ``alpha``.
     """
@@ -69,6 +71,7 @@ class OnlineOptions:
     l1_ratio: float = 1.0
     intercept: bool = True
     weights: str = "float64"
+    seed: int = 0
     radius: float | None = None
 
     def __post_init__(self) -> None:
@@ -85,7 +88,8 @@ class OnlineOptions:
             "truncation": choice("truncation", self.truncation, TRUNCATIONS),
             "l1_ratio": up_to_one("l1_ratio", self.l1_ratio),
             "intercept": flag("intercept", self.intercept),
-            "weights": choice("weights", self.weights, TABLES),
+            "weights": checked_weights(self.weights),
+            "seed": whole("seed", self.seed, 0),
         }
         if self.radius is not None:
             checked["radius"] = positive("radius", self.radius)
@@ -102,6 +106,15 @@ class OnlineOptions:
 
             return HINGE, 0.0
         return find_loss(self.loss).kernel
+
+
+def checked_weights(value: Any) -> str:
+    """A dtype; ``q``, for which a grid is chosen; or a grid such as q2.13. Raises InputError."""
+    from fcl.online.table import Grid
+
+    if isinstance(value, str) and value[:1] == "q":
+        return value if value == "q" else Grid.parse(value).text
+    return choice("weights", value, TABLES)
 
 
 def _at_least_0(name: str, value: Any, infinite: bool = False) -> float:

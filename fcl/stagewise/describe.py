@@ -8,7 +8,7 @@ import numpy as np
 
 from fcl.checks import shown
 from fcl.features.plain import Columns
-from fcl.stagewise.file import VERSION
+from fcl.stagewise.file import file_version
 from fcl.stagewise.model import StagewiseModel
 from fcl.units import counted
 
@@ -36,7 +36,8 @@ def facts(model: StagewiseModel) -> list[tuple[str, str]]:
     return [
         (
             "file",
-            f"{model.format} {VERSION}, written by fcl {model.fcl_version} at {model.created}",
+            f"{model.format} {file_version(model.encoding)}, written by fcl {model.fcl_version} at "
+            f"{model.created}",
         ),
         *problem(model),
         *validation(model),

@@ -17,8 +17,9 @@ from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.generator.family import GeneratedFamily
 from fcl.model import schema
-from fcl.model.archive import add_array, add_member, read_array, write_json
+from fcl.model.archive import add_array, add_member, read_array, read_member, write_json
 from fcl.model.atomic import atomic_file
+from fcl.model.compact import ENCODING_TABLE, Encoding, packed_weights, unpacked_weights
 from fcl.model.reading import HEADER, KIND, HeaderFormat, open_model, read_header
 from fcl.plain import plain
 from fcl.stagewise.certify import JointGap
@@ -33,15 +34,19 @@ __all__ = [
     "FORMAT",
     "SETTINGS_TABLE",
     "VERSION",
+    "file_version",
     "read_stagewise",
     "shaped",
     "vector",
     "write_stagewise",
 ]
 
-VERSION = 1
+#: The largest version that is read: 2 for compact models; else 1 is written.
+VERSION = 2
 #: Members: vectors of little-endian float64.
 ARRAYS = ("features", "intercepts", "calibration")
+#: Member of a compact model in place of ``features.npy``.
+COMPACT = "features.q"
 #: Of the header.
 FORMAT = "fcl-stagewise"
 
@@ -86,6 +91,7 @@ _HEADER_TABLE = schema.record(
         schema.record(objective=schema.number(), bound=schema.number(), n_features=schema.whole(1))
     ),
     history=schema.listing(DONE_TABLE),
+    encoding=schema.Maybe(ENCODING_TABLE),
     created=schema.text,
     fcl_version=schema.text,
 )
@@ -101,11 +107,21 @@ def write_stagewise(
 
     Raises InputError if the path exists and ``overwrite`` is false, or cannot be written to.
     """
-    content = write_json({"format": FORMAT, "version": VERSION, **plain(header)})
+    encoding = header.get("encoding")
+    content = write_json({"format": FORMAT, "version": file_version(encoding), **plain(header)})
     with atomic_file(path, overwrite) as file, zipfile.ZipFile(file, "w") as archive:
         add_member(archive, HEADER, content)
         for name in ARRAYS:
-            add_array(archive, f"{name}.npy", vector(getattr(weights, name)))
+            if name == "features" and encoding is not None:
+                packed = packed_weights(weights.features, encoding.m, encoding.codec)
+                add_member(archive, COMPACT, packed)
+            else:
+                add_array(archive, f"{name}.npy", vector(getattr(weights, name)))
+
+
+def file_version(encoding: Encoding | None) -> int:
+    """The version of the file of a model."""
+    return 1 if encoding is None else 2
 
 
 def vector(array: np.ndarray) -> np.ndarray:
@@ -118,17 +134,28 @@ def read_stagewise(path: str | os.PathLike[str], trusted: Collection[str] = ()) 
     trusted = (trusted,) if isinstance(trusted, str) else trusted
     with open_model(path) as archive:
         header = read_header(archive, HeaderFormat(FORMAT, VERSION, _HEADER_TABLE))
-        arrays = {name: read_array(archive, f"{name}.npy", "<f8", KIND) for name in ARRAYS}
-        return _fields(header, arrays, trusted)
+        packed = {"features"} if "encoding" in header else set()
+        names = [name for name in ARRAYS if name not in packed]
+        arrays = {name: read_array(archive, f"{name}.npy", "<f8", KIND) for name in names}
+        content = read_member(archive, COMPACT, KIND) if packed else b""
+        return _fields(header, arrays, content, trusted)
 
 
 def _fields(
-    header: Mapping[str, Any], arrays: Mapping[str, Floats], trusted: Collection[str]
+    header: Mapping[str, Any],
+    arrays: dict[str, Floats],
+    packed: bytes,
+    trusted: Collection[str],
 ) -> dict[str, Any]:
     """The fields of a model; raises ValueError for a header and arrays that do not agree."""
     from fcl.features import family_from_config
 
     family = family_from_config(header["family"], trusted)
+    found = {name: value for name, value in header.items() if name != "n_outputs"}
+    if "encoding" in header:
+        found["encoding"] = encoding = Encoding(**header["encoding"])
+        n_weights = family.n_features * header["n_outputs"]
+        arrays["features"] = unpacked_weights(packed, n_weights, encoding, COMPACT)
     if not isinstance(family, GeneratedFamily):
         raise InputError(f"expected a family of generated columns, got {family.name}")
     K, labels, is_classes = header["n_outputs"], header["labels"], header["classifies"]
@@ -136,7 +163,6 @@ def _fields(
         raise InputError(f"labels: expected {counted(K, 'different label')}, got {shown(labels)}")
     settings = Settings(**header["settings"]).checked()
     columns, certificate = header["column_names"], header["certificate"]
-    found = {name: value for name, value in header.items() if name != "n_outputs"}
     return found | {
         "family": family,
         "weights": shaped(arrays, family.n_features, K, settings),

@@ -27,7 +27,7 @@ from fcl.stagewise.targets import (
     refuse_single,
 )
 
-__all__ = ["StagewiseJob", "make_job"]
+__all__ = ["StagewiseJob", "make_job", "training_rows"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -121,6 +121,16 @@ def make_job(
     settings, parts[0] = _class_weighted(settings, parts[0], targets)
     plan = make_plan(family, settings, parts, targets.width, cores, certify)
     return StagewiseJob(family, settings, parts, found, plan)
+
+
+def training_rows(data: DataSet, settings: Settings, numbers: bool) -> Rows:
+    """The training rows of a job without other validation data, with their weights in the objective.
+
+    Raises InputError as :func:`make_job` does.
+    """
+    keep, targets = _targets(data, numbers)
+    parts, _ = _split(data, keep, targets, settings)
+    return _class_weighted(settings, parts[0], targets)[1]
 
 
 def _targets(

@@ -18,6 +18,7 @@ from fcl.errors import InputError
 from fcl.features.generator.family import GeneratedFamily
 from fcl.model.archive import installed_version, now
 from fcl.model.columns import matched, select_columns
+from fcl.model.compact import Encoding
 from fcl.stagewise.blocks import TILE_ROWS, powers_of
 from fcl.stagewise.certify import JointGap
 from fcl.stagewise.file import FORMAT, read_stagewise, write_stagewise
@@ -63,6 +64,8 @@ class StagewiseModel:
         The gap to the joint ridge optimum, if it was requested.
     has_offset : bool
         Whether the training rows had offsets; rows to predict then need them, too.
+    encoding : Encoding or None
+        How the weights of a compact model were rounded; None for full weights.
     created : str
         Time of creation in UTC, ISO 8601.
     fcl_version : str
@@ -83,6 +86,7 @@ class StagewiseModel:
     column_names: dict[int, str] | None = None
     certificate: JointGap | None = None
     has_offset: bool = False
+    encoding: Encoding | None = None
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
 
@@ -137,6 +141,8 @@ class StagewiseModel:
             "column_names": None if names is None else list(names.items()),
             "certificate": None if certificate is None else asdict(certificate),
         }
+        if self.encoding is None:
+            del header["encoding"]
         write_stagewise(path, header, self.weights, overwrite)
 
     @classmethod

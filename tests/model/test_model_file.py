@@ -138,8 +138,8 @@ def test_refuses_to_overwrite(path: Path, model: Model) -> None:
 
 
 def test_newer_version(path: Path) -> None:
-    set_header(path, version=4, fcl_version="9.9", certificate="unreadable here")
-    with pytest.raises(ModelFileError, match=r"m\.fcl: format version 4.*made by a newer fcl\?"):
+    set_header(path, version=5, fcl_version="9.9", certificate="unreadable here")
+    with pytest.raises(ModelFileError, match=r"m\.fcl: format version 5.*made by a newer fcl\?"):
         load_model(path)
 
 

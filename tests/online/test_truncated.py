@@ -305,7 +305,7 @@ def test_invalid_options_have_one_message() -> None:
         ({"truncation": "none"}, "truncation must be one of"),
         ({"step": "newton"}, "step must be one of"),
         ({"l1_ratio": 0.0}, "l1_ratio must be"),
-        ({"weights": "q2.13"}, "weights must be one of"),
+        ({"weights": "int16"}, "weights must be one of"),
     ):
         with pytest.raises(InputError, match=message):
             OnlineOptions(**{"alpha": 0.1, **wrong})

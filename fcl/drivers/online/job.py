@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fcl.checks import choice, flag, share, whole
 from fcl.data.targets import check_class_weight
+from fcl.drivers.online.grid import grid_for
 from fcl.drivers.plan import INTERPRETER, MIB
 from fcl.drivers.rows import (
     Rows,
@@ -180,7 +181,7 @@ def make_online_job(
         raise InputError("covariates: online learners have none; add the columns to the features")
     # 1.0 stands for a rate and an alpha that are not known yet
     rate = 1.0 if isinstance(running.rate, str) else running.rate
-    options = OnlineOptions(**{"alpha": 1.0, "rate": rate, **learning})
+    options = OnlineOptions(**{"alpha": 1.0, "rate": rate, "seed": running.seed, **learning})
     if options.radius is not None and running.method != "ball":
         raise InputError(f"radius: method {running.method} has none; choose method ball, or alpha")
     if options.loss not in LOSSES:
@@ -216,6 +217,8 @@ def make_online_job(
     options = replace(options, alpha=alpha * sum_weights / math.fsum(train.s))
     running = replace(running, block_rows=_block_rows(running, family, train))
     view = family.row_view()
+    if options.weights == "q":
+        options = replace(options, weights=grid_for(family, view, train, running.block_rows))
     plan = make_online_plan(family, options, running, train, valid_rows)
     return OnlineJob(
         options=options,
@@ -285,7 +288,10 @@ def make_online_plan(
         parts.append(("penalty factors", 8 * p))
     total = sum(size for _, size in parts)
     if total > running.memory:
-        advice = "choose float32 weights or fewer features, or raise memory"
+        advice = (
+            "choose float32 weights (of the method ogd q2.13, 3 bytes a feature) or fewer features, or "
+            "raise memory"
+        )
         raise BudgetError(
             f"memory: a budget of {format_bytes(running.memory)} is too small; online learning needs at "
             f"least {-(-total // MIB)}MiB: "

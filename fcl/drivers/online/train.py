@@ -134,11 +134,12 @@ def train_online(
         As for :func:`fcl.train`; the family must be able to list the features of a row.
     alpha, C : float
         Exactly one: the weight of the penalty, or C = 1 / (alpha * S).
-    method : {"ftrl", "truncated-gradient", "ball"}
+    method : {"ftrl", "truncated-gradient", "ball", "ogd"}
         ``ftrl`` follows the regularised leader (McMahan 2011); ``truncated-gradient`` is the method of
         Langford, Li and Zhang (2008); ``ball`` keeps the L1 norm of the weights within ``radius`` by
         projections (Duchi, Shalev-Shwartz, Singer and Chandra 2008); alpha or C then sets only the
-        problem whose optimum the model is compared with.
+        problem whose optimum the model is compared with; ``ogd`` is gradient descent with a rate for
+        each feature, also over tables of 24 bits a feature (Golovin, Sculley, McMahan and Young 2013).
     loss : {"logistic", "squared", "squared_hinge"}
     rate : float or "auto"
         Rate of the first row; auto: the best of a few in short trials.
@@ -153,7 +154,7 @@ def train_online(
     valid, valid_fraction : DataSet, float
         Rows to score the model on: a data set, or the share of rows to set aside.
     seed : int
-        Seeds the order and the rows that are set aside.
+        Seeds the order, the rows that are set aside, and the rounding of weights such as q2.13.
     block_rows : int
         Most rows of a block, from 64 to 65,536.
     memory : int or str

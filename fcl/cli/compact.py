@@ -1,0 +1,190 @@
+"""``fcl convert model.fcl small.fcl``: compact models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from fcl import checks
+from fcl.cli.common import messages, refuse_same, show
+from fcl.cli.signals import stop_on_signals
+from fcl.convert.options import TABLE
+from fcl.errors import InputError
+from fcl.options import FROM_0, PATH, POSITIVE, TEXT, Kind, Option, one_of
+from fcl.units import counted, format_bytes
+
+if TYPE_CHECKING:
+    from fcl.data import DataSet
+    from fcl.scoring.compact import Compacted
+
+__all__ = ["MODEL_GROUP", "MODEL_TABLE", "compact_file", "is_compaction"]
+
+MODEL_GROUP = "models"
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a whole number, got {checks.shown(value)}") from None
+
+
+_option = partial(Option, group=MODEL_GROUP)
+_OPTIONS = {
+    "bits": _option(
+        Kind("integer", _whole, "a whole number", (int,)),
+        help="Round the weights of a model to multiples of 2^-M.",
+        metavar="M",
+    ),
+    "max_loss": _option(
+        POSITIVE,
+        help="Choose the fewest bits that raise the mean loss on DATA by at most this share.",
+        metavar="SHARE",
+    ),
+    "data": _option(PATH, help="Rows with a target, to measure losses on.", metavar="DATA"),
+    "rounding": _option(
+        one_of("nearest", "random"),
+        help="How to round (default: the better one on DATA; without DATA nearest, or random for "
+        "stagewise models).",
+    ),
+    "seed": _option(FROM_0, help="Seed of random rounding (default: 0)."),
+    "offset": _option(TEXT, help="Array in DATA that is added to the margins.", metavar="NAME"),
+}
+#: The options for models, by name.
+MODEL_TABLE = {name: Option(**{**vars(option), "name": name}) for name, option in _OPTIONS.items()}
+#: Options of other inputs that also hold for models.
+_SHARED = ("x", "y", "weights", "overwrite", "quiet")
+
+
+def is_compaction(inputs: Sequence[str], options: Mapping[str, Any]) -> bool:
+    """Whether the input is a model; raises InputError for options of the other kind of input."""
+    from fcl.model.formats import is_model
+
+    found = len(inputs) == 1 and inputs[0] != "-" and is_model(inputs[0])
+    others = [name for name in TABLE if name not in _SHARED] if found else list(MODEL_TABLE)
+    table = TABLE if found else MODEL_TABLE
+    for name in others:
+        default = table[name].default
+        if name in options and options[name] != (default and table[name].kind.read(default)):
+            takes = "inputs other than models" if found else "models"
+            raise InputError(f"{table[name].spelled} is an option for {takes}; leave it out")
+    return found
+
+
+def compact_file(path: str, out: str, quiet: bool, options: Mapping[str, Any]) -> None:
+    """Write a compact copy of a model file, and say what was saved and lost."""
+    from fcl.model import load_model
+    from fcl.model.atomic import check_output
+    from fcl.scoring.compact import compact_model
+
+    refuse_same(out, "OUT", model=path, data=options["data"])
+    if (options["bits"] is None) == (options["max_loss"] is None):
+        raise InputError(f"{path}: give --bits M, or --max-loss SHARE with --data DATA")
+    if options["max_loss"] is not None and options["data"] is None:
+        raise InputError("--max-loss: expected --data DATA, to measure losses on")
+    check_output(out, options["overwrite"])
+    if not quiet:
+        read = [path] if options["data"] is None else [path, options["data"]]
+        messages.say(f"reading {', '.join(read)}")
+    with stop_on_signals():
+        model = load_model(path, options["imports"])
+        data = None if options["data"] is None else _open(model, options)
+        found = compact_model(
+            model,
+            data,
+            bits=options["bits"],
+            max_loss=options["max_loss"],
+            rounding=options["rounding"],
+            seed=options["seed"] or 0,
+        )
+        found.model.save(out, options["overwrite"])
+    if not quiet:
+        show(_lines(model, found, path, out))
+
+
+def _open(model: Any, options: Mapping[str, Any]) -> DataSet:
+    from fcl.cli.opening import open_rows
+
+    return open_rows(
+        options["data"],
+        options["y"] or "y",
+        x=options["x"] or "X",
+        weights=options["weights"],
+        offset=options["offset"],
+        covariates=model.covariate_names or None,
+    )
+
+
+def _lines(model: Any, found: Compacted, path: str, out: str) -> list[str]:
+    """The table of what was measured."""
+    from fcl.cli.report import aligned
+
+    compact, encoding = found.model, found.model.encoding
+    before, after = os.path.getsize(path), os.path.getsize(out)
+    items = [("model", out), ("encoding", f"{encoding.text}, {encoding.codec}")]
+    items += [("weights", _weights(model, compact, out))]
+    items += [
+        (
+            "size",
+            f"{format_bytes(before)} before, {format_bytes(after)} after ({before / after:.1f}x)",
+        )
+    ]
+    for tried in found.tries:
+        words = f"{tried.loss:.8g} with {tried.m} bits, {tried.rounding}: {_rise(tried)}"
+        items.append(("tried", words))
+    if encoding.loss is not None:
+        rows = counted(encoding.rows, "row")
+        words = f"{encoding.loss_full:.8g} before, {encoding.loss:.8g} after: {_rise(encoding)}"
+        items.append(("mean loss", f"{words}, over {rows}"))
+    if encoding.promise is not None:
+        words = (
+            f"random rounding raises the mean loss by at most {encoding.promise:.3g} in the mean"
+        )
+        items.append(("promise", words))
+    if encoding.margin_bound is not None and encoding.rounding == "random":
+        words = (
+            f"move by at most {encoding.margin_bound:.3g} in all rows, with probability 1 - 1/rows"
+        )
+        items.append(("margins", words))
+    return aligned([*items, _gap(model.certificate, compact.certificate)])
+
+
+def _weights(model: Any, compact: Any, out: str) -> str:
+    """Number of weights, bits a weight in the file, and the entropy of their values."""
+    import zipfile
+
+    import numpy as np
+
+    values = compact.weights if hasattr(compact, "C") else compact.weights.features
+    given = model.weights if hasattr(model, "C") else model.weights.features
+    with zipfile.ZipFile(out) as archive:
+        sizes = {info.filename: info.file_size for info in archive.infolist()}
+    stored = sizes.get("weights.q", sizes.get("features.q", 0))
+    counts = np.unique(values, return_counts=True)[1] / max(values.size, 1)
+    entropy = abs(float((counts * np.log2(counts)).sum()))
+    bits = 8.0 * stored / max(values.size, 1)
+    kept = np.count_nonzero(values)
+    return (
+        f"{kept:,} of {np.count_nonzero(given):,} are not 0; {bits:.2f} bits each of {values.size:,} "
+        f"stored (entropy {entropy:.2f})"
+    )
+
+
+def _rise(encoding: Any) -> str:
+    full, rise = encoding.loss_full, encoding.loss - encoding.loss_full
+    return f"{100.0 * rise / full:+.3g} %" if full > 0.0 else f"{rise:+.3g}"
+
+
+def _gap(full: Any, rounded: Any) -> tuple[str, str]:
+    """The certificate before and after."""
+    from math import isfinite
+
+    before = f"{full.gap:.3g}" if full is not None and isfinite(full.gap) else "unknown"
+    if rounded is None or not isfinite(rounded.gap):
+        return (
+            "gap",
+            f"{before} before, unknown after: DATA are not the training data of a certificate",
+        )
+    return "gap", f"{before} before, {rounded.gap:.3g} after, relative"

@@ -1,0 +1,182 @@
+"""Tables of weights on a grid: randomised rounding, Morris counters, and their random numbers.
+
+A value v in steps of the grid becomes floor(v), or floor(v) + 1 with probability v - floor(v), so that
+its mean is v (Golovin, Sculley, McMahan and Young, "Large-scale learning with less RAM via
+randomization", ICML 2013, algorithm 1). Everything before the rounding is float64.
+
+Random numbers are Philox4x32-10 with counter (coordinate low, coordinate high, row low, row high + pass)
+and key (seed low, seed high): they depend on nothing else, such as the size of blocks or the order of
+calls.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fcl.kernels import kernel
+from fcl.kernels.fourier import philox
+from fcl.kernels.online import (
+    DIVERGED,
+    DONE,
+    INTERCEPT,
+    MOST_MARGIN,
+    ROWS,
+    SQUARES,
+    WEIGHT,
+    slope,
+)
+
+#: The largest step of an int16 table. Its negative is the smallest, so that the range is symmetric.
+LIMIT = 32767.0
+#: 2^-32.
+UNIT = 1.0 / 4294967296.0
+
+
+@kernel
+def words(seed, number, row, coordinate):
+    """Two words of 32 bits, as uint64: one for a counter, one for a rounding; number : of the pass."""
+    mask = np.uint64(0xFFFFFFFF)
+    shift = np.uint64(32)
+    s, r, c = np.uint64(seed), np.uint64(row), np.uint64(coordinate)
+    high = ((r >> shift) + np.uint64(number)) & mask
+    a, b, _, _ = philox(c & mask, c >> shift, r & mask, high, s & mask, s >> shift)
+    return a, b
+
+
+@kernel
+def rounded(v, word):
+    """One of the two integers around v, as float64, whose mean over words is v; v itself if integral."""
+    low = math.floor(v)
+    return low + 1.0 if word * UNIT < v - low else low
+
+
+@kernel
+def bounded(v):
+    """The nearest number of the range of int16 tables."""
+    return min(max(v, -LIMIT), LIMIT)
+
+
+@kernel
+def round_steps(values, scale, seed, output, ids, nearest, out):
+    """Write values * scale, rounded, to ``out``, int64 (k,).
+
+    Random numbers are those of the seed, of pass 0, of the row ``output``, and of coordinates ``ids``.
+    """
+    for j in range(values.shape[0]):
+        v = values[j] * scale
+        if nearest:
+            out[j] = np.int64(np.rint(v))
+        else:
+            _, word = words(seed, 0, output, ids[j])
+            out[j] = np.int64(rounded(v, word))
+
+
+@kernel
+def count(counts, i, up, word):
+    """Count an event of coordinate i, and return the counter.
+
+    up : uint64 (256,), the probability of an increment at each level, times 2^32, of Morris counters;
+        empty for exact counts.
+    """
+    if up.shape[0] == 0 or word < up[counts[i]]:
+        counts[i] += 1
+    return counts[i]
+
+
+class TableRule(NamedTuple):
+    """How online gradient descent steps over a table."""
+
+    rate: float  # the rate of a coordinate is rate / sqrt(events)
+    gravity: float
+    l1_ratio: float
+    intercept: bool
+    step: float  # of the grid; 0.0 for tables of float numbers
+    seed: int
+
+
+@kernel
+def shrunk(v, soft, ridge):
+    """A weight after an implicit step of the penalty."""
+    if abs(v) <= soft:
+        return 0.0
+    return (v - math.copysign(soft, v)) / (1.0 + ridge)
+
+
+@kernel
+def learn_table(
+    indptr,
+    ids,
+    values,
+    y,
+    s,
+    margins,
+    loss,
+    rule,
+    number,
+    factors,
+    up,
+    events,
+    weights,
+    counts,
+    state,
+):
+    """Learn rows by online gradient descent, writing margins, weights, counts and state.
+
+    For each nonzero entry of a row whose loss has a slope, the coordinate is counted, and its weight
+    becomes w - rate / sqrt(events) * gradient, in float64, bounded to the range of the table, and rounded
+    at random. The penalty of the rows since the last event is taken off at each event; on average these
+    are the weight of all rows so far divided by the coordinate's events.
+
+    number : of the pass, for the random numbers.
+    up : uint64 (256,); see :func:`count`.
+    events : float64 (256,)
+        The estimated number of events at each level of a Morris counter; empty for exact counts.
+    weights : int16 (p,) in steps of the grid, or float32 or float64.
+    counts : uint8 (p,), or uint32 for exact counts.
+
+    Rows, loss, factors and state are as in :mod:`fcl.kernels.online`; a row may have a feature twice.
+    """
+    step = rule.step
+    unit = step if step > 0.0 else 1.0
+    random = step > 0.0 or up.shape[0] > 0
+    rates = rule.rate / np.sqrt(
+        events
+    )  # infinite for 0 events, which no counter has after an event
+    for i in range(y.shape[0]):
+        if s[i] == 0.0:
+            continue
+        lo, hi = indptr[i], indptr[i + 1]
+        m = 0.0
+        for e in range(lo, hi):
+            m += weights[ids[e]] * np.float64(values[e])
+        m = margins[i] + (m * unit + state[INTERCEPT])
+        if not abs(m) < MOST_MARGIN:
+            return i, DIVERGED
+        margins[i] = m
+        d = s[i] * slope(loss, y[i], m)
+        if d != 0.0:
+            for e in range(lo, hi):
+                g = d * np.float64(values[e])
+                j = ids[e]
+                if g == 0.0 or (factors is not None and factors[j] == math.inf):
+                    continue
+                a, b = np.uint64(0), np.uint64(0)
+                if random:
+                    a, b = words(rule.seed, number, state[ROWS], j)
+                c = count(counts, j, up, a)
+                rate = rates[c] if up.shape[0] else rule.rate / math.sqrt(c)
+                v = weights[j] * unit - rate * g
+                if rule.gravity > 0.0:
+                    tau = events[c] if up.shape[0] else np.float64(c)
+                    due = rate * rule.gravity * (state[WEIGHT] / tau)
+                    if factors is not None:
+                        due *= factors[j]
+                    v = shrunk(v, rule.l1_ratio * due, (1.0 - rule.l1_ratio) * due)
+                weights[j] = rounded(bounded(v / unit), b) if step > 0.0 else v
+            if rule.intercept:
+                state[SQUARES] += 1.0
+                state[INTERCEPT] -= rule.rate / math.sqrt(state[SQUARES]) * d
+        state[ROWS] += 1.0
+        state[WEIGHT] += s[i]
+    return y.shape[0], DONE

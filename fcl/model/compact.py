@@ -1,0 +1,267 @@
+"""Compact models: weights rounded to multiples of 2^-m, stored at the entropy of their values.
+
+*Random* rounding of a weight w gives one of the two grid points around w, so that its mean is w;
+*nearest* rounding gives the nearer one. Source: Golovin, Sculley, McMahan and Young, "Large-scale
+learning with less RAM via randomization", ICML 2013. With eps = 2^-m, and a row x:
+
+- the variance of a randomly rounded weight is at most eps^2 / 4, and its mean is w. A loss whose second
+  derivative is at most nu then rises by at most nu eps^2 |x|^2 / 8 in the mean over roundings, and does
+  not fall (Jensen). K outputs with separate losses add up; for the softmax loss, whose Hessian is at most
+  (I - 11'/K) / 2, the sum is at most (K - 1) eps^2 |x|^2 / 16;
+- by Hoeffding's inequality for intervals of width eps |x_i|, Pr(|change of the margin| >= t) is at most
+  2 exp(-2 t^2 / (eps^2 |x|^2)).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.errors import InputError
+from fcl.model import schema
+from fcl.model.packing import CODECS, pack, unpack
+from fcl.plain import plain
+
+__all__ = [
+    "ENCODING_TABLE",
+    "LEAST_BITS",
+    "MOST_BITS",
+    "PACKED",
+    "ROUNDINGS",
+    "Encoding",
+    "bits_for",
+    "margin_bound",
+    "mean_rise",
+    "pack_arrays",
+    "packed_weights",
+    "read_packed",
+    "refuse_compact",
+    "round_weights",
+    "unpacked_weights",
+]
+
+Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
+
+ROUNDINGS = ("nearest", "random")
+#: Smallest and largest number of bits behind the point.
+LEAST_BITS, MOST_BITS = -32, 52
+#: Largest |step| that is stored: float64 holds it exactly.
+_MOST_STEPS = 1 << 52
+_MOST_IDS = 2.0**62
+#: Members of a compact model file.
+PACKED = ("ids.gaps", "weights.q", "support.q")
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How the weights of a compact model were rounded and stored, and what that cost.
+
+    Losses are means over rows, weighted by the rows' sample weights; None if they were not measured.
+
+    Attributes
+    ----------
+    m : int
+        Weights are multiples of 2^-m.
+    rounding : str
+        ``nearest`` or ``random``.
+    seed : int
+        Of the random rounding.
+    codec : str
+        ``zstd`` or ``zlib``.
+    loss, loss_full : float or None
+        Mean loss of this model, and of the model before rounding.
+    promise : float or None
+        The mean over random roundings of ``loss - loss_full`` is at most this; None if the loss has no
+        bound of its second derivative, or nothing was measured.
+    margin_bound : float or None
+        With probability 1 - 1/rows over random roundings, no margin of a row moved by more than this.
+    rows : int
+        Number of measured rows.
+    fingerprint : str
+        Of the data with these rows.
+    """
+
+    m: int
+    rounding: str
+    seed: int = 0
+    codec: str = "zstd"
+    loss: float | None = None
+    loss_full: float | None = None
+    promise: float | None = None
+    margin_bound: float | None = None
+    rows: int = 0
+    fingerprint: str = ""
+
+    @property
+    def eps(self) -> float:
+        """The step of the grid, 2^-m."""
+        return math.ldexp(1.0, -self.m)
+
+    @property
+    def text(self) -> str:
+        """How the weights are stored, in words."""
+        how = "to the nearest" if self.rounding == "nearest" else f"at random (seed {self.seed})"
+        return f"compact, weights rounded {how} to multiples of 2^{-self.m}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return {name: plain(value) for name, value in asdict(self).items()}
+
+
+_UNKNOWN = schema.nullable(schema.number())
+#: What a header says of the encoding.
+ENCODING_TABLE = schema.record(
+    m=schema.whole(LEAST_BITS, MOST_BITS),
+    rounding=schema.one_of(*ROUNDINGS),
+    seed=schema.whole(),
+    codec=schema.one_of(*CODECS),
+    loss=_UNKNOWN,
+    loss_full=_UNKNOWN,
+    promise=_UNKNOWN,
+    margin_bound=_UNKNOWN,
+    rows=schema.whole(),
+    fingerprint=schema.text,
+)
+
+
+# -- rounding ------------------------------------------------------------------------------------
+
+
+def round_weights(weights: Floats, ids: Ids, m: int, rounding: str, seed: int) -> Floats:
+    """Round weights to multiples of 2^-m.
+
+    Parameters
+    ----------
+    weights : float64 (k,) or (k, K)
+    ids : int64 (k,)
+        Of the features: a weight is rounded in the same way whatever other features there are.
+    m : int
+    rounding : {"nearest", "random"}
+    seed : int
+        Of the random numbers.
+
+    Returns
+    -------
+    float64, in the shape of the weights
+
+    Raises
+    ------
+    InputError
+        A weight is 2^52 steps or more away from 0.
+    """
+    from fcl.kernels.tables import round_steps
+
+    _check_range(weights, m)
+    columns = np.array(weights.T, np.float64, order="C", ndmin=2)
+    steps = np.empty(columns.shape, np.int64)
+    own = np.array(ids, np.int64)
+    for k, column in enumerate(columns):
+        round_steps(column, math.ldexp(1.0, m), seed, k, own, rounding == "nearest", steps[k])
+    out = np.ldexp(steps.astype(np.float64), -m)
+    return out[0] if weights.ndim == 1 else np.ascontiguousarray(out.T)
+
+
+def _check_range(weights: Floats, m: int) -> None:
+    most = float(np.abs(weights).max(initial=0.0))
+    if math.ldexp(most, m) >= _MOST_STEPS:
+        raise InputError(
+            f"bits: expected fewer than {m}, since the largest weight, {most:g}, has 2^52 or more steps "
+            f"of 2^{-m}"
+        )
+
+
+def refuse_compact(encoding: Encoding | None, name: str) -> None:
+    """Raise InputError for a compact model where full weights are needed; name : of the argument."""
+    if encoding is not None:
+        raise InputError(
+            f"{name}: expected a model with its full weights, got a compact one, whose weights are "
+            f"rounded to multiples of 2^{-encoding.m}; give the model that it was made from"
+        )
+
+
+# -- bounds --------------------------------------------------------------------------------------
+
+
+def mean_rise(eps: float, squares: float, curvature: float) -> float | None:
+    """The most by which the loss of rows rises in the mean over random roundings.
+
+    eps : step of the grid.
+    squares : mean of |x|^2 over the rows.
+    curvature : the largest trace of the Hessian of the loss of a row in its margins: nu for one output,
+        K nu for K separate ones, (K - 1) / 2 for the softmax loss.  None is returned if it is infinite.
+    """
+    return eps * eps * squares * curvature / 8.0 if math.isfinite(curvature) else None
+
+
+def margin_bound(eps: float, largest_square: float, n: int, n_outputs: int = 1) -> float:
+    """No margin of n rows moves by more than this, with probability 1 - 1/n over random roundings.
+
+    largest_square : largest |x|^2 of the rows.
+    """
+    return eps * math.sqrt(0.5 * largest_square * math.log(2.0 * n * n * n_outputs))
+
+
+def bits_for(rise: float, squares: float, curvature: float) -> int:
+    """The smallest m of which :func:`mean_rise` is at most ``rise``; MOST_BITS if there is no bound."""
+    most = mean_rise(1.0, squares, curvature)
+    if most is None or rise <= 0.0:
+        return MOST_BITS
+    if most == 0.0:
+        return LEAST_BITS
+    return min(max(math.ceil(0.5 * math.log2(most / rise)), LEAST_BITS), MOST_BITS)
+
+
+# -- members of the file -------------------------------------------------------------------------
+
+
+def packed_weights(weights: Floats, m: int, codec: str) -> bytes:
+    """The content of the member with weights that are multiples of 2^-m, row by row."""
+    return pack(np.ldexp(weights.ravel(), m).astype(np.int64), codec)
+
+
+def unpacked_weights(content: bytes, n: int, encoding: Encoding, member: str) -> Floats:
+    """The n weights of a member, float64 (n,); raises ValueError for damaged content."""
+    steps = _unpacked(content, n, encoding, member)
+    if n and not -_MOST_STEPS < int(steps.min()) <= int(steps.max()) < _MOST_STEPS:
+        raise ValueError(f"{member} is damaged (a weight of 2^52 steps or more)")
+    return np.ldexp(steps.astype(np.float64), -encoding.m)
+
+
+def _unpacked(content: bytes, n: int, encoding: Encoding, member: str) -> Ids:
+    try:
+        return unpack(content, n, encoding.codec)
+    except (ValueError, struct.error) as error:
+        raise ValueError(f"{member} is damaged ({error})") from error
+
+
+def pack_arrays(arrays: Mapping[str, np.ndarray], encoding: Encoding) -> dict[str, bytes]:
+    """The members of a compact model, by name; ids are stored as gaps less 1."""
+    codec = encoding.codec
+    return {
+        "ids.gaps": pack(np.diff(arrays["ids"], prepend=-1) - 1, codec),
+        "weights.q": packed_weights(arrays["weights"], encoding.m, codec),
+        "support.q": pack(np.ascontiguousarray(arrays["support"]), codec),
+    }
+
+
+def read_packed(
+    contents: Mapping[str, bytes], k: int, width: int, encoding: Encoding
+) -> dict[str, np.ndarray]:
+    """The arrays of a compact model of k features and a number of outputs; weights are (k * width,).
+
+    Raises ValueError for damaged members.
+    """
+    gaps, support = (
+        _unpacked(contents[name], k, encoding, name) for name in ("ids.gaps", "support.q")
+    )
+    if k and (int(gaps.min()) < 0 or float(gaps.sum(dtype=np.float64)) >= _MOST_IDS):
+        raise ValueError("ids.gaps is damaged (ids that do not increase, or reach 2^62)")
+    weights = unpacked_weights(contents["weights.q"], k * width, encoding, "weights.q")
+    return {"ids": np.cumsum(gaps + 1) - 1, "weights": weights, "support": support}

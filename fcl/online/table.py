@@ -1,0 +1,198 @@
+"""Tables of 10^8 to 10^9 weights in two or three bytes each, and their checkpoints.
+
+Golovin, Sculley, McMahan and Young, "Large-scale learning with less RAM via randomization", ICML 2013:
+weights in int16 on a grid, with randomised rounding; events of a coordinate in a Morris counter of 8
+bits.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.checks import shown
+from fcl.errors import InputError
+from fcl.model.archive import add_member, read_json, read_member, write_json
+from fcl.model.atomic import atomic_file
+from fcl.model.packing import CODECS, best_codec
+from fcl.model.reading import open_model
+
+__all__ = ["BASE", "Grid", "anonymous", "morris", "read_pieces", "write_pieces"]
+
+Floats = npt.NDArray[np.float64]
+
+#: Base of the Morris counters: a relative standard deviation of 22 %; 255 stands for 3.6e11 events.
+BASE = 1.1
+#: Bits of a stored weight besides the sign.
+WEIGHT_BITS = 15
+#: Coordinates in a piece of a checkpoint: at most 64 MiB of int16.
+PIECE = 1 << 25
+#: Of the compression of a checkpoint.
+LEVEL = 1
+_HEADER = "table.json"
+_SPELLING = re.compile(r"q(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The numbers k 2^-m with |k| <= 32767, which int16 holds: Qn.m.
+
+    Attributes
+    ----------
+    n, m : int
+        Bits before and behind the point; n + m = 15.
+    """
+
+    n: int
+    m: int
+
+    def __post_init__(self) -> None:
+        if self.n < 0 or self.m < 0 or self.n + self.m != WEIGHT_BITS:
+            raise InputError(
+                f"weights: expected qN.M with N + M = {WEIGHT_BITS} bits besides the sign, such as "
+                f"q2.13, got q{self.n}.{self.m}"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Grid:
+        """The grid that a text such as ``q2.13`` names; raises InputError for any other text."""
+        found = _SPELLING.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            raise InputError(f"weights: expected qN.M such as q2.13, got {shown(text)}")
+        return cls(int(found[1]), int(found[2]))
+
+    @classmethod
+    def fitting(cls, rms: float) -> Grid:
+        """The grid for inputs whose nonzero values have this root mean square.
+
+        Weights grow as inputs shrink: n = 2 + max(0, round(log2(1 / rms))).
+        """
+        if not 0.0 < rms < math.inf:
+            raise InputError(f"weights: expected a root mean square above 0, got {rms}")
+        n = min(2 + max(0, round(-math.log2(rms))), WEIGHT_BITS)
+        return cls(n, WEIGHT_BITS - n)
+
+    @property
+    def text(self) -> str:
+        """How the grid is spelled."""
+        return f"q{self.n}.{self.m}"
+
+    @property
+    def step(self) -> float:
+        """2^-m."""
+        return math.ldexp(1.0, -self.m)
+
+    @property
+    def largest(self) -> float:
+        """The largest weight; its negative is the smallest."""
+        return 32767 * self.step
+
+    def check(self, size: float) -> None:
+        """Raise InputError unless the grid has a weight of this size."""
+        if size > self.largest:
+            grids = (Grid(n, WEIGHT_BITS - n) for n in range(self.n + 1, WEIGHT_BITS + 1))
+            fitting = next((f"{grid.text} or " for grid in grids if grid.largest >= size), "")
+            raise InputError(
+                f"weights: {self.text} holds weights up to {self.largest:g}, got one of size {size:g}; "
+                f"choose {fitting}float32"
+            )
+
+
+def anonymous(n: int, dtype: Any) -> np.ndarray:
+    """A vector of n zeros whose pages take memory only once they are written; may raise MemoryError."""
+    size = n * np.dtype(dtype).itemsize
+    if size == 0:
+        return np.zeros(n, dtype)
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"a table of {size:,} bytes") from error
+    return np.frombuffer(memory, dtype)
+
+
+def morris(base: float = BASE) -> tuple[npt.NDArray[np.uint64], Floats]:
+    """Thresholds and estimates of Morris counters of 8 bits that begin at 0.
+
+    A counter C grows with probability base^-C at each event, and stays at 255. After t events the
+    estimate (base^C - 1) / (base - 1) has mean t and variance (base - 1) t (t - 1) / 2; the first event
+    is counted for certain (Morris, "Counting large numbers of events in small registers", CACM 1978).
+
+    Returns
+    -------
+    up : uint64 (256,)
+        2^32 times the probability of an increment at each level, rounded down; 0 at 255.
+    events : float64 (256,)
+        The estimates.
+    """
+    up, events, power = np.zeros(256, np.uint64), np.zeros(256), 1.0
+    for level in range(256):  # products alone, which all machines round in the same way
+        events[level] = (power - 1.0) / (base - 1.0)
+        up[level] = int(4294967296.0 / power) if level < 255 else 0
+        power *= base
+    return up, events
+
+
+# -- checkpoints ---------------------------------------------------------------------------------
+
+
+def _slices(n: int) -> Iterator[tuple[int, slice]]:
+    for number, first in enumerate(range(0, n, PIECE)):
+        yield number, slice(first, min(first + PIECE, n))
+
+
+def _shapes(vectors: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
+    """Length and dtype of each vector, as JSON values."""
+    return {name: [len(vector), vector.dtype.str[1:]] for name, vector in vectors.items()}
+
+
+def write_pieces(
+    path: str | os.PathLike[str], header: Mapping[str, Any], vectors: Mapping[str, np.ndarray]
+) -> None:
+    """Write vectors in compressed pieces, without those that are 0; replaces an existing file.
+
+    header : JSON values that the caller needs to read the vectors back.
+    """
+    codec = best_codec()
+    head = {"header": dict(header), "vectors": _shapes(vectors), "codec": codec}
+    with atomic_file(path, overwrite=True) as file, zipfile.ZipFile(file, "w") as archive:
+        add_member(archive, _HEADER, write_json(head))
+        for name, vector in vectors.items():
+            stored = vector.dtype.newbyteorder("<")
+            for number, some in _slices(len(vector)):
+                if vector[some].any():
+                    content = vector[some].astype(stored, copy=False).tobytes()
+                    add_member(archive, f"{name}.{number}", CODECS[codec].encode(content, LEVEL))
+
+
+def read_pieces(path: str | os.PathLike[str], vectors: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Fill vectors, which must be 0, from a file of :func:`write_pieces`; returns its header.
+
+    Raises InputError for a file with other vectors, and ModelFileError for a damaged one.
+    """
+    kind, shapes = "a checkpoint of a table", _shapes(vectors)
+    with open_model(path) as archive:
+        found = read_json(read_member(archive, _HEADER, kind))
+        if found.get("vectors") != shapes or found.get("codec") not in CODECS:
+            raise InputError(
+                f"{os.fspath(path)}: expected vectors {shapes}, got {shown(found.get('vectors'))}; "
+                "resume with the options of the first run"
+            )
+        codec, members = CODECS[found["codec"]], set(archive.namelist())
+        for name, vector in vectors.items():
+            stored = vector.dtype.newbyteorder("<")
+            for number, some in _slices(len(vector)):
+                member = f"{name}.{number}"
+                if member in members:
+                    content = read_member(archive, member, kind)
+                    vector[some] = np.frombuffer(codec.decode(content, vector[some].nbytes), stored)
+    header: dict[str, Any] = found["header"]
+    return header

@@ -1,0 +1,123 @@
+"""``fcl online`` over 24-bit tables: resumed, killed, and messages for bad input."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+
+import fcl
+from fcl.model.online_state import read_state
+
+N, P = 3000, 30
+RANDOM = np.random.default_rng(0)
+X = np.where(RANDOM.random((N, P)) < 0.3, 1.0, 0.0)
+Y = np.where(RANDOM.random(N) < 1 / (1 + np.exp(-X @ RANDOM.normal(size=P))), 1, -1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    np.save(tmp_path / "data" / "X.npy", X)
+    np.save(tmp_path / "data" / "y.npy", Y)
+    return tmp_path
+
+
+COMMAND = ("--features", "columns", "--method", "ogd", "--alpha", 1e-6, "--no-certify")
+
+
+def test_command(run: Callable[..., Result], folder: Path) -> None:
+    out = folder / "m.fcl"
+    given = ("online", folder / "data", *COMMAND, "--out")
+    result = run(*given, out, "--table", "q")
+    assert result.exit_code == 0, result.output
+    assert "table        q2.13, in steps of 2^-13; 0 weights at +-3.99988\n" in result.output
+    result = run(*given, folder / "n.fcl", "--table", "q0.15", "--rate", 4)
+    assert "weights at +-0.999969, the ends of the range: --table q1.14 has room" in result.output
+    result = run(*given, folder / "f.fcl", "--table", "float32")
+    assert result.exit_code == 0 and "\ntable " not in result.output
+
+
+def test_resumed_command(run: Callable[..., Result], folder: Path) -> None:
+    given = (*COMMAND, "--table", "q2.13", "--passes")
+    for name, passes in (("one", 1), ("two", 2)):
+        result = run("online", folder / "data", *given, passes, "--out", folder / f"{name}.fcl")
+        assert result.exit_code == 0, result.output
+    more = ("--resume", folder / "one.fcl", "--no-certify", "--passes", 2)
+    result = run("online", folder / "data", *more, "--out", folder / "r.fcl")
+    assert result.exit_code == 0, result.output
+    found = [read_state(folder / f"{name}.fcl") for name in ("two", "r")]
+    for name in ("ids", "table", "sums"):
+        assert getattr(found[0], name).tobytes() == getattr(found[1], name).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--table", "q2.12"), "expected qN.M with N + M = 15"),
+        (("--table", "int16"), "weights must be"),
+        (("--table", "q2.13", "--method", "ftrl"), "the method ogd has such weights"),
+        (("--weights", "q2.13"), "give --method ogd --table q2.13"),
+        (("--table", "q2.13", "--memory", "64MiB"), "memory: a budget of 64 MiB is too small"),
+    ],
+)
+def test_command_refuses(
+    run: Callable[..., Result], folder: Path, options: tuple[str, ...], message: str
+) -> None:
+    result = run("online", folder / "data", *COMMAND, *options, "--out", folder / "m.fcl")
+    assert result.exit_code == 2 and message in result.output
+    assert result.output.count("error") == 1 and not (folder / "m.fcl").exists()
+
+
+def test_rows_that_diverge_leave_the_last_good_state(
+    run: Callable[..., Result], folder: Path
+) -> None:
+    bad = X.copy()
+    bad[1234] = 1e200
+    np.save(folder / "data" / "X.npy", bad)
+    out = folder / "m.fcl"
+    given = (*COMMAND, "--table", "q2.13", "--rate", 0.1, "--no-shuffle", "--out", out)
+    result = run("online", folder / "data", *given)
+    assert result.exit_code == 2 and "row 1234" in result.output
+    assert fcl.load_model(out).options["rows_learnt"] == 1234
+
+
+KILLED = """
+import os, signal, sys
+from fcl.drivers.online import run
+from fcl.cli.online import main
+run.SAVE_EVERY = 0.0
+step, count = run.OnlineRun._learn, 0
+def learn(self, *given):
+    global count
+    count += 1
+    if count == 14:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(self, *given)
+run.OnlineRun._learn = learn
+main()
+"""
+
+
+def test_a_killed_command_goes_on(run: Callable[..., Result], folder: Path) -> None:
+    given = ("--table", "q2.13", "--rate", "0.25", "--passes", "2", "--block-rows", "256")
+    command = [str(value) for value in (folder / "data", *COMMAND, *given, "--out")]
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, *command, str(folder / "k.fcl")],
+        capture_output=True, check=False, env=os.environ | {"PYTHONPATH": os.getcwd()},
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert run("online", *command, folder / "w.fcl").exit_code == 0
+    result = run("online", folder / "data", "--resume", folder / "k.fcl", "--passes", 2,
+                 "--no-certify", "--out", folder / "r.fcl")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    whole, resumed = (read_state(folder / f"{name}.fcl") for name in "wr")
+    assert whole.table.tobytes() == resumed.table.tobytes()
+    assert whole.sums.tobytes() == resumed.sums.tobytes()
