@@ -47,6 +47,8 @@ CHUNKS_AT_ONCE = 2
 #: Share of nonzeros in the columns up to which their Hessian is made of pairs of nonzeros: about 20 dense
 #: products take the time of one sparse product.
 SPARSE = 0.15
+#: Dense products that take as long as reading an entry in a sweep.
+PRODUCTS_AN_ENTRY = 20.0
 #: Share of the diagonal that elimination must leave, so that the subtraction costs at most 3 digits.
 LEAST_LEFT = 1e-3
 #: Pivots of a matrix with unit diagonal up to this, times the number of columns, count as 0: rounding
@@ -129,6 +131,17 @@ class ExactModel:
         )
         d = weights - at.weights
         return Step(d, free.step(free.start - d @ leans), sets)
+
+    @staticmethod
+    def work(working: WorkingSet, columns: Columns, n_rows: int) -> float:
+        """Number of entries that sweeps read in about the time that :meth:`minimise` takes."""
+        k = len(columns)
+        filled = float(working.cache.store.nonzeros[working.cache.slots[columns]].sum())
+        if filled <= SPARSE * k * n_rows:
+            products = 0.5 * filled * filled / max(n_rows, 1)
+        else:
+            products = n_rows * k**2 / PRODUCTS_AN_ENTRY
+        return n_rows * k + products + FIRST_SWEEPS * k**2 + k**3 / PRODUCTS_AN_ENTRY
 
     @staticmethod
     def _sums(view: RowView, working: WorkingSet, columns: Columns, q: Floats) -> Floats:

@@ -6,6 +6,7 @@ second-level cache. :mod:`fcl.solve.inner_descent` then minimises the model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -111,12 +112,18 @@ class InnerModel:
             self.grown = max(0.5 * self.grown, 1.0)
 
     def minimise(
-        self, view: RowView, working: WorkingSet, at: LocalPoint, q: Floats, tolerance: float
+        self,
+        view: RowView,
+        working: WorkingSet,
+        at: LocalPoint,
+        q: Floats,
+        tolerance: float,
+        limit: float = math.inf,
     ) -> Step:
         """The step that minimises the model at a point.
 
         q : float64 (n_rows,), curvatures of the rows of the view.  tolerance : violation of a column up
-        to which the model counts as minimised.
+        to which the model counts as minimised.  limit : number of entries that sweeps may read.
         """
         k = len(at.columns)
         h, lean = np.empty(k), np.empty(k)
@@ -153,12 +160,12 @@ class InnerModel:
             working.cache.ids[at.columns],
         )
         order = self.order(k)
-        state = Descent(model, u, free.start, order, self.team, self.hurry, self.cease)
+        state = Descent(model, u, free.start, order, self.team, self.hurry, self.cease, limit)
         state.run(tolerance)
         d = state.w - at.weights
         x = free.step(state.b)
         x[:1] -= float(centres @ d)
-        return Step(d, x, state.sweeps)
+        return Step(d, x, state.sweeps, state.cut)
 
     def _eliminate(
         self, view: RowView, k: int, rows: int, slopes: Floats, lean: Floats
