@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
-from fcl.parallel import SERIAL, Team
+from fcl.parallel import Team
 from fcl.solve.elimination import Elimination
 from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView, column_moments
@@ -171,12 +171,11 @@ class ExactModel:
         if filled > SPARSE * k * part.n_rows:
             return None
         hessian = np.zeros((k, k))
-
-        def chunk(dense: Floats, rows: slice) -> float:
-            column_kernels.add_gram(dense, q[rows], hessian)
-            return 0.0
-
-        over_chunks(view, working, columns, chunk, SERIAL)
+        shape = max(64, CHUNK_ENTRIES // k // 64 * 64), k
+        buffers = np.empty(shape, np.int32), np.empty(shape)
+        slots, pieces = working.cache.slots[columns], working.cache.pieces
+        for block in range(working.cache.store.n_blocks):
+            column_kernels.add_sparse_gram(pieces, slots, block, q, *buffers, hessian)
         hessian += np.triu(hessian, 1).T
         whole = hessian.diagonal().copy()
         cross = sums @ moves.T

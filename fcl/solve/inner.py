@@ -44,6 +44,8 @@ FLOOR = 0.5
 DAMPING = 1e-3
 #: Lower bound of the curvature of a sampled row, as a share of the largest one.
 LEAST_SINGLE = 1e-30
+#: Share of nonzeros above which zeros are gathered too, so that the column can be centred.
+FULL = 0.9
 #: Parts in which columns are gathered, each into its own region: the most threads that help.
 GATHER_PARTS = 4
 
@@ -272,6 +274,7 @@ class InnerModel:
         k = len(columns)
         chosen = self._chosen_buffer[: len(q)]
         slots = working.cache.slots[columns]
+        full = working.cache.store.nonzeros[slots] > FULL * len(q)
         # regions in proportion to the entries of their columns
         held = np.concatenate([[0], np.cumsum(working.cache.store.nonzeros[slots] + 1)])
         cuts = np.searchsorted(held, np.linspace(0, held[-1], GATHER_PARTS + 1)[1:-1])
@@ -284,6 +287,7 @@ class InnerModel:
             written = column_kernels.gather_chosen(
                 working.cache.pieces,
                 slots[some],
+                full[some],
                 chosen,
                 self._wanted,
                 self._q_buffer[:rows],
