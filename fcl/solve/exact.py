@@ -138,10 +138,10 @@ class ExactModel:
         k = len(columns)
         filled = float(working.cache.store.nonzeros[working.cache.slots[columns]].sum())
         if filled <= SPARSE * k * n_rows:
-            products = 0.5 * filled * filled / max(n_rows, 1)
+            products = filled + 0.5 * filled * filled / max(n_rows, 1)
         else:
-            products = n_rows * k**2 / PRODUCTS_AN_ENTRY
-        return n_rows * k + products + FIRST_SWEEPS * k**2 + k**3 / PRODUCTS_AN_ENTRY
+            products = n_rows * (k + k**2 / PRODUCTS_AN_ENTRY)
+        return products + FIRST_SWEEPS * k**2 + k**3 / PRODUCTS_AN_ENTRY
 
     @staticmethod
     def _sums(view: RowView, working: WorkingSet, columns: Columns, q: Floats) -> Floats:
