@@ -269,7 +269,7 @@ def _add_nonzeros(pieces, j, b, at, first, last, t, filled, numbers, values):
     offset = pieces.first[j] + np.int64(pieces.offsets[j, b])
     n = np.int64(pieces.counts[j, b])
     kind = pieces.kinds[j, b]
-    if kind == ROWS or kind == VALUES or kind == FINE:
+    if kind in (ROWS, VALUES, FINE):
         rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
         values_at = (offset + ((2 * n + 7) & ~7)) >> 2
         while at < n and rows[at] < last:
