@@ -15,6 +15,7 @@ from fcl.features.prices import Floats, Ids, Pricer
 
 if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
+    from fcl.features.base import ListedColumns
     from fcl.features.generator.family import GeneratedFamily
 
 __all__ = ["Generator"]
@@ -194,6 +195,13 @@ class Generator(ABC):
     def bits(self, ids: Ids, block: Any) -> npt.NDArray[np.uint64]:
         """The columns of a ``binary`` family as bitmaps; see :class:`fcl.features.base.BitColumns`."""
         raise NotImplementedError
+
+    def nonzeros(self, ids: Ids, block: Any, dtype: Any) -> ListedColumns | None:
+        """The columns of some features (increasing) as lists of nonzeros of the given dtype.
+
+        None, the default: make the columns by :meth:`columns`.
+        """
+        return None
 
     def check(self, rows: Any, numbers: Ids, name: str) -> None:
         """Raise InputError for rows that the family cannot use; called for every block that is read.

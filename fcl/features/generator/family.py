@@ -42,6 +42,7 @@ from fcl.features.generator.pricing import GeneratedPricer, parts_of, pricing_by
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
+    from fcl.features.base import ListedColumns
 
 __all__ = ["GeneratedFamily", "ScalesSeen", "block_for"]
 
@@ -240,6 +241,10 @@ class GeneratedFamily(Family):
     def columns(self, ids: Ids, block: Any, number: int, n: int) -> np.ndarray:
         """The columns (n, k) of some features on a block of n rows, in the units of the solver."""
         return checked_columns(self.generator, ids, block, number, n)
+
+    def nonzeros(self, ids: Ids, block: Any, dtype: Any) -> ListedColumns | None:
+        """The same as lists of nonzeros of a dtype; None if they have to be made by :meth:`columns`."""
+        return self.generator.nonzeros(ids, block, dtype)
 
     def block_of(self, raw: Any) -> Any:
         """Convert raw rows to a block in the form that the generator gets."""
