@@ -6,7 +6,7 @@ import numpy as np
 
 from fcl.cache import ColumnCache, ExtentCache, LiveColumns, StagedColumns, Store
 from fcl.cache.extents import DROPPED
-from fcl.features.base import BitColumns, Columns, DenseColumns, StepColumns
+from fcl.features.base import BitColumns, Columns, DenseColumns, ListedColumns, StepColumns
 from fcl.kernels import columns as kernels
 
 #: Shares of nonzeros: none, a few (lists of rows), around the size at which a bitmap is smaller, all.
@@ -34,8 +34,10 @@ def make_phi(
     return phi * rng.normal(size=phi.shape).astype(np.float32)
 
 
-def to_blocks(phi: np.ndarray, block_rows: int, binary: bool, step: float = 0.0) -> list[Columns]:
-    """The columns on each row block: bitmaps if binary, multiples if there is a step."""
+def to_blocks(
+    phi: np.ndarray, block_rows: int, binary: bool, step: float = 0.0, listed: bool = False
+) -> list[Columns]:
+    """The columns on each row block: bitmaps if binary, multiples if there is a step, or lists."""
     blocks: list[Columns] = []
     for start in range(0, phi.shape[1], block_rows):
         part = phi[:, start : start + block_rows]
@@ -47,6 +49,10 @@ def to_blocks(phi: np.ndarray, block_rows: int, binary: bool, step: float = 0.0)
             blocks.append(BitColumns(words.astype(np.uint64), n))
         elif step:
             blocks.append(StepColumns(np.rint(part / step).astype(np.int8), n, step))
+        elif listed:
+            column, row = np.nonzero(part)
+            start_of = np.searchsorted(column, np.arange(len(phi) + 1))
+            blocks.append(ListedColumns(start_of, row.astype(np.uint16), part[column, row], n))
         else:
             blocks.append(DenseColumns(np.ascontiguousarray(part), n))
     return blocks
@@ -58,9 +64,11 @@ def stage(
     phi: np.ndarray,
     binary: bool = True,
     step: float = 0.0,
+    listed: bool = False,
 ) -> StagedColumns:
     """The columns measured for a cache, or a store."""
-    return cache.measure(np.asarray(ids, np.int64), to_blocks(phi, cache.block_rows, binary, step))
+    blocks = to_blocks(phi, cache.block_rows, binary, step, listed)
+    return cache.measure(np.asarray(ids, np.int64), blocks)
 
 
 def broken_invariants(cache: LiveColumns) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.features.base import FINE_ROWS, BitColumns, Columns, StepColumns
+from fcl.features.base import FINE_ROWS, BitColumns, Columns, ListedColumns, StepColumns
 from fcl.kernels import columns, encoding
 from fcl.kernels.columns import Pieces
 
@@ -144,8 +144,12 @@ class Store:
                 coarse, rest = made.values.astype(np.float32, copy=False), None
                 if made.values.dtype == np.float64:
                     rest = (made.values - coarse).view(np.uint64)
-                values = coarse.view(np.uint32)
-                encoding.measure_values(made.values, values, rest, b, nonzeros, sizes, hashes)
+                entries = made.values, coarse.view(np.uint32), rest
+                sums = b, nonzeros, sizes, hashes
+                if isinstance(made, ListedColumns):
+                    encoding.measure_lists(made.start, made.rows, *entries, made.n_rows, *sums)
+                else:
+                    encoding.measure_values(*entries, *sums)
         return StagedColumns(ids, blocks, nonzeros, sizes, hashes)
 
     def write(self, slot: int, staged: StagedColumns, t: int, at: int) -> None:
@@ -159,6 +163,10 @@ class Store:
                 stored = encoding.store_bits(made.bits[t], made.n_rows, limit, *into)
             elif isinstance(made, StepColumns):
                 stored = encoding.store_steps(made.steps[t], made.step, pieces, at + used)
+            elif isinstance(made, ListedColumns):
+                own = slice(made.start[t], made.start[t + 1])
+                entries = made.rows[own], made.values[own]
+                stored = encoding.store_list(*entries, made.n_rows, pieces, at + used)
             else:
                 stored = encoding.store_values(made.values[t], pieces, at + used)
             kind, count, size = stored

@@ -130,7 +130,14 @@ def _matrices(values: float) -> Iterator[tuple[Any, Any]]:
 
 
 def _numbers() -> None:
+    from fcl.features.generator.forms import SparseColumns
+    from fcl.kernels import matrix
+
     for rows, labels in _matrices(1.5):
+        if not isinstance(rows, np.ndarray):  # as for more rows than are cached in float64
+            entries = SparseColumns.of(rows, rows.data.dtype.str).entries()
+            room = np.empty(17, np.int64), np.empty(rows.nnz, np.uint16)
+            matrix.listed_columns(entries, np.arange(16), *room, np.empty(rows.nnz, np.float32))
         _train(rows, labels, "columns")
         _train(rows, labels, "columns", standardize=True)
         _train(rows, np.arange(256) % 3, "columns", "softmax")
@@ -159,7 +166,7 @@ def _fourier() -> None:
 def _cache() -> None:
     """Call the kernels that the trainings may not call: columns with values, eviction."""
     from fcl.cache import ColumnCache
-    from fcl.features.base import DenseColumns, StepColumns
+    from fcl.features.base import DenseColumns, ListedColumns, StepColumns
     from fcl.kernels import descent, losses
 
     cache = ColumnCache(1 << 20, 8, 128, 64, binary=False)
@@ -171,6 +178,10 @@ def _cache() -> None:
     cache.evict(np.array([False, True]))
     fine = DenseColumns(np.full((1, 64), 0.1), 64)
     cache.admit(cache.measure(np.arange(2, 3), [fine, fine]), 0)
+    ends = np.array([0, 1])
+    for column in (np.ones(1, np.float32), np.full(1, 0.1)):
+        listed = ListedColumns(ends, np.zeros(1, np.uint16), column, 64)
+        cache.admit(cache.measure(np.arange(4, 5), [listed, listed]), 0)
     steps = StepColumns(np.ones((1, 64), np.int8), 64, 0.5)
     cache.admit(cache.measure(np.arange(3, 4), [steps, steps]), 0)
     one = np.ones(1)

@@ -35,6 +35,7 @@ __all__ = [
     "Family",
     "Floats",
     "Ids",
+    "ListedColumns",
     "MeasuringPricer",
     "Pricer",
     "Scorer",
@@ -88,7 +89,29 @@ class StepColumns:
     step: float
 
 
-Columns = BitColumns | DenseColumns | StepColumns
+@dataclass(frozen=True)
+class ListedColumns:
+    """Columns of arbitrary values on one row block, as lists of their nonzeros.
+
+    start : int64 (c + 1,); the nonzeros of column t are at ``start[t] : start[t + 1]``.
+    rows : uint16 (entries,), increasing within a column.
+    values : float32 or float64 (entries,). The cache keeps the dtype.
+    """
+
+    start: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.uint16]
+    values: np.ndarray
+    n_rows: int
+
+    def dense(self) -> np.ndarray:
+        """The values (c, n_rows), with the zeros."""
+        k = len(self.start) - 1
+        out = np.zeros((k, self.n_rows), self.values.dtype)
+        out[np.repeat(np.arange(k), np.diff(self.start)), self.rows] = self.values
+        return out
+
+
+Columns = BitColumns | DenseColumns | StepColumns | ListedColumns
 
 
 def value_type(n_rows: int) -> type[np.float32] | type[np.float64]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fcl.checks import shown
 from fcl.errors import InputError
-from fcl.features.base import Family, Floats, Ids
+from fcl.features.base import Family, Floats, Ids, ListedColumns
 from fcl.features.generator.contract import Generator
 from fcl.features.generator.forms import SparseColumns
 from fcl.features.rows import MatrixView, RowView
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from fcl.features.generator.family import GeneratedFamily
 
 __all__ = ["Columns", "columns_named"]
+
+#: Share of nonzeros up to which columns of sparse rows are made as lists.
+LISTED = 0.5
 
 
 def columns_named(
@@ -105,6 +108,24 @@ class Columns(Generator):
         out = np.zeros((len(ids), block.n_rows), block.values.dtype)
         matrix.sparse_columns(block.entries(), ids, out)
         return out.T
+
+    def listed_columns(self, ids: Ids, block: Any, dtype: Any) -> ListedColumns | None:
+        from fcl.kernels import matrix
+
+        # a class derived from this one may compute other features
+        if not isinstance(block, SparseColumns) or type(self).columns is not Columns.columns:
+            return None
+        at = np.searchsorted(block.columns, ids)
+        at = at[at < len(block.columns)]
+        at = at[block.columns[at] == ids[: len(at)]]
+        held = int((block.start[at + 1] - block.start[at]).sum())
+        if held > LISTED * len(ids) * block.n_rows:
+            return None
+        start, rows = np.empty(len(ids) + 1, np.int64), np.empty(held, np.uint16)
+        values = np.empty(held, dtype)
+        matrix.listed_columns(block.entries(), ids, start, rows, values)
+        n = start[-1]
+        return ListedColumns(start, rows[:n], values[:n], block.n_rows)
 
     def gradients(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
         from fcl.kernels import matrix

@@ -18,6 +18,7 @@ measures the features again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from fcl.features.generator.family import GeneratedFamily
 from fcl.features.generator.pricing import PART_FEATURES, GeneratedPricer
 
 if TYPE_CHECKING:
-    from fcl.features.base import Pricer
+    from fcl.features.base import ListedColumns, Pricer
 
 __all__ = ["attach_scales", "deviations", "plain", "standardized", "uneven_scales"]
 
@@ -135,6 +136,14 @@ class StandardizedFamily(GeneratedFamily):
         found = super().columns(ids, block, number, n)
         scaled: np.ndarray = found.astype(np.float64, copy=False) / self.scales[0, ids]
         return scaled
+
+    def listed_columns(self, ids: Ids, block: Any, dtype: Any) -> ListedColumns | None:
+        found = super().listed_columns(ids, block, np.float64)
+        if found is None:
+            return None
+        scales = np.repeat(self.scales[0, ids], np.diff(found.start))
+        values = (found.values / scales).astype(dtype)
+        return replace(found, values=values) if values.all() else None
 
     def _margins(self, ids: Ids, weights: Floats, block: Any, number: int, n: int) -> Floats:
         return super()._margins(ids, weights / self.scales[0, ids], block, number, n)

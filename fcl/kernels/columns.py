@@ -228,30 +228,76 @@ def dense_rows(pieces, columns, b, first, out):
 
 
 @kernel
-def add_gram(part, q, gram):
-    """Add sum_i q_i part_ji part_ki for j <= k to gram, float64 (columns, columns), for sparse columns.
+def add_sparse_gram(pieces, columns, b, q, numbers, values, gram):
+    """Add sum_i q_i phi_ij phi_ik over block b, for all pairs of columns, to ``gram``.
 
     The time is that of the pairs of nonzeros in the same row.
 
-    part : float64 (columns, rows).
-    q : float64 (rows,).
+    q : float64 (n_rows,), for all blocks.
+    numbers, values : int32 and float64 (rows, len(columns)), buffers for the nonzeros of a few rows,
+        a multiple of 64.
+    gram : float64 (columns, columns); only entries (s, t) with s <= t are updated.
     """
-    columns, rows = part.shape
-    filled = np.empty(columns, np.int64)
-    values = np.empty(columns)
-    for i in range(rows):
-        n = 0
-        for j in range(columns):
-            value = part[j, i]
-            if value != 0.0:
-                filled[n] = j
-                values[n] = value
-                n += 1
-        for a in range(n):
-            row = gram[filled[a]]
-            weighted = q[i] * values[a]
-            for b in range(a, n):
-                row[filled[b]] += weighted * values[b]
+    size = numbers.shape[0]
+    begin = b * pieces.block_rows
+    n_rows = min(pieces.block_rows, pieces.n_rows - begin)
+    at = np.zeros(columns.shape[0], np.int64)  # how much of each list of rows is done
+    filled = np.empty(size, np.int64)
+    for first in range(0, n_rows, size):
+        last = min(first + size, n_rows)
+        filled[:] = 0
+        for t in range(columns.shape[0]):
+            at[t] = _add_nonzeros(
+                pieces, columns[t], b, at[t], first, last, t, filled, numbers, values
+            )
+        for i in range(last - first):
+            weight = q[begin + first + i]
+            n = filled[i]
+            for s in range(n):
+                row = gram[numbers[i, s]]
+                weighted = weight * values[i, s]
+                for t in range(s, n):
+                    row[numbers[i, t]] += weighted * values[i, t]
+
+
+@kernel
+def _add_nonzeros(pieces, j, b, at, first, last, t, filled, numbers, values):
+    """Append the nonzeros of column j in rows first <= i < last of block b to the lists of these rows.
+
+    at : entries of its list of rows that come before; returns those that come before ``last``.
+    """
+    offset = pieces.first[j] + np.int64(pieces.offsets[j, b])
+    n = np.int64(pieces.counts[j, b])
+    kind = pieces.kinds[j, b]
+    if kind in (ROWS, VALUES, FINE):
+        rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
+        values_at = (offset + ((2 * n + 7) & ~7)) >> 2
+        while at < n and rows[at] < last:
+            i = np.int64(rows[at]) - first
+            value = 1.0
+            if kind == VALUES:
+                value = np.float64(pieces.arena32[values_at + at])
+            elif kind == FINE:
+                value = pieces.fine[(values_at >> 1) + at]
+            numbers[i, filled[i]] = t
+            values[i, filled[i]] = value
+            filled[i] += 1
+            at += 1
+        return at
+    for i in range(first, last):
+        if kind == BITS:
+            word = pieces.arena64[(offset >> 3) + (i >> 6)]
+            value = np.float64((word >> np.uint64(i & 63)) & np.uint64(1))
+        elif kind == DENSE:
+            value = np.float64(pieces.arena32[(offset >> 2) + i])
+        else:
+            value = np.float64(pieces.arena32[offset >> 2])
+            value *= np.float64(pieces.arena8[offset + 8 + i])
+        if value != 0.0:
+            numbers[i - first, filled[i - first]] = t
+            values[i - first, filled[i - first]] = value
+            filled[i - first] += 1
+    return at
 
 
 @kernel
@@ -294,12 +340,15 @@ def centre(start, stop, n_rows, values, q, total, lean, curve, centres):
 
 @kernel
 def gather_chosen(
-    pieces, columns, chosen, wanted, q, begin, end, start, stop, rows, values, lean, curve
+    pieces, columns, full, chosen, wanted, q, begin, end, start, stop, rows, values, lean, curve
 ):
     """Write the entries of the listed columns in the chosen rows, renumbered, column by column.
 
+    Entries are always written, but kept only if they are wanted: this avoids branches.
+
     Returns the number of columns written, which is smaller than requested if the buffers are full.
 
+    full : bool (len(columns),), whether zeros of a column that is stored densely are entries too.
     chosen : int32 (n_rows,), the new number of each chosen row, else -1.
     wanted : the chosen rows as bitmaps (:func:`mark_rows`), so that most bits of a dense column need no
         test.
@@ -337,23 +386,22 @@ def gather_chosen(
             elif kind == DENSE:
                 at = offset >> 2
                 for e in range(n):
-                    if part[e] >= 0:
-                        rows[into] = part[e]
-                        values[into] = pieces.arena32[at + e]
-                        into += 1
+                    value = pieces.arena32[at + e]
+                    rows[into] = part[e]
+                    values[into] = value
+                    into += np.int64((part[e] >= 0) & ((value != 0.0) | full[t]))
             elif kind == STEPS:
                 step = pieces.arena32[offset >> 2]
                 for e in range(n):
-                    if part[e] >= 0:
-                        rows[into] = part[e]
-                        values[into] = step * np.float32(pieces.arena8[offset + 8 + e])
-                        into += 1
+                    multiple = pieces.arena8[offset + 8 + e]
+                    rows[into] = part[e]
+                    values[into] = step * np.float32(multiple)
+                    into += np.int64((part[e] >= 0) & ((multiple != 0) | full[t]))
             else:
                 inside = pieces.arena16[offset >> 1 : (offset >> 1) + n]
                 at = (offset + ((2 * n + 7) & ~7)) >> 2
                 for e in range(n):
                     row = part[inside[e]]
-                    # always written, but kept only if the row is chosen: this avoids a branch
                     rows[into] = row
                     if kind == VALUES:
                         values[into] = pieces.arena32[at + e]

@@ -100,14 +100,20 @@ def descent_sweep(
         gradient = lin[t] + extra[t] * (w[t] - before[t])
         for c in range(leans.shape[1]):
             gradient += leans[t, c] * b[c]
-        g0 = 0.0
+        # four independent sums: additions to a single sum would wait for each other
+        g0 = g1 = g2 = g3 = 0.0
+        e = first
         if valued:
-            for e in range(first, last):
+            while e + 4 <= last:
                 g0 += np.float64(u[numbers[e]]) * np.float64(values[e])
-            gradient += unit * g0
+                g1 += np.float64(u[numbers[e + 1]]) * np.float64(values[e + 1])
+                g2 += np.float64(u[numbers[e + 2]]) * np.float64(values[e + 2])
+                g3 += np.float64(u[numbers[e + 3]]) * np.float64(values[e + 3])
+                e += 4
+            while e < last:
+                g0 += np.float64(u[numbers[e]]) * np.float64(values[e])
+                e += 1
         else:
-            g0 = g1 = g2 = g3 = 0.0
-            e = first
             while e + 4 <= last:
                 g0 += u[numbers[e]]
                 g1 += u[numbers[e + 1]]
@@ -117,7 +123,7 @@ def descent_sweep(
             while e < last:
                 g0 += u[numbers[e]]
                 e += 1
-            gradient += unit * ((g0 + g1) + (g2 + g3))
+        gradient += unit * ((g0 + g1) + (g2 + g3))
         threshold = absolute[t]
         met[t] = violation(gradient / threshold, w[t])
         largest = max(largest, met[t])

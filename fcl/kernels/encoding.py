@@ -129,6 +129,31 @@ def measure_values(values, coarse, rest, block, counts, sizes, hashes):
 
 
 @kernel
+def measure_lists(start, rows, values, coarse, rest, n_rows, block, counts, sizes, hashes):
+    """Like :func:`measure_values` for lists of nonzeros.
+
+    start, rows, values : as in :class:`fcl.features.base.ListedColumns`.
+    """
+    for c in range(counts.shape[0]):
+        first, last = start[c], start[c + 1]
+        total = last - first
+        state = hashes[c]
+        fine = False
+        for e in range(first, last):
+            x = np.uint64(coarse[e]) << np.uint64(32)
+            if rest is not None and rest[e] & np.uint64(0x7FFFFFFFFFFFFFFF) != 0:
+                x ^= rest[e]
+                fine = True
+            state += mix_place(x, block * 65536 + np.int64(rows[e]) + 1)
+        hashes[c] = state
+        counts[c] += total
+        if fine:
+            sizes[c] += fine_bytes(total)
+        else:
+            sizes[c] += valued_bytes(n_rows, total, common_step(values[first:last]))[1]
+
+
+@kernel
 def fine_bytes(count):
     """Bytes of a piece of ``count`` values in FINE."""
     return ((2 * count + 7) & ~7) + 8 * count
@@ -179,6 +204,40 @@ def store_values(values, pieces, offset):
     at = (offset + ((2 * total + 7) & ~7)) >> 3
     _store_entries(values, 1.0, pieces.arena16[offset >> 1 :], pieces.fine[at:])
     return FINE, np.int64(total), fine_bytes(total)
+
+
+@kernel
+def store_list(rows, values, n_rows, pieces, offset):
+    """Like :func:`store_values` for the nonzeros of a piece."""
+    total = np.int64(rows.shape[0])
+    fine = False
+    for e in range(total):
+        fine = fine or np.float64(np.float32(values[e])) != values[e]
+    if fine:
+        at = (offset + ((2 * total + 7) & ~7)) >> 3
+        pieces.arena16[offset >> 1 : (offset >> 1) + total] = rows
+        pieces.fine[at : at + total] = values
+        return FINE, total, fine_bytes(total)
+    step = common_step(values)
+    kind, size = valued_bytes(n_rows, total, step)
+    if kind == STEPS:
+        pieces.arena32[offset >> 2] = step
+        pieces.arena32[(offset >> 2) + 1] = 0.0
+        pieces.arena8[offset + 8 : offset + 8 + n_rows] = 0
+        for e in range(total):
+            pieces.arena8[offset + 8 + rows[e]] = np.int8(np.rint(values[e] / step))
+        return STEPS, np.int64(n_rows), size
+    if kind == DENSE:
+        at = offset >> 2
+        pieces.arena32[at : at + n_rows] = 0.0
+        for e in range(total):
+            pieces.arena32[at + rows[e]] = values[e]
+        return DENSE, np.int64(n_rows), size
+    at = (offset + ((2 * total + 7) & ~7)) >> 2
+    for e in range(total):
+        pieces.arena16[(offset >> 1) + e] = rows[e]
+        pieces.arena32[at + e] = values[e]
+    return VALUES, total, size
 
 
 @kernel

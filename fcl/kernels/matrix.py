@@ -212,6 +212,26 @@ def sparse_columns(entries, ids, out):
 
 
 @kernel
+def listed_columns(entries, ids, start, rows, values):
+    """Write the nonzeros of the columns ``ids`` (increasing) to lists that have room for all entries.
+
+    start : int64 (k + 1,); the nonzeros of column ids[k] are at start[k] : start[k + 1].
+    values : its dtype may round entries to 0, which are left out.
+    """
+    columns, begin, own_rows, own_values = entries
+    n = t = 0
+    start[0] = 0
+    for k in range(ids.shape[0]):
+        t += np.searchsorted(columns[t:], ids[k])
+        if t < columns.shape[0] and columns[t] == ids[k]:
+            for e in range(begin[t], begin[t + 1]):
+                rows[n] = own_rows[e]
+                values[n] = own_values[e]
+                n += np.int64(values[n] != 0.0)
+        start[k + 1] = n
+
+
+@kernel
 def by_columns(indptr, indices, data, start, rows, values):
     """Write the entries of sparse rows to ``start``, ``rows`` and ``values``, sorted by column, then row.
 

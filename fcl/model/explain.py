@@ -11,7 +11,16 @@ import numpy.typing as npt
 
 from fcl.checks import whole
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import FINE_ROWS, BitColumns, Columns, Family, Floats, Ids, StepColumns
+from fcl.features.base import (
+    FINE_ROWS,
+    BitColumns,
+    Columns,
+    Family,
+    Floats,
+    Ids,
+    ListedColumns,
+    StepColumns,
+)
 from fcl.model.frames import import_pandas
 from fcl.parallel import one_blas_thread
 
@@ -278,4 +287,4 @@ def dense_columns(columns: Columns) -> np.ndarray:
         return np.unpackbits(packed, axis=1, count=columns.n_rows, bitorder="little")
     if isinstance(columns, StepColumns):
         return columns.steps * columns.step
-    return columns.values
+    return columns.dense() if isinstance(columns, ListedColumns) else columns.values

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
-from fcl.parallel import SERIAL, Team
+from fcl.parallel import Team
 from fcl.solve.elimination import Elimination
 from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView, column_moments
@@ -47,6 +47,8 @@ CHUNKS_AT_ONCE = 2
 #: Share of nonzeros in the columns up to which their Hessian is made of pairs of nonzeros: about 20 dense
 #: products take the time of one sparse product.
 SPARSE = 0.15
+#: Dense products that take as long as reading an entry in a sweep.
+PRODUCTS_AN_ENTRY = 20.0
 #: Share of the diagonal that elimination must leave, so that the subtraction costs at most 3 digits.
 LEAST_LEFT = 1e-3
 #: Pivots of a matrix with unit diagonal up to this, times the number of columns, count as 0: rounding
@@ -131,6 +133,17 @@ class ExactModel:
         return Step(d, free.step(free.start - d @ leans), sets)
 
     @staticmethod
+    def work(working: WorkingSet, columns: Columns, n_rows: int) -> float:
+        """Number of entries that sweeps read in about the time that :meth:`minimise` takes."""
+        k = len(columns)
+        filled = float(working.cache.store.nonzeros[working.cache.slots[columns]].sum())
+        if filled <= SPARSE * k * n_rows:
+            products = filled + 0.5 * filled * filled / max(n_rows, 1)
+        else:
+            products = n_rows * (k + k**2 / PRODUCTS_AN_ENTRY)
+        return products + FIRST_SWEEPS * k**2 + k**3 / PRODUCTS_AN_ENTRY
+
+    @staticmethod
     def _sums(view: RowView, working: WorkingSet, columns: Columns, q: Floats) -> Floats:
         """sum_i q_i phi_ij z_i over the unpenalised columns z, float64 (k, n_free)."""
         covariates, team = view.objective.covariates, view.objective.team
@@ -158,12 +171,11 @@ class ExactModel:
         if filled > SPARSE * k * part.n_rows:
             return None
         hessian = np.zeros((k, k))
-
-        def chunk(dense: Floats, rows: slice) -> float:
-            column_kernels.add_gram(dense, q[rows], hessian)
-            return 0.0
-
-        over_chunks(view, working, columns, chunk, SERIAL)
+        shape = max(64, CHUNK_ENTRIES // k // 64 * 64), k
+        buffers = np.empty(shape, np.int32), np.empty(shape)
+        slots, pieces = working.cache.slots[columns], working.cache.pieces
+        for block in range(working.cache.store.n_blocks):
+            column_kernels.add_sparse_gram(pieces, slots, block, q, *buffers, hessian)
         hessian += np.triu(hessian, 1).T
         whole = hessian.diagonal().copy()
         cross = sums @ moves.T

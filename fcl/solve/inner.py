@@ -6,6 +6,7 @@ second-level cache. :mod:`fcl.solve.inner_descent` then minimises the model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -43,6 +44,8 @@ FLOOR = 0.5
 DAMPING = 1e-3
 #: Lower bound of the curvature of a sampled row, as a share of the largest one.
 LEAST_SINGLE = 1e-30
+#: Share of nonzeros above which zeros are gathered too, so that the column can be centred.
+FULL = 0.9
 #: Parts in which columns are gathered, each into its own region: the most threads that help.
 GATHER_PARTS = 4
 
@@ -111,12 +114,18 @@ class InnerModel:
             self.grown = max(0.5 * self.grown, 1.0)
 
     def minimise(
-        self, view: RowView, working: WorkingSet, at: LocalPoint, q: Floats, tolerance: float
+        self,
+        view: RowView,
+        working: WorkingSet,
+        at: LocalPoint,
+        q: Floats,
+        tolerance: float,
+        limit: float = math.inf,
     ) -> Step:
         """The step that minimises the model at a point.
 
         q : float64 (n_rows,), curvatures of the rows of the view.  tolerance : violation of a column up
-        to which the model counts as minimised.
+        to which the model counts as minimised.  limit : number of entries that sweeps may read.
         """
         k = len(at.columns)
         h, lean = np.empty(k), np.empty(k)
@@ -153,12 +162,12 @@ class InnerModel:
             working.cache.ids[at.columns],
         )
         order = self.order(k)
-        state = Descent(model, u, free.start, order, self.team, self.hurry, self.cease)
+        state = Descent(model, u, free.start, order, self.team, self.hurry, self.cease, limit)
         state.run(tolerance)
         d = state.w - at.weights
         x = free.step(state.b)
         x[:1] -= float(centres @ d)
-        return Step(d, x, state.sweeps)
+        return Step(d, x, state.sweeps, state.cut)
 
     def _eliminate(
         self, view: RowView, k: int, rows: int, slopes: Floats, lean: Floats
@@ -265,6 +274,7 @@ class InnerModel:
         k = len(columns)
         chosen = self._chosen_buffer[: len(q)]
         slots = working.cache.slots[columns]
+        full = working.cache.store.nonzeros[slots] > FULL * len(q)
         # regions in proportion to the entries of their columns
         held = np.concatenate([[0], np.cumsum(working.cache.store.nonzeros[slots] + 1)])
         cuts = np.searchsorted(held, np.linspace(0, held[-1], GATHER_PARTS + 1)[1:-1])
@@ -277,6 +287,7 @@ class InnerModel:
             written = column_kernels.gather_chosen(
                 working.cache.pieces,
                 slots[some],
+                full[some],
                 chosen,
                 self._wanted,
                 self._q_buffer[:rows],

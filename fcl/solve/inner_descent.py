@@ -7,6 +7,7 @@ others.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -142,8 +143,10 @@ class Descent:
         team: Team,
         hurry: Callable[[], bool],
         cease: Callable[[], bool],
+        limit: float = math.inf,
     ) -> None:
         self._model = model
+        self._left = limit  # entries to read before the step is cut
         self._team = team
         self._hurry, self._cease = hurry, cease
         self._everything = everything
@@ -157,6 +160,11 @@ class Descent:
         self.sweeps = 0
         self._first = 0.0
         self._ended = False
+
+    @property
+    def cut(self) -> bool:
+        """Whether sweeps have read as many entries as they may."""
+        return self._left <= 0.0
 
     def run(self, tolerance: float) -> None:
         """Sweep until no column violates by more than the tolerance, or the step has to end."""
@@ -182,9 +190,10 @@ class Descent:
         long = self._small and self._team.threads > 1 and order.entries >= LONG_SWEEP
         worst = self._side_by_side(order) if long else self._serially(order, self._u, self.b)
         self.sweeps += 1
+        self._left -= order.entries
         self._first = self._first or worst
         hurried = self.sweeps >= LEAST_SWEEPS and worst <= HURRIED * self._first and self._hurry()
-        self._ended = hurried or self.sweeps >= MAX_SWEEPS or self._cease()
+        self._ended = hurried or self.cut or self.sweeps >= MAX_SWEEPS or self._cease()
         return worst
 
     def _serially(self, order: Order, u: Singles, b: Floats) -> float:

@@ -191,3 +191,4 @@ class Step:
     d: Floats
     x: Floats
     sweeps: int
+    cut: bool = False  #: whether it ended at its limit of entries

@@ -309,19 +309,26 @@ class Trainer:
             problem = clipped.ClippedProblem(view, working, local, self._m, pulls, self._away)
             # the tolerance is tight, since rounding may hide violations while values still differ
             return problem.minimise(min(tolerance, 1e-6), self.inner.cease, self.inner.hurry)
+        some = np.flatnonzero((local.weights != 0.0) | (np.abs(slopes) > 1.0))
+        fits = len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN
         # where the curvature jumps, the search would cut a step to the exact minimum short again
-        if self._careful and not (0.0 < self._raised < 1.0 and view.objective.loss.clipped):
-            some = np.flatnonzero((local.weights != 0.0) | (np.abs(slopes) > 1.0))
-            if len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN:
-                local, cease = local.take(some), self.inner.cease
-                part = self._exact.minimise(view, working, local, self._q, tolerance, cease)
-                d = np.zeros(k)
-                d[some] = part.d
-                return Step(d, part.x, part.sweeps)
+        fits = fits and not (0.0 < self._raised < 1.0 and view.objective.loss.clipped)
+        if not self._careful:
+            # sweeps that have taken as long as the whole Hessian would are unlikely to end soon
+            limit = self._exact.work(working, local.columns[some], n) if fits else math.inf
+            step = self.inner.minimise(view, working, local, self._q, tolerance, limit)
+            self._careful = step.cut or step.sweeps >= MAX_SWEEPS
+            if not step.cut:
+                return step
+        elif not fits:
             self.inner.grown = MOST_GROWN
-        step = self.inner.minimise(view, working, local, self._q, tolerance)
-        self._careful = self._careful or step.sweeps >= MAX_SWEEPS
-        return step
+            return self.inner.minimise(view, working, local, self._q, tolerance)
+        part = self._exact.minimise(
+            view, working, local.take(some), self._q, tolerance, self.inner.cease
+        )
+        d = np.zeros(k)
+        d[some] = part.d
+        return Step(d, part.x, part.sweeps)
 
     def freeze(self, view: RowView, working: WorkingSet, columns: Columns) -> None:
         """Return these columns to the anchor's weights, before they are evicted."""

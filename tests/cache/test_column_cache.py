@@ -33,7 +33,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @initialize(
         shape=st.sampled_from([(63, 64), (200, 64), (201, 128), (130, 256)]),
-        kind=st.sampled_from(["binary", "real", "steps", "whole"]),
+        kind=st.sampled_from(["binary", "real", "fine", "steps", "whole"]),
         columns=st.integers(1, 6),
         entries=st.integers(1, 12),
         seed=seeds,
@@ -42,7 +42,7 @@ class CacheMachine(RuleBasedStateMachine):
         self, shape: tuple[int, int], kind: str, columns: int, entries: int, seed: int
     ) -> None:
         n_rows, block_rows = shape
-        self.binary = kind == "binary"
+        self.binary, self.fine = kind == "binary", kind == "fine"
         self.step = {"steps": STEP, "whole": 1.0}.get(kind, 0.0)
         self.told = STEP if kind == "steps" else 0.0  # the cache detects whole numbers
         capacity = columns * ColumnCache.largest_column(n_rows, block_rows, self.binary, self.told)
@@ -55,11 +55,14 @@ class CacheMachine(RuleBasedStateMachine):
     @rule(n=st.integers(1, 5), equal=st.booleans())
     def admit(self, n: int, equal: bool) -> None:
         phi = make_phi(self.rng, n, self.cache.n_rows, self.binary, self.step)
+        if self.fine:
+            phi = phi.astype(np.float64) / 3.0
         if equal and self.columns:
             phi[-1] = self.columns[self.rng.integers(len(self.columns))][1]
         ids = self.next_id + self.rng.permutation(n)
         self.next_id += n
-        staged = stage(self.cache, ids, phi, self.binary, self.told)
+        listed = bool(self.rng.random() < 0.5)
+        staged = stage(self.cache, ids, phi, self.binary, self.told, listed)
         assert staged.nonzeros.tolist() == (phi != 0.0).sum(axis=1).tolist()
         for t in range(n):
             held = [column for _, column in self.columns]

@@ -21,6 +21,7 @@ from scipy.sparse import csr_array
 
 import fcl
 from fcl.data.prepared import PreparedRows
+from fcl.data.sparse import SparseRows
 from fcl.drivers import plan
 from fcl.features import Columns, bind_features
 from fcl.features.generator import GeneratedFamily, forms, pricing
@@ -153,6 +154,35 @@ def forms_prepared(bound: Any, raw: Any, rows: np.ndarray, block_rows: int = 192
         sides = bound.prepare(raw[rows[some]], prepared.writable(number), block_rows)
         prepared.commit(number, sides)
     return prepared
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sparse_columns_are_made_of_their_nonzeros(dtype: Any) -> None:
+    class Doubled(Columns):
+        def columns(self, ids: Any, block: Any) -> np.ndarray:
+            return 2.0 * super().columns(ids, block)
+
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(300, 40)) * (rng.random((300, 40)) < rng.choice([0.0, 0.1, 0.4], 40))
+    X[:, 7], X[:, 8], X[0, 9] = 1.0, 0.0, 1e-60
+    stored = csr_array(X)
+    stored.data[::5] = 0.0  # stored zeros
+    rows = SparseRows(stored.indptr, stored.indices.astype(np.int32), stored.data, 40)
+    block = forms.SparseColumns.of(rows, "<f8")
+    for ids in (np.arange(40), np.array([3, 9, 30]), np.empty(0, np.int64)):
+        listed = Columns().listed_columns(ids, block, dtype)
+        assert listed is not None
+        assert listed.values.dtype == dtype
+        assert listed.values.all()
+        assert (listed.dense() == Columns().columns(ids, block).T.astype(dtype)).all()
+    assert Columns().listed_columns(np.array([7]), block, dtype) is None  # without zeros
+    assert Doubled().listed_columns(np.arange(40), block, dtype) is None
+    nothing = forms.SparseColumns.of(
+        SparseRows(np.zeros(4, np.int64), rows.indices[:0], X[0, :0], 9), "<f8"
+    )
+    empty = Columns().listed_columns(np.array([0, 8]), nothing, dtype)
+    assert empty is not None
+    assert not empty.dense().any()
 
 
 # -- files -----------------------------------------------------------------------------------------

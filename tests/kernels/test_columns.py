@@ -84,6 +84,22 @@ def test_sums_moments_and_additions(made: Filled) -> None:
     close(m, r + deltas @ phi[order], np.abs(r) + np.abs(deltas) @ np.abs(phi[order]))
 
 
+@given(filled, st.sampled_from([64, 128, 4096]))
+@examples(60)
+def test_products_of_columns(made: Filled, size: int) -> None:
+    cache, phi, rng = made
+    q = rng.exponential(size=cache.n_rows)
+    order = rng.permutation(len(phi))[: rng.integers(1, len(phi) + 1)]
+    k = len(order)
+    gram = np.zeros((k, k))
+    buffers = np.empty((size, k), np.int32), np.empty((size, k))
+    for block in range(cache.store.n_blocks):
+        kernels.add_sparse_gram(cache.pieces, order, block, q, *buffers, gram)
+    part = phi[order]
+    size_of = np.abs(part) * q @ np.abs(part).T
+    close(gram, np.triu(part * q @ part.T), size_of)
+
+
 def marked(chosen: np.ndarray, cache: ColumnCache) -> np.ndarray:
     """The chosen rows as bitmaps."""
     wanted = np.ones((cache.store.n_blocks, -(-cache.block_rows // 64)), np.uint64)
@@ -102,6 +118,7 @@ def test_entries_of_chosen_rows(made: Filled, share: float) -> None:
     q = rng.exponential(size=len(taken))
     columns = rng.permutation(len(phi))[: rng.integers(1, len(phi) + 1)]
     k = len(columns)
+    full = rng.random(k) < 0.5
     room = int(cache.pieces.counts[columns].sum())
     begin = int(rng.integers(5))
     start, stop = np.empty(k, np.int64), np.empty(k, np.int64)
@@ -113,6 +130,7 @@ def test_entries_of_chosen_rows(made: Filled, share: float) -> None:
     assert k == kernels.gather_chosen(
         cache.pieces,
         columns,
+        full,
         chosen,
         marked(chosen, cache),
         q,
@@ -134,6 +152,10 @@ def test_entries_of_chosen_rows(made: Filled, share: float) -> None:
         entries = slice(start[t], stop[t])
         dense = np.zeros(len(taken))
         assert len(np.unique(rows[entries])) == stop[t] - start[t]
+        densely = np.isin(cache.pieces.kinds[columns[t]], [kernels.DENSE, kernels.STEPS])
+        zeros_too = full[t] & densely[taken // cache.block_rows]
+        listed = zeros_too | (phi[columns[t]][taken] != 0.0)
+        assert stop[t] - start[t] == np.count_nonzero(listed)
         dense[rows[entries]] = values[entries] if valued else 1.0
         assert (dense == picked[t]).all()
     close(lean, picked @ q, np.abs(picked) @ q)
@@ -150,6 +172,7 @@ def test_too_little_room_for_entries_is_reported() -> None:
         found = kernels.gather_chosen(
             cache.pieces,
             np.arange(2),
+            np.ones(2, bool),
             chosen,
             marked(chosen, cache),
             np.ones(200),

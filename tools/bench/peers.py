@@ -2,7 +2,7 @@
 """Compare fcl with other solvers of the same problem, on matrices that fit in memory.
 
     python tools/bench/peers.py celegans [--every 160] [--d 4] [--C 0.1] [--repeat 3] [--methods ...]
-    python tools/bench/peers.py a9a | 20news
+    python tools/bench/peers.py a9a | 20news | text | wide
 
 Every run is a separate process that may use ``--cores`` threads. Before its clock starts, it solves a
 tiny problem of the same types, so that everything is imported and compiled: this is ``warm``. ``load`` is
@@ -54,6 +54,9 @@ PASSES = tuple(1.0 / 2**k for k in range(0, 10, 2))
 VW_SHARES = (1.0, 1e-1, 1e-2, 1e-3)
 #: Files of 20 newsgroups.
 NEWS = ("is_test.npy", "counts.npz", "y.npy")
+#: Size of the generated texts, and of the wide sparse table, which has WIDE_ROW nonzeros in each row.
+TEXT_ROWS, TEXT_WORDS = 50_000, 74_000
+WIDE_ROWS, WIDE_COLUMNS, WIDE_ROW = 84_700, 359_000, 359
 Solution = tuple[npt.NDArray[np.float64], float]
 
 
@@ -107,6 +110,49 @@ def newsgroups(folder: Path, args: argparse.Namespace) -> None:
     _save(folder, X, np.where(group == 0, 1.0, -1.0))
 
 
+def text(folder: Path, args: argparse.Namespace) -> None:
+    """Save generated texts: counts of words of Zipf frequencies, and labels by a planted model.
+
+    A text has 60 to 240 words. 400 of the 20,000 most frequent words have a weight in the planted model.
+    """
+    from scipy import sparse
+
+    random = np.random.default_rng(0)
+    frequency = 1.0 / (np.arange(TEXT_WORDS) + 3.0)
+    sizes = random.integers(60, 241, TEXT_ROWS)
+    words = random.choice(TEXT_WORDS, sizes.sum(), p=frequency / frequency.sum())
+    rows = np.repeat(np.arange(TEXT_ROWS), sizes)
+    X = sparse.coo_matrix((np.ones(len(words)), (rows, words)), (TEXT_ROWS, TEXT_WORDS)).tocsr()
+    _save(folder, X, _planted(random, X, random.choice(20_000, 400, replace=False), 1.5))
+
+
+def wide(folder: Path, args: argparse.Namespace) -> None:
+    """Save a wide sparse table, 0.1 % nonzeros at uniformly random places, and labels by a planted model.
+
+    1,000 columns have a weight in the planted model.
+    """
+    from scipy import sparse
+
+    random = np.random.default_rng(0)
+    columns = random.integers(0, WIDE_COLUMNS, WIDE_ROWS * WIDE_ROW, dtype=np.int32)
+    values = random.normal(size=len(columns))
+    starts = np.arange(0, len(columns) + 1, WIDE_ROW)
+    X = sparse.csr_matrix((values, columns, starts), (WIDE_ROWS, WIDE_COLUMNS))
+    X.sum_duplicates()
+    _save(folder, X, _planted(random, X, random.choice(WIDE_COLUMNS, 1_000, replace=False), 4.0))
+
+
+def _planted(
+    random: np.random.Generator, X: Any, columns: npt.NDArray[np.int64], size: float
+) -> npt.NDArray[np.float64]:
+    """Labels of a logistic model with normal weights on some columns, both equally frequent."""
+    weights = np.zeros(X.shape[1])
+    weights[columns] = random.normal(0.0, size, len(columns))
+    margins = X @ weights
+    chance = 1.0 / (1.0 + np.exp(np.median(margins) - margins))
+    return np.where(random.random(len(margins)) < chance, 1.0, -1.0)
+
+
 def _save(folder: Path, X: Any, y: npt.NDArray[np.float64]) -> None:
     from scipy import sparse
 
@@ -120,6 +166,8 @@ CASES: dict[str, Callable[[Path, argparse.Namespace], None]] = {
     "celegans": celegans,
     "a9a": a9a,
     "20news": newsgroups,
+    "text": text,
+    "wide": wide,
 }
 
 
@@ -130,7 +178,7 @@ def made(args: argparse.Namespace) -> Path:
         sources = [windows / "seq.npy", windows / "y.npy"]
         name = f"peers-{args.every}-{args.d}"
     else:
-        files = {"a9a": ["a9a.gz"], "20news": [f"20news_{x}" for x in NEWS]}[args.case]
+        files = {"a9a": ["a9a.gz"], "20news": [f"20news_{x}" for x in NEWS]}.get(args.case, [])
         sources, name = [common.SHARED / file for file in files], f"peers-{args.case}"
         missing = [source.name for source in sources if not source.exists()]
         if missing:

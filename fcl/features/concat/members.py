@@ -18,6 +18,7 @@ from fcl.features.base import (
     Family,
     Floats,
     Ids,
+    ListedColumns,
     MeasuringPricer,
     StepColumns,
     empty_columns,
@@ -161,6 +162,8 @@ def _values(columns: Columns) -> npt.NDArray[Any]:
     """Convert columns on a block to an array of values (c, n_rows)."""
     if isinstance(columns, DenseColumns):
         return columns.values
+    if isinstance(columns, ListedColumns):
+        return columns.dense()
     if isinstance(columns, StepColumns):
         return columns.step * columns.steps
     bits = np.ascontiguousarray(columns.bits).view(np.uint8)

@@ -42,10 +42,14 @@ class GeneratedColumns(ColumnMaker):
     def make(self, ids: Ids) -> Sequence[Columns]:
         family, dtype = self.family, value_type(self.prepared.n_rows)
         direct = family.binary and overrides(family.generator, "bits")
-        out = []
+        out: list[Columns] = []
         for number, rows in self.prepared.blocks():
             n = rows.stop - rows.start
             block = family.block(self.prepared, number)
+            listed = family.listed_columns(ids, block, dtype)
+            if listed is not None and _largest(listed.values) <= LARGEST:
+                out.append(listed)
+                continue
             made = empty_columns(family, len(ids), n, dtype)
             for some in batches(len(ids), n):
                 if direct and isinstance(made, BitColumns):

@@ -16,6 +16,7 @@ from fcl.features.prices import Floats, Ids, Pricer
 
 if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
+    from fcl.features.base import ListedColumns
     from fcl.features.generator.family import GeneratedFamily
     from fcl.features.rows import RowView
 
@@ -227,6 +228,13 @@ class Generator(ABC):
     def row_view(self, family: GeneratedFamily) -> RowView:
         """A view of rows that replaces the default, which calls :meth:`nonzeros`."""
         raise NotImplementedError
+
+    def listed_columns(self, ids: Ids, block: Any, dtype: Any) -> ListedColumns | None:
+        """The columns of some features (increasing) as lists of nonzeros of the given dtype.
+
+        None, the default: make the columns by :meth:`columns`.
+        """
+        return None
 
     def check(self, rows: Any, numbers: Ids, name: str) -> None:
         """Raise InputError for rows that the family cannot use; called for every block that is read.

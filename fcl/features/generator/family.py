@@ -44,6 +44,7 @@ from fcl.features.rows import BatchedView, RowChunk, RowView
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
+    from fcl.features.base import ListedColumns
 
 __all__ = ["GeneratedFamily", "ScalesSeen", "block_for"]
 
@@ -252,6 +253,10 @@ class GeneratedFamily(Family):
     def columns(self, ids: Ids, block: Any, number: int, n: int) -> np.ndarray:
         """The columns (n, k) of some features on a block of n rows, in the units of the solver."""
         return checked_columns(self.generator, ids, block, number, n)
+
+    def listed_columns(self, ids: Ids, block: Any, dtype: Any) -> ListedColumns | None:
+        """The same as lists of nonzeros of a dtype; None if they have to be made by :meth:`columns`."""
+        return self.generator.listed_columns(ids, block, dtype)
 
     def block_of(self, raw: Any) -> Any:
         """Convert raw rows to a block in the form that the generator gets."""
