@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Projected gradient against exponentiated gradient on ten classes with a kernel (Figure 7 of the paper).
 
-    python tools/bench/online/classes.py [--rows 60000] [--supports 2766] [--radius 100] [--passes 20]
+    python tools/bench/online/classes.py [--rows 60000] [--supports 2766] [--radius 100] [--passes 100]
 
 Duchi, Shalev-Shwartz, Singer and Chandra, *Efficient projections onto the l1-ball for learning in high
 dimensions*, ICML 2008, section 7, on MNIST with pixels / 255:
@@ -102,9 +102,9 @@ def run(
     return w[:-1], losses
 
 
-def last_loss(problem: Problem, method: str, batches: int, rate: float) -> float:
-    """The loss after a few passes."""
-    return run(problem, method, batches, rate, 8 if batches == 1 else 2)[1][-1]
+def last_loss(problem: Problem, method: str, batches: int, passes: int, rate: float) -> float:
+    """The loss after the last pass."""
+    return run(problem, method, batches, rate, passes)[1][-1]
 
 
 def main() -> None:
@@ -113,7 +113,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=60_000, help="default 60000")
     parser.add_argument("--supports", type=int, default=2766, help="default 2766")
     parser.add_argument("--radius", type=float, default=100.0, help="z (default 100)")
-    parser.add_argument("--passes", type=int, default=20, help="default 20")
+    parser.add_argument(
+        "--passes", type=int, default=100, help="default 100; a quarter for 1 %% steps"
+    )
     parser.add_argument("--no-plot", action="store_true", help="print alone")
     parser.add_argument("--core", type=int, help="core to run on (default: the last one)")
     args = parser.parse_args()
@@ -139,8 +141,8 @@ def main() -> None:
         panels[title] = {}
         for method in ("ball", "EG"):
             start = 100.0 if method == "ball" else 10.0
-            rate = best_rate(start, partial(last_loss, tenth, method, batches))
             passes = args.passes if batches == 1 else max(args.passes // 4, 1)
+            rate = best_rate(start, partial(last_loss, tenth, method, batches, passes))
             w, losses = run(problem, method, batches, rate, passes)
             zeros = (w == 0.0).mean(axis=0)
             share = f"{zeros.min():.0%}-{zeros.max():.0%}"

@@ -163,7 +163,7 @@ def chosen_rate(split: Split, passes: int) -> float:
     return best_rate(0.1, cost)
 
 
-def compared(name: str, passes: int) -> tuple[dict[str, picture.Curve], list[list[object]]]:
+def compared(name: str, passes: int) -> tuple[dict[str, picture.Curve], list[list[str]]]:
     """The curves of a case, and lines of the table."""
     split = load(name)
     rate = chosen_rate(split, passes)
@@ -204,7 +204,7 @@ def main() -> None:
     common.pin(args.core)
     print(common.machine(), flush=True)
     panels: dict[str, dict[str, picture.Curve]] = {}
-    table: list[list[object]] = []
+    table: list[list[str]] = []
     for name in args.cases.split(","):
         panels[name], lines = compared(name, args.passes)
         table += lines
