@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from fcl.errors import InputError
-from fcl.features.prices import Prices
+from fcl.features.prices import Prices, RowVector
 from fcl.objective import Outputs, relative_gap
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import DualPoint, Passes
@@ -26,7 +26,7 @@ from fcl.solve.state import Floats, Ids, Point
 __all__ = ["Standing", "Violators", "highest"]
 
 #: Distance of log C from the best one at which the search for it ends ...
-NEAR = 1e-4
+NEAR = 3e-4
 #: ... or the number of evaluations.
 MOST_TRIED = 40
 #: Furthest step of log C beyond the values that were tried.
@@ -65,22 +65,26 @@ class Standing:
         self.passes = passes
         blocks = range(passes.prepared.n_blocks)
         passes.write_margins(point, blocks)
-        self.own_loss = self._loss_at(point)  #: sum of the losses with the intercept that was given
-        found = passes.settled(point, math.inf, 1.0, point.intercept).point
-        if found is None or not math.isfinite(passes.value(found, passes.vectors.proposed)):
+        margins = passes.vectors.proposed
+        own = self._loss_at(point) if len(point.covariates) else None
+        b, v = passes.settle(margins, point.intercept, point.covariates)
+        self.point = Point(point.ids, point.weights, b, v)
+        self.loss = self._loss_sum(margins, b)  #: sum of the losses
+        if own is None:
+            own = self.loss if b == point.intercept else self._loss_sum(margins, point.intercept)
+        self.own_loss: float = own  #: ... with the intercept that was given
+        if not math.isfinite(self.objective):
             raise InputError(
                 "the objective of the model is not finite on these rows: expected weights of the units "
                 "of the data, and a target that suits the loss"
             )
-        self.point: Point = found
         passes.vectors.anchor = 1 - passes.vectors.anchor
-        self.loss = self._loss_sum(passes.vectors.accepted, found.intercept)  #: sum of the losses
-        passes.write_residuals(found.intercept, blocks)
+        passes.write_residuals(b, blocks)
         self._dual: DualPoint = passes.dual_point()
         self._price()
 
     def _loss_at(self, point: Point) -> float:
-        """The sum of the losses at the proposed margins, with the unpenalised part of a point."""
+        """The sum of the losses at the proposed margins, with the coefficients of a point."""
         moved = self.passes.vectors.residuals
         moved[:] = self.passes.vectors.proposed
         self.passes.objective.add_covariates(point.covariates, moved)
@@ -210,13 +214,15 @@ class Standing:
         """
         if self.largest == 0.0:
             return math.inf, 0.0
-        objective = self.passes.objective
+        objective, point = self.passes.objective, self._dual
         first = objective.penalty.least_C(self.largest)
+        if isinstance(point.residuals, RowVector):  # to truncate them each time would take long
+            point = replace(point, residuals=point.residuals.values)
 
         def dual(x: float) -> float:
             """D / (C u), where x = log u and C = first / u."""
             self.passes.objective = replace(objective, C=first * math.exp(-x))
-            return self.passes.bound_of(self._dual, self.prices) / first
+            return self.passes.bound_of(point, self.prices) / first
 
         def primal(x: float) -> float:
             """P / (C u)."""

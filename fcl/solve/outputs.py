@@ -43,11 +43,11 @@ class OutputPasses(Passes):
         """The model without features and its objective; writes its margins as the anchor's."""
         objective, margins = self.objective, self.vectors.accepted
         margins[:] = 0.0 if objective.offset is None else objective.offset
-        _, b = self._settle(margins, 0.0, np.zeros(objective.n_outputs))
+        _, b = self.settle(margins, 0.0, np.zeros(objective.n_outputs))
         weights = np.empty((0, objective.n_outputs))
         return Point(np.empty(0, np.int64), weights, 0.0, b), objective.value(0.0, margins)
 
-    def _settle(self, margins: Floats, guess: float, v: Floats) -> tuple[float, Floats]:
+    def settle(self, margins: Floats, guess: float, v: Floats) -> tuple[float, Floats]:
         """The best intercepts, which are added to the margins; the search for them starts at v."""
         objective, moved = self.objective, self.vectors.residuals
         np.add(margins, v[:, None], out=moved)

@@ -147,18 +147,18 @@ class Passes:
         margins[:] = 0.0 if offset is None else offset
         before = self.objective.loss_sum(margins, 0.0)
         q = 0 if self.objective.covariates is None else self.objective.n_free
-        b, v = self._settle(margins, 0.0, np.zeros(q))
+        b, v = self.settle(margins, 0.0, np.zeros(q))
         value, last = self.objective.loss_sum(margins, b), before
         # where covariates separate the classes, the squared hinge falls to 0 in many short steps
         while q and EXACT * before < value <= FALLING * last:
-            b, more = self._settle(margins, 0.0, np.zeros(q))
+            b, more = self.settle(margins, 0.0, np.zeros(q))
             v, last = v + more, value
             value = self.objective.loss_sum(margins, b)
         check_null(self.objective, margins, v, before)
         value = self.objective.value(0.0, margins, b)
         return Point(np.empty(0, np.int64), np.empty(0), b, v), value
 
-    def _settle(self, margins: Floats, guess: float, v: Floats) -> tuple[float, Floats]:
+    def settle(self, margins: Floats, guess: float, v: Floats) -> tuple[float, Floats]:
         """The best intercept, or coefficients of covariates, which are added to the margins.
 
         They are added once, so that equal weights and coefficients give bitwise equal margins; the
@@ -207,7 +207,7 @@ class Passes:
         Rejects the point if its objective exceeds ``value``, the anchor's, by more than rounding.
         """
         margins = self.vectors.proposed
-        b, v = self._settle(margins, guess, point.covariates)
+        b, v = self.settle(margins, guess, point.covariates)
         point = Point(point.ids, point.weights, b, v)
         objective = self.value(point, margins)
         if not objective <= value * (1.0 + ROUNDING):
