@@ -26,7 +26,7 @@ from fcl.solve.state import Floats, Ids, Point
 __all__ = ["Standing", "Violators", "highest"]
 
 #: Distance of log C from the best one at which the search for it ends ...
-NEAR = 3e-4
+NEAR = 1e-4
 #: ... or the number of evaluations.
 MOST_TRIED = 40
 #: Furthest step of log C beyond the values that were tried.
