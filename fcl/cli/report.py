@@ -126,12 +126,12 @@ def _family_text(config: Mapping[str, Any]) -> str:
 def model_lines(model: Model, path: str, top: int) -> list[str]:
     """The summary of ``fcl-inspect``."""
     from fcl.checks import shortened, shown
-    from fcl.model.certificate import Scope
+    from fcl.features.base import is_sampled
     from fcl.model.file import FORMAT, file_version
 
     family = _family_text(model.family.to_config())
     size = f"{model.family.n_features:,} of them"
-    if model.certificate.scope not in (Scope.FAMILY, Scope.SUPPORT):
+    if is_sampled(model.family):
         size = "sampled from an unlimited number"
     labels = "none (regression)"
     if model.n_outputs > 1:

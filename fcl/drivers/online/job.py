@@ -289,8 +289,8 @@ def make_online_plan(
     total = sum(size for _, size in parts)
     if total > running.memory:
         advice = (
-            "choose float32 weights (of the method ogd q2.13, 3 bytes a feature) or fewer features, or "
-            "raise memory"
+            "choose a method with smaller weights (ftrl and truncated-gradient have float32, ogd has "
+            "q2.13 of 3 bytes a feature) or fewer features, or raise memory"
         )
         raise BudgetError(
             f"memory: a budget of {format_bytes(running.memory)} is too small; online learning needs at "
