@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from fcl.cli.common import printable
 from fcl.errors import InputError
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from fcl.data import DataSet
-    from fcl.model import Model
+    from fcl.features.base import Floats
+    from fcl.model.explain import LinearModel
     from fcl.model.predictor import Predictor
     from fcl.model.scores import OnMargins
     from fcl.scoring.known import KnownColumns
@@ -30,25 +31,50 @@ def check_explained(out: str) -> None:
         )
 
 
-def explained_model(model: Predictor) -> Model:
-    """The model, if its margin is a sum of contributions; raises InputError otherwise."""
+def explained_model(model: Predictor, options: Mapping[str, Any], kind: str) -> LinearModel:
+    """The model whose margin is a sum of contributions: the given one, or one output of several.
+
+    Parameters
+    ----------
+    model : Predictor
+    options : mapping
+        ``explain_output``, the text of the label of an output, or None.
+    kind : str
+        Of the scores: ``margin``, ``probability`` or ``mean``.
+
+    Raises
+    ------
+    InputError
+        Not a linear model; or the output is unknown, missing, or not needed.
+    """
     from fcl.model import Model
+    from fcl.model.outputs import output_names
+    from fcl.model.several import OneOutput, output_texts
 
     if not isinstance(model, Model):
         raise InputError(
             "--explain needs a model of fcl train, whose margin is a sum of contributions; leave it out"
         )
-    model.require_one_output(
-        "--explain", "leave it out, or name an output in Python: model.explain(rows, output=label)"
-    )
-    return model
+    output = options["explain_output"]
+    if output is None:
+        model.require_one_output("--explain", "name one of them: --explain-output LABEL")
+        return model
+    if model.n_outputs == 1:
+        raise InputError(
+            "--explain-output: expected a model of several outputs, this one has one; leave it out"
+        )
+    if kind != "margin":
+        raise InputError(f"--explain-output divides a margin; leave out --{kind}")
+    labels = output_texts(model.labels, model.n_outputs)
+    by_name = dict(zip(output_names(model), labels, strict=True))
+    return OneOutput.of(model, by_name.get(output, output))
 
 
 def write_explanations(
-    model: Model,
+    model: LinearModel,
     data: DataSet,
     out: str,
-    kind: str,
+    score: tuple[str, Callable[[Floats], Floats]] | None,
     top: int,
     overwrite: bool,
     on_margins: OnMargins | None = None,
@@ -56,18 +82,18 @@ def write_explanations(
 ) -> int:
     """Write one line for each row; returns the number of rows.
 
-    The columns are the score (if `kind` is not ``margin``), the margin, the intercept, the offset,
+    The columns are the score, if one is given, the margin, the intercept, the offset,
     what covariates add (if there are any), ``feature_1``, ``contribution_1`` and so on by decreasing
     |contribution|, and ``others``: the sum of all other contributions. The margin is the sum of the
     columns after it.
 
     Parameters
     ----------
-    model, data : Model, DataSet
+    model, data : LinearModel, DataSet
     out : str
         A file whose name ends in ``.tsv``.
-    kind : {"margin", "probability", "mean"}
-        As for :func:`fcl.model.scores.write_scores`.
+    score : (str, callable), optional
+        A score beside the margin, such as ``probability``: its name, and what makes it from margins.
     top : int
         Number of contributions.
     overwrite : bool
@@ -89,9 +115,9 @@ def write_explanations(
     from fcl.scoring.explained import ContributionCells
 
     cells = ContributionCells(model, top, printable)
-    has_offset, has_covariates = data.offset is not None, bool(model.covariates)
+    has_offset, has_covariates = data.offset is not None, data.covariates is not None
     beside = [] if known is None else known.names()
-    names = [*beside, "margin"] if kind == "margin" else [*beside, kind, "margin"]
+    names = [*beside, "margin"] if score is None else [*beside, score[0], "margin"]
     names += ["intercept", *["offset"] * has_offset, *["covariates"] * has_covariates]
     names += cells.names()
     n_rows = 0
@@ -99,7 +125,7 @@ def write_explanations(
         # written with the first rows: rows that cannot be explained leave nothing on standard output
         head = "\t".join(names) + "\n"
         for explained in iter_explanations(model, data, top):
-            numbers = [] if kind == "margin" else [model.loss_object.mean(explained.margins)]
+            numbers = [] if score is None else [score[1](explained.margins)]
             numbers += [explained.margins, np.full(len(explained), model.intercept)]
             numbers += [explained.offset] * has_offset + [explained.covariates] * has_covariates
             written = list(_lines(numbers, cells.rows(explained)))

@@ -119,8 +119,10 @@ def command(
     with stop_on_signals():  # so that SIGTERM removes partial files too
         trained = load_model(model, imports)
         scores_of(trained, kind)  # raises for a loss that does not give these scores
+        if options["explain"] is None and options["explain_output"] is not None:
+            raise InputError("--explain-output needs --explain K; give both, or neither")
         if options["explain"] is not None:
-            explained_model(trained)
+            explained_model(trained, options, kind)
         predict = mode.prepare(trained, request)
         # late: importing numba takes a while, and wrong input is rejected without it
         with _timed() as elapsed:
@@ -233,7 +235,9 @@ def _say_summary(summary: ScoreSummary, seconds: float, out: str) -> None:
 def _prepare_native(model: Predictor, request: Request) -> Callable[[], ScoreSummary]:
     options = request.options
     data = _open_data(model, request.inputs[0], options)
-    collected = _comparison(model, data, options)
+    # the target is compared with the margins of all outputs, not with those of one
+    alone = options["explain_output"] is not None
+    collected = None if alone else _comparison(model, data, options)
 
     def score() -> ScoreSummary:
         from collections import Counter
@@ -261,10 +265,12 @@ def _prepare_native(model: Predictor, request: Request) -> Callable[[], ScoreSum
                 model, data, out, kind=kind, overwrite=request.overwrite, on_margins=keep
             )
         else:
+            explained = explained_model(model, options, kind)
             # as for files of rows, unless the user asked for one score
-            mean = model.mean_name if known.readers and kind == "margin" else ""
+            name = model.mean_name if known.readers and not alone and kind == "margin" else kind
+            score = None if name in ("", "margin") else (name, model.mean)
             n_rows = write_explanations(
-                explained_model(model), data, out, mean or kind, top, request.overwrite, keep, known
+                explained, data, out, score, top, request.overwrite, keep, known
             )
         line = None if collected is None else collected.line()
         return ScoreSummary(n_rows, n_rows, Counter(), line)

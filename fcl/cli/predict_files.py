@@ -83,7 +83,8 @@ def predict_files(model: Predictor, request: Request) -> ScoreSummary:
     top = options["explain"]
     lines = TableLines(table_scores(model))
     if top:
-        lines = ExplainedLines(explained_model(model), scorer, top, printable)
+        explained = explained_model(model, options, request.kind)
+        lines = ExplainedLines(explained, table_scores(model), scorer, top, printable)
     with text_output(request.out, request.overwrite) as file:
         return score_source(
             source,

@@ -31,6 +31,11 @@ _OWN = {
         help="Write the K largest contributions of features beside each score; not for --sites, --vcf.",
         metavar="K",
     ),
+    "explain_output": _score(
+        TEXT,
+        help="The class, target or label whose margins --explain divides; for models of several.",
+        metavar="LABEL",
+    ),
     "offset": _score(
         TEXT, help="Array in DATA that is added to the margins; DATA only.", metavar="NAME"
     ),
@@ -71,8 +76,8 @@ TABLE = _CONVERT | {name: replace(option, name=name) for name, option in _OWN.it
 #: Options that the readers of ``fcl convert`` take.
 CONVERT_NAMES = tuple(name for name in _CONVERT if name not in ("format", "memory", "quiet"))
 #: Options that each kind of input takes.
-NATIVE_NAMES = ("x", "y", "weights", "offset", "explain", "memory", "quiet")
-FILE_NAMES = (*_CONVERT, "keep_dropped", "explain")
+NATIVE_NAMES = ("x", "y", "weights", "offset", "explain", "explain_output", "memory", "quiet")
+FILE_NAMES = (*_CONVERT, "keep_dropped", "explain", "explain_output")
 SITE_NAMES = (
     "genome", "sites", "origin", "both_strands", "edges", "max_unknown", "memory", "quiet",
 )  # fmt: skip

@@ -150,7 +150,8 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
         ("loss", model.loss + (", margins with an offset" if model.has_offset else "")),
         (
             "minimises",
-            f"{_penalty(model).formula}{_factors(model)} + C sum_i s_i {_loss_formula(model)}",
+            f"{_penalty(model).formula(model.n_outputs)}{_factors(model)} + C sum_i s_i "
+            f"{_loss_formula(model)}",
         ),
         ("C", f"{model.C:.10g} (alpha {model.alpha:.10g})"),
         ("labels", labels + class_weight_text(model.options.get("class_weight"))),
@@ -267,7 +268,7 @@ def result_lines(
     ]
     penalty = _penalty(model)
     if not penalty.pure_l1 or model.options.get("standardize"):
-        words = f"{penalty.formula}{_factors(model).rstrip(',')}"
+        words = f"{penalty.formula(model.n_outputs)}{_factors(model).rstrip(',')}"
         items.append(("penalty", f"{words}: l1_ratio {penalty.l1_ratio:g}"))
     if text := class_weight_text(model.options.get("class_weight")):
         items.append(("classes", text.removeprefix(", class ")))

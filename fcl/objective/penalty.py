@@ -54,13 +54,13 @@ class Penalty:
         """Whether the penalty has no squares."""
         return self.l1_ratio == 1.0
 
-    @property
-    def formula(self) -> str:
+    def formula(self, n_outputs: int = 1) -> str:
         """The formula as text, for factors of 1."""
+        at, w = ("j", "w_j") if n_outputs == 1 else ("jk", "W_jk")
         if self.pure_l1:
-            return "sum_j |w_j|"
+            return f"sum_{at} |{w}|"
         rho = self.l1_ratio
-        return f"sum_j ({rho:.6g} |w_j| + {0.5 * (1.0 - rho):.6g} w_j^2)"
+        return f"sum_{at} ({rho:.6g} |{w}| + {0.5 * (1.0 - rho):.6g} {w}^2)"
 
     def absolute(self, f: Floats) -> Floats:
         """Coefficients of |w_j|: rho f."""
@@ -150,8 +150,7 @@ class GroupPenalty(Penalty):
     def grouped(self) -> bool:
         return True
 
-    @property
-    def formula(self) -> str:
+    def formula(self, n_outputs: int = 1) -> str:
         if self.pure_l1:
             return "sum_j |W_j|_2"
         rho = self.l1_ratio

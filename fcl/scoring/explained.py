@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.convert.contract import Rows
-from fcl.model import Model
-from fcl.model.explain import Explanation
-from fcl.model.outputs import table_scores
+from fcl.model.explain import Explanation, LinearModel
+from fcl.model.outputs import Scores
 from fcl.scoring.lines import TableLines
 from fcl.scoring.margins import BlockScorer
 
@@ -25,14 +24,14 @@ class ContributionCells:
 
     Parameters
     ----------
-    model : Model
+    model : LinearModel
     top : int
         Number of contributions.
     show : callable
         Formats the description of a feature for a cell.
     """
 
-    def __init__(self, model: Model, top: int, show: Callable[[str], str]) -> None:
+    def __init__(self, model: LinearModel, top: int, show: Callable[[str], str]) -> None:
         self._top = min(top, len(model.ids))
         self._words = cache(lambda index: show(model.feature_text(index)))
 
@@ -60,18 +59,25 @@ class ExplainedLines(TableLines):
 
     Parameters
     ----------
-    model : Model
-        Of one output.
+    model : LinearModel
+        A model of one output, or one output of several.
+    scores : sequence of Scores
+        Of the whole model.
     scorer : BlockScorer
-        Of the model, with which the rows are scored.
+        Of the whole model, with which the rows are scored.
     top, show
         As for :class:`ContributionCells`.
     """
 
     def __init__(
-        self, model: Model, scorer: BlockScorer, top: int, show: Callable[[str], str]
+        self,
+        model: LinearModel,
+        scores: Sequence[Scores],
+        scorer: BlockScorer,
+        top: int,
+        show: Callable[[str], str],
     ) -> None:
-        super().__init__(table_scores(model))
+        super().__init__(scores)
         self._model, self._scorer, self._top = model, scorer, top
         self._cells = ContributionCells(model, top, show)
 

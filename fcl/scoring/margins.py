@@ -12,9 +12,8 @@ from fcl.data.base import RowReader
 from fcl.data.memory import MemoryReader
 from fcl.data.sparse import SparseRows, from_matrix
 from fcl.errors import InputError
-from fcl.model import Model
 from fcl.model.columns import ColumnMap, cut
-from fcl.model.explain import Explanation, explain_rows
+from fcl.model.explain import Explanation, LinearModel, explain_rows
 from fcl.model.outputs import scores_of
 from fcl.model.predictor import Predictor
 from fcl.units import counted
@@ -97,11 +96,11 @@ class BlockScorer:
         return self.of_rows(self._reader(x))
 
     def explanations(
-        self, model: Model, x: np.ndarray | SparseRows, top: int
+        self, model: LinearModel, x: np.ndarray | SparseRows, top: int
     ) -> Iterator[Explanation]:
         """The `top` largest contributions to the margins of rows that were scored before.
 
-        model : the model of this scorer, of one output.
+        model : the model of this scorer, of one output, or one output of it.
         """
         if len(x):
             yield from explain_rows(model, self._reader(x), np.zeros(len(x)), top)

@@ -83,8 +83,10 @@ def test_conjugate(rho: float) -> None:
 
 
 def test_in_words() -> None:
-    assert Penalty().formula == "sum_j |w_j|"
-    assert Penalty(0.25).formula == "sum_j (0.25 |w_j| + 0.375 w_j^2)"
+    assert Penalty().formula() == "sum_j |w_j|"
+    assert Penalty(0.25).formula() == "sum_j (0.25 |w_j| + 0.375 w_j^2)"
+    assert Penalty().formula(3) == "sum_jk |W_jk|"
+    assert Penalty(0.25).formula(3) == "sum_jk (0.25 |W_jk| + 0.375 W_jk^2)"
 
 
 @pytest.mark.parametrize("rho", [0.0, -1.0, 1.5, float("nan")])
@@ -162,8 +164,8 @@ def test_sizes_of_prices() -> None:
     assert Penalty().sizes(g[:, 1]).tolist() == [4.0, 0.0, 1e-200, 1e200]
     assert GroupPenalty().sizes(g[:0]).shape == Penalty().sizes(g[:0]).shape == (0,)
     assert GroupPenalty().grouped and not Penalty().grouped
-    assert GroupPenalty().formula == "sum_j |W_j|_2"
-    assert GroupPenalty(0.25).formula == "sum_j (0.25 |W_j|_2 + 0.375 |W_j|_2^2)"
+    assert GroupPenalty().formula(3) == "sum_j |W_j|_2"
+    assert GroupPenalty(0.25).formula(3) == "sum_j (0.25 |W_j|_2 + 0.375 |W_j|_2^2)"
 
 
 @pytest.mark.parametrize("penalty", KINDS, ids=str)

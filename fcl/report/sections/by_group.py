@@ -78,9 +78,10 @@ def errors_of_outputs(found: GroupErrors | None) -> Blocks:
     names = list(found.errors)
     columns = zip(found.names, found.rows.tolist(), *map(list, found.errors.values()), strict=True)
     rows = [[name_text(name), n, *map(float, errors)] for name, n, *errors in columns if n]
-    caption = f"{names[-1]} of each group; the line is all rows together."
+    name = names[-1]
+    caption = f"{name[0].upper()}{name[1:]} of each group; the line is all rows together."
     table = Table("groups", ["group", "rows", *names], rows)
-    return _blocks(table, found.overall[names[-1]], caption)
+    return _blocks(table, found.overall[name], caption)
 
 
 def _groups(predictions: Predictions) -> list[tuple[int, str, int]]:

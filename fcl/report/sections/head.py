@@ -65,9 +65,8 @@ def proof(certificate: Certificate, n_outputs: int = 1) -> str:
 
 def _problem(context: Context) -> list[tuple[str, str]]:
     model = context.model
-    penalty = (GroupPenalty if model.group else Penalty)(
-        float(model.options.get("l1_ratio", 1.0))
-    ).formula
+    kind = GroupPenalty if model.group else Penalty
+    penalty = kind(float(model.options.get("l1_ratio", 1.0))).formula(model.n_outputs)
     if model.options.get("standardize"):
         penalty += ", in units of standard deviations"
     if model.certificate.scope is Scope.SUPPORT:
