@@ -37,6 +37,8 @@ __all__ = ["Fourier"]
 
 #: Rows and features of a tile of angles. Larger tiles are slightly faster, but need larger caches.
 TILE_ROWS, TILE_FEATURES = 256, 256
+#: ... of which the last one may have fewer features, a multiple of this number.
+TILE_MULTIPLE = 16
 #: Values between two columns, so that their distance is not a power of two.
 SPARE = 16
 #: Frequencies of the features priced last are kept if they fit in this many bytes; the next block needs
@@ -247,7 +249,7 @@ class Fourier(Generator):
 
         out = np.empty((len(residuals), last - first))
         for at, wave, phases in self._range(first, last):
-            sums = np.zeros((len(residuals), TILE_FEATURES))
+            sums = np.zeros((len(residuals), len(phases)))
             for rows, turns in _tiles(block, wave):
                 ends = rows.start, rows.stop
                 fourier.cosine_sums_of_several(turns, phases, *self._value, residuals, ends, sums)
@@ -260,7 +262,7 @@ class Fourier(Generator):
 
         out = np.zeros(len(block))
         for at, wave, phases in self._waves(np.asarray(ids, np.int64)):
-            some = np.zeros(TILE_FEATURES)
+            some = np.zeros(len(phases))
             part = weights[at : at + TILE_FEATURES]
             some[: len(part)] = part
             for rows, turns in _tiles(block, wave):
@@ -314,7 +316,7 @@ class Fourier(Generator):
         return fourier.QUARTER_64, fourier.SINE_64, fourier.STEPS_64, self.step
 
     def _waves(self, ids: Ids) -> Iterator[_Wave]:
-        """Frequencies and phases in turns, one tile of features at a time; the last is zero-padded."""
+        """Frequencies and phases in turns, one tile of features at a time, zero-padded."""
         from fcl.kernels import fourier
 
         gaussian = self.kernel == "gaussian"
@@ -322,8 +324,9 @@ class Fourier(Generator):
         kind = fourier.NORMAL if gaussian else fourier.CAUCHY
         for at in range(0, len(ids), TILE_FEATURES):
             part = np.ascontiguousarray(ids[at : at + TILE_FEATURES])
-            wave = np.zeros((self._n_inputs, TILE_FEATURES), self._angle_dtype)
-            phases = np.zeros(TILE_FEATURES, self._angle_dtype)
+            width = len(part) + -len(part) % TILE_MULTIPLE
+            wave = np.zeros((self._n_inputs, width), self._angle_dtype)
+            phases = np.zeros(width, self._angle_dtype)
             fourier.frequencies(self.seed, part, kind, scale, fourier.SINE_64, wave)
             fourier.phases(self.seed, part, phases)
             yield at, wave, phases

@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -256,6 +256,7 @@ def only_watched(sums: Floats) -> Prices:
 
 #: A scan yields requests, receives sums, and returns prices.
 Scan = Generator[Any, Any, Prices]
+Found = TypeVar("Found")  #: what a scan returns
 
 
 def within(ids: Ids, first: int, last: int) -> npt.NDArray[np.bool_]:
@@ -333,14 +334,14 @@ class Pricer(Protocol):
         """
 
 
-def answer(scan: Scan, sums: Callable[[Any, float, float], Any]) -> Prices:
+def answer(scan: Generator[Any, Any, Found], sums: Callable[[Any, float, float], Any]) -> Found:
     """Run a scan to its end; ``sums`` makes the sums for each tuple that the scan yields."""
     try:
         request = next(scan)
         while True:
             request = scan.send(sums(*request))
     except StopIteration as end:
-        found: Prices = end.value
+        found: Found = end.value
         return found
 
 

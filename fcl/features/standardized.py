@@ -163,7 +163,7 @@ class StandardizedPricer(GeneratedPricer):
     _family: StandardizedFamily
 
     def _scaled(
-        self, first: int, last: int, g: Floats, most: float
+        self, first: int, last: int, g: Floats, most: Floats | float
     ) -> tuple[Floats, Floats | float]:
         sd, largest = self._family.scales[:, first:last]
         # a bound per feature: the largest |value| of another feature may be 10^12 of its deviations

@@ -102,8 +102,13 @@ def _check(family: Any, pricer: Any, n: int = K, number: int = 3) -> None:
     shares: list[float] = []
     found = price_each(pricer, queries, rows, blocks, shares.append)
     assert shares == sorted(shares) and all(0.0 <= share <= 1.0 for share in shares)
-    for prices, asked, own in zip(found, queries, rows, strict=True):
-        assert _same_bits(prices, run(pricer, asked, own, blocks))
+    for k, (prices, asked, own) in enumerate(zip(found, queries, rows, strict=True)):
+        alone = run(pricer, asked, own, blocks)
+        its = np.isin(prices.ids, alone.ids)  # the others are candidates of other outputs
+        of_own = replace(prices, ids=prices.ids[its], gradients=prices.gradients[its])
+        assert _same_bits(of_own, alone)
+        sums = sums_of_several(pricer, prices.ids, rows, blocks, 1)[:, k]
+        np.testing.assert_allclose(prices.gradients, sums, rtol=1e-9, atol=1e-9)
     assert sum(len(prices.ids) for prices in found) > 0
     for power in (0, 1, 2):
         some = replace(query, find=False, power=power)
@@ -123,6 +128,25 @@ def test_outputs_together_have_the_prices_of_each_alone(
     pricer = family.pricer(prepared, 20)
     for n in (1, 2, 3, K):
         _check(family, pricer, n)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "fourier", "columns only"])
+@pytest.mark.parametrize("keep", [3, 1000])
+def test_a_candidate_of_one_output_is_reported_by_all(
+    kind: str, keep: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pricing, "RUN_FEATURES", 100)  # several runs of parts
+    family, prepared = _bound(kind)
+    pricer = family.pricer(prepared, keep)
+    query = PriceQuery(range(pricer.n_parts), np.array([4]), 3.0)
+    rows = _rows(family)
+    found = price_each(pricer, [query] * K, rows, range(3))
+    alone = [run(pricer, query, own, range(3)) for own in rows]
+    listed = np.unique(np.concatenate([prices.ids for prices in alone]))
+    assert len(listed) > max(len(prices.ids) for prices in alone)
+    for prices, own in zip(found, alone, strict=True):
+        np.testing.assert_array_equal(prices.ids, listed)
+        assert prices.largest == own.largest and len(prices.excess) == pricer.n_parts
 
 
 def test_standardised_and_chosen_features() -> None:

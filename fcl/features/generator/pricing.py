@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,9 @@ from fcl.features.prices import (
     Progress,
     RowVector,
     Scan,
+    answer,
     merge_prices,
-    scan_watched,
+    only_watched,
     within,
 )
 
@@ -42,6 +43,8 @@ MOST_PARTS = 128
 LEAST_PART = 64
 #: ... unless parts would have more than PART_FEATURES features: then up to PARTS_LIMIT parts.
 PART_FEATURES, PARTS_LIMIT = 1 << 20, 1 << 16
+#: Features of parts that are collected together.
+RUN_FEATURES = 1 << 16
 #: Outputs of small families have room for at least this many sums together.
 LEAST_ROOM = 1 << 17
 
@@ -61,6 +64,15 @@ def _room(n_features: int, n_parts: int) -> int:
 def pricing_bytes(n_features: int, n_parts: int) -> int:
     """Bytes of the gradients of a group of parts, for one block and in total, and of temporaries."""
     return 48 * _room(n_features, n_parts)
+
+
+def _runs(ranges: list[tuple[int, int]]) -> Iterator[slice]:
+    """Runs of parts whose features are collected together, up to a number of features."""
+    first = 0
+    for part in range(len(ranges)):
+        if part + 1 == len(ranges) or ranges[part + 1][1] - ranges[first][0] > RUN_FEATURES:
+            yield slice(first, part + 1)
+            first = part + 1
 
 
 @dataclass(frozen=True)
@@ -206,17 +218,22 @@ class GeneratedPricer:
         progress: Progress,
     ) -> list[Prices]:
         """See :class:`fcl.features.prices.Pricer`."""
-        K, found = len(rows), []
+        found: list[Prices] = []
+        K = len(rows)
         most = self._most_outputs(len(self._family.features_in_pass(queries[0].number)))
         for at in range(0, K, most):
-            some = slice(at, at + most)
-            n = len(rows[some])
+            some = rows[at : at + most]
+            own = [replace(query, n_outputs=len(some)) for query in queries[at : at + most]]
 
-            def share(done: float, at: int = at, n: int = n) -> None:
-                progress((at + done * n) / K)
+            def sums(
+                request: Any, begin: float, last: float, at: int = at, some: Any = some
+            ) -> list[GeneratedSums]:
+                def share(done: float) -> None:
+                    progress((at + (begin + done * (last - begin)) * len(some)) / K)
 
-            own = [replace(query, n_outputs=n) for query in queries[some]]
-            found += self._price_together(own, rows[some], blocks, share)
+                return self._sums(request, some, blocks, share)
+
+            found += answer(self._scan(own), sums)
         return found
 
     def _most_outputs(self, n_drawn: int) -> int:
@@ -225,37 +242,27 @@ class GeneratedPricer:
         by_rows = STAGE_BYTES // (8 * self._prepared.block_rows)
         return max(1, min(by_sums, by_rows))
 
-    def _price_together(
-        self,
-        queries: Sequence[PriceQuery],
-        rows: Sequence[RowVector],
-        blocks: range,
-        progress: Progress,
-    ) -> list[Prices]:
-        """Run the scans of all outputs in step: their requests depend on no sums, so they are equal."""
-        scans = [self.scan(query, own.step) for query, own in zip(queries, rows, strict=True)]
-        sums: list[Any] = [None] * len(rows)
-        while True:
-            requests, prices = [], []
-            for scan, own in zip(scans, sums, strict=True):
-                try:
-                    requests.append(scan.send(own))
-                except StopIteration as end:
-                    prices.append(end.value)
-            if prices:
-                return prices
-            request, begin, last = requests[0]
-
-            def share(done: float, begin: float = begin, last: float = last) -> None:
-                progress(begin + done * (last - begin))
-
-            sums = self._sums(request, rows, blocks, share)
-
     def scan(self, query: PriceQuery, step: float) -> Scan:
+        scan, sums = self._scan([query]), None
+        while True:
+            try:
+                request = scan.send(sums)
+            except StopIteration as end:
+                prices: Prices = end.value[0]
+                return prices
+            sums = [(yield request)]
+
+    def _scan(self, queries: Sequence[PriceQuery]) -> Generator[Any, Any, list[Prices]]:
+        """Like :meth:`scan`, for several outputs: receives the sums of each, returns the prices of each.
+
+        A candidate of one output is reported by all of them.
+        """
+        query = queries[0]
         drawn = self._family.features_in_pass(query.number)
         if not query.find:
-            return (yield from self._scan_watched(query, len(drawn)))
-        prices, done = [], 0
+            return (yield from self._scan_watched(queries, len(drawn)))
+        prices: list[list[Prices]] = [[] for _ in queries]
+        done = 0
         fresh = within(query.watched, drawn.start, drawn.stop)
         drawn_at = query.watched % len(drawn)
         for group in self._groups(query.parts, len(drawn), query.n_outputs):
@@ -264,20 +271,50 @@ class GeneratedPricer:
             # watched features that earlier passes have drawn, if the family is sampled
             homes = [within(drawn_at, *place) & ~fresh for place in places]
             others = [np.unique(query.watched[home]) for home in homes]
+            request = Gradients(ranges, others)
             share, done = done / len(query.parts), done + len(group)
-            found = yield Gradients(ranges, others), share, done / len(query.parts)
-            sizes = [last - first for first, last in ranges] + list(map(len, others))
-            sums = np.split(found.sums.total, np.cumsum(sizes)[:-1])
-            k = len(group)
-            for i, (first, last) in enumerate(ranges):
-                own = self._collect(first, last, sums[i], found.largest[i], query)
-                if len(others[i]):
-                    more = sums[k + i], found.largest[k + i]
-                    own = self._with_others(own, others[i], *more, query)
-                prices.append(own)
+            sums = yield request, share, done / len(query.parts)
+            for parts in _runs(ranges):
+                found = [
+                    self._prices_of(request, parts, *one) for one in zip(sums, queries, strict=True)
+                ]
+                ids: Ids = np.unique(np.concatenate([own.ids for own in found]))
+                for output, own, made in zip(prices, found, sums, strict=True):
+                    g = self._scaled_powers(ids, made.sums.total[ids - ranges[0][0]], 1)
+                    output.append(replace(own, ids=ids, gradients=g))
+        return [merge_prices(own) for own in prices]
+
+    def _prices_of(
+        self, request: Gradients, parts: slice, found: GeneratedSums, query: PriceQuery
+    ) -> Prices:
+        """The prices of a run of parts of a request."""
+        ranges, others = request.ranges[parts], request.others[parts]
+        (start, _), (_, stop) = request.ranges[0], request.ranges[-1]
+        first, last = ranges[0][0], ranges[-1][1]
+        if query.level is None and not any(map(len, others)):  # by parts takes longer
+            most = np.repeat(
+                found.largest[: len(request.ranges)][parts], [b - a for a, b in ranges]
+            )
+            g = found.sums.total[first - start : last - start]
+            own = self._collect(first, last, g, most, query)
+            if len(own.ids) < self._keep:
+                return replace(own, excess=np.zeros(len(ranges)))
+        prices = []
+        ends = np.cumsum([stop - start, *map(len, request.others)])
+        for part in range(len(request.ranges))[parts]:
+            a, b = request.ranges[part]
+            g = found.sums.total[a - start : b - start]
+            own = self._collect(a, b, g, float(found.largest[part]), query)
+            if len(request.others[part]):
+                g = found.sums.total[ends[part] : ends[part + 1]]
+                largest = float(found.largest[len(request.ranges) + part])
+                own = self._with_others(own, request.others[part], g, largest, query)
+            prices.append(own)
         return merge_prices(prices)
 
-    def _collect(self, first: int, last: int, g: Floats, most: float, query: PriceQuery) -> Prices:
+    def _collect(
+        self, first: int, last: int, g: Floats, most: Floats | float, query: PriceQuery
+    ) -> Prices:
         """Prices of a range of features with sums ``g`` and largest |value| ``most``."""
         g, reach = self._scaled(first, last, g, most)
         f = self._family.factors_of(first, last)
@@ -296,7 +333,7 @@ class GeneratedPricer:
         return replace(more, excess=more.excess.sum(keepdims=True))
 
     def _scaled(
-        self, first: int, last: int, g: Floats, most: float
+        self, first: int, last: int, g: Floats, most: Floats | float
     ) -> tuple[Floats, Floats | float]:
         """Sums and |value| bound of a range of features in the solver's units; may be overridden.
 
@@ -304,19 +341,20 @@ class GeneratedPricer:
         """
         return g, most
 
-    def _scan_watched(self, query: PriceQuery, n_drawn: int) -> Scan:
+    def _scan_watched(
+        self, queries: Sequence[PriceQuery], n_drawn: int
+    ) -> Generator[Any, Any, list[Prices]]:
+        query = queries[0]
         first = self._features(query.parts.start, n_drawn)[0]
         last = self._features(query.parts.stop - 1, n_drawn)[1]
         own = within(query.watched % n_drawn, first, last)
-        power = query.power
-        return (
-            yield from scan_watched(
-                query,
-                own,
-                lambda ids: Powers(ids, power),
-                lambda ids, found: self._scaled_powers(ids, found.sums.total, power),
-            )
-        )
+        chosen, where = np.unique(query.watched[own], return_inverse=True)
+        watched = np.zeros((len(queries), len(query.watched)))
+        if len(chosen):
+            sums = yield Powers(chosen, query.power), 0.0, 1.0
+            for output, found in zip(watched, sums, strict=True):
+                output[own] = self._scaled_powers(chosen, found.sums.total, query.power)[where]
+        return list(map(only_watched, watched))
 
     def _scaled_powers(self, ids: Ids, sums: Floats, power: int) -> Floats:
         return sums
