@@ -109,8 +109,8 @@ class RepeatedCosines(Fourier):
     def _count(self) -> int:
         return super()._count() * self.rounds
 
-    def columns(self, ids: Any, block: Any) -> np.ndarray:
-        return super().columns(np.asarray(ids) % super()._count(), block)
+    def _waves(self, ids: Any) -> Any:
+        return super()._waves(ids % super()._count())
 
 
 def cosines(n: int) -> Fourier:
