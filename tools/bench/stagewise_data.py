@@ -79,8 +79,8 @@ def news(split: str) -> Split:
     return Split(X[~held], y[~held], X[held], y[held])
 
 
-class Repeated(Generator):
-    """The columns of the rows, or cosines of their components, several times over: for calibration.
+class RepeatedColumns(Generator):
+    """The columns of the rows, several times over.
 
     Each round of calibrated least squares fits all features again, together with powers of the earlier
     predictions.
@@ -88,25 +88,29 @@ class Repeated(Generator):
 
     rows = "numbers"
 
-    def __init__(self, cosines: int = 0, rounds: int = 1) -> None:
-        self.cosines, self.rounds = cosines, rounds
-        self._inner: Fourier | None = None
+    def __init__(self, rounds: int = 1) -> None:
+        self.rounds = rounds
 
     def fit(self, sample: Any) -> None:
-        self._count = self.cosines or sample.shape[1]
-        if self.cosines:
-            self._inner = cosines(self.cosines)
-            self._inner.fit(np.asarray(sample, np.float64))
-        self.n_features = self._count * self.rounds
-
-    def prepare(self, block: Any) -> np.ndarray:
-        if self._inner is None:
-            return np.asarray(block, np.float32, order="F")
-        return self._inner.prepare(block)
+        self.count_ = sample.shape[1]
+        self.n_features = self.count_ * self.rounds
 
     def columns(self, ids: Any, block: Any) -> np.ndarray:
-        ids = np.asarray(ids) % self._count
-        return block[:, ids] if self._inner is None else self._inner.columns(ids, block)
+        return np.asarray(block[:, np.asarray(ids) % self.count_], np.float32)
+
+
+class RepeatedCosines(Fourier):
+    """The cosines of the components, several times over."""
+
+    def __init__(self, n: int, rounds: int = 1) -> None:
+        super().__init__(n, gamma=GAMMA, standardise=False, pca=COMPONENTS)
+        self.rounds = rounds
+
+    def _count(self) -> int:
+        return super()._count() * self.rounds
+
+    def _waves(self, ids: Any) -> Any:
+        return super()._waves(ids % super()._count())
 
 
 def cosines(n: int) -> Fourier:
@@ -137,7 +141,7 @@ def stagewise(
     settings = Settings(valid_fraction=0.0, patience=1 << 30, memory="12GiB", **options)
     features: Any = cosines(n) if n else "columns"
     if rounds > 1:
-        features = Repeated(n, rounds)
+        features = RepeatedCosines(n, rounds) if n else RepeatedColumns(rounds)
     points: list[Point] = []
     clock, processor = time.perf_counter(), time.process_time()
 
