@@ -7,7 +7,10 @@ along the step on the local objective itself:
     C [ sum_i s_i loss(u_i) + <c, W - W_e> + 1/2 sum_j kappa_j |W_j. - W_e,j.|^2 + c_b . (b - b_e) + ... ]
         + penalty(W),        u_i = u_e,i + (W - W_e)' phi_i + b - b_e
 
-For softmax it takes a quarter of the time of class blocks (measured in tools/research/README.md).
+For softmax it takes a quarter of the time of class blocks (measured in tools/research/README.md). Proximal
+steps with one fixed Gram matrix and the bound 1/2 of the Hessian (least squares revisited, Agarwal et al.
+2014) took twice as long as class blocks on 1,000 dense columns: near an optimum most probabilities are
+near 0 or 1, where the bound is 1 / (2 p (1 - p)) times the curvature.
 
 Weights, gradients and corrections have the shape (k, K); margins, residuals and curvatures (K, n). The
 margins of several outputs include the intercepts, and so do those of the view.
@@ -23,9 +26,9 @@ import numpy as np
 from fcl.objective import ROUNDING, Outputs
 from fcl.parallel import SERIAL, Team
 from fcl.solve.coupled_model import Bend, minimise_model, model_bytes
-from fcl.solve.exact import SPARSE, over_chunks
 from fcl.solve.inner import InnerModel
-from fcl.solve.output_view import OutputView, OutputWorking
+from fcl.solve.inner_descent import MAX_SWEEPS
+from fcl.solve.output_view import OutputView, OutputWorking, output_moments
 from fcl.solve.state import Columns, Floats, LocalPoint, Step, is_active
 from fcl.solve.trainer import (
     CUT,
@@ -37,47 +40,20 @@ from fcl.solve.trainer import (
     TrainerState,
     search_share,
 )
-from fcl.solve.view import add_columns, column_moments
+from fcl.solve.view import add_columns
 
-__all__ = ["CoupledTrainer", "add_outputs", "output_moments"]
+__all__ = ["CoupledTrainer", "add_outputs"]
 
 #: Maximum share of the curvatures that is added to them after cut steps.
 MOST_RAISED = 1e6
 #: Distance of a slope from its bound, as a multiple of the largest violation, up to which a weight of 0
 #: takes part in a step.
 NEAR = 3.0
+#: Maximum sweeps of a step while slopes exceed twice their bound: the model is poor there.
+FAR_SWEEPS = 60
 #: Numbers that a step allocates for each column and output: the local point, the same without the columns
 #: that stay, the model, the step, the terms of the search, and the iterates of an extrapolation.
 COLUMN_NUMBERS = 36
-
-
-def output_moments(
-    view: OutputView, working: OutputWorking, columns: Columns, r: Floats, q: Floats | None
-) -> tuple[Floats, Floats]:
-    """sum_i r_ki phi_ij and sum_i q_ki phi_ij^2 of some cached columns, float64 (k, K).
-
-    r, q : float64 (K, n); without q the second sums are 0.
-    """
-    n, k = view.objective.n_rows, len(columns)
-    filled = int(working.cache.store.nonzeros[working.cache.slots[columns]].sum())
-    team, one = view.objective.team, working.outputs[0]
-    if filled <= SPARSE * k * n:
-        g, h = np.zeros((2, k, len(r)))
-        for output, own in enumerate(r):
-            bend = own if q is None else q[output]
-            g[:, output], h[:, output] = column_moments(one, columns, own, bend, team)
-        return g, h
-
-    def chunk(part: Floats, rows: slice) -> Floats:
-        sums = np.zeros((2, k, len(r)))
-        sums[0] = part @ r[:, rows].T
-        if q is not None:
-            part *= part
-            sums[1] = part @ q[:, rows].T
-        return sums
-
-    g, h = over_chunks(view.outputs[0], one, columns, chunk, team)
-    return g, h
 
 
 def add_outputs(
@@ -247,6 +223,7 @@ class CoupledTrainer:
                 self._raised,
                 tolerance,
                 near,
+                MAX_SWEEPS if violation <= 1.0 else FAR_SWEEPS,
             )
             sweeps += step.sweeps
             found = self._search(view, working, part, step)

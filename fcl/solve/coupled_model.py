@@ -22,7 +22,7 @@ from fcl.objective.covariates import inverse_root
 from fcl.solve.elimination import FLAT
 from fcl.solve.gathered import Gathered
 from fcl.solve.inner import DAMPING, FLOOR, InnerModel
-from fcl.solve.inner_descent import EXTRAPOLATE_FROM, HURRIED, LEAST_SWEEPS, MAX_SWEEPS
+from fcl.solve.inner_descent import EXTRAPOLATE_FROM, HURRIED, LEAST_SWEEPS
 from fcl.solve.output_view import OutputView, OutputWorking
 from fcl.solve.state import Columns, Floats, LocalPoint, Step
 
@@ -32,7 +32,7 @@ Singles = npt.NDArray[np.float32]
 
 #: Maximum columns times outputs squared whose coupling with the intercepts is stored.
 MOST_LEANS = 1 << 22
-#: Maximum products of two probabilities in memory at a time, unless those of one class are more.
+#: Maximum products of two probabilities in memory at a time, unless those of K pairs of classes are more.
 MOST_PRODUCTS = 1 << 22
 #: Numbers over rows up to which extrapolation has memory: rows times outputs.
 EXTRAPOLATE_NUMBERS = 1 << 20
@@ -129,11 +129,15 @@ class _Bends:
         if not self.coupled:
             out[:, outputs, outputs] = self._sums(self.p * self.s, squared)
             return out
-        together = max(1, MOST_PRODUCTS // max(1, self.p.size))  # classes in one product
-        for a in range(0, n_outputs, together):
-            some = self.p[a : a + together] * self.s
-            pairs = (some[:, None] * self.p).reshape(len(some) * n_outputs, len(self.s))
-            out[:, a : a + together] -= self._sums(pairs, squared).reshape(k, -1, n_outputs)
+        first, second = np.tril_indices(n_outputs)
+        at_once = max(n_outputs, MOST_PRODUCTS // max(1, len(self.s)))  # products of two classes
+        for a in range(0, len(first), at_once):
+            one, other = first[a : a + at_once], second[a : a + at_once]
+            products = self.p[one]
+            products *= self.s
+            products *= self.p[other]
+            found = -self._sums(products, squared)
+            out[:, one, other], out[:, other, one] = found, found
         out[:, outputs, outputs] -= out.sum(axis=2)  # probabilities add up to 1
         return out
 
@@ -150,9 +154,9 @@ class _Descent:
     """Coordinate descent on one model: its state, and the sets of coordinates that it sweeps over."""
 
     def __init__(
-        self, model: CoupledModel, group: bool, b: Floats, root: Floats, slopes: Floats
+        self, model: CoupledModel, group: bool, b: Floats, root: Floats, slopes: Floats, most: int
     ) -> None:
-        self.model, self.group = model, group
+        self.model, self.group, self._most = model, group, most
         self.w = model.before.copy()
         self.u = np.zeros(model.p.shape, np.float32)
         self.v = np.zeros(len(model.s), np.float32)
@@ -183,7 +187,7 @@ class _Descent:
 
     def _ends(self, inner: InnerModel, worst: float, first: float) -> bool:
         hurried = self.sweeps >= LEAST_SWEEPS and worst <= HURRIED * first and inner.hurry()
-        return hurried or self.sweeps >= MAX_SWEEPS or inner.cease()
+        return hurried or self.sweeps >= self._most or inner.cease()
 
     def _weighted(self) -> npt.NDArray[np.bool_]:
         """Which coordinates have a weight."""
@@ -253,6 +257,7 @@ def minimise_model(
     raised: float,
     tolerance: float,
     near: float,
+    most: int,
 ) -> Step:
     """The step that minimises the model at a point.
 
@@ -269,6 +274,8 @@ def minimise_model(
         Violation up to which the model counts as minimised.
     near : float
         Size of a slope up to which a weight of 0 stays 0.
+    most : int
+        Maximum number of sweeps.
 
     Returns
     -------
@@ -294,7 +301,7 @@ def minimise_model(
     model = _model(at, bends, root, missed, raised, group)
     eliminated = model.leans.shape[2] > 0
     b = -(at.slopes @ root) if eliminated else np.empty(0)
-    descent = _Descent(model, group, b, root, at.slopes)
+    descent = _Descent(model, group, b, root, at.slopes, most)
     order = inner.order(k)
     if not group:
         order = (order[:, None] * n_outputs + np.arange(n_outputs)).ravel()

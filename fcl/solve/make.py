@@ -16,7 +16,7 @@ from fcl.solve.state import Floats, Ids
 from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
 
-__all__ = ["make_local", "view_of_all_rows"]
+__all__ = ["is_coupled", "make_local", "view_of_all_rows"]
 
 
 def make_local(
@@ -33,10 +33,15 @@ def make_local(
     if not isinstance(view, OutputView):
         return LocalSolver(view, cache, trainer, factors)
     objective = view.objective
-    if objective.penalty.grouped or not objective.separate:
+    if is_coupled(objective):
         together = CoupledTrainer(trainer.inner, objective.n_outputs)
         return CoupledSolver(view, cache, together, factors)
     return OutputSolver(view, cache, trainer, factors)
+
+
+def is_coupled(objective: Objective | Outputs) -> bool:
+    """Whether penalty or loss couples the outputs of an objective, which are then trained together."""
+    return isinstance(objective, Outputs) and (objective.penalty.grouped or not objective.separate)
 
 
 def view_of_all_rows(objective: Objective | Outputs, verified: str = "") -> RowView | OutputView:

@@ -26,6 +26,8 @@ LEAST_ADMITTED = 512
 CONTRADICTION = 1e-9
 #: The trainer stops at this share of the largest violation over the family.
 TRAIN_SHARE = 0.3
+#: ... with several outputs that are trained together: a pass costs as much as several steps.
+COUPLED_SHARE = 0.05
 #: Multiple of the tolerance from which on the next pass is likely to be the last one.
 NEAR_END = 30.0
 _NOTHING: Ids = np.empty(0, np.int64)
@@ -99,6 +101,8 @@ class Outer:
         bound holds for these features only, so the next pass starts without a bound.
     point, objective
         The null model and its objective.
+    train_share : float
+        The trainer stops at this share of the largest violation over the family.
     """
 
     def __init__(
@@ -108,9 +112,11 @@ class Outer:
         n_features: int | None,
         point: Point,
         objective: float,
+        train_share: float = TRAIN_SHARE,
     ) -> None:
         self.conditions = conditions
         self.tol = tol
+        self.train_share = train_share
         self.n_features = n_features
         self.point = point
         self.objective = objective
@@ -271,9 +277,9 @@ class Outer:
 
         For a violation of delta, scaling the residuals by t = 1 / (1 + delta) lowers the bound by about
         delta * penalty + delta^2 * P, of an allowance of tol * P. With squares in the penalty, unscaled
-        residuals lower it by (rho delta)^2 f_j / (2 (1 - rho)) per feature. Going below TRAIN_SHARE of
-        the largest violation over the family is not worth the trainer's time before the next pass. If a
-        pass does not narrow the gap, the target falls.
+        residuals lower it by (rho delta)^2 f_j / (2 (1 - rho)) per feature. Going below ``train_share``
+        of the largest violation over the family is not worth the trainer's time before the next pass. If
+        a pass does not narrow the gap, the target falls.
         """
         lose = 0.3 * self.tol * self.objective
         penalty = max(self.conditions.value(self.point), 1e-3 * self.objective)
@@ -281,7 +287,7 @@ class Outer:
         if penalty > 0.0:
             allowed = min(allowed, lose / penalty)
         allowed = max(allowed, self._unscaled(lose))
-        return self.sharpness * max(allowed, TRAIN_SHARE * (self.max_violation - 1.0))
+        return self.sharpness * max(allowed, self.train_share * (self.max_violation - 1.0))
 
     def _unscaled(self, lose: float) -> float:
         """The violation that lowers the bound by ``lose`` at t = 1 if all weighted features have it."""

@@ -7,10 +7,11 @@ import numpy.typing as npt
 
 from fcl.cache import LiveColumns
 from fcl.objective import Outputs
-from fcl.solve.state import Floats, Ids, WorkingSet
-from fcl.solve.view import RowView
+from fcl.solve.exact import SPARSE, over_chunks
+from fcl.solve.state import Columns, Floats, Ids, WorkingSet
+from fcl.solve.view import RowView, column_moments
 
-__all__ = ["OutputView", "OutputWorking"]
+__all__ = ["OutputView", "OutputWorking", "output_moments"]
 
 
 class OutputView:
@@ -124,8 +125,13 @@ class OutputView:
 
         exact : float64 (columns, K), curvatures over all rows; used only by a sample.
         """
+        if self.approximate:
+            columns = np.arange(first, working.cache.n)
+            g, h = output_moments(self, working, columns, self._r, self._q)
         for k, view in enumerate(self.outputs):
-            view.correct(working.outputs[k], first, None if exact is None else exact[:, k].copy())
+            sums = (g[:, k].copy(), h[:, k].copy()) if self.approximate else None
+            own = None if exact is None else exact[:, k].copy()
+            view.correct(working.outputs[k], first, own, sums)
 
 
 class OutputWorking:
@@ -160,3 +166,32 @@ class OutputWorking:
         for part in self.outputs:
             part.forget(keep)
         self.cache.evict(keep)
+
+
+def output_moments(
+    view: OutputView, working: OutputWorking, columns: Columns, r: Floats, q: Floats | None
+) -> tuple[Floats, Floats]:
+    """sum_i r_ki phi_ij and sum_i q_ki phi_ij^2 of some cached columns, float64 (k, K).
+
+    r, q : float64 (K, n); without q the second sums are 0.
+    """
+    n, k = view.objective.n_rows, len(columns)
+    filled = int(working.cache.store.nonzeros[working.cache.slots[columns]].sum())
+    team, one = view.objective.team, working.outputs[0]
+    if filled <= SPARSE * k * n:
+        g, h = np.zeros((2, k, len(r)))
+        for output, own in enumerate(r):
+            bend = own if q is None else q[output]
+            g[:, output], h[:, output] = column_moments(one, columns, own, bend, team)
+        return g, h
+
+    def chunk(part: Floats, rows: slice) -> Floats:
+        sums = np.zeros((2, k, len(r)))
+        sums[0] = part @ r[:, rows].T
+        if q is not None:
+            part *= part
+            sums[1] = part @ q[:, rows].T
+        return sums
+
+    g, h = over_chunks(view.outputs[0], one, columns, chunk, team)
+    return g, h

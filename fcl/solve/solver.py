@@ -35,8 +35,8 @@ from fcl.features.prices import Prices
 from fcl.objective import Objective, Outputs
 from fcl.solve.exact import MOST_COLUMNS
 from fcl.solve.inner import InnerModel
-from fcl.solve.make import make_local, view_of_all_rows
-from fcl.solve.outer import Certified, Outer
+from fcl.solve.make import is_coupled, make_local, view_of_all_rows
+from fcl.solve.outer import COUPLED_SHARE, TRAIN_SHARE, Certified, Outer
 from fcl.solve.output_view import OutputView
 from fcl.solve.outputs import make_passes
 from fcl.solve.passes import Passes, Vectors
@@ -65,7 +65,8 @@ def null_outer(passes: Passes, tol: float) -> Outer:
             "l1_ratio / C is 0 in float64; lower C (raise alpha), or raise l1_ratio"
         )
     n_features = None if passes.sampled else passes.family.n_features
-    return Outer(passes.conditions, tol, n_features, point, value)
+    share = COUPLED_SHARE if is_coupled(passes.objective) else TRAIN_SHARE
+    return Outer(passes.conditions, tol, n_features, point, value, share)
 
 
 class Solver:

@@ -161,20 +161,27 @@ class RowView:
         """Slopes of the corrections of the free coefficients, x away from the anchor."""
         return np.asarray(self.free_correction + self.free_floor * x)
 
-    def correct(self, working: WorkingSet, first: int, exact: Floats | None) -> None:
+    def correct(
+        self,
+        working: WorkingSet,
+        first: int,
+        exact: Floats | None,
+        sums: tuple[Floats, Floats] | None = None,
+    ) -> None:
         """Compute corrections and floors of the columns from number ``first`` on, at the anchor.
 
         Their ``working.gradients`` must be exact already.  exact : float64 (n - first,), curvatures
-        sum_i q_i phi_ij^2 over all rows at the anchor; used only by a sample.
+        sum_i q_i phi_ij^2 over all rows at the anchor; used only by a sample.  sums : their moments with
+        residuals and curvatures of the view (:func:`column_moments`), if they are known.
         """
         some = slice(first, working.cache.n)
         if self.rows is None:
             working.floor[some] = self.least_curvature
-            self._correct_rounding(working, first)
+            self._correct_rounding(working, first, sums)
             return
         assert exact is not None
         columns = np.arange(first, working.cache.n)
-        g, h = column_moments(working, columns, self._r, self._q, self.objective.team)
+        g, h = sums or column_moments(working, columns, self._r, self._q, self.objective.team)
         working.correction[some] = working.gradients[some] - g
         missed = np.maximum(0.0, exact - h) + self.proximal * exact
         left = self._share_left(working, columns, h)
@@ -199,7 +206,9 @@ class RowView:
             )
         return left
 
-    def _correct_rounding(self, working: WorkingSet, first: int) -> None:
+    def _correct_rounding(
+        self, working: WorkingSet, first: int, sums: tuple[Floats, Floats] | None
+    ) -> None:
         """Correct gradients at the anchor for the rounding of cached columns.
 
         Raises GeneratorError for a cached column that is not the one that was priced.
@@ -209,7 +218,8 @@ class RowView:
         if not self.verified:
             return
         columns = np.arange(first, working.cache.n)
-        g, squares = column_moments(working, columns, self._r, self._q, self.objective.team)
+        team = self.objective.team
+        g, squares = sums or column_moments(working, columns, self._r, self._q, team)
         working.correction[some] = working.gradients[some] - g
         top = float(np.abs(self._r).max(initial=0.0)) or 1.0  # its square may overflow
         most = ROUNDED * top * np.sqrt(squares * float(np.square(self._r / top).sum()))
