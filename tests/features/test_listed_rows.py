@@ -17,7 +17,7 @@ from fcl.data import open_data
 from fcl.data.prepared import PreparedRows
 from fcl.errors import GeneratorError, InputError
 from fcl.features import Family, bind_features, parse_features
-from fcl.features.base import BitColumns, StepColumns
+from fcl.features.base import BitColumns, ListedColumns, StepColumns
 from fcl.features.rows import CHUNK_IDS, RowChunk
 from fcl.testing import check_generator
 
@@ -48,6 +48,8 @@ def columns_of(family: Family, prepared: PreparedRows) -> np.ndarray:
                 found = np.unpackbits(made.bits.view(np.uint8), axis=1, bitorder="little")[:, :n]
             elif isinstance(made, StepColumns):
                 found = made.step * made.steps.astype(float)
+            elif isinstance(made, ListedColumns):
+                found = made.dense()
             else:
                 found = made.values
             out[rows, ids] = found.T
