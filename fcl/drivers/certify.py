@@ -80,10 +80,11 @@ def certify(
 
     Parameters
     ----------
-    model : Model, path, or (weights, intercept)
+    model : Model, path, (weights, intercept), or (ids, weights, intercept)
         A model of :func:`fcl.train`, or its file; a readable model of Vowpal Wabbit, an ``.npy`` or
         ``.npz`` of coefficients, or a table of names and weights (:mod:`fcl.model.foreign`); or arrays: a
-        weight for each feature of the family, float (p,), and a number.
+        weight for each feature of the family, float (p,), or the ids of some features, int (k,), and
+        their weights, float (k,); and a number.
     data : DataSet
         From :func:`fcl.open_data`, with a target.
     C, alpha : float

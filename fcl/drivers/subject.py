@@ -157,13 +157,8 @@ def make_subject(model: Any, trusted: Collection[str] = (), namespace: str = "")
 
     model : as for :func:`fcl.certify`.
     """
-    if isinstance(model, tuple) and len(model) == 2:
-        weights, intercept = model
-        values = checked(np.asarray(weights), "model: weights")
-        own = checked(np.atleast_1d(intercept), "model: intercept")
-        if len(own) != 1:
-            raise InputError(f"model: expected one intercept, got {len(own)}")
-        return Subject(weights=Weights("model", values, float(own[0])))
+    if isinstance(model, tuple) and len(model) in (2, 3):
+        return Subject(weights=_of_arrays(*model))
     if isinstance(model, str | os.PathLike):
         if not is_model(model):
             return Subject(weights=load_weights(model), namespace=namespace)
@@ -178,9 +173,28 @@ def make_subject(model: Any, trusted: Collection[str] = (), namespace: str = "")
             "problem is another: fcl stagewise --certify computes its gap while it trains"
         )
     raise InputError(
-        "model: expected a Model, the path of a model, or a pair (weights, intercept), got "
-        f"{type(model).__name__}"
+        "model: expected a Model, the path of a model, (weights, intercept) or (ids, weights, "
+        f"intercept), got {type(model).__name__}"
     )
+
+
+def _of_arrays(*given: Any) -> Weights:
+    """The weights of all features in order, or of those with some ids, and the intercept."""
+    *ids, weights, intercept = given
+    values = checked(np.asarray(weights), "model: weights")
+    own = checked(np.atleast_1d(intercept), "model: intercept")
+    if len(own) != 1:
+        raise InputError(f"model: expected one intercept, got {len(own)}")
+    found = Weights("model", values, float(own[0]))
+    if not ids:
+        return found
+    numbers = np.asarray(ids[0])
+    if numbers.ndim != 1 or (numbers.dtype.kind not in "iu" and len(numbers)):
+        raise InputError(
+            f"model: ids: expected whole numbers of shape (k,), got {numbers.dtype} of shape "
+            f"{numbers.shape}"
+        )
+    return replace(found, ids=numbers.astype(np.int64))
 
 
 def _labels(labels: Sequence[Any] | None) -> list[Any] | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.interpolate import KroghInterpolator
 from scipy.optimize import minimize_scalar
 
 from fcl.errors import InputError
@@ -272,24 +273,26 @@ def highest(
 ) -> tuple[float, float]:
     """The x <= 0 at which dual(x) / primal(x), a quasi-concave function, is largest, to about NEAR.
 
-    ``dual`` is expensive, smooth below 0, and interpolated by a polynomial, so that a few evaluations
-    suffice; ``primal`` is cheap.
+    ``dual`` is expensive, and smooth below 0: a polynomial through the values takes its place, and a few
+    evaluations suffice. A bounded search that evaluates ``dual`` at each of its steps needs 8 to 30.
 
     known : the value and the slope of ``dual`` at 0.
 
     Returns x and dual(x).
     """
-    slope = math.nan
     if known is None:
-        nodes = [(-0.05, dual(-0.05)), (0.0, dual(0.0))]
+        nodes, slopes = [(-0.05, dual(-0.05)), (0.0, dual(0.0))], []
     else:
-        nodes, slope = [(0.0, known[0])] * 2, known[1]
+        nodes, slopes = [(0.0, known[0])], [(0.0, known[1])]
     for _ in range(MOST_TRIED):
         best, value = max(nodes, key=lambda node: node[1] / primal(node[0]))
         left = max((x for x, _ in nodes if x < best), default=best - FURTHEST)
         right = min((x for x, _ in nodes if x > best), default=0.0)
         near = sorted(nodes, key=lambda node: abs(node[0] - best))[:NODES]
-        x = _peak(_interpolated(sorted(near), slope), primal, left, right)
+        near += [node for node in slopes if node[0] in dict(near)]
+        # the second value at a place is the slope
+        model = KroghInterpolator(*zip(*sorted(near, key=lambda node: node[0]), strict=True))
+        x = _peak(model, primal, left, right)
         if abs(x - best) < NEAR:
             break
         for end in (left, right):  # the model may be poor: halve the bracket
@@ -306,30 +309,9 @@ def _peak(
 ) -> float:
     """Where the ratio of two cheap functions is largest."""
     found = minimize_scalar(
-        lambda x: -dual(x) / primal(x),
+        lambda x: -float(dual(x)) / primal(x),
         bounds=(left, right),
         method="bounded",
         options={"xatol": 0.01 * NEAR},
     )
     return float(found.x)
-
-
-def _interpolated(nodes: list[tuple[float, float]], slope: float) -> Callable[[float], float]:
-    """The polynomial through some points, by Newton's divided differences.
-
-    nodes : (x, value), increasing; a node that occurs twice has the given slope.
-    """
-    at, differences = [x for x, _ in nodes], [value for _, value in nodes]
-    coefficients = [differences[0]]
-    for order in range(1, len(nodes)):
-        pairs = list(zip(differences, differences[1:], at, at[order:], strict=False))
-        differences = [(b - a) / (y - x) if y > x else slope for a, b, x, y in pairs]
-        coefficients.append(differences[0])
-
-    def value(x: float) -> float:
-        total = 0.0
-        for node, coefficient in zip(reversed(at), reversed(coefficients), strict=True):
-            total = total * (x - node) + coefficient
-        return total
-
-    return value

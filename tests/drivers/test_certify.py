@@ -241,6 +241,7 @@ NUMBERS = np.random.default_rng(1).normal(size=(300, 8))
 CLASSES = np.digitize(NUMBERS[:, 0] - NUMBERS[:, 1], [-1.0, 1.0])
 BINARY = (NUMBERS[:, 0] - NUMBERS[:, 2] + NUMBERS[:, 7] > 0.2).astype(int)
 TARGETS = NUMBERS[:, :2] * 2.0 + 30.0
+DATA = fcl.open_data(NUMBERS, y=BINARY)
 MODELS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "columns": (NUMBERS, BINARY, {}),
     "standardize": (NUMBERS * 10.0 ** np.arange(-4, 4), BINARY, {"standardize": True}),
@@ -353,6 +354,20 @@ def test_counts_of_a_model_with_an_offset() -> None:
     assert 0.0 < found.gap < 1.0 and found.own_objective > found.objective
 
 
+def test_weights_by_id_are_those_of_the_whole_family() -> None:
+    w = np.where(np.arange(8) % 3 == 1, 0.2, 0.0)
+    whole = fcl.certify((w, 0.1), DATA, 1.0)
+    ids = np.array([7, 2, 4, 1], np.uint32)
+    assert fcl.certify((ids, w[ids], 0.1), DATA, 1.0).to_dict() == whole.to_dict()
+    codes, y = acceptors(20, 600)
+    data = fcl.open_data(codes.astype(np.uint8), y=y)
+    model = fcl.train(data, "kmers:d=8", C=0.5).model
+    found = fcl.certify(
+        (model.ids, model.weights, model.intercept), data, 0.5, features="kmers:d=8"
+    )
+    assert found.bound == model.certificate.bound
+
+
 def test_events_are_reported() -> None:
     seen: list[Event] = []
     fcl.certify((np.zeros(8), 0.0), fcl.open_data(NUMBERS, y=BINARY), 1.0, progress=seen.append)
@@ -360,8 +375,6 @@ def test_events_are_reported() -> None:
 
 
 # -- bad input -------------------------------------------------------------------------------------
-
-DATA = fcl.open_data(NUMBERS, y=BINARY)
 
 
 @pytest.fixture(scope="module")
@@ -406,6 +419,10 @@ def test_unfit_models_and_data_are_refused(model: fcl.Model) -> None:
     refused("one output, of shape", (np.zeros((3, 8)), np.zeros(3)), DATA, 1.0)
     refused("expected one intercept, got 2", (np.zeros(8), np.zeros(2)), DATA, 1.0)
     refused("expected numbers", (["a"] * 8, 0.0), DATA, 1.0)
+    refused("id 8 is outside", ([1, 8], [1.0, 2.0], 0.0), DATA, 1.0)
+    refused("got 2 ids and 1 weights", ([1, 7], [1.0], 0.0), DATA, 1.0)
+    refused("each id once, got 3 2 times", ([1, 3, 3], [1.0, 2.0, 0.0], 0.0), DATA, 1.0)
+    refused("ids: expected whole numbers", ([0.5], [1.0], 0.0), DATA, 1.0)
     refused("a model of fcl has the problem", model, DATA, loss="logistic")
     refused("give either C", weights, DATA, 1.0, alpha=1.0)
     refused("or best, got 'most'", weights, DATA, "most")

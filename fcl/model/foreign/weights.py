@@ -21,7 +21,7 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Weights of features, by name, by place or by hash.
+    """Weights of features, by id, by name, by place or by hash.
 
     Attributes
     ----------
@@ -38,6 +38,8 @@ class Weights:
     hashing : Hashing or None
         If features are known by their hashes alone, how names become hashes; ``names`` are then decimal
         numbers.
+    ids : int64 (k,), or None
+        Of the features, in the place of names.
     """
 
     source: str
@@ -46,6 +48,7 @@ class Weights:
     names: Sequence[str] | None = None
     lines: Sequence[int] = field(default=())
     hashing: Hashing | None = None
+    ids: Ids | None = None
 
     def of(
         self, family: Family, columns: Sequence[str] | None = None, namespace: str = ""
@@ -65,6 +68,8 @@ class Weights:
         InputError
             A weight belongs to no feature, or two to the same one; the message names file and line.
         """
+        if self.ids is not None:
+            return self._by_id(self.ids, family)
         if self.names is None:
             if len(self.values) != family.n_features:
                 raise InputError(
@@ -98,6 +103,21 @@ class Weights:
                 f"{shown(self.names[first])} ({self._where(int(first))}); leave one of them out"
             )
         return ids, self.values[used]
+
+    def _by_id(self, ids: Ids, family: Family) -> tuple[Ids, Floats]:
+        if len(ids) != len(self.values):
+            raise InputError(
+                f"{self.source}: expected an id for each weight, got {len(ids):,} ids and "
+                f"{len(self.values):,} weights"
+            )
+        found, counts = np.unique(ids, return_counts=True)
+        if len(found) < len(ids):
+            raise InputError(
+                f"{self.source}: expected each id once, got {found[counts.argmax()]} "
+                f"{counts.max()} times"
+            )
+        used = np.flatnonzero(self.values)
+        return family.checked_ids(ids)[used], self.values[used]
 
     def _where(self, at: int) -> str:
         return f"{self.source}, line {self.lines[at]}" if len(self.lines) else self.source
