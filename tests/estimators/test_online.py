@@ -82,7 +82,7 @@ def test_a_stream_in_pieces_is_learnt_as_in_one_piece() -> None:
     assert np.array_equal(parts.coef_.toarray(), whole.coef_.toarray())
     for found in (parts, whole):
         assert found.models_[0].n_rows == N
-        assert found.models_[0].C == pytest.approx(1.0 / (1e-3 * (S + 1.0).sum()), rel=1e-12)
+        assert pytest.approx(1.0 / (1e-3 * (S + 1.0).sum()), rel=1e-12) == found.models_[0].C
 
 
 def test_several_classes_are_each_against_the_rest() -> None:
@@ -94,11 +94,11 @@ def test_several_classes_are_each_against_the_rest() -> None:
     shares /= shares.sum(axis=1, keepdims=True)
     assert found.predict_proba(X) == pytest.approx(shares, abs=1e-12)
     for k, margin in enumerate(margins.T):
-        one = FCLOnlineClassifier(alpha=1e-3, rate=0.2).fit(X, CLASSES == k)
+        one = FCLOnlineClassifier(alpha=1e-3, rate=0.2).fit(X, k == CLASSES)
         assert np.array_equal(one.decision_function(X), margin)
     proofs = found.certify(X, CLASSES)
     optima = [
-        fcl.train(fcl.open_data(X, y=CLASSES == k), alpha=1e-3, features="columns")
+        fcl.train(fcl.open_data(X, y=k == CLASSES), alpha=1e-3, features="columns")
         for k in range(3)
     ]
     for proof, optimum in zip(proofs, optima, strict=True):
@@ -132,7 +132,7 @@ def test_generated_features() -> None:
 
 
 @pytest.mark.parametrize(
-    "options, words",
+    ("options", "words"),
     [
         ({"alpha": 0.0}, "alpha must be"),
         ({"method": "sgd"}, "method must be"),
@@ -171,3 +171,4 @@ def test_divergence_names_the_row() -> None:
     rate = FCLOnlineRegressor(method="truncated-gradient", step="explicit", rate=50.0, passes=1)
     with pytest.raises(fcl.InputError, match=r"the margin of row \d+ is not finite.*lower rate"):
         rate.fit(X * 10.0, MARGIN)
+    assert np.isfinite(rate.predict(X)).all()  # the model before the row
