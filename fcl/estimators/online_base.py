@@ -147,7 +147,8 @@ class OnlineEstimator(Predictor):
         if size > running.memory:
             raise BudgetError(
                 f"memory: the tables of {counted(len(rows), 'output')} need {format_bytes(size)}, more "
-                f"than the budget of {format_bytes(running.memory)}; raise memory, or choose float32 weights",
+                f"than the budget of {format_bytes(running.memory)}; raise memory, or choose float32 "
+                "weights",
                 size,
             )
         self._rates = [options.rate] * len(rows)
@@ -231,8 +232,8 @@ class OnlineEstimator(Predictor):
                     row = row_number(job.train.keep, int(some[done]))
                     raise InputError(
                         f"{job.train.data.name}: the margin of row {row} is not finite or beyond 1e100: "
-                        f"the rate {learner.rate:.3g} is too large for these features; lower rate, or choose "
-                        "step implicit"
+                        f"the rate {learner.rate:.3g} is too large for these features; lower rate, or "
+                        "choose step implicit"
                     )
             at += len(chunk)
 
