@@ -134,7 +134,9 @@ def test_certificate_of_a_regression_after_a_stream(tmp_path: Path) -> None:
     found.models_[0].save(tmp_path / "m.fcl")
     again = fcl.certify(tmp_path / "m.fcl", fcl.open_data(X, y=y))
     assert (again.bound, again.objective) == (proof.bound, proof.objective)
-    optimum = fcl.train(fcl.open_data(X, y=y), "columns", alpha=0.05, intercept=False)
+    optimum = fcl.train(
+        fcl.open_data(X, y=y), "columns", alpha=0.05, loss="squared", intercept=False
+    )
     assert proof.bound <= optimum.certificate.objective <= proof.objective * (1.0 + 1e-9)
 
 
