@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from fcl.data import open_data as open_data
     from fcl.drivers.certify import Optimality as Optimality
     from fcl.drivers.certify import certify as certify
+    from fcl.drivers.online.train import OnlineResult as OnlineResult
+    from fcl.drivers.online.train import train_online as train_online
     from fcl.drivers.train import TrainResult as TrainResult
     from fcl.drivers.train import plan_training as plan_training
     from fcl.drivers.train import train as train
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from fcl.errors import ScaleWarning as ScaleWarning
     from fcl.estimators import FCLClassifier as FCLClassifier
     from fcl.estimators import FCLClassifierCV as FCLClassifierCV
+    from fcl.estimators import FCLOnlineClassifier as FCLOnlineClassifier
+    from fcl.estimators import FCLOnlineRegressor as FCLOnlineRegressor
     from fcl.estimators import FCLRegressor as FCLRegressor
     from fcl.estimators import FCLRegressorCV as FCLRegressorCV
     from fcl.estimators import StagewiseClassifier as StagewiseClassifier
@@ -70,6 +74,7 @@ _NAMES = {
         "parse_features",
     ),
     "fcl.drivers.certify": ("Optimality", "certify"),
+    "fcl.drivers.online.train": ("OnlineResult", "train_online"),
     "fcl.drivers.train": ("TrainResult", "plan_training", "train"),
     "fcl.model": ("Certificate", "Model", "load_model"),
     "fcl.path.result": ("PathResult",),
@@ -78,6 +83,8 @@ _NAMES = {
     "fcl.estimators": (
         "FCLClassifier",
         "FCLClassifierCV",
+        "FCLOnlineClassifier",
+        "FCLOnlineRegressor",
         "FCLRegressor",
         "FCLRegressorCV",
         "StagewiseClassifier",

@@ -65,9 +65,12 @@ def result_lines(result: OnlineResult, written: str, memory: int, top: int = 10)
     """The summary at the end of learning."""
     model = result.model
     steps = ", ".join(f"{step} {format_seconds(spent)}" for step, spent in result.seconds.items())
+    proof = certificate_items(model.certificate, model.n_active)
+    if result.uncertified is not None:
+        proof[0] = ("certificate", f"not certified: {result.uncertified}")
     items = [
         ("stopped", result.message),
-        *certificate_items(model.certificate, model.n_active),
+        *proof,
         ("intercept", f"{model.intercept:+.6g}"),
         ("C", f"{model.C:.8g} (alpha {model.alpha:.8g})"),
         ("rate", f"{model.options['rate']:.6g}"),

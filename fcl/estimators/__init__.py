@@ -1,6 +1,7 @@
 """Estimators for scikit-learn: :class:`FCLClassifier` and :class:`FCLRegressor`.
 
 :class:`FCLClassifierCV` and :class:`FCLRegressorCV` choose C by cross-validation.
+:class:`FCLOnlineClassifier` and :class:`FCLOnlineRegressor` learn row by row.
 :class:`StagewiseClassifier` and :class:`StagewiseRegressor` fit ridge models over blocks of features.
 
 They wrap ``fcl.train`` in the interface of scikit-learn.
@@ -8,6 +9,7 @@ They wrap ``fcl.train`` in the interface of scikit-learn.
 
 from fcl.estimators.base import EstimatorConvergenceWarning
 from fcl.estimators.classifier import FCLClassifier
+from fcl.estimators.online import FCLOnlineClassifier, FCLOnlineRegressor
 from fcl.estimators.regressor import FCLRegressor
 from fcl.estimators.search import FCLClassifierCV, FCLRegressorCV
 from fcl.estimators.stagewise import StagewiseClassifier, StagewiseRegressor
@@ -16,6 +18,8 @@ __all__ = [
     "EstimatorConvergenceWarning",
     "FCLClassifier",
     "FCLClassifierCV",
+    "FCLOnlineClassifier",
+    "FCLOnlineRegressor",
     "FCLRegressor",
     "FCLRegressorCV",
     "StagewiseClassifier",

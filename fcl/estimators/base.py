@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fcl.drivers.result import TrainResult
     from fcl.model import Model
 
-__all__ = ["Estimator", "EstimatorConvergenceWarning"]
+__all__ = ["Estimator", "EstimatorConvergenceWarning", "Predictor", "seed_of"]
 
 DEFAULT_C = 1.0
 #: Parameters that are validated as options of `fcl.train`; `_OPTION` holds the names that differ there.
@@ -44,7 +44,40 @@ class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning)
     """A fit stopped before its tolerance; both fcl's and scikit-learn's ConvergenceWarning."""
 
 
-class Estimator(BaseEstimator):  # type: ignore[misc]
+class Predictor(BaseEstimator):  # type: ignore[misc]
+    """An estimator whose predictions are those of ``models_``, which share a family."""
+
+    models_: list[Model]
+
+    def _margins(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
+        """Margins with intercepts, offset and covariates, float64 (n, outputs); reads the rows once."""
+        check_is_fitted(self)
+        models = self.models_
+        family = models[0].family
+        data = open_rows(self, family, X, offset, covariates)
+        read: dict[int, str] = {}
+        for model in models:
+            read.update(model.column_names or {})
+        data = matched(data, read or None, family.row_width)
+        added = [model.added_margins(data) for model in models]
+        scorers = [model.scorer() for model in models]
+        margins = np.empty((data.n_rows, sum(model.n_outputs for model in models)))
+        for start, stop, block in family.read_rows(data.rows, family.most_block_rows()):
+            margins[start:stop] = np.column_stack([margins_of(block) for margins_of in scorers])
+        if models[0].n_outputs > 1:
+            return margins if added[0] is None else margins + added[0]
+        for k, more in enumerate(added):
+            if more is not None:
+                margins[:, k] += more
+        return margins
+
+    def _column_names(self) -> list[str] | None:
+        """Names of the columns of X, or None if it was not a data frame."""
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else [str(name) for name in names]
+
+
+class Estimator(Predictor):
     """The base class of the estimators.
 
     A fit solves one or more problems over the same rows, each with its own target; ``models_`` holds the
@@ -55,7 +88,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     _joins_classes = False  #: whether one model of all classes can be fitted
     _joint_losses: tuple[str, ...] = ()  #: losses of which several outputs can be fitted together
     _joint_estimator: str  #: the estimator that fits several outputs
-    models_: list[Model]
     feature_keys_: np.ndarray
     coef_: Any
     intercept_: Any
@@ -88,7 +120,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             option = table[_OPTION.get(name, name)]
             options[option.name] = option.check(getattr(self, name), name)
         table["driver"].check(self.driver)
-        return options | {"seed": self._seed()} | self._driver()
+        return options | {"seed": seed_of(self.random_state)} | self._driver()
 
     def _loss(self) -> Loss:
         """The loss; raises InputError unless it is a loss for the targets of this estimator."""
@@ -106,13 +138,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 f"loss {self.loss!r}, got shape {training.target.shape}; several columns need "
                 f"{self._joint_estimator}, or fit an estimator to each (sklearn.multioutput)"
             )
-
-    def _seed(self) -> int:
-        if self.random_state is None:
-            return 0
-        if is_whole(self.random_state) and self.random_state >= 0:
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _driver(self) -> dict[str, Any]:
         """The driver and its writers; joblib workers and other child processes always run inline."""
@@ -249,36 +274,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             parts.append(part)
         return np.concatenate(parts)
 
-    # -- prediction ----------------------------------------------------------------------------
-
-    def _margins(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
-        """Margins with intercepts, offset and covariates, float64 (n, outputs); reads the rows once."""
-        check_is_fitted(self)
-        models = self.models_
-        family = models[0].family
-        data = open_rows(self, family, X, offset, covariates)
-        read: dict[int, str] = {}
-        for model in models:
-            read.update(model.column_names or {})
-        data = matched(data, read or None, family.row_width)
-        added = [model.added_margins(data) for model in models]
-        scorers = [model.scorer() for model in models]
-        margins = np.empty((data.n_rows, sum(model.n_outputs for model in models)))
-        for start, stop, block in family.read_rows(data.rows, family.most_block_rows()):
-            margins[start:stop] = np.column_stack([margins_of(block) for margins_of in scorers])
-        if models[0].n_outputs > 1:
-            return margins if added[0] is None else margins + added[0]
-        for k, more in enumerate(added):
-            if more is not None:
-                margins[:, k] += more
-        return margins
-
     # -- names ---------------------------------------------------------------------------------
-
-    def _column_names(self) -> list[str] | None:
-        """Names of the columns of X, or None if it was not a data frame."""
-        names = getattr(self, "feature_names_in_", None)
-        return None if names is None else [str(name) for name in names]
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the discovered features, in the order of ``coef_``.
@@ -328,6 +324,15 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         tags = with_input_tags(super().__sklearn_tags__(), self.features)
         tags.target_tags.multi_output = self.loss in self._joint_losses
         return tags
+
+
+def seed_of(random_state: Any) -> int:
+    """The seed that scikit-learn's ``random_state`` stands for; None means 0."""
+    if random_state is None:
+        return 0
+    if is_whole(random_state) and random_state >= 0:
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def _same_features(before: Model, now: Family, names: Sequence[str] | None) -> bool:

@@ -20,10 +20,11 @@ from fcl.estimators.rows import RowArrays, Training, open_scored, open_training
 from fcl.model import Model
 from fcl.objective import find_loss
 
-__all__ = ["Classifier", "FCLClassifier"]
+__all__ = ["Classifier", "FCLClassifier", "has_probabilities"]
 
 
-def _has_probabilities(estimator: Any) -> bool:
+def has_probabilities(estimator: Any) -> bool:
+    """Whether the loss of a classifier gives probabilities."""
     return find_loss(estimator.loss).has_mean
 
 
@@ -208,7 +209,7 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
             return np.asarray(self.classes_[(margins[:, 0] > 0.0).astype(np.intp)])
         return np.asarray(self.classes_[margins.argmax(axis=1)])
 
-    @available_if(_has_probabilities)
+    @available_if(has_probabilities)
     def predict_proba(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
         """Probabilities of the classes, float64 (n, n_classes); only for logistic and softmax loss.
 
@@ -217,7 +218,7 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
         """
         return np.asarray(np.exp(self.predict_log_proba(X, offset, covariates)))
 
-    @available_if(_has_probabilities)
+    @available_if(has_probabilities)
     def predict_log_proba(self, X: Any, offset: Any = None, covariates: Any = None) -> np.ndarray:
         """Logarithms of the probabilities, float64 (n, n_classes), without underflow."""
         margins = self._margins(X, offset, covariates)

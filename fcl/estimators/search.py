@@ -11,7 +11,7 @@ from sklearn.model_selection import PredefinedSplit, check_cv
 from fcl.checks import is_whole, whole
 from fcl.data import DataSet
 from fcl.drivers.result import TrainResult, end_in_words
-from fcl.estimators.base import Estimator
+from fcl.estimators.base import Estimator, seed_of
 from fcl.estimators.classifier import Classifier
 from fcl.estimators.parameters import PathParameters
 from fcl.estimators.regressor import Regressor
@@ -78,7 +78,9 @@ class PathSearch(PathParameters, Estimator):
         cv = self.cv
         if not is_whole(cv) and not hasattr(cv, "split"):
             cv = check_cv(cv, training.target, classifier=self._classifies)
-        self.folds_ = fold_of_rows(cv, training.data, self._groups, self._classifies, self._seed())
+        self.folds_ = fold_of_rows(
+            cv, training.data, self._groups, self._classifies, seed_of(self.random_state)
+        )
         self.paths_: list[PathResult] = []
         self._sum_weights = training.sum_weights
         super()._fit_all(training, *rest)

@@ -215,7 +215,7 @@ def make_online_job(
     if by_class is not None:
         train = weighted_by_class(train, by_class)
     options = replace(options, alpha=alpha * sum_weights / math.fsum(train.s))
-    running = replace(running, block_rows=_block_rows(running, family, train))
+    running = replace(running, block_rows=block_rows_of(running, family, train))
     view = family.row_view()
     if options.weights == "q":
         options = replace(options, weights=grid_for(family, view, train, running.block_rows))
@@ -250,7 +250,7 @@ def _family(
     return bind_features(spec, data.rows, keep), spell_features(spec)
 
 
-def _block_rows(running: Running, family: Family, train: Rows) -> int:
+def block_rows_of(running: Running, family: Family, train: Rows) -> int:
     """Rows of a block: at most as many as asked for, and as the rows' width allows."""
     return min(running.block_rows, family.most_block_rows(), -(-train.n // 64) * 64)
 

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from fcl.checks import shortened
 from fcl.data.variants import read_variants
 from fcl.drivers.bar import Progress, on_event
+from fcl.drivers.certify import certify as certify_model
 from fcl.drivers.events import Compiling
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.memory import peak_memory
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features import Spec
 
-__all__ = ["OnlineResult", "plan_online", "train_online"]
+__all__ = ["OnlineResult", "model_of", "plan_online", "train_online"]
 
 #: Maximum number of characters of a feature's description in a model.
 MOST_NAME = 1000
@@ -68,6 +68,8 @@ class OnlineResult:
         What the model file needs for ``--resume``.
     bad_row : int or None
         Row of the data set at which learning diverged.
+    uncertified : str or None
+        Why the model has no certificate; None if it has one.
     """
 
     model: Model
@@ -79,6 +81,7 @@ class OnlineResult:
     peak_memory: int
     state: OnlineState
     bad_row: int | None = None
+    uncertified: str | None = None
 
     def save(
         self, path: str | os.PathLike[str], overwrite: bool = False, bare: bool = False
@@ -160,7 +163,8 @@ def train_online(
     memory : int or str
         Budget in bytes or as "4GiB"; the table of weights must fit in it.
     certify : bool
-        Whether to certify the model at the end, by one more pass.
+        Whether to end with :func:`fcl.certify`, which fits the intercept and reads the rows once more. If
+        it cannot, the model stays uncertified, and the result says why.
     resume : path
         Model file of an earlier run with the same data, from which to go on; of the options only
         ``passes``, ``memory``, ``certify`` and those of reporting are used. The model is the same, bit
@@ -213,7 +217,7 @@ def train_online(
         def written() -> None:
             if save is not None:
                 now = _state(job, learner, run.place, fingerprint)
-                model = _model(job, learner, fingerprint)
+                model = model_of(job, learner, fingerprint)
                 model.save(save, overwrite=True, more=now.members())
 
         run = OnlineRun(job, learner, place, report, should_stop or (lambda: False), written)
@@ -221,16 +225,18 @@ def train_online(
         seconds["learning"] = time.monotonic() - begun - seconds.get("rate", 0.0)
         data.check_unchanged()
         kept = _state(job, learner, run.place, fingerprint)
-        model = _model(job, learner, fingerprint)
+        model = model_of(job, learner, fingerprint)
         bad = None if end is not End.DIVERGED else row_number(job.train.keep, run.bad_row)
+        why = "the certificate was declined" if not certify else "learning ended before its passes"
+        uncertified: str | None = why
         if certify and end is End.PASSES:
             begun = time.monotonic()
-            model = certified(model, data, job, memory)
+            model, uncertified = certified(model, data, memory)
             seconds["certificate"] = time.monotonic() - begun
     message = _message(end, learner, job, bad)
     peak = peak_memory()
     report(OnlineStopped(end, message, learner.rows, sum(seconds.values()), peak))
-    return OnlineResult(model, learner, events, end, message, seconds, peak, kept, bad)
+    return OnlineResult(model, learner, events, end, message, seconds, peak, kept, bad, uncertified)
 
 
 def plan_online(data: DataSet, features: Spec | str, **arguments: Any) -> Any:
@@ -352,7 +358,7 @@ def _state(job: OnlineJob, learner: Learner, place: Place, fingerprint: str) -> 
     return OnlineState(run, saved["ids"], saved["table"], saved["state"])
 
 
-def _model(job: OnlineJob, learner: Learner, fingerprint: str) -> Model:
+def model_of(job: OnlineJob, learner: Learner, fingerprint: str) -> Model:
     """The model of what was learnt so far, of which nothing is proved."""
     ids, weights, intercept = learner.point()
     data, names = job.train.data, job.train.data.column_names
@@ -384,17 +390,17 @@ def _model(job: OnlineJob, learner: Learner, fingerprint: str) -> Model:
     )
 
 
-def certified(model: Model, data: DataSet, job: OnlineJob, memory: int | str) -> Model:
-    """The model with its best intercept and the certificate of one pass over the rows."""
-    if find_spec("fcl.drivers.certify") is None:  # pragma: no cover
-        return model
-    from importlib import import_module
+def certified(model: Model, data: DataSet, memory: int | str) -> tuple[Model, str | None]:
+    """The model with its best intercept and the certificate of one pass over the rows.
 
-    found = import_module("fcl.drivers.certify").certify(
-        model, data, memory=memory, top=0, keep_model=True
-    )
-    kept: Model = found.model
-    return replace(kept, options=model.options)
+    If the rows cannot be read again, or not within the budget: the model as it is, and the reason.
+    """
+    try:
+        found = certify_model(model, data, memory=memory, top=0, keep_model=True).model
+    except (InputError, OSError) as error:
+        return model, str(error)
+    assert found is not None
+    return replace(found, options=model.options), None
 
 
 def _message(end: End, learner: Learner, job: OnlineJob, bad: int | None) -> str:

@@ -1,0 +1,217 @@
+"""The scikit-learn estimators of online learners."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+
+from fcl.data import regression_target
+from fcl.errors import InputError
+from fcl.estimators.classifier import has_probabilities
+from fcl.estimators.online_base import OnlineEstimator, OnlineParameters
+from fcl.estimators.rows import Training
+
+__all__ = ["FCLOnlineClassifier", "FCLOnlineRegressor"]
+
+
+@dataclass(eq=False, repr=False, match_args=False)
+class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  # type: ignore[misc]
+    """L1-regularised linear classifier that learns row by row, with ``partial_fit`` for streams.
+
+    The problem is that of :class:`FCLClassifier` at C = 1 / (alpha S), where S is the sum of the sample
+    weights. An online learner only comes near its optimum; :meth:`certify` says how near. More than two
+    classes are learnt each against the rest, from one reading of the rows.
+
+    Parameters
+    ----------
+    features : str, Kmers or Generator
+        The family; it must be able to list the features of a row.
+    alpha : float
+        Weight of the penalty, above 0.
+    method, power, step, period, theta, truncation, l1_ratio, radius, weights
+        As in ``fcl online``; see :class:`fcl.online.OnlineOptions`. ``weights`` is the kind of table.
+    rate : float or "auto"
+        Rate of the first row. ``auto`` tries a few on the first rows of ``fit``, or of the first
+        ``partial_fit``.
+    passes : int
+        Passes of ``fit`` over the rows.
+    fit_intercept : bool
+        Whether to learn an intercept, which is not penalised.
+    shuffle : bool
+        Whether ``fit`` reads the rows in random order; ``partial_fit`` reads them in theirs.
+    random_state : int, RandomState or None
+        Seed of the order; None means 0.
+    memory : int or str
+        Budget in bytes or as "4GiB".
+    loss : {"logistic", "squared_hinge"}
+
+    Attributes
+    ----------
+    classes_ : (n_classes,)
+    coef_ : float64 CSR (1 or n_classes, p)
+        Weights of all features of the family.
+    intercept_ : float64 (1 or n_classes,)
+    models_ : list of :class:`fcl.Model`
+        The models, which can be saved.
+    learners_ : list of Learner
+    n_features_in_, feature_names_in_
+        Columns of X, and their names if X is a data frame.
+    """
+
+    _: KW_ONLY
+    loss: str = "logistic"
+
+    _losses = ("logistic", "squared_hinge")
+    _numeric = False
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from rows with one label each, from the start; arguments as in :class:`FCLClassifier`.
+
+        Raises InputError if parameters, data or labels are unusable, or learning diverges.
+        """
+        self._options()
+        training = self._opened(X, y, sample_weight, first=True)
+        classes = np.unique(training.weighted_target)
+        if len(classes) < 2:
+            raise InputError(
+                f"{training.data.target_name}: expected at least two classes among the rows of weight "
+                f"above 0, got only one class, {classes.tolist()[0]!r}"
+            )
+        self.classes_ = classes
+        self._fit(training, self._signs(training), self._pairs())
+        return self
+
+    def partial_fit(
+        self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Learn from more rows, once and in their order.
+
+        Each call also takes time in proportion to the number of features of the family.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`, with the columns of the first call.
+        classes : array-like (n_classes,)
+            All classes of the stream; needed in the first call.
+
+        Raises
+        ------
+        InputError
+            The columns or classes are not those of the first call; or as from :meth:`fit`.
+        """
+        self._options()
+        first = not hasattr(self, "learners_")
+        known = None if classes is None else np.unique(np.asarray(classes))
+        if first and (known is None or len(known) < 2):
+            raise InputError("classes: expected all classes of the stream in the first partial_fit")
+        if not first and known is not None and not np.array_equal(known, self.classes_):
+            raise InputError(
+                f"classes: expected those of the first call, {self.classes_.tolist()!r:.200}, got "
+                f"{known.tolist()!r:.200}"
+            )
+        training = self._opened(X, y, sample_weight, first)
+        given = self.classes_ if not first else known
+        assert given is not None
+        unknown = np.setdiff1d(training.weighted_target, given)
+        if len(unknown):
+            raise InputError(
+                f"{training.data.target_name}: expected classes {given.tolist()!r:.200}, got "
+                f"{unknown.tolist()[0]!r}"
+            )
+        self.classes_ = given
+        rows = self._rows(training, self._signs(training))
+        if first:
+            self._begin(training, rows, self._pairs())
+        self._learn(rows, None, [""] * len(rows))
+        return self
+
+    def _opened(self, X: Any, y: Any, sample_weight: Any, first: bool) -> Training:
+        training = self._open(X, y, sample_weight, first)
+        with np.errstate(invalid="ignore"):  # it casts NaN before it rejects it
+            check_classification_targets(training.target)
+        return training
+
+    def _pairs(self) -> list[tuple[Any, Any]]:
+        """The labels (negative, positive) of each output."""
+        classes = self.classes_.tolist()
+        return [tuple(classes)] if len(classes) == 2 else [(False, True)] * len(classes)
+
+    def _signs(self, training: Training) -> list[np.ndarray]:
+        """The targets -1 and +1 of each output."""
+        classes = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        return [np.where(training.target == label, 1.0, -1.0) for label in classes]
+
+    def _problems(self, training: Training) -> list[np.ndarray]:
+        positive = [signs > 0.0 for signs in self._signs(training)]
+        return positive if len(positive) > 1 else [self.classes_[positive[0].astype(np.intp)]]
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Margins, float64 (n, n_classes); with two classes (n,), above 0 for ``classes_[1]``."""
+        margins = self._margins(X)
+        return margins[:, 0] if margins.shape[1] == 1 else margins
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of each row, (n,)."""
+        margins = self._margins(X)
+        if margins.shape[1] == 1:
+            return np.asarray(self.classes_[(margins[:, 0] > 0.0).astype(np.intp)])
+        return np.asarray(self.classes_[margins.argmax(axis=1)])
+
+    @available_if(has_probabilities)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities, float64 (n, n_classes), by logistic loss.
+
+        Of more than two classes, those of each against the rest are scaled to sum to 1.
+        """
+        margins = self._margins(X)
+        if margins.shape[1] == 1:
+            return np.exp(-np.logaddexp(0.0, np.column_stack([margins, -margins])))
+        logs = -np.logaddexp(0.0, -margins)
+        found = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+
+@dataclass(eq=False, repr=False, match_args=False)
+class FCLOnlineRegressor(OnlineParameters, RegressorMixin, OnlineEstimator):  # type: ignore[misc]
+    """L1-regularised least squares, learnt row by row, with ``partial_fit`` for streams.
+
+    Parameters and attributes are as in :class:`FCLOnlineClassifier`, without ``loss`` and ``classes_``.
+    """
+
+    _losses = ("squared",)
+    _numeric = True
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from rows with a number each, from the start.
+
+        Raises InputError if parameters, data or targets are unusable, or learning diverges.
+        """
+        self._options()
+        training = self._open(X, y, sample_weight, first=True)
+        self._fit(training, [self._numbers(training)], [None])
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from more rows, once and in their order; see :meth:`FCLOnlineClassifier.partial_fit`."""
+        self._options()
+        first = not hasattr(self, "learners_")
+        training = self._open(X, y, sample_weight, first)
+        rows = self._rows(training, [self._numbers(training)])
+        if first:
+            self._begin(training, rows, [None])
+        self._learn(rows, None, [""])
+        return self
+
+    @staticmethod
+    def _numbers(training: Training) -> np.ndarray:
+        return regression_target(training.target, training.data.target_name)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Expected targets, float64 (n,)."""
+        return self._margins(X)[:, 0]

@@ -1,0 +1,307 @@
+"""The base of the estimators of online learners: parameters, learning, certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.utils.validation import _check_feature_names, check_is_fitted
+
+from fcl.checks import choice, positive
+from fcl.data import DataSet
+from fcl.drivers.certify import Optimality, certify
+from fcl.drivers.online.blocks import Block, Blocks, row_number
+from fcl.drivers.online.job import (
+    OnlineJob,
+    Running,
+    block_rows_of,
+    make_online_plan,
+    penalty_factors,
+)
+from fcl.drivers.online.rates import choose_rate
+from fcl.drivers.online.run import starting_intercept
+from fcl.drivers.online.train import model_of
+from fcl.drivers.rows import Rows, select_rows
+from fcl.errors import BudgetError, InputError
+from fcl.estimators.base import Predictor, seed_of
+from fcl.estimators.rows import (
+    RowArrays,
+    Training,
+    is_data_set,
+    open_training,
+    resolve_features,
+    with_input_tags,
+)
+from fcl.features import Family, Spec, bind_features, spell_features
+from fcl.model.columns import matched
+from fcl.objective import find_loss
+from fcl.online import Learner, OnlineOptions, make_learner
+from fcl.online.methods import kind_of
+from fcl.parallel import one_blas_thread
+from fcl.units import counted, format_bytes
+
+__all__ = ["OnlineEstimator", "OnlineParameters"]
+
+
+@dataclass(eq=False, repr=False, match_args=False)
+class OnlineParameters:
+    """Parameters of both estimators."""
+
+    features: Spec | str = "columns"
+    _: KW_ONLY
+    alpha: float = 1e-4
+    method: str = "ftrl"
+    rate: float | str = "auto"
+    passes: int = 5
+    power: float = 0.5
+    step: str = "implicit"
+    period: int = 100
+    theta: float = float("inf")
+    truncation: str = "soft"
+    l1_ratio: float = 1.0
+    radius: float | None = None
+    fit_intercept: bool = True
+    weights: str = "float64"
+    shuffle: bool = True
+    random_state: Any = None
+    memory: int | str = "1GiB"
+
+
+class OnlineEstimator(Predictor):
+    """What both estimators share: a learner for each output, which all read the same chunks of rows."""
+
+    learners_: list[Learner]
+    _losses: tuple[str, ...]
+    _numeric: bool
+
+    def _options(self) -> tuple[OnlineOptions, Running]:
+        """Validate the parameters; raises InputError that names the first wrong one."""
+        seed = seed_of(self.random_state)
+        running = Running(
+            method=self.method,
+            rate=self.rate,
+            passes=self.passes,
+            shuffle=self.shuffle,
+            seed=seed,
+            memory=self.memory,
+        ).checked()
+        same = ("power", "step", "period", "theta", "truncation", "l1_ratio", "radius", "weights")
+        options = OnlineOptions(
+            alpha=positive("alpha", self.alpha),
+            loss=choice("loss", getattr(self, "loss", "squared"), self._losses),
+            rate=1.0 if isinstance(self.rate, str) else self.rate,
+            intercept=self.fit_intercept,
+            seed=seed,
+            **{name: getattr(self, name) for name in same},
+        )
+        if options.radius is not None and running.method != "ball":
+            raise InputError(
+                f"radius: expected None for the method {running.method}, got {options.radius:g}; choose "
+                "the method ball, or alpha"
+            )
+        return options, running
+
+    def _open(self, X: Any, y: Any, sample_weight: Any, first: bool) -> Training:
+        """Open the rows; after the first call they must have the columns of the earlier ones."""
+        spec = resolve_features(self.features)
+        probe = self if first else clone(self)
+        training = open_training(probe, spec, X, RowArrays(y, sample_weight), numeric=self._numeric)
+        if training.data.offset is not None or training.data.covariates:
+            raise InputError(f"{training.data.name}: online learners take no offset or covariates")
+        if training.target.ndim == 2:
+            raise InputError(
+                f"{training.data.target_name}: expected a single column, got shape "
+                f"{training.target.shape}; fit an estimator to each (sklearn.multioutput)"
+            )
+        if first:
+            return training
+        if probe.n_features_in_ != self.n_features_in_:
+            raise InputError(
+                f"X has {probe.n_features_in_} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        if is_data_set(X):
+            read = dict(enumerate(self._column_names() or ()))
+            data = matched(training.data, read or None, self._family.row_width)
+            return replace(training, data=data)
+        try:
+            _check_feature_names(self, X, reset=False)
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        return training
+
+    def _begin(self, training: Training, rows: Sequence[Rows], labels: Sequence[Any]) -> None:
+        """Make a learner for each output; ``rows`` differ in their targets alone."""
+        options, running = self._given = self._options()
+        spec, train = resolve_features(self.features), rows[0]
+        self._family: Family = bind_features(spec, training.data.rows, train.keep)
+        self._words, self._labels = spell_features(spec), list(labels)
+        self._n_rows, self._sum_weights = 0, 0.0
+        family, kind = self._family, kind_of(running.method, options)
+        make_online_plan(family, options, running, train, None)
+        size = len(rows) * kind.bytes_for(family.n_features, options)
+        if size > running.memory:
+            raise BudgetError(
+                f"memory: the tables of {counted(len(rows), 'output')} need {format_bytes(size)}, more "
+                f"than the budget of {format_bytes(running.memory)}; raise memory, or choose float32 "
+                "weights",
+                size,
+            )
+        self._rates = [options.rate] * len(rows)
+        if running.rate == "auto":
+            self._rates = [choose_rate(job) for job in self._jobs(rows)]
+        self.learners_ = []
+        for job in self._jobs(rows):
+            method, p = running.method, family.n_features
+            self.learners_.append(make_learner(method, p, job.options, job.factors))
+
+    def _jobs(self, rows: Sequence[Rows]) -> list[OnlineJob]:
+        """The job of each output over some rows, with the options of the first call."""
+        (options, running), family = self._given, self._family
+        running = replace(running, block_rows=block_rows_of(running, family, rows[0]))
+        plan = make_online_plan(family, options, running, rows[0], None)
+        factors, view, S = (
+            penalty_factors(family),
+            family.row_view(),
+            max(self._sum_weights, 1e-300),
+        )
+        return [
+            OnlineJob(
+                options=replace(options, rate=rate),
+                running=running,
+                family=family,
+                view=view,
+                factors=factors,
+                train=train,
+                valid=None,
+                labels=labels,
+                loss=find_loss(options.loss),
+                alpha=options.alpha,
+                C=1.0 / (options.alpha * S),
+                sum_weights=S,
+                features=self._words,
+                class_weight=None,
+                plan=plan,
+            )
+            for rate, train, labels in zip(self._rates, rows, self._labels, strict=True)
+        ]
+
+    def _learn(self, rows: Sequence[Rows], passes: int | None, fingerprints: Sequence[str]) -> None:
+        """Learn from rows: in ``passes``, or with None once and in their order, as a part of a stream."""
+        from fcl.kernels import Compilation
+
+        self._n_rows += rows[0].n
+        self._sum_weights += float(rows[0].s.sum())
+        jobs = self._jobs(rows)
+        run = jobs[0].running
+        shuffle = run.shuffle and passes is not None
+        blocks = Blocks(self._family, rows[0], run.block_rows, run.seed, shuffle)
+        try:
+            with Compilation(lambda: None), one_blas_thread():
+                for number in range(passes or 1):
+                    for block in blocks.of_pass(number):
+                        self._learn_block(jobs, block)
+                    if passes is not None:
+                        for learner in self.learners_:
+                            learner.end_pass()
+        finally:  # if learning diverges, the models are those before the row
+            self.models_ = [
+                replace(model_of(job, learner, fingerprint), n_rows=self._n_rows)
+                for job, learner, fingerprint in zip(
+                    jobs, self.learners_, fingerprints, strict=True
+                )
+            ]
+
+    def _learn_block(self, jobs: Sequence[OnlineJob], block: Block) -> None:
+        numbers = block.rows
+        for job, learner in zip(jobs, self.learners_, strict=True):
+            if not learner.rows:
+                y, s = job.train.y[numbers], job.train.s[numbers]
+                learner.start_at(starting_intercept(job.loss.name, y, s))
+        at = 0
+        for chunk in jobs[0].view.chunks(block.raw, block.order):
+            some = numbers[at : at + len(chunk)]
+            for job, learner in zip(jobs, self.learners_, strict=True):
+                y, s = job.train.y[some], job.train.s[some]
+                done = learner.learn(chunk, y, s, np.zeros(len(chunk)))
+                if done < len(chunk):
+                    row = row_number(job.train.keep, int(some[done]))
+                    raise InputError(
+                        f"{job.train.data.name}: the margin of row {row} is not finite or beyond 1e100: "
+                        f"the rate {learner.rate:.3g} is too large for these features; lower rate, or "
+                        "choose step implicit"
+                    )
+            at += len(chunk)
+
+    def _fit(self, training: Training, targets: list[np.ndarray], labels: Sequence[Any]) -> None:
+        """Fit a new learner to each target; labels : pairs of labels of each output, or None."""
+        with one_blas_thread():
+            rows = self._rows(training, targets)
+            self._begin(training, rows, labels)
+        data = self._data_sets(training, self._problems(training))
+        self._learn(rows, self.passes, [each.fingerprint() for each in data])
+
+    @staticmethod
+    def _rows(training: Training, targets: Sequence[np.ndarray]) -> list[Rows]:
+        return [select_rows(training.data, y, training.weights, None) for y in targets]
+
+    @staticmethod
+    def _data_sets(training: Training, targets: Sequence[np.ndarray]) -> list[DataSet]:
+        name = training.data.target_name
+        return [training.data.with_target(y, training.weights, name) for y in targets]
+
+    def _problems(self, training: Training) -> list[np.ndarray]:
+        """The target of each output, as :func:`fcl.train` takes it."""
+        return [training.target]
+
+    def certify(
+        self, X: Any, y: Any = None, sample_weight: Any = None, **options: Any
+    ) -> Optimality | list[Optimality]:
+        """How far the model is from the optimum of its problem over some rows, by :func:`fcl.certify`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``.
+        **options
+            Further arguments of :func:`fcl.certify`, such as ``bound``, ``top`` or ``keep_model``.
+
+        Returns
+        -------
+        Optimality, or list of Optimality
+            One for each class if there are more than two.
+
+        Raises
+        ------
+        InputError
+            The rows do not fit the model, or a class has no rows.
+        """
+        check_is_fitted(self)
+        training = self._open(X, y, sample_weight, first=False)
+        data = self._data_sets(training, self._problems(training))
+        found = [
+            certify(model, each, **options) for model, each in zip(self.models_, data, strict=True)
+        ]
+        return found if len(found) > 1 else found[0]
+
+    @property
+    def coef_(self) -> csr_array:
+        """Weights of all features of the family, float64 CSR (outputs, p)."""
+        check_is_fitted(self)
+        ids, values = [m.ids for m in self.models_], [m.weights for m in self.models_]
+        indptr = np.concatenate([[0], np.cumsum([len(some) for some in ids])])
+        shape = (len(ids), self._family.n_features)
+        return csr_array((np.concatenate(values), np.concatenate(ids), indptr), shape=shape)
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """The intercepts, float64 (outputs,)."""
+        check_is_fitted(self)
+        return np.array([model.intercept for model in self.models_])
+
+    def __sklearn_tags__(self) -> Any:
+        return with_input_tags(super().__sklearn_tags__(), self.features)

@@ -1,0 +1,193 @@
+"""Online estimators: scikit-learn's checks, the same bits as ``train_online``, streams, certificates."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, issparse
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import fcl
+from fcl import FCLOnlineClassifier, FCLOnlineRegressor
+
+N, P = 900, 12
+RANDOM = np.random.default_rng(5)
+X = RANDOM.normal(size=(N, P))
+MARGIN = X[:, :3] @ np.array([1.5, -1.0, 0.7]) + 0.3
+Y = np.where(MARGIN + RANDOM.logistic(size=N) > 0.0, "yes", "no")
+S = RANDOM.choice([0.0, 1.0, 2.0], N)
+CLASSES = np.digitize(MARGIN + RANDOM.normal(size=N), [-1.0, 1.0])
+
+
+def expected_failures(estimator: Any) -> dict[str, str]:
+    """A row of weight 2 is one step, not two: scikit-learn's own SGD estimators declare the same."""
+    why = "a row of weight 2 is learnt in one step"
+    return {f"check_sample_weight_equivalence_on_{kind}_data": why for kind in ("dense", "sparse")}
+
+
+@parametrize_with_checks(
+    [
+        FCLOnlineClassifier(),
+        FCLOnlineRegressor(),
+        FCLOnlineClassifier(loss="squared_hinge", method="truncated-gradient", rate=0.1),
+    ],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_checks(estimator: Any, check: Callable[[Any], None]) -> None:
+    check(estimator)
+
+
+@pytest.mark.parametrize("method", ["ftrl", "truncated-gradient", "ogd", "ball"])
+def test_fit_is_train_online(method: str) -> None:
+    radius = 2.0 if method == "ball" else None
+    given = {"alpha": 1e-3, "method": method, "radius": radius, "passes": 2}
+    found = FCLOnlineClassifier(**given, random_state=3).fit(X, Y, S)
+    data = fcl.open_data(X, y=Y, weights=S)
+    result = fcl.train_online(data, "columns", **given, seed=3, certify=False)
+    model = found.models_[0]
+    assert np.array_equal(model.ids, result.model.ids)
+    assert np.array_equal(model.weights, result.model.weights)
+    assert model.intercept == result.model.intercept and model.labels == result.model.labels
+    assert np.array_equal(found.decision_function(X), result.model.margins(X))
+    assert (model.C, model.sum_weights, model.n_rows) == (
+        result.model.C,
+        result.model.sum_weights,
+        result.model.n_rows,
+    )
+
+
+def test_coef_is_sparse_and_gives_the_margins() -> None:
+    found = FCLOnlineClassifier(alpha=0.02).fit(X, Y)
+    assert issparse(found.coef_) and found.coef_.shape == (1, P) and found.coef_.nnz < P
+    margins = (found.coef_ @ X.T)[0] + found.intercept_[0]
+    assert found.decision_function(X) == pytest.approx(margins, abs=1e-12)
+    shares = found.predict_proba(X)
+    assert shares[:, 1] == pytest.approx(1.0 / (1.0 + np.exp(-margins)), abs=1e-12)
+    assert np.array_equal(found.predict(X), np.where(margins > 0.0, "yes", "no"))
+    same = pickle.loads(pickle.dumps(found)).partial_fit(X[:50], Y[:50])
+    found.partial_fit(X[:50], Y[:50])
+    assert np.array_equal(same.decision_function(X), found.decision_function(X))
+
+
+def test_a_stream_in_pieces_is_learnt_as_in_one_piece() -> None:
+    parts = FCLOnlineRegressor(alpha=1e-3, rate=0.1, fit_intercept=False)
+    for rows in np.array_split(np.arange(N), [1, 40, 41, 500]):
+        parts.partial_fit(X[rows], MARGIN[rows], sample_weight=S[rows] + 1.0)
+    whole = FCLOnlineRegressor(alpha=1e-3, rate=0.1, fit_intercept=False)
+    whole.partial_fit(csr_array(X), MARGIN, sample_weight=S + 1.0)
+    assert np.array_equal(parts.coef_.toarray(), whole.coef_.toarray())
+    for found in (parts, whole):
+        assert found.models_[0].n_rows == N
+        assert pytest.approx(1.0 / (1e-3 * (S + 1.0).sum()), rel=1e-12) == found.models_[0].C
+
+
+def test_several_classes_are_each_against_the_rest() -> None:
+    found = FCLOnlineClassifier(alpha=1e-3, rate=0.2).fit(X, CLASSES)
+    margins = found.decision_function(X)
+    assert margins.shape == (N, 3) and found.coef_.shape == (3, P)
+    assert np.array_equal(found.predict(X), margins.argmax(axis=1))
+    shares = 1.0 / (1.0 + np.exp(-margins))
+    shares /= shares.sum(axis=1, keepdims=True)
+    assert found.predict_proba(X) == pytest.approx(shares, abs=1e-12)
+    for k, margin in enumerate(margins.T):
+        one = FCLOnlineClassifier(alpha=1e-3, rate=0.2).fit(X, k == CLASSES)
+        assert np.array_equal(one.decision_function(X), margin)
+    proofs = found.certify(X, CLASSES)
+    optima = [
+        fcl.train(fcl.open_data(X, y=k == CLASSES), alpha=1e-3, features="columns")
+        for k in range(3)
+    ]
+    for proof, optimum in zip(proofs, optima, strict=True):
+        assert proof.bound <= optimum.certificate.objective
+        assert proof.objective >= optimum.certificate.bound
+
+
+def test_certificate_by_recomputation() -> None:
+    found = FCLOnlineClassifier(alpha=2e-3, fit_intercept=False).fit(X, Y, S)
+    proof = found.certify(X, Y, S)
+    w = found.coef_.toarray()[0]
+    losses = S @ np.logaddexp(0.0, -np.where(Y == "yes", 1.0, -1.0) * (X @ w))
+    objective = np.abs(w).sum() + losses / (2e-3 * S.sum())
+    assert proof.objective == pytest.approx(objective, rel=1e-12)
+    assert proof.same_data
+    model = found.models_[0]
+    again = fcl.certify(model, fcl.open_data(X, y=Y, weights=S))
+    assert (again.bound, again.objective) == (proof.bound, proof.objective)
+    optimum = fcl.train(fcl.open_data(X, y=Y, weights=S), "columns", C=model.C, intercept=False)
+    assert proof.bound <= optimum.certificate.objective <= proof.objective * (1.0 + 1e-9)
+
+
+def test_certificate_of_a_regression_after_a_stream(tmp_path: Path) -> None:
+    y = MARGIN + RANDOM.normal(size=N)
+    found = FCLOnlineRegressor(alpha=0.05, rate=0.1, fit_intercept=False)
+    for rows in np.array_split(np.arange(N), 3):
+        found.partial_fit(X[rows], y[rows])
+    w = found.coef_.toarray()[0]
+    proof = found.certify(X, y)
+    objective = np.abs(w).sum() + np.sum((y - X @ w) ** 2) / (0.05 * N)
+    assert proof.objective == pytest.approx(objective, rel=1e-12)
+    found.models_[0].save(tmp_path / "m.fcl")
+    again = fcl.certify(tmp_path / "m.fcl", fcl.open_data(X, y=y))
+    assert (again.bound, again.objective) == (proof.bound, proof.objective)
+    optimum = fcl.train(
+        fcl.open_data(X, y=y), "columns", alpha=0.05, loss="squared", intercept=False
+    )
+    assert proof.bound <= optimum.certificate.objective <= proof.objective * (1.0 + 1e-9)
+
+
+def test_generated_features() -> None:
+    letters = RANDOM.choice(list("ACGT"), (400, 12))
+    y = (letters[:, 4] == "A") & (letters[:, 5] == "C")
+    found = FCLOnlineClassifier("kmers:d=2", alpha=1e-3).fit(letters, y)
+    data = fcl.open_data(np.array(["".join(row) for row in letters]), y=y)
+    result = fcl.train_online(data, "kmers:d=2", alpha=1e-3, passes=5, certify=False)
+    assert np.array_equal(found.models_[0].weights, result.model.weights)
+    assert found.score(letters, y) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"alpha": 0.0}, "alpha must be"),
+        ({"method": "sgd"}, "method must be"),
+        ({"radius": 1.0}, "radius: expected None for the method ftrl"),
+        ({"loss": "hinge"}, "loss must be"),
+        ({"weights": "q2.13"}, "the method ogd has"),
+        ({"memory": "1MiB"}, "memory: a budget of 1 MiB is too small"),
+        ({"passes": 0}, "passes must be"),
+    ],
+)
+def test_wrong_parameters(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(fcl.InputError, match=words):
+        FCLOnlineClassifier(**options).fit(X, Y)
+
+
+def test_wrong_parts_of_a_stream() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(P)])
+    found = FCLOnlineClassifier(rate=0.1)
+    with pytest.raises(fcl.InputError, match="classes: expected all classes"):
+        found.partial_fit(frame, Y)
+    found.partial_fit(frame, Y, classes=["no", "yes"])
+    before = found.decision_function(frame)
+    with pytest.raises(fcl.InputError, match="X has 11 features, but FCLOnlineClassifier"):
+        found.partial_fit(X[:, :-1], Y)
+    with pytest.raises(fcl.InputError, match="feature names should match"):
+        found.partial_fit(frame.rename(columns={"c0": "other"}), Y)
+    with pytest.raises(fcl.InputError, match=r"classes: expected those of the first call"):
+        found.partial_fit(frame, Y, classes=["no", "maybe"])
+    with pytest.raises(fcl.InputError, match=r"expected classes \['no', 'yes'\], got 'maybe'"):
+        found.partial_fit(frame, np.where(Y == "no", "maybe", Y))
+    assert np.array_equal(found.decision_function(frame), before)
+
+
+def test_divergence_names_the_row() -> None:
+    rate = FCLOnlineRegressor(method="truncated-gradient", step="explicit", rate=50.0, passes=1)
+    with pytest.raises(fcl.InputError, match=r"the margin of row \d+ is not finite.*lower rate"):
+        rate.fit(X * 10.0, MARGIN)
+    assert np.isfinite(rate.predict(X)).all()  # the model before the row
