@@ -182,8 +182,8 @@ def vowpal(
 ) -> Callable[[float], Learnt]:
     """Vowpal Wabbit from its cache file, with ``--l1`` at a share of the penalty.
 
-    ``--ftrl`` takes the penalty of the sum of the losses. Without it, ``--l1`` has another unit, since the
-    rates are adaptive.
+    ``--ftrl`` takes the penalty of the sum of the losses. Without it, ``--l1`` has another unit, since
+    the rates are adaptive.
     """
     from vowpalwabbit import Workspace
 
@@ -367,7 +367,7 @@ def shown(lines: list[list[Any]]) -> str:
     other = speeds.get("SGDClassifier, invscaling", float("nan"))
     cells = []
     for name, rate, speed, above, gap, active, loss, errors, area in lines:
-        texts = ["-" if rate != rate else f"{rate:.3g}", f"{speed:,.0f}", f"{speed / other:.3g}"]
+        texts = ["-" if np.isnan(rate) else f"{rate:.3g}", f"{speed:,.0f}", f"{speed / other:.3g}"]
         texts += [f"{above:.2%}", f"{gap:.2g}", f"{active:,}", f"{loss:.4f}", f"{errors:.2%}"]
         cells.append([name, *texts, f"{area:.3f}"])
     return common.table(HEADER, cells)
