@@ -61,7 +61,7 @@ class Problem(NamedTuple):
     X: Any
     y: Floats
     tests: Any
-    of_tests: Floats
+    of_tests: Any
     C: float
 
     @property
@@ -324,7 +324,8 @@ def measure(problem: Problem, folder: Path, args: argparse.Namespace) -> Iterato
     optimum = fcl.train(data, "columns", C=problem.C, tol=1e-6).model
     least = optimum.certificate.objective
     found = entries(problem, folder, args.river_rows)
-    head = Problem(problem.X[:RIVER_TRIAL], problem.y[:RIVER_TRIAL], None, problem.y, problem.C)
+    few, more = slice(RIVER_TRIAL), len(problem.y) / RIVER_TRIAL  # the same alpha
+    head = Problem(problem.X[few], problem.y[few], None, None, more * problem.C)
     for name, entry in found.items():
         if entry.once:
             choose(head, name, entry, [river(head, RIVER_TRIAL)])
