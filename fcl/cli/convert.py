@@ -55,6 +55,7 @@ Extras: CSV, TSV and Parquet need pip install 'fcl[tables]', PLINK files pip ins
 class _ConvertCommand(GroupedCommand):
     table = TABLE | MODEL_TABLE
     groups = (*GROUPS, MODEL_GROUP)
+    import_group = MODEL_GROUP
 
 
 @click.command("fcl convert", cls=_ConvertCommand, epilog=EPILOG + EXIT_CODES)

@@ -141,14 +141,18 @@ def table_options(table: Mapping[str, Option]) -> Callable[[Any], Any]:
 
 
 class GroupedCommand(Command):
-    """A command whose help lists the options in groups; subclasses set the table and the groups."""
+    """A command whose help lists the options in groups; subclasses set the table and the groups.
+
+    import_group : the group of ``--import``.
+    """
 
     table: Mapping[str, Option]
     groups: Sequence[str]
+    import_group = "model"
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in self.groups}
-        elsewhere = {"imports": "model"}
+        elsewhere = {"imports": self.import_group}
         for param in self.get_params(ctx):
             name = str(param.name)
             group = self.table[name].group if name in self.table else elsewhere.get(name, "output")
