@@ -51,8 +51,8 @@ SHARES = (1.0, 0.1, 0.01)
 #: Rows on which the rate of river is chosen.
 RIVER_TRIAL = 1000
 TITLES = {"20news": "20 newsgroups", "kmers": "C. elegans, k-mers of d = 4", "a9a": "a9a"}
-HEADER = ("learner", "rate", "rows/s", "to SGD", "above optimum", "own gap", "weights")
-HEADER = (*HEADER, "test loss", "test errors", "AUPRC")
+HEADER = ("learner", "rate", "rows/s", "to SGD", "above optimum", "own gap", "weights", "test loss")
+SCORES = ("test errors", "AUPRC")
 
 
 class Problem(NamedTuple):
@@ -95,7 +95,7 @@ def rows_of(name: str, folder: Path) -> tuple[Any, Any, Any, Any]:
         for file in ("a9a.gz", "a9a.t.gz"):
             with gzip.open(folder / file) as stream:
                 found += load_svmlight_file(stream, n_features=123)
-        return tuple(found)  # type: ignore[return-value]
+        return tuple(found)
     if name == "20news":
         held = np.load(folder / "20news_is_test.npy").astype(bool)
         X = sparse.load_npz(folder / "20news_counts.npz").tocsr()
@@ -108,7 +108,7 @@ def rows_of(name: str, folder: Path) -> tuple[Any, Any, Any, Any]:
         group = zarr.open_group(EXAMPLE / part, mode="r")
         codes, labels = (np.asarray(group[key])[::EVERY] for key in ("X", "y"))
         found += [peers.all_kmers(codes, LETTERS), labels]
-    return tuple(found)  # type: ignore[return-value]
+    return tuple(found)
 
 
 def load(name: str, folder: Path, C: float) -> Problem:
@@ -371,7 +371,7 @@ def shown(lines: list[list[Any]]) -> str:
         texts = ["-" if np.isnan(rate) else f"{rate:.3g}", f"{speed:,.0f}", f"{speed / other:.3g}"]
         texts += [f"{above:.2%}", f"{gap:.2g}", f"{active:,}", f"{loss:.4f}", f"{errors:.2%}"]
         cells.append([name, *texts, f"{area:.3f}"])
-    return common.table(HEADER, cells)
+    return common.table([*HEADER, *SCORES], cells)
 
 
 def main() -> None:
