@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from scipy import sparse
 
 import fcl
@@ -19,6 +20,7 @@ def rare_positives(n: int = 12_000, p: int = 2000, often: float = 0.03) -> fcl.D
     return fcl.open_data(X, y=y)
 
 
+@pytest.mark.filterwarnings("ignore:the progressive loss")  # of rates of the grid
 def test_auto_makes_half_of_the_progress_of_the_best_rate_on_rare_positives() -> None:
     data = rare_positives()
 
