@@ -19,6 +19,10 @@ SHARE = 0.08
 #: Rates of the first round, and most trials to follow where the best one is at an end.
 FIRST = (0.004, 0.016, 0.0625, 0.25, 1.0)
 FACTOR, MOST_EXTENSIONS = 4.0, 8
+#: If no trial has less than this share of the loss at the rate NO_RATE, nothing can be learnt from so few
+#: rows, and small rates only look better since they do nothing: then the choice is the largest rate whose
+#: loss is at most MOST_WORSE times as large.
+NO_RATE, CLEAR, MOST_WORSE = 1e-12, 0.98, 1.25
 #: Fewest rows of a trial, even if all trials together then take more of a small data set: from the few
 #: positive rows of shorter trials, where positives are rare, no rate can be told from another.
 LEAST_ROWS = 1000
@@ -28,12 +32,13 @@ def choose_rate(job: OnlineJob) -> float:
     """The rate with the least loss on the rows after those that it learnt from.
 
     Trials learn from the same rows, the first of the first pass. They try rates that differ by a factor
-    of 4, further ones as long as the best is at an end, and then its neighbours at a factor of 2.
+    of 4, further ones as long as the best is at an end, and then its neighbours at a factor of 2. Where
+    no rate is clearly better than none, the choice is the largest that does little harm.
     """
     run = job.running
     blocks = Blocks(job.family, job.train, run.block_rows, run.seed, run.shuffle)
     block = next(blocks.of_pass(0))
-    n_trials = len(FIRST) + 2
+    n_trials = len(FIRST) + 3
     most = max(LEAST_ROWS, int(SHARE * job.train.n / n_trials))
     trial = _Trial(job, replace(block, order=block.order[:most]))
     found = {rate: trial.score(rate) for rate in FIRST}
@@ -47,6 +52,9 @@ def choose_rate(job: OnlineJob) -> float:
             break
         found[new] = trial.score(new)
     best = min(found, key=lambda rate: (found[rate], rate))
+    constant = trial.score(NO_RATE)
+    if found[best] > CLEAR * constant:
+        return max((rate for rate in found if found[rate] <= MOST_WORSE * constant), default=best)
     for rate in (best / 2.0, best * 2.0):
         found[rate] = trial.score(rate)
     return min(found, key=lambda rate: (found[rate], rate))

@@ -51,16 +51,8 @@ SHARES = (1.0, 0.1, 0.01)
 #: Rows on which the rate of river is chosen.
 RIVER_TRIAL = 1000
 TITLES = {"20news": "20 newsgroups", "kmers": "C. elegans, k-mers of d = 4", "a9a": "a9a"}
-HEADER: tuple[str, ...] = (
-    "learner",
-    "rate",
-    "rows/s",
-    "to SGD",
-    "above optimum",
-    "own gap",
-    "weights",
-)
-HEADER = (*HEADER, "test loss", "test errors", "AUPRC")
+HEADER = ("learner", "rate", "rows/s", "to SGD", "above optimum", "own gap", "weights", "test loss")
+SCORES = ("test errors", "AUPRC")
 
 
 class Problem(NamedTuple):
@@ -379,7 +371,7 @@ def shown(lines: list[list[Any]]) -> str:
         texts = ["-" if np.isnan(rate) else f"{rate:.3g}", f"{speed:,.0f}", f"{speed / other:.3g}"]
         texts += [f"{above:.2%}", f"{gap:.2g}", f"{active:,}", f"{loss:.4f}", f"{errors:.2%}"]
         cells.append([name, *texts, f"{area:.3f}"])
-    return common.table(HEADER, cells)
+    return common.table([*HEADER, *SCORES], cells)
 
 
 def main() -> None:
