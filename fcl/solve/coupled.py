@@ -9,8 +9,8 @@ along the step on the local objective itself:
 
 For softmax it takes a quarter of the time of class blocks (measured in tools/research/README.md).
 Proximal steps with one fixed Gram matrix and the bound 1/2 of the Hessian (least squares revisited,
-Agarwal et al. 2014) took twice as long as class blocks on 1,000 dense columns: near an optimum most
-probabilities are near 0 or 1, where the bound is 1 / (2 p (1 - p)) times the curvature.
+Agarwal et al. 2014) took twice as long as class blocks on 1,000 dense columns, in a prototype: where
+probabilities are near 0 or 1, the bound is 1 / (2 p (1 - p)) times the curvature.
 
 Weights, gradients and corrections have the shape (k, K); margins, residuals and curvatures (K, n). The
 margins of several outputs include the intercepts, and so do those of the view.
