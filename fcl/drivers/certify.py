@@ -170,6 +170,8 @@ def certify(
                     )
                 job = job.at(standing.C)
                 known = None if bound is None else bound_of(bound, job)
+            elif subject.claims_less_than(standing.certified.gap):
+                standing.polish()
             found = _optimality(subject, job, standing, known, radius, top, best, fingerprint)
             if keep_model:
                 kept = model_at(
@@ -299,7 +301,7 @@ def _optimality(
         proved.objective, given, gap, proved.max_violation, proved.n_priced, proved.scope, 1
     )
     best_C, best_gap = standing.best_C() if standing.serves_every_C else (None, None)
-    if best:
+    if best or (best_gap is not None and proved.gap < best_gap):
         best_C, best_gap = standing.C, proved.gap
     _, intercept = free_in_units(job, standing.point)
     own = standing.penalty + standing.C * standing.own_loss

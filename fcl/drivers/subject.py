@@ -71,6 +71,10 @@ class Subject:
         """Whether the model was trained on the data of a fingerprint; None if that is not known."""
         return None if self.model is None else self.model.fingerprint == fingerprint
 
+    def claims_less_than(self, gap: float) -> bool:
+        """Whether the file of the model claims a smaller gap, so that a better bound may exist."""
+        return self.model is not None and self.model.certificate.gap < gap
+
     def opened(self, data: DataSet, offset: Any, covariates: Any) -> DataSet:
         """The data with the columns that the model reads at their places."""
         if self.model is None:

@@ -22,6 +22,7 @@ from fcl.features.prices import Prices, RowVector
 from fcl.objective import Outputs, relative_gap
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import DualPoint, Passes
+from fcl.solve.polish import polished_bound
 from fcl.solve.state import Floats, Ids, Point
 
 __all__ = ["Standing", "Violators", "highest"]
@@ -107,14 +108,21 @@ class Standing:
         self.prices: Prices = passes.price(self._dual, self.point.ids, threshold, passes.parts)
         self._certify()
 
-    def _certify(self) -> None:
+    def polish(self) -> None:
+        """Try to prove a better bound near the point, as the training does where rounding limits it."""
+        if not isinstance(self.passes.objective, Outputs):
+            bound = polished_bound(self.passes, self.point, self.passes.conditions.limit)
+            self._dual = self.passes.dual_point()  # in memory that was used for other residuals
+            self._certify(bound)
+
+    def _certify(self, known: float = -math.inf) -> None:
         passes = self.passes
         n_features = None if passes.sampled else passes.family.n_features
         outer = Outer(passes.conditions, 1.0, n_features, self.point, self.objective)
         if self._grouped:
             outer.C_min = math.inf  # so that it, too, assumes a threshold at the limit
         drawn = passes.family.features_in_pass(0) if passes.sampled else None
-        bound = passes.bound_of(self._dual, self.prices)
+        bound = max(known, passes.bound_of(self._dual, self.prices))
         self.certified: Certified = outer.certify(self.prices, self.point.ids, bound, drawn)
 
     @property

@@ -105,15 +105,24 @@ def test_unreadable_models_of_vowpal_wabbit(
     assert str(path) in str(error.value)
 
 
-def test_hashes_that_collide_are_refused() -> None:
-    of = family()
-    found = Weights("m", np.array([0.5]), 0.0, ["1"], hashing=Hashing(1))
-    with pytest.raises(InputError, match="share the weight at 1; train with more bits"):
-        found.of(of, ["1", "3", "0", "2"])
-    with pytest.raises(InputError, match="the intercept and column '0' share the weight at 0"):
-        found.of(of, ["0", "1", "2", "3"])
+def test_columns_of_equal_hashes_share_a_weight() -> None:
+    of, hashing = family(), Hashing(1)
+    found = Weights("m", np.array([0.5, 2.0]), 2.0, ["1", "0"], hashing=hashing)
+    assert hashing.constant == 0
+    assert weights_of(found, of, ["1", "3", "0", "5"]) == {0: 0.5, 1: 0.5, 3: 0.5, 2: 2.0}
+    assert weights_of(found, of, ["1", "3", "7", "5"]) == {0: 0.5, 1: 0.5, 2: 0.5, 3: 0.5}
     with pytest.raises(InputError, match="expected names of features"):
         found.of(family("products:degree=2"), COLUMNS)
+
+
+def test_a_model_without_a_constant_has_no_intercept(tmp_path: Path) -> None:
+    path = tmp_path / "model.txt"
+    text = "Version 9.11.9\nbits:2\noptions: {}\n:0\n0:0.5\n1:0.25\n"
+    for option, constant in (("", 0.5), ("--noconstant", 0.0)):
+        path.write_text(text.format(option))
+        found = load_weights(path)
+        assert found.intercept == constant
+        assert weights_of(found, family(), ["0", "1", "2", "3"]) == {0: 0.5, 1: 0.25}
 
 
 # -- tables and arrays -----------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.base import Family
 
@@ -82,12 +81,13 @@ class Hashing:
         columns: Sequence[str] | None,
         namespace: str,
         source: str,
-    ) -> Ids:
-        """The columns at some places, int64 (k,); -1 where there is none.
+    ) -> tuple[Ids, Ids]:
+        """The columns at some places, int64 (m,), and where in ``places`` each was found, int64 (m,).
 
-        Columns without names are hashed by their numbers from 0.
+        Columns with equal hashes share a weight, and are all found. A place without a column gives -1,
+        apart from the intercept's. Columns without names are hashed by their numbers from 0.
 
-        Raises InputError for a family without columns, and for places that belong to two columns.
+        Raises InputError for a family without columns.
         """
         if family.to_config().get("family") != "columns":
             raise InputError(
@@ -96,17 +96,15 @@ class Hashing:
                 "--invert_hash"
             )
         names = columns if columns is not None else list(map(str, range(family.n_features)))
-        wanted = {int(place) for place in places} | {self.constant}
-        found = {self.constant: -1}
+        found: dict[int, list[int]] = {int(place): [] for place in places}
         for j, name in enumerate(names):
             place = self.place(name, namespace)
-            if place not in wanted:
-                continue
-            if found.setdefault(place, j) != j:
-                other = found[place]
-                first = "the intercept" if other < 0 else f"column {shown(names[other])}"
-                raise InputError(
-                    f"{source}: {first} and column {shown(name)} share the weight at {place}; train "
-                    "with more bits (-b)"
-                )
-        return np.array([found.get(int(place), -1) for place in places], np.int64)
+            if place in found:
+                found[place].append(j)
+        ids, at = [], []
+        for index, text in enumerate(places):
+            place = int(text)
+            own = found[place] or ([] if place == self.constant else [-1])
+            ids += own
+            at += [index] * len(own)
+        return np.array(ids, np.int64), np.array(at, np.int64)

@@ -23,8 +23,8 @@ __all__ = ["read_vw"]
 
 #: Options in the header under which the model is linear, with one weight for each feature.
 _LINEAR = {
-    "ftrl", "sgd", "hash", "noconstant", "link", "loss_function", "id", "keep", "ignore", "bit_precision",
-    "quadratic", "cubic", "interactions",
+    "ftrl", "sgd", "bfgs", "hash", "noconstant", "link", "loss_function", "id", "keep", "ignore",
+    "bit_precision", "quadratic", "cubic", "interactions",
 }  # fmt: skip
 _JOINED = {"quadratic", "cubic", "interactions"}
 _WEIGHT = re.compile(r"(?:(.*):)?(\d{1,10}):(\S+)")
@@ -73,9 +73,9 @@ def read_vw(path: str) -> Weights:
             "hashes alone; write the model with --invert_hash"
         )
     own = np.array([name == "Constant" for name in names], bool)
-    if not any(named):
+    kept = np.flatnonzero(~own).tolist()  # without names all, since columns may have the same hash
+    if not any(named) and "noconstant" not in options:
         own = np.array(places, np.int64) == hashing.constant
-    kept = np.flatnonzero(~own).tolist()
     words = [name or str(place) for name, place in zip(names, places, strict=True)]
     return Weights(
         path,

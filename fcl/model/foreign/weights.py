@@ -37,7 +37,7 @@ class Weights:
         The line of each weight in the file; empty if it has no lines.
     hashing : Hashing or None
         If features are known by their hashes alone, how names become hashes; ``names`` are then decimal
-        numbers.
+        numbers, perhaps with the intercept's, which columns may share.
     ids : int64 (k,), or None
         Of the features, in the place of names.
     """
@@ -84,7 +84,8 @@ class Weights:
         if self.hashing is None:
             ids = family.find(names, columns)
         else:
-            ids = self.hashing.find(names, family, columns, namespace, self.source)
+            ids, places = self.hashing.find(names, family, columns, namespace, self.source)
+            used, names = used[places], [names[at] for at in places.tolist()]
         unknown = np.flatnonzero(ids < 0)
         if len(unknown):
             at = int(unknown[0])
