@@ -52,6 +52,8 @@ _flag = partial(Option, FLAG, default=False)
 _OPTIONS = {
     "data": _data(PATH),
     **{name: TRAIN_TABLE[name] for name in ("x", "y", "weights", "offset")},
+    "columns": _data(FROM_1, help="Number of columns of the rows of standard input."),
+    "zero_based": _flag(group="data", help="The ids of standard input begin at 0, not at 1."),
     "valid": _data(PATH, help="Data to validate on with each line of progress.", metavar="DATA2"),
     "valid_fraction": TRAIN_TABLE["valid_fraction"],
     "features": TRAIN_TABLE["features"],

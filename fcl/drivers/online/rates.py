@@ -23,8 +23,10 @@ FACTOR, MOST_EXTENSIONS = 4.0, 8
 LEAST_ROWS = 64
 
 
-def choose_rate(job: OnlineJob) -> float:
+def choose_rate(job: OnlineJob, all_rows: bool = False) -> float:
     """The rate with the least objective on the rows after those that it learnt from.
+
+    all_rows : whether each trial reads all rows of the first block, of which there are few.
 
     Trials learn from the same rows, the first of the first pass. They try rates that differ by a factor
     of 4, further ones as long as the best is at an end, and then its neighbours at a factor of 2.
@@ -34,7 +36,7 @@ def choose_rate(job: OnlineJob) -> float:
     block = next(blocks.of_pass(0))
     n_trials = len(FIRST) + 2
     most = max(LEAST_ROWS, int(SHARE * job.train.n / n_trials))
-    trial = _Trial(job, replace(block, order=block.order[:most]))
+    trial = _Trial(job, block if all_rows else replace(block, order=block.order[:most]))
     found = {rate: trial.score(rate) for rate in FIRST}
     for _ in range(MOST_EXTENSIONS):
         best = min(found, key=lambda rate: (found[rate], rate))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features import Spec
 
-__all__ = ["OnlineResult", "plan_online", "train_online"]
+__all__ = ["OnlineResult", "model_of", "plan_online", "train_online"]
 
 #: Maximum number of characters of a feature's description in a model.
 MOST_NAME = 1000
@@ -213,7 +213,7 @@ def train_online(
         def written() -> None:
             if save is not None:
                 now = _state(job, learner, run.place, fingerprint)
-                model = _model(job, learner, fingerprint)
+                model = model_of(job, learner, fingerprint)
                 model.save(save, overwrite=True, more=now.members())
 
         run = OnlineRun(job, learner, place, report, should_stop or (lambda: False), written)
@@ -221,7 +221,7 @@ def train_online(
         seconds["learning"] = time.monotonic() - begun - seconds.get("rate", 0.0)
         data.check_unchanged()
         kept = _state(job, learner, run.place, fingerprint)
-        model = _model(job, learner, fingerprint)
+        model = model_of(job, learner, fingerprint)
         bad = None if end is not End.DIVERGED else row_number(job.train.keep, run.bad_row)
         if certify and end is End.PASSES:
             begun = time.monotonic()
@@ -352,7 +352,7 @@ def _state(job: OnlineJob, learner: Learner, place: Place, fingerprint: str) -> 
     return OnlineState(run, saved["ids"], saved["table"], saved["state"])
 
 
-def _model(job: OnlineJob, learner: Learner, fingerprint: str) -> Model:
+def model_of(job: OnlineJob, learner: Learner, fingerprint: str) -> Model:
     """The model of what was learnt so far, of which nothing is proved."""
     ids, weights, intercept = learner.point()
     data, names = job.train.data, job.train.data.column_names
