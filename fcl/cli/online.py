@@ -12,7 +12,7 @@ import click
 from fcl.cli.common import EXIT_USAGE, Interrupted, messages, refuse_same, show
 from fcl.cli.config import given_options, merge_config
 from fcl.cli.online_options import ARGUMENTS, FIXED, GROUPS, TABLE
-from fcl.cli.online_stream import STDIN, check_stream, stream_arguments
+from fcl.cli.online_stream import STDIN, check_stream, initial_model, stream_arguments
 from fcl.cli.options import GroupedCommand, import_option, table_options, version_option
 from fcl.cli.process import run
 from fcl.cli.signals import Stop, stop_on_signals
@@ -37,8 +37,8 @@ Progress comes after 1,000 rows, 2,000, 4,000, ...: the mean loss of the rows of
 before it was learnt ("seen" from the second pass on); the same since the line before; the loss of the
 best constant; features with a weight; the sum of |w_j|.
 
-fcl predict, fcl inspect, fcl report and fcl.load_model read the model, and fcl train --initial starts
-from it.
+fcl predict, fcl inspect, fcl report and fcl.load_model read the model; --initial and, in Python,
+fcl.train(initial=model) start from it.
 
 \b
 Exit codes: 0 success, also if --max-time ended learning; 1 the machine failed; 2 wrong option or input,
@@ -105,7 +105,7 @@ def _check(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
         raise click.UsageError("--out is missing: the file to write the model to")
     from fcl.model.atomic import check_output
 
-    inputs = {name: options[name] for name in ("data", "valid", "config")}
+    inputs = {name: options[name] for name in ("data", "valid", "config", "initial")}
     if options["data"] == STDIN:
         del inputs["data"]
     refuse_same(options["out"], "--out", **inputs)
@@ -132,6 +132,7 @@ def _arguments(options: Mapping[str, Any], trusted: Any) -> dict[str, Any]:
         "shuffle": not options["no_shuffle"],
         "weights": options["table"],
         "resume": options["resume"],
+        "initial": initial_model(options),
     }
 
 

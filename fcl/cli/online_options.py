@@ -129,6 +129,11 @@ _OPTIONS = {
         "hold, but --passes may be larger.",
         metavar="FILE",
     ),
+    "initial": _running(
+        PATH,
+        help="Start from the weights of MODEL, a model of the same features; not of method ball.",
+        metavar="MODEL",
+    ),
     "out": Option(PATH, "output", "Write the model to FILE.", metavar="FILE"),
     "bare": _flag(
         group="output", help="Leave out the learner's state, from which --resume would go on."
@@ -165,6 +170,7 @@ ARGUMENTS = (
 FIXED = (
     *(name for name in ARGUMENTS if name not in ("passes", "memory")),
     "features",
+    "initial",
     "no_intercept",
     "no_shuffle",
     "table",

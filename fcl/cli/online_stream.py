@@ -17,8 +17,9 @@ from fcl.errors import InputError
 
 if TYPE_CHECKING:
     from fcl.drivers.online.stream import StreamBlock
+    from fcl.model import Model
 
-__all__ = ["STDIN", "check_stream", "stream_arguments"]
+__all__ = ["STDIN", "check_stream", "initial_model", "stream_arguments"]
 
 STDIN, NAME = "-", "standard input"
 #: Options that need rows which can be counted or read again.
@@ -93,9 +94,18 @@ def stream_arguments(
         **{name: options[name] for name in TAKEN},
         "blocks": _blocks(pieces, options["columns"], options["zero_based"], stop),
         "features": parse_features(options["features"], trusted),
+        "initial": initial_model(options),
         "intercept": not options["no_intercept"],
         "weights": options["table"],
     }
+
+
+def initial_model(options: Mapping[str, Any]) -> Model | None:
+    """The model of --initial; None without one."""
+    from fcl.model.model import load_model
+
+    path = options["initial"]
+    return None if path is None else load_model(path, options["imports"])
 
 
 def _pieces(file: Any, should_stop: Callable[[], bool]) -> Iterator[bytes]:

@@ -10,7 +10,6 @@ import numpy as np
 from fcl.drivers.online.blocks import Block, Blocks
 from fcl.drivers.online.job import OnlineJob
 from fcl.drivers.online.run import starting_intercept
-from fcl.online import make_learner
 
 __all__ = ["choose_rate"]
 
@@ -71,8 +70,9 @@ class _Trial:
 
         job = self._job
         options = replace(job.options, rate=rate)
-        learner = make_learner(job.running.method, job.family.n_features, options, job.factors)
-        learner.start_at(starting_intercept(job.loss.name, self._y, self._s))
+        learner = replace(job, options=options).new_learner()
+        if job.start is None:
+            learner.start_at(starting_intercept(job.loss.name, self._y, self._s))
         margins, at = self._offset.copy(), 0
         for chunk in job.view.chunks(self._block.raw, self._block.order):
             some = slice(at, at + len(chunk))

@@ -113,7 +113,7 @@ class OnlineRun:
         """Learn the rest of the current pass; returns why it ended early, or None."""
         with self._reading() as blocks:
             for block in blocks:
-                if not self.learner.rows:
+                if not self.learner.rows and self.job.start is None:
                     self._start_intercept(block)
                 for chunk, rows in self._chunks(block):
                     if self._should_stop():

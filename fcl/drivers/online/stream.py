@@ -16,6 +16,7 @@ from fcl.data.dataset import DataSet
 from fcl.data.sparse import SparseRows, from_matrix
 from fcl.drivers.bar import Progress, on_event
 from fcl.drivers.events import Compiling
+from fcl.drivers.initial import online_start
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.memory import peak_memory
 from fcl.drivers.online.blocks import Block
@@ -27,7 +28,7 @@ from fcl.drivers.online.train import OnlineResult, _state, model_of
 from fcl.errors import InputError
 from fcl.features.base import Floats
 from fcl.model.model import Model
-from fcl.online import Learner, make_learner
+from fcl.online import Learner
 from fcl.parallel import one_blas_thread
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def learn_stream(
     rate: float | str = "auto",
     seed: int = 0,
     memory: int | str = "4GiB",
+    initial: Model | None = None,
     save: str | os.PathLike[str] | None = None,
     bare: bool = False,
     progress: Progress | None = None,
@@ -89,7 +91,7 @@ def learn_stream(
         Weight of the penalty; C = 1 / (alpha n) is known at the end.
     name : str
         Of the stream, for messages.
-    method, rate, seed, memory, progress
+    method, rate, seed, memory, initial, progress
         As for :func:`fcl.train_online`.
     save : path
         File to which the model is written every five minutes, and before a wrong row is refused.
@@ -116,6 +118,8 @@ def learn_stream(
     running = Running(method, rate, shuffle=False, seed=seed, memory=memory)  # type: ignore[arg-type]
     data = _data_set(first, name)
     job = make_online_job(data, features, running, alpha=alpha, **learning)
+    if initial is not None:
+        job = replace(job, start=online_start(job, initial))
     events: list[OnlineProgress] = []
     tell = on_event(progress)
 
@@ -135,7 +139,7 @@ def learn_stream(
             found = choose_rate(job, all_rows=True)
             job = replace(job, options=replace(job.options, rate=found))
             seconds["rate"] = time.monotonic() - begun
-        learner = make_learner(job.running.method, p, job.options, job.factors)
+        learner = job.new_learner()
 
         def written() -> None:
             if save is not None:
