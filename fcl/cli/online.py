@@ -12,6 +12,7 @@ import click
 from fcl.cli.common import EXIT_USAGE, Interrupted, messages, refuse_same, show
 from fcl.cli.config import given_options, merge_config
 from fcl.cli.online_options import ARGUMENTS, FIXED, GROUPS, TABLE
+from fcl.cli.online_stream import STDIN, check_stream, initial_model, stream_arguments
 from fcl.cli.options import GroupedCommand, import_option, table_options, version_option
 from fcl.cli.process import run
 from fcl.cli.signals import Stop, stop_on_signals
@@ -30,13 +31,14 @@ Examples:
   fcl online train.zarr --features kmers:d=6 --alpha 1e-6 --out model.fcl
   fcl online train.zarr --features columns --C 0.1 --passes 3 --valid-fraction 0.1 --out model.fcl
   fcl online train.zarr --resume model.fcl --passes 5 --out model5.fcl
+  cat rows.svm | fcl online - --columns 5000 --features columns --alpha 1e-4 --out model.fcl
 
 Progress comes after 1,000 rows, 2,000, 4,000, ...: the mean loss of the rows of this pass, each predicted
 before it was learnt ("seen" from the second pass on); the same since the line before; the loss of the
 best constant; features with a weight; the sum of |w_j|.
 
-fcl predict, fcl inspect, fcl report and fcl.load_model read the model, and fcl train --initial starts
-from it.
+fcl predict, fcl inspect, fcl report and fcl.load_model read the model; --initial and, in Python,
+fcl.train(initial=model) start from it.
 
 \b
 Exit codes: 0 success, also if --max-time ended learning; 1 the machine failed; 2 wrong option or input,
@@ -59,7 +61,9 @@ def command(ctx: click.Context, /, **params: Any) -> int:
     """Learn a sparse linear model from DATA row by row, in one pass or a few.
 
     DATA is as for fcl train, of which this is the first look: the problem is the same, and a last pass
-    says how far the model is from its optimum.
+    says how far the model is from its optimum. Or it is "-": svmlight lines from standard input, which
+    are learnt in their order until they end, or a signal comes. They cannot be read again, so that the
+    model has no certificate.
     """
     given = given_options(ctx)
     if params["config"] is not None:
@@ -76,6 +80,7 @@ def _check(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
     resumed = options["resume"] is not None
     if options["data"] is None:
         raise click.UsageError("DATA is missing")
+    check_stream(options, given)
     if resumed:
         wrong = sorted(given.keys() & set(FIXED))
         if wrong:
@@ -100,7 +105,9 @@ def _check(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
         raise click.UsageError("--out is missing: the file to write the model to")
     from fcl.model.atomic import check_output
 
-    inputs = {name: options[name] for name in ("data", "valid", "config")}
+    inputs = {name: options[name] for name in ("data", "valid", "config", "initial")}
+    if options["data"] == STDIN:
+        del inputs["data"]
     refuse_same(options["out"], "--out", **inputs)
     check_output(options["out"], options["overwrite"] or options["out"] == options["resume"])
     if options["log_json"] is not None:
@@ -125,38 +132,47 @@ def _arguments(options: Mapping[str, Any], trusted: Any) -> dict[str, Any]:
         "shuffle": not options["no_shuffle"],
         "weights": options["table"],
         "resume": options["resume"],
+        "initial": initial_model(options),
     }
 
 
 def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
+    is_stream = options["data"] == STDIN
     if not options["quiet"]:
-        messages.say(f"reading {options['data']}")
+        messages.say(f"reading {'standard input' if is_stream else options['data']}")
     from fcl.cli.online_report import OnlineLines, result_lines
     from fcl.cli.progress import View
     from fcl.cli.watched import watched
     from fcl.drivers.online.progress import OnlineProgress
     from fcl.drivers.online.run import End
+    from fcl.drivers.online.stream import learn_stream
     from fcl.drivers.online.train import plan_online, train_online
 
-    arguments = _arguments(options, trusted)
-    if options["plan"]:
-        from fcl.cli.report import plan_lines
-
-        show(plan_lines(plan_online(**arguments)))
-        return 0
-    view = View() if options["quiet"] else OnlineLines()
     ends_at = (
         float("inf") if options["max_time"] is None else time.monotonic() + options["max_time"]
     )
+
+    def should_stop() -> bool:
+        return stop.requested() or time.monotonic() > ends_at
+
+    if is_stream:
+        arguments = stream_arguments(options, trusted, stop, should_stop)
+        arguments |= {"save": options["out"], "bare": options["bare"]}
+        stop.listening = True  # the rows that came before a signal are learnt
+    else:
+        arguments = _arguments(options, trusted)
+        if options["plan"]:
+            from fcl.cli.report import plan_lines
+
+            show(plan_lines(plan_online(**arguments)))
+            return 0
+        arguments["certify"] = not options["no_certify"]
+        arguments["save"] = None if options["bare"] else options["out"]
+    learn = learn_stream if is_stream else train_online
+    view = View() if options["quiet"] else OnlineLines()
     with watched(options, stop, view, OnlineProgress) as progress:
         try:
-            result = train_online(
-                **arguments,
-                certify=not options["no_certify"],
-                save=None if options["bare"] else options["out"],
-                progress=progress,
-                should_stop=lambda: stop.requested() or time.monotonic() > ends_at,
-            )
+            result = learn(**arguments, progress=progress, should_stop=should_stop)
         except KeyboardInterrupt:
             if stop.signum is None:
                 raise

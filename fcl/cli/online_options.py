@@ -52,6 +52,8 @@ _flag = partial(Option, FLAG, default=False)
 _OPTIONS = {
     "data": _data(PATH),
     **{name: TRAIN_TABLE[name] for name in ("x", "y", "weights", "offset")},
+    "columns": _data(FROM_1, help="Number of columns of the rows of standard input."),
+    "zero_based": _flag(group="data", help="The ids of standard input begin at 0, not at 1."),
     "valid": _data(PATH, help="Data to validate on with each line of progress.", metavar="DATA2"),
     "valid_fraction": TRAIN_TABLE["valid_fraction"],
     "features": TRAIN_TABLE["features"],
@@ -127,6 +129,11 @@ _OPTIONS = {
         "hold, but --passes may be larger.",
         metavar="FILE",
     ),
+    "initial": _running(
+        PATH,
+        help="Start from the weights of MODEL, a model of the same features; not of method ball.",
+        metavar="MODEL",
+    ),
     "out": Option(PATH, "output", "Write the model to FILE.", metavar="FILE"),
     "bare": _flag(
         group="output", help="Leave out the learner's state, from which --resume would go on."
@@ -163,6 +170,7 @@ ARGUMENTS = (
 FIXED = (
     *(name for name in ARGUMENTS if name not in ("passes", "memory")),
     "features",
+    "initial",
     "no_intercept",
     "no_shuffle",
     "table",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
 from fcl.units import counted
 
-__all__ = ["Options", "open_source"]
+__all__ = ["Options", "line_parser", "open_source"]
 
 #: Bytes of a slice of text; a larger one is not faster, and takes 10 times as much memory when parsed.
 _SLICE = 4 << 20
@@ -50,11 +50,42 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> So
     return _SvmlightSource(inputs, options, budget)
 
 
+def line_parser(
+    name: str, columns: int, zero_based: bool
+) -> Callable[[int, bytes], tuple[SparseRows, np.ndarray]]:
+    """A parser of slices of a stream, which need not end and cannot be read twice.
+
+    Parameters
+    ----------
+    name : str
+        Of the stream, for messages.
+    columns : int
+        Number of columns.
+    zero_based : bool
+        Whether the ids begin at 0, not at 1.
+
+    Returns
+    -------
+    callable
+        Takes the number of the first line, from 1, and complete lines; returns their m rows, float64, and
+        float64 (m,) targets. Raises InputError that names the first wrong line.
+    """
+    options = Options("yes" if zero_based else "no", columns, dtype="float64")
+    source = _SvmlightSource([], options, Budget(_SLICE, _SLICE))
+
+    def parse(first: int, text: bytes) -> tuple[SparseRows, np.ndarray]:
+        found = source._rows(_Lines(name, text, first))
+        assert isinstance(found.x, SparseRows) and isinstance(found.y, np.ndarray)
+        return replace(found.x, n_columns=columns), found.y
+
+    return parse
+
+
 @dataclass(frozen=True)
 class _Lines:
-    """Complete lines of a file; ``first`` is the number of the first one, from 1."""
+    """Complete lines of the input ``name``; ``first`` is the number of the first one, from 1."""
 
-    file: InputFile
+    name: str
     text: bytes
     first: int
 
@@ -167,7 +198,7 @@ class _SvmlightSource(Source):
         """The error of the first wrong line; ``why`` is what is known without looking for it."""
         last = lines.first + lines.text.count(b"\n")
         return self._first_wrong(lines, check_float32) or InputError(
-            f"{lines.file.name}: lines {lines.first} to {last}: {why}"
+            f"{lines.name}: lines {lines.first} to {last}: {why}"
         )
 
     def _first_wrong(self, lines: _Lines, check_float32: bool) -> InputError | None:
@@ -175,7 +206,7 @@ class _SvmlightSource(Source):
             words = line.partition(b"#")[0].split()
             wrong = words and self._wrong(words, check_float32)
             if wrong:
-                return InputError(f"{lines.file.name}: line {number}: {wrong}")
+                return InputError(f"{lines.name}: line {number}: {wrong}")
         return None
 
     def _wrong(self, words: Sequence[bytes], check_float32: bool) -> str:
@@ -227,7 +258,7 @@ class _SvmlightSource(Source):
 
 def _lines(file: InputFile, size: int) -> Iterator[_Lines]:
     for first, text in complete_lines(file, size):
-        yield _Lines(file, text, first)
+        yield _Lines(file.name, text, first)
 
 
 def _has_id_0(text: bytes) -> bool:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from fcl.checks import flag, shown
 from fcl.drivers.bar import Progress, on_event
+from fcl.drivers.initial import refuse_other_features
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.plan import Plan, RowViewOption
@@ -24,8 +25,7 @@ from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.features.standardized import uneven_scales
 from fcl.model.certificate import Certificate
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
-from fcl.model.columns import first_difference, names_read
-from fcl.model.compact import refuse_compact
+from fcl.model.columns import names_read
 from fcl.model.file import check_header
 from fcl.model.model import Model
 from fcl.options import TRAINING
@@ -326,20 +326,7 @@ def _check_savable(job: Job) -> None:
 
 def start_point(job: Job, model: Model) -> Point:
     """The weights of an initial model as a point; InputError if its family is another one."""
-    from fcl.features.generator import without_probes
-
-    refuse_compact(model.encoding, "initial")
-    before, now = (without_probes(family.to_config()) for family in (model.family, job.family))
-    if before != now:
-        raise InputError(
-            "initial: expected a model of the same features over rows of the same form, got one of "
-            f"{before}, for {now}; leave it out"
-        )
-    names = job.train.data.column_names
-    if names is not None and (other := first_difference(model.column_names or {}, names)):
-        raise InputError(
-            f"initial: {other}; give the data the columns of the model, or leave it out"
-        )
+    refuse_other_features(model, job.family, job.train.data)
     if model.n_outputs != job.n_outputs:
         raise InputError(
             f"initial: expected a model of {counted(job.n_outputs, 'output')}, got one of "

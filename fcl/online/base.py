@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.rows import RowChunk
 from fcl.online.options import TABLES, OnlineOptions
@@ -161,6 +162,52 @@ class Learner(ABC):
 
         if self.options.intercept:
             self.state[[online.INTERCEPT, online.START]] = intercept
+
+    def start_from(
+        self, ids: npt.NDArray[np.int64], weights: Floats, intercept: float = 0.0
+    ) -> None:
+        """Set weights and intercept before the first row.
+
+        Parameters
+        ----------
+        ids : int64 (k,)
+            Of features; other weights stay.
+        weights : float64 (k,)
+        intercept : float
+
+        Raises
+        ------
+        InputError
+            Rows were learnt already, ids and weights do not fit the features, the method cannot start
+            from weights, or its table cannot hold one.
+        """
+        ids, weights = np.asarray(ids), np.asarray(weights, np.float64)
+        if self.rows:
+            raise InputError(
+                f"weights: expected a learner before its first row, got {self.rows:,} rows"
+            )
+        if ids.shape != weights.shape or ids.ndim != 1 or not np.isfinite(weights).all():
+            raise InputError(
+                f"weights: expected a finite weight for each id, got {shown(weights.shape)} for ids of "
+                f"shape {shown(ids.shape)}"
+            )
+        if len(ids) and not (
+            ids.dtype.kind in "iu" and 0 <= ids.min() <= ids.max() < self.n_features
+        ):
+            raise InputError(f"ids: expected integers from 0 to {self.n_features - 1:,}")
+        if self.factors is not None and np.isinf(self.factors[ids[weights != 0.0]]).any():
+            raise InputError(
+                "weights: a feature with an infinite penalty factor must have weight 0"
+            )
+        self._put(ids, weights)
+        self.start_at(intercept)
+
+    def _put(self, ids: npt.NDArray[np.int64], weights: Floats) -> None:
+        """Set the weights of some features before the first row."""
+        raise InputError(
+            f"initial: the method {self.name} starts from weights 0; choose ftrl, truncated-gradient "
+            "or ogd"
+        )
 
     @property
     def rate(self) -> float:

@@ -55,6 +55,11 @@ class Ftrl(Learner):
         )
         return int(done), int(why)
 
+    def _put(self, ids: npt.NDArray[np.int64], weights: Floats) -> None:
+        """Set weights as if each had seen one slope of size 1: its proximal term is centred at it."""
+        self.table[ids, 0] = -weights / self.options.rate
+        self.table[ids, 1] = weights != 0.0
+
     def _settle(self, first: int, last: int, out: Floats) -> None:
         from fcl.kernels import online
 

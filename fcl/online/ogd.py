@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.rows import RowChunk
 from fcl.online.base import PIECE, Floats, Learner
@@ -83,42 +82,12 @@ class Ogd(Learner):
     def _settle(self, first: int, last: int, out: Floats) -> None:
         np.multiply(self.weights[first:last], 1.0 if self.grid is None else self.grid.step, out=out)
 
-    def start_from(
-        self, ids: npt.NDArray[np.int64], weights: Floats, intercept: float = 0.0
-    ) -> None:
-        """Set weights and intercept before the first row; a grid gets the nearest numbers.
-
-        Parameters
-        ----------
-        ids : int64 (k,)
-            Of features; other weights stay.
-        weights : float64 (k,)
-
-        Raises
-        ------
-        InputError
-            Rows were learnt already, ids and weights do not fit the features, or the grid cannot hold a
-            weight.
-        """
-        ids, weights = np.asarray(ids), np.asarray(weights, np.float64)
-        if self.rows:
-            raise InputError(
-                f"weights: expected a learner before its first row, got {self.rows:,} rows"
-            )
-        if ids.shape != weights.shape or ids.ndim != 1 or not np.isfinite(weights).all():
-            raise InputError(
-                f"weights: expected a finite weight for each id, got {shown(weights.shape)} for ids of "
-                f"shape {shown(ids.shape)}"
-            )
-        if len(ids) and not (
-            ids.dtype.kind in "iu" and 0 <= ids.min() <= ids.max() < self.n_features
-        ):
-            raise InputError(f"ids: expected integers from 0 to {self.n_features - 1:,}")
+    def _put(self, ids: npt.NDArray[np.int64], weights: Floats) -> None:
+        """Set weights; a grid gets the nearest numbers."""
         if self.grid is not None:
             self.grid.check(float(np.abs(weights).max(initial=0.0)))
             weights = np.rint(weights / self.grid.step)
         self.weights[ids] = weights
-        self.start_at(intercept)
 
     @property
     def clipped(self) -> int:

@@ -100,6 +100,9 @@ class TruncatedGradient(Learner):
         settle: Any = online.settle_adaptive if self._adaptive else online.settle_truncated
         settle(self.rule, self.factors, self.table, self.state, first, last, out)
 
+    def _put(self, ids: npt.NDArray[np.int64], weights: Floats) -> None:
+        self.table[ids, 0] = weights
+
     def flush(self) -> None:
         from fcl.kernels import online
 

@@ -166,7 +166,7 @@ def test_the_next_command(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPa
     found = run("convert", "t.csv", "o.zarr", "--format", "svmlight", "--overwrite")
     assert found.stdout.splitlines()[-1] == predict
     result = run("convert", "t.csv", "train.zarr", "--like", "train.zarr", "--overwrite")
-    assert result.exit_code == 2 and "OUT.zarr train.zarr: would replace like" in result.stderr
+    assert result.exit_code == 2 and "OUT train.zarr: would replace like" in result.stderr
 
 
 def test_long_and_quoted_cells(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,8 @@ from fcl.features.rows import CHUNK_IDS, RowView
 from fcl.model.columns import by_position, matched
 from fcl.objective import Loss, find_loss, resolve_C
 from fcl.online import METHODS, OnlineOptions
-from fcl.online.base import PIECE
-from fcl.online.methods import kind_of
+from fcl.online.base import PIECE, Learner, Point
+from fcl.online.methods import kind_of, make_learner
 from fcl.units import format_bytes, parse_size
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class OnlineJob:
     """The rows, features and options of a checked job.
 
     ``options.alpha`` is the gravity of the learner, which refers to weights with class weights; ``alpha``
-    is the user's, which does not.
+    is the user's, which does not. ``start`` are the weights to start from, None for zeros.
     """
 
     options: OnlineOptions
@@ -125,6 +125,16 @@ class OnlineJob:
     features: str
     class_weight: Any
     plan: OnlinePlan
+    start: Point | None = None
+
+    def new_learner(self) -> Learner:
+        """A learner before its first row, with the weights to start from."""
+        learner = make_learner(
+            self.running.method, self.family.n_features, self.options, self.factors
+        )
+        if self.start is not None:
+            learner.start_from(*self.start)
+        return learner
 
     def described(self) -> dict[str, Any]:
         """The options for the model, which the certificate and resumed runs need, too."""

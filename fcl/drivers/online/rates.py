@@ -10,7 +10,6 @@ import numpy as np
 from fcl.drivers.online.blocks import Block, Blocks
 from fcl.drivers.online.job import OnlineJob
 from fcl.drivers.online.run import starting_intercept
-from fcl.online import make_learner
 
 __all__ = ["choose_rate"]
 
@@ -28,8 +27,10 @@ NO_RATE, CLEAR, MOST_WORSE = 1e-12, 0.98, 1.25
 LEAST_ROWS = 1000
 
 
-def choose_rate(job: OnlineJob) -> float:
+def choose_rate(job: OnlineJob, all_rows: bool = False) -> float:
     """The rate with the least loss on the rows after those that it learnt from.
+
+    all_rows : whether each trial reads all rows of the first block, of which there are few.
 
     Trials learn from the same rows, the first of the first pass. They try rates that differ by a factor
     of 4, further ones as long as the best is at an end, and then its neighbours at a factor of 2. Where
@@ -40,7 +41,7 @@ def choose_rate(job: OnlineJob) -> float:
     block = next(blocks.of_pass(0))
     n_trials = len(FIRST) + 3
     most = max(LEAST_ROWS, int(SHARE * job.train.n / n_trials))
-    trial = _Trial(job, replace(block, order=block.order[:most]))
+    trial = _Trial(job, block if all_rows else replace(block, order=block.order[:most]))
     found = {rate: trial.score(rate) for rate in FIRST}
     for _ in range(MOST_EXTENSIONS):
         best = min(found, key=lambda rate: (found[rate], rate))
@@ -83,8 +84,9 @@ class _Trial:
 
         job = self._job
         options = replace(job.options, rate=rate)
-        learner = make_learner(job.running.method, job.family.n_features, options, job.factors)
-        learner.start_at(starting_intercept(job.loss.name, self._y, self._s))
+        learner = replace(job, options=options).new_learner()
+        if job.start is None:
+            learner.start_at(starting_intercept(job.loss.name, self._y, self._s))
         margins, at = self._offset.copy(), 0
         for chunk in job.view.chunks(self._block.raw, self._block.order):
             some = slice(at, at + len(chunk))

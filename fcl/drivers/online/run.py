@@ -6,6 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -110,9 +111,9 @@ class OnlineRun:
 
     def _pass(self) -> End | None:
         """Learn the rest of the current pass; returns why it ended early, or None."""
-        with ahead(self._blocks.of_pass(self.place.passes, self.place.rows)) as blocks:
+        with self._reading() as blocks:
             for block in blocks:
-                if not self.learner.rows:
+                if not self.learner.rows and self.job.start is None:
                     self._start_intercept(block)
                 for chunk, rows in self._chunks(block):
                     if self._should_stop():
@@ -123,6 +124,10 @@ class OnlineRun:
                     self._save()
                     self._saved = time.monotonic()
         return None
+
+    def _reading(self) -> AbstractContextManager[Iterator[Block]]:
+        """The blocks of the rest of the current pass."""
+        return ahead(self._blocks.of_pass(self.place.passes, self.place.rows))
 
     def _start_intercept(self, block: Block) -> None:
         rows = block.rows

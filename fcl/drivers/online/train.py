@@ -15,6 +15,7 @@ from fcl.data.variants import read_variants
 from fcl.drivers.bar import Progress, on_event
 from fcl.drivers.certify import certify as certify_model
 from fcl.drivers.events import Compiling
+from fcl.drivers.initial import online_start
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.memory import peak_memory
 from fcl.drivers.online.blocks import row_number
@@ -33,7 +34,7 @@ from fcl.model.certificate import Certificate, Scope
 from fcl.model.columns import names_read
 from fcl.model.model import Model, load_model
 from fcl.model.online_state import OnlineState, read_state
-from fcl.online import Learner, make_learner
+from fcl.online import Learner
 from fcl.parallel import one_blas_thread
 from fcl.units import counted
 
@@ -119,6 +120,7 @@ def train_online(
     memory: int | str = "4GiB",
     certify: bool = True,
     resume: str | os.PathLike[str] | None = None,
+    initial: Model | None = None,
     save: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     should_stop: Callable[[], bool] | None = None,
@@ -169,6 +171,9 @@ def train_online(
         Model file of an earlier run with the same data, from which to go on; of the options only
         ``passes``, ``memory``, ``certify`` and those of reporting are used. The model is the same, bit
         for bit, as if the run had never ended.
+    initial : Model
+        A model of the same features, whose weights and intercept are the first ones; not of the method
+        ball. FTRL takes a weight as if its feature had seen one slope of size 1.
     save : path
         File to which the model is written every five minutes, and which ``resume`` can read.
     progress : callable
@@ -292,6 +297,10 @@ def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
         valid=given.get("valid"),
         **learning,
     )
+    if given.get("initial") is not None:
+        if state is not None:
+            raise InputError("initial: a resumed run has weights already; leave initial out")
+        job = replace(job, start=online_start(job, given["initial"]))
     if state is not None:
         job = replace(job, features=str(state.run["options"]["features"]))
     return job, state
@@ -311,8 +320,7 @@ def _check_data(model: Model, state: OnlineState, data: DataSet, path: Any) -> N
 
 def _start(job: OnlineJob, state: OnlineState | None) -> tuple[Learner, Place]:
     """A new learner, or the one of a state, and its place."""
-    running = job.running
-    learner = make_learner(running.method, job.family.n_features, job.options, job.factors)
+    running, learner = job.running, job.new_learner()
     if state is None:
         return learner, Place()
     run = state.run

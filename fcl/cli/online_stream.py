@@ -1,0 +1,178 @@
+"""Rows for ``fcl online`` from standard input: svmlight lines, which need not end."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fcl.cli.common import Interrupted
+from fcl.cli.signals import Stop
+from fcl.errors import InputError
+
+if TYPE_CHECKING:
+    from fcl.drivers.online.stream import StreamBlock
+    from fcl.model import Model
+
+__all__ = ["STDIN", "check_stream", "initial_model", "stream_arguments"]
+
+STDIN, NAME = "-", "standard input"
+#: Options that need rows which can be counted or read again.
+REFUSED = (
+    "C",
+    "block_rows",
+    "class_weight",
+    "offset",
+    "passes",
+    "plan",
+    "resume",
+    "valid",
+    "valid_fraction",
+    "weights",
+    "x",
+    "y",
+)
+#: Options of ``fcl online`` that :func:`fcl.drivers.online.stream.learn_stream` takes.
+TAKEN = (
+    "alpha",
+    "method",
+    "loss",
+    "rate",
+    "power",
+    "decay",
+    "step",
+    "period",
+    "theta",
+    "truncation",
+    "radius",
+    "l1_ratio",
+    "seed",
+    "memory",
+)
+#: Bytes of a read; text that waits is learnt once it has as many.
+PIECE = 1 << 20
+#: Bytes of the longest line.
+LONGEST = 64 * PIECE
+#: Seconds between two looks at the request to stop, while no rows come.
+POLL = 0.2
+
+
+def check_stream(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    """Raise InputError for options that do not fit rows from standard input, or only these."""
+    if options["data"] != STDIN:
+        wrong = [given[name] for name in ("columns", "zero_based") if name in given]
+        if wrong:
+            raise InputError(
+                f"{wrong[0]}: expected DATA - (standard input) beside it; leave it out"
+            )
+        return
+    wrong = [given[name] for name in REFUSED if name in given]
+    if wrong:
+        advice = "give --alpha" if wrong[0] == "--C" else "leave it out, or convert the rows first"
+        raise InputError(
+            f"{wrong[0]}: {NAME} is read once, row by row, and has no known end; {advice}"
+        )
+    if options["columns"] is None:
+        raise click.UsageError("--columns is missing: the number of columns of standard input")
+
+
+def stream_arguments(
+    options: Mapping[str, Any], trusted: Any, stop: Stop, should_stop: Callable[[], bool]
+) -> dict[str, Any]:
+    """The arguments of ``learn_stream`` for the options of the command."""
+    from fcl.features import parse_features
+
+    if sys.stdin is None:
+        raise InputError(f"{NAME} (-) is closed; expected a file or a pipe")
+    pieces = _pieces(sys.stdin.buffer, should_stop)
+    return {
+        **{name: options[name] for name in TAKEN},
+        "blocks": _blocks(pieces, options["columns"], options["zero_based"], stop),
+        "features": parse_features(options["features"], trusted),
+        "initial": initial_model(options),
+        "intercept": not options["no_intercept"],
+        "weights": options["table"],
+    }
+
+
+def initial_model(options: Mapping[str, Any]) -> Model | None:
+    """The model of --initial; None without one."""
+    from fcl.model.model import load_model
+
+    path = options["initial"]
+    return None if path is None else load_model(path, options["imports"])
+
+
+def _pieces(file: Any, should_stop: Callable[[], bool]) -> Iterator[bytes]:
+    """Pieces of text as they come, until the end or a stop; an empty one when none is waiting."""
+    try:
+        number = file.fileno()
+    except OSError:  # not a file of the system
+        yield from iter(lambda: file.read(PIECE), b"")
+        yield b"\n"
+        return
+    while not should_stop():
+        if not select.select([number], [], [], 0.0)[0]:
+            yield b""
+            if not select.select([number], [], [], POLL)[0]:
+                continue
+        piece = os.read(number, PIECE)
+        if not piece:
+            yield b"\n"  # the last line may lack it
+            return
+        yield piece
+
+
+def _texts(pieces: Iterator[bytes], first_lines: int) -> Iterator[tuple[int, bytes]]:
+    """Complete lines, and the number of the first: at first many, then as many as are waiting."""
+    line, text, least = 1, b"", first_lines
+    parts: list[bytes] = []
+    for piece in pieces:
+        parts.append(piece)
+        size = sum(map(len, parts))
+        if piece and size < PIECE and not least:
+            continue
+        text, parts = b"".join(parts), []
+        if least and text.count(b"\n") >= least:
+            cut = len(text) - len(text.split(b"\n", least)[least])
+            yield line, text[:cut]
+            line, text, least = line + least, text[cut:], 0
+        end = 0 if least else text.rfind(b"\n") + 1
+        if end:
+            yield line, text[:end]
+            line += text.count(b"\n")
+        elif not least and len(text) > LONGEST:
+            raise InputError(f"{NAME}: line {line} has more than {LONGEST:,} bytes")
+        parts = [text[end:]]
+    text = b"".join(parts)
+    if end := text.rfind(b"\n") + 1:
+        yield line, text[:end]
+
+
+def _blocks(
+    pieces: Iterator[bytes], columns: int, zero_based: bool, stop: Stop
+) -> Iterator[StreamBlock]:
+    """The rows of the lines; raises Interrupted if a signal comes before the first row."""
+    from fcl.convert.svmlight import line_parser
+    from fcl.drivers.online.stream import FIRST_ROWS, StreamBlock
+
+    parse = line_parser(NAME, columns, zero_based)
+    none = True
+    for first, text in _texts(pieces, FIRST_ROWS):
+        x, y = parse(first, text)
+        if len(y):
+            none = False
+            yield StreamBlock(x, y, partial(_line, first, text))
+    if none and stop.signum is not None:
+        raise Interrupted(stop.signum)
+
+
+def _line(first: int, text: bytes, row: int) -> int:
+    """The number of the line of a row, given the number of the first line of a text."""
+    lines = enumerate(text.split(b"\n"), first)
+    return [number for number, line in lines if line.partition(b"#")[0].strip()][row]

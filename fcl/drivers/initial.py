@@ -1,0 +1,67 @@
+"""Checks of a model that training or learning starts from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fcl.checks import shown
+from fcl.errors import InputError
+from fcl.features.base import Family
+from fcl.model.columns import first_difference
+from fcl.model.compact import refuse_compact
+from fcl.model.model import Model
+
+if TYPE_CHECKING:
+    from fcl.data import DataSet
+    from fcl.drivers.online.job import OnlineJob
+    from fcl.online.base import Point
+
+__all__ = ["online_start", "refuse_other_features"]
+
+
+def refuse_other_features(
+    model: Model, family: Family, data: DataSet, any_form: bool = False
+) -> None:
+    """Raise InputError unless a model is one of a family, over columns of the same names.
+
+    any_form : whether the rows may differ in their dtype, and in being sparse or dense.
+    """
+    from fcl.features.generator import without_probes
+
+    refuse_compact(model.encoding, "initial")
+    before, now = (without_probes(one.to_config()) for one in (model.family, family))
+    if any_form:
+        for config in (before, now):
+            config["form"] = {"width": config.get("form", {}).get("width")}
+    if before != now:
+        raise InputError(
+            "initial: expected a model of the same features over rows of the same form, got one of "
+            f"{before}, for {now}; leave it out"
+        )
+    names = data.column_names
+    if names is not None and (other := first_difference(model.column_names or {}, names)):
+        raise InputError(
+            f"initial: {other}; give the data the columns of the model, or leave it out"
+        )
+
+
+def online_start(job: OnlineJob, model: Model) -> Point:
+    """The weights and intercept of a model, from which an online learner starts.
+
+    Raises InputError if the model has other features, labels, or several outputs.
+    """
+    refuse_other_features(model, job.family, job.train.data, any_form=True)
+    if model.n_outputs != 1:
+        raise InputError(
+            f"initial: expected a model of one output, got one of {model.n_outputs}; leave it out"
+        )
+    mine, others = job.labels, model.labels
+    if (mine is None) != (others is None) or (mine and others and tuple(mine) != tuple(others)):
+        raise InputError(
+            f"initial: expected a model of {_words(mine)}, got one of {_words(others)}; leave it out"
+        )
+    return model.ids, model.weights, model.intercept
+
+
+def _words(labels: object) -> str:
+    return "numbers" if labels is None else f"the labels {shown(labels)}"
