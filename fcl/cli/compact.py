@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fcl import checks
@@ -62,7 +63,8 @@ def is_compaction(inputs: Sequence[str], options: Mapping[str, Any]) -> bool:
     """Whether the input is a model; raises InputError for options of the other kind of input."""
     from fcl.model.formats import is_model
 
-    found = len(inputs) == 1 and inputs[0] != "-" and is_model(inputs[0])
+    one = len(inputs) == 1 and inputs[0] != "-" and not Path(inputs[0]).is_fifo()
+    found = one and is_model(inputs[0])
     others = [name for name in TABLE if name not in _SHARED] if found else list(MODEL_TABLE)
     table = TABLE if found else MODEL_TABLE
     for name in others:
