@@ -247,7 +247,8 @@ def make_job(
         offset=data.offset is not None,
         covariates=None if train.covariates is None or design is None else design.names,
     )
-    plan = _plan(options, family, train, valid_rows, n_outputs, not resumed, divide)
+    hints = not resumed and divide is make_plan  # other jobs choose no blocks
+    plan = _plan(options, family, train, valid_rows, n_outputs, hints, divide)
     return Job(
         options=replace(options, writers=plan.writers),
         loss=loss,

@@ -343,6 +343,13 @@ def test_the_scratch_file_changes_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_small_budget_is_not_told_of_options_of_the_training() -> None:
+    data = fcl.open_data(np.ones((20_000, 400), np.float32), y=np.arange(20_000) % 2)
+    with pytest.raises(BudgetError, match="needs at least") as refused:
+        fcl.certify((np.zeros(400), 0.0), data, 1.0, memory="1MiB")
+    assert "--block-rows" not in str(refused.value)
+
+
 # -- models of other programs ----------------------------------------------------------------------
 
 
