@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fcl import checks
@@ -61,9 +60,10 @@ _SHARED = ("x", "y", "weights", "overwrite", "quiet")
 
 def is_compaction(inputs: Sequence[str], options: Mapping[str, Any]) -> bool:
     """Whether the input is a model; raises InputError for options of the other kind of input."""
+    from fcl.convert.files import is_pipe
     from fcl.model.formats import is_model
 
-    one = len(inputs) == 1 and inputs[0] != "-" and not Path(inputs[0]).is_fifo()
+    one = len(inputs) == 1 and inputs[0] != "-" and not is_pipe(inputs[0])
     found = one and is_model(inputs[0])
     others = [name for name in TABLE if name not in _SHARED] if found else list(MODEL_TABLE)
     table = TABLE if found else MODEL_TABLE

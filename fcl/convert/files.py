@@ -19,7 +19,7 @@ from typing import Any
 from fcl.checks import file_kind
 from fcl.errors import InputError
 
-__all__ = ["HEAD_BYTES", "STDIN", "InputFile"]
+__all__ = ["HEAD_BYTES", "STDIN", "InputFile", "is_pipe"]
 
 STDIN = "-"
 
@@ -60,7 +60,7 @@ class InputFile:
         self.size: int | None = None
         self.elsewhere = 0
         self._is_read = False
-        if not self.is_stdin and not _is_pipe(path):  # such as <(zcat a.gz b.gz)
+        if not self.is_stdin and not is_pipe(path):  # such as <(zcat a.gz b.gz)
             kind = file_kind(path)
             if kind != "file":
                 what = "is a folder, expected a file" if kind else "does not exist"
@@ -186,7 +186,8 @@ class InputFile:
             raise InputError(f"{self.name} cannot be read: {error.strerror}") from error
 
 
-def _is_pipe(path: str | os.PathLike[str]) -> bool:
+def is_pipe(path: str | os.PathLike[str]) -> bool:
+    """Whether a path leads to a named pipe, which can be read only once."""
     with suppress(OSError, ValueError):
         return stat.S_ISFIFO(os.stat(path).st_mode)
     return False

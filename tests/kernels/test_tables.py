@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from windows import examples
 
 from fcl.kernels import kernel
 from fcl.kernels.tables import LIMIT, bounded, count, rounded, words
 from fcl.online.table import BASE, morris
+from tests.windows import INTERPRETED, examples
+
+#: Draws of a test of a mean, and counters of a test of their law.
+N_DRAWS, N_COUNTERS = (30_000, 30) if INTERPRETED else (1_000_000, 20_000)
 
 VALUES = st.floats(-1e300, 1e300) | st.floats(-4e4, 4e4) | st.integers(-40000, 40000).map(float)
 
@@ -49,7 +52,7 @@ def _counted(counts, up, events, number):
 
 @pytest.mark.parametrize("v", [0.25, -3.9, 17.5, -1e-4, 32766.3, -32766.7])
 def test_roundings_have_the_mean_of_the_value(v: float) -> None:
-    out, other = np.empty((2, 1_000_000))
+    out, other = np.empty((2, N_DRAWS))
     _roundings(v, 1, out)
     low = math.floor(v)
     share = v - low
@@ -97,9 +100,9 @@ def test_the_thresholds_are_the_probabilities() -> None:
 
 @pytest.mark.parametrize("t", [1, 2, 10, 1000])
 def test_the_law_of_the_counters(t: int) -> None:
-    """Mean t, variance (b - 1) t (t - 1) / 2: of the exact law, and of 20,000 counters."""
+    """Mean t, variance (b - 1) t (t - 1) / 2: of the exact law, and of many counters."""
     up, events = morris()
-    p, n = law(t), 20_000
+    p, n = law(t), N_COUNTERS
     assert p @ events == pytest.approx(t, rel=1e-9)
     variance = p @ (events - t) ** 2
     assert variance == pytest.approx((BASE - 1) * t * (t - 1) / 2, rel=1e-6, abs=1e-9)

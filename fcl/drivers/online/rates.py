@@ -34,7 +34,8 @@ def choose_rate(job: OnlineJob, all_rows: bool = False) -> float:
 
     Trials learn from the same rows, the first of the first pass. They try rates that differ by a factor
     of 4, further ones as long as the best is at an end, and then its neighbours at a factor of 2. Where
-    no rate is clearly better than none, the choice is the largest that does little harm.
+    no rate is clearly better than none, the choice is the largest that does little harm; but after the
+    weights of a model, from which there may be nothing to learn, the best of them.
     """
     run = job.running
     blocks = Blocks(job.family, job.train, run.block_rows, run.seed, run.shuffle)
@@ -54,7 +55,7 @@ def choose_rate(job: OnlineJob, all_rows: bool = False) -> float:
         found[new] = trial.score(new)
     best = min(found, key=lambda rate: (found[rate], rate))
     constant = trial.score(NO_RATE)
-    if found[best] > CLEAR * constant:
+    if job.start is None and found[best] > CLEAR * constant:
         return max((rate for rate in found if found[rate] <= MOST_WORSE * constant), default=best)
     for rate in (best / 2.0, best * 2.0):
         found[rate] = trial.score(rate)
