@@ -372,7 +372,10 @@ class Face:
                     # no weight bounds the move: bound it by the least curvature that rounding cannot
                     # hide, a share of the largest one, which is at most the number of columns
                     step += along / (FLAT * len(right) ** 2)
-            square = float(step @ (self.hessian @ step))
+            with np.errstate(over="ignore"):
+                square = float(step @ (self.hessian @ step))
+            if not np.isfinite(square):  # flat directions ran away; the caller keeps its best point
+                break
             beta, zeroed = _along(square, self.a, self.w, right, step)
             if beta <= 0.0:
                 break
