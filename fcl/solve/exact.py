@@ -71,6 +71,8 @@ MOST_IDLE_SETS = 5
 ROUNDED = 1e-13
 #: Relative residual at which a Newton system counts as solved.
 SOLVED = 1e-13
+#: Growth of the slopes at which a search for the minimum has lost its way.
+RUNAWAY = 1e6
 
 
 class ExactModel:
@@ -359,9 +361,16 @@ class Face:
     def settle(self) -> None:
         """Move to the minimum."""
         refinements = steps = 0
+        first = 0.0
         while len(self.active):
             right = self.right()
-            if np.abs(right).max() <= SOLVED * float((np.abs(self.slope) + self.a).max()):
+            size = float(np.abs(right).max())
+            first = first or size
+            if (
+                size > RUNAWAY * first
+            ):  # rounding hides the curvature; the caller keeps its best point
+                break
+            if size <= SOLVED * float((np.abs(self.slope) + self.a).max()):
                 break
             step, flats = newton_step(self.hessian, right)
             if flats.shape[1]:
@@ -372,10 +381,7 @@ class Face:
                     # no weight bounds the move: bound it by the least curvature that rounding cannot
                     # hide, a share of the largest one, which is at most the number of columns
                     step += along / (FLAT * len(right) ** 2)
-            with np.errstate(over="ignore"):
-                square = float(step @ (self.hessian @ step))
-            if not np.isfinite(square):  # flat directions ran away; the caller keeps its best point
-                break
+            square = float(step @ (self.hessian @ step))
             beta, zeroed = _along(square, self.a, self.w, right, step)
             if beta <= 0.0:
                 break
