@@ -233,14 +233,15 @@ def add_sparse_gram(pieces, columns, b, q, numbers, values, gram):
 
     The time is that of the pairs of nonzeros in the same row.
 
-    q : float64 (n_rows,), for all blocks.
+    q : float64 (n_rows,), for all blocks; the columns have as many rows.
     numbers, values : int32 and float64 (rows, len(columns)), buffers for the nonzeros of a few rows,
         a multiple of 64.
     gram : float64 (columns, columns); only entries (s, t) with s <= t are updated.
     """
     size = numbers.shape[0]
     begin = b * pieces.block_rows
-    n_rows = min(pieces.block_rows, pieces.n_rows - begin)
+    # a sample has fewer rows than the cache has room for
+    n_rows = min(pieces.block_rows, q.shape[0] - begin)
     at = np.zeros(columns.shape[0], np.int64)  # how much of each list of rows is done
     filled = np.empty(size, np.int64)
     for first in range(0, n_rows, size):

@@ -71,8 +71,6 @@ MOST_IDLE_SETS = 5
 ROUNDED = 1e-13
 #: Relative residual at which a Newton system counts as solved.
 SOLVED = 1e-13
-#: Growth of the slopes at which a search for the minimum has lost its way.
-RUNAWAY = 1e6
 
 
 class ExactModel:
@@ -361,16 +359,9 @@ class Face:
     def settle(self) -> None:
         """Move to the minimum."""
         refinements = steps = 0
-        first = 0.0
         while len(self.active):
             right = self.right()
-            size = float(np.abs(right).max())
-            first = first or size
-            if (
-                size > RUNAWAY * first
-            ):  # rounding hides the curvature; the caller keeps its best point
-                break
-            if size <= SOLVED * float((np.abs(self.slope) + self.a).max()):
+            if np.abs(right).max() <= SOLVED * float((np.abs(self.slope) + self.a).max()):
                 break
             step, flats = newton_step(self.hessian, right)
             if flats.shape[1]:
