@@ -48,14 +48,15 @@ def warmup(kinds: Iterable[str] | None = None) -> None:
 @contextmanager
 def _coordinate_descent() -> Iterator[None]:
     """Solve small problems by coordinate descent, as large ones are solved."""
-    from fcl.solve import clipped, trainer
+    from fcl.solve import clipped, coupled_model, trainer
 
-    before = trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES
+    before = trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES, coupled_model.EXTRAPOLATE_FROM
     trainer.CHEAP_HESSIAN = clipped.MOST_ENTRIES = 0
+    coupled_model.EXTRAPOLATE_FROM = 1
     try:
         yield
     finally:
-        trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES = before
+        trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES, coupled_model.EXTRAPOLATE_FROM = before
 
 
 def _windows() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
@@ -206,10 +207,10 @@ def _outputs() -> None:
     loss.score(y, s, m)
     codes, labels = _windows()
     rows, columns = (codes * 0.5).astype(np.float32), np.stack([labels, -codes[:, 1]], axis=1)
-    for several, name in ((codes[:, 5], "softmax"), (columns.astype(np.float64), "squared")):
-        _train_outputs(rows, several, name, group=True)
-        if name == "softmax":
-            _train_outputs(rows, several, name, group=False)
+    with _coordinate_descent():
+        for group in (True, False):
+            _train_outputs(rows, codes[:, 5], "softmax", group)
+        _train_outputs(rows, columns.astype(np.float64), "squared", group=True)
 
 
 def _train_outputs(rows: Any, several: Any, loss: str, group: bool) -> None:
