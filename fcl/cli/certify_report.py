@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from fcl.checks import shortened
-from fcl.cli.report import aligned, certificate_items
+from fcl.cli.report import Items, aligned, certificate_items
 from fcl.units import counted
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["certify_lines"]
 
 
-def certify_lines(found: Optimality, model: str, out: str | None) -> list[str]:
+def certify_lines(found: Optimality, model: str, out: str | None, notes: Items) -> list[str]:
     """The summary: objective, bounds, violation, the best C, the ball, and the strongest violators."""
     items = [
         ("model", f"{model}, {counted(found.n_active, 'active feature')}"),
@@ -23,6 +23,7 @@ def certify_lines(found: Optimality, model: str, out: str | None) -> list[str]:
         ("C", f"{found.C:.8g} (alpha {found.alpha:.8g})"),
         *certificate_items(found.certificate, found.n_active),
     ]
+    items += notes
     if found.own_bound < found.bound:
         text = f"{found.own_bound:.10g}, gap {found.own_gap:.3g}: what this model proves by itself"
         items.append(("own bound", text))

@@ -57,6 +57,12 @@ _OPTIONS = {
     "valid": _data(PATH, help="Data to validate on with each line of progress.", metavar="DATA2"),
     "valid_fraction": TRAIN_TABLE["valid_fraction"],
     "features": TRAIN_TABLE["features"],
+    "hash_bits": _model(
+        FROM_1,
+        help="Hash the features into 2^B weights: features of equal hashes share a weight, and names are "
+        "lost. By default each feature has its own weight.",
+        metavar="B",
+    ),
     "alpha": _model(_NUMBER, help="Weight of the penalty; or give --C."),
     "C": _model(_NUMBER, help="Weight of the losses: C = 1 / (alpha sum s_i)."),
     "l1_ratio": TRAIN_TABLE["l1_ratio"],
@@ -161,6 +167,7 @@ ARGUMENTS = (
     "radius",
     "l1_ratio",
     "class_weight",
+    "hash_bits",
     "valid_fraction",
     "seed",
     "block_rows",

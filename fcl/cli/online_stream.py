@@ -51,6 +51,7 @@ TAKEN = (
     "truncation",
     "radius",
     "l1_ratio",
+    "hash_bits",
     "seed",
     "memory",
 )

@@ -26,6 +26,7 @@ from fcl.drivers.rows import (
 from fcl.errors import BudgetError, InputError
 from fcl.features import bind_features, parse_features, spell_features
 from fcl.features.base import Family, Floats
+from fcl.features.hashed import HashedFamily, hashed_family
 from fcl.features.rows import CHUNK_IDS, RowView
 from fcl.model.columns import by_position, matched
 from fcl.objective import Loss, find_loss, resolve_C
@@ -148,6 +149,7 @@ class OnlineJob:
             "alpha": self.alpha,
             "class_weight": self.class_weight,
             "offset": self.train.data.offset is not None,
+            "hash_bits": self.family.bits if isinstance(self.family, HashedFamily) else None,
         }
 
 
@@ -159,6 +161,7 @@ def make_online_job(
     alpha: float | None = None,
     C: float | None = None,
     class_weight: str | Mapping[Any, float] | None = None,
+    hash_bits: int | None = None,
     valid: DataSet | None = None,
     **learning: Any,
 ) -> OnlineJob:
@@ -173,6 +176,8 @@ def make_online_job(
         Exactly one, as for :func:`fcl.train`.
     class_weight
         As for :func:`fcl.train`.
+    hash_bits : int, optional
+        Hash the features into 2^hash_bits weights; see :mod:`fcl.features.hashed`.
     **learning
         Further options of :class:`fcl.online.OnlineOptions`.
 
@@ -212,6 +217,8 @@ def make_online_job(
     train = select_rows(data, y, data.weights, None if held is None else ~held)
     loss.check_training(train.y, data.target_name)
     family, text = _family(features, data, train.keep)
+    if hash_bits is not None:
+        family = hashed_family(family, hash_bits, data.rows)
     valid_rows = None
     if held is not None:
         valid_rows = select_rows(data, y, data.weights, held, "validate on: raise valid_fraction")
@@ -300,7 +307,8 @@ def make_online_plan(
     if total > running.memory:
         advice = (
             "choose a method with smaller weights (ftrl and truncated-gradient have float32, ogd has "
-            "q2.13 of 3 bytes a feature) or fewer features, or raise memory"
+            "q2.13 of 3 bytes a feature) or fewer features, raise memory, or "
+            "give hash_bits, with which features share weights"
         )
         raise BudgetError(
             f"memory: a budget of {format_bytes(running.memory)} is too small; online learning needs at "

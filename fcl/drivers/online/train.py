@@ -112,6 +112,7 @@ def train_online(
     weights: str = "float64",
     radius: float | None = None,
     class_weight: str | Mapping[Any, float] | None = None,
+    hash_bits: int | None = None,
     shuffle: bool = True,
     valid: DataSet | None = None,
     valid_fraction: float | None = None,
@@ -154,6 +155,10 @@ def train_online(
         See :class:`fcl.online.OnlineOptions`.
     class_weight : None, "balanced" or mapping
         As for :func:`fcl.train`.
+    hash_bits : int, optional
+        Hash the features into 2^hash_bits weights (4 to 31 bits): features of equal hashes share a weight,
+        and their values add up. Model and certificate are those of the hashed features, which have no
+        names; the exact problem has another optimum. None: each feature has its own weight.
     shuffle : bool
         Read blocks in random order, and the rows of a block permuted; False: in the order of the data.
     valid, valid_fraction : DataSet, float
@@ -294,6 +299,7 @@ def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
         Running(**running),
         **strength,
         class_weight=class_weight,
+        hash_bits=None if state is not None else given.get("hash_bits"),
         valid=given.get("valid"),
         **learning,
     )
