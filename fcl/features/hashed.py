@@ -42,6 +42,9 @@ class HashedView(RowView):
     def chunks(self, raw: Any, order: Ids | None = None) -> Iterator[RowChunk]:
         return map(self._hashed, self._view.chunks(raw, order))
 
+    def most_listed(self, n_rows: int) -> int | None:
+        return self._view.most_listed(n_rows)
+
     def listed(self, raw: Any, rows: Ids) -> RowChunk:
         return self._hashed(self._view.listed(raw, rows))
 
@@ -161,6 +164,8 @@ class HashedFamily(GeneratedFamily):
         The family whose features share the places.
     bits : int
     """
+
+    penalty_factors = Family.penalty_factors  # all are 1
 
     def __init__(self, inner: Family, bits: int, form: RowForm) -> None:
         self.inner, self.bits = inner, whole("hash_bits", bits, LEAST_BITS)

@@ -47,8 +47,8 @@ class OnlineState:
         own = {"columns": self.table.shape[1], "table": self.table.dtype.name, **self.run}
         return {
             RUN: write_json(own),
-            IDS: self.ids.astype("<i8"),
-            TABLE: self.table.ravel().astype(f"<f{self.table.itemsize}"),
+            IDS: self.ids.astype("<i8", copy=False),
+            TABLE: self.table.ravel().astype(f"<f{self.table.itemsize}", copy=False),
             SUMS: self.sums.astype("<f8"),
         }
 

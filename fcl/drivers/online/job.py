@@ -43,6 +43,8 @@ __all__ = ["LOSSES", "OnlineJob", "OnlinePlan", "Running", "make_online_job", "p
 
 #: Losses of models; the learners also know the hinge loss.
 LOSSES = ("logistic", "squared", "squared_hinge")
+#: Bytes of a feature in a model, id and weight, and of the pieces from which they are joined.
+MODEL_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,7 @@ def make_online_job(
     C: float | None = None,
     class_weight: str | Mapping[Any, float] | None = None,
     hash_bits: int | None = None,
+    endless: bool = False,
     valid: DataSet | None = None,
     **learning: Any,
 ) -> OnlineJob:
@@ -178,6 +181,8 @@ def make_online_job(
         As for :func:`fcl.train`.
     hash_bits : int, optional
         Hash the features into 2^hash_bits weights; see :mod:`fcl.features.hashed`.
+    endless : bool
+        Whether further rows follow those of ``data``.
     **learning
         Further options of :class:`fcl.online.OnlineOptions`.
 
@@ -236,7 +241,8 @@ def make_online_job(
     view = family.row_view()
     if options.weights == "q":
         options = replace(options, weights=grid_for(family, view, train, running.block_rows))
-    plan = make_online_plan(family, options, running, train, valid_rows)
+    most = None if endless else view.most_listed(train.n)
+    plan = make_online_plan(family, options, running, train, valid_rows, most)
     return OnlineJob(
         options=options,
         running=running,
@@ -285,9 +291,17 @@ def penalty_factors(family: Family) -> Floats | None:
 
 
 def make_online_plan(
-    family: Family, options: OnlineOptions, running: Running, train: Rows, valid: Rows | None
+    family: Family,
+    options: OnlineOptions,
+    running: Running,
+    train: Rows,
+    valid: Rows | None,
+    most_touched: int | None = None,
 ) -> OnlinePlan:
-    """Plan the memory; raises BudgetError that names the smallest budget that works."""
+    """Plan the memory; raises BudgetError that names the smallest budget that works.
+
+    most_touched : the most features that the rows can have; None if that is not known.
+    """
     p, kind = family.n_features, kind_of(running.method, options)
     table = kind.bytes_for(p, options)
     chosen = [r for r in (train, valid) if r is not None]
@@ -303,6 +317,13 @@ def make_online_plan(
     ]
     if type(family).penalty_factors is not Family.penalty_factors:
         parts.append(("penalty factors", 8 * p))
+    touched = p if most_touched is None else min(p, most_touched)
+    parts.append(
+        (
+            f"model and saved state of {touched:,} features",
+            touched * (MODEL_BYTES + kind.saved_bytes_for(options)),
+        )
+    )
     total = sum(size for _, size in parts)
     if total > running.memory:
         advice = (

@@ -117,7 +117,7 @@ def learn_stream(
         raise InputError(f"{name}: expected rows, found none")
     running = Running(method, rate, shuffle=False, seed=seed, memory=memory)  # type: ignore[arg-type]
     data = _data_set(first, name)
-    job = make_online_job(data, features, running, alpha=alpha, **learning)
+    job = make_online_job(data, features, running, alpha=alpha, endless=True, **learning)
     if initial is not None:
         job = replace(job, start=online_start(job, initial))
     events: list[OnlineProgress] = []

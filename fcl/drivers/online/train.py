@@ -241,7 +241,9 @@ def train_online(
         uncertified: str | None = why
         if certify and end is End.PASSES:
             begun = time.monotonic()
-            model, uncertified = certified(model, data, memory)
+            held = [*learner.arrays(), model.ids, model.weights, kept.ids, kept.table]
+            budget = job.running.memory - sum(array.nbytes for array in held)
+            model, uncertified = certified(model, data, max(budget, 0))
             seconds["certificate"] = time.monotonic() - begun
     message = _message(end, learner, job, bad)
     peak = peak_memory()
@@ -404,7 +406,7 @@ def model_of(job: OnlineJob, learner: Learner, fingerprint: str) -> Model:
     )
 
 
-def certified(model: Model, data: DataSet, memory: int | str) -> tuple[Model, str | None]:
+def certified(model: Model, data: DataSet, memory: int) -> tuple[Model, str | None]:
     """The model with its best intercept and the certificate of one pass over the rows.
 
     If the rows cannot be read again, or not within the budget: the model as it is, and the reason.
