@@ -77,7 +77,8 @@ _PROBLEM = ("loss", "l1_ratio", "class_weight")
     "--radius",
     type=float,
     metavar="Z",
-    help="Compare with the best model in the ball ||w||_1 <= Z (default: the norm of the weights).",
+    help="Compare with the best model in the ball ||w||_1 <= Z (default: that of method ball, or the "
+    "norm of the weights).",
 )
 @click.option("--features", metavar="SPEC", help="Family of features (default: columns).")
 @click.option("--loss", metavar="LOSS", help="Loss (default: logistic).")

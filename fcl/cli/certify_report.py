@@ -12,7 +12,7 @@ from fcl.units import counted
 if TYPE_CHECKING:
     from fcl.drivers.optimality import Optimality
 
-__all__ = ["certify_lines"]
+__all__ = ["ball_text", "certify_lines"]
 
 
 def certify_lines(found: Optimality, model: str, out: str | None, notes: Items) -> list[str]:
@@ -30,7 +30,7 @@ def certify_lines(found: Optimality, model: str, out: str | None, notes: Items) 
     items += [
         ("intercept", _intercept(found)),
         ("best C", _best(found)),
-        ("ball", _ball(found)),
+        ("ball", ball_text(found)),
     ]
     if out is not None:
         items.append(("written", out))
@@ -76,7 +76,8 @@ def _best(found: Optimality) -> str:
     return f"{found.best_C:.8g}, where the model is most nearly optimal: gap {found.best_gap:.3g}"
 
 
-def _ball(found: Optimality) -> str:
+def ball_text(found: Optimality) -> str:
+    """How far the losses are above the least in a ball."""
     if not found.losses > 0.0:
         return f"radius {found.radius:.8g}: no losses are left"
     share = found.ball_gap / found.losses

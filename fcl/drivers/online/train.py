@@ -13,6 +13,7 @@ import numpy as np
 from fcl.checks import shortened
 from fcl.data.variants import read_variants
 from fcl.drivers.bar import Progress, on_event
+from fcl.drivers.certify import Optimality
 from fcl.drivers.certify import certify as certify_model
 from fcl.drivers.events import Compiling
 from fcl.drivers.initial import online_start
@@ -71,6 +72,8 @@ class OnlineResult:
         Row of the data set at which learning diverged.
     uncertified : str or None
         Why the model has no certificate; None if it has one.
+    optimality : Optimality or None
+        What the pass at the end found, with the gap of the ball; None without certificate.
     """
 
     model: Model
@@ -83,6 +86,7 @@ class OnlineResult:
     state: OnlineState
     bad_row: int | None = None
     uncertified: str | None = None
+    optimality: Optimality | None = None
 
     def save(
         self, path: str | os.PathLike[str], overwrite: bool = False, bare: bool = False
@@ -239,16 +243,23 @@ def train_online(
         bad = None if end is not End.DIVERGED else row_number(job.train.keep, run.bad_row)
         why = "the certificate was declined" if not certify else "learning ended before its passes"
         uncertified: str | None = why
+        found: Optimality | None = None
         if certify and end is End.PASSES:
             begun = time.monotonic()
             held = [*learner.arrays(), model.ids, model.weights, kept.ids, kept.table]
             budget = job.running.memory - sum(array.nbytes for array in held)
-            model, uncertified = certified(model, data, max(budget, 0))
+            try:
+                found = certify_model(model, data, memory=max(budget, 1), top=0, keep_model=True)
+            except (InputError, OSError) as error:
+                uncertified = str(error)
+            else:
+                assert found.model is not None
+                model, uncertified = replace(found.model, options=model.options), None
             seconds["certificate"] = time.monotonic() - begun
     message = _message(end, learner, job, bad)
     peak = peak_memory()
     report(OnlineStopped(end, message, learner.rows, sum(seconds.values()), peak))
-    return OnlineResult(model, learner, events, end, message, seconds, peak, kept, bad, uncertified)
+    return OnlineResult(model, learner, events, end, message, seconds, peak, kept, bad, uncertified, found)
 
 
 def plan_online(data: DataSet, features: Spec | str, **arguments: Any) -> Any:
@@ -404,19 +415,6 @@ def model_of(job: OnlineJob, learner: Learner, fingerprint: str) -> Model:
         column_names=read,
         variants=None if read is None else read_variants(data, sorted(read)),
     )
-
-
-def certified(model: Model, data: DataSet, memory: int) -> tuple[Model, str | None]:
-    """The model with its best intercept and the certificate of one pass over the rows.
-
-    If the rows cannot be read again, or not within the budget: the model as it is, and the reason.
-    """
-    try:
-        found = certify_model(model, data, memory=memory, top=0, keep_model=True).model
-    except (InputError, OSError) as error:
-        return model, str(error)
-    assert found is not None
-    return replace(found, options=model.options), None
 
 
 def _message(end: End, learner: Learner, job: OnlineJob, bad: int | None) -> str:
