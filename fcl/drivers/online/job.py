@@ -165,6 +165,7 @@ def make_online_job(
     class_weight: str | Mapping[Any, float] | None = None,
     hash_bits: int | None = None,
     endless: bool = False,
+    labels: tuple[Any, Any] | None = None,
     valid: DataSet | None = None,
     **learning: Any,
 ) -> OnlineJob:
@@ -183,6 +184,8 @@ def make_online_job(
         Hash the features into 2^hash_bits weights; see :mod:`fcl.features.hashed`.
     endless : bool
         Whether further rows follow those of ``data``.
+    labels : tuple, optional
+        The labels, if ``data`` need not have rows of both.
     **learning
         Further options of :class:`fcl.online.OnlineOptions`.
 
@@ -214,13 +217,18 @@ def make_online_job(
             f"{data.target_name}: expected a target of one column, got {np.shape(data.target)}; learn "
             "one model for each column, or use FCLOnlineClassifier for several classes"
         )
-    y, labels = encode_targets(data, loss, "training")
+    whole_target = labels is None
+    if labels is None:
+        y, labels = encode_targets(data, loss, "training")
+    else:
+        y = np.where(data.target == labels[1], 1.0, -1.0)
     held = None
     if running.valid_fraction is not None:
         random = np.random.default_rng([running.seed, 0xFC1])
         held = random.random(data.n_rows) < running.valid_fraction
     train = select_rows(data, y, data.weights, None if held is None else ~held)
-    loss.check_training(train.y, data.target_name)
+    if whole_target:
+        loss.check_training(train.y, data.target_name)
     family, text = _family(features, data, train.keep)
     if hash_bits is not None:
         family = hashed_family(family, hash_bits, data.rows)

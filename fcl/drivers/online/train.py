@@ -294,16 +294,12 @@ def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
     features, class_weight = given["features"], given.get("class_weight")
     if given.get("resume") is not None:
         model, state = load_model(given["resume"]), read_state(given["resume"])
+        kept = kept_options(state)
         _check_data(model, state, data, given["resume"])
-        kept = state.run["options"]
-        running |= {name: kept[name] for name in RUNNING if name in kept and name != "passes"}
-        learning |= {name: kept[name] for name in LEARNING}
-        learning["theta"] = float("inf") if learning["theta"] is None else learning["theta"]
-        strength, class_weight = {"alpha": model.alpha, "C": None}, kept["class_weight"]
-        if isinstance(class_weight, list):
-            class_weight = dict(class_weight)
+        running |= kept.running
+        learning |= kept.learning
+        strength, class_weight = {"alpha": model.alpha, "C": None}, kept.class_weight
         features = model.family
-        running["rate"] = float(state.run["rate"])
     if features is None:
         raise InputError('features: expected a family such as "kmers:d=6", got none')
     job = make_online_job(
@@ -325,11 +321,32 @@ def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
     return job, state
 
 
-def _check_data(model: Model, state: OnlineState, data: DataSet, path: Any) -> None:
-    """Raise InputError unless a run can go on with these data."""
+@dataclass(frozen=True)
+class KeptOptions:
+    """The options of a saved run by their names: of its rows, of the learner, and class weights."""
+
+    running: dict[str, Any]
+    learning: dict[str, Any]
+    class_weight: Any
+
+
+def kept_options(state: OnlineState) -> KeptOptions:
+    """The options of a run that is resumed; InputError if its state is damaged."""
     wanted = {"options", "rate", "passes", "rows", "sums", "learner_passes"}
     if not wanted <= state.run.keys() or not isinstance(state.run["options"], dict):
-        raise ModelFileError(f"{os.fspath(path)}: the state of the learner is damaged; start over")
+        raise ModelFileError("the state of the learner is damaged; start over")
+    kept = state.run["options"]
+    running = {name: kept[name] for name in RUNNING if name in kept and name != "passes"}
+    learning = {name: kept[name] for name in LEARNING}
+    learning["theta"] = float("inf") if learning["theta"] is None else learning["theta"]
+    class_weight = kept["class_weight"]
+    if isinstance(class_weight, list):
+        class_weight = dict(class_weight)
+    return KeptOptions({**running, "rate": float(state.run["rate"])}, learning, class_weight)
+
+
+def _check_data(model: Model, state: OnlineState, data: DataSet, path: Any) -> None:
+    """Raise InputError unless a run can go on with these data."""
     if data.fingerprint() != model.fingerprint:
         raise InputError(
             f"{data.name}: expected the data of the run in {os.fspath(path)}, got others (another "
@@ -339,10 +356,20 @@ def _check_data(model: Model, state: OnlineState, data: DataSet, path: Any) -> N
 
 def _start(job: OnlineJob, state: OnlineState | None) -> tuple[Learner, Place]:
     """A new learner, or the one of a state, and its place."""
-    running, learner = job.running, job.new_learner()
     if state is None:
-        return learner, Place()
-    run = state.run
+        return job.new_learner(), Place()
+    learner, place = restored(job, state)
+    if place.passes >= job.running.passes:
+        raise InputError(
+            f"passes: the run has made {place.passes} of {job.running.passes} passes; raise passes to "
+            "continue"
+        )
+    return learner, place
+
+
+def restored(job: OnlineJob, state: OnlineState) -> tuple[Learner, Place]:
+    """The learner of a saved state, and its place in the rows."""
+    learner, run = job.new_learner(), state.run
     learner.restore(
         {
             "state": state.sums,
@@ -351,10 +378,6 @@ def _start(job: OnlineJob, state: OnlineState | None) -> tuple[Learner, Place]:
             "table": state.table,
         }
     )
-    if run["passes"] >= running.passes:
-        raise InputError(
-            f"passes: the run has made {run['passes']} of {running.passes} passes; raise passes to go on"
-        )
     return learner, Place(int(run["passes"]), int(run["rows"]), Progressive(**run["sums"]))
 
 
@@ -377,6 +400,7 @@ def _state(job: OnlineJob, learner: Learner, place: Place, fingerprint: str) -> 
         "method": job.running.method,
         "options": plain(job.described()),
         "rate": job.options.rate,
+        "gravity": job.options.alpha,
         "passes": place.passes,
         "rows": place.rows,
         "sums": place.sums.to_dict(),
