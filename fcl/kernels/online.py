@@ -43,6 +43,8 @@ DONE, REBASE, DIVERGED = range(3)
 MOST_MARGIN = 1e100
 #: The divisor of the stored weights at which they are rescaled.
 MOST_GROWTH = 1e6
+#: Largest change of a margin in the last step of the equation of an implicit logistic step.
+MOST_CHANGE = 1e-2
 #: Most steps of the equation of an implicit logistic step.
 MOST_STEPS = 200
 
@@ -114,13 +116,21 @@ def implicit_slope(loss, y, m, q):
             high = p
         else:
             low = p
-        step = p - excess / (1.0 + q * found * (1.0 - found))
-        # strictly inside: at large q Newton's steps would cycle between the ends
-        if not low < step < high:
+        # Halley's step, with the second derivative, which takes no other exponential
+        bend = q * found * (1.0 - found)
+        rise = 1.0 + bend
+        step = p - 2.0 * excess * rise / (2.0 * rise * rise + excess * bend * q * (1.0 - 2.0 * found))
+        # strictly inside: at large q steps may cycle between the ends
+        if low < step < high:
+            # the margin changes little over Newton's step, so that the error is of third order
+            newton = abs(excess) / rise
+            near = q * newton <= MOST_CHANGE and (q * newton) ** 2 * newton <= 1e-17 * p
+        else:
             step = 0.5 * (low + high)
-        if abs(step - p) <= 1e-16 * p:
-            break
+            near = abs(step - p) <= 1e-16 * p
         p = step
+        if near:
+            break
     return -y * p
 
 
