@@ -136,7 +136,9 @@ def command(model: str, data: str, **options: Any) -> None:
             show(certify_lines(found, model, options["out"], notes))
 
 
-def _certify(path: str, data: str, options: dict[str, Any]) -> tuple[Optimality, list[tuple[str, str]]]:
+def _certify(
+    path: str, data: str, options: dict[str, Any]
+) -> tuple[Optimality, list[tuple[str, str]]]:
     """The result, and further lines for the report."""
     from fcl.cli.opening import open_rows
     from fcl.cli.report import hashing_items

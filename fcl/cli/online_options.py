@@ -131,8 +131,8 @@ _OPTIONS = {
     "no_certify": _flag(group="running", help="Leave out the pass that certifies the model."),
     "resume": _running(
         PATH,
-        help="Go on from the state in FILE, a model of an earlier run with the same data; its options "
-        "hold, but --passes may be larger.",
+        help="Continue from the state in FILE, the model of an earlier run with the same data, or of a "
+        "stream that continues; with the options of FILE, but --passes may be larger.",
         metavar="FILE",
     ),
     "initial": _running(
@@ -141,9 +141,7 @@ _OPTIONS = {
         metavar="MODEL",
     ),
     "out": Option(PATH, "output", "Write the model to FILE.", metavar="FILE"),
-    "bare": _flag(
-        group="output", help="Leave out the learner's state, from which --resume would go on."
-    ),
+    "bare": _flag(group="output", help="Leave out the learner's state, which --resume needs."),
     "log_json": TRAIN_TABLE["log_json"],
     "overwrite": TRAIN_TABLE["overwrite"],
     "quiet": _flag(group="output", help="Show only warnings and errors."),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcl.cli.common import Interrupted
+from fcl.cli.online_options import ARGUMENTS
 from fcl.cli.signals import Stop
 from fcl.errors import InputError
 
@@ -34,26 +35,6 @@ REFUSED = (
     "weights",
     "x",
     "y",
-)
-#: Options of ``fcl online`` that :func:`fcl.drivers.online.stream.learn_stream` takes.
-TAKEN = (
-    "alpha",
-    "method",
-    "loss",
-    "rate",
-    "power",
-    "decay",
-    "step",
-    "period",
-    "theta",
-    "truncation",
-    "radius",
-    "l1_ratio",
-    "class_weight",
-    "hash_bits",
-    "resume",
-    "seed",
-    "memory",
 )
 #: Bytes of a read; text that waits is learnt once it has as many.
 PIECE = 1 << 20
@@ -100,7 +81,7 @@ def stream_arguments(
     pieces, resumes = _pieces(sys.stdin.buffer, should_stop), options["resume"] is not None
     features = options["features"]
     return {
-        **{name: options[name] for name in TAKEN},
+        **{name: options[name] for name in (*ARGUMENTS, "resume") if name not in REFUSED},
         "blocks": _blocks(pieces, options["columns"], options["zero_based"], stop, resumes),
         "features": None if features is None else parse_features(features, trusted),
         "valid": open_valid(options, {name: options[name] for name in ("x", "y")}),

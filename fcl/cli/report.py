@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from fcl.model.frames import FeatureRow, OutputFeature
     from fcl.objective import Penalty
 
-__all__ = ["hashing_items", "model_lines", "plan_lines", "result_lines", "strongest_lines", "warning_line"]
+__all__ = [
+    "hashing_items",
+    "model_lines",
+    "plan_lines",
+    "result_lines",
+    "strongest_lines",
+    "warning_line",
+]
 
 Items = list[tuple[str, str]]
 

@@ -46,12 +46,12 @@ def _named_weights(given: Any, classes: np.ndarray) -> np.ndarray:
     labels = classes.tolist()
     unknown = [label for label in given if label not in labels]
     if unknown:
-        raise InputError(f"class_weight: expected classes of y, {labels!r:.200}, got {unknown[0]!r}")
+        raise InputError(
+            f"class_weight: expected classes of y, {labels!r:.200}, got {unknown[0]!r}"
+        )
     factors = np.array([given.get(label, 1.0) for label in labels])
     if factors.dtype.kind not in "biuf" or not (np.isfinite(factors) & (factors > 0)).all():
-        raise InputError(
-            f"class_weight: expected finite numbers above 0, got {dict(given)!r:.200}"
-        )
+        raise InputError(f"class_weight: expected finite numbers above 0, got {dict(given)!r:.200}")
     return factors.astype(np.float64)
 
 

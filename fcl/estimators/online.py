@@ -217,7 +217,9 @@ class FCLOnlineRegressor(OnlineParameters, RegressorMixin, OnlineEstimator):  # 
         self._fit(training, [self._numbers(training)], [None])
         return self
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
+    ) -> Self:
         """Learn from more rows, once and in their order; see :meth:`FCLOnlineClassifier.partial_fit`."""
         self._options()
         first = not hasattr(self, "learners_")

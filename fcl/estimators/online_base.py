@@ -295,9 +295,7 @@ class OnlineEstimator(Predictor):
             The rows do not fit the model, or a class has no rows.
         """
         check_is_fitted(self)
-        training = self._weighted(
-            self._open(X, RowArrays(y, sample_weight, offset), first=False)
-        )
+        training = self._weighted(self._open(X, RowArrays(y, sample_weight, offset), first=False))
         data = self._data_sets(training, self._problems(training))
         found = [
             certify(model, each, **options) for model, each in zip(self.models_, data, strict=True)

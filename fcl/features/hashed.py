@@ -232,8 +232,8 @@ def refuse_hashed(family: Family, name: str) -> None:
     """Raise InputError for a hashed family where weights of features are needed; name : of the argument."""
     if isinstance(family, HashedFamily):
         raise InputError(
-            f"{name}: expected a weight for each feature, got {family.name} weights, of which nobody "
-            "knows the features; learn without hash_bits, or go on with fcl online and the same hash_bits"
+            f"{name}: expected a weight for each feature, got {family.name} weights, which features "
+            "share; learn without hash_bits, or continue with fcl online and the same hash_bits"
         )
 
 

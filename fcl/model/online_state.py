@@ -1,4 +1,4 @@
-"""The state of an online learner in a model file, from which learning goes on.
+"""The state of an online learner in a model file, from which learning resumes.
 
 Three members beside those of every model: ``online.json`` (options, place and sums of the run),
 ``online_ids.npy`` and ``online_state.npy`` (the features that were touched, and what the learner keeps of

@@ -262,7 +262,7 @@ class Learner(ABC):
     # -- saving --------------------------------------------------------------------------------
 
     def saved(self) -> dict[str, Any]:
-        """What :meth:`restore` needs to go on as if nothing had happened.
+        """What :meth:`restore` needs to continue with the same bits.
 
         Returns
         -------

@@ -240,7 +240,10 @@ def test_gzip(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> Non
     (tmp_path / "rows.gz").write_bytes(packed)
     with open(tmp_path / "rows.gz", "rb") as file:
         assert b"".join(_pieces(file, lambda: False)) == text + b"\n"
-    for wrong, message in ((packed[:-9], "the gzip data end early"), (packed + b"no gzip", "other bytes")):
+    for wrong, message in (
+        (packed[:-9], "the gzip data end early"),
+        (packed + b"no gzip", "other bytes"),
+    ):
         (tmp_path / "rows.gz").write_bytes(wrong)
         with (
             open(tmp_path / "rows.gz", "rb") as file,

@@ -22,8 +22,8 @@ FACTOR, MOST_EXTENSIONS = 4.0, 8
 #: rows, and small rates only look better since they do nothing: then the choice is the largest rate whose
 #: loss is at most MOST_WORSE times as large.
 CLEAR, MOST_WORSE = 0.98, 1.25
-#: Fewest rows of a trial, even if all trials together then take more of a small data set: from the few
-#: positive rows of shorter trials, where positives are rare, no rate can be told from another.
+#: Fewest rows of a trial, even if all trials together then take more of a small data set: where positives
+#: are rare, shorter trials have too few of them to compare rates.
 LEAST_ROWS = 1000
 
 

@@ -121,7 +121,7 @@ def learn_stream(
     Raises
     ------
     InputError
-        The stream is empty, a label is none of the two of the first block, or an option is wrong.
+        The stream is empty, a label does not occur in the first block, or an option is wrong.
     """
     first = next(blocks, None)
     if first is None:

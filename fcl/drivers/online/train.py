@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcl.checks import shortened
 from fcl.data.variants import read_variants
 from fcl.drivers.bar import Progress, on_event
 from fcl.drivers.certify import Optimality
 from fcl.drivers.certify import certify as certify_model
 from fcl.drivers.events import Compiling
+from fcl.drivers.finished import feature_names
 from fcl.drivers.initial import online_start
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.memory import peak_memory
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OnlineResult", "model_of", "plan_online", "train_online"]
 
-#: Maximum number of characters of a feature's description in a model.
-MOST_NAME = 1000
-
 
 @dataclass(frozen=True)
 class OnlineResult:
@@ -57,7 +54,7 @@ class OnlineResult:
     ----------
     model : Model
     learner : Learner
-        The learner, which could go on.
+        The learner, which can learn more rows.
     progress : list of OnlineProgress
     end : End
     message : str
@@ -177,7 +174,7 @@ def train_online(
         Whether to end with :func:`fcl.certify`, which fits the intercept and reads the rows once more. If
         it cannot, the model stays uncertified, and the result says why.
     resume : path
-        Model file of an earlier run with the same data, from which to go on; of the options only
+        Model file of an earlier run with the same data, which this run continues; of the options only
         ``passes``, ``memory``, ``certify`` and those of reporting are used. The model is the same, bit
         for bit, as if the run had never ended.
     initial : Model
@@ -222,8 +219,7 @@ def train_online(
     with compilation, one_blas_thread():
         begun = time.monotonic()
         if job.running.rate == "auto":
-            found = choose_rate(job)
-            job = replace(job, options=replace(job.options, rate=found))
+            job = replace(job, options=replace(job.options, rate=choose_rate(job)))
             seconds["rate"] = time.monotonic() - begun
         learner, place = _start(job, state)
         fingerprint = data.fingerprint()
@@ -259,7 +255,9 @@ def train_online(
     message = _message(end, learner, job, bad)
     peak = peak_memory()
     report(OnlineStopped(end, message, learner.rows, sum(seconds.values()), peak))
-    return OnlineResult(model, learner, events, end, message, seconds, peak, kept, bad, uncertified, found)
+    return OnlineResult(
+        model, learner, events, end, message, seconds, peak, kept, bad, uncertified, found
+    )
 
 
 def plan_online(data: DataSet, features: Spec | str, **arguments: Any) -> Any:
@@ -286,11 +284,11 @@ RUNNING = tuple(field.name for field in fields(Running))
 
 
 def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
-    """The job for the arguments of :func:`train_online`, and the state to go on from."""
+    """The job for the arguments of :func:`train_online`, and the state that it resumes."""
     data, state = given["data"], None
     running = {name: given[name] for name in RUNNING if name in given}
     learning = {name: given[name] for name in LEARNING if name in given}
-    strength = {name: given.get(name) for name in ("alpha", "C")}
+    strength: dict[str, Any] = {name: given.get(name) for name in ("alpha", "C")}
     features, class_weight = given["features"], given.get("class_weight")
     if given.get("resume") is not None:
         model, state = load_model(given["resume"]), read_state(given["resume"])
@@ -346,7 +344,7 @@ def kept_options(state: OnlineState) -> KeptOptions:
 
 
 def _check_data(model: Model, state: OnlineState, data: DataSet, path: Any) -> None:
-    """Raise InputError unless a run can go on with these data."""
+    """Raise InputError unless these are the data of the saved run."""
     if data.fingerprint() != model.fingerprint:
         raise InputError(
             f"{data.name}: expected the data of the run in {os.fspath(path)}, got others (another "
@@ -392,7 +390,7 @@ def _run(run: OnlineRun) -> End:
 
 
 def _state(job: OnlineJob, learner: Learner, place: Place, fingerprint: str) -> OnlineState:
-    """What a model file needs to go on from here."""
+    """What a model file needs to resume the run here."""
     from fcl.plain import plain
 
     saved = learner.saved()
@@ -413,11 +411,6 @@ def model_of(job: OnlineJob, learner: Learner, fingerprint: str) -> Model:
     """The model of what was learnt so far, of which nothing is proved."""
     ids, weights, intercept = learner.point()
     data, names = job.train.data, job.train.data.column_names
-    described = None
-    if names is not None:
-        described = [
-            shortened(job.family.describe(feature, names), MOST_NAME) for feature in ids.tolist()
-        ]
     read = names_read(job.family, ids, names)
     inf = float("inf")
     return Model(
@@ -435,7 +428,7 @@ def model_of(job: OnlineJob, learner: Learner, fingerprint: str) -> Model:
         fingerprint=fingerprint,
         certificate=Certificate(inf, -inf, inf, inf, 0, Scope.UNKNOWN),
         options={**job.described(), "rate": job.options.rate, "rows_learnt": learner.rows},
-        feature_names=described,
+        feature_names=feature_names(job.family, ids, names),
         column_names=read,
         variants=None if read is None else read_variants(data, sorted(read)),
     )

@@ -33,7 +33,7 @@ HEADER = ("rows", "method", "rate: auto", "grid", "above optimum: auto", "grid",
 def lines_of(name: str, data: fcl.DataSet, C: float, repeat: int) -> list[list[object]]:
     """The lines of a data set."""
     best = fcl.train(data, "columns", C=C, tol=1e-6)
-    lines = []
+    lines: list[list[object]] = []
     for method in METHODS:
         job = make_online_job(data, "columns", Running(method), C=C)
 
@@ -71,7 +71,7 @@ def main() -> None:
     args = parser.parse_args()
     common.pin(args.core)
     warnings.simplefilter("ignore", fcl.ConvergenceWarning)
-    lines = []
+    lines: list[list[object]] = []
     for name, title in TITLES.items():
         X, y, *_ = rows_of(name, args.data)
         lines += lines_of(title, fcl.open_data(X, y=y), args.C, args.repeat)
