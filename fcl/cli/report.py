@@ -10,8 +10,8 @@ from fcl.cli.progress import class_weight_text, validation_text
 from fcl.units import counted, format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from fcl.features import Family
     from fcl.drivers.train import TrainResult
+    from fcl.features import Family
     from fcl.model import Certificate, History, Model
     from fcl.model.compact import Encoding
     from fcl.model.frames import FeatureRow, OutputFeature

@@ -52,8 +52,9 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
         Hash the features into 2^hash_bits weights; see :func:`fcl.train_online`.
     loss : {"logistic", "squared_hinge"}
     class_weight : None, "balanced" or dict of class to weight
-        Factors of the sample weights of each class, 1 for classes not named. ``alpha`` refers to the weights
-        before, as far as the rows of the first call tell; "balanced" needs all rows, and is for ``fit``.
+        Factors of the sample weights of each class, 1 for classes not named. ``alpha`` refers to the
+        weights before, as far as the rows of the first call tell; "balanced" needs all rows, and is for
+        ``fit``.
 
     Attributes
     ----------
@@ -120,8 +121,8 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
         first = not hasattr(self, "learners_")
         if self.class_weight is not None and isinstance(self.class_weight, str):
             raise InputError(
-                f"class_weight: expected a dict for partial_fit, got {self.class_weight!r}, which needs the "
-                "rows of all calls; give the weight of each class"
+                f"class_weight: expected a dict for partial_fit, got {self.class_weight!r}, which needs "
+                "the rows of all calls; give the weight of each class"
             )
         known = None if classes is None else np.unique(np.asarray(classes))
         if first and (known is None or len(known) < 2):

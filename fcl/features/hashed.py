@@ -229,7 +229,7 @@ def hashed_family(family: Family, bits: int, rows: RowReader[Any]) -> HashedFami
 
 
 def refuse_hashed(family: Family, name: str) -> None:
-    """Raise InputError for a hashed family where weights of features are needed; name : of the argument."""
+    """Raise InputError for a hashed family where each feature needs a weight; name : of the argument."""
     if isinstance(family, HashedFamily):
         raise InputError(
             f"{name}: expected a weight for each feature, got {family.name} weights, which features "

@@ -7,7 +7,7 @@ import numpy as np
 
 from fcl.kernels import kernel
 
-#: An odd constant near 2^64 divided by the golden ratio (Knuth, "The art of computer programming" 3, 6.4).
+#: An odd number near 2^64 over the golden ratio (Knuth, "The art of computer programming" 3, 6.4).
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 #: Lowest bits of an id that its place keeps, so that neighbours stay in one line of the cache.
 KEPT_BITS = 3

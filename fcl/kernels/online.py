@@ -108,7 +108,7 @@ def implicit_slope(loss, y, m, q):
     if code != LOGISTIC:
         raise ValueError("implicit_slope: no branch for the code of this loss")
     low, high = 0.0, 1.0 / (1.0 + math.exp(y * m))
-    p = high
+    p, most = high, high
     for _ in range(MOST_STEPS):
         found = 1.0 / (1.0 + math.exp(y * m + q * p))
         excess = p - found
@@ -122,15 +122,15 @@ def implicit_slope(loss, y, m, q):
         step = p - 2.0 * excess * rise / (
             2.0 * rise * rise + excess * bend * q * (1.0 - 2.0 * found)
         )
-        # strictly inside: at large q steps may cycle between the ends
-        if low < step < high:
+        # strictly inside, and ever shorter: at large q steps would cycle between the ends
+        if low < step < high and abs(step - p) <= most:
             # the margin changes little over Newton's step, so that the error is of third order
             newton = abs(excess) / rise
             near = q * newton <= MOST_CHANGE and (q * newton) ** 2 * newton <= 1e-17 * p
         else:
             step = 0.5 * (low + high)
             near = abs(step - p) <= 1e-16 * p
-        p = step
+        p, most = step, 0.5 * abs(step - p)
         if near:
             break
     return -y * p

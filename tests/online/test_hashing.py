@@ -169,7 +169,7 @@ def test_the_table_is_that_of_the_places() -> None:
         "rate": 0.1,
         "memory": "500MiB",
     }
-    with pytest.raises(InputError, match="a budget of 500 MiB is too small.*hash_bits"):
+    with pytest.raises(InputError, match=r"a budget of 500 MiB is too small.*hash_bits"):
         train_online(data, **given)
     model = train_online(data, **given, hash_bits=12).model
     assert model.family.n_features == 4096 and model.certificate.objective < np.inf

@@ -18,9 +18,9 @@ SHARE = 0.08
 #: Rates of the first round, and most trials to follow where the best one is at an end.
 FIRST = (0.0625, 0.25, 0.016)
 FACTOR, MOST_EXTENSIONS = 4.0, 8
-#: If no trial has less than this share of the loss of the first intercept, nothing can be learnt from so few
-#: rows, and small rates only look better since they do nothing: then the choice is the largest rate whose
-#: loss is at most MOST_WORSE times as large.
+#: If no trial has less than this share of the loss of the first intercept, nothing can be learnt from so
+#: few rows, and small rates only look better since they do nothing: then the choice is the largest rate
+#: whose loss is at most MOST_WORSE times as large.
 CLEAR, MOST_WORSE = 0.98, 1.25
 #: Fewest rows of a trial, even if all trials together then take more of a small data set: where positives
 #: are rare, shorter trials have too few of them to compare rates.

@@ -157,9 +157,9 @@ def train_online(
     class_weight : None, "balanced" or mapping
         As for :func:`fcl.train`.
     hash_bits : int, optional
-        Hash the features into 2^hash_bits weights (4 to 31 bits): features of equal hashes share a weight,
-        and their values add up. Model and certificate are those of the hashed features, which have no
-        names; the exact problem has another optimum. None: each feature has its own weight.
+        Hash the features into 2^hash_bits weights (4 to 31 bits): features of equal hashes share a
+        weight, and their values add up. Model and certificate are those of the hashed features, which
+        have no names; the exact problem has another optimum. None: each feature has its own weight.
     shuffle : bool
         Read blocks in random order, and the rows of a block permuted; False: in the order of the data.
     valid, valid_fraction : DataSet, float

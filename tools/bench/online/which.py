@@ -9,8 +9,9 @@ area under the precision-recall curve. Seconds are processor time on one core, t
 take turns. Online learning includes neither its certificate nor the choice of its rate. The objective of
 the online model is compared with the bound of the certified one.
 
-``long``: bags of k-mers of d = 6 in 2,000 random sequences of 20,000 letters, of which the positive ones have
-50 copies of each of 5 patterns on average, the others 40; the rate is the best of a grid with steps of 4.
+``long``: bags of k-mers of d = 6 in 2,000 random sequences of 20,000 letters, of which the positive
+ones have 50 copies of each of 5 patterns on average, the others 40; the rate is the best of a grid with
+steps of 4.
 
 ``stream``: 20 newsgroups as svmlight lines in a pipe. ``fcl online -`` learns them as they come; ``fcl
 train`` needs them in a file, which ``fcl convert`` makes. Seconds are those of all processes, with their
