@@ -19,9 +19,8 @@ from fcl.errors import InputError
 
 if TYPE_CHECKING:
     from fcl.drivers.online.stream import StreamBlock
-    from fcl.model import Model
 
-__all__ = ["STDIN", "check_stream", "initial_model", "stream_arguments"]
+__all__ = ["STDIN", "check_stream", "stream_arguments"]
 
 STDIN, NAME = "-", "standard input"
 #: Options that need rows which can be counted or read again.
@@ -76,7 +75,7 @@ def stream_arguments(
 
     if sys.stdin is None:
         raise InputError(f"{NAME} (-) is closed; expected a file or a pipe")
-    from fcl.cli.opening import open_valid
+    from fcl.cli.opening import initial_model, open_valid
 
     pieces, resumes = _pieces(sys.stdin.buffer, should_stop), options["resume"] is not None
     features = options["features"]
@@ -89,14 +88,6 @@ def stream_arguments(
         "intercept": not options["no_intercept"],
         "weights": options["table"],
     }
-
-
-def initial_model(options: Mapping[str, Any]) -> Model | None:
-    """The model of --initial; None without one."""
-    from fcl.model.model import load_model
-
-    path = options["initial"]
-    return None if path is None else load_model(path, options["imports"])
 
 
 def _pieces(file: Any, should_stop: Callable[[], bool]) -> Iterator[bytes]:

@@ -208,3 +208,27 @@ def test_hashed_weights_are_refused_where_features_are_needed() -> None:
             start(data, "columns", C=1.0, initial=model)
     again = train_online(data, "columns", C=1.0, hash_bits=5, rate=0.2, initial=model)
     assert again.model.certificate.objective < np.inf
+
+
+def test_the_command_says_what_a_hashed_model_is(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from fcl.cli import certify, inspect, online
+
+    X, y = problem()
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    np.save(folder / "X.npy", X)
+    np.save(folder / "y.npy", y)
+    out, runner = str(tmp_path / "m.fcl"), CliRunner()
+    given = [str(folder), "--features", "columns", "--C", "1", "--out", out]
+    result = runner.invoke(online.command, [*given, "--hash-bits", "5"])
+    words = "200 features share 32 weights, which have no names"
+    assert result.exit_code == 0 and words in result.output, result.output
+    for command, more in ((certify.command, [out, str(folder)]), (inspect.command, [out])):
+        result = runner.invoke(command, more)
+        assert result.exit_code == 0 and words in result.output, result.output
+    result = runner.invoke(online.command, [*given, "--overwrite", "--hash-bits", "9"])
+    assert result.exit_code == 2 and "leave it out" in result.output
+    result = runner.invoke(online.command, [str(folder), "--resume", out, "--hash-bits", "5"])
+    assert result.exit_code == 2 and "--hash-bits: a resumed run keeps the options" in result.output
