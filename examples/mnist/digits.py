@@ -88,7 +88,7 @@ def load(args):
 
 
 def deskewed(rows):
-    """Shear each image so that its columns and lines are uncorrelated, and move its centre of mass to the middle."""
+    """Shear each image until its columns and lines are uncorrelated, and centre its mass."""
     from scipy.ndimage import affine_transform
 
     images, line, middle = rows.reshape(-1, 28, 28), np.arange(28), np.array([14.0, 14.0])

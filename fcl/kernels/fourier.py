@@ -118,9 +118,10 @@ def cosines(turns, phases, quarter, sine, steps, step):
 
 @kernel
 def cosine_columns(turns, phases, quarter, sine, steps, step, out, feature, row, n):
-    """Write the values of :func:`cosines` to ``out`` (features, rows), from a feature and n rows from a row on.
+    """Write values of :func:`cosines` to ``out`` (features, rows): those of n rows from ``row`` on.
 
-    turns : (k, rows), one feature a row; ``out`` ends where it ends, even if k is larger.
+    turns : (k, rows), angles of the features from ``feature`` on; those beyond the end of ``out`` are
+        left out.
     """
     for j in range(min(turns.shape[0], out.shape[0] - feature)):
         angles, phase, values = turns[j], phases[j], out[feature + j]

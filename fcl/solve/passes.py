@@ -35,8 +35,8 @@ FALLING = 0.5
 #: one strong motif would fill the list otherwise. More than 64 matter only while tens of thousands of
 #: features have yet to enter.
 KEEP_PER_GROUP = 256
-#: Multiple of these candidates that the pricer lists for each output of a group penalty. A feature that no
-#: list has may have the smallest price of every list, so full lists leave the bound on its norm loose.
+#: Multiple of these candidates that the pricer lists for each output of a group penalty. A feature that
+#: no list has may have the smallest price of every list, so full lists leave the bound on its norm loose.
 GROUPED_LISTS = 16
 
 
