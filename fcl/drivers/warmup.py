@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -222,6 +223,33 @@ def _train_outputs(rows: Any, several: Any, loss: str, group: bool) -> None:
     train(data, "columns", C=1.0, loss=loss, group=group, tol=1e-3, memory="1GiB", block_rows=128)
 
 
+def _online() -> None:
+    """Learn a few rows by each method, with tables of each dtype."""
+    from fcl.data import open_data
+    from fcl.drivers.online.train import train_online
+    from fcl.errors import ConvergenceWarning
+
+    codes, labels = _windows()
+    sources = [(codes, "kmers:d=3"), (codes, "kmers:d=3 * 2")]
+    sources += [(rows, "columns") for rows, _ in _matrices(1.5)]
+    learners: list[dict[str, Any]] = [
+        *({"method": "ftrl", "weights": table} for table in ("float64", "float32")),
+        *({"method": "truncated-gradient", "weights": table} for table in ("float64", "float32")),
+        {"method": "truncated-gradient", "step": "adagrad"},
+        {"method": "ball", "radius": 1.0},
+        *({"method": "ogd", "weights": table} for table in ("float64", "float32", "q2.13")),
+        {"method": "ftrl", "hash_bits": 4},
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for rows, features in sources:
+            for options in learners:
+                if "hash_bits" in options and features != "kmers:d=3":
+                    continue
+                data = open_data(rows, y=labels)
+                train_online(data, features, alpha=1e-3, rate=0.1, block_rows=128, **options)
+
+
 #: Kind of families -> the function that compiles its kernels.
 KINDS: dict[str, Callable[[], None]] = {
     "sequences": _sequences,
@@ -229,4 +257,5 @@ KINDS: dict[str, Callable[[], None]] = {
     "products": _products,
     "fourier": _fourier,
     "outputs": _outputs,
+    "online": _online,
 }
