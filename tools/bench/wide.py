@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A wide sparse table out of core: fcl from a file within a budget, and liblinear in memory.
 
-    python tools/bench/wide.py [--rows 847000] [--columns 359000] [--C 0.1] [--memory 4GiB]
+    python tools/bench/wide.py [--rows 847000] [--columns 359000] [--C 0.1] [--memory 6GiB]
     python tools/bench/wide.py --methods liblinear --patience 600
 
 Each row has a thousandth of the columns, at uniformly random places, with normal values; the labels
@@ -75,7 +75,7 @@ def load(folder: Path) -> tuple[Any, npt.NDArray[np.float64]]:
     import zarr
     from scipy import sparse
 
-    group = zarr.open_group(folder / "table.zarr", mode="r")
+    group: Any = zarr.open_group(folder / "table.zarr", mode="r")
     parts = [group["X"][name][:] for name in ("data", "indices", "indptr")]
     return sparse.csr_matrix(tuple(parts), group["X"].attrs["shape"]), group["y"][:]
 
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=359_000)
     parser.add_argument("--C", type=float, default=0.1)
     parser.add_argument("--tol", default="1e-3")
-    parser.add_argument("--memory", default="4GiB")
+    parser.add_argument("--memory", default="6GiB")
     parser.add_argument("--methods", default="fcl,liblinear")
     parser.add_argument("--driver", default="processes", help="of fcl")
     parser.add_argument("--tolerances", default="0.01", help="of liblinear")

@@ -390,8 +390,9 @@ def _listed_powers(listed: ListedColumns, power: int, v: Floats) -> Floats:
     from fcl.kernels import matrix
 
     columns = np.arange(len(listed.start) - 1)
-    arrays = columns, listed.start, listed.rows, _power(listed.values, power).astype(np.float64)
-    entries = matrix.Entries(*map(read_only, arrays))
+    values = _power(listed.values, power).astype(np.float64)
+    arrays = [read_only(array) for array in (columns, listed.start, listed.rows, values)]
+    entries = matrix.Entries(*arrays)
     out = np.zeros((len(v), len(columns)))
     for own, sums in zip(v, out, strict=True):
         matrix.sparse_sums(entries, 0, len(columns), own, sums)
