@@ -77,7 +77,8 @@ _PROBLEM = ("loss", "l1_ratio", "class_weight")
     "--radius",
     type=float,
     metavar="Z",
-    help="Compare with the best model in the ball ||w||_1 <= Z (default: the norm of the weights).",
+    help="Compare with the best model in the ball ||w||_1 <= Z (default: that of method ball, or the "
+    "norm of the weights).",
 )
 @click.option("--features", metavar="SPEC", help="Family of features (default: columns).")
 @click.option("--loss", metavar="LOSS", help="Loss (default: logistic).")
@@ -124,7 +125,7 @@ def command(model: str, data: str, **options: Any) -> None:
     if options["out"] is not None and options["as_json"] is not None:
         refuse_same(options["as_json"], "--json", model=options["out"])
     with stop_on_signals():
-        found = _certify(model, data, options)
+        found, notes = _certify(model, data, options)
         if options["out"] is not None and found.model is not None:
             found.model.save(options["out"], options["overwrite"])
         if options["as_json"] is not None:
@@ -132,11 +133,15 @@ def command(model: str, data: str, **options: Any) -> None:
             with atomic_file(options["as_json"], options["overwrite"]) as file:
                 file.write(text.encode())
         if not options["quiet"]:
-            show(certify_lines(found, model, options["out"]))
+            show(certify_lines(found, model, options["out"], notes))
 
 
-def _certify(path: str, data: str, options: dict[str, Any]) -> Optimality:
+def _certify(
+    path: str, data: str, options: dict[str, Any]
+) -> tuple[Optimality, list[tuple[str, str]]]:
+    """The result, and further lines for the report."""
     from fcl.cli.opening import open_rows
+    from fcl.cli.report import hashing_items
     from fcl.drivers.certify import certify
     from fcl.drivers.subject import make_subject
     from fcl.features import parse_features
@@ -155,7 +160,7 @@ def _certify(path: str, data: str, options: dict[str, Any]) -> Optimality:
         problem["features"] = parse_features(options["features"])
     if options["no_intercept"]:
         problem["intercept"] = False
-    return certify(
+    found = certify(
         subject,
         rows,
         _strength(options["strength"]),
@@ -169,6 +174,7 @@ def _certify(path: str, data: str, options: dict[str, Any]) -> Optimality:
         progress=None if options["quiet"] else _say,
         **problem,
     )
+    return found, [] if subject.model is None else hashing_items(subject.model.family)
 
 
 def _strength(text: str | None) -> float | str | None:

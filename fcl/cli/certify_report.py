@@ -6,16 +6,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from fcl.checks import shortened
-from fcl.cli.report import aligned, certificate_items
+from fcl.cli.report import Items, aligned, certificate_items
 from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.drivers.optimality import Optimality
 
-__all__ = ["certify_lines"]
+__all__ = ["ball_text", "certify_lines"]
 
 
-def certify_lines(found: Optimality, model: str, out: str | None) -> list[str]:
+def certify_lines(found: Optimality, model: str, out: str | None, notes: Items) -> list[str]:
     """The summary: objective, bounds, violation, the best C, the ball, and the strongest violators."""
     items = [
         ("model", f"{model}, {counted(found.n_active, 'active feature')}"),
@@ -23,13 +23,14 @@ def certify_lines(found: Optimality, model: str, out: str | None) -> list[str]:
         ("C", f"{found.C:.8g} (alpha {found.alpha:.8g})"),
         *certificate_items(found.certificate, found.n_active),
     ]
+    items += notes
     if found.own_bound < found.bound:
         text = f"{found.own_bound:.10g}, gap {found.own_gap:.3g}: what this model proves by itself"
         items.append(("own bound", text))
     items += [
         ("intercept", _intercept(found)),
         ("best C", _best(found)),
-        ("ball", _ball(found)),
+        ("ball", ball_text(found)),
     ]
     if out is not None:
         items.append(("written", out))
@@ -75,7 +76,8 @@ def _best(found: Optimality) -> str:
     return f"{found.best_C:.8g}, where the model is most nearly optimal: gap {found.best_gap:.3g}"
 
 
-def _ball(found: Optimality) -> str:
+def ball_text(found: Optimality) -> str:
+    """How far the losses are above the least in a ball."""
     if not found.losses > 0.0:
         return f"radius {found.radius:.8g}: no losses are left"
     share = found.ball_gap / found.losses

@@ -12,7 +12,7 @@ import click
 from fcl.cli.common import EXIT_USAGE, Interrupted, messages, refuse_same, show
 from fcl.cli.config import given_options, merge_config
 from fcl.cli.online_options import ARGUMENTS, FIXED, GROUPS, TABLE
-from fcl.cli.online_stream import STDIN, check_stream, initial_model, stream_arguments
+from fcl.cli.online_stream import STDIN, check_stream, stream_arguments
 from fcl.cli.options import GroupedCommand, import_option, table_options, version_option
 from fcl.cli.process import run
 from fcl.cli.signals import Stop, stop_on_signals
@@ -117,7 +117,7 @@ def _check(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
 
 def _arguments(options: Mapping[str, Any], trusted: Any) -> dict[str, Any]:
     """Open the data; returns the arguments of ``train_online``."""
-    from fcl.cli.opening import open_rows, open_valid
+    from fcl.cli.opening import initial_model, open_rows, open_valid
     from fcl.features import parse_features
 
     arrays = {name: options[name] for name in ("x", "y", "offset")}

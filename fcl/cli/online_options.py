@@ -57,6 +57,12 @@ _OPTIONS = {
     "valid": _data(PATH, help="Data to validate on with each line of progress.", metavar="DATA2"),
     "valid_fraction": TRAIN_TABLE["valid_fraction"],
     "features": TRAIN_TABLE["features"],
+    "hash_bits": _model(
+        FROM_1,
+        help="Hash the features into 2^B weights: features of equal hashes share a weight, and names are "
+        "lost. By default each feature has its own weight.",
+        metavar="B",
+    ),
     "alpha": _model(_NUMBER, help="Weight of the penalty; or give --C."),
     "C": _model(_NUMBER, help="Weight of the losses: C = 1 / (alpha sum s_i)."),
     "l1_ratio": TRAIN_TABLE["l1_ratio"],
@@ -125,8 +131,8 @@ _OPTIONS = {
     "no_certify": _flag(group="running", help="Leave out the pass that certifies the model."),
     "resume": _running(
         PATH,
-        help="Go on from the state in FILE, a model of an earlier run with the same data; its options "
-        "hold, but --passes may be larger.",
+        help="Continue from the state in FILE, the model of an earlier run with the same data, or of a "
+        "stream that continues; with the options of FILE, but --passes may be larger.",
         metavar="FILE",
     ),
     "initial": _running(
@@ -135,9 +141,7 @@ _OPTIONS = {
         metavar="MODEL",
     ),
     "out": Option(PATH, "output", "Write the model to FILE.", metavar="FILE"),
-    "bare": _flag(
-        group="output", help="Leave out the learner's state, from which --resume would go on."
-    ),
+    "bare": _flag(group="output", help="Leave out the learner's state, which --resume needs."),
     "log_json": TRAIN_TABLE["log_json"],
     "overwrite": TRAIN_TABLE["overwrite"],
     "quiet": _flag(group="output", help="Show only warnings and errors."),
@@ -161,6 +165,7 @@ ARGUMENTS = (
     "radius",
     "l1_ratio",
     "class_weight",
+    "hash_bits",
     "valid_fraction",
     "seed",
     "block_rows",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fcl.cli.certify_report import ball_text
 from fcl.cli.common import messages
 from fcl.cli.progress import View, validation_text
-from fcl.cli.report import aligned, certificate_items, strongest_lines
+from fcl.cli.report import aligned, certificate_items, hashing_items, strongest_lines
 from fcl.drivers.events import Event
 from fcl.drivers.online.progress import OnlineProgress
 from fcl.units import counted, format_bytes, format_seconds
@@ -68,6 +69,8 @@ def result_lines(result: OnlineResult, written: str, memory: int, top: int = 10)
     proof = certificate_items(model.certificate, model.n_active)
     if result.uncertified is not None:
         proof[0] = ("certificate", f"not certified: {result.uncertified}")
+    if result.optimality is not None and model.options["radius"] is not None:
+        proof.append(("ball", ball_text(result.optimality)))
     items = [
         ("stopped", result.message),
         *proof,
@@ -75,6 +78,7 @@ def result_lines(result: OnlineResult, written: str, memory: int, top: int = 10)
         ("C", f"{model.C:.8g} (alpha {model.alpha:.8g})"),
         ("rate", f"{model.options['rate']:.6g}"),
         *_clipped(result.learner),
+        *hashing_items(model.family),
         ("time", steps),
         ("memory", f"peak {format_bytes(result.peak_memory)} of {format_bytes(memory)}"),
         ("model", written),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,47 +13,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcl.cli.common import Interrupted
+from fcl.cli.online_options import ARGUMENTS
 from fcl.cli.signals import Stop
 from fcl.errors import InputError
 
 if TYPE_CHECKING:
     from fcl.drivers.online.stream import StreamBlock
-    from fcl.model import Model
 
-__all__ = ["STDIN", "check_stream", "initial_model", "stream_arguments"]
+__all__ = ["STDIN", "check_stream", "stream_arguments"]
 
 STDIN, NAME = "-", "standard input"
 #: Options that need rows which can be counted or read again.
 REFUSED = (
     "C",
     "block_rows",
-    "class_weight",
     "offset",
     "passes",
     "plan",
-    "resume",
-    "valid",
     "valid_fraction",
     "weights",
     "x",
     "y",
-)
-#: Options of ``fcl online`` that :func:`fcl.drivers.online.stream.learn_stream` takes.
-TAKEN = (
-    "alpha",
-    "method",
-    "loss",
-    "rate",
-    "power",
-    "decay",
-    "step",
-    "period",
-    "theta",
-    "truncation",
-    "radius",
-    "l1_ratio",
-    "seed",
-    "memory",
 )
 #: Bytes of a read; text that waits is learnt once it has as many.
 PIECE = 1 << 20
@@ -77,6 +58,11 @@ def check_stream(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
         raise InputError(
             f"{wrong[0]}: {NAME} is read once, row by row, and has no known end; {advice}"
         )
+    if options["class_weight"] == "balanced":
+        raise InputError(
+            f"--class-weight: expected a weight for each label, such as -1=1,1=20, got balanced: {NAME} "
+            "has no known end, so that nobody knows how many rows a label has"
+        )
     if options["columns"] is None:
         raise click.UsageError("--columns is missing: the number of columns of standard input")
 
@@ -89,32 +75,78 @@ def stream_arguments(
 
     if sys.stdin is None:
         raise InputError(f"{NAME} (-) is closed; expected a file or a pipe")
-    pieces = _pieces(sys.stdin.buffer, should_stop)
+    from fcl.cli.opening import initial_model, open_valid
+
+    pieces, resumes = _pieces(sys.stdin.buffer, should_stop), options["resume"] is not None
+    features = options["features"]
     return {
-        **{name: options[name] for name in TAKEN},
-        "blocks": _blocks(pieces, options["columns"], options["zero_based"], stop),
-        "features": parse_features(options["features"], trusted),
+        **{name: options[name] for name in (*ARGUMENTS, "resume") if name not in REFUSED},
+        "blocks": _blocks(pieces, options["columns"], options["zero_based"], stop, resumes),
+        "features": None if features is None else parse_features(features, trusted),
+        "valid": open_valid(options, {name: options[name] for name in ("x", "y")}),
         "initial": initial_model(options),
         "intercept": not options["no_intercept"],
         "weights": options["table"],
     }
 
 
-def initial_model(options: Mapping[str, Any]) -> Model | None:
-    """The model of --initial; None without one."""
-    from fcl.model.model import load_model
-
-    path = options["initial"]
-    return None if path is None else load_model(path, options["imports"])
-
-
 def _pieces(file: Any, should_stop: Callable[[], bool]) -> Iterator[bytes]:
-    """Pieces of text as they come, until the end or a stop; an empty one when none is waiting."""
+    """Pieces of text as they come, until the end or a stop; an empty one when none is waiting.
+
+    Text in gzip format is unpacked.
+    """
+    packed, begun = None, False
+    for piece in _read(file, should_stop):
+        if piece is None:
+            if packed is not None:
+                yield from packed.end()
+            yield b"\n"  # the last line may lack it
+            return
+        if piece and not begun:
+            begun = True
+            if piece[:1] == b"\x1f":  # no line of text begins with this byte
+                packed = _Unpack()
+        if packed is None or not piece:
+            yield piece
+        else:
+            yield from packed.of(piece)
+
+
+class _Unpack:
+    """Unpacks text in gzip format, of one member after another, in pieces of bounded size."""
+
+    def __init__(self) -> None:
+        self._inflate: Any = None
+
+    def of(self, packed: bytes) -> Iterator[bytes]:
+        """The text of the next packed bytes."""
+        while packed:
+            if self._inflate is None:
+                self._inflate = zlib.decompressobj(31)  # with the header and checksum of gzip
+            try:
+                yield self._inflate.decompress(packed, PIECE)
+            except zlib.error as error:
+                raise InputError(
+                    f"{NAME}: expected text in gzip format, got other bytes ({error})"
+                ) from None
+            packed = self._inflate.unconsumed_tail
+            if self._inflate.eof:
+                packed, self._inflate = self._inflate.unused_data, None
+
+    def end(self) -> Iterator[bytes]:
+        """The text that is left; raises InputError unless the last member is complete."""
+        if self._inflate is not None:
+            yield self._inflate.flush()
+            raise InputError(f"{NAME}: the gzip data end early; the input was cut")
+
+
+def _read(file: Any, should_stop: Callable[[], bool]) -> Iterator[bytes | None]:
+    """What is read: bytes, empty while none are waiting, and None at the end of the file."""
     try:
         number = file.fileno()
     except OSError:  # not a file of the system
         yield from iter(lambda: file.read(PIECE), b"")
-        yield b"\n"
+        yield None
         return
     while not should_stop():
         if not select.select([number], [], [], 0.0)[0]:
@@ -122,10 +154,9 @@ def _pieces(file: Any, should_stop: Callable[[], bool]) -> Iterator[bytes]:
             if not select.select([number], [], [], POLL)[0]:
                 continue
         piece = os.read(number, PIECE)
+        yield piece or None
         if not piece:
-            yield b"\n"  # the last line may lack it
             return
-        yield piece
 
 
 def _texts(pieces: Iterator[bytes], first_lines: int) -> Iterator[tuple[int, bytes]]:
@@ -155,15 +186,18 @@ def _texts(pieces: Iterator[bytes], first_lines: int) -> Iterator[tuple[int, byt
 
 
 def _blocks(
-    pieces: Iterator[bytes], columns: int, zero_based: bool, stop: Stop
+    pieces: Iterator[bytes], columns: int, zero_based: bool, stop: Stop, resumes: bool
 ) -> Iterator[StreamBlock]:
-    """The rows of the lines; raises Interrupted if a signal comes before the first row."""
+    """The rows of the lines; raises Interrupted if a signal comes before the first row.
+
+    resumes : whether the first block needs no more rows than are waiting.
+    """
     from fcl.convert.svmlight import line_parser
     from fcl.drivers.online.stream import FIRST_ROWS, StreamBlock
 
     parse = line_parser(NAME, columns, zero_based)
     none = True
-    for first, text in _texts(pieces, FIRST_ROWS):
+    for first, text in _texts(pieces, 1 if resumes else FIRST_ROWS):
         x, y = parse(first, text)
         if len(y):
             none = False

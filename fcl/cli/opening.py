@@ -10,8 +10,9 @@ from fcl.errors import InputError
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
+    from fcl.model import Model
 
-__all__ = ["open_rows", "open_valid"]
+__all__ = ["initial_model", "open_rows", "open_valid"]
 
 
 def open_rows(path: str, y: str, **arrays: Any) -> DataSet:
@@ -74,3 +75,11 @@ def open_valid(options: Mapping[str, Any], arrays: Mapping[str, Any]) -> DataSet
             "in scores"
         )
     return valid
+
+
+def initial_model(options: Mapping[str, Any]) -> Model | None:
+    """The model of ``--initial``; None without one."""
+    from fcl.model.model import load_model
+
+    path = options["initial"]
+    return None if path is None else load_model(path, options["imports"])

@@ -83,6 +83,7 @@ _PATH_ONLY = (
     _call_option("save_oof", "path", _SAVE_OOF, TEXT, metavar="FILE"),
 )
 _WAIT = "How long to retry if the disk is full at the end."
+_INITIAL = "Start from the weights of MODEL, of the same features."
 _RESUME = "Continue from the last checkpoint in DIR."
 _WARM_UP = "Compile all kernels now, or the kernels for --features, and exit; needs no DATA."
 _REPORT = "Write a report of the model, an HTML page, with the rows of DATA2 or else DATA."
@@ -91,6 +92,7 @@ _CALL_OPTIONS = (
     _call_option("config", "running", "TOML file of options.", TEXT, metavar="FILE"),
     _call_option("plan", "running", "Print the memory plan and exit."),
     _call_option("warmup", "running", _WARM_UP),
+    _call_option("initial", "running", _INITIAL, TEXT, metavar="MODEL"),
     _call_option("no_checkpoint", "checkpoints", "Save no checkpoints."),
     _call_option("resume", "checkpoints", _RESUME, TEXT, metavar="DIR"),
     _call_option("log_json", "output", "Log each event as a line of JSON.", TEXT, metavar="FILE"),

@@ -29,6 +29,7 @@ _NOT_OF_PATHS = {
     "checkpoint_every": "a path keeps each finished point in the folder OUT.path",
     "no_checkpoint": "a path keeps its points in the folder OUT.path",
     "resume": "the same command continues a path from the folder OUT.path",
+    "initial": "each point starts from the model before",
     "disk_wait": "the points are in the folder OUT.path before the model is written",
 }
 #: Arguments of :func:`fcl.train` that :func:`fcl.train_path` does not have.

@@ -11,12 +11,20 @@ from fcl.units import counted, format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from fcl.drivers.train import TrainResult
+    from fcl.features import Family
     from fcl.model import Certificate, History, Model
     from fcl.model.compact import Encoding
     from fcl.model.frames import FeatureRow, OutputFeature
     from fcl.objective import Penalty
 
-__all__ = ["model_lines", "plan_lines", "result_lines", "strongest_lines", "warning_line"]
+__all__ = [
+    "hashing_items",
+    "model_lines",
+    "plan_lines",
+    "result_lines",
+    "strongest_lines",
+    "warning_line",
+]
 
 Items = list[tuple[str, str]]
 
@@ -51,6 +59,19 @@ def certificate_items(certificate: Certificate, active: int) -> Items:
     if certificate.scope is not Scope.SUPPORT:
         items.append(("violation", violation))
     return [*items, ("active", f"{active:,} of {counted(certificate.n_priced, 'priced feature')}")]
+
+
+def hashing_items(family: Family) -> Items:
+    """A line that says what a hashed model stands for; nothing for exact features."""
+    from fcl.features.hashed import HashedFamily
+
+    if not isinstance(family, HashedFamily):
+        return []
+    words = (
+        f"{family.inner.n_features:,} features share {family.n_features:,} weights, which have no names; "
+        "the certificate covers the hashed features, not the optimum over exact ones"
+    )
+    return [("hashing", words)]
 
 
 #: Outputs whose features and intercepts are listed.
@@ -117,6 +138,8 @@ def _family_text(config: Mapping[str, Any]) -> str:
     if config["family"] == "concat":
         pairs = zip(config["members"], config["factors"], strict=True)
         return " + ".join(f"{_family_text(member)} * {factor:.10g}" for member, factor in pairs)
+    if config["family"] == "hashed":
+        return f"{_family_text(config['inner'])} hashed to 2^{config['bits']} weights"
     # learnt values may be long
     options = config.get("options", {k: v for k, v in config.items() if k != "family"})
     details = ", ".join(f"{key}={value}" for key, value in options.items() if value is not None)
@@ -147,6 +170,7 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
         ("file", f"{FORMAT} {version}, written by fcl {model.fcl_version} at {model.created}"),
         *encoding_items(model.encoding),
         ("features", f"{family}, {size}"),
+        *hashing_items(model.family),
         ("loss", model.loss + (", margins with an offset" if model.has_offset else "")),
         (
             "minimises",

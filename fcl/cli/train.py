@@ -21,6 +21,7 @@ from fcl.cli.common import (
     refuse_same,
     show,
 )
+from fcl.cli.opening import initial_model
 from fcl.cli.options import MAY_CHANGE, TABLE, TrainCommand, train_options
 from fcl.cli.path import check_path_options, path_options, path_outputs
 from fcl.cli.process import run
@@ -362,6 +363,7 @@ def _run(request: _Request, stop: Stop) -> tuple[TrainResult, View]:
         try:
             result = train(
                 **arguments,
+                initial=initial_model(options),
                 command=command_options(options),
                 progress=progress,
                 should_stop=stop.requested,

@@ -97,7 +97,8 @@ def certify(
         used if it is better than the bound of the point. The model must be of the same data, family, C,
         loss and penalty.
     radius : float
-        Of the L1 ball to compare with; by default the norm of the weights.
+        Of the L1 ball to compare with; by default that of a model that was learnt on a ball, and of other
+        models the norm of the weights.
     features, loss, l1_ratio, class_weight, intercept
         The problem of a model of another program, as for :func:`fcl.train`; by default "columns",
         "logistic", 1, None and True. A model of fcl has them in its file.
@@ -140,6 +141,7 @@ def certify(
         "intercept": intercept,
     }
     subject = make_subject(model, trusted, namespace)
+    radius = subject.radius if radius is None else radius
     data = subject.opened(data, offset, covariates)
     problem = subject.problem(data, {k: v for k, v in own.items() if v is not None})
     C, alpha = _strength(C, alpha, subject, bound)

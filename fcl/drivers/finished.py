@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from fcl.model.model import Model
 from fcl.solve.passes import Passes
 from fcl.solve.state import Point
 
-__all__ = ["MOST_NAME", "free_in_units", "in_solver_units", "model_at"]
+__all__ = ["MOST_NAME", "feature_names", "free_in_units", "in_solver_units", "model_at"]
 
 #: Maximum number of characters of a feature's description in a model.
 MOST_NAME = 1000
@@ -66,7 +66,7 @@ def model_at(
         certificate=certificate,
         options={**options.of_job(), "C_min": C_min},
         history=History(history),
-        feature_names=_feature_names(job, point.ids),
+        feature_names=feature_names(plain(job.family), point.ids, job.train.data.column_names),
         column_names=names,
         variants=None if names is None else read_variants(job.train.data, sorted(names)),
     )
@@ -79,10 +79,8 @@ def free_in_units(job: Job, point: Point) -> tuple[tuple[CovariateTerm, ...], An
     return terms, own + job.intercept_shift + shift
 
 
-def _feature_names(job: Job, ids: Ids) -> list[str] | None:
+def feature_names(family: Family, ids: Ids, names: Sequence[str] | None) -> list[str] | None:
     """Descriptions of features by the names of the columns; None if the columns have no names."""
-    names = job.train.data.column_names
     if names is None:
         return None
-    family = plain(job.family)
     return [shortened(family.describe(feature, names), MOST_NAME) for feature in ids.tolist()]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.base import Family
+from fcl.features.hashed import HashedFamily, refuse_hashed
 from fcl.model.columns import first_difference
 from fcl.model.compact import refuse_compact
 from fcl.model.model import Model
@@ -29,6 +30,8 @@ def refuse_other_features(
     from fcl.features.generator import without_probes
 
     refuse_compact(model.encoding, "initial")
+    if not isinstance(family, HashedFamily):
+        refuse_hashed(model.family, "initial")
     before, now = (without_probes(one.to_config()) for one in (model.family, family))
     if any_form:
         for config in (before, now):

@@ -21,6 +21,8 @@ _KIND_OF = {
 }
 #: The kind of jobs with several outputs, whatever their family.
 OUTPUTS = "outputs"
+#: The kind of online learners, whatever their family.
+ONLINE = "online"
 #: Environment variable of a compiling child: the kinds to compile, separated by commas.
 KINDS_VARIABLE = "FCL_COMPILE"
 #: Estimated seconds that a core takes to compile all kernels of a kind.
@@ -30,6 +32,7 @@ KIND_SECONDS = {
     "products": 45.0,
     "fourier": 15.0,
     OUTPUTS: 15.0,
+    ONLINE: 30.0,
 }
 #: Estimated seconds for the few kernels that one job needs, compiled when they are first called.
 JOB_SECONDS = 5.0

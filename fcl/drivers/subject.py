@@ -63,6 +63,12 @@ class Subject:
         return replace(self, weights=replace(self.weights, intercept=float(intercept)))
 
     @property
+    def radius(self) -> float | None:
+        """The radius of the ball in which the model was learnt; None for other methods."""
+        options = {} if self.model is None else self.model.options
+        return float(options["radius"]) if options.get("method") == "ball" else None
+
+    @property
     def has_intercept(self) -> bool:
         """Whether the intercept is known."""
         return self.weights is None or self.weights.intercept is not None

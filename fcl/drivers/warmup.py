@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -48,14 +49,15 @@ def warmup(kinds: Iterable[str] | None = None) -> None:
 @contextmanager
 def _coordinate_descent() -> Iterator[None]:
     """Solve small problems by coordinate descent, as large ones are solved."""
-    from fcl.solve import clipped, trainer
+    from fcl.solve import clipped, coupled_model, trainer
 
-    before = trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES
+    before = trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES, coupled_model.EXTRAPOLATE_FROM
     trainer.CHEAP_HESSIAN = clipped.MOST_ENTRIES = 0
+    coupled_model.EXTRAPOLATE_FROM = 1
     try:
         yield
     finally:
-        trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES = before
+        trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES, coupled_model.EXTRAPOLATE_FROM = before
 
 
 def _windows() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
@@ -206,10 +208,10 @@ def _outputs() -> None:
     loss.score(y, s, m)
     codes, labels = _windows()
     rows, columns = (codes * 0.5).astype(np.float32), np.stack([labels, -codes[:, 1]], axis=1)
-    for several, name in ((codes[:, 5], "softmax"), (columns.astype(np.float64), "squared")):
-        _train_outputs(rows, several, name, group=True)
-        if name == "softmax":
-            _train_outputs(rows, several, name, group=False)
+    with _coordinate_descent():
+        for group in (True, False):
+            _train_outputs(rows, codes[:, 5], "softmax", group)
+        _train_outputs(rows, columns.astype(np.float64), "squared", group=True)
 
 
 def _train_outputs(rows: Any, several: Any, loss: str, group: bool) -> None:
@@ -221,6 +223,33 @@ def _train_outputs(rows: Any, several: Any, loss: str, group: bool) -> None:
     train(data, "columns", C=1.0, loss=loss, group=group, tol=1e-3, memory="1GiB", block_rows=128)
 
 
+def _online() -> None:
+    """Learn a few rows by each method, with tables of each dtype."""
+    from fcl.data import open_data
+    from fcl.drivers.online.train import train_online
+    from fcl.errors import ConvergenceWarning
+
+    codes, labels = _windows()
+    sources = [(codes, "kmers:d=3"), (codes, "kmers:d=3 * 2")]
+    sources += [(rows, "columns") for rows, _ in _matrices(1.5)]
+    learners: list[dict[str, Any]] = [
+        *({"method": "ftrl", "weights": table} for table in ("float64", "float32")),
+        *({"method": "truncated-gradient", "weights": table} for table in ("float64", "float32")),
+        {"method": "truncated-gradient", "step": "adagrad"},
+        {"method": "ball", "radius": 1.0},
+        *({"method": "ogd", "weights": table} for table in ("float64", "float32", "q2.13")),
+        {"method": "ftrl", "hash_bits": 4},
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for rows, features in sources:
+            for options in learners:
+                if "hash_bits" in options and features != "kmers:d=3":
+                    continue
+                data = open_data(rows, y=labels)
+                train_online(data, features, alpha=1e-3, rate=0.1, block_rows=128, **options)
+
+
 #: Kind of families -> the function that compiles its kernels.
 KINDS: dict[str, Callable[[], None]] = {
     "sequences": _sequences,
@@ -228,4 +257,5 @@ KINDS: dict[str, Callable[[], None]] = {
     "products": _products,
     "fourier": _fourier,
     "outputs": _outputs,
+    "online": _online,
 }

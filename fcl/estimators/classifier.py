@@ -20,7 +20,39 @@ from fcl.estimators.rows import RowArrays, Training, open_scored, open_training
 from fcl.model import Model
 from fcl.objective import find_loss
 
-__all__ = ["Classifier", "FCLClassifier", "has_probabilities"]
+__all__ = ["Classifier", "FCLClassifier", "has_probabilities", "loss_weights"]
+
+
+def loss_weights(given: Any, training: Training, classes: np.ndarray) -> np.ndarray | None:
+    """Sample weights times the class weights ``given``; None if there are neither."""
+    weights = training.weights
+    if given is None:
+        return weights
+    sample = np.ones(len(training.target)) if weights is None else weights
+    at = np.minimum(np.searchsorted(classes, training.target), len(classes) - 1)
+    if isinstance(given, str):
+        if given != "balanced":
+            raise InputError(f"class_weight must be None, 'balanced' or a dict, got {given!r}")
+        sums = np.bincount(at, weights=sample, minlength=len(classes))
+        factors = sums.sum() / (len(classes) * sums)
+    else:
+        factors = _named_weights(given, classes)
+    return np.asarray(sample * factors[at], np.float64)
+
+
+def _named_weights(given: Any, classes: np.ndarray) -> np.ndarray:
+    if not isinstance(given, Mapping):
+        raise InputError(f"class_weight must be None, 'balanced' or a dict, got {given!r}")
+    labels = classes.tolist()
+    unknown = [label for label in given if label not in labels]
+    if unknown:
+        raise InputError(
+            f"class_weight: expected classes of y, {labels!r:.200}, got {unknown[0]!r}"
+        )
+    factors = np.array([given.get(label, 1.0) for label in labels])
+    if factors.dtype.kind not in "biuf" or not (np.isfinite(factors) & (factors > 0)).all():
+        raise InputError(f"class_weight: expected finite numbers above 0, got {dict(given)!r:.200}")
+    return factors.astype(np.float64)
 
 
 def has_probabilities(estimator: Any) -> bool:
@@ -94,7 +126,7 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
             options["loss"] = "logistic"
             options["group"] = False  # the norm of one weight is its size
         begin = self._begin(classes, 1 if joint or len(classes) == 2 else len(classes))
-        weights = self._loss_weights(training, classes)
+        weights = loss_weights(self.class_weight, training, classes)
         target = training.target
         labels = classes.tolist()
         problems = [f"class {labels[1]!r} against class {labels[0]!r}"]
@@ -143,40 +175,6 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
         if same and len(self.models_) == n_problems and self.multilabel_ == labels:
             return list(self.models_)
         return [None] * n_problems
-
-    def _loss_weights(self, training: Training, classes: np.ndarray) -> np.ndarray | None:
-        """Sample weights times class weights."""
-        weights = training.weights
-        given = self.class_weight
-        if given is None:
-            return weights
-        sample = np.ones(len(training.target)) if weights is None else weights
-        at = np.minimum(np.searchsorted(classes, training.target), len(classes) - 1)
-        if isinstance(given, str):
-            if given != "balanced":
-                raise InputError(f"class_weight must be None, 'balanced' or a dict, got {given!r}")
-            sums = np.bincount(at, weights=sample, minlength=len(classes))
-            factors = sums.sum() / (len(classes) * sums)
-        else:
-            factors = self._named_weights(given, classes)
-        return np.asarray(sample * factors[at], np.float64)
-
-    @staticmethod
-    def _named_weights(given: Any, classes: np.ndarray) -> np.ndarray:
-        if not isinstance(given, Mapping):
-            raise InputError(f"class_weight must be None, 'balanced' or a dict, got {given!r}")
-        labels = classes.tolist()
-        unknown = [label for label in given if label not in labels]
-        if unknown:
-            raise InputError(
-                f"class_weight: expected classes of y, {labels!r:.200}, got {unknown[0]!r}"
-            )
-        factors = np.array([given.get(label, 1.0) for label in labels])
-        if factors.dtype.kind not in "biuf" or not (np.isfinite(factors) & (factors > 0)).all():
-            raise InputError(
-                f"class_weight: expected finite numbers above 0, got {dict(given)!r:.200}"
-            )
-        return factors.astype(np.float64)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,9 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from fcl.data import regression_target
 from fcl.errors import InputError
-from fcl.estimators.classifier import has_probabilities
+from fcl.estimators.classifier import has_probabilities, loss_weights
 from fcl.estimators.online_base import OnlineEstimator, OnlineParameters
-from fcl.estimators.rows import Training
+from fcl.estimators.rows import RowArrays, Training
 
 __all__ = ["FCLOnlineClassifier", "FCLOnlineRegressor"]
 
@@ -48,7 +48,13 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
         Seed of the order; None means 0.
     memory : int or str
         Budget in bytes or as "4GiB".
+    hash_bits : int or None
+        Hash the features into 2^hash_bits weights; see :func:`fcl.train_online`.
     loss : {"logistic", "squared_hinge"}
+    class_weight : None, "balanced" or dict of class to weight
+        Factors of the sample weights of each class, 1 for classes not named. ``alpha`` refers to the
+        weights before, as far as the rows of the first call tell; "balanced" needs all rows, and is for
+        ``fit``.
 
     Attributes
     ----------
@@ -65,17 +71,18 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
 
     _: KW_ONLY
     loss: str = "logistic"
+    class_weight: Any = None
 
     _losses = ("logistic", "squared_hinge")
     _numeric = False
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
         """Learn from rows with one label each, from the start; arguments as in :class:`FCLClassifier`.
 
         Raises InputError if parameters, data or labels are unusable, or learning diverges.
         """
         self._options()
-        training = self._opened(X, y, sample_weight, first=True)
+        training = self._opened(X, RowArrays(y, sample_weight, offset), first=True)
         classes = np.unique(training.weighted_target)
         if len(classes) < 2:
             raise InputError(
@@ -87,7 +94,12 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
         return self
 
     def partial_fit(
-        self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        classes: Any = None,
+        sample_weight: Any = None,
+        offset: Any = None,
     ) -> Self:
         """Learn from more rows, once and in their order.
 
@@ -95,7 +107,7 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, offset
             As in :meth:`fit`, with the columns of the first call.
         classes : array-like (n_classes,)
             All classes of the stream; needed in the first call.
@@ -107,6 +119,11 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
         """
         self._options()
         first = not hasattr(self, "learners_")
+        if self.class_weight is not None and isinstance(self.class_weight, str):
+            raise InputError(
+                f"class_weight: expected a dict for partial_fit, got {self.class_weight!r}, which needs "
+                "the rows of all calls; give the weight of each class"
+            )
         known = None if classes is None else np.unique(np.asarray(classes))
         if first and (known is None or len(known) < 2):
             raise InputError("classes: expected all classes of the stream in the first partial_fit")
@@ -115,7 +132,7 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
                 f"classes: expected those of the first call, {self.classes_.tolist()!r:.200}, got "
                 f"{known.tolist()!r:.200}"
             )
-        training = self._opened(X, y, sample_weight, first)
+        training = self._opened(X, RowArrays(y, sample_weight, offset), first)
         given = self.classes_ if not first else known
         assert given is not None
         unknown = np.setdiff1d(training.weighted_target, given)
@@ -131,11 +148,15 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
         self._learn(rows, None, [""] * len(rows))
         return self
 
-    def _opened(self, X: Any, y: Any, sample_weight: Any, first: bool) -> Training:
-        training = self._open(X, y, sample_weight, first)
+    def _opened(self, X: Any, given: RowArrays, first: bool) -> Training:
+        training = self._open(X, given, first)
         with np.errstate(invalid="ignore"):  # it casts NaN before it rejects it
             check_classification_targets(training.target)
         return training
+
+    def _weighted(self, training: Training) -> Training:
+        weights = loss_weights(self.class_weight, training, self.classes_)
+        return replace(training, weights=weights)
 
     def _pairs(self) -> list[tuple[Any, Any]]:
         """The labels (negative, positive) of each output."""
@@ -151,25 +172,25 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
         positive = [signs > 0.0 for signs in self._signs(training)]
         return positive if len(positive) > 1 else [self.classes_[positive[0].astype(np.intp)]]
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Any, offset: Any = None) -> np.ndarray:
         """Margins, float64 (n, n_classes); with two classes (n,), above 0 for ``classes_[1]``."""
-        margins = self._margins(X)
+        margins = self._margins(X, offset)
         return margins[:, 0] if margins.shape[1] == 1 else margins
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any, offset: Any = None) -> np.ndarray:
         """The class of each row, (n,)."""
-        margins = self._margins(X)
+        margins = self._margins(X, offset)
         if margins.shape[1] == 1:
             return np.asarray(self.classes_[(margins[:, 0] > 0.0).astype(np.intp)])
         return np.asarray(self.classes_[margins.argmax(axis=1)])
 
     @available_if(has_probabilities)
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any, offset: Any = None) -> np.ndarray:
         """Probabilities, float64 (n, n_classes), by logistic loss.
 
         Of more than two classes, those of each against the rest are scaled to sum to 1.
         """
-        margins = self._margins(X)
+        margins = self._margins(X, offset)
         if margins.shape[1] == 1:
             return np.exp(-np.logaddexp(0.0, np.column_stack([margins, -margins])))
         logs = -np.logaddexp(0.0, -margins)
@@ -187,21 +208,23 @@ class FCLOnlineRegressor(OnlineParameters, RegressorMixin, OnlineEstimator):  # 
     _losses = ("squared",)
     _numeric = True
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
         """Learn from rows with a number each, from the start.
 
         Raises InputError if parameters, data or targets are unusable, or learning diverges.
         """
         self._options()
-        training = self._open(X, y, sample_weight, first=True)
+        training = self._open(X, RowArrays(y, sample_weight, offset), first=True)
         self._fit(training, [self._numbers(training)], [None])
         return self
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
+    ) -> Self:
         """Learn from more rows, once and in their order; see :meth:`FCLOnlineClassifier.partial_fit`."""
         self._options()
         first = not hasattr(self, "learners_")
-        training = self._open(X, y, sample_weight, first)
+        training = self._open(X, RowArrays(y, sample_weight, offset), first)
         rows = self._rows(training, [self._numbers(training)])
         if first:
             self._begin(training, rows, [None])
@@ -212,6 +235,6 @@ class FCLOnlineRegressor(OnlineParameters, RegressorMixin, OnlineEstimator):  # 
     def _numbers(training: Training) -> np.ndarray:
         return regression_target(training.target, training.data.target_name)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any, offset: Any = None) -> np.ndarray:
         """Expected targets, float64 (n,)."""
-        return self._margins(X)[:, 0]
+        return self._margins(X, offset)[:, 0]

@@ -37,6 +37,7 @@ from fcl.estimators.rows import (
     with_input_tags,
 )
 from fcl.features import Family, Spec, bind_features, spell_features
+from fcl.features.hashed import hashed_family
 from fcl.model.columns import matched
 from fcl.objective import find_loss
 from fcl.online import Learner, OnlineOptions, make_learner
@@ -65,6 +66,7 @@ class OnlineParameters:
     l1_ratio: float = 1.0
     radius: float | None = None
     fit_intercept: bool = True
+    hash_bits: int | None = None
     weights: str = "float64"
     shuffle: bool = True
     random_state: Any = None
@@ -105,13 +107,21 @@ class OnlineEstimator(Predictor):
             )
         return options, running
 
-    def _open(self, X: Any, y: Any, sample_weight: Any, first: bool) -> Training:
+    def _open(self, X: Any, given: RowArrays, first: bool) -> Training:
         """Open the rows; after the first call they must have the columns of the earlier ones."""
         spec = resolve_features(self.features)
         probe = self if first else clone(self)
-        training = open_training(probe, spec, X, RowArrays(y, sample_weight), numeric=self._numeric)
-        if training.data.offset is not None or training.data.covariates:
-            raise InputError(f"{training.data.name}: online learners take no offset or covariates")
+        training = open_training(probe, spec, X, given, numeric=self._numeric)
+        data = training.data
+        if data.covariates:
+            raise InputError(f"{data.name}: online learners take no covariates; add them to X")
+        if data.offset is not None and data.offset.ndim > 1:
+            raise InputError(
+                f"{data.name}: expected one offset for each row, got shape {data.offset.shape}"
+            )
+        if not first and (data.offset is None) == self.models_[0].has_offset:
+            words = "an" if data.offset is None else "no"
+            raise InputError(f"{data.name}: expected {words} offset, as in the first call")
         if training.target.ndim == 2:
             raise InputError(
                 f"{training.data.target_name}: expected a single column, got shape "
@@ -139,6 +149,10 @@ class OnlineEstimator(Predictor):
         options, running = self._given = self._options()
         spec, train = resolve_features(self.features), rows[0]
         self._family: Family = bind_features(spec, training.data.rows, train.keep)
+        if self.hash_bits is not None:
+            self._family = hashed_family(self._family, self.hash_bits, training.data.rows)
+        # alpha refers to the weights before those of the classes
+        self._share = training.sum_weights / self._weighted(training).sum_weights
         self._words, self._labels = spell_features(spec), list(labels)
         self._n_rows, self._sum_weights = 0, 0.0
         family, kind = self._family, kind_of(running.method, options)
@@ -164,14 +178,11 @@ class OnlineEstimator(Predictor):
         (options, running), family = self._given, self._family
         running = replace(running, block_rows=block_rows_of(running, family, rows[0]))
         plan = make_online_plan(family, options, running, rows[0], None)
-        factors, view, S = (
-            penalty_factors(family),
-            family.row_view(),
-            max(self._sum_weights, 1e-300),
-        )
+        factors, view = penalty_factors(family), family.row_view()
+        alpha, S = options.alpha * self._share, max(self._sum_weights, 1e-300)
         return [
             OnlineJob(
-                options=replace(options, rate=rate),
+                options=replace(options, rate=rate, alpha=alpha),
                 running=running,
                 family=family,
                 view=view,
@@ -180,8 +191,8 @@ class OnlineEstimator(Predictor):
                 valid=None,
                 labels=labels,
                 loss=find_loss(options.loss),
-                alpha=options.alpha,
-                C=1.0 / (options.alpha * S),
+                alpha=alpha,
+                C=1.0 / (alpha * S),
                 sum_weights=S,
                 features=self._words,
                 class_weight=None,
@@ -220,14 +231,13 @@ class OnlineEstimator(Predictor):
         numbers = block.rows
         for job, learner in zip(jobs, self.learners_, strict=True):
             if not learner.rows:
-                y, s = job.train.y[numbers], job.train.s[numbers]
+                y, s, _ = _targets(job, numbers)
                 learner.start_at(starting_intercept(job.loss.name, y, s))
         at = 0
         for chunk in jobs[0].view.chunks(block.raw, block.order):
             some = numbers[at : at + len(chunk)]
             for job, learner in zip(jobs, self.learners_, strict=True):
-                y, s = job.train.y[some], job.train.s[some]
-                done = learner.learn(chunk, y, s, np.zeros(len(chunk)))
+                done = learner.learn(chunk, *_targets(job, some))
                 if done < len(chunk):
                     row = row_number(job.train.keep, int(some[done]))
                     raise InputError(
@@ -242,12 +252,16 @@ class OnlineEstimator(Predictor):
         with one_blas_thread():
             rows = self._rows(training, targets)
             self._begin(training, rows, labels)
-        data = self._data_sets(training, self._problems(training))
+        data = self._data_sets(self._weighted(training), self._problems(training))
         self._learn(rows, self.passes, [each.fingerprint() for each in data])
 
-    @staticmethod
-    def _rows(training: Training, targets: Sequence[np.ndarray]) -> list[Rows]:
-        return [select_rows(training.data, y, training.weights, None) for y in targets]
+    def _weighted(self, training: Training) -> Training:
+        """The rows with their weights in the losses."""
+        return training
+
+    def _rows(self, training: Training, targets: Sequence[np.ndarray]) -> list[Rows]:
+        weights = self._weighted(training).weights
+        return [select_rows(training.data, y, weights, None) for y in targets]
 
     @staticmethod
     def _data_sets(training: Training, targets: Sequence[np.ndarray]) -> list[DataSet]:
@@ -259,13 +273,13 @@ class OnlineEstimator(Predictor):
         return [training.target]
 
     def certify(
-        self, X: Any, y: Any = None, sample_weight: Any = None, **options: Any
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None, **options: Any
     ) -> Optimality | list[Optimality]:
         """How far the model is from the optimum of its problem over some rows, by :func:`fcl.certify`.
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, offset
             As in ``fit``.
         **options
             Further arguments of :func:`fcl.certify`, such as ``bound``, ``top`` or ``keep_model``.
@@ -281,7 +295,7 @@ class OnlineEstimator(Predictor):
             The rows do not fit the model, or a class has no rows.
         """
         check_is_fitted(self)
-        training = self._open(X, y, sample_weight, first=False)
+        training = self._weighted(self._open(X, RowArrays(y, sample_weight, offset), first=False))
         data = self._data_sets(training, self._problems(training))
         found = [
             certify(model, each, **options) for model, each in zip(self.models_, data, strict=True)
@@ -305,3 +319,14 @@ class OnlineEstimator(Predictor):
 
     def __sklearn_tags__(self) -> Any:
         return with_input_tags(super().__sklearn_tags__(), self.features)
+
+
+def _targets(job: OnlineJob, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Targets, weights and offsets of some rows; the squared loss depends on y - m alone."""
+    train = job.train
+    y, s, margins = train.y[rows], train.s[rows], np.zeros(len(rows))
+    if train.offset is None:
+        return y, s, margins
+    if job.loss.translates:
+        return y - train.offset[rows], s, margins
+    return y, s, train.offset[rows]

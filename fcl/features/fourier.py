@@ -226,12 +226,17 @@ class Fourier(Generator):
         from fcl.kernels import fourier
 
         ids = np.asarray(ids, np.int64)
-        out = np.empty((len(ids) + -len(ids) % 16, len(block) + SPARE), self._angle_dtype)
+        out = np.empty((len(ids), len(block) + SPARE), self._angle_dtype)
         for at, wave, phases in self._waves(ids):
-            for rows, turns in _tiles(block, wave):
-                fourier.cosines(turns, phases, *self._value)
-                fourier.transpose(turns, rows.stop - rows.start, out, at, rows.start)
-        return out[: len(ids), : len(block)].T
+            z = np.empty((len(wave), TILE_ROWS), wave.dtype)
+            turns = np.empty((len(phases), TILE_ROWS), wave.dtype)
+            for row in range(0, len(block), TILE_ROWS):
+                n = min(TILE_ROWS, len(block) - row)
+                z[:, :n] = block[row : row + n].T
+                # a feature's angles are one row of ``turns``: each is the same sum as in _tiles
+                fourier.angles(wave.T, z, turns)
+                fourier.cosine_columns(turns, phases, *self._value, out, at, row, n)
+        return out[:, : len(block)].T
 
     def gradients(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
         from fcl.kernels import fourier

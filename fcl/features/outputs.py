@@ -77,6 +77,7 @@ def run_several(
     factors: Callable[[Ids], Floats],
     grouped: bool,
     progress: Progress = lambda share: None,
+    most: int | None = None,
 ) -> Prices:
     """Price K residual vectors.
 
@@ -86,11 +87,13 @@ def run_several(
         As for :func:`fcl.features.prices.run`; ``query.imbalance`` is float64 (K,).
     rows : sequence of K RowVector
     keep : int
-        Most candidates of each part.
+        Most candidates that the pricer lists for each part and output.
     factors : callable
         Penalty factors of features.
     grouped : bool
         Whether the size of a feature's prices is their Euclidean norm.
+    most : int, optional
+        Most candidates to return; by default ``keep`` of each part.
 
     Returns
     -------
@@ -132,7 +135,8 @@ def run_several(
         ]
         others = float(np.linalg.norm(bounds)) * (1.0 + SLACK)
         prices = _grouped(prices, query, factors, float(np.linalg.norm(imbalance)), others)
-    return _cut(prices, keep * len(query.parts), factors, grouped)
+    most = keep * len(query.parts) if most is None else most
+    return _cut(prices, most, factors, grouped)
 
 
 def _share_of(progress: Progress, k: int, K: int) -> Progress:

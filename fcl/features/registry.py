@@ -123,6 +123,11 @@ def class_of(name: str, where: str, trusted: Collection[str] | None) -> Any:
                 path = f"{entry.module}:{entry.attr}"
             if trusted is not None and path is not None and path.startswith(f"{entry.module}:"):
                 trusted = [*trusted, entry.module]
+    if path is None and name == "hashed":
+        raise InputError(
+            f"{where}: only online learners hash features; name the features themselves, and give "
+            "--hash-bits of fcl online, or hash_bits in Python"
+        )
     if path is None:
         names = family_names()
         raise InputError(

@@ -80,6 +80,10 @@ class RowView(ABC):
             The rows to list, in this order; None: all rows in order.
         """
 
+    def most_listed(self, n_rows: int) -> int | None:
+        """The most features that so many rows can have together; None if that is not known."""
+        return None
+
     @abstractmethod
     def listed(self, raw: Any, rows: Ids) -> RowChunk:
         """The features of some rows, however many, in new arrays; ``rows`` as in :meth:`chunks`."""

@@ -18,6 +18,7 @@ from fcl.features.bag import Bag
 from fcl.features.concat import ConcatFamily
 from fcl.features.generator import GeneratedFamily, bind
 from fcl.features.generator.contract import Generator, family_name
+from fcl.features.hashed import HashedFamily
 from fcl.features.kmers import Kmers
 from fcl.features.registry import OWN, class_of, family_names, meant
 
@@ -300,6 +301,8 @@ def family_from_config(config: Mapping[str, Any], trusted: Collection[str] | Non
             members = tuple(family_from_config(m, trusted) for m in options["members"])
             factors = tuple(positive("model: factor", factor) for factor in options["factors"])
             return ConcatFamily(members, factors)
+        if name == "hashed":
+            return HashedFamily.from_parts(family_from_config(options["inner"], trusted), options)
         if name in OWN:
             bound: Family = OWN[name][1](**options)
             return bound

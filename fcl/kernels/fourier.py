@@ -117,17 +117,21 @@ def cosines(turns, phases, quarter, sine, steps, step):
 
 
 @kernel
-def transpose(values, n, out, feature, row):
-    """Write values[:n] (rows, features), transposed, to ``out`` from this feature and row on.
+def cosine_columns(turns, phases, quarter, sine, steps, step, out, feature, row, n):
+    """Write values of :func:`cosines` to ``out`` (features, rows): those of n rows from ``row`` on.
 
-    Sixteen features at a time, which are a line of the cache; ``out`` has a multiple of 16 of them. If
-    its rows have a length that is a power of two, this is several times slower, since the lines that are
-    written then displace one another.
+    turns : (k, rows), angles of the features from ``feature`` on; those beyond the end of ``out`` are
+        left out.
     """
-    for first in range(0, min(values.shape[1], out.shape[0] - feature), 16):
-        for i in range(n):
-            for j in range(16):
-                out[feature + first + j, row + i] = values[i, first + j]
+    for j in range(min(turns.shape[0], out.shape[0] - feature)):
+        angles, phase, values = turns[j], phases[j], out[feature + j]
+        if step == 0.0:
+            for i in range(n):
+                values[row + i] = _cosine(angles[i] + phase, quarter, sine)
+        else:
+            for i in range(n):
+                value = _cosine(angles[i] + phase, quarter, sine)
+                values[row + i] = step * np.rint(steps * value)
 
 
 @kernel

@@ -9,7 +9,7 @@ float64 (p,), or None if they are all 1; a feature with an infinite factor keeps
 is float64 (STATES,), of which the constants below name the places; time is counted in it, not in calls.
 
 A learning kernel returns the number of rows it has taken and why it stopped: DONE, REBASE if the caller
-must flush before it goes on, or DIVERGED at a row whose margin is not below MOST_MARGIN. Nothing is
+must flush before the next row, or DIVERGED at a row whose margin is not below MOST_MARGIN. Nothing is
 updated from such a row, so the state stays finite.
 """
 
@@ -43,6 +43,8 @@ DONE, REBASE, DIVERGED = range(3)
 MOST_MARGIN = 1e100
 #: The divisor of the stored weights at which they are rescaled.
 MOST_GROWTH = 1e6
+#: Largest change of a margin in the last step of the equation of an implicit logistic step.
+MOST_CHANGE = 1e-2
 #: Most steps of the equation of an implicit logistic step.
 MOST_STEPS = 200
 
@@ -106,7 +108,7 @@ def implicit_slope(loss, y, m, q):
     if code != LOGISTIC:
         raise ValueError("implicit_slope: no branch for the code of this loss")
     low, high = 0.0, 1.0 / (1.0 + math.exp(y * m))
-    p = high
+    p, most = high, high
     for _ in range(MOST_STEPS):
         found = 1.0 / (1.0 + math.exp(y * m + q * p))
         excess = p - found
@@ -114,13 +116,23 @@ def implicit_slope(loss, y, m, q):
             high = p
         else:
             low = p
-        step = p - excess / (1.0 + q * found * (1.0 - found))
-        # strictly inside: at large q Newton's steps would cycle between the ends
-        if not low < step < high:
+        # Halley's step, with the second derivative, which takes no other exponential
+        bend = q * found * (1.0 - found)
+        rise = 1.0 + bend
+        step = p - 2.0 * excess * rise / (
+            2.0 * rise * rise + excess * bend * q * (1.0 - 2.0 * found)
+        )
+        # strictly inside, and ever shorter: at large q steps would cycle between the ends
+        if low < step < high and abs(step - p) <= most:
+            # the margin changes little over Newton's step, so that the error is of third order
+            newton = abs(excess) / rise
+            near = q * newton <= MOST_CHANGE and (q * newton) ** 2 * newton <= 1e-17 * p
+        else:
             step = 0.5 * (low + high)
-        if abs(step - p) <= 1e-16 * p:
+            near = abs(step - p) <= 1e-16 * p
+        p, most = step, 0.5 * abs(step - p)
+        if near:
             break
-        p = step
     return -y * p
 
 
@@ -142,6 +154,12 @@ def rate_of(rule, t):
     if rule.power == 0.5:
         return rule.rate / math.sqrt(t)
     return rule.rate / t**rule.power
+
+
+@kernel
+def adaptive_rate(rate, squares):
+    """The rate of a feature whose squared slopes sum to ``squares``; 0 where they underflow."""
+    return rate / math.sqrt(squares) if squares > 0.0 else 0.0
 
 
 @kernel
@@ -212,7 +230,11 @@ def learn_truncated(indptr, ids, values, y, s, margins, loss, rule, factors, tab
 
 @kernel
 def settle_truncated(rule, factors, table, state, first, last, out):
-    """Write the weights of the features first to last - 1 to ``out``, with all truncations so far."""
+    """Write the weights of the features first to last - 1 to ``out``, with all truncations so far.
+
+    table : of :func:`learn_truncated`, or of :func:`learn_adaptive`, which has three columns.
+    """
+    adaptive = table.shape[1] == 3 and not rule.rounding
     stamp = np.empty(1, table.dtype)
     stamp[0] = state[SHRINK]
     now = np.float64(stamp[0])
@@ -220,16 +242,12 @@ def settle_truncated(rule, factors, table, state, first, last, out):
         w = np.float64(table[j, 0])
         if w != 0.0:
             due = now - np.float64(table[j, 1])
+            if adaptive:
+                due *= rule.gravity * adaptive_rate(rule.rate, np.float64(table[j, 2]))
             if factors is not None:
                 due *= factors[j]
             w = truncated(w, due, rule.theta, rule.rounding) / state[GROWTH]
         out[j - first] = w
-
-
-@kernel
-def adaptive_rate(rate, squares):
-    """The rate of a feature whose squared slopes sum to ``squares``; 0 where they underflow."""
-    return rate / math.sqrt(squares) if squares > 0.0 else 0.0
 
 
 @kernel
@@ -288,24 +306,6 @@ def learn_adaptive(indptr, ids, values, y, s, margins, loss, rule, factors, tabl
             if state[SHRINK] > state[LIMIT]:
                 return i + 1, REBASE
     return y.shape[0], DONE
-
-
-@kernel
-def settle_adaptive(rule, factors, table, state, first, last, out):
-    """Write the weights of the features first to last - 1 to ``out``, with all truncations so far."""
-    stamp = np.empty(1, table.dtype)
-    stamp[0] = state[SHRINK]
-    now = np.float64(stamp[0])
-    for j in range(first, last):
-        w = np.float64(table[j, 0])
-        if w != 0.0:
-            due = now - np.float64(table[j, 1])
-            if not rule.rounding:
-                due *= rule.gravity * adaptive_rate(rule.rate, np.float64(table[j, 2]))
-            if factors is not None:
-                due *= factors[j]
-            w = truncated(w, due, rule.theta, rule.rounding)
-        out[j - first] = w
 
 
 @kernel

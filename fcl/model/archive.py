@@ -62,18 +62,28 @@ def open_archive(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
 
 def add_member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     """Store `content` under `name`; the bytes of the member depend on nothing else."""
+    archive.writestr(_member(name), content)
+
+
+def add_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
+    """Store an array as the member `name` in ``.npy`` format 1.0, with its own dtype.
+
+    It is written in pieces, so that a large array needs no second copy.
+    """
+    info = _member(name)
+    # the size says whether the member needs the format of large files; a header has at most 64 KiB
+    info.file_size = array.nbytes + (1 << 16)
+    with archive.open(info, "w") as file:
+        np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    """What the zip says about a member, which depends on its name alone."""
     info = zipfile.ZipInfo(name, _DATE)
     info.create_system = 3  # the default differs by platform
     info.external_attr = 0o644 << 16
     info.compress_type = zipfile.ZIP_STORED
-    archive.writestr(info, content)
-
-
-def add_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
-    """Store an array as the member `name` in ``.npy`` format 1.0, with its own dtype."""
-    buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, array, version=(1, 0), allow_pickle=False)
-    add_member(archive, name, buffer.getvalue())
+    return info
 
 
 def now() -> str:

@@ -164,7 +164,7 @@ def write_model(
                 add_member(archive, name, packed)
             return
         for name, dtype in ARRAYS.items():
-            values = np.ascontiguousarray(arrays[name]).astype(dtype)
+            values = np.ascontiguousarray(arrays[name]).astype(dtype, copy=False)
             add_array(archive, f"{name}.npy", values.ravel())
         for name, member in (more or {}).items():
             if isinstance(member, bytes):

@@ -1,4 +1,4 @@
-"""The state of an online learner in a model file, from which learning goes on.
+"""The state of an online learner in a model file, from which learning resumes.
 
 Three members beside those of every model: ``online.json`` (options, place and sums of the run),
 ``online_ids.npy`` and ``online_state.npy`` (the features that were touched, and what the learner keeps of
@@ -47,8 +47,8 @@ class OnlineState:
         own = {"columns": self.table.shape[1], "table": self.table.dtype.name, **self.run}
         return {
             RUN: write_json(own),
-            IDS: self.ids.astype("<i8"),
-            TABLE: self.table.ravel().astype(f"<f{self.table.itemsize}"),
+            IDS: self.ids.astype("<i8", copy=False),
+            TABLE: self.table.ravel().astype(f"<f{self.table.itemsize}", copy=False),
             SUMS: self.sums.astype("<f8"),
         }
 

@@ -88,6 +88,9 @@ class BallLearner(Learner):
         """Bytes of the positions and of a heap with all features; less if few have a weight."""
         return n_features * (4 + 16)
 
+    def arrays(self) -> list[np.ndarray]:
+        return [self._place, self._ids, self._keys]
+
     @property
     def rule(self) -> BallRule:
         """The rule for the kernels, at the rate of the current pass."""

@@ -87,6 +87,11 @@ class Learner(ABC):
         return n_features * cls.columns * np.dtype(options.weights).itemsize
 
     @classmethod
+    def saved_bytes_for(cls, options: OnlineOptions) -> int:
+        """Bytes of the state of a feature that was touched, as :meth:`saved` returns it, with its id."""
+        return 8 + cls.columns * np.dtype(options.weights).itemsize
+
+    @classmethod
     def check_weights(cls, options: OnlineOptions) -> None:
         """Raise InputError if a table of these weights is not one of the method."""
         if options.weights not in TABLES:
@@ -94,6 +99,10 @@ class Learner(ABC):
                 f"weights: expected {' or '.join(TABLES)} for the method {cls.name}, got "
                 f"{options.weights}; the method ogd has such weights"
             )
+
+    def arrays(self) -> list[np.ndarray]:
+        """The arrays that grow with the number of features."""
+        return [self.table]
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -253,7 +262,7 @@ class Learner(ABC):
     # -- saving --------------------------------------------------------------------------------
 
     def saved(self) -> dict[str, Any]:
-        """What :meth:`restore` needs to go on as if nothing had happened.
+        """What :meth:`restore` needs to continue with the same bits.
 
         Returns
         -------

@@ -61,6 +61,13 @@ class Ogd(Learner):
     def bytes_for(cls, n_features: int, options: OnlineOptions) -> int:
         return n_features * sum(np.dtype(kind).itemsize for kind in _kinds(options))
 
+    @classmethod
+    def saved_bytes_for(cls, options: OnlineOptions) -> int:
+        return 8 + 2 * _saved_type(options).itemsize
+
+    def arrays(self) -> list[np.ndarray]:
+        return [self.weights, self.counts]
+
     @property
     def rule(self) -> TableRule:
         """The rule for the kernels."""
@@ -106,8 +113,7 @@ class Ogd(Learner):
             "state": self.state.copy(),
             "passes": self.passes,
             "ids": touched,
-            # both hold the numbers exactly
-            "table": table.astype(np.float32 if self.grid is not None else np.float64),
+            "table": table.astype(_saved_type(self.options)),
         }
 
     def _touched(self) -> npt.NDArray[np.int64]:
@@ -170,6 +176,11 @@ class Ogd(Learner):
 
 def _grid(options: OnlineOptions) -> Grid | None:
     return None if options.weights.startswith("float") else Grid.parse(options.weights)
+
+
+def _saved_type(options: OnlineOptions) -> np.dtype[Any]:
+    """The dtype of a saved table, which holds the numbers exactly."""
+    return np.dtype(np.float64 if options.weights.startswith("float") else np.float32)
 
 
 def _kinds(options: OnlineOptions) -> tuple[Any, Any]:

@@ -97,8 +97,7 @@ class TruncatedGradient(Learner):
     def _settle(self, first: int, last: int, out: Floats) -> None:
         from fcl.kernels import online
 
-        settle: Any = online.settle_adaptive if self._adaptive else online.settle_truncated
-        settle(self.rule, self.factors, self.table, self.state, first, last, out)
+        online.settle_truncated(self.rule, self.factors, self.table, self.state, first, last, out)
 
     def _put(self, ids: npt.NDArray[np.int64], weights: Floats) -> None:
         self.table[ids, 0] = weights

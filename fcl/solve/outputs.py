@@ -91,10 +91,11 @@ class OutputPasses(Passes):
             query,
             dual.residuals,
             self._blocks,
-            self.keep,
+            self.listed,
             self.family.penalty_factors,
             penalty.grouped,
             self.on_progress,
+            self.keep * len(parts),
         )
 
     def curvature_sums(self, ids: Ids, parts: range | None = None) -> Floats:

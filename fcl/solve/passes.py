@@ -35,6 +35,9 @@ FALLING = 0.5
 #: one strong motif would fill the list otherwise. More than 64 matter only while tens of thousands of
 #: features have yet to enter.
 KEEP_PER_GROUP = 256
+#: Multiple of these candidates that the pricer lists for each output of a group penalty. A feature that
+#: no list has may have the smallest price of every list, so full lists leave the bound on its norm loose.
+GROUPED_LISTS = 16
 
 
 class Vectors:
@@ -124,7 +127,8 @@ class Passes:
         self.prepared = prepared
         self.vectors = vectors
         self.keep = keep
-        self.pricer = family.pricer(prepared, keep)
+        self.listed = keep * (GROUPED_LISTS if objective.penalty.grouped else 1)
+        self.pricer = family.pricer(prepared, self.listed)
         #: called from time to time with the share of prices that are done
         self.on_progress: Progress = lambda share: None
         self.conditions = Conditions(objective.penalty, objective.C, family.penalty_factors)

@@ -89,7 +89,7 @@ class Update:
     def change(self, features: np.ndarray) -> Floats:
         """What is added to the margins (k, K) of a tile, in float64."""
         weights = self.weights.astype(features.dtype, copy=False)
-        return _times(features, weights) + self.intercept
+        return (weights.T @ features.T).T + self.intercept
 
     @staticmethod
     def total(updates: Sequence[Update]) -> Update:
@@ -153,44 +153,13 @@ class Sweeper:
         s = part.s[rows]
         residuals = self.link.gradient(part.margins[rows], part.targets.rows(rows)) * s[:, None]
         both = np.column_stack([residuals, s]).astype(features.dtype)
-        crossed = _crossed(features, both)
+        crossed = features.T @ both
         product = _gram(features, s) if gram else None
         return Sums(crossed[:, :-1], crossed[:, -1], residuals.sum(axis=0), product)
 
 
 def _groups(n: int, size: int) -> Iterable[range]:
     return (range(at, min(at + size, n)) for at in range(0, n, size))
-
-
-def _strip(features: np.ndarray, K: int) -> int:
-    """Features that a product with K columns takes at a time.
-
-    BLAS libraries copy both factors before a large product, which takes longer than a product with few
-    columns itself; OpenBLAS does not copy for products of up to 10^6 multiplications.
-    """
-    if features.strides[0] != features.itemsize:
-        return max(1, features.shape[1])
-    return 16 if K <= 15 else 8 if K <= 30 else max(1, features.shape[1])
-
-
-def _crossed(features: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """features' columns: (p, K), from (n, p) and (n, K)."""
-    out = np.empty((features.shape[1], columns.shape[1]), features.dtype)
-    size = _strip(features, columns.shape[1])
-    for first in range(0, len(out), size):
-        np.matmul(features[:, first : first + size].T, columns, out=out[first : first + size])
-    return out
-
-
-def _times(features: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """features weights: (n, K), from (n, p) and (p, K)."""
-    size = _strip(features, weights.shape[1])
-    if size >= len(weights):
-        return np.asarray(features @ weights)
-    total = np.zeros((weights.shape[1], len(features)), features.dtype)
-    for first in range(0, len(weights), size):
-        total += weights[first : first + size].T @ features[:, first : first + size].T
-    return total.T
 
 
 def _gram(features: np.ndarray, s: Floats) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from fcl.cli import online_stream
 from fcl.cli.online import command
 from fcl.cli.online_stream import _pieces, _texts
 from fcl.drivers.online.train import train_online
+from fcl.model.online_state import read_state
 
 N, P = 6000, 20
 RANDOM = np.random.default_rng(0)
@@ -156,12 +158,105 @@ def test_a_signal_before_the_first_row_writes_nothing(tmp_path: Path) -> None:
         (("-", "--features", "columns", "--alpha", 1), "--columns is missing"),
         ((*COMMAND, "--passes", 2), "--passes: standard input is read once"),
         (("-", "--columns", 3, "--features", "columns", "--C", 1), "give --alpha"),
+        ((*COMMAND, "--class-weight", "balanced"), "--class-weight: expected a weight for each"),
         (("data", *COMMAND[1:]), "--columns: expected DATA - "),
     ],
 )
 def test_options_that_do_not_fit(tmp_path: Path, options: tuple[object, ...], message: str) -> None:
     code, output = learnt(*options, "--out", tmp_path / "m.fcl", text="")
     assert code == 2 and message in output
+
+
+METHODS = (
+    ("--method", "ftrl"),
+    ("--method", "truncated-gradient", "--period", 7, "--table", "float32", "--decay", 0.5),
+    ("--method", "truncated-gradient", "--step", "adagrad", "--class-weight", "1=3"),
+    ("--method", "ball", "--radius", 2),
+    ("--method", "ogd", "--table", "q2.13", "--seed", 5),
+    ("--method", "ftrl", "--hash-bits", 4),
+)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("cut", [1, 4097, 5001])
+def test_a_resumed_stream_gives_the_same_bits(
+    tmp_path: Path, method: tuple[object, ...], cut: int
+) -> None:
+    """The rows after the cut may begin with any number of rows of one label."""
+    given = (*COMMAND, "--rate", 0.25, *method)
+    first = 4096 if cut == 1 else cut  # a stream begins with both labels
+    parts = "".join(LINES[:first]), "".join(LINES[first:][: 1 if cut == 1 else N])
+    assert learnt(*given, "--out", tmp_path / "all.fcl", text="".join(parts))[0] == 0
+    assert learnt(*given, "--out", tmp_path / "m.fcl", text=parts[0])[0] == 0
+    resume = ("-", "--columns", P, "--resume", tmp_path / "m.fcl", "--out", tmp_path / "m.fcl")
+    code, output = learnt(*resume, text=parts[1])
+    assert code == 0, output
+    whole, found = fcl.load_model(tmp_path / "all.fcl"), fcl.load_model(tmp_path / "m.fcl")
+    assert found.weights.tobytes() == whole.weights.tobytes() and found.alpha == whole.alpha
+    assert found.intercept == whole.intercept and found.C == whole.C
+    assert found.n_rows == whole.n_rows and list(found.ids) == list(whole.ids)
+    states = [read_state(tmp_path / name) for name in ("all.fcl", "m.fcl")]
+    assert states[0].table.tobytes() == states[1].table.tobytes()
+    assert states[0].sums.tobytes() == states[1].sums.tobytes()
+
+
+def test_stored_rows_and_streams_do_not_resume_each_other(tmp_path: Path) -> None:
+    data = fcl.open_data(csr_array(X), y=Y)
+    result = train_online(data, "columns", alpha=0.001, rate=0.25, certify=False)
+    result.save(tmp_path / "m.fcl")
+    resume = ("-", "--columns", P, "--resume", tmp_path / "m.fcl", "--out", tmp_path / "n.fcl")
+    code, output = learnt(*resume, text="".join(LINES))
+    assert code == 2 and "expected the model of a stream, got one that learnt stored rows" in output
+    code, output = learnt(*resume, "--alpha", 1, text="".join(LINES))
+    assert code == 2 and "--alpha: a resumed run keeps the options of its file" in output
+
+
+def test_class_weights_and_validation(tmp_path: Path) -> None:
+    """Class weights as for stored rows, up to the problem that the model says it is of."""
+    (tmp_path / "valid").mkdir()
+    np.save(tmp_path / "valid" / "X.npy", X[:500])
+    np.save(tmp_path / "valid" / "y.npy", Y[:500])
+    given = (*COMMAND, "--rate", 0.25, "--class-weight", "1=3", "--out", tmp_path / "m.fcl")
+    code, output = learnt(*given, "--valid", tmp_path / "valid", text="".join(LINES))
+    assert code == 0 and "held out" in output, output
+    model = fcl.load_model(tmp_path / "m.fcl")
+    s = np.where(Y > 0, 3.0, 1.0)
+    first = s[:4096].sum() / 4096
+    np.testing.assert_allclose(model.C, first / (0.001 * s.sum()))
+    np.testing.assert_allclose(model.C * model.alpha, 1.0 / N)
+    gravity = 0.001 / first
+    weighted = fcl.open_data(csr_array(X), y=Y, weights=s)
+    options = {"rate": 0.25, "shuffle": False, "certify": False, "block_rows": 4096}
+    other = train_online(weighted, "columns", alpha=gravity, **options).model
+    np.testing.assert_allclose(model.weights, other.weights, rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [1, 700, 1 << 20])
+def test_gzip(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text in two members of the format, however it is cut; a cut file, and one with other bytes."""
+    monkeypatch.setattr(online_stream, "PIECE", size)
+    text = "".join(LINES[:300]).encode()
+    packed = gzip.compress(text[:5000]) + gzip.compress(text[5000:])
+    (tmp_path / "rows.gz").write_bytes(packed)
+    with open(tmp_path / "rows.gz", "rb") as file:
+        assert b"".join(_pieces(file, lambda: False)) == text + b"\n"
+    for wrong, message in (
+        (packed[:-9], "the gzip data end early"),
+        (packed + b"no gzip", "other bytes"),
+    ):
+        (tmp_path / "rows.gz").write_bytes(wrong)
+        with (
+            open(tmp_path / "rows.gz", "rb") as file,
+            pytest.raises(fcl.InputError, match=message),
+        ):
+            list(_pieces(file, lambda: False))
+
+
+def test_the_command_reads_gzip(tmp_path: Path) -> None:
+    packed = gzip.compress("".join(LINES).encode())
+    given = [sys.executable, "-m", "fcl.cli.online", *COMMAND, "--rate", "0.25", "--quiet"]
+    subprocess.run([*given, "--out", str(tmp_path / "m.fcl")], input=packed, check=True)
+    assert fcl.load_model(tmp_path / "m.fcl").n_rows == N
 
 
 def test_an_empty_input(tmp_path: Path) -> None:

@@ -416,3 +416,16 @@ def test_refused_validation_rows() -> None:
         valid = fcl.open_data(rows.X, y=wrong)
         with pytest.raises(fcl.InputError, match="expected 2 columns of numbers"):
             train(fcl.open_data(rows.X, y=Y), loss="squared", valid=valid)
+
+
+def test_many_similar_features_leave_the_bound_of_a_group_tight() -> None:
+    """A thousand features a class have prices near the largest: lists of the outputs hold them all."""
+    random = np.random.default_rng(9)
+    y = np.repeat(np.arange(K), N // K)
+    phi = (y[:, None] == np.arange(3000) % K) + 0.05 * random.normal(size=(N, 3000))
+    problem = Rows(phi, y).problem(group=True)
+    null = problem.residuals(np.zeros((3000, K)), np.zeros(K))
+    least = 1.0 / problem.largest(null)
+    found = train(Rows(phi, y).open(), C=0.99 * least, group=True, max_passes=3).certificate
+    assert found.max_violation == pytest.approx(0.99, rel=1e-9)
+    assert found.gap <= TOL

@@ -89,3 +89,35 @@ def test_models_of_several_classes_need_no_kernel_after_the_warm_up() -> None:
     several = fcl.open_data(numbers, y=numbers[:, :2] ** 2)
     fcl.train(several, "columns", C=0.3, loss="squared", group=True, tol=1e-3)
     assert compiled() == before and sum(before.values()) > 5
+
+
+@pytest.mark.filterwarnings("ignore::fcl.ConvergenceWarning")
+def test_online_learners_need_no_kernel_after_the_warm_up() -> None:
+    from fcl.kernels import ball_heap, hashing, listing, online, tables
+
+    def compiled() -> dict[str, int]:
+        kernels = {
+            name: own
+            for module in (online, ball_heap, tables, hashing, listing)
+            for name, own in vars(module).items()
+        }
+        return {n: len(f.signatures) for n, f in kernels.items() if hasattr(f, "signatures")}
+
+    warmup.KINDS[kinds.ONLINE]()
+    before = compiled()
+    rng = np.random.default_rng(0)
+    numbers, y = rng.normal(size=(90, 4)), np.arange(90) % 2
+    letters = rng.integers(0, 4, (90, 8)).astype(np.uint8)
+    options: tuple[dict[str, object], ...] = (
+        {"loss": "squared_hinge"},
+        {"method": "truncated-gradient", "step": "explicit", "theta": 0.1},
+        {"method": "ball", "radius": 0.5},
+        {"method": "ogd", "weights": "q4.11"},
+    )
+    for rows, features in ((numbers, "columns"), (letters, "kmers:d=2")):
+        for given in options:
+            data = fcl.open_data(rows, y=y)
+            fcl.train_online(data, features, alpha=0.01, rate=0.01, certify=False, **given)
+    hashed = {"alpha": 0.01, "rate": 0.01, "certify": False, "hash_bits": 4}
+    fcl.train_online(fcl.open_data(letters, y=y), "kmers:d=2", **hashed)
+    assert compiled() == before and sum(before.values()) > 20

@@ -191,3 +191,69 @@ def test_divergence_names_the_row() -> None:
     with pytest.raises(fcl.InputError, match=r"the margin of row \d+ is not finite.*lower rate"):
         rate.fit(X * 10.0, MARGIN)
     assert np.isfinite(rate.predict(X)).all()  # the model before the row
+
+
+OFFSET = RANDOM.normal(size=N)
+
+
+def test_offsets_are_added_to_the_margins() -> None:
+    """As in ``train_online``, for either loss; predictions need them, too."""
+    data = fcl.open_data(X, y=Y, offset=OFFSET)
+    given = {"alpha": 1e-3, "passes": 2}
+    model = fcl.train_online(data, "columns", **given, certify=False).model
+    found = FCLOnlineClassifier(**given).fit(X, Y, offset=OFFSET)
+    assert np.array_equal(found.models_[0].weights, model.weights)
+    assert np.array_equal(found.decision_function(X, OFFSET), model.margins(data))
+    assert found.certify(X, Y, offset=OFFSET).own_objective is not None
+    numbers = fcl.open_data(X, y=MARGIN, offset=OFFSET)
+    model = fcl.train_online(numbers, "columns", **given, loss="squared", certify=False).model
+    regressor = FCLOnlineRegressor(**given).fit(X, MARGIN, offset=OFFSET)
+    assert np.array_equal(regressor.models_[0].weights, model.weights)
+    assert np.array_equal(regressor.predict(X, OFFSET), model.margins(numbers))
+    parts = FCLOnlineRegressor(**given | {"rate": 0.1})
+    parts.partial_fit(X[:400], MARGIN[:400], offset=OFFSET[:400])
+    with pytest.raises(fcl.InputError, match="expected an offset, as in the first call"):
+        parts.partial_fit(X[400:], MARGIN[400:])
+    for estimator in (found, regressor):
+        with pytest.raises(fcl.InputError, match="offset"):
+            estimator.predict(X)
+
+
+def test_class_weights_are_those_of_the_batch_estimator() -> None:
+    """The same problem: sample weights times class weights, alpha before them."""
+    weights = {"yes": 3.0}
+    own = FCLOnlineClassifier(alpha=1e-3, passes=2, class_weight=weights).fit(X, Y, S)
+    data = fcl.open_data(X, y=Y, weights=S)
+    model = fcl.train_online(
+        data, "columns", alpha=1e-3, passes=2, class_weight=weights, certify=False
+    ).model
+    np.testing.assert_allclose(own.models_[0].weights, model.weights, rtol=1e-9)
+    np.testing.assert_allclose(own.models_[0].C, model.C, rtol=1e-12)
+    batch = fcl.FCLClassifier(alpha=1e-3, class_weight=weights, tol=1e-8).fit(X, Y, S)
+    proof = own.certify(X, Y, S)
+    optimum = batch.models_[0].certificate.objective
+    assert proof.own_bound <= optimum * (1 + 1e-9) <= proof.objective * (1 + 2e-9)
+    several = FCLOnlineClassifier(class_weight="balanced").fit(X, CLASSES)
+    assert len(several.certify(X, CLASSES)) == 3
+
+
+def test_class_weights_of_a_stream() -> None:
+    """In any cuts as in one call, if the first call says how much the classes weigh."""
+    given = {"alpha": 1e-3, "rate": 0.2, "class_weight": {"yes": 3.0}}
+    whole = FCLOnlineClassifier(**given)
+    whole.partial_fit(X, Y, ["no", "yes"])
+    share = whole._share
+    parts = FCLOnlineClassifier(**given)
+    parts.partial_fit(X[:450], Y[:450], ["no", "yes"])
+    assert parts._share == pytest.approx(share, rel=0.2)
+    parts.partial_fit(X[450:], Y[450:])
+    assert parts.score(X, Y) > 0.7
+    with pytest.raises(fcl.InputError, match="expected a dict for partial_fit, got 'balanced'"):
+        FCLOnlineClassifier(class_weight="balanced").partial_fit(X, Y, ["no", "yes"])
+
+
+def test_hashed_columns() -> None:
+    wide = csr_array((RANDOM.random((N, 300)) < 0.05).astype(float))
+    found = FCLOnlineClassifier(hash_bits=5, alpha=1e-3).fit(wide, Y)
+    assert found.coef_.shape == (1, 32) and found.decision_function(wide).shape == (N,)
+    assert found.certify(wide, Y).certificate.n_priced == 32

@@ -69,6 +69,24 @@ def test_the_loss_approaches_that_of_the_optimum_of_the_same_norm(
     assert last < 0.005 and last < first < 0.2
 
 
+def test_the_certificate_is_that_of_the_radius(data: fcl.DataSet, tmp_path: Path) -> None:
+    """Of the ball of --radius, also where the weights are inside of it, and from the file."""
+    optimum = fcl.train(data, "columns", C=0.05, tol=1e-7).model
+    radius = float(np.abs(optimum.weights).sum())
+    # at a rate this small one pass ends inside of the ball
+    given = {"C": 0.05, "method": "ball", "radius": radius, "rate": 0.01, "block_rows": 640}
+    result = train_online(data, "columns", **given)
+    found = result.optimality
+    assert found is not None and found.radius == radius and found.penalty < 0.9 * radius
+    above = (mean_loss(result.model) - mean_loss(optimum)) * result.model.sum_weights
+    assert 0.0 < above <= found.ball_gap
+    result.save(tmp_path / "m.fcl")
+    again = fcl.certify(tmp_path / "m.fcl", data)
+    assert again.radius == radius and again.ball_gap == pytest.approx(found.ball_gap, rel=1e-9)
+    # an option still overrides it
+    assert fcl.certify(tmp_path / "m.fcl", data, radius=2.0 * radius).radius == 2.0 * radius
+
+
 @pytest.mark.parametrize("chunks", [1, 3, 4, 6])
 def test_a_run_that_is_cut_goes_on_with_the_same_bits(
     data: fcl.DataSet, tmp_path: Path, chunks: int

@@ -150,3 +150,28 @@ def test_the_command(optimum: fcl.Model, tmp_path: Path) -> None:
         large = np.abs(found.weights) > 1e-6
         np.testing.assert_array_equal(found.ids[large], optimum.ids)
         np.testing.assert_allclose(found.weights[large], optimum.weights, atol=1e-6)
+
+
+def test_the_command_starts_from_an_online_model(tmp_path: Path) -> None:
+    """``fcl train --initial`` ends at the optimum; with --path or --resume it is refused."""
+
+    from fcl.cli.train import command as train_command
+
+    random = np.random.default_rng(3)
+    X = random.normal(size=(500, 8))
+    y = np.where(X[:, 0] - X[:, 1] + random.logistic(size=500) > 0.0, 1, 0)
+    folder, start = tmp_path / "rows", tmp_path / "start.fcl"
+    folder.mkdir()
+    np.save(folder / "X.npy", X)
+    np.save(folder / "y.npy", y)
+    data = fcl.open_data(str(folder))
+    fcl.train_online(data, "columns", C=0.1, rate=0.2, certify=False).model.save(start)
+    given = [str(folder), "--features", "columns", "--driver", "inline", "--tol", "1e-8"]
+    given += ["--initial", str(start), "--out", str(tmp_path / "m.fcl")]
+    result = CliRunner().invoke(train_command, [*given, "--C", "0.1"])
+    assert result.exit_code == 0, result.output
+    optimum = fcl.train(data, "columns", C=0.1, tol=1e-8)
+    found = fcl.load_model(tmp_path / "m.fcl").certificate
+    assert found.objective == pytest.approx(optimum.certificate.objective, rel=1e-7)
+    result = CliRunner().invoke(train_command, [*given, "--path", "3", "--valid-fraction", "0.5"])
+    assert result.exit_code == 2 and "--initial does not go with --path" in result.output

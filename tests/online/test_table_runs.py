@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,3 +151,34 @@ def test_blocks_of_another_size_give_the_same_bits() -> None:
     given = {"shuffle": False, "intercept": False}
     found = [trained(block_rows=size, **given) for size in (64, 256, 65_536)]
     assert bits(found[0]) == bits(found[1]) == bits(found[2])
+
+
+@pytest.mark.filterwarnings("ignore::fcl.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("method", "weights"), [("ftrl", "float64"), ("ogd", "q2.13"), ("ftrl", "float32")]
+)
+def test_the_plan_counts_what_a_dense_run_saves(tmp_path: Path, method: str, weights: str) -> None:
+    """Every feature is touched; what model and state take is at most what the plan says, and near it."""
+    from scipy.sparse import csr_array
+
+    p, n = 1 << 19, 64
+    indices = np.random.default_rng(0).permutation(p)
+    matrix = csr_array((np.ones(p), indices, np.arange(0, p + 1, p // n)), shape=(n, p))
+    rows = fcl.open_data(matrix, y=np.arange(n) % 2)
+    given = {"method": method, "weights": weights, "alpha": 1e-9, "rate": 0.5, "certify": False}
+    train_online(rows, "columns", **given).save(tmp_path / "m.fcl")  # compiles
+    planned = dict(plan_online(rows, "columns", **given).parts)
+    size = planned[f"model and saved state of {p:,} features"]
+    result = train_online(rows, "columns", **given)
+    assert len(result.model.ids) > 0.9 * p and len(result.state.ids) > 0.9 * p
+    tracemalloc.start()
+    try:
+        state = result.learner.saved()
+        point = result.learner.point()
+        result.save(tmp_path / "again.fcl")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(state["ids"]) == len(result.state.ids) and len(point[0]) == len(result.model.ids)
+    settled = 24 * p  # of the part of the plan for weights while they are counted
+    assert 0.5 * size < peak < size + settled

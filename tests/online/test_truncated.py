@@ -183,6 +183,23 @@ def test_implicit_slopes_solve_their_equation(seed: int, loss: str) -> None:
         assert r == pytest.approx(expected, rel=1e-11, abs=1e-200), (m, q)
 
 
+def test_an_implicit_step_ends_at_its_solution() -> None:
+    """Where a step is small far from the solution, and over the range of margins and rates."""
+    from fcl.kernels import online
+
+    random = np.random.default_rng(0)
+    cases = [(-1.0, 7.382432668971314, 134.71564791776535)]
+    for _ in range(20_000):
+        m = random.normal() * 10 ** random.uniform(-2, 2)
+        cases.append((random.choice([-1.0, 1.0]), m, 10 ** random.uniform(-6, 6)))
+    for y, m, q in cases:
+        p = -y * online.implicit_slope((0, 0.0), y, m, q)
+        # p - 1 / (1 + exp(y m + q p)) rises with p at a rate of at least 1
+        low, high = (p * (1.0 + side) for side in (-1e-12, 1e-12))
+        assert low < 1.0 / (1.0 + math.exp(y * m + q * low)), (y, m, q)
+        assert high > 1.0 / (1.0 + math.exp(y * m + q * high)), (y, m, q)
+
+
 @pytest.mark.parametrize("theta", [math.inf, 0.3])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_regret_is_bounded(loss: str, theta: float) -> None:

@@ -1,38 +1,14 @@
-"""Products with few columns, and the origins of features, against float64."""
+"""The origins of features."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import pytest
 from waves import Problem, Waves
 
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.sums import _crossed, _times
 from fcl.stagewise.train import Running, train_stagewise
-
-
-@pytest.mark.parametrize("K", [1, 10, 15, 16, 30, 31])
-@pytest.mark.parametrize("p", [1, 15, 100])
-@pytest.mark.parametrize("order", ["columns", "rows", "spaced"])
-def test_products_with_few_columns(K: int, p: int, order: str) -> None:
-    rng = np.random.default_rng(K * p)
-    features = rng.normal(size=(500, p)).astype(np.float32)
-    if order == "columns":
-        features = np.asfortranarray(features)
-    if order == "spaced":  # as Fourier features are
-        wide = np.zeros((p, 516), np.float32)
-        wide[:, :500] = features.T
-        features = wide[:, :500].T
-    columns = rng.normal(size=(500, K)).astype(np.float32)
-    weights = rng.normal(size=(p, K)).astype(np.float32)
-    exact = features.astype(np.float64)
-    found = _crossed(features, columns), _times(features, weights)
-    expected = exact.T @ columns, exact @ weights
-    for product, wanted in zip(found, expected, strict=True):
-        assert product.dtype == np.float32 and product.shape == wanted.shape
-        assert np.abs(product - wanted).max() < 1e-4
 
 
 class Stored(Waves):

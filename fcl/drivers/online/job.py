@@ -26,6 +26,7 @@ from fcl.drivers.rows import (
 from fcl.errors import BudgetError, InputError
 from fcl.features import bind_features, parse_features, spell_features
 from fcl.features.base import Family, Floats
+from fcl.features.hashed import HashedFamily, hashed_family
 from fcl.features.rows import CHUNK_IDS, RowView
 from fcl.model.columns import by_position, matched
 from fcl.objective import Loss, find_loss, resolve_C
@@ -42,6 +43,8 @@ __all__ = ["LOSSES", "OnlineJob", "OnlinePlan", "Running", "make_online_job", "p
 
 #: Losses of models; the learners also know the hinge loss.
 LOSSES = ("logistic", "squared", "squared_hinge")
+#: Bytes of a feature in a model, id and weight, and of the pieces from which they are joined.
+MODEL_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,7 @@ class OnlineJob:
             "alpha": self.alpha,
             "class_weight": self.class_weight,
             "offset": self.train.data.offset is not None,
+            "hash_bits": self.family.bits if isinstance(self.family, HashedFamily) else None,
         }
 
 
@@ -159,6 +163,9 @@ def make_online_job(
     alpha: float | None = None,
     C: float | None = None,
     class_weight: str | Mapping[Any, float] | None = None,
+    hash_bits: int | None = None,
+    endless: bool = False,
+    labels: tuple[Any, Any] | None = None,
     valid: DataSet | None = None,
     **learning: Any,
 ) -> OnlineJob:
@@ -173,6 +180,12 @@ def make_online_job(
         Exactly one, as for :func:`fcl.train`.
     class_weight
         As for :func:`fcl.train`.
+    hash_bits : int, optional
+        Hash the features into 2^hash_bits weights; see :mod:`fcl.features.hashed`.
+    endless : bool
+        Whether further rows follow those of ``data``.
+    labels : tuple, optional
+        The labels, if ``data`` need not have rows of both.
     **learning
         Further options of :class:`fcl.online.OnlineOptions`.
 
@@ -204,14 +217,21 @@ def make_online_job(
             f"{data.target_name}: expected a target of one column, got {np.shape(data.target)}; learn "
             "one model for each column, or use FCLOnlineClassifier for several classes"
         )
-    y, labels = encode_targets(data, loss, "training")
+    whole_target = labels is None
+    if labels is None:
+        y, labels = encode_targets(data, loss, "training")
+    else:
+        y = np.where(data.target == labels[1], 1.0, -1.0)
     held = None
     if running.valid_fraction is not None:
         random = np.random.default_rng([running.seed, 0xFC1])
         held = random.random(data.n_rows) < running.valid_fraction
     train = select_rows(data, y, data.weights, None if held is None else ~held)
-    loss.check_training(train.y, data.target_name)
+    if whole_target:
+        loss.check_training(train.y, data.target_name)
     family, text = _family(features, data, train.keep)
+    if hash_bits is not None:
+        family = hashed_family(family, hash_bits, data.rows)
     valid_rows = None
     if held is not None:
         valid_rows = select_rows(data, y, data.weights, held, "validate on: raise valid_fraction")
@@ -229,7 +249,8 @@ def make_online_job(
     view = family.row_view()
     if options.weights == "q":
         options = replace(options, weights=grid_for(family, view, train, running.block_rows))
-    plan = make_online_plan(family, options, running, train, valid_rows)
+    most = None if endless else view.most_listed(train.n)
+    plan = make_online_plan(family, options, running, train, valid_rows, most)
     return OnlineJob(
         options=options,
         running=running,
@@ -278,9 +299,17 @@ def penalty_factors(family: Family) -> Floats | None:
 
 
 def make_online_plan(
-    family: Family, options: OnlineOptions, running: Running, train: Rows, valid: Rows | None
+    family: Family,
+    options: OnlineOptions,
+    running: Running,
+    train: Rows,
+    valid: Rows | None,
+    most_touched: int | None = None,
 ) -> OnlinePlan:
-    """Plan the memory; raises BudgetError that names the smallest budget that works."""
+    """Plan the memory; raises BudgetError that names the smallest budget that works.
+
+    most_touched : the most features that the rows can have; None if that is not known.
+    """
     p, kind = family.n_features, kind_of(running.method, options)
     table = kind.bytes_for(p, options)
     chosen = [r for r in (train, valid) if r is not None]
@@ -296,11 +325,19 @@ def make_online_plan(
     ]
     if type(family).penalty_factors is not Family.penalty_factors:
         parts.append(("penalty factors", 8 * p))
+    touched = p if most_touched is None else min(p, most_touched)
+    parts.append(
+        (
+            f"model and saved state of {touched:,} features",
+            touched * (MODEL_BYTES + kind.saved_bytes_for(options)),
+        )
+    )
     total = sum(size for _, size in parts)
     if total > running.memory:
         advice = (
             "choose a method with smaller weights (ftrl and truncated-gradient have float32, ogd has "
-            "q2.13 of 3 bytes a feature) or fewer features, or raise memory"
+            "q2.13 of 3 bytes a feature) or fewer features, raise memory, or "
+            "give hash_bits, with which features share weights"
         )
         raise BudgetError(
             f"memory: a budget of {format_bytes(running.memory)} is too small; online learning needs at "

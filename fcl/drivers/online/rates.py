@@ -16,14 +16,14 @@ __all__ = ["choose_rate"]
 #: Share of a pass that all trials together may take.
 SHARE = 0.08
 #: Rates of the first round, and most trials to follow where the best one is at an end.
-FIRST = (0.004, 0.016, 0.0625, 0.25, 1.0)
+FIRST = (0.0625, 0.25, 0.016)
 FACTOR, MOST_EXTENSIONS = 4.0, 8
-#: If no trial has less than this share of the loss at the rate NO_RATE, nothing can be learnt from so few
-#: rows, and small rates only look better since they do nothing: then the choice is the largest rate whose
-#: loss is at most MOST_WORSE times as large.
-NO_RATE, CLEAR, MOST_WORSE = 1e-12, 0.98, 1.25
-#: Fewest rows of a trial, even if all trials together then take more of a small data set: from the few
-#: positive rows of shorter trials, where positives are rare, no rate can be told from another.
+#: If no trial has less than this share of the loss of the first intercept, nothing can be learnt from so
+#: few rows, and small rates only look better since they do nothing: then the choice is the largest rate
+#: whose loss is at most MOST_WORSE times as large.
+CLEAR, MOST_WORSE = 0.98, 1.25
+#: Fewest rows of a trial, even if all trials together then take more of a small data set: where positives
+#: are rare, shorter trials have too few of them to compare rates.
 LEAST_ROWS = 1000
 
 
@@ -40,10 +40,14 @@ def choose_rate(job: OnlineJob, all_rows: bool = False) -> float:
     run = job.running
     blocks = Blocks(job.family, job.train, run.block_rows, run.seed, run.shuffle)
     block = next(blocks.of_pass(0))
-    n_trials = len(FIRST) + 3
+    n_trials = len(FIRST) + 4
     most = max(LEAST_ROWS, int(SHARE * job.train.n / n_trials))
     trial = _Trial(job, block if all_rows else replace(block, order=block.order[:most]))
-    found = {rate: trial.score(rate) for rate in FIRST}
+    constant = trial.constant()
+    enough = math.inf if job.start is not None else MOST_WORSE * constant
+    found: dict[float, float] = {}
+    for rate in FIRST:
+        found[rate] = trial.score(rate, max(enough, min(found.values(), default=math.inf)))
     for _ in range(MOST_EXTENSIONS):
         best = min(found, key=lambda rate: (found[rate], rate))
         if best == max(found):
@@ -52,13 +56,12 @@ def choose_rate(job: OnlineJob, all_rows: bool = False) -> float:
             new = best / FACTOR
         else:
             break
-        found[new] = trial.score(new)
+        found[new] = trial.score(new, max(enough, found[best]))
     best = min(found, key=lambda rate: (found[rate], rate))
-    constant = trial.score(NO_RATE)
     if job.start is None and found[best] > CLEAR * constant:
         return max((rate for rate in found if found[rate] <= MOST_WORSE * constant), default=best)
     for rate in (best / 2.0, best * 2.0):
-        found[rate] = trial.score(rate)
+        found[rate] = trial.score(rate, min(found.values()))
     return min(found, key=lambda rate: (found[rate], rate))
 
 
@@ -74,8 +77,20 @@ class _Trial:
         if job.loss.translates:
             self._y, self._offset = self._y - self._offset, np.zeros(len(rows))
 
-    def score(self, rate: float) -> float:
-        """The mean progressive loss over the later half of the rows.
+    def constant(self) -> float:
+        """The mean loss of the first intercept alone over the later half of the rows."""
+        from fcl.kernels import online
+
+        later = slice(len(self._y) // 2, None)
+        y, s, margins = self._y[later], self._s[later], self._offset[later].copy()
+        if self._job.options.intercept:
+            margins += starting_intercept(self._job.loss.name, self._y, self._s)
+        return float(online.sum_losses(self._job.options.kernel_loss, y, s, margins) / s.sum())
+
+    def score(self, rate: float, most: float = math.inf) -> float:
+        """The mean progressive loss over the later half of the rows; infinite if it is above ``most``.
+
+        Losses add up, so that a trial ends as soon as this is known.
 
         The penalty of the weights is left out. After so few rows it says nothing of that after a pass:
         the gravity has hardly begun to act, and where labels are rare the least objective is that of a
@@ -88,12 +103,17 @@ class _Trial:
         learner = replace(job, options=options).new_learner()
         if job.start is None:
             learner.start_at(starting_intercept(job.loss.name, self._y, self._s))
-        margins, at = self._offset.copy(), 0
+        margins, at, half = self._offset.copy(), 0, len(self._offset) // 2
+        total, most = 0.0, most * float(self._s[half:].sum())
         for chunk in job.view.chunks(self._block.raw, self._block.order):
             some = slice(at, at + len(chunk))
             if learner.learn(chunk, self._y[some], self._s[some], margins[some]) < len(chunk):
                 return math.inf
             at += len(chunk)
-        later = slice(len(margins) // 2, None)
-        y, s = self._y[later], self._s[later]
-        return float(online.sum_losses(options.kernel_loss, y, s, margins[later]) / s.sum())
+            later = slice(max(some.start, half), at)
+            if later.start < at:
+                given = (self._y[later], self._s[later], margins[later])
+                total += online.sum_losses(options.kernel_loss, *given)
+            if total > most:
+                return math.inf
+        return total / float(self._s[half:].sum())

@@ -28,7 +28,7 @@ __all__ = ["End", "OnlineRun", "Place", "starting_intercept"]
 
 #: Rows after which a progressive loss above the constant's is worth a warning.
 ENOUGH_ROWS = 4000
-#: Seconds between two saves of the model while learning goes on.
+#: Seconds between two saves of the model during learning.
 SAVE_EVERY = 300.0
 
 

@@ -24,10 +24,12 @@ from fcl.drivers.online.job import OnlineJob, Running, make_online_job
 from fcl.drivers.online.progress import OnlineProgress, OnlineStarted, OnlineStopped
 from fcl.drivers.online.rates import choose_rate
 from fcl.drivers.online.run import End, OnlineRun, Place
-from fcl.drivers.online.train import OnlineResult, _state, model_of
+from fcl.drivers.online.train import OnlineResult, _state, kept_options, model_of, restored
+from fcl.drivers.rows import weighted_by_class
 from fcl.errors import InputError
 from fcl.features.base import Floats
-from fcl.model.model import Model
+from fcl.model.model import Model, load_model
+from fcl.model.online_state import OnlineState, read_state
 from fcl.online import Learner
 from fcl.parallel import one_blas_thread
 
@@ -61,15 +63,17 @@ class StreamBlock:
 
 def learn_stream(
     blocks: Iterator[StreamBlock],
-    features: Spec | str,
+    features: Spec | str | None = None,
     *,
-    alpha: float,
+    alpha: float | None = None,
     name: str = "standard input",
     method: str = "ftrl",
     rate: float | str = "auto",
     seed: int = 0,
     memory: int | str = "4GiB",
     initial: Model | None = None,
+    resume: str | os.PathLike[str] | None = None,
+    valid: DataSet | None = None,
     save: str | os.PathLike[str] | None = None,
     bare: bool = False,
     progress: Progress | None = None,
@@ -88,11 +92,18 @@ def learn_stream(
     features : family or str
         As for :func:`fcl.train`, over rows of sparse numbers.
     alpha : float
-        Weight of the penalty; C = 1 / (alpha n) is known at the end.
+        Weight of the penalty; C = 1 / (alpha n) is known at the end. Class weights in ``learning`` change
+        the weights of the rows; the share of both is taken from the first block.
     name : str
         Of the stream, for messages.
     method, rate, seed, memory, initial, progress
         As for :func:`fcl.train_online`.
+    resume : path
+        Model file of an earlier stream, which this one continues: the rows must be those that follow. All
+        options but ``memory`` and those of reporting are those of the file. The weights are the same, bit
+        for bit, as if the stream had never ended; the fingerprint is that of both parts.
+    valid : DataSet
+        Rows to score the model on with each line of progress.
     save : path
         File to which the model is written every five minutes, and before a wrong row is refused.
     bare : bool
@@ -110,14 +121,25 @@ def learn_stream(
     Raises
     ------
     InputError
-        The stream is empty, a label is none of the two of the first block, or an option is wrong.
+        The stream is empty, a label does not occur in the first block, or an option is wrong.
     """
     first = next(blocks, None)
     if first is None:
         raise InputError(f"{name}: expected rows, found none")
     running = Running(method, rate, shuffle=False, seed=seed, memory=memory)  # type: ignore[arg-type]
-    data = _data_set(first, name)
-    job = make_online_job(data, features, running, alpha=alpha, **learning)
+    data, state = _data_set(first, name), None
+    before = ""
+    if resume is not None:
+        model, state = load_model(resume), read_state(resume)
+        job, before = _resumed(model, state, first, data, running, valid), model.fingerprint
+        if initial is not None:
+            raise InputError("initial: a resumed stream has weights already; leave initial out")
+    else:
+        if features is None or alpha is None:
+            raise InputError("features, alpha: expected both for a new stream, got none")
+        job = make_online_job(
+            data, features, running, alpha=alpha, endless=True, valid=valid, **learning
+        )
     if initial is not None:
         job = replace(job, start=online_start(job, initial))
     events: list[OnlineProgress] = []
@@ -139,7 +161,7 @@ def learn_stream(
             found = choose_rate(job, all_rows=True)
             job = replace(job, options=replace(job.options, rate=found))
             seconds["rate"] = time.monotonic() - begun
-        learner = job.new_learner()
+        learner, place = (job.new_learner(), Place()) if state is None else restored(job, state)
 
         def written() -> None:
             if save is not None:
@@ -147,7 +169,7 @@ def learn_stream(
                 run.model().save(save, overwrite=True, more=more)
 
         stop = should_stop or (lambda: False)
-        run = _StreamRun(job, learner, first, blocks, report, stop, written)
+        run = _StreamRun(job, learner, place, (first, blocks), report, stop, written, before)
         try:
             end = run.run()
         except InputError as error:
@@ -171,20 +193,24 @@ class _StreamRun(OnlineRun):
         self,
         job: OnlineJob,
         learner: Learner,
-        first: StreamBlock,
-        others: Iterator[StreamBlock],
+        place: Place,
+        blocks: tuple[StreamBlock, Iterator[StreamBlock]],
         report: Callable[[Any], None],
         should_stop: Callable[[], bool],
         save: Callable[[], None],
+        fingerprint: str,
     ) -> None:
         # a block that was read is learnt to its end, since it could not be read again
-        super().__init__(job, learner, Place(), report, lambda: False, save)
-        self.block, self._others, self._ended = first, others, should_stop
-        self._hash = _StreamHash()
+        super().__init__(job, learner, place, report, lambda: False, save)
+        (self.block, self._others), self._ended = blocks, should_stop
+        self._hash = _StreamHash(fingerprint)
 
     def run(self) -> End:
-        end = super().run()
-        return End.INTERRUPTED if end is End.PASSES and self._ended() else end
+        if (end := self._pass()) is not None:
+            return end
+        # the pass does not end: the learner stays as it is, for a stream that continues this one
+        self._tell()
+        return End.INTERRUPTED if self._ended() else End.PASSES
 
     def _reading(self) -> AbstractContextManager[Iterator[Block]]:
         return nullcontext(self._read())
@@ -203,40 +229,33 @@ class _StreamRun(OnlineRun):
 
     def _take(self, block: StreamBlock) -> None:
         train = self.job.train
-        y = self._encoded(block)
-        data = _data_set(block, train.data.name)
-        self.job = replace(self.job, train=replace(train, data=data, y=y, s=np.ones(len(y))))
+        data, labels = _data_set(block, train.data.name), self.job.labels
+        y = block.y if labels is None else _signs(block, labels, data.name)
+        train = replace(train, data=data, y=y, s=np.ones(len(y)))
+        if self.job.class_weight is not None:
+            train = weighted_by_class(train, self.job.class_weight)
+        self.job = replace(self.job, train=train)
         self.block, self._y = block, y
-
-    def _encoded(self, block: StreamBlock) -> Floats:
-        """The targets, or labels as -1 and +1."""
-        labels = self.job.labels
-        if labels is None:
-            return block.y
-        if (wrong := np.flatnonzero(~np.isin(block.y, labels))).size:
-            row = int(wrong[0])
-            raise InputError(
-                f"{self.job.train.data.name}: line {block.line(row)}: expected one of the labels of the "
-                f"first rows, {labels[0]:g} and {labels[1]:g}, got {block.y[row]:g}"
-            )
-        return np.where(block.y == labels[1], 1.0, -1.0)
 
     def model(self) -> Model:
         """The model of the rows so far."""
         n = self.learner.rows
-        job = replace(self.job, C=1.0 / (self.job.alpha * n), sum_weights=float(n))
+        # of the problem that was learnt; class weights change the sum of the weights, and alpha with it
+        C = 1.0 / (self.job.options.alpha * self.learner.weight)
+        job = replace(self.job, C=C, alpha=1.0 / (C * n), sum_weights=float(n))
         return replace(model_of(job, self.learner, self._hash.text()), n_rows=n)
 
     def state(self) -> Any:
         """What a model file keeps of the learner."""
-        return _state(self.job, self.learner, self.place, self._hash.text())
+        kept = _state(self.job, self.learner, self.place, self._hash.text())
+        return replace(kept, run={**kept.run, "stream": True})
 
 
 class _StreamHash:
     """SHA-256 of the rows that were read, which does not depend on how they were cut into blocks."""
 
-    def __init__(self) -> None:
-        self._parts = [hashlib.sha256(f"fcl stream {part}".encode()) for part in range(4)]
+    def __init__(self, before: str) -> None:
+        self._parts = [hashlib.sha256(f"fcl stream {part}{before}".encode()) for part in range(4)]
 
     def add(self, block: StreamBlock) -> None:
         arrays = (block.y, np.diff(block.x.indptr), block.x.indices.astype(np.int64), block.x.data)
@@ -245,6 +264,52 @@ class _StreamHash:
 
     def text(self) -> str:
         return hashlib.sha256(b"".join(part.digest() for part in self._parts)).hexdigest()
+
+
+def _signs(block: StreamBlock, labels: tuple[Any, ...], name: str) -> Floats:
+    """The labels of a block as -1 and +1; InputError for another one."""
+    if (wrong := np.flatnonzero(~np.isin(block.y, labels))).size:
+        row = int(wrong[0])
+        raise InputError(
+            f"{name}: line {block.line(row)}: expected one of the labels of the first rows, "
+            f"{labels[0]:g} and {labels[1]:g}, got {block.y[row]:g}"
+        )
+    return np.where(block.y == labels[1], 1.0, -1.0)
+
+
+def _resumed(
+    model: Model,
+    state: OnlineState,
+    first: StreamBlock,
+    data: DataSet,
+    running: Running,
+    valid: DataSet | None,
+) -> OnlineJob:
+    """The job of a stream that continues the one of a saved model."""
+    kept = kept_options(state)
+    if not state.run.get("stream"):
+        raise InputError(
+            f"resume: expected the model of a stream, got one that learnt stored rows; give its DATA in "
+            f"place of {data.name}, or --initial to start from its weights"
+        )
+    labels = None
+    if model.labels is not None:
+        labels = (model.labels[0], model.labels[1])
+        _signs(first, labels, data.name)
+    job = make_online_job(
+        data,
+        model.family,
+        replace(running, **{**kept.running, "memory": running.memory}),
+        alpha=float(state.run["options"]["alpha"]),
+        class_weight=kept.class_weight,
+        endless=True,
+        labels=labels,
+        valid=valid,
+        **kept.learning,
+    )
+    # as it was, to the last bit, though the first rows are others
+    options = replace(job.options, alpha=float(state.run["gravity"]))
+    return replace(job, options=options, features=str(state.run["options"]["features"]))
 
 
 def _data_set(block: StreamBlock, name: str) -> DataSet:

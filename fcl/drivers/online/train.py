@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcl.checks import shortened
 from fcl.data.variants import read_variants
 from fcl.drivers.bar import Progress, on_event
+from fcl.drivers.certify import Optimality
 from fcl.drivers.certify import certify as certify_model
 from fcl.drivers.events import Compiling
+from fcl.drivers.finished import feature_names
 from fcl.drivers.initial import online_start
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.memory import peak_memory
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OnlineResult", "model_of", "plan_online", "train_online"]
 
-#: Maximum number of characters of a feature's description in a model.
-MOST_NAME = 1000
-
 
 @dataclass(frozen=True)
 class OnlineResult:
@@ -56,7 +54,7 @@ class OnlineResult:
     ----------
     model : Model
     learner : Learner
-        The learner, which could go on.
+        The learner, which can learn more rows.
     progress : list of OnlineProgress
     end : End
     message : str
@@ -71,6 +69,8 @@ class OnlineResult:
         Row of the data set at which learning diverged.
     uncertified : str or None
         Why the model has no certificate; None if it has one.
+    optimality : Optimality or None
+        What the pass at the end found, with the gap of the ball; None without certificate.
     """
 
     model: Model
@@ -83,6 +83,7 @@ class OnlineResult:
     state: OnlineState
     bad_row: int | None = None
     uncertified: str | None = None
+    optimality: Optimality | None = None
 
     def save(
         self, path: str | os.PathLike[str], overwrite: bool = False, bare: bool = False
@@ -112,6 +113,7 @@ def train_online(
     weights: str = "float64",
     radius: float | None = None,
     class_weight: str | Mapping[Any, float] | None = None,
+    hash_bits: int | None = None,
     shuffle: bool = True,
     valid: DataSet | None = None,
     valid_fraction: float | None = None,
@@ -154,6 +156,10 @@ def train_online(
         See :class:`fcl.online.OnlineOptions`.
     class_weight : None, "balanced" or mapping
         As for :func:`fcl.train`.
+    hash_bits : int, optional
+        Hash the features into 2^hash_bits weights (4 to 31 bits): features of equal hashes share a
+        weight, and their values add up. Model and certificate are those of the hashed features, which
+        have no names; the exact problem has another optimum. None: each feature has its own weight.
     shuffle : bool
         Read blocks in random order, and the rows of a block permuted; False: in the order of the data.
     valid, valid_fraction : DataSet, float
@@ -168,7 +174,7 @@ def train_online(
         Whether to end with :func:`fcl.certify`, which fits the intercept and reads the rows once more. If
         it cannot, the model stays uncertified, and the result says why.
     resume : path
-        Model file of an earlier run with the same data, from which to go on; of the options only
+        Model file of an earlier run with the same data, which this run continues; of the options only
         ``passes``, ``memory``, ``certify`` and those of reporting are used. The model is the same, bit
         for bit, as if the run had never ended.
     initial : Model
@@ -213,8 +219,7 @@ def train_online(
     with compilation, one_blas_thread():
         begun = time.monotonic()
         if job.running.rate == "auto":
-            found = choose_rate(job)
-            job = replace(job, options=replace(job.options, rate=found))
+            job = replace(job, options=replace(job.options, rate=choose_rate(job)))
             seconds["rate"] = time.monotonic() - begun
         learner, place = _start(job, state)
         fingerprint = data.fingerprint()
@@ -234,14 +239,25 @@ def train_online(
         bad = None if end is not End.DIVERGED else row_number(job.train.keep, run.bad_row)
         why = "the certificate was declined" if not certify else "learning ended before its passes"
         uncertified: str | None = why
+        found: Optimality | None = None
         if certify and end is End.PASSES:
             begun = time.monotonic()
-            model, uncertified = certified(model, data, memory)
+            held = [*learner.arrays(), model.ids, model.weights, kept.ids, kept.table]
+            budget = job.running.memory - sum(array.nbytes for array in held)
+            try:
+                found = certify_model(model, data, memory=max(budget, 1), top=0, keep_model=True)
+            except (InputError, OSError) as error:
+                uncertified = str(error)
+            else:
+                assert found.model is not None
+                model, uncertified = replace(found.model, options=model.options), None
             seconds["certificate"] = time.monotonic() - begun
     message = _message(end, learner, job, bad)
     peak = peak_memory()
     report(OnlineStopped(end, message, learner.rows, sum(seconds.values()), peak))
-    return OnlineResult(model, learner, events, end, message, seconds, peak, kept, bad, uncertified)
+    return OnlineResult(
+        model, learner, events, end, message, seconds, peak, kept, bad, uncertified, found
+    )
 
 
 def plan_online(data: DataSet, features: Spec | str, **arguments: Any) -> Any:
@@ -268,24 +284,20 @@ RUNNING = tuple(field.name for field in fields(Running))
 
 
 def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
-    """The job for the arguments of :func:`train_online`, and the state to go on from."""
+    """The job for the arguments of :func:`train_online`, and the state that it resumes."""
     data, state = given["data"], None
     running = {name: given[name] for name in RUNNING if name in given}
     learning = {name: given[name] for name in LEARNING if name in given}
-    strength = {name: given.get(name) for name in ("alpha", "C")}
+    strength: dict[str, Any] = {name: given.get(name) for name in ("alpha", "C")}
     features, class_weight = given["features"], given.get("class_weight")
     if given.get("resume") is not None:
         model, state = load_model(given["resume"]), read_state(given["resume"])
+        kept = kept_options(state)
         _check_data(model, state, data, given["resume"])
-        kept = state.run["options"]
-        running |= {name: kept[name] for name in RUNNING if name in kept and name != "passes"}
-        learning |= {name: kept[name] for name in LEARNING}
-        learning["theta"] = float("inf") if learning["theta"] is None else learning["theta"]
-        strength, class_weight = {"alpha": model.alpha, "C": None}, kept["class_weight"]
-        if isinstance(class_weight, list):
-            class_weight = dict(class_weight)
+        running |= kept.running
+        learning |= kept.learning
+        strength, class_weight = {"alpha": model.alpha, "C": None}, kept.class_weight
         features = model.family
-        running["rate"] = float(state.run["rate"])
     if features is None:
         raise InputError('features: expected a family such as "kmers:d=6", got none')
     job = make_online_job(
@@ -294,6 +306,7 @@ def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
         Running(**running),
         **strength,
         class_weight=class_weight,
+        hash_bits=None if state is not None else given.get("hash_bits"),
         valid=given.get("valid"),
         **learning,
     )
@@ -306,11 +319,32 @@ def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
     return job, state
 
 
-def _check_data(model: Model, state: OnlineState, data: DataSet, path: Any) -> None:
-    """Raise InputError unless a run can go on with these data."""
+@dataclass(frozen=True)
+class KeptOptions:
+    """The options of a saved run by their names: of its rows, of the learner, and class weights."""
+
+    running: dict[str, Any]
+    learning: dict[str, Any]
+    class_weight: Any
+
+
+def kept_options(state: OnlineState) -> KeptOptions:
+    """The options of a run that is resumed; InputError if its state is damaged."""
     wanted = {"options", "rate", "passes", "rows", "sums", "learner_passes"}
     if not wanted <= state.run.keys() or not isinstance(state.run["options"], dict):
-        raise ModelFileError(f"{os.fspath(path)}: the state of the learner is damaged; start over")
+        raise ModelFileError("the state of the learner is damaged; start over")
+    kept = state.run["options"]
+    running = {name: kept[name] for name in RUNNING if name in kept and name != "passes"}
+    learning = {name: kept[name] for name in LEARNING}
+    learning["theta"] = float("inf") if learning["theta"] is None else learning["theta"]
+    class_weight = kept["class_weight"]
+    if isinstance(class_weight, list):
+        class_weight = dict(class_weight)
+    return KeptOptions({**running, "rate": float(state.run["rate"])}, learning, class_weight)
+
+
+def _check_data(model: Model, state: OnlineState, data: DataSet, path: Any) -> None:
+    """Raise InputError unless these are the data of the saved run."""
     if data.fingerprint() != model.fingerprint:
         raise InputError(
             f"{data.name}: expected the data of the run in {os.fspath(path)}, got others (another "
@@ -320,10 +354,20 @@ def _check_data(model: Model, state: OnlineState, data: DataSet, path: Any) -> N
 
 def _start(job: OnlineJob, state: OnlineState | None) -> tuple[Learner, Place]:
     """A new learner, or the one of a state, and its place."""
-    running, learner = job.running, job.new_learner()
     if state is None:
-        return learner, Place()
-    run = state.run
+        return job.new_learner(), Place()
+    learner, place = restored(job, state)
+    if place.passes >= job.running.passes:
+        raise InputError(
+            f"passes: the run has made {place.passes} of {job.running.passes} passes; raise passes to "
+            "continue"
+        )
+    return learner, place
+
+
+def restored(job: OnlineJob, state: OnlineState) -> tuple[Learner, Place]:
+    """The learner of a saved state, and its place in the rows."""
+    learner, run = job.new_learner(), state.run
     learner.restore(
         {
             "state": state.sums,
@@ -332,10 +376,6 @@ def _start(job: OnlineJob, state: OnlineState | None) -> tuple[Learner, Place]:
             "table": state.table,
         }
     )
-    if run["passes"] >= running.passes:
-        raise InputError(
-            f"passes: the run has made {run['passes']} of {running.passes} passes; raise passes to go on"
-        )
     return learner, Place(int(run["passes"]), int(run["rows"]), Progressive(**run["sums"]))
 
 
@@ -350,7 +390,7 @@ def _run(run: OnlineRun) -> End:
 
 
 def _state(job: OnlineJob, learner: Learner, place: Place, fingerprint: str) -> OnlineState:
-    """What a model file needs to go on from here."""
+    """What a model file needs to resume the run here."""
     from fcl.plain import plain
 
     saved = learner.saved()
@@ -358,6 +398,7 @@ def _state(job: OnlineJob, learner: Learner, place: Place, fingerprint: str) -> 
         "method": job.running.method,
         "options": plain(job.described()),
         "rate": job.options.rate,
+        "gravity": job.options.alpha,
         "passes": place.passes,
         "rows": place.rows,
         "sums": place.sums.to_dict(),
@@ -370,11 +411,6 @@ def model_of(job: OnlineJob, learner: Learner, fingerprint: str) -> Model:
     """The model of what was learnt so far, of which nothing is proved."""
     ids, weights, intercept = learner.point()
     data, names = job.train.data, job.train.data.column_names
-    described = None
-    if names is not None:
-        described = [
-            shortened(job.family.describe(feature, names), MOST_NAME) for feature in ids.tolist()
-        ]
     read = names_read(job.family, ids, names)
     inf = float("inf")
     return Model(
@@ -392,23 +428,10 @@ def model_of(job: OnlineJob, learner: Learner, fingerprint: str) -> Model:
         fingerprint=fingerprint,
         certificate=Certificate(inf, -inf, inf, inf, 0, Scope.UNKNOWN),
         options={**job.described(), "rate": job.options.rate, "rows_learnt": learner.rows},
-        feature_names=described,
+        feature_names=feature_names(job.family, ids, names),
         column_names=read,
         variants=None if read is None else read_variants(data, sorted(read)),
     )
-
-
-def certified(model: Model, data: DataSet, memory: int | str) -> tuple[Model, str | None]:
-    """The model with its best intercept and the certificate of one pass over the rows.
-
-    If the rows cannot be read again, or not within the budget: the model as it is, and the reason.
-    """
-    try:
-        found = certify_model(model, data, memory=memory, top=0, keep_model=True).model
-    except (InputError, OSError) as error:
-        return model, str(error)
-    assert found is not None
-    return replace(found, options=model.options), None
 
 
 def _message(end: End, learner: Learner, job: OnlineJob, bad: int | None) -> str:

@@ -20,6 +20,9 @@ class KmerRows(BufferedView):
         super().__init__(family.n_features)
         self._d, self._most = family.d, family.n_positions << (family.d - 1)
 
+    def most_listed(self, n_rows: int) -> int:
+        return n_rows * self._most
+
     def room(self, raw: np.ndarray) -> Ids:
         return np.full(len(raw), self._most, np.int64)
 

@@ -114,7 +114,7 @@ def by_dual(
 
 
 def above(curve: Curve, optimum: float) -> Curve:
-    """(P - P*) / P*, not below what can be told from 0."""
+    """(P - P*) / P*, at least 1e-7."""
     return curve[0], [max((value - optimum) / optimum, 1e-7) for value in curve[1]]
 
 

@@ -11,8 +11,16 @@ FOLDER = Path(__file__).resolve().parent
 #: Colours of text and axes; curves have colours that show on both kinds of page.
 INK = {"light": "#1f2328", "dark": "#e6edf3"}
 CURVES = (
-    *("#0969da", "#cf222e", "#1a7f37", "#bf8700", "#8250df", "#6e7781"),
-    *("#1b9aaa", "#e36209", "#d63384", "#57a639"),
+    "#0969da",
+    "#cf222e",
+    "#1a7f37",
+    "#bf8700",
+    "#8250df",
+    "#6e7781",
+    "#1b9aaa",
+    "#e36209",
+    "#d63384",
+    "#57a639",
 )
 #: Columns of the legend.
 COLUMNS = 3
