@@ -33,6 +33,7 @@ class LiveColumns(ABC):
         self.store = store
         self.n = 0
         self._slots = np.empty(store.max_columns, np.int64)
+        self._hashes: set[int] = set()  # of the live columns, so that most are compared with none
 
     @property
     def slots(self) -> Slots:
@@ -71,6 +72,8 @@ class LiveColumns(ABC):
 
     def find(self, nonzeros: int, hash_: int) -> npt.NDArray[np.intp]:
         """Numbers of the live columns with this count of nonzeros and hash, taken to be equal."""
+        if hash_ not in self._hashes:
+            return np.empty(0, np.intp)
         slots = self.slots
         same = (self.store.hashes[slots] == np.uint64(hash_)) & (
             self.store.nonzeros[slots] == nonzeros
@@ -80,6 +83,16 @@ class LiveColumns(ABC):
     @abstractmethod
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the live columns that are not kept; the others keep their order."""
+
+    def _append(self, slot: int) -> None:
+        self._slots[self.n] = slot
+        self.n += 1
+        self._hashes.add(int(self.store.hashes[slot]))
+
+    def _keep(self, kept: Slots) -> None:
+        self.n = len(kept)
+        self._slots[: self.n] = kept
+        self._hashes = set(self.store.hashes[kept].tolist())
 
 
 class ColumnCache(LiveColumns):
@@ -153,9 +166,8 @@ class ColumnCache(LiveColumns):
             return False
         slot = self._free.pop()
         self.store.write(slot, staged, t, self.used)
-        self._slots[self.n] = slot
+        self._append(slot)
         self.used += size
-        self.n += 1
         return True
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
@@ -163,8 +175,7 @@ class ColumnCache(LiveColumns):
         slots = self.slots.copy()
         self._free.extend(int(slot) for slot in slots[~keep][::-1])
         kept = slots[keep]
-        self.n = len(kept)
-        self._slots[: self.n] = kept
+        self._keep(kept)
         at = 0
         for slot in kept:  # in order, so that no column is overwritten before it moves
             self.store.move(int(slot), at)

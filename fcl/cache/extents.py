@@ -71,16 +71,13 @@ class ExtentCache(LiveColumns):
     def adopt(self, slot: int) -> None:
         """Append a column of an owned extent to the live columns."""
         self._waiting.discard(slot)
-        self._slots[self.n] = slot
-        self.n += 1
+        self._append(slot)
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the live columns that are not kept; the others keep their order and place."""
         slots = self.slots
         self.store.ids[slots[~keep]] = DROPPED
-        kept = slots[keep]
-        self.n = len(kept)
-        self._slots[: self.n] = kept
+        self._keep(slots[keep])
 
     def drop(self, slot: int) -> None:
         """Discard a column that was not adopted."""

@@ -289,11 +289,17 @@ class Solver:
         for part, staged in self._staged(selection.ids):
             for t, s in enumerate(part):
                 # a frozen weight needs its own column; a new feature equal to a cached one does not
-                if not selection.weights[s].any() and self._has_equal(
-                    staged, t, selection.gradients[s], first, selection.gradients[entered]
+                if not selection.weights[s].any() and self.local.has_equal(
+                    int(staged.ids[t]),
+                    int(staged.nonzeros[t]),
+                    int(staged.hashes[t]),
+                    selection.gradients[s],
                 ):
                     continue
                 if cache.admit(staged, t):
+                    # columns that follow are compared with this one
+                    here = slice(s, s + 1)
+                    self.local.working.put("gradients", selection.gradients[here], cache.n - 1)
                     entered.append(int(s))
         self.local.entered(
             first,
@@ -344,16 +350,6 @@ class Solver:
         self.local.change_view(view)
         self.cache.resize(view.objective.n_rows)
         self.maker = self.family.column_maker(prepared, self._staging)
-
-    def _has_equal(
-        self, staged: StagedColumns, t: int, gradient: Any, first: int, entered: Floats
-    ) -> bool:
-        """Like :meth:`LocalSolver.has_equal`, including columns that have just entered."""
-        if self.local.view.approximate:
-            self.local.working.put("gradients", entered, first)
-        return self.local.has_equal(
-            int(staged.ids[t]), int(staged.nonzeros[t]), int(staged.hashes[t]), gradient
-        )
 
     def _staged(self, ids: Ids) -> Iterator[tuple[npt.NDArray[np.intp], StagedColumns]]:
         """Make the columns of features in batches; yields (indices into ids, measured columns)."""

@@ -267,12 +267,16 @@ class SparseForm(_NumericForm):
             block = self.block(prepared, source)
             new = np.full(block.n_rows, -1, np.int64)
             new[own] = here
-            at = new[block.rows]
-            column = np.repeat(block.columns, np.diff(block.start))
-            parts.append((column[at >= 0], at[at >= 0], block.values[at >= 0]))
+            kept = np.flatnonzero((new >= 0)[block.rows])
+            counts = np.diff(np.searchsorted(kept, block.start))
+            column = np.repeat(block.columns, counts)
+            parts.append((column, new[block.rows[kept]], block.values[kept]))
         column, at, values = (np.concatenate(part) for part in zip(*parts, strict=True))
-        order = np.lexsort((at, column))
-        columns, start = np.unique(column[order], return_index=True)
+        # within a column the rows of the parts, and of each part, increase already
+        order = np.argsort(column, kind="stable")
+        column = column[order]
+        start = np.flatnonzero(np.diff(column, prepend=-1))
+        columns = column[start]
         chosen.writable(number).view(np.int64)[0] = len(wanted)
         sides = (
             columns.astype(np.int64),
