@@ -26,7 +26,7 @@ from fcl.solve.inner_descent import EXTRAPOLATE_FROM, HURRIED, LEAST_SWEEPS
 from fcl.solve.output_view import OutputView, OutputWorking
 from fcl.solve.state import Columns, Floats, LocalPoint, Step
 
-__all__ = ["Bend", "minimise_model", "model_bytes"]
+__all__ = ["EXTRAPOLATE_FROM", "Bend", "minimise_model", "model_bytes"]
 
 Singles = npt.NDArray[np.float32]
 

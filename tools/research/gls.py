@@ -7,8 +7,8 @@ The features are random cosines of digits, and the classes are the ten digits. A
 norm plus a quadratic that majorises the loss everywhere: half the Gram matrix of the columns for each
 class (Agarwal et al., "Least squares revisited", ICML 2014, with an L1 norm). Only products of columns
 with K vectors read the rows again. A search along the step and exact intercepts follow it. The steps get
-the columns of the optimum for nothing; fcl has to find them among all, and its time includes a certificate.
-Processor seconds of one core.
+the columns of the optimum for nothing; fcl has to find them among all, and its time includes a
+certificate. Processor seconds of one core.
 """
 
 from __future__ import annotations
