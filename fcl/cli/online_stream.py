@@ -61,7 +61,7 @@ def check_stream(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
     if options["class_weight"] == "balanced":
         raise InputError(
             f"--class-weight: expected a weight for each label, such as -1=1,1=20, got balanced: {NAME} "
-            "has no known end, so that nobody knows how many rows a label has"
+            "has no known end, so that the rows of a label cannot be counted"
         )
     if options["columns"] is None:
         raise click.UsageError("--columns is missing: the number of columns of standard input")
