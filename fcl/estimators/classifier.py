@@ -126,7 +126,7 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
             options["loss"] = "logistic"
             options["group"] = False  # the norm of one weight is its size
         begin = self._begin(classes, 1 if joint or len(classes) == 2 else len(classes))
-        weights = loss_weights(self.class_weight, training, classes)
+        weights = self._loss_weights(training, classes)
         target = training.target
         labels = classes.tolist()
         problems = [f"class {labels[1]!r} against class {labels[0]!r}"]
@@ -175,6 +175,10 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
         if same and len(self.models_) == n_problems and self.multilabel_ == labels:
             return list(self.models_)
         return [None] * n_problems
+
+    def _loss_weights(self, training: Training, classes: np.ndarray) -> np.ndarray | None:
+        """Sample weights times class weights."""
+        return loss_weights(self.class_weight, training, classes)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
