@@ -77,7 +77,7 @@ _OPTIONS = {
         "gradient descent with a rate for each feature.",
         default="ftrl",
     ),
-    "passes": _learning(FROM_1, help="Passes over the rows.", default=1),
+    "passes": _learning(FROM_1, help="Passes over the rows (default 1, or those of --resume)."),
     "rate": _learning(
         Kind("number|auto", _rate, 'a number or "auto"', (int, float, str)),
         help="Rate of the first row; auto: the best in short trials.",

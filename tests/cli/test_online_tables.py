@@ -115,8 +115,8 @@ def test_a_killed_command_goes_on(run: Callable[..., Result], folder: Path) -> N
     )  # fmt: skip
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert run("online", *command, folder / "w.fcl").exit_code == 0
-    result = run("online", folder / "data", "--resume", folder / "k.fcl", "--passes", 2,
-                 "--no-certify", "--out", folder / "r.fcl")  # fmt: skip
+    more = ("--resume", folder / "k.fcl", "--no-certify")  # with the passes of the file
+    result = run("online", folder / "data", *more, "--out", folder / "r.fcl")
     assert result.exit_code == 0, result.output
     whole, resumed = (read_state(folder / f"{name}.fcl") for name in "wr")
     assert whole.table.tobytes() == resumed.table.tobytes()

@@ -101,7 +101,7 @@ def train_online(
     method: str = "ftrl",
     loss: str = "logistic",
     rate: float | str = "auto",
-    passes: int = 1,
+    passes: int | None = None,
     power: float = 0.5,
     decay: float = 1.0,
     step: str = "implicit",
@@ -150,8 +150,8 @@ def train_online(
     loss : {"logistic", "squared", "squared_hinge"}
     rate : float or "auto"
         Rate of the first row; auto: the best of a few in short trials.
-    passes : int
-        Passes over the rows.
+    passes : int, optional
+        Passes over the rows: by default 1, or those of the run that is resumed.
     power, decay, step, period, theta, truncation, l1_ratio, intercept, weights, radius
         See :class:`fcl.online.OnlineOptions`.
     class_weight : None, "balanced" or mapping
@@ -286,7 +286,7 @@ RUNNING = tuple(field.name for field in fields(Running))
 def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
     """The job for the arguments of :func:`train_online`, and the state that it resumes."""
     data, state = given["data"], None
-    running = {name: given[name] for name in RUNNING if name in given}
+    running = {name: given[name] for name in RUNNING if given.get(name) is not None}
     learning = {name: given[name] for name in LEARNING if name in given}
     strength: dict[str, Any] = {name: given.get(name) for name in ("alpha", "C")}
     features, class_weight = given["features"], given.get("class_weight")
@@ -294,7 +294,12 @@ def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
         model, state = load_model(given["resume"]), read_state(given["resume"])
         kept = kept_options(state)
         _check_data(model, state, data, given["resume"])
-        running |= kept.running
+        # a finished run goes further if it is given more passes
+        running = {
+            **running,
+            **kept.running,
+            "passes": running.get("passes", kept.running["passes"]),
+        }
         learning |= kept.learning
         strength, class_weight = {"alpha": model.alpha, "C": None}, kept.class_weight
         features = model.family
@@ -334,7 +339,7 @@ def kept_options(state: OnlineState) -> KeptOptions:
     if not wanted <= state.run.keys() or not isinstance(state.run["options"], dict):
         raise ModelFileError("the state of the learner is damaged; start over")
     kept = state.run["options"]
-    running = {name: kept[name] for name in RUNNING if name in kept and name != "passes"}
+    running = {name: kept[name] for name in RUNNING if name in kept}
     learning = {name: kept[name] for name in LEARNING}
     learning["theta"] = float("inf") if learning["theta"] is None else learning["theta"]
     class_weight = kept["class_weight"]
