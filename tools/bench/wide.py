@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A wide sparse table out of core: fcl from a file within a budget, and liblinear in memory.
 
-    python tools/bench/wide.py [--rows 847000] [--columns 359000] [--C 0.1] [--memory 6GiB]
+    python tools/bench/wide.py [--rows 847000] [--columns 359000] [--C 0.02] [--memory 6GiB]
     python tools/bench/wide.py --methods liblinear --patience 600
 
 Each row has a thousandth of the columns, at uniformly random places, with normal values; the labels
@@ -106,7 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--rows", type=int, default=847_000)
     parser.add_argument("--columns", type=int, default=359_000)
-    parser.add_argument("--C", type=float, default=0.1)
+    parser.add_argument("--C", type=float, default=0.02)
     parser.add_argument("--tol", default="1e-3")
     parser.add_argument("--memory", default="6GiB")
     parser.add_argument("--methods", default="fcl,liblinear")
