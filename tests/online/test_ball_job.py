@@ -173,7 +173,16 @@ def test_the_command_learns_and_goes_on(run: Callable[..., Result], tmp_path: Pa
             (*LEARN, "--method", "ball", "--radius", "nan"),
             "expected a finite number above 0, got nan",
         ),
-        ((*LEARN, "--radius", 1), "radius: method ftrl has none"),
+        (
+            (*LEARN, "--radius", 1),
+            "radius: method ftrl has none; leave it out, or choose method ball",
+        ),
+        ((*LEARN, "--theta", 3), "theta: method ftrl has none"),
+        ((*LEARN, "--decay", 0.5), "decay: method ftrl has none"),
+        (
+            (*LEARN, "--method", "ogd", "--step", "explicit"),
+            "choose method truncated-gradient or ball",
+        ),
         ((*LEARN, *BALL, "--step", "adagrad"), "step adagrad: method ball has implicit"),
         ((*LEARN, *BALL, "--table", "float32"), "method ball keeps its weights as float64"),
         ((*LEARN, *BALL, "--l1-ratio", 0.5), "l1_ratio 0.5: method ball has a radius"),

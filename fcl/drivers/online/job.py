@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -155,6 +155,29 @@ class OnlineJob:
         }
 
 
+#: The methods that use an option, if not all do.
+_USED_BY = {
+    "radius": ("ball",),
+    "period": ("truncated-gradient",),
+    "theta": ("truncated-gradient",),
+    "truncation": ("truncated-gradient",),
+    "power": ("truncated-gradient", "ball"),
+    "step": ("truncated-gradient", "ball"),
+    "decay": ("truncated-gradient", "ball", "ogd"),
+}
+
+
+def _check_methods_options(method: str, options: OnlineOptions) -> None:
+    """Raise InputError for an option that the method does not use, unless it has its default."""
+    for field in fields(options):
+        methods = _USED_BY.get(field.name, (method,))
+        if method not in methods and getattr(options, field.name) != field.default:
+            raise InputError(
+                f"{field.name}: method {method} has none; leave it out, or choose method "
+                + " or ".join(methods)
+            )
+
+
 def make_online_job(
     data: DataSet,
     features: Spec | Family | str,
@@ -205,8 +228,7 @@ def make_online_job(
     # 1.0 stands for a rate and an alpha that are not known yet
     rate = 1.0 if isinstance(running.rate, str) else running.rate
     options = OnlineOptions(**{"alpha": 1.0, "rate": rate, "seed": running.seed, **learning})
-    if options.radius is not None and running.method != "ball":
-        raise InputError(f"radius: method {running.method} has none; choose method ball, or alpha")
+    _check_methods_options(running.method, options)
     if options.loss not in LOSSES:
         raise InputError(
             f"loss of an online model must be one of {', '.join(LOSSES)}, got {options.loss}"
