@@ -167,6 +167,31 @@ def test_drivers_and_writers(
     assert len(passes) == 2
 
 
+@pytest.mark.parametrize("group", [False, True])
+@pytest.mark.parametrize("text", ["kmers:d=3", "columns"])
+def test_several_classes(
+    text: str, group: bool, passes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Residuals of all classes are closed once, whoever prices them."""
+    data = data_of(text)
+    y = (np.arange(N) % 2 + 2 * data.y).astype(int).astype(str)
+    data = fcl.open_data(np.asarray(data.rows[:]), y=y)
+    options: dict[str, Any] = {"C": 0.1, "tol": 1e-12, "max_passes": 1, "block_rows": BLOCK_ROWS}
+    options |= {"loss": "softmax", "group": group, "memory": "1GiB", "row_view": "all"}
+    with pytest.warns(fcl.ConvergenceWarning):
+        options["initial"] = fcl.train(data, text, driver="inline", **options).model
+    passes.clear()
+    with pytest.warns(fcl.ConvergenceWarning):
+        fcl.train(data, text, driver="inline", **options)
+    expected = passes.copy()
+    passes.clear()
+    monkeypatch.setenv("FCL_FAULT", "writer:2:price-done:1:kill")
+    with pytest.warns(fcl.ConvergenceWarning):
+        fcl.train(data, text, driver="processes", writers=3, **options)
+    assert passes == expected
+    assert len(passes) == 2
+
+
 # -- the certificate -------------------------------------------------------------------------------
 
 
