@@ -13,9 +13,10 @@ from fcl.data import DataSet
 from fcl.drivers.result import TrainResult, end_in_words
 from fcl.estimators.base import Estimator, seed_of
 from fcl.estimators.classifier import Classifier
-from fcl.estimators.parameters import PathParameters
+from fcl.estimators.parameters import GroupParameters, PathParameters
 from fcl.estimators.regressor import Regressor
 from fcl.estimators.rows import Training
+from fcl.objective import COUPLED_LOSSES
 from fcl.path.folds import fold_of_rows
 from fcl.path.grid import check_alphas
 from fcl.path.result import PathPoint, PathResult
@@ -97,12 +98,13 @@ class PathSearch(PathParameters, Estimator):
     def _loss_weights(self, training: Training, classes: np.ndarray) -> np.ndarray | None:
         """Sample weights; times class weights only if several problems share them.
 
-        With two classes the path applies the class weights itself: to the training rows of each fold,
+        The path of a single problem applies the class weights itself: to the training rows of each fold,
         where ``"balanced"`` counts them, but not to scores.
         """
         weights: np.ndarray | None = super()._loss_weights(training, classes)
         self._path_class_weight = None
-        if len(classes) > 2 or self.class_weight is None:
+        several = len(classes) > 2 and self.loss not in COUPLED_LOSSES
+        if several or self.class_weight is None:
             return weights
         self._path_class_weight = self.class_weight
         return training.weights
@@ -159,12 +161,13 @@ def _result_of(chosen: PathPoint, refit: PathPoint | None, tol: float) -> TrainR
 
 
 @dataclass(eq=False, repr=False, match_args=False, kw_only=True)
-class FCLClassifierCV(PathSearch, Classifier):
+class FCLClassifierCV(PathSearch, GroupParameters, Classifier):
     """:class:`FCLClassifier` that chooses the weight of the penalty by cross-validation.
 
     Each fold trains along a path of alphas, each from the model before. The alpha of the best mean
     average precision on held-out rows is chosen, and the model is trained on all rows. With more than
-    two classes, each problem of one class against the rest has its own path and alpha.
+    two classes, each problem of one class against the rest has its own path and alpha; with the loss
+    ``softmax`` there is one path of all classes, and the alpha of the smallest log loss is chosen.
 
     Parameters
     ----------
@@ -189,21 +192,22 @@ class FCLClassifierCV(PathSearch, Classifier):
     refit_alpha : float
         Weight of the ridge penalty of the refit: it minimises the weighted mean of the losses plus
         refit_alpha sum_j var_j w_j^2 / 2, where var_j is the variance of feature j.
-    l1_ratio, standardize, loss, fit_intercept, tol, max_iter, class_weight, random_state, memory
-        As in :class:`FCLClassifier`; ``random_state`` also shuffles the rows for a number of folds.
-    row_view, max_time, verbose
-        As in :class:`FCLClassifier`; ``max_time`` limits the paths of the folds.
+    l1_ratio, standardize, loss, group, fit_intercept, tol, max_iter, class_weight, memory, row_view
+        As in :class:`FCLClassifier`.
+    random_state, max_time, verbose
+        As in :class:`FCLClassifier`; ``random_state`` also shuffles the rows for a number of folds, and
+        ``max_time`` limits the paths of the folds.
 
     Attributes
     ----------
     alpha_, C_ : float, or float64 (n_classes,)
-        The chosen weights of penalty and losses; one for each class if there are more than two.
+        The chosen weights of penalty and losses; one for each class if there are several problems.
     alphas_ : float64 (k,), or a list of n_classes such arrays
         Alphas of the path, decreasing.
     scores_ : float64 (folds, k), or a list of n_classes such arrays
         Average precision on the held-out rows, each with its sample weight, as from
-        :func:`fcl.train_path`; with more than two classes, also with its class weight. For
-        regression, the error.
+        :func:`fcl.train_path`; with more than two classes, also with its class weight. The log loss for
+        ``softmax``; for regression, the error.
     folds_ : int64 (n,)
         The fold that holds each row out; -1 if none does.
     paths_ : list of :class:`fcl.PathResult`
@@ -212,6 +216,8 @@ class FCLClassifierCV(PathSearch, Classifier):
     classes_, coef_, intercept_ and others
         As in :class:`FCLClassifier`, of the chosen model or its refit.
     """
+
+    _joins_classes = True
 
 
 @dataclass(eq=False, repr=False, match_args=False, kw_only=True)

@@ -52,7 +52,41 @@ def test_rows_of_weight_0_may_have_other_labels():
     assert model.classes_.tolist() == ["one", "three", "two"]
 
 
-def test_paths_need_one_output():
+@pytest.mark.parametrize("group", [False, True])
+def test_the_path_of_softmax_is_that_of_train_path(group):
+    """One path of all classes; class weights count in training alone, and are balanced inside each fold."""
     X, y = _rows()
-    with pytest.raises(InputError, match="loss must be one of"):
-        fcl.FCLClassifierCV(loss="softmax", cv=3).fit(X, y)
+    weights = np.random.default_rng(0).uniform(0.2, 3.0, 120)
+    options = {"loss": "softmax", "group": group, "class_weight": "balanced", "tol": 1e-6}
+    model = fcl.FCLClassifierCV(alphas=[0.1, 0.02], cv=3, **options).fit(X, y, weights)
+    path = fcl.train_path(
+        open_data(X, y=y, weights=weights),
+        "columns",
+        alphas=[0.1, 0.02],
+        cv=model.folds_,
+        patience=None,
+        memory="1GiB",
+        **options,
+    )
+    np.testing.assert_array_equal(model.scores_, path.scores.folds)
+    assert model.scores_.shape == (3, 2) and len(model.paths_) == 1
+    assert model.C_ == path.chosen.C and model.coef_.shape[0] == 3
+    np.testing.assert_array_equal(model.model_.weights, path.chosen.model.weights)
+    margins = X @ model.column_weights_.T + model.intercept_
+    np.testing.assert_allclose(model.decision_function(X), margins, rtol=1e-10)
+
+
+def test_the_path_of_two_classes_is_that_of_the_logistic_loss():
+    X, y = _rows(k=2)
+    options = {"alphas": [0.1, 0.02], "cv": 3}
+    two = fcl.FCLClassifierCV(loss="softmax", group=True, class_weight="balanced", **options)
+    one = fcl.FCLClassifierCV(class_weight="balanced", **options)
+    np.testing.assert_array_equal(two.fit(X, y).coef_, one.fit(X, y).coef_)
+    np.testing.assert_array_equal(two.scores_, one.scores_)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+def test_paths_of_several_labels_are_refused(loss):
+    X, y = _rows()
+    with pytest.raises(InputError, match="expected a single column for FCLClassifierCV with loss"):
+        fcl.FCLClassifierCV(loss=loss, cv=3).fit(X, (y[:, None] == ["one", "two"]).astype(int))
