@@ -12,7 +12,7 @@ from fcl.cli.progress import View
 from fcl.cli.report import aligned
 from fcl.drivers.events import Event
 from fcl.model.outputs import output_names
-from fcl.stagewise.describe import facts, feature_text, strongest
+from fcl.stagewise.describe import facts, feature_text, place, strongest
 from fcl.stagewise.events import BlockVisited
 from fcl.units import format_seconds
 
@@ -43,10 +43,11 @@ def _scores(row: Mapping[str, Any]) -> str:
 def result_lines(result: StagewiseResult, out: str) -> list[str]:
     """How a training ended."""
     model = result.model
-    lines = [f"stopped      {result.reason} after {len(model.history)} blocks of all visits"]
+    lines = [f"stopped      {result.message}"]
     if model.history:
         best = model.history[model.best_number - 1]
-        lines.append(f"model        of block {model.best_number}: {_scores(best)}")
+        where = place(model.best_number, model.all_blocks)
+        lines.append(f"model        after {where}: {_scores(best)}")
     if result.gap is not None:
         lines.append(
             f"gap          {result.gap.gap:.2e} to the joint optimum over "

@@ -15,10 +15,13 @@ from fcl.units import counted
 __all__ = [
     "PROBABILITIES",
     "certificate",
+    "end_in_words",
     "facts",
     "feature_text",
+    "place",
     "problem",
     "strongest",
+    "unvisited",
     "validation",
 ]
 
@@ -86,6 +89,44 @@ def _outputs(model: StagewiseModel) -> str:
     more = ", ..." * (len(model.labels or ()) > _MOST_LABELS)
     noun = counted(model.n_outputs, model.noun, "classes" if model.classifies else "")
     return f"{noun}: {names}{more}" if names else noun
+
+
+def place(number: int, n_blocks: int) -> str:
+    """Where a training is after so many blocks, such as "visit 2, block 1 of 4"."""
+    visits, block = divmod(number - 1, n_blocks)
+    return f"visit {visits + 1:,}, block {block + 1:,} of {n_blocks:,}"
+
+
+def end_in_words(model: StagewiseModel, reason: str) -> str:
+    """Why and where a training ended; ``reason`` as in :class:`fcl.stagewise.train.StagewiseResult`."""
+    done, n_blocks = len(model.history), model.all_blocks
+    words = {
+        "done": "all visits done",
+        "patience": f"patience ran out, {counted(done - model.best_number, 'block')} without a lower "
+        "validation loss",
+        "max-time": "time limit reached",
+        "interrupted": "interrupted",
+    }[reason]
+    left = n_blocks - done
+    other = f"; the other {counted(left, 'block')} were never visited" if left > 0 else ""
+    return f"{words}, after {place(done, n_blocks)}{other}"
+
+
+def unvisited(model: StagewiseModel) -> str | None:
+    """A warning if the patience ran out before each block was visited; else None."""
+    history, n_blocks = model.history, model.all_blocks
+    if len(history) >= n_blocks:
+        return None
+    last, best = (history[at - 1]["valid_error"] for at in (len(history), model.best_number))
+    error = ""
+    if last is not None and last < best:
+        error = f"; yet the validation error fell, from {best:.4g} there to {last:.4g} at the end"
+    return (
+        f"the patience of {counted(model.settings.patience, 'block')} ran out in the first visit: the "
+        f"model uses {model.n_blocks:,} of {counted(n_blocks, 'block')}, and the features of "
+        f"{n_blocks - len(history):,} were never visited{error}; raise patience or alpha "
+        "(--patience, --alpha)"
+    )
 
 
 def validation(model: StagewiseModel) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -16,6 +17,7 @@ from fcl.data.dataset import DataSet
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.events import Event
 from fcl.drivers.job import available_cores
+from fcl.errors import ConvergenceWarning
 from fcl.features import Spec
 from fcl.model.columns import by_position
 from fcl.parallel import Team, one_blas_thread
@@ -23,6 +25,7 @@ from fcl.plain import plain
 from fcl.stagewise.blocks import Part
 from fcl.stagewise.certify import JointGap, certify, check_certifiable
 from fcl.stagewise.checkpoint import Saved, StateFolder
+from fcl.stagewise.describe import end_in_words, unvisited
 from fcl.stagewise.events import BlockVisited, StagewiseStarted, StagewiseStopped
 from fcl.stagewise.job import StagewiseJob, make_job
 from fcl.stagewise.learner import Learner, State, block_count
@@ -103,6 +106,11 @@ class StagewiseResult:
     gap: JointGap | None
     visit_seconds: float
 
+    @property
+    def message(self) -> str:
+        """Why and where the training ended, in words."""
+        return end_in_words(self.model, self.reason)
+
 
 def train_stagewise(
     data: DataSet,
@@ -113,6 +121,8 @@ def train_stagewise(
     running: Running | None = None,
 ) -> StagewiseResult:
     """Train a ridge model by stages over blocks of generated features.
+
+    Warns (:class:`fcl.ConvergenceWarning`) if the patience runs out before each block was visited.
 
     Parameters
     ----------
@@ -160,6 +170,8 @@ def train_stagewise(
         reason = _run(job, learner, running)
         gap = certify(learner) if running.certify else None
     result = _result(job, learner, reason, gap)
+    if reason == "patience" and (text := unvisited(result.model)):
+        warnings.warn(text, ConvergenceWarning, stacklevel=2)
     final = None if gap is None else gap.gap
     visited, best = len(learner.state.history), learner.state.best_number
     running.report(StagewiseStopped(reason, visited, best, final))

@@ -41,7 +41,10 @@ def test_a_resumed_command_gives_the_same_model(
     assert whole.certificate is not None
     part = folder / "part.fcl"
     stopped = run("stagewise", data, *OPTIONS, "--max-time", "0.000001s", "--out", part)
-    assert stopped.exit_code == 0 and "max-time after 1 blocks" in stopped.output
+    assert (
+        stopped.exit_code == 0
+        and "time limit reached, after visit 1, block 1 of 4; the other 3 blocks" in stopped.output
+    )
     refused = run("stagewise", "--resume", f"{part}.checkpoint", "--alpha", 2)
     assert refused.exit_code == 2 and "--alpha: a resumed job keeps" in refused.output
     args = ("--resume", f"{part}.checkpoint", "--import", "waves", "--overwrite")
@@ -110,6 +113,19 @@ def test_regression_and_the_plan(run: Callable[..., Result], folder: Path) -> No
     result = run("stagewise", *arguments, "--quiet", "--out", folder / "r.fcl")
     assert result.exit_code == 0 and not result.output
     assert load_stagewise(folder / "r.fcl").labels is None
+
+
+def test_blocks_that_patience_leaves_out_are_named(
+    run: Callable[..., Result], folder: Path
+) -> None:
+    options = ("--features", "waves:Waves:n=200", "--block", 10, "--alpha", 1e-6, "--patience", 1)
+    args = (*options, "--valid-fraction", 0.3, "--out", folder / "m.fcl", "--overwrite")
+    found = run("stagewise", folder / "data", *args)
+    assert found.exit_code == 0, found.output
+    assert "stopped      patience ran out, 1 block without a lower" in found.output
+    warning = "warning: the patience of 1 block ran out in the first visit: the model uses"
+    assert warning in found.output and "(--patience, --alpha)" in found.output
+    assert warning in run("stagewise", folder / "data", *args, "--quiet").output
 
 
 def test_config_log_offset_and_class_weights(run: Callable[..., Result], folder: Path) -> None:

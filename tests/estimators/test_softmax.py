@@ -54,7 +54,7 @@ def test_rows_of_weight_0_may_have_other_labels():
 
 @pytest.mark.parametrize("group", [False, True])
 def test_the_path_of_softmax_is_that_of_train_path(group):
-    """One path of all classes; class weights count in training alone, and are balanced inside each fold."""
+    """One path of all classes; class weights count in training alone, balanced inside each fold."""
     X, y = _rows()
     weights = np.random.default_rng(0).uniform(0.2, 3.0, 120)
     options = {"loss": "softmax", "group": group, "class_weight": "balanced", "tol": 1e-6}

@@ -13,7 +13,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from waves import Problem, Waves
 
 import fcl
-from fcl.errors import BudgetError, InputError
+from fcl.errors import BudgetError, ConvergenceWarning, InputError
+from fcl.stagewise.describe import unvisited
 from fcl.stagewise.job import make_job
 from fcl.stagewise.links import LINKS, project
 from fcl.stagewise.settings import Settings
@@ -183,14 +184,25 @@ def test_same_bits_for_any_chunks_of_the_data(tmp_path: Path, features: Any) -> 
 
 def test_validation_keeps_the_best_model_and_stops_by_patience() -> None:
     problem = Problem(120, seed=3)
-    result = problem.train(
-        Waves(200), block=10, visits=1, alpha=1e-6, valid_fraction=0.3, patience=3
-    )
+    with pytest.warns(ConvergenceWarning) as caught:
+        result = problem.train(
+            Waves(200), block=10, visits=1, alpha=1e-6, valid_fraction=0.3, patience=3
+        )
     history = result.model.history
     losses = [row["valid_loss"] for row in history]
     best = int(np.argmin(losses)) + 1
     assert result.reason == "patience" and len(history) == best + 3 < 20
     assert result.model.best_number == best == result.model.n_blocks
+    left = 20 - len(history)
+    assert result.message == (
+        f"patience ran out, 3 blocks without a lower validation loss, after visit 1, block "
+        f"{len(history)} of 20; the other {left} blocks were never visited"
+    )
+    (warning,) = (str(one.message) for one in caught)
+    assert f"uses {best} of 20 blocks, and the features of {left} were never visited" in warning
+    assert "raise patience or alpha (--patience, --alpha)" in warning
+    errors = [row["valid_error"] for row in history]
+    assert ("yet the validation error fell" in warning) == (errors[-1] < errors[best - 1])
     valid = Problem(60, seed=4)
     given = train_stagewise(
         problem.data(),
@@ -204,6 +216,25 @@ def test_validation_keeps_the_best_model_and_stops_by_patience() -> None:
     assert np.isclose(row["valid_error"], np.average(wrong, weights=valid.s))
     expected = np.average(link.losses(given.margins(valid.x), valid.one_hot), weights=valid.s)
     assert np.isclose(row["valid_loss"], expected)
+
+
+@pytest.mark.parametrize(("end", "fell"), [(0.2, True), (0.4, False), (None, False)])
+def test_a_lower_error_at_the_end_is_named(problem: Problem, end: float | None, fell: bool) -> None:
+    model = problem.train(block=10, visits=1).model
+    rows = [{"valid_error": None if end is None else error} for error in (0.3, end)]
+    text = unvisited(replace(model, history=rows, best_number=1))
+    assert text is not None and "the features of 1 were never visited" in text
+    assert ("fell, from 0.3 there to 0.2 at the end" in text) == fell
+    assert unvisited(model) is None
+
+
+@pytest.mark.filterwarnings("error")
+def test_patience_after_the_first_visit_is_no_warning() -> None:
+    problem = Problem(120, seed=3)
+    result = problem.train(
+        Waves(30), block=10, visits=9, alpha=1e-6, valid_fraction=0.3, patience=3
+    )
+    assert result.reason == "patience" and "never" not in result.message
 
 
 def test_rows_of_weight_0_do_not_exist(problem: Problem) -> None:
