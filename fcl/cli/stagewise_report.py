@@ -50,9 +50,9 @@ def result_lines(result: StagewiseResult, out: str) -> list[str]:
         lines.append(f"model        after {where}: {_scores(best)}")
     if result.gap is not None:
         lines.append(
-            f"gap          {result.gap.gap:.2e} to the joint optimum over "
-            f"{result.gap.n_features:,} features; a further visit takes about "
-            f"{format_seconds(result.visit_seconds)}"
+            f"gap          at most {result.gap.gap:.2e} to the joint optimum over "
+            f"{result.gap.n_features:,} features, a bound that is loose far from the optimum; a further "
+            f"visit takes about {format_seconds(result.visit_seconds)}"
         )
     return [*lines, f"written      {out}"]
 
