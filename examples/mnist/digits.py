@@ -111,7 +111,7 @@ def deskewed(rows):
 
 def stagewise(gamma, seed, args):
     """Least squares on the ten digits, with cosines of 50 principal components in blocks of 1,024."""
-    cosines = Fourier(n=args.features, gamma=gamma, standardise=False, pca=50, seed=seed)
+    cosines = Fourier(n=args.features, gamma=gamma, pca=50, seed=seed)
     return StagewiseClassifier(
         cosines, visits=args.visits, validation_fraction=0.0, memory=args.memory
     )
@@ -154,7 +154,7 @@ def lasso(digits, args):
     data = fcl.open_data(digits.x, y=digits.y)
     for seed in args.seeds:
         since = time.perf_counter()
-        cosines = Fourier(n=args.features, gamma=GAMMA, standardise=False, pca=50, seed=seed)
+        cosines = Fourier(n=args.features, gamma=GAMMA, pca=50, seed=seed)
         result = fcl.train(
             data, cosines, loss="softmax", C=args.C, tol=args.tol, memory=args.memory
         )

@@ -75,9 +75,12 @@ class Fourier(Generator):
     gamma : float or None
         Bandwidth parameter. None: computed from all pairs of up to 1,000 rows of the sample:
         gaussian 1 / (2 median ||z - z'||_2^2), laplace 1 / median ||z - z'||_1.
-    standardise : bool
+    standardise : bool or None
         Whether z = (x - mean) / standard deviation, both taken from the sample; a column that is constant
-        there is only centred. False: z = x, or x - mean with ``pca``.
+        there is only centred. False: z = x, or x - mean with ``pca``. None: True without ``pca``, and
+        False with it, because components of standardised columns can be those of noise: for the pixels of
+        MNIST, ``fcl stagewise --features fourier:n=4096,pca=50`` has a test error of 2.16 %, and with
+        ``standardise=true`` 3.67 %.
     seed : int
         Seed of omega and b, from 0 to 2^62.
     per_pass : int or None
@@ -87,7 +90,7 @@ class Fourier(Generator):
         None: the unrounded cosine, cached in float32.
     pca : int or None
         Number of principal components, learned from up to 20,000 rows, that take the place of the
-        standardised (or else centred) inputs. None: the inputs as they are.
+        centred (or with ``standardise=True`` standardised) inputs. None: the inputs as they are.
     """
 
     rows = "numbers"
@@ -98,7 +101,7 @@ class Fourier(Generator):
         n: int | None = None,
         kernel: str = "gaussian",
         gamma: float | None = None,
-        standardise: bool = True,
+        standardise: bool | None = None,
         seed: int = 0,
         per_pass: int | None = None,
         dtype: str | None = None,
@@ -108,7 +111,10 @@ class Fourier(Generator):
         self.n = None if n is None else whole(where + "n", n, 1)
         self.kernel = choice(where + "kernel", kernel, ("gaussian", "laplace"))
         self.gamma = None if gamma is None else positive(where + "gamma", gamma)
-        self.standardise = flag(where + "standardise", standardise)
+        # a stored family has the value, whatever the default is when it is read
+        self.standardise = flag(
+            where + "standardise", pca is None if standardise is None else standardise
+        )
         self.seed = whole(where + "seed", seed, 0)
         for option, value, most in (("n", self.n, MOST_FEATURES), ("seed", self.seed, 1 << 62)):
             if value is not None and value > most:

@@ -317,7 +317,7 @@ def test_values_beyond_float32_are_reported() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"kernel": "gaussian"}, {"kernel": "laplace"}, {"pca": 3}, {"pca": 2, "standardise": False}],
+    [{"kernel": "gaussian"}, {"kernel": "laplace"}, {"pca": 3}, {"pca": 2, "standardise": True}],
 )
 def test_they_keep_the_contract(options: dict[str, Any]) -> None:
     report = check_generator(Fourier(n=200, dtype="int8", **options), numbers())
@@ -360,11 +360,30 @@ def test_principal_components(standardise: bool, shape: tuple[int, int], kernel:
 def test_principal_components_are_learnt_from_up_to_20_000_rows() -> None:
     x = np.random.default_rng(2).standard_normal((20_000, 3))
     made = bind_features(
-        parse_features("fourier:n=5,pca=2"), fcl.open_data(x, y=None).rows
+        parse_features("fourier:n=5,pca=2,standardise=true"), fcl.open_data(x, y=None).rows
     ).generator
-    assert made == Fourier(n=5, pca=2) == parse_features(spell_features(made))
+    assert made == Fourier(5, pca=2, standardise=True) == parse_features(spell_features(made))
     peer = PCA(2).fit((x - x.mean(0)) / x.std(0)).components_
     np.testing.assert_allclose(np.abs(made.components_), np.abs(peer), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "standardise"),
+    [
+        ("fourier:n=5", True),
+        ("fourier:n=5,pca=2", False),
+        ("fourier:n=5,pca=2,standardise=true", True),
+        ("fourier:n=5,standardise=false", False),
+    ],
+)
+def test_components_are_of_centred_columns_by_default(text: str, standardise: bool) -> None:
+    """The value is stored, so that a model or a text of any version keeps its meaning."""
+    made: Any = parse_features(text)
+    assert made.standardise is standardise and made.options()["standardise"] is standardise
+    assert f"standardise={str(standardise).lower()}" in spell_features(made)
+    assert Fourier(**made.options()) == made == parse_features(spell_features(made))
+    made.fit(numbers())
+    assert (made.scale_ == 1.0).all() == (not standardise)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,8 @@ LEVELS = (1e-2, 1e-3)
 TOLERANCES = tuple(10.0 ** (-k / 2) for k in range(2, 15))
 #: A solver's tolerance is not tightened further after a run of this many processor seconds.
 LIMIT = 120.0
+#: Features of the digits, of given number: the problem whose figures were measured.
+COSINES = "fourier:n={},pca=50,standardise=true"
 #: Default C of each case.
 STRENGTHS = {"news": 0.1, "mnist": 0.03, "splice": 0.1}
 Solution = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
@@ -77,7 +79,7 @@ def mnist(args: argparse.Namespace) -> tuple[Any, npt.NDArray[np.int64]]:
     from fcl.features import bind_features, parse_features
 
     rows, y = digits(args.rows)
-    features = parse_features(f"fourier:n={args.columns},pca=50")
+    features = parse_features(COSINES.format(args.columns))
     family: Any = bind_features(features, open_rows(rows, y).rows)
     generator = family.generator
     block = generator.prepare(rows.astype(np.float64))
@@ -372,7 +374,7 @@ def train_here(args: argparse.Namespace) -> None:
         features = features or "columns"
     elif args.case == "mnist":
         rows, y = digits(args.rows)
-        features = features or f"fourier:n={args.columns},pca=50"
+        features = features or COSINES.format(args.columns)
     else:
         rows, y = windows()
         features = features or f"kmers:d={args.d}"

@@ -103,7 +103,7 @@ class RepeatedCosines(Fourier):
     """The cosines of the components, several times over."""
 
     def __init__(self, n: int, rounds: int = 1) -> None:
-        super().__init__(n, gamma=GAMMA, standardise=False, pca=COMPONENTS)
+        super().__init__(n, gamma=GAMMA, pca=COMPONENTS)
         self.rounds = rounds
 
     def _count(self) -> int:
@@ -115,7 +115,7 @@ class RepeatedCosines(Fourier):
 
 def cosines(n: int) -> Fourier:
     """Fourier features of the principal components of pixels."""
-    return Fourier(n=n, gamma=GAMMA, standardise=False, pca=COMPONENTS)
+    return Fourier(n=n, gamma=GAMMA, pca=COMPONENTS)
 
 
 def stagewise(
