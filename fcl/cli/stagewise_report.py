@@ -28,10 +28,9 @@ class BlockLines(View):
 
     def show(self, event: Event) -> None:
         if isinstance(event, BlockVisited):
-            text = (
-                f"block {event.number}: {_scores(asdict(event))}, {format_seconds(event.seconds)}"
-            )
-            messages.write(f"{text}, {format_seconds(event.time_left)} left")
+            times = f"{format_seconds(event.seconds)}, {format_seconds(event.time_left)} left"
+            where = place(event.number, event.n_blocks)
+            messages.write(f"{where}: {_scores(asdict(event))}, {times}")
 
 
 def _scores(row: Mapping[str, Any]) -> str:
@@ -62,7 +61,7 @@ def model_lines(model: StagewiseModel, path: str, top: int) -> list[str]:
     items = [("model", path), *facts(model)]
     lines = aligned((name, shortened(text, 400)) for name, text in items)
     if model.history:
-        lines += ["", *_history_lines(model.history, top)]
+        lines += ["", *_history_lines(model, top)]
     names = output_names(model)
     for name, rows in zip(names, strongest(model, top), strict=False):
         lines += ["", f"{'weight':>12}  feature, {model.noun} {shortened(name)}"]
@@ -82,11 +81,14 @@ def tsv_lines(model: StagewiseModel) -> Iterator[str]:
         yield "\t".join([text, *(f"{weight:.17g}" for weight in weights)]) + "\n"
 
 
-def _history_lines(history: list[dict[str, Any]], top: int) -> list[str]:
+def _history_lines(model: StagewiseModel, top: int) -> list[str]:
     """The last visits of blocks, as many as ``top``."""
     columns = ["loss", "error", "valid_loss", "valid_error", "seconds"]
-    lines = [f"{'block':>12}" + "".join(f"  {name:>12}" for name in columns)]
-    for row in history[len(history) - min(top, len(history)) :]:
+    shown = model.history[len(model.history) - min(top, len(model.history)) :]
+    places = ["", *(place(row["number"], model.all_blocks) for row in shown)]
+    width = max(map(len, places))
+    lines = [" " * width + "".join(f"  {name:>12}" for name in columns)]
+    for where, row in zip(places[1:], shown, strict=True):
         cells = ["" if row[name] is None else f"{row[name]:.5g}" for name in columns]
-        lines.append(f"{row['number']:>12}" + "".join(f"  {cell:>12}" for cell in cells))
+        lines.append(f"{where:>{width}}" + "".join(f"  {cell:>12}" for cell in cells))
     return lines if top else []

@@ -140,8 +140,10 @@ def validation(model: StagewiseModel) -> list[tuple[str, str]]:
         "valid_loss": "validation loss", "valid_error": "validation error",
     }  # fmt: skip
     values = [f"{text} {row[name]:.5g}" for name, text in words.items() if row[name] is not None]
-    visited = f"of visit {best:,} of {counted(len(history), 'visit')} of blocks"
-    return [("weights", f"{visited}: {', '.join(values)}")]
+    where = f"after {place(best, model.all_blocks)}"
+    if best < len(history):
+        where += f"; training went on to {place(len(history), model.all_blocks)}"
+    return [("weights", f"{where}: {', '.join(values)}")]
 
 
 def certificate(model: StagewiseModel) -> list[tuple[str, str]]:

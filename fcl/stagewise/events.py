@@ -31,7 +31,7 @@ class StagewiseStarted(Event):
 class BlockVisited(Event):
     """A block was visited; fields as in :class:`fcl.stagewise.learner.BlockDone`.
 
-    time_left : estimated seconds to the end.
+    n_blocks : blocks of a visit.  time_left : estimated seconds to the end.
     """
 
     number: int
@@ -40,13 +40,14 @@ class BlockVisited(Event):
     valid_loss: float | None
     valid_error: float | None
     seconds: float
+    n_blocks: int
     time_left: float
     is_progress: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, done: BlockDone, left: float) -> BlockVisited:
+    def of(cls, done: BlockDone, n_blocks: int, left: float) -> BlockVisited:
         """The event of a block."""
-        return cls(**asdict(done), time_left=left)
+        return cls(**asdict(done), n_blocks=n_blocks, time_left=left)
 
 
 @dataclass(frozen=True)

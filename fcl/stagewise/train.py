@@ -214,7 +214,7 @@ def _run(job: StagewiseJob, learner: Learner, running: Running) -> str:
 
     for done in learner.run():
         now = time.monotonic()
-        running.report(BlockVisited.of(done, _seconds_left(learner)))
+        running.report(BlockVisited.of(done, learner.n_blocks, _seconds_left(learner)))
         if running.should_stop() or (
             running.max_time is not None and now - start >= running.max_time
         ):

@@ -38,7 +38,14 @@ def test_a_resumed_command_gives_the_same_model(
     assert result.exit_code == 0, result.output
     gap = r"gap +at most \S+ to the joint optimum over 30 features, a bound that is loose far from "
     assert re.search(gap + "the optimum; a further visit takes", result.output)
-    assert result.output.count("validation loss") > 8 and " left" in result.output
+    assert result.output.count("validation loss") > 8
+    assert re.search(
+        "^visit 2, block 1 of 4: loss .*, .* s, .* s left$", result.output, re.MULTILINE
+    )
+    assert re.search(
+        "^stopped +all visits done, after visit 3, block 4 of 4$", result.output, re.MULTILINE
+    )
+    assert re.search("^model +after visit [1-3], block [1-4] of 4: loss", result.output, re.MULTILINE)
     whole = load_stagewise(out)
     assert whole.certificate is not None
     part = folder / "part.fcl"
@@ -184,6 +191,7 @@ def test_inspect(run: Callable[..., Result], folder: Path) -> None:
     assert model.certificate is not None
     for words in (
         "3 classes: a, b, c", "squared, update ls, ridge alpha 1", "2 of 3 features", "valid_loss",
+        "weights      after visit ", "\nvisit 3, block 1 of 2  ",
         "nearest point of the simplex", f"{model.certificate.gap:.3g} relative, to the joint optimum",
     ):  # fmt: skip
         assert words in text, words
