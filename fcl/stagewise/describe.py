@@ -57,7 +57,7 @@ def problem(model: StagewiseModel) -> list[tuple[str, str]]:
         ("outputs", _outputs(model)),
         ("loss", f"{settings.loss}, update {settings.update}, ridge alpha {settings.alpha:g}"),
         ("rows", rows),
-        ("features", f"{_family(model)}: {counted(n_features, 'feature')}"),
+        ("features", f"{counted(n_features, 'feature')} of {_family(model)}"),
         (
             "blocks",
             f"{model.all_blocks:,} of {min(settings.block, n_features):,} features (ids 0 to "

@@ -60,6 +60,22 @@ def test_classes(tmp_path: Path) -> None:
     assert "were the" not in report.html and "visits.svg" in report.plots
 
 
+def test_facts_are_whole(tmp_path: Path) -> None:
+    """The family with its options, and the scores, are longer than a name."""
+    problem = Problem()
+    features = "fourier:n=20,gamma=0.12345678901234567,pca=3,dtype=int8"
+    settings = Settings(block=8, visits=3, valid_fraction=0.2)
+    result = train_stagewise(problem.data(), features, settings, running=Running(cores=1))
+    result.model.save(tmp_path / "m.fcl")
+    report = make_report(tmp_path / "m.fcl")
+    facts = {name: text for section in report.sections for name, text in section.facts}
+    row = result.model.history[result.model.best_number - 1]
+    assert len(facts["features"]) > 120 < len(facts["weights"])
+    assert facts["features"].startswith("20 features of Fourier (n=20, ")
+    assert facts["features"].endswith(f"gamma_={0.12345678901234567})")
+    assert facts["weights"].endswith(f"validation error {row['valid_error']:.5g}")
+
+
 def test_numbers_and_no_data(tmp_path: Path) -> None:
     data = saved(tmp_path / "n.fcl", numbers=True)
     report = make_report(tmp_path / "n.fcl", data)

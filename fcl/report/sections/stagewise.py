@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fcl.checks import shortened
 from fcl.model.history import History
 from fcl.model.outputs import output_names
 from fcl.report.contract import Figure, OutputsContext, Section, Table, name_text
@@ -28,9 +29,8 @@ def head(context: OutputsContext) -> Section:
     """The head of the page."""
     model = _model(context)
     facts = [*problem(model), *validation(model), *certificate(model)]
-    return Section(
-        "head", "Model and certificate", _proof(model), [(n, name_text(t)) for n, t in facts]
-    )
+    shown = [(name, shortened(text, 400)) for name, text in facts]
+    return Section("head", "Model and certificate", _proof(model), shown)
 
 
 def _proof(model: StagewiseModel) -> str:
