@@ -94,11 +94,13 @@ def command(ctx: click.Context, /, **params: Any) -> int:
             raise click.UsageError(
                 f"{'DATA' if name == 'data' else TABLE[name].spelled} is missing"
             )
-    settings = _settings(options) if saved is None else _settings_of(saved, params)
+    settings = _settings(options) if saved is None else _settings_of(saved, params, given)
     if options["valid"] is not None and "valid_fraction" in given:
         raise click.UsageError("give --valid or --valid-fraction, not both")
     checkpoint = _checkpoint(options)
     if not params["plan"]:
+        if saved is not None:
+            _check_unfinished(options, saved, settings)
         _check_outputs(options, checkpoint, saved)
     # a checkpoint or a TOML file may come from a stranger, so only a typed name is trusted
     trusted = None if given.get("features") == "--features" else options["imports"]
@@ -132,17 +134,23 @@ def _settings(options: Mapping[str, Any]) -> Settings:
     return Settings(**values).checked()
 
 
-def _settings_of(saved: Saved, params: Mapping[str, Any]) -> Settings:
-    return replace(saved.settings, memory=params["memory"]).checked()
+def _settings_of(saved: Saved, params: Mapping[str, Any], given: Mapping[str, str]) -> Settings:
+    """The settings of a resumed job."""
+    from fcl.stagewise.settings import ENDS
+
+    changed = {name: params[name] for name in ENDS if name in given}
+    return replace(saved.settings, **changed, memory=params["memory"]).checked()
 
 
 def _resumed(params: dict[str, Any], given: Mapping[str, str], saved: Saved) -> dict[str, Any]:
     """The options of the checkpoint; raises InputError for options that would change its job."""
-    wrong = sorted(given.keys() & ({*SETTINGS, *_KEPT} - {"memory", "out", "data"}))
+    from fcl.stagewise.settings import ENDS
+
+    wrong = sorted(given.keys() & ({*SETTINGS, *_KEPT} - {*ENDS, "memory", "out", "data"}))
     if wrong:
         raise InputError(
-            f"{given[wrong[0]]}: a resumed job keeps the options of its checkpoint; leave it out, or "
-            "start over"
+            f"{given[wrong[0]]}: a resumed job keeps the options of its checkpoint, except "
+            "--visits, --patience, limits and memory; leave it out, or start over"
         )
     kept = {name: saved.command.get(name) for name in _KEPT}
     if not all(isinstance(value, str | bool | None) for value in kept.values()):
@@ -160,6 +168,23 @@ def _checkpoint(options: Mapping[str, Any]) -> Any:
     if options["no_checkpoint"] or options["plan"]:
         return None
     return StateFolder(options["resume"] or options["checkpoint"] or f"{options['out']}.checkpoint")
+
+
+def _check_unfinished(options: Mapping[str, Any], saved: Saved, settings: Settings) -> None:
+    """Raise InputError for a finished job whose model would be written once more."""
+    end = saved.state.end(settings)
+    if end is None or options["overwrite"] or not os.path.lexists(options["out"]):
+        return
+    waited = len(saved.state.history) - saved.state.best_number
+    why, more = {
+        "done": ("all visits are done", f"--visits above {settings.n_visits}"),
+        "patience": ("its patience ran out", f"--patience above {waited}"),
+    }[end]
+    raise InputError(
+        f"{options['resume']}: the job of this checkpoint has finished ({why}), and {options['out']} "
+        f"exists already; to continue give {more} and --overwrite, or to write the model once more, "
+        "such as with --certify, --overwrite alone"
+    )
 
 
 def _check_outputs(options: Mapping[str, Any], checkpoint: Any, saved: Saved | None) -> None:

@@ -113,7 +113,8 @@ _OPTIONS = {
     "resume": Option(
         PATH,
         "checkpoints",
-        "Continue from the checkpoint in DIR; options that determine the model come from it.",
+        "Continue from the checkpoint in DIR, with its options; only --visits, --patience, --max-time "
+        "and those of running may change.",
         metavar="DIR",
     ),
     "out": Option(PATH, "output", "Write the model to FILE.", metavar="FILE"),

@@ -34,7 +34,7 @@ from fcl.model.checkpoint import CheckpointFolder
 from fcl.plain import plain
 from fcl.stagewise.file import ARRAYS, DONE_TABLE, SETTINGS_TABLE, shaped, vector
 from fcl.stagewise.learner import BlockDone, State
-from fcl.stagewise.settings import Settings
+from fcl.stagewise.settings import ENDS, Settings
 
 __all__ = ["Saved", "StateFolder"]
 
@@ -84,7 +84,7 @@ class Saved:
         wrong = [
             f"{name} was {shown(before[name])}, is {shown(value)}"
             for name, value in now_.items()
-            if before[name] != value
+            if before[name] != value and name not in ENDS
         ]
         if fingerprint != self.fingerprint:
             wrong.append("the data differ")

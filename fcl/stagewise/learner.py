@@ -96,6 +96,14 @@ class State:
     margins: list[Floats]
     history: list[BlockDone] = field(default_factory=list)
 
+    def end(self, settings: Settings) -> str | None:
+        """Why no block is left to visit, "done" or "patience"; None if the training continues."""
+        done, n_blocks = len(self.history), len(self.weights.intercepts) - 1
+        if done >= n_blocks * settings.n_visits:
+            return "done"
+        validates = len(self.margins) > 1
+        return "patience" if validates and done - self.best_number >= settings.patience else None
+
 
 class Kept(Protocol):
     """What a memory plan keeps besides what is needed."""
@@ -172,15 +180,9 @@ class Learner:
         """Number of blocks of all visits."""
         return self.n_blocks * self.settings.n_visits
 
-    @property
-    def out_of_patience(self) -> bool:
-        """Whether the validation loss has not fallen for as many blocks as the patience allows."""
-        done = len(self.state.history)
-        return len(self.parts) > 1 and done - self.state.best_number >= self.settings.patience
-
     def run(self) -> Iterator[BlockDone]:
         """Visit the blocks that are left; yields after each of them, when the state is complete."""
-        while len(self.state.history) < self.n_steps and not self.out_of_patience:
+        while self.state.end(self.settings) is None:
             since = time.perf_counter()
             number = len(self.state.history)
             self.visit(number % self.n_blocks)

@@ -9,12 +9,14 @@ from fcl.checks import choice, flag, is_whole, positive, share, shown, whole
 from fcl.errors import InputError
 from fcl.units import parse_size
 
-__all__ = ["CALIBRATIONS", "UPDATES", "Settings"]
+__all__ = ["CALIBRATIONS", "ENDS", "UPDATES", "Settings"]
 
 #: Updates, with the loss that each of them lowers.
 UPDATES = {"ls": "squared", "gls": "softmax", "cls": "squared"}
 #: Calibrations, with the powers of the predictions that they add to a block.
 CALIBRATIONS = {"linear": (1,), "cubic": (1, 2, 3)}
+#: Options that only say when the training ends, which a resumed job may change.
+ENDS = ("visits", "patience")
 #: Default numbers of visits: more visits are the cheapest gain for ls, and cls is not defined for them.
 VISITS = {"ls": 3, "gls": 1, "cls": 1}
 

@@ -224,7 +224,7 @@ def _run(job: StagewiseJob, learner: Learner, running: Running) -> str:
             save()
             saved_at = time.monotonic()
     save()
-    return "patience" if learner.out_of_patience else "done"
+    return learner.state.end(job.settings) or "done"
 
 
 def _saved(job: StagewiseJob, state: State, running: Running) -> Saved:

@@ -45,7 +45,9 @@ def test_a_resumed_command_gives_the_same_model(
     assert re.search(
         "^stopped +all visits done, after visit 3, block 4 of 4$", result.output, re.MULTILINE
     )
-    assert re.search("^model +after visit [1-3], block [1-4] of 4: loss", result.output, re.MULTILINE)
+    assert re.search(
+        "^model +after visit [1-3], block [1-4] of 4: loss", result.output, re.MULTILINE
+    )
     whole = load_stagewise(out)
     assert whole.certificate is not None
     part = folder / "part.fcl"
@@ -60,6 +62,16 @@ def test_a_resumed_command_gives_the_same_model(
     resumed = run("stagewise", *args)
     assert resumed.exit_code == 0, resumed.output
     assert np.array_equal(load_stagewise(part).weights.features, whole.weights.features)
+    again = run(*("stagewise", *args[:-1]))
+    assert again.exit_code == 2 and "this checkpoint has finished (all visits are" in again.output
+    assert "--visits above 3" in again.output
+    more = run("stagewise", *args, "--visits", 5, "--patience", 99)
+    assert more.exit_code == 0 and "after visit 5, block 4 of 4" in more.output
+    longer = ("--visits", 5, "--patience", 99, "--out", out, "--overwrite")
+    assert run("stagewise", data, *OPTIONS, *longer).exit_code == 0
+    assert np.array_equal(
+        load_stagewise(part).weights.features, load_stagewise(out).weights.features
+    )
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,30 @@ def test_a_job_resumes_with_the_same_bits_after_any_block(
         assert [row["loss"] for row in model.history] == [row["loss"] for row in whole.history]
 
 
+@pytest.mark.parametrize("update", ["ls", "gls"])
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ({"visits": 1}, {"visits": 3}),
+        ({"visits": 3, "patience": 1, "alpha": 1e-6}, {"visits": 3, "patience": 99, "alpha": 1e-6}),
+    ],
+)
+def test_a_finished_job_continues_with_the_bits_of_a_longer_one(
+    problem: Problem, update: str, first: dict, then: dict, tmp_path: Path
+) -> None:
+    folder = StateFolder(tmp_path / "c")
+    options: dict[str, Any] = {"update": update, "block": 8, "inner": 2, "valid_fraction": 0.2}
+    part = problem.train(**options, **first, running=Running(cores=1, checkpoint=folder))
+    assert part.reason == ("patience" if "patience" in first else "done")
+    whole = problem.train(**options, **then).model
+    assert len(part.model.history) < len(whole.history)
+    model = problem.train(**options, **then, running=Running(cores=1, resume=folder.load())).model
+    for name in ("features", "intercepts"):
+        assert np.array_equal(getattr(model.weights, name), getattr(whole.weights, name))
+    assert model.settings == whole.settings and model.best_number == whole.best_number
+    assert [row["loss"] for row in model.history] == [row["loss"] for row in whole.history]
+
+
 def test_a_checkpoint_of_another_job_is_refused(problem: Problem, tmp_path: Path) -> None:
     folder = StateFolder(tmp_path / "c")
     with pytest.raises(InputError, match="holds no checkpoint of a stagewise job"):
