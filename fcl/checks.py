@@ -14,12 +14,14 @@ from typing import Any
 from fcl.errors import InputError
 
 __all__ = [
+    "at_least_0",
     "choice",
     "file_kind",
     "flag",
     "is_whole",
     "positive",
     "share",
+    "share_or_0",
     "shortened",
     "shown",
     "up_to_one",
@@ -122,9 +124,24 @@ def positive(name: str, value: Any) -> float:
     return _above_0(name, value, math.inf, "a finite number above 0")
 
 
+def at_least_0(name: str, value: Any) -> float:
+    """Return the value as a float; raises InputError unless it is finite and at least 0."""
+    expected = "a finite number of at least 0"
+    return 0.0 if _is_zero(value) else _above_0(name, value, math.inf, expected)
+
+
 def share(name: str, value: Any) -> float:
     """Return the value as a float; raises InputError unless it is strictly between 0 and 1."""
     return _above_0(name, value, 1.0, "strictly between 0 and 1")
+
+
+def share_or_0(name: str, value: Any) -> float:
+    """Return the value as a float; raises InputError unless it is at least 0 and below 1."""
+    return 0.0 if _is_zero(value) else _above_0(name, value, 1.0, "at least 0 and below 1")
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and value == 0
 
 
 def up_to_one(name: str, value: Any) -> float:

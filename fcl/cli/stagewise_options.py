@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from fcl import checks
 from fcl.cli.options import TABLE as TRAIN_TABLE
@@ -16,7 +15,6 @@ from fcl.options import (
     PATH,
     SIZE,
     TEXT,
-    Kind,
     Option,
     one_of,
     real,
@@ -27,17 +25,6 @@ __all__ = ["GROUPS", "SETTINGS", "TABLE"]
 GROUPS = ("data", "model", "stopping", "running", "checkpoints", "output")
 
 
-def _from_0(name: str, value: Any) -> float:
-    """A finite number of at least 0."""
-    return 0.0 if value == 0 and not isinstance(value, bool) else checks.positive(name, value)
-
-
-def _share_or_0(name: str, value: Any) -> float:
-    """A share below 1, or 0."""
-    return 0.0 if value == 0 and not isinstance(value, bool) else checks.share(name, value)
-
-
-_NUMBER: Kind = real(_from_0)
 _data = partial(Option, group="data")
 _model = partial(Option, group="model")
 _running = partial(Option, group="running")
@@ -60,7 +47,7 @@ _OPTIONS = {
     ),
     "valid": _data(PATH, help="Data to validate on after each block.", metavar="DATA2"),
     "valid_fraction": _data(
-        real(_share_or_0),
+        real(checks.share_or_0),
         help="Or validate on this share of the rows of each class; 0: do not validate.",
         default=0.05,
     ),
@@ -81,7 +68,9 @@ _OPTIONS = {
     "block": _model(FROM_1, help="Features of a block.", default=1024),
     "visits": _model(FROM_1, help="Visits of each block (default: 3 for ls, else 1)."),
     "inner": _model(FROM_1, help="Steps of a visit of gls.", default=5),
-    "alpha": _model(_NUMBER, help="Weight of the ridge alpha / 2 |W|^2.", default=1.0),
+    "alpha": _model(
+        real(checks.at_least_0), help="Weight of the ridge alpha / 2 |W|^2.", default=1.0
+    ),
     "calibration": _model(
         one_of("linear", "cubic"), help="Powers of predictions in a block of cls.", default="linear"
     ),

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from fcl.checks import is_whole, share
+from fcl.checks import is_whole, share_or_0
 from fcl.errors import InputError
 from fcl.estimators.rows import (
     RowArrays,
@@ -53,8 +53,7 @@ class _Stagewise(BaseEstimator):  # type: ignore[misc]
         """Validate the parameters; raises InputError that names the first wrong one."""
         if self.n_jobs is not None and (not is_whole(self.n_jobs) or self.n_jobs == 0):
             raise InputError(f"n_jobs must be None or a nonzero integer, got {self.n_jobs!r}")
-        if self.validation_fraction != 0.0:
-            share("validation_fraction", self.validation_fraction)
+        share_or_0("validation_fraction", self.validation_fraction)
         return Settings(
             block=self.block,
             visits=self.visits,

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fcl.checks import choice, flag, positive, shown, up_to_one, whole
+from fcl.checks import at_least_0, choice, flag, positive, shown, up_to_one, whole
 from fcl.errors import InputError
 from fcl.objective import find_loss
 
@@ -77,14 +77,14 @@ class OnlineOptions:
     def __post_init__(self) -> None:
         loss = self.loss.replace("-", "_") if isinstance(self.loss, str) else self.loss
         checked = {
-            "alpha": _at_least_0("alpha", self.alpha),
+            "alpha": at_least_0("alpha", self.alpha),
             "loss": choice("loss of an online learner", loss, LOSSES),
             "rate": positive("rate", self.rate),
-            "power": _at_least_0("power", self.power),
+            "power": at_least_0("power", self.power),
             "decay": up_to_one("decay", self.decay),
             "step": choice("step", self.step, STEPS),
             "period": whole("period", self.period, 1),
-            "theta": _at_least_0("theta", self.theta, infinite=True),
+            "theta": _theta(self.theta),
             "truncation": choice("truncation", self.truncation, TRUNCATIONS),
             "l1_ratio": up_to_one("l1_ratio", self.l1_ratio),
             "intercept": flag("intercept", self.intercept),
@@ -117,16 +117,13 @@ def checked_weights(value: Any) -> str:
     return choice("weights", value, TABLES)
 
 
-def _at_least_0(name: str, value: Any, infinite: bool = False) -> float:
-    """Return the value as a float; raises InputError unless it is at least 0, and finite if asked."""
-    if value == 0 and not isinstance(value, bool):
-        return 0.0
-    if infinite and value == math.inf:
+def _theta(value: Any) -> float:
+    """Return the value as a float; raises InputError unless it is at least 0, or inf."""
+    if value == math.inf:
         return math.inf
     try:
-        return positive(name, value)
+        return at_least_0("theta", value)
     except InputError:
-        end = " or inf" if infinite else ""
         raise InputError(
-            f"{name} must be a finite number of at least 0{end}, got {shown(value)}"
+            f"theta must be a finite number of at least 0 or inf, got {shown(value)}"
         ) from None

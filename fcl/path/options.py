@@ -23,10 +23,6 @@ _OWN = ("C", "alpha", "features")
 _CHECKPOINTS = ("checkpoint", "checkpoint_every")
 
 
-def _at_least_0(name: str, value: Any) -> float:
-    return 0.0 if value == 0 and value is not False else checks.positive(name, value)
-
-
 def _option(kind: Kind, help: str, default: Any = None, **more: Any) -> Any:
     fixed: dict[str, Any] = {"resume": Resume.NOT_KEPT, "planned": False}
     option = Option(kind, "path", help, default, **fixed, **more)
@@ -43,7 +39,7 @@ class PathOptions:
         FROM_1, "Stop after this many points without a better validation score.", 3
     )
     min_gain: float = _option(
-        real(_at_least_0),
+        real(checks.at_least_0),
         "A score counts as better if it improves by more than this, in its own units.",
         0.0,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from fcl.checks import choice, flag, is_whole, positive, share, shown, whole
+from fcl.checks import at_least_0, choice, flag, is_whole, share_or_0, shown, whole
 from fcl.errors import InputError
 from fcl.units import parse_size
 
@@ -108,9 +108,8 @@ class Settings:
             raise InputError(
                 f"seed must be a whole number from 0 to 2^32 - 1, got {shown(self.seed)}"
             )
-        alpha = 0.0 if _is_zero(self.alpha) else positive("alpha", self.alpha)
-        fraction = self.valid_fraction
-        fraction = 0.0 if _is_zero(fraction) else share("valid_fraction", fraction)
+        alpha = at_least_0("alpha", self.alpha)
+        fraction = share_or_0("valid_fraction", self.valid_fraction)
         choice("calibration", self.calibration, tuple(CALIBRATIONS))
         clip = flag("clip", self.clip)
         if update != "cls" and (clip or self.calibration != "linear"):
@@ -136,7 +135,3 @@ class Settings:
     def fixed(self) -> dict[str, Any]:
         """The options that determine the model, for models and checkpoints."""
         return {name: value for name, value in asdict(self).items() if name != "memory"}
-
-
-def _is_zero(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | float) and value == 0

@@ -174,7 +174,7 @@ def test_a_warning_names_points_above_the_tolerance() -> None:
         ({"select": "1se"}, "select: expected held-out rows for '1se', got none"),
         ({"patience": 2}, "patience: expected held-out rows for 2, got none"),
         ({"min_gain": 0.1}, "min_gain: expected held-out rows for 0.1, got none"),
-        ({"min_gain": -1.0}, "min_gain"),
+        ({"min_gain": -1.0}, "min_gain must be a finite number of at least 0, got -1.0"),
         ({"groups": [1] * 280}, "groups: expected cv or valid"),
         ({"cv": 3, "valid_fraction": 0.2}, "give either valid, valid_fraction or cv"),
         ({"cv": 1}, "cv: expected 2 to 280 folds"),
