@@ -78,8 +78,17 @@ def open_valid(options: Mapping[str, Any], arrays: Mapping[str, Any]) -> DataSet
 
 
 def initial_model(options: Mapping[str, Any]) -> Model | None:
-    """The model of ``--initial``; None without one."""
-    from fcl.model.model import load_model
+    """The model of ``--initial``; None without one. Raises InputError for a stagewise model."""
+    from fcl.model.formats import load_model
+    from fcl.model.model import Model
 
     path = options["initial"]
-    return None if path is None else load_model(path, options["imports"])
+    if path is None:
+        return None
+    model = load_model(path, options["imports"])
+    if not isinstance(model, Model):
+        raise InputError(
+            f"--initial {path}: expected a model of fcl train, got a stagewise model, which cannot be an "
+            "initial point; leave it out"
+        )
+    return model

@@ -278,6 +278,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 def _check_version(header: Mapping[str, Any], path: Path) -> None:
     """Check the version before everything else, since a newer version may hold anything."""
+    if header.get("format") == "fcl-stagewise-checkpoint":
+        raise InputError(
+            f"{path}: is a checkpoint of a stagewise job; continue it with fcl stagewise --resume "
+            f"{path.parent}"
+        )
     if header.get("format") != FORMAT:
         raise Damaged("not a checkpoint")
     version = header.get("version")

@@ -150,6 +150,20 @@ def test_blocks_that_patience_leaves_out_are_named(
     assert warning in run("stagewise", folder / "data", *args, "--quiet").output
 
 
+def test_fcl_train_names_what_is_of_a_stagewise_job(
+    run: Callable[..., Result], folder: Path
+) -> None:
+    out = folder / "m.fcl"
+    assert run("stagewise", folder / "data", "--features", "columns", "--out", out).exit_code == 0
+    resumed = run("train", "--resume", f"{out}.checkpoint")
+    assert resumed.exit_code == 2 and "damaged" not in resumed.output
+    assert f"continue it with fcl stagewise --resume {out}.checkpoint" in resumed.output
+    args = ("--features", "columns", "--C", 1, "--initial", out, "--out", folder / "t.fcl")
+    began = run("train", folder / "data", *args)
+    assert began.exit_code == 2
+    assert "got a stagewise model, which cannot be an initial point" in began.output
+
+
 def test_config_log_offset_and_class_weights(run: Callable[..., Result], folder: Path) -> None:
     """A TOML file gives the same model as the command line, which overrides it."""
     np.save(folder / "data" / "o.npy", Problem().x[:, :3])
