@@ -14,6 +14,7 @@ from fcl.units import counted, format_bytes
 __all__ = [
     "MOST_CLASSES",
     "check_class_count",
+    "constant_labels",
     "count_classes",
     "encode_multilabel",
     "encode_softmax",
@@ -137,6 +138,33 @@ def encode_multilabel(values: np.ndarray, name: str, width: int | None = None) -
             'row, give a single column of classes; for numbers, choose loss="squared"'
         )
     return np.ascontiguousarray(np.where(columns == 1, 1.0, -1.0).T)
+
+
+def constant_labels(columns: np.ndarray, name: str, names: Sequence[str] | None) -> str:
+    """A warning that names the labels that all rows have or that none has; "" without any.
+
+    Parameters
+    ----------
+    columns : numbers (K, n)
+        Above 0 where a training row has the label.
+    name : str
+        Of the target.
+    names : sequence of str, optional
+        Of the columns.
+    """
+    share = (columns > 0).mean(axis=1)
+    found = [
+        f"{'none has' if share[k] == 0.0 else 'all have'} that of column {k}"
+        + ("" if names is None else f" ({names[k]})")
+        for k in np.flatnonzero((share == 0.0) | (share == 1.0))
+    ]
+    if not found:
+        return ""
+    more = f", and {len(found) - _LISTED:,} more" if len(found) > _LISTED else ""
+    return (
+        f"{name}: expected training rows with and without each label, but {', '.join(found[:_LISTED])}"
+        f"{more}; nothing can be learnt about such a label, so leave its column out"
+    )
 
 
 def _columns(values: np.ndarray, name: str, width: int | None, what: str) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data import DataSet
-from fcl.data.outputs import check_class_count, refuse_rare_classes
+from fcl.data.outputs import check_class_count, constant_labels, refuse_rare_classes
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.covariates import Design, make_design
 from fcl.drivers.plan import MIB, Plan, Sizes, first_sample, make_plan
@@ -82,6 +83,15 @@ class Job:
             covariates=train.covariates,
             n_outputs=self.n_outputs,
         )
+
+    def warn(self) -> None:
+        """Warn of covariates that are left out, and of labels that all rows have or none has."""
+        if self.design is not None:
+            self.design.warn()
+        if self.train.y.ndim > 1 and self.loss.classifies:
+            data = self.train.data
+            if text := constant_labels(self.train.y, data.target_name, data.target_columns):
+                warnings.warn(text, stacklevel=3)
 
     def at(self, C: float) -> Job:
         """The same job at another C."""

@@ -238,8 +238,8 @@ def train(
     job = _job(given)
     options = job.options
     _check_savable(job)
-    if warn and job.design is not None:
-        job.design.warn()
+    if warn:
+        job.warn()
     if warn and not options.standardize and (text := _scales(job)):
         warnings.warn(text, ScaleWarning, stacklevel=2)
     start = None if initial is None else start_point(job, initial)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -13,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from fcl.data.outputs import constant_labels
 from fcl.errors import InputError
 from fcl.estimators.base import Estimator
 from fcl.estimators.parameters import ClassParameters, FitParameters, GroupParameters
@@ -152,6 +154,9 @@ class Classifier(ClassParameters, ClassifierMixin, Estimator):  # type: ignore[m
                 f"class_weight: expected None, since a row with several labels is not of one class, got "
                 f"{self.class_weight!r:.200}; use sample_weight"
             )
+        name, rows = training.data.target_name, training.weighted_target
+        if text := constant_labels(rows.T, name, training.names):
+            warnings.warn(text, stacklevel=3)
         labels = np.arange(training.target.shape[1])
         begin = self._begin(labels, 1, labels=True)
         problem = f"{len(labels)} labels together"

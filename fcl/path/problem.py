@@ -129,8 +129,8 @@ def make_problem(
             "sample does not hold for the next point; give fourier a number of "
             "features, such as fourier:n=10000"
         )
-    if warn and job.design is not None:
-        job.design.warn()
+    if warn:
+        job.warn()
     if warn and not job.options.standardize and (text := uneven_scales(job.family)):
         warnings.warn(text, ScaleWarning, stacklevel=3)
     folds = units = None

@@ -65,6 +65,20 @@ def test_several_labels() -> None:
     assert tags.classifier_tags.multi_label and tags.target_tags.multi_output
 
 
+def test_a_label_that_all_rows_have_or_none_has_is_named() -> None:
+    y, weights = LABELS.copy(), np.ones(N)
+    y[:, 2] = np.arange(N) == 3  # the only row with this label does not count
+    weights[3] = 0.0
+    message = "y: expected .*, but none has that of column 2; nothing can be learnt"
+    with pytest.warns(UserWarning, match=message):
+        fcl.FCLClassifier(C=0.1).fit(X, y, sample_weight=weights)
+    y[:, 0] = 1
+    data = fcl.open_data(X, y=y, weights=weights)
+    data.target_columns = ("a", "b", "c")
+    with pytest.warns(UserWarning, match=r"all have that of column 0 \(a\), none .* 2 \(c\);"):
+        fcl.train(data, "columns", C=0.1)
+
+
 def test_other_losses_and_class_weights_are_refused() -> None:
     cases = [
         (fcl.FCLClassifier(class_weight="balanced"), LABELS, "class_weight: expected None"),
