@@ -12,6 +12,7 @@ __all__ = [
     "counted",
     "format_bytes",
     "format_seconds",
+    "least_memory",
     "parse_duration",
     "parse_size",
     "score_title",
@@ -124,6 +125,11 @@ def format_bytes(size: float) -> str:
             break
         size /= 1024
     return f"{size:.0f} {unit}" if unit == "bytes" or abs(size) >= 100 else f"{size:.3g} {unit}"
+
+
+def least_memory(size: int) -> str:
+    """The smallest budget, to read and to type: "43.1 GiB (--memory 44112MiB)", rounded up."""
+    return f"{format_bytes(size)} (--memory {-(-size // (1 << 20))}MiB)"
 
 
 def format_seconds(seconds: float) -> str:

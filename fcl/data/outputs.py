@@ -156,7 +156,7 @@ def constant_labels(columns: np.ndarray, name: str, names: Sequence[str] | None)
     found = [
         f"{'none has' if share[k] == 0.0 else 'all have'} that of column {k}"
         + ("" if names is None else f" ({names[k]})")
-        for k in np.flatnonzero((share == 0.0) | (share == 1.0))
+        for k in np.flatnonzero((share == 0.0) | (share == 1.0)).tolist()
     ]
     if not found:
         return ""

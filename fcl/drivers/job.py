@@ -16,7 +16,7 @@ from fcl.data import DataSet
 from fcl.data.outputs import check_class_count, constant_labels, refuse_rare_classes
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.covariates import Design, make_design
-from fcl.drivers.plan import MIB, Plan, Sizes, first_sample, make_plan
+from fcl.drivers.plan import Plan, Sizes, first_sample, make_plan
 from fcl.drivers.rows import (
     Rows,
     centred,
@@ -47,6 +47,7 @@ from fcl.model.columns import by_position, matched
 from fcl.objective import Loss, find_loss, resolve_C
 from fcl.options import Options
 from fcl.solve.sampling import SampleSize
+from fcl.units import least_memory
 
 Floats = npt.NDArray[np.float64]
 #: Divides a memory budget, as :func:`fcl.drivers.plan.make_plan` does.
@@ -400,5 +401,5 @@ def _smaller_blocks(
                     best, smallest = size, error.smallest
     if best == block_rows:
         return ""
-    needed = f"{-(-smallest // MIB)}MiB"
+    needed = least_memory(smallest)
     return f". Smaller blocks need less: --block-rows {best} needs at least {needed}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fcl.drivers.plan import INTERPRETER, MIB, Plan, RowViewOption, Sizes
+from fcl.drivers.plan import INTERPRETER, Plan, RowViewOption, Sizes
 from fcl.errors import BudgetError
 from fcl.solve.passes import Vectors
-from fcl.units import format_bytes
+from fcl.units import format_bytes, least_memory
 
 __all__ = ["plan_pass"]
 
@@ -62,7 +62,7 @@ def plan_pass(
     if total(scratch) > budget:
         raise BudgetError(
             f"memory: a budget of {format_bytes(budget)} is too small; a pass over these rows needs at "
-            f"least {-(-total(scratch) // MIB)}MiB: "
+            f"least {least_memory(total(scratch))}: "
             + ", ".join(f"{name} {format_bytes(size)}" for name, size in uses(scratch)),
             total(scratch),
         )

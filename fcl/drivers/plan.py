@@ -20,7 +20,7 @@ from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 from fcl.solve.state import WorkingSet
 from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
-from fcl.units import counted, format_bytes
+from fcl.units import counted, format_bytes, least_memory
 
 #: Rows on which the trainer works: "all"; "auto", a sample of large data; or rows of the first sample.
 RowViewOption = str | int
@@ -291,7 +291,7 @@ def _divide(
     if budget < needed(scratch):
         raise BudgetError(
             f"memory: a budget of {format_bytes(budget)} is too small; this job needs at least "
-            f"{-(-smallest // MIB)}MiB: "
+            f"{least_memory(smallest)}: "
             + ", ".join(f"{name} {format_bytes(size)}" for name, size in fixed(scratch))
             + f", the smallest cache {format_bytes(least_cache)}"
             + f"; at the start, with a copy of targets and weights, {format_bytes(early(scratch))}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcl.drivers.plan import INTERPRETER, MIB
+from fcl.drivers.plan import INTERPRETER
 from fcl.drivers.rows import Rows
 from fcl.errors import BudgetError
 from fcl.features.base import value_type
@@ -19,7 +19,7 @@ from fcl.stagewise.blocks import TILE_ROWS
 from fcl.stagewise.learner import block_count
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.sums import AHEAD
-from fcl.units import format_bytes
+from fcl.units import format_bytes, least_memory
 
 __all__ = ["StagewisePlan", "make_plan", "tile_rows"]
 
@@ -116,7 +116,7 @@ def make_plan(
     if least > settings.memory_bytes:
         needs = ", ".join(f"{name} {format_bytes(size)}" for name, size in fixed)
         raise BudgetError(
-            f"memory: expected at least {-(-least // MIB)}MiB for blocks of {width:,} features, got "
+            f"memory: expected at least {least_memory(least)} for blocks of {width:,} features, got "
             f"{format_bytes(settings.memory_bytes)}; raise memory or lower block: {needs}",
             least,
         )

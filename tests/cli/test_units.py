@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from fcl.errors import InputError
-from fcl.units import counted, format_bytes, format_seconds, parse_duration, parse_size
+from fcl.units import (
+    counted,
+    format_bytes,
+    format_seconds,
+    least_memory,
+    parse_duration,
+    parse_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -80,3 +87,9 @@ def test_formats() -> None:
 def test_counts() -> None:
     assert [counted(n, "row") for n in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]
     assert [counted(n, "pass", "passes") for n in (1, 2)] == ["1 pass", "2 passes"]
+
+
+def test_a_budget_is_readable_and_can_be_typed() -> None:
+    text = least_memory((44111 << 20) + 1)
+    assert text == "43.1 GiB (--memory 44112MiB)"
+    assert parse_size(text.split()[-1].rstrip(")")) == 44112 << 20

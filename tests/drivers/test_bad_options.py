@@ -63,7 +63,7 @@ def job(
             for value in (0.0, 1.0, -0.5, 2, NAN, "0.1")
         ],
         ({"memory": "lots"}, "memory: expected a size such as"),
-        ({"memory": "3MiB"}, r"memory: a budget of 3 MiB is too small; .* at least \d+MiB"),
+        ({"memory": "3MiB"}, r"memory: a budget of 3 MiB is too small; .*--memory \d+MiB"),
         ({"features": "kmer:d=3"}, "unknown family 'kmer'; expected one of kmers"),
         ({"features": "kmers"}, "d is missing"),
         ({"features": "kmers:d=0"}, "d must be from 1 to 12, got 0"),
@@ -149,9 +149,9 @@ def test_an_invalid_letter_is_named_while_reading() -> None:
 def test_the_smallest_budget_named_is_the_smallest_that_works() -> None:
     with pytest.raises(fcl.BudgetError) as caught:
         job(memory="1MiB")
-    found = re.search(r"at least (\d+)MiB", str(caught.value))
+    found = re.search(r"--memory (\d+)MiB", str(caught.value))
     assert found
     smallest = int(found[1])
     assert job(memory=f"{smallest}MiB").plan.total <= smallest << 20
-    with pytest.raises(fcl.BudgetError, match=f"at least {smallest}MiB"):
+    with pytest.raises(fcl.BudgetError, match=f"--memory {smallest}MiB"):
         job(memory=f"{smallest - 1}MiB")

@@ -54,7 +54,9 @@ def make_plan(budget: int, **job: Any) -> Plan:
 def smallest_budget(job: dict[str, Any]) -> int:
     with pytest.raises(BudgetError) as caught:
         make_plan(**job, budget=MIB)
-    found = re.search(r"a budget of 1 MiB is too small; .* at least (\d+)MiB: ", str(caught.value))
+    found = re.search(
+        r"a budget of 1 MiB is too small; .* \(--memory (\d+)MiB\): ", str(caught.value)
+    )
     assert found is not None, str(caught.value)
     return int(found[1]) * MIB
 
@@ -80,7 +82,7 @@ def test_the_smallest_budget_works_and_a_mebibyte_less_does_not(
     least = smallest_budget(job)
     for budget in (least, least + 1, least + more):
         check(make_plan(**job, budget=budget), job, budget)
-    with pytest.raises(BudgetError, match=f"at least {least // MIB}MiB"):
+    with pytest.raises(BudgetError, match=f"--memory {least // MIB}MiB"):
         make_plan(**job, budget=least - MIB)
 
 
@@ -90,13 +92,14 @@ def test_smaller_blocks_are_suggested_where_they_need_less() -> None:
     with pytest.raises(BudgetError, match="at least") as caught:
         plan_training(data, "kmers:d=6", C=1.0, memory="300MiB")
     found = re.search(
-        r"at least (\d+)MiB.*--block-rows (\d+) needs at least (\d+)MiB$", str(caught.value)
+        r"--memory (\d+)MiB.*--block-rows (\d+) needs at least .* \(--memory (\d+)MiB\)$",
+        str(caught.value),
     )
     assert found is not None, str(caught.value)
     least, blocks, less = map(int, found.groups())
     assert less < least
     plan_training(data, "kmers:d=6", C=1.0, memory=f"{less}MiB", block_rows=blocks)
-    with pytest.raises(BudgetError, match=f"at least {less}MiB"):
+    with pytest.raises(BudgetError, match=f"--memory {less}MiB"):
         plan_training(data, "kmers:d=6", C=1.0, memory=f"{less - 1}MiB", block_rows=blocks)
 
 
@@ -129,7 +132,7 @@ def test_memory_found_while_reading_is_refused_with_a_larger_budget() -> None:
     assert in_memory > on_disk + MIB
     for scratch, least in ((False, in_memory), (True, on_disk)):
         assert make_plan(**job, scratch=scratch, budget=least).total <= least
-        with pytest.raises(BudgetError, match=f"at least {least // MIB}MiB"):
+        with pytest.raises(BudgetError, match=f"--memory {least // MIB}MiB"):
             make_plan(**job, scratch=scratch, budget=least - MIB)
 
 
@@ -170,7 +173,7 @@ def test_several_processes_start_within_the_budget(n: int, scratch: bool | None)
     vectors = 48 * n + 24 * (n // 10)
     rows = 0 if plan.scratch else 2 * (n + n // 10)
     assert least >= vectors + rows + 16 * (n + n // 10) + n + 70 * MIB
-    with pytest.raises(BudgetError, match=f"at least {least // MIB}MiB"):
+    with pytest.raises(BudgetError, match=f"--memory {least // MIB}MiB"):
         make_plan(**job, budget=least - MIB)
 
 

@@ -257,7 +257,7 @@ def plan_of(n: int, budget: int, **options: Any) -> planning.Plan:
 def smallest(n: int, **options: Any) -> int:
     with pytest.raises(BudgetError) as caught:
         plan_of(n, MIB, **options)
-    return int(str(caught.value).split("at least ")[1].split("MiB")[0])
+    return int(str(caught.value).split("--memory ")[1].split("MiB")[0])
 
 
 @pytest.mark.parametrize("writers", [None, 2])

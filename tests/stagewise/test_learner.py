@@ -128,7 +128,7 @@ def test_same_bits_for_any_threads_memory_and_scratch(tmp_path: Path) -> None:
         assert [row["valid_loss"] for row in model.history] == [
             row["valid_loss"] for row in plain.history
         ]
-    with pytest.raises(BudgetError, match=r"expected at least \d+MiB for blocks of 16 features"):
+    with pytest.raises(BudgetError, match=r"at least \d+ MiB \(--memory \d+MiB\) for blocks of 16"):
         make_job(data, features, replace(settings, memory="321MiB"))
     exact = ridge(problem.matrix(features), problem.one_hot, problem.s, 1000.0)
     converged = train_stagewise(

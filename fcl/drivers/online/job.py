@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fcl.checks import choice, flag, share, whole
 from fcl.data.targets import check_class_weight
 from fcl.drivers.online.grid import grid_for
-from fcl.drivers.plan import INTERPRETER, MIB
+from fcl.drivers.plan import INTERPRETER
 from fcl.drivers.rows import (
     Rows,
     check_data_set,
@@ -33,7 +33,7 @@ from fcl.objective import Loss, find_loss, resolve_C
 from fcl.online import METHODS, OnlineOptions
 from fcl.online.base import PIECE, Learner, Point
 from fcl.online.methods import kind_of, make_learner
-from fcl.units import format_bytes, parse_size
+from fcl.units import format_bytes, least_memory, parse_size
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -363,7 +363,7 @@ def make_online_plan(
         )
         raise BudgetError(
             f"memory: a budget of {format_bytes(running.memory)} is too small; online learning needs at "
-            f"least {-(-total // MIB)}MiB: "
+            f"least {least_memory(total)}: "
             + ", ".join(f"{name} {format_bytes(size)}" for name, size in parts)
             + f"; {advice}",
             total,
