@@ -103,13 +103,14 @@ class Job:
         """The plan with the sizes that are known only after the rows are read."""
         crew = max(1, self.plan.writers)
         extra = sum(self.family.extra_bytes(rows, crew) for rows in prepared)
-        # a sample has side arrays of its own
-        extra += prepared[0].side_bytes() * self.plan.view_rows // self.train.n
+        sides = np.concatenate([rows.side_bytes() for rows in prepared])
         plan = self.plan
         return self.divide(
             replace(
                 _sizes(self.family, self.train, self.valid, self.options, self.n_outputs),
                 extra=extra,
+                sides=int(sides.sum()),
+                block_sides=int(sides.max()),
             ),
             self.options.memory,
             self.options.row_view,
@@ -242,7 +243,12 @@ def make_job(
         C=C,
         alpha=alpha,
         class_weight=by_class,
-        block_rows=min(options.block_rows, family.most_block_rows(), -(-train.n // 64) * 64),
+        block_rows=min(
+            options.block_rows,
+            family.most_block_rows(),
+            train.most_block_rows,
+            -(-train.n // 64) * 64,
+        ),
         writers=(options.writers or available_cores()) if options.driver == "processes" else 0,
         offset=data.offset is not None,
         covariates=None if train.covariates is None or design is None else design.names,
@@ -359,12 +365,16 @@ def _sizes(
     # a chunk twice, decoded and compressed (at most about as large); two blocks, the one being cut from
     # the chunk and the one being prepared
     chunk = max(2 * r.data.rows.chunk_bytes for r in chosen)
+    entries = np.concatenate([r.block_entries(block_rows) for r in chosen])
+    sides = family.most_side_bytes(entries)
     return Sizes(
         family=family,
         n_rows=train.n,
         n_valid=valid.n if valid else 0,
         block_rows=block_rows,
         reading=chunk + 2 * max(r.block_bytes(block_rows) for r in chosen),
+        sides=int(sides.sum()),
+        block_sides=int(sides.max(initial=0)),
         held=sum(r.held_bytes for r in chosen),
         # targets, weights and offsets
         vectors=(train.y.size + train.s.size + (0 if train.offset is None else train.offset.size))

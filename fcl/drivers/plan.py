@@ -116,6 +116,8 @@ class Sizes:
     block_rows: int
     reading: int  #: bytes held while the data are read
     extra: int = 0  #: bytes known once the rows are read (:meth:`Family.extra_bytes`)
+    sides: int = 0  #: bytes of the side arrays of all rows, as far as they are known
+    block_sides: int = 0  #: bytes of the largest side arrays of a block
     held: int = 0  #: bytes of targets and weights as they were read, which stay in memory
     vectors: int = 2  #: float64 vectors over the rows: targets, weights, and offsets if any
     covariates: int = 0  #: unpenalised columns
@@ -129,10 +131,16 @@ class Sizes:
         most = max(MAX_COLUMNS, self.n_rows // ROWS_A_SLOT)
         return min(most, max(MIN_COLUMNS, self.family.n_features))
 
-    def records(self, n_rows: int) -> int:
+    def prepared(self, n_rows: int) -> int:
         """Bytes of ``n_rows`` prepared rows."""
         blocks = -(-n_rows // self.block_rows)
-        return blocks * math.prod(self.family.record_shape(self.block_rows))
+        sides = self.sides * n_rows // (self.n_rows + self.n_valid)
+        return blocks * math.prod(self.family.record_shape(self.block_rows)) + sides
+
+    @property
+    def prepared_block(self) -> int:
+        """Bytes of the largest prepared block."""
+        return math.prod(self.family.record_shape(self.block_rows)) + self.block_sides
 
 
 def make_plan(
@@ -202,8 +210,8 @@ def _divide(
     family, n_rows, block_rows = job.family, job.n_rows, job.block_rows
     crew = writers or 1
     letters = family.row_kind == "sequences"
-    rows = job.records(n_rows) + (job.records(job.n_valid) if job.n_valid else 0)
-    buffers = crew * job.records(1) * (2 if job.n_valid else 1)
+    rows = job.prepared(n_rows) + (job.prepared(job.n_valid) if job.n_valid else 0)
+    buffers = crew * job.prepared_block * (2 if job.n_valid else 1)
     n_view, outputs = view_rows or n_rows, job.n_outputs
     column = ColumnCache.largest_column(n_view, block_rows, family.binary, family.step)
     staging = max(min(STAGING, 64 * column), column)
@@ -230,7 +238,7 @@ def _divide(
         active = min(job.most_columns, family.n_features)
         trainer += CoupledTrainer.bytes_for(n_view, active, outputs, job.group)
     if view_rows:
-        trainer += job.records(view_rows) + 24 * view_rows  # the rows, their targets and weights
+        trainer += job.prepared(view_rows) + 24 * view_rows  # the rows, their targets and weights
     # a sample has its own covariates; models need two orthonormal copies
     trainer += 8 * job.covariates * n_view * (3 if view_rows else 2)
 
@@ -268,7 +276,7 @@ def _divide(
             scores = 24 * job.n_valid
             lists = LEAST_ACTIVE * ACTIVE_BYTES + outputs * priced + scores
             uses.append(("lists of features", lists))
-        name = "unknown letters" if letters else "entries of sparse rows, other side arrays"
+        name = "unknown letters" if letters else "lists whose lengths depend on the rows"
         return [*uses, (name, job.extra)] if job.extra else uses
 
     def taken(scratch: bool) -> int:

@@ -341,8 +341,10 @@ class Family(ABC):
         for start, _, raw in self.read_rows(rows, size, keep, first, last):
             number = start // size
             sides = tuple(self.prepare(raw, prepared.writable(number), size))
+            del raw
             prepared.commit(number, sides)
             yield number, sides
+            del sides  # before the next block is read
 
     @abstractmethod
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
@@ -397,10 +399,17 @@ class Family(ABC):
 
     @abstractmethod
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
-        """Further bytes that depend on the contents of the rows: side arrays, unknown letters.
+        """Further bytes that depend on the contents of the rows, besides the side arrays.
 
         pricers : number of pricers.
         """
+
+    def most_side_bytes(self, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Upper bounds on the bytes of side arrays, as far as they are known before the rows are read.
+
+        entries : numbers of entries of blocks of sparse rows.
+        """
+        return np.zeros(len(entries), np.int64)
 
     def checked_ids(self, ids: Ids) -> Ids:
         """Return ids as int64 (k,); raise InputError for an id outside the family."""

@@ -152,6 +152,9 @@ class SupportFamily(Family):
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
         return self.whole.extra_bytes(prepared, pricers)
 
+    def most_side_bytes(self, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return self.whole.most_side_bytes(entries)
+
     # -- prices and columns --------------------------------------------------------------------
 
     def pricer(self, prepared: PreparedRows, keep: int) -> Pricer:

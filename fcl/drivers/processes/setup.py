@@ -13,7 +13,7 @@ from fcl.cache.store import largest_column
 from fcl.drivers.job import Job, available_cores
 from fcl.drivers.memory import on_tmpfs
 from fcl.drivers.plan import ACTIVE_A_COLUMN, LEAST_ACTIVE, Plan
-from fcl.drivers.processes.layout import MOST_BATCH, Config, Layout, segment_names
+from fcl.drivers.processes.layout import MOST_BATCH, Config, Layout, in_scratch, segment_names
 from fcl.drivers.processes.logic.protocol import Settings
 from fcl.drivers.processes.messages import SetUp
 from fcl.drivers.processes.shared import Segment
@@ -59,7 +59,7 @@ class Shared:
         plan = self.plan
         for name in segment_names(plan.writers):
             folder = job.options.shared_files
-            if name == "rows" and plan.scratch:
+            if plan.scratch and in_scratch(name):
                 folder = job.scratch_folder
                 if on_tmpfs(folder):
                     raise BudgetError(
@@ -195,7 +195,8 @@ class Shared:
 
     def memory_segments(self) -> list[Segment]:
         """The segments that count against the memory budget."""
-        return [s for name, s in self.segments.items() if name != "rows" or not self.plan.scratch]
+        on_disk = in_scratch if self.plan.scratch else lambda name: False
+        return [s for name, s in self.segments.items() if not on_disk(name)]
 
     def close(self) -> None:
         """Close all segments."""

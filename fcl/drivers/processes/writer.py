@@ -235,7 +235,7 @@ class Writer:
         number = task.start
         drawn = int(self.layout.array("sample_size")[1])
         if drawn != self._sampled:  # overwrite the side arrays of the sample before
-            own = self.link.segment(f"sides_{self.link.number}")
+            own = self.link.segment(f"sample_sides_{self.link.number}")
             self._sampled, self._sides_end = drawn, own.rewind(self._sides_end)
         if number >= chosen.n_blocks:  # fewer rows were drawn than expected
             return
