@@ -1,11 +1,11 @@
 """Prepared rows: the compact form in which a family reads the data in every pass.
 
 The data are decoded only once: each row block is kept as one record of fixed size, whose content the
-family defines, and a few *side* arrays, such as the list of unknown letters or the entries of sparse rows.
-Both are kept in memory, or in an unlinked scratch file. Records are read from the file block by block with
-``preadv`` into one reused buffer. The side arrays of a block are mapped while they are in use, so that only
-the pages that are touched are read; as mapped pages count as memory of the process, the file is never
-mapped as a whole.
+family defines, and a few *side* arrays, such as the unknown letters or the entries of sparse rows. Both
+are kept in memory, or in an unlinked scratch file. Records are read from the file block by block with
+``preadv`` into one reused buffer. The side arrays of a block are mapped while they are in use, so that
+only the pages that are touched are read. Mapped pages count as memory of the process, so at most one
+block is mapped at a time.
 """
 
 from __future__ import annotations
