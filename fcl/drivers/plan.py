@@ -68,6 +68,8 @@ LEAST_SAMPLE = 1 << 15
 #: A sample may grow only while the cache holds this many columns of the largest size over it, and thus
 #: several times as many real columns: vectors over more rows would take memory from more useful columns.
 COMFORTABLE_COLUMNS = 8192
+#: Where the entries of sparse rows are known, a large column is this many times larger than the mean.
+SPREAD = 32
 
 
 def first_sample(n_rows: int, view_rows: int, row_view: RowViewOption = "auto") -> int:
@@ -130,6 +132,15 @@ class Sizes:
         """The most columns of a directory: no more than features, which would take long to allocate."""
         most = max(MAX_COLUMNS, self.n_rows // ROWS_A_SLOT)
         return min(most, max(MIN_COLUMNS, self.family.n_features))
+
+    def large_column(self, n_rows: int) -> int:
+        """Bytes of a column over ``n_rows`` rows of the data, of which few columns have more."""
+        family = self.family
+        most = ColumnCache.largest_column(n_rows, self.block_rows, family.binary, family.step)
+        if not family.lists_columns:
+            return most
+        mean = self.sides * n_rows // ((self.n_rows + self.n_valid) * family.row_width)
+        return min(most, max(COLUMN_SHARE, SPREAD * mean))
 
     def prepared(self, n_rows: int) -> int:
         """Bytes of ``n_rows`` prepared rows."""
@@ -312,8 +323,7 @@ def _divide(
     share = COLUMN_SHARE
     if view_rows:
         first = first_sample(n_rows, view_rows)
-        largest = ColumnCache.largest_column(first, block_rows, family.binary, family.step)
-        share = max(share, int(SAMPLED_SHARE * largest))
+        share = max(share, int(SAMPLED_SHARE * job.large_column(first)))
     max_columns = min(job.most_columns, MIN_COLUMNS + spare // (share + per_column))
     spare -= (max_columns - MIN_COLUMNS) * per_column
     least = ExactModel.bytes_for(hessian_columns)
@@ -331,7 +341,8 @@ def _divide(
     most = min(max_columns, family.n_features) * column
     most += most // 3 if writers else 0
     cache_bytes = (MIN_CACHE_COLUMNS + (writers is not None)) * column + min(spare, most)
-    if may_shrink and cache_bytes < min(COMFORTABLE_COLUMNS, family.n_features) * column:
+    comfortable = min(COMFORTABLE_COLUMNS, family.n_features) * job.large_column(n_view)
+    if may_shrink and cache_bytes < comfortable:
         raise BudgetError("memory: the sample could be smaller")  # make_plan tries that next
     parts = (
         *fixed(scratch),

@@ -219,6 +219,11 @@ class Family(ABC):
         """Name of the family in messages."""
 
     @property
+    def lists_columns(self) -> bool:
+        """Whether columns are lists of nonzeros with about as many entries as those of sparse rows."""
+        return False
+
+    @property
     def verifies_columns(self) -> bool:
         """Whether the trainer verifies cached columns against their prices.
 

@@ -75,6 +75,10 @@ class SupportFamily(Family):
         return self.whole.name
 
     @property
+    def lists_columns(self) -> bool:
+        return self.whole.lists_columns
+
+    @property
     def verifies_columns(self) -> bool:
         return self.whole.verifies_columns
 

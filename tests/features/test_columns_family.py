@@ -339,6 +339,36 @@ def test_side_arrays_are_planned_for(tmp_path: Path) -> None:
     assert sparse.extra_bytes(mine, 3) - sparse.extra_bytes(mine, 2) > 28 * M
 
 
+@pytest.mark.parametrize("row_view", ["all", 256])
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+def test_sparse_entries_in_a_scratch_file_change_nothing(
+    driver: str, row_view: str | int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = table("float64")
+    _write(zarr.open_group(tmp_path / "data.zarr", mode="w"), X, y)
+    data = fcl.open_data(tmp_path / "data.zarr", x="X", y="obs/label")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    divide = plan._divide
+    plans: list[plan.Plan] = []
+    results = []
+    for on_disk in (False, True):
+
+        def chosen(job: Any, budget: int, _: Any, *more: Any, on_disk: bool = on_disk) -> plan.Plan:
+            plans.append(divide(job, budget, on_disk, *more))
+            return plans[-1]
+
+        monkeypatch.setattr(plan, "_divide", chosen)
+        results.append(train(data, driver=driver, row_view=row_view, scratch=scratch))
+        check(results[-1], "float64")
+    assert 10 * csr_array(X).nnz < plans[-1].scratch_bytes < 20 * csr_array(X).nnz
+    if driver == "inline":
+        kept, read = (result.model for result in results)
+        assert read.certificate == kept.certificate
+        assert read.weights.tobytes() == kept.weights.tobytes()
+    assert not list(scratch.iterdir())
+
+
 def test_wide_rows_are_scored_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = table("float64")
     model = train(fcl.open_data(X, y=y), tol=1e-2).model

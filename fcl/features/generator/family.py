@@ -123,6 +123,10 @@ class GeneratedFamily(Family):
         return float(self.generator.step)
 
     @property
+    def lists_columns(self) -> bool:
+        return self.form.kind == "sparse" and overrides(self.generator, "listed_columns")
+
+    @property
     def row_kind(self) -> str:
         return self.form.kind
 
