@@ -35,7 +35,8 @@ CHILD = 96 * MIB
 COMPILER = 112 * MIB
 #: Staging buffer for new columns before they enter the cache.
 STAGING = 32 * MIB
-#: The directory has at most this many columns, or one per ROWS_A_SLOT rows if that is more.
+#: The directory has at most this many columns, or one per ROWS_A_SLOT rows if that is more, or half of
+#: the columns of sparse rows.
 MAX_COLUMNS = 1 << 16
 ROWS_A_SLOT = 32
 #: Bytes of budget assumed for each column when the directory is sized; most real columns are larger.
@@ -94,6 +95,7 @@ class Plan:
     writers: int = 0  #: writer processes; 0: a single process
     view_rows: int = 0  #: most rows of the trainer's sample; 0: it has all rows
     hessian_columns: int = 0  #: most columns whose whole Hessian fits in memory
+    slot_bytes: int = 0  #: more budget that one more column needs; 0: no budget allows more columns
 
     @property
     def total(self) -> int:
@@ -130,8 +132,10 @@ class Sizes:
     @property
     def most_columns(self) -> int:
         """The most columns of a directory: no more than features, which would take long to allocate."""
-        most = max(MAX_COLUMNS, self.n_rows // ROWS_A_SLOT)
-        return min(most, max(MIN_COLUMNS, self.family.n_features))
+        most, n_features = max(MAX_COLUMNS, self.n_rows // ROWS_A_SLOT), self.family.n_features
+        if self.family.lists_columns:
+            most = max(most, n_features // 2)
+        return min(most, max(MIN_COLUMNS, n_features))
 
     def large_column(self, n_rows: int) -> int:
         """Bytes of a column over ``n_rows`` rows of the data, of which few columns have more."""
@@ -363,4 +367,5 @@ def _divide(
         writers or 0,
         view_rows,
         hessian_columns,
+        share + per_column if max_columns < job.most_columns else 0,
     )

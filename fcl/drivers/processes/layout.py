@@ -33,6 +33,7 @@ from fcl.options import Options
 from fcl.parallel import SERIAL, Team
 from fcl.solve.passes import KEEP_PER_GROUP
 from fcl.solve.state import Point
+from fcl.units import format_bytes
 
 __all__ = ["MOST_BATCH", "POINTS", "Config", "Layout", "segment_names"]
 
@@ -86,6 +87,7 @@ class Config:
     extents: int = 0
     extent_bytes: int = 0
     max_active: int = 0  #: most features of a point
+    slot_bytes: int = 0  #: as in Plan
     view_rows: int = 0  #: most rows of a sample; 0: the trainer has all rows
 
     @property
@@ -357,9 +359,14 @@ class Layout:
         """Write a point into its place in shared memory; BudgetError if it does not fit."""
         n, room = len(point.ids), self.config.max_active
         if n > room:
+            more = format_bytes(self.config.max_columns * self.config.slot_bytes)
             raise BudgetError(
                 f"expected at most {room} features with a weight, as the memory plan allows, got {n}; "
-                "raise --memory, or lower C"
+                + (
+                    f"raise --memory by {more} for twice as many, or "
+                    * (self.config.slot_bytes > 0)
+                )
+                + "lower C"
             )
         self.array(f"{place}_ids")[:n] = point.ids
         self.array(f"{place}_weights")[:n] = point.weights

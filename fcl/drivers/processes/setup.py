@@ -152,6 +152,7 @@ class Shared:
             extents=extents,
             extent_bytes=extent_bytes,
             max_active=max(ACTIVE_A_COLUMN * plan.max_columns, LEAST_ACTIVE),
+            slot_bytes=plan.slot_bytes,
             view_rows=plan.view_rows,
         )
 
