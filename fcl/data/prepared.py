@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -148,7 +149,7 @@ class PreparedRows:
             try:
                 self._end = write_all(self._own_file, at, pack_sides(sides))
             except OSError as error:
-                raise _no_room(self._folder, self._end, error) from error
+                raise _no_room(self._folder, self._end, reason(error)) from error
             self._places[block] = (at, self._end - at)
 
     def read(
@@ -255,6 +256,16 @@ def _checksum(record: np.ndarray, sides: Sequence[np.ndarray]) -> int:
     return zlib.crc32(record.data) << 32 | side
 
 
+def check_room(folder: Path, size: int) -> None:
+    """Raise InputError if the disk of the scratch folder has less room than ``size`` bytes."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:  # the error of the first file says more
+        return
+    if free < size:
+        raise _no_room(folder, size, f"{free / 2**20:.0f} MiB")
+
+
 def _allocate(folder: Path, size: int) -> int:
     """Open, unlink and allocate a scratch file, so that a full disk is noticed before the run."""
     try:
@@ -272,12 +283,12 @@ def _allocate(folder: Path, size: int) -> int:
             os.truncate(handle, size)
     except OSError as error:
         os.close(handle)
-        raise _no_room(folder, size, error) from error
+        raise _no_room(folder, size, reason(error)) from error
     return handle
 
 
-def _no_room(folder: Path, size: int, error: OSError) -> InputError:
+def _no_room(folder: Path, size: int, got: str) -> InputError:
     return InputError(
         f"scratch folder {folder}: expected room for {size / 2**20:.0f} MiB of prepared rows, "
-        f"got {reason(error)}; make room or name another folder with --scratch"
+        f"got {got}; make room or name another folder with --scratch"
     )

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from fcl.data import DataSet
 from fcl.data.outputs import check_class_count, refuse_rare_classes
-from fcl.data.prepared import PreparedRows
+from fcl.data.prepared import PreparedRows, check_room
 from fcl.drivers.covariates import Design, make_design
 from fcl.drivers.plan import MIB, Plan, Sizes, first_sample, make_plan
 from fcl.drivers.rows import (
@@ -72,6 +73,12 @@ class Job:
     n_outputs: int = 1  #: classes or targets whose models share rows and features
     divide: Divide = make_plan  #: divides the memory
 
+    def checked_scratch_folder(self) -> str:
+        """The folder of the scratch file; InputError if the disk has no room for it."""
+        folder = self.scratch_folder
+        check_room(Path(folder), self.plan.scratch_bytes)
+        return folder
+
     def objective(self) -> Any:
         """The Objective over the training rows, or Outputs if there are several."""
         train = self.train
@@ -126,7 +133,7 @@ class Job:
         between : called after each block, with the share of the blocks that are read.
         """
         block_rows = self.options.block_rows
-        folder = self.scratch_folder if self.plan.scratch else None
+        folder = self.checked_scratch_folder() if self.plan.scratch else None
         prepared = PreparedRows(rows.n, block_rows, self.family.record_shape(block_rows), folder)
         try:
             for number, _ in self.family.fill(prepared, rows.data.rows, rows.keep):

@@ -36,8 +36,9 @@ COMPILER = 112 * MIB
 #: Staging buffer for new columns before they enter the cache.
 STAGING = 32 * MIB
 #: The directory has at most this many columns, or one per ROWS_A_SLOT rows if that is more, or half of
-#: the columns of sparse rows.
+#: the columns of sparse rows, up to MAX_LISTED.
 MAX_COLUMNS = 1 << 16
+MAX_LISTED = 1 << 18
 ROWS_A_SLOT = 32
 #: Bytes of budget assumed for each column when the directory is sized; most real columns are larger.
 COLUMN_SHARE = 4096
@@ -134,7 +135,7 @@ class Sizes:
         """The most columns of a directory: no more than features, which would take long to allocate."""
         most, n_features = max(MAX_COLUMNS, self.n_rows // ROWS_A_SLOT), self.family.n_features
         if self.family.lists_columns:
-            most = max(most, n_features // 2)
+            most = max(most, min(MAX_LISTED, n_features // 2))
         return min(most, max(MIN_COLUMNS, n_features))
 
     def large_column(self, n_rows: int) -> int:

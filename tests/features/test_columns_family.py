@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
+from collections import namedtuple
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from fcl.data.numeric import NumericReader
 from fcl.data.prepared import PreparedRows
 from fcl.data.sparse import SparseRows
 from fcl.drivers import plan
+from fcl.errors import InputError
 from fcl.features import Columns, bind_features
 from fcl.features.generator import GeneratedFamily, forms, pricing
 from fcl.features.generator import family as family_module
@@ -367,6 +369,10 @@ def test_sparse_entries_in_a_scratch_file_change_nothing(
         assert read.certificate == kept.certificate
         assert read.weights.tobytes() == kept.weights.tobytes()
     assert not list(scratch.iterdir())
+    full = namedtuple("full", "free")(1000)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: full)
+    with pytest.raises(InputError, match=r"expected room for 0 MiB of prepared rows, got 0 MiB"):
+        train(data, driver=driver, row_view=row_view, scratch=scratch)
 
 
 def test_wide_rows_are_scored_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ class Shared:
         for name in segment_names(plan.writers):
             folder = job.options.shared_files
             if plan.scratch and in_scratch(name):
-                folder = job.scratch_folder
+                folder = job.checked_scratch_folder()
                 if on_tmpfs(folder):
                     raise BudgetError(
                         f"scratch folder {folder}: expected a folder on a disk, since "
