@@ -191,6 +191,10 @@ class PreparedRows:
             raise AssertionError(f"row block {block} was never prepared")
         return sides
 
+    def forget_sides(self, block: int) -> None:
+        """Free the side arrays of a block, which ``load_sides`` returns from now on."""
+        self._sides[block] = None
+
     def side_bytes(self) -> npt.NDArray[np.int64]:
         """Bytes of the side arrays of each block, int64 (n_blocks,)."""
         sizes = [sum(a.nbytes for a in self.sides(b)) for b in range(self.n_blocks)]

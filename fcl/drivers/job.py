@@ -136,7 +136,8 @@ class Job:
         folder = self.checked_scratch_folder() if self.plan.scratch else None
         prepared = PreparedRows(rows.n, block_rows, self.family.record_shape(block_rows), folder)
         try:
-            for number, _ in self.family.fill(prepared, rows.data.rows, rows.keep):
+            for number, sides in self.family.fill(prepared, rows.data.rows, rows.keep):
+                del sides
                 between((number + 1) / prepared.n_blocks)
             rows.data.check_unchanged()
         except BaseException:

@@ -14,6 +14,7 @@ from fcl.data.numeric import NumericReader
 from fcl.data.sparse import SparseRowReader
 from fcl.drivers.covariates import Design
 from fcl.errors import InputError
+from fcl.features.generator.forms import MOST_COUNTED
 from fcl.objective import Loss
 
 __all__ = [
@@ -67,8 +68,10 @@ class Rows:
         reader = self.data.rows
         if not isinstance(reader, SparseRowReader):
             return block_rows * reader.dtype.itemsize * int(np.prod(reader.shape[1:]))
-        entries = self.block_entries(block_rows)
-        return reader.resident_bytes + ENTRY_BYTES * int(entries.max())
+        entries = int(self.block_entries(block_rows).max())
+        # most of very many columns are empty: then the others are found by sorting
+        each = ENTRY_BYTES * (1 if reader.shape[1] <= MOST_COUNTED * entries else 2)
+        return reader.resident_bytes + each * entries
 
     def block_entries(self, block_rows: int) -> npt.NDArray[np.int64]:
         """Numbers of entries of the blocks of sparse rows; none for other rows."""

@@ -337,6 +337,8 @@ class Family(ABC):
     ) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
         """Read the kept rows and prepare them; yields the number and side arrays of each block.
 
+        The caller should delete the side arrays before it asks for the next block: they may be large.
+
         blocks : the blocks of ``prepared`` to fill; None: all.
         """
         size = prepared.block_rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 import warnings
 from collections import namedtuple
 from functools import cache
@@ -25,6 +26,7 @@ from fcl.data.numeric import NumericReader
 from fcl.data.prepared import PreparedRows
 from fcl.data.sparse import SparseRows
 from fcl.drivers import plan
+from fcl.drivers.rows import select_rows as select_all
 from fcl.errors import InputError
 from fcl.features import Columns, bind_features
 from fcl.features.generator import GeneratedFamily, forms, pricing
@@ -339,6 +341,30 @@ def test_side_arrays_are_planned_for(tmp_path: Path) -> None:
     assert not bound.extra_bytes(theirs)
     sparse = bind_features(generators.Sparse(), rows)
     assert sparse.extra_bytes(mine, 3) - sparse.extra_bytes(mine, 2) > 28 * M
+
+
+@pytest.mark.parametrize("columns", [5_000, 5_000_000])
+def test_reading_sparse_rows_takes_what_is_planned(columns: int, tmp_path: Path) -> None:
+    """A block is held once as rows and once by columns, whether few or most columns are empty."""
+    n, each, block_rows = 12_000, 200, 4096
+    random = np.random.default_rng(0)
+    starts = columns // each * np.arange(each)
+    indices = (starts + random.integers(0, columns // each, (n, each))).astype(np.int32)
+    X = csr_array((np.ones(n * each), indices.ravel(), each * np.arange(n + 1)), (n, columns))
+    rows = select_all(fcl.open_data(X, y=np.arange(n) % 2), np.arange(n) % 2.0, np.ones(n), None)
+    bound = bind_features(Columns(), rows.data.rows)
+    prepared = PreparedRows(n, block_rows, bound.record_shape(block_rows), tmp_path)
+    kept = columns <= forms.MOST_COUNTED * each * block_rows
+    tracemalloc.start()
+    try:
+        for number, sides in bound.fill(prepared, rows.data.rows):
+            del number, sides
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    directory = 8 * columns * kept + 16 * min(columns, each * block_rows)
+    assert peak <= 2 * rows.block_bytes(block_rows) + 2 * directory + (4 << 20)
+    prepared.close()
 
 
 @pytest.mark.parametrize("row_view", ["all", 256])

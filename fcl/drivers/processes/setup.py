@@ -110,6 +110,8 @@ class Shared:
             prepared = layout.prepared(which)
             for number, sides in family.fill(prepared, rows.data.rows, rows.keep):
                 layout.keep_sides("sides", layout.first_block(which) + number, 0, sides)
+                del sides
+                prepared.forget_sides(number)
                 between((number + 1) / prepared.n_blocks)
 
     def settings(self, first_pass: int | None) -> Settings:

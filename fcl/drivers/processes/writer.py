@@ -111,6 +111,8 @@ class Writer:
         prepared, before = layout.prepared(which), layout.first_block(which)
         for number, sides in self.family.fill(prepared, data.rows, keep, range(first, stop)):
             layout.keep_sides("sides", before + number, self.link.number, sides)
+            del sides
+            prepared.forget_sides(number)
             fault("prepare-block")
         data.check_unchanged()
 

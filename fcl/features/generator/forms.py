@@ -159,6 +159,7 @@ class _NumericForm(RowForm):
                 yield start, stop, block.to_dense()
             else:
                 yield start, stop, _to_sparse_rows(block)
+            del block  # before the next one is read
 
 
 @dataclass(frozen=True)
