@@ -246,9 +246,9 @@ def _arguments(request: _Request) -> dict[str, Any]:
     features = parse_features(options["features"], None if typed else options["imports"])
     arrays = {name: options[name] for name in ("x", "y", "offset", "covariates")}
     data = open_rows(options["data"], weights=options["weights"], **arrays)
+    options["loss"] = _loss(request, data)  # a checkpoint keeps the loss in use
     return {option.name: options[option.name] for option in TRAINING} | {
         "data": data,
-        "loss": _loss(request, data),
         "features": features,
         "valid": open_valid(options, arrays),
         "resume": request.resumed,

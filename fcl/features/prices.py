@@ -57,6 +57,14 @@ CHUNK = 1 << 14
 # -- numbers of the rows ---------------------------------------------------------------------------
 
 
+def grid_step(total: float, largest: float) -> float:
+    """The step of the finest grid of :meth:`RowVector.on_grid`; 0 if no sums are made in integers."""
+    if largest == 0.0:
+        return 0.0
+    exponent = math.frexp(total)[1] + math.frexp(largest)[1] - GRID_BITS
+    return 2.0 ** max(exponent, LEAST_EXPONENT)
+
+
 class RowVector:
     """A number for each row, truncated towards zero to a multiple of a step.
 
@@ -104,10 +112,8 @@ class RowVector:
         units : int64 (n_rows,), optional
             See :class:`RowVector`.
         """
-        if largest == 0.0:
-            return cls(values)
-        exponent = math.frexp(total)[1] + math.frexp(largest)[1] - GRID_BITS
-        return cls(values, 2.0 ** max(exponent, LEAST_EXPONENT), units)
+        step = grid_step(total, largest)
+        return cls(values, step, units if step else None)
 
     @property
     def inverse(self) -> float | None:

@@ -12,6 +12,8 @@ others / (1 + others), so that no digit cancels where p is near 1.
 
 import math
 
+import numpy as np
+
 from fcl.kernels import kernel
 from fcl.kernels.losses import add
 
@@ -207,18 +209,19 @@ def close_rows(y, r, step, start, stop):
     step : a power of two, at least 2^-52 times the largest weight, so that the sums are exact.
     r : float64 (K, n), changed in place in the columns ``start`` .. ``stop`` - 1.
     """
-    K = r.shape[0]
     inverse = 1.0 / step
+    others = np.empty(TILE)
     for first in range(start, stop, TILE):
         last = min(first + TILE, stop)
-        for i in range(first, last):
-            r[int(y[i]), i] = 0.0
-        for k in range(K):
+        others[:] = 0.0
+        for k in range(r.shape[0]):
             for i in range(first, last):
                 if y[i] != k:
                     value = math.floor(max(r[k, i], 0.0) * inverse) * step
                     r[k, i] = value
-                    r[int(y[i]), i] -= value
+                    others[i - first] += value
+        for i in range(first, last):
+            r[int(y[i]), i] = -others[i - first]
 
 
 @kernel

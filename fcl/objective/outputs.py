@@ -194,13 +194,20 @@ class Outputs(ABC):
 
     # -- dual ----------------------------------------------------------------------------------
 
-    def close(self, r: Floats, step: float) -> float:
-        """Make residuals a point of the dual that stays one on the grid of the prices; see subclasses.
+    def residual_sum(self, r: Floats, loss: float) -> float:
+        """An upper bound of the sum of an output's absolute residuals.
 
-        r : float64 (K, n), changed in place.  step : of the grid of all outputs, or 0 for none.
-        Returns the step of the grid to use.
+        r : float64 (K, n).  loss : an upper bound of the sum of the losses.
         """
-        return step
+        return max(math.fsum(float(np.abs(own[rows]).sum()) for rows in self.blocks()) for own in r)
+
+    @property
+    def least_step(self) -> float:
+        """Step of the finest grid on which :meth:`close` is exact; 0 if it has nothing to do."""
+        return 0.0
+
+    def close(self, rows: slice, r: Floats, step: float) -> None:  # noqa: B027, most need not close
+        """Make residuals a point of the dual that stays one on the grid of the prices; see subclasses."""
 
     @abstractmethod
     def imbalance(self, r: Sequence[RowValues] | Floats) -> Floats:

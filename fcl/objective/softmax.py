@@ -197,7 +197,23 @@ class SoftmaxOutputs(Outputs):
 
     # -- dual ----------------------------------------------------------------------------------
 
-    def close(self, r: Floats, step: float) -> float:
+    def residual_sum(self, r: Floats, loss: float) -> float:
+        """At most the losses: the residuals of other classes sum to s_i (1 - p_i,y_i) in each row.
+
+        The bound does not depend on the residuals, so that the grid is known before any are written, and
+        is the same in all processes that write some of them.
+        """
+        return min(loss * (1.0 + 1e-9), self._weight)
+
+    @cached_property
+    def _weight(self) -> float:
+        return math.fsum(self.s)
+
+    @cached_property
+    def least_step(self) -> float:
+        return float(2.0 ** (math.frexp(float(self.s.max()))[1] - EXACT_BITS))
+
+    def close(self, rows: slice, r: Floats, step: float) -> None:
         """Make each row of residuals sum to 0 exactly, on a grid that all classes share.
 
         Residuals of other classes, which are positive, are truncated to the grid, and that of the own
@@ -208,24 +224,17 @@ class SoftmaxOutputs(Outputs):
 
         Parameters
         ----------
+        rows : slice
+            The rows to close. Only the process that wrote their residuals may close them, before others
+            read them.
         r : float64 (K, n)
             Residuals, changed in place. No absolute value grows.
         step : float
-            The finest grid that the prices allow for every class, or 0 for any.
-
-        Returns
-        -------
-        float
-            The step of the grid: ``step``, or if that is larger the step on which the sums of a row are
-            exact in float64, about 1e-16 times the largest weight; 0 if ``step`` is 0, although a grid
-            was used.
+            Of the grid, at least :attr:`least_step`.
         """
         from fcl.kernels import softmax
 
-        exact = 2.0 ** (math.frexp(float(self.s.max()))[1] - EXACT_BITS)
-        used = max(step, exact)
-        self._map(lambda rows: softmax.close_rows(self.y, r, used, rows.start, rows.stop))
-        return used if step > 0.0 else 0.0
+        softmax.close_rows(self.y, r, step, rows.start, rows.stop)
 
     def imbalance(self, r: Sequence[RowValues] | Floats) -> Floats:
         if not self.intercept:

@@ -81,7 +81,7 @@ class Standing:
                 "of the data, and a target that suits the loss"
             )
         passes.vectors.anchor = 1 - passes.vectors.anchor
-        passes.write_residuals(b, blocks)
+        passes.write_residuals(b, blocks, self.loss)
         self._dual: DualPoint = passes.dual_point()
         self._price()
 

@@ -14,7 +14,7 @@ import numpy as np
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family, Ids
 from fcl.features.outputs import run_several, sums_of_several
-from fcl.features.prices import PriceQuery, Prices, RowVector
+from fcl.features.prices import PriceQuery, Prices, RowVector, grid_step
 from fcl.objective import Objective, Outputs
 from fcl.solve.passes import EPSILON, KEEP_PER_GROUP, DualPoint, Passes, Vectors
 from fcl.solve.state import Floats, Point
@@ -60,21 +60,32 @@ class OutputPasses(Passes):
         """The objective at a point with these margins."""
         return self.objective.value(self.conditions.value(point), margins)
 
-    def write_residuals(self, b: float, blocks: range) -> None:
-        """Step C: residuals and curvatures at the anchor, on some row blocks."""
-        vectors, size = self.vectors, self.objective.block_rows
+    def write_residuals(self, b: float, blocks: range, loss: float = math.inf) -> None:
+        """Step C: residuals, closed on their grid, and curvatures at the anchor, on some row blocks."""
+        vectors, objective = self.vectors, self.objective
+        vectors.loss = loss
         for number in blocks:
-            rows = slice(number * size, min((number + 1) * size, self.objective.n_rows))
-            self.objective.residuals_curvatures_of(
+            rows = slice(
+                number * objective.block_rows,
+                min((number + 1) * objective.block_rows, objective.n_rows),
+            )
+            objective.residuals_curvatures_of(
                 rows, vectors.accepted, vectors.residuals, vectors.curvatures
             )
+            if objective.least_step:
+                step = max(self._grid_step(), objective.least_step)
+                objective.close(rows, vectors.residuals, step)
+
+    def _grid_step(self) -> float:
+        total = self.objective.residual_sum(self.vectors.residuals, self.vectors.loss)
+        return grid_step(total, self.family.integer_bound)
 
     def dual_point(self) -> DualPoint:
         """The residuals that are now in the vectors, truncated to their grids."""
         vectors, objective = self.vectors, self.objective
-        total = max(_total(objective, r) for r in vectors.residuals)
-        step = RowVector.on_grid(vectors.residuals[0], total, self.family.integer_bound).step
-        step = objective.close(vectors.residuals, step)
+        step = self._grid_step()
+        if step:
+            step = max(step, objective.least_step)
         units = vectors.units if step else [None] * len(vectors.units)
         rows = [RowVector(r, step, own) for r, own in zip(vectors.residuals, units, strict=True)]
         return DualPoint(rows, objective.imbalance(rows))

@@ -48,6 +48,8 @@ class Vectors:
     residuals : at the anchor; during a search, the difference of the margins.
     curvatures : at the anchor.
     units : int64, the residuals as multiples of their grid; all pricing processes write the same values.
+    loss : an upper bound of the sum of the losses at the anchor, on which the grid of coupled outputs
+        depends. Processes that share residuals have to agree on it.
     """
 
     def __init__(self, n_rows: int, allocate: Allocate = fresh, n_outputs: int = 1) -> None:
@@ -57,6 +59,7 @@ class Vectors:
         self.curvatures = allocate("curvatures", np.float64, shape)
         self.units = allocate("units", np.int64, shape)
         self.anchor = 0
+        self.loss = math.inf
 
     @staticmethod
     def bytes_for(n_rows: int, n_outputs: int = 1) -> int:
@@ -224,8 +227,11 @@ class Passes:
         value: float = self.objective.value(penalty, margins, point.intercept)
         return value
 
-    def write_residuals(self, b: float, blocks: range) -> None:
-        """Step C: residuals and curvatures at the anchor, on some row blocks."""
+    def write_residuals(self, b: float, blocks: range, loss: float = math.inf) -> None:
+        """Step C: residuals and curvatures at the anchor, on some row blocks.
+
+        loss : an upper bound of the sum of the losses at the anchor, for :attr:`Vectors.loss`.
+        """
         size = self.objective.block_rows
         for number in blocks:
             rows = slice(number * size, min((number + 1) * size, self.objective.n_rows))

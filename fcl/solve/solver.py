@@ -136,6 +136,7 @@ class Solver:
         self._prices: Prices | None = None
         #: the threshold of these prices; infinite if they cannot be reused
         self._priced_to = math.inf
+        self._loss = math.inf  # an upper bound of the sum of the losses at the anchor
         self._reused: Prices | None = None  # prices of the anchor that a change of C left valid
         self._frozen = Point(np.empty(0, np.int64), np.empty(0), 0.0)
         self._frozen_gradients = np.empty(0)
@@ -180,7 +181,9 @@ class Solver:
         number : of the pass; it determines the features that a sampled family draws.
         """
         outer, passes, cached = self.outer, self.passes, self.cache.ids
-        passes.write_residuals(outer.point.intercept, self._all_blocks)
+        if self._reused is None:  # prices that are reused belong to the grid of this limit
+            self._loss = outer.objective / self.objective.C
+        passes.write_residuals(outer.point.intercept, self._all_blocks, self._loss)
         self._frozen = outer.frozen(cached)
         watch = np.concatenate([cached, self._frozen.ids])
         self._prices, bound = self._prove(watch, number)
@@ -486,7 +489,9 @@ class Solver:
 
     def _bound_at(self, point: Point, threshold: float) -> tuple[float, float]:
         """The largest |g_j| / f_j and the dual bound at a point whose margins are in place."""
-        self.passes.write_residuals(point.intercept, self._all_blocks)
+        passes = self.passes
+        loss = passes.value(point, passes.vectors.accepted) / self.objective.C
+        passes.write_residuals(point.intercept, self._all_blocks, loss)
         prices, bound = self.passes.prove(np.empty(0, np.int64), threshold)
         return prices.largest, bound
 

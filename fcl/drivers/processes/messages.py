@@ -38,6 +38,7 @@ class ResidualsInput:
 
     margins: int
     intercept: float
+    loss: float  #: an upper bound of the sum of the losses
 
 
 @message
@@ -46,6 +47,7 @@ class PricingInput:
 
     n_watched: int  #: watched features, listed in ``watch_ids``
     threshold: float  #: of prices
+    loss: float  #: an upper bound of the sum of the losses at the anchor
 
 
 @message

@@ -158,6 +158,11 @@ class OuterLoopState:
         """The message that assigns a task, with the input that it needs."""
         return Assign(task, self._input(task))
 
+    @property
+    def _loss(self) -> float:
+        """An upper bound of the sum of the losses at the anchor."""
+        return self.outer.objective / self.outer.conditions.C
+
     def _input(self, task: Task) -> Input | None:
         match task.kind:
             case Stage.MARGINS | Stage.SEARCH | Stage.ACCEPT:
@@ -172,11 +177,11 @@ class OuterLoopState:
                     has_fallback,
                 )
             case Stage.RESIDUALS | Stage.CERTIFY:
-                return ResidualsInput(self.vectors.anchor, self.outer.point.intercept)
+                return ResidualsInput(self.vectors.anchor, self.outer.point.intercept, self._loss)
             case Stage.PRICE:
                 if self._watch_pass != task.pass_number:
                     self._begin_pricing(task.pass_number)
-                return PricingInput(self._n_watched, self.outer.threshold)
+                return PricingInput(self._n_watched, self.outer.threshold, self._loss)
             case Stage.DRAW:
                 self.slots.clear()
                 return SampleSize(self._sample.draws, self._sample.wanted)

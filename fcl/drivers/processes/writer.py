@@ -172,13 +172,15 @@ class Writer:
 
     def _residuals(self, task: Task, anchor: ResidualsInput) -> None:
         self.passes.vectors.anchor = anchor.margins
-        self.passes.write_residuals(anchor.intercept, self._part("margins", task))
+        blocks = self._part("margins", task)
+        self.passes.write_residuals(anchor.intercept, blocks, anchor.loss)
 
     def _price(self, task: Task, given: PricingInput) -> None:
         passes, layout, config = self.passes, self.layout, self.config
         part = self._part("price", task)
         watch = layout.array("watch_ids")[: given.n_watched]
         if self._dual is None or self._dual[0] != task.pass_number:
+            passes.vectors.loss = given.loss
             self._dual = task.pass_number, passes.dual_point()
         prices = passes.price(self._dual[1], watch, given.threshold, part, task.pass_number)
         self._scatter(layout.array("watched"), prices.watched)
@@ -206,8 +208,8 @@ class Writer:
         target[own] = part[own]
 
     def _certify(self, _: Task, anchor: ResidualsInput) -> BoundResult:
-        self.passes.vectors.anchor = anchor.margins
         passes = self.passes
+        passes.vectors.anchor, passes.vectors.loss = anchor.margins, anchor.loss
         largest = float(self.layout.array("priced_largest").max())
         by_output = self.layout.array("priced_by_output").max(axis=0)
         excess = math.fsum(self.layout.array("priced_excess"))
