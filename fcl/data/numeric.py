@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fcl.data.base import BlockReader, Numbers, RowReader
-from fcl.data.sparse import SparseRowReader, SparseRows
+from fcl.data.sparse import SparseBuffer, SparseRowReader, SparseRows
 from fcl.errors import InputError
 from fcl.units import counted
 
@@ -59,8 +59,7 @@ class NumericReader(BlockReader):
     ) -> Iterator[tuple[int, int, Any]]:
         """Iterate over blocks of the kept rows ``first`` to ``last``, in order.
 
-        Every storage chunk is decoded once. One chunk and one block are held at a time; for sparse rows,
-        the block twice.
+        Every storage chunk is decoded once. One chunk and one block are held at a time.
 
         Yields
         ------
@@ -75,44 +74,50 @@ class NumericReader(BlockReader):
         InputError
             A value is not finite; the message names row and column of the first one.
         """
-        nothing = np.empty((0, self.n_columns), self.dtype)
-        dense, parts = nothing, list[SparseRows]()
+        room = self.block_entries(block_rows, first) if self.sparse else None
+        block: Any = None
         try:
             for piece in self._pieces(block_rows, first, last):
                 start, stop, filled, numbers = piece[:4]
-                if not self.sparse and not filled:
-                    dense = np.empty((stop - start, self.n_columns), self.dtype)
                 part: Block = piece.take()
                 if isinstance(part, SparseRows):
-                    parts.append(part)
+                    check_finite(part, numbers, self.rows.name)
+                    if not filled:
+                        assert room is not None
+                        most = int(room[(start - first) // block_rows])
+                        block = SparseBuffer(stop - start, most, part, self.dtype)
+                    block.append(part)
                 else:
-                    dense[filled : filled + len(numbers)] = part
-                    part = dense[filled : filled + len(numbers)]
-                check_finite(part, numbers, self.rows.name)
+                    if not filled:
+                        block = np.empty((stop - start, self.n_columns), self.dtype)
+                    block[filled : filled + len(numbers)] = part
+                    part = block[filled : filled + len(numbers)]
+                    check_finite(part, numbers, self.rows.name)
                 if piece.ends_block:
-                    block = SparseRows.concatenate(parts, self.dtype) if self.sparse else dense
-                    yield start, stop, block
-                    dense, parts, block = nothing, [], nothing
+                    yield start, stop, block.rows() if self.sparse else block
+                    block = None
                 del piece, part  # before the next chunk is read
         finally:
             if isinstance(self.rows, SparseRowReader):
                 self.rows.release()
 
-    def block_entries(self, block_rows: int) -> np.ndarray:
-        """Number of entries of each block of ``block_rows`` kept rows, int64 (blocks,).
+    def block_entries(self, block_rows: int, first: int = 0) -> np.ndarray:
+        """Number of entries of each block of ``block_rows`` kept rows from ``first`` on, int64 (blocks,).
 
         For sparse rows from ``indptr`` alone, so stored zeros count; for dense rows, rows times columns.
         """
-        sizes = np.diff(np.r_[0 : self.n_rows : block_rows, self.n_rows])
+        sizes = np.diff(np.r_[first : self.n_rows : block_rows, self.n_rows])
         if not isinstance(self.rows, SparseRowReader):
             return sizes * self.n_columns
         entries = np.zeros(len(sizes), np.int64)
-        seen = 0
+        seen = -first
         for start in range(0, self.rows.shape[0], _PIECE_ROWS):
             stop = min(self.rows.shape[0], start + _PIECE_ROWS)
             counts = self.rows.row_counts(start, stop)
             if self._keep is not None:
                 counts = counts[self._keep[start:stop]]
+            skipped = min(max(-seen, 0), len(counts))
+            counts, seen = counts[skipped:], seen + skipped
             if len(counts):
                 end = seen + len(counts)
                 blocks = slice(seen // block_rows, -(-end // block_rows))

@@ -1,18 +1,22 @@
 """Prepared rows: the compact form in which a family reads the data in every pass.
 
 The data are decoded only once: each row block is kept as one record of fixed size, whose content the
-family defines, and a few small *side* arrays, such as the list of unknown letters. Records are kept in
-memory, or in an unlinked scratch file that is read block by block with ``preadv`` into one reused buffer;
-the file is never mapped, because mapped pages count as memory of the process.
+family defines, and a few *side* arrays, such as the unknown letters or the entries of sparse rows. Both
+are kept in memory, or in an unlinked scratch file. Records are read from the file block by block with
+``preadv`` into one reused buffer. The side arrays of a block are mapped while they are in use, so that
+only the pages that are touched are read. Mapped pages count as memory of the process, so at most one
+block is mapped at a time.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
 import os
+import shutil
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +25,14 @@ import numpy.typing as npt
 from fcl.errors import InputError, reason
 
 SideArrays = tuple[np.ndarray, ...]
+#: Packed side arrays begin at multiples of this many bytes, so that any dtype is aligned.
+ALIGNMENT = 64
+#: Bytes of packed side arrays beyond the arrays, at most, for up to four arrays.
+PACKING = 1 << 9
 
 
 class PreparedRows:
-    r"""Records of row blocks, in memory or in a scratch file.
+    r"""Records and side arrays of row blocks, in memory or in a scratch file.
 
     Parameters
     ----------
@@ -33,14 +41,15 @@ class PreparedRows:
     record_shape : tuple of int
         Shape of the uint8 record of a block.
     scratch : path or None
-        None keeps the records in memory, a folder in an unlinked file there.
+        None keeps everything in memory, a folder in an unlinked file there.
     records : uint8 (blocks, \*record_shape) or None
         Memory for the records that another object owns.
     file, file_start : int or None, int
         Descriptor of a file that another object owns, and the position of the records in it; it is not
         closed here.
     load_sides : callable or None
-        Returns the side arrays of a block that was prepared elsewhere.
+        Returns the side arrays of a block that was prepared elsewhere. Those of a file are loaded again
+        for each request.
     checksums : uint64 (blocks,) or None
         Checksums that another object owns; :meth:`commit` updates them in place.
 
@@ -69,15 +78,19 @@ class PreparedRows:
         self.record_shape = record_shape
         self.n_blocks = -(-n_rows // block_rows)
         self._record_bytes = int(np.prod(record_shape))
+        self._end = self.n_blocks * self._record_bytes  # of our own file
         if scratch is not None:
-            self._own_file = file = _allocate(Path(scratch), self.n_blocks * self._record_bytes)
+            self._folder = Path(scratch)
+            self._own_file = file = _allocate(self._folder, self._end)
         elif records is None and file is None:
             records = np.empty((self.n_blocks, *record_shape), np.uint8)
         self._records, self._file, self._file_start = records, file, file_start
         self._buffer = np.empty(record_shape if records is None else 0, np.uint8)
         self._buffered = (-1, 0, 0)  # the block in the buffer, and its valid range
         self._load_sides = load_sides
+        # of each block: the side arrays, or their position and bytes in our own file
         self._sides: list[SideArrays | None] = [None] * self.n_blocks
+        self._places: dict[int, tuple[int, int]] = {}
         #: uint64, one per prepared block: shows whether two reads of the data gave the same rows
         self.checksums = np.zeros(self.n_blocks, np.uint64) if checksums is None else checksums
 
@@ -124,15 +137,20 @@ class PreparedRows:
 
     def commit(self, block: int, sides: Sequence[np.ndarray]) -> None:
         """Save the record that :meth:`writable` returned, with its side arrays."""
-        self._sides[block] = tuple(sides)
         record = self._buffer if self._records is None else self._records[block]
         self.checksums[block] = _checksum(record, sides)
-        if self._file is not None:
-            view = self._buffer.data.cast("B")
+        if self._file is None:
+            self._sides[block] = tuple(sides)
+        else:
             at = self._file_start + block * self._record_bytes
-            while view:
-                written = os.pwrite(self._file, view, at)
-                view, at = view[written:], at + written
+            write_all(self._file, at, [self._buffer.data.cast("B")])
+        if self._own_file is not None:
+            at = -(-self._end // ALIGNMENT) * ALIGNMENT
+            try:
+                self._end = write_all(self._own_file, at, pack_sides(sides))
+            except OSError as error:
+                raise _no_room(self._folder, self._end, reason(error)) from error
+            self._places[block] = (at, self._end - at)
 
     def read(
         self, block: int, part: slice = slice(None)
@@ -161,17 +179,26 @@ class PreparedRows:
         return self._buffer, sides
 
     def sides(self, block: int) -> SideArrays:
-        """The side arrays of a block, which are always in memory."""
+        """The side arrays of a block; those of a file are mapped as long as they exist."""
         sides = self._sides[block]
-        if sides is None and self._load_sides is not None:
-            sides = self._sides[block] = self._load_sides(block)
+        if sides is None and self._own_file is not None and block in self._places:
+            sides = unpack_sides(map_file(self._own_file, *self._places[block]))
+        elif sides is None and self._load_sides is not None:
+            sides = self._load_sides(block)
+            if self.in_memory:
+                self._sides[block] = sides
         if sides is None:
             raise AssertionError(f"row block {block} was never prepared")
         return sides
 
-    def side_bytes(self) -> int:
-        """Bytes of the side arrays of all blocks."""
-        return sum(a.nbytes for sides in self._sides if sides for a in sides)
+    def forget_sides(self, block: int) -> None:
+        """Free the side arrays of a block, which ``load_sides`` returns from now on."""
+        self._sides[block] = None
+
+    def side_bytes(self) -> npt.NDArray[np.int64]:
+        """Bytes of the side arrays of each block, int64 (n_blocks,)."""
+        sizes = [sum(a.nbytes for a in self.sides(b)) for b in range(self.n_blocks)]
+        return np.array(sizes, np.int64)
 
     def close(self) -> None:
         """Free the records and close the file; the object cannot be used afterwards."""
@@ -184,25 +211,44 @@ class PreparedRows:
         self.close()
 
 
-def pack_sides(sides: Sequence[np.ndarray]) -> bytes:
-    """Encode one-dimensional side arrays as bytes, for :func:`unpack_sides`."""
+def write_all(file: int, at: int, parts: Iterable[bytes | memoryview]) -> int:
+    """Write buffers of bytes one after the other into a file from a position on; returns the end."""
+    for part in parts:
+        view = memoryview(part)
+        while view:
+            written = os.pwrite(file, view, at)
+            view, at = view[written:], at + written
+    return at
+
+
+def map_file(file: int, at: int, size: int) -> npt.NDArray[np.uint8]:
+    """Map a range of a file; the mapping lives as long as the array."""
+    skipped = at % mmap.ALLOCATIONGRANULARITY
+    mapped = mmap.mmap(file, skipped + size, offset=at - skipped)
+    return np.frombuffer(mapped, np.uint8, size, skipped)
+
+
+def pack_sides(sides: Sequence[np.ndarray]) -> list[bytes | memoryview]:
+    """Buffers that together encode one-dimensional side arrays, for :func:`unpack_sides`."""
     header = json.dumps([[array.dtype.str, len(array)] for array in sides]).encode("ascii")
-    header += b" " * (-len(header) % 64)
-    parts = [len(header).to_bytes(64, "little"), header]
+    header += b" " * (-len(header) % ALIGNMENT)
+    parts: list[bytes | memoryview] = [len(header).to_bytes(ALIGNMENT, "little"), header]
     for array in sides:
-        data = array.tobytes()
-        parts.append(data + b"\0" * (-len(data) % 64))
-    return b"".join(parts)
+        parts += [
+            np.ascontiguousarray(array).view(np.uint8).data,
+            b"\0" * (-array.nbytes % ALIGNMENT),
+        ]
+    return parts
 
 
 def unpack_sides(data: npt.NDArray[np.uint8]) -> SideArrays:
     """The side arrays of :func:`pack_sides`, as views of the bytes."""
-    start = 64 + int.from_bytes(data[:64].tobytes(), "little")
+    start = ALIGNMENT + int.from_bytes(data[:ALIGNMENT].tobytes(), "little")
     arrays = []
-    for dtype, count in json.loads(data[64:start].tobytes()):
+    for dtype, count in json.loads(data[ALIGNMENT:start].tobytes()):
         size = np.dtype(dtype).itemsize * count
         arrays.append(data[start : start + size].view(dtype))
-        start += size + -size % 64
+        start += size + -size % ALIGNMENT
     return tuple(arrays)
 
 
@@ -212,6 +258,16 @@ def _checksum(record: np.ndarray, sides: Sequence[np.ndarray]) -> int:
     for array in sides:
         side = zlib.crc32(np.ascontiguousarray(array).data, side)
     return zlib.crc32(record.data) << 32 | side
+
+
+def check_room(folder: Path, size: int) -> None:
+    """Raise InputError if the disk of the scratch folder has less room than ``size`` bytes."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:  # the error of the first file says more
+        return
+    if free < size:
+        raise _no_room(folder, size, f"{free / 2**20:.0f} MiB")
 
 
 def _allocate(folder: Path, size: int) -> int:
@@ -231,8 +287,12 @@ def _allocate(folder: Path, size: int) -> int:
             os.truncate(handle, size)
     except OSError as error:
         os.close(handle)
-        raise InputError(
-            f"scratch folder {folder}: expected room for {size / 2**20:.0f} MiB of prepared rows, "
-            f"got {reason(error)}; make room or name another folder with --scratch"
-        ) from error
+        raise _no_room(folder, size, reason(error)) from error
     return handle
+
+
+def _no_room(folder: Path, size: int, got: str) -> InputError:
+    return InputError(
+        f"scratch folder {folder}: expected room for {size / 2**20:.0f} MiB of prepared rows, "
+        f"got {got}; make room or name another folder with --scratch"
+    )

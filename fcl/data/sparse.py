@@ -109,16 +109,52 @@ class SparseRows:
         return dense
 
     @staticmethod
-    def concatenate(parts: Sequence[SparseRows], dtype: np.dtype | None = None) -> SparseRows:
-        """The rows of all parts (at least one), copied; entries of the given dtype, if any."""
+    def concatenate(parts: Sequence[SparseRows]) -> SparseRows:
+        """The rows of all parts (at least one), copied."""
         ends = itertools.accumulate((part.nnz for part in parts), initial=0)
         pieces = [part.indptr[1:] + end for part, end in zip(parts, ends, strict=False)]
         return SparseRows(
             np.concatenate([[0], *pieces]),
             np.concatenate([part.indices for part in parts]),
-            np.concatenate([part.data for part in parts], dtype=dtype, casting="same_kind"),
+            np.concatenate([part.data for part in parts]),
             parts[0].n_columns,
         )
+
+
+class SparseBuffer:
+    """Room for the rows of a block, to which parts of it are appended.
+
+    Parameters
+    ----------
+    n_rows, room : int
+        Numbers of rows and of entries for which there is room.
+    like : SparseRows
+        A part; the block gets the dtype of its indices, and its columns.
+    dtype : dtype
+        Of the entries.
+    """
+
+    def __init__(self, n_rows: int, room: int, like: SparseRows, dtype: np.dtype) -> None:
+        self._indptr = np.zeros(n_rows + 1, np.int64)
+        self._indices = np.empty(room, like.indices.dtype)
+        self._data = np.empty(room, dtype)
+        self._n_columns = like.n_columns
+        self._n = 0
+
+    def append(self, part: SparseRows) -> None:
+        """Copy the rows of a part behind the others."""
+        first = int(self._indptr[self._n])
+        entries = slice(first, first + part.nnz)
+        self._indices[entries], self._data[entries] = part.indices, part.data
+        end = self._n + len(part)
+        self._indptr[self._n + 1 : end + 1] = part.indptr[1:] + first
+        self._n = end
+
+    def rows(self) -> SparseRows:
+        """The rows so far, which share the memory of the buffer."""
+        indptr = self._indptr[: self._n + 1]
+        entries = slice(0, int(indptr[-1]))
+        return SparseRows(indptr, self._indices[entries], self._data[entries], self._n_columns)
 
 
 class SparseRowReader(RowReader[SparseRows]):

@@ -7,6 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from fcl.data import DataSet
 from fcl.data.outputs import check_class_count, constant_labels, refuse_rare_classes
-from fcl.data.prepared import PreparedRows
+from fcl.data.prepared import PreparedRows, check_room
 from fcl.drivers.covariates import Design, make_design
 from fcl.drivers.plan import Plan, Sizes, first_sample, make_plan
 from fcl.drivers.rows import (
@@ -74,6 +75,12 @@ class Job:
     n_outputs: int = 1  #: classes or targets whose models share rows and features
     divide: Divide = make_plan  #: divides the memory
 
+    def checked_scratch_folder(self) -> str:
+        """The folder of the scratch file; InputError if the disk has no room for it."""
+        folder = self.scratch_folder
+        check_room(Path(folder), self.plan.scratch_bytes)
+        return folder
+
     def objective(self) -> Any:
         """The Objective over the training rows, or Outputs if there are several."""
         train = self.train
@@ -114,13 +121,14 @@ class Job:
         """The plan with the sizes that are known only after the rows are read."""
         crew = max(1, self.plan.writers)
         extra = sum(self.family.extra_bytes(rows, crew) for rows in prepared)
-        # a sample has side arrays of its own
-        extra += prepared[0].side_bytes() * self.plan.view_rows // self.train.n
+        sides = np.concatenate([rows.side_bytes() for rows in prepared])
         plan = self.plan
         return self.divide(
             replace(
                 _sizes(self.family, self.train, self.valid, self.options, self.n_outputs),
                 extra=extra,
+                sides=int(sides.sum()),
+                block_sides=int(sides.max()),
             ),
             self.options.memory,
             self.options.row_view,
@@ -136,10 +144,11 @@ class Job:
         between : called after each block, with the share of the blocks that are read.
         """
         block_rows = self.options.block_rows
-        folder = self.scratch_folder if self.plan.scratch else None
+        folder = self.checked_scratch_folder() if self.plan.scratch else None
         prepared = PreparedRows(rows.n, block_rows, self.family.record_shape(block_rows), folder)
         try:
-            for number, _ in self.family.fill(prepared, rows.data.rows, rows.keep):
+            for number, sides in self.family.fill(prepared, rows.data.rows, rows.keep):
+                del sides
                 between((number + 1) / prepared.n_blocks)
             rows.data.check_unchanged()
         except BaseException:
@@ -253,7 +262,12 @@ def make_job(
         C=C,
         alpha=alpha,
         class_weight=by_class,
-        block_rows=min(options.block_rows, family.most_block_rows(), -(-train.n // 64) * 64),
+        block_rows=min(
+            options.block_rows,
+            family.most_block_rows(),
+            train.most_block_rows,
+            -(-train.n // 64) * 64,
+        ),
         writers=(options.writers or available_cores()) if options.driver == "processes" else 0,
         offset=data.offset is not None,
         covariates=None if train.covariates is None or design is None else design.names,
@@ -370,12 +384,16 @@ def _sizes(
     # a chunk twice, decoded and compressed (at most about as large); two blocks, the one being cut from
     # the chunk and the one being prepared
     chunk = max(2 * r.data.rows.chunk_bytes for r in chosen)
+    entries = np.concatenate([r.block_entries(block_rows) for r in chosen])
+    sides = family.most_side_bytes(entries)
     return Sizes(
         family=family,
         n_rows=train.n,
         n_valid=valid.n if valid else 0,
         block_rows=block_rows,
         reading=chunk + 2 * max(r.block_bytes(block_rows) for r in chosen),
+        sides=int(sides.sum()),
+        block_sides=int(sides.max(initial=0)),
         held=sum(r.held_bytes for r in chosen),
         # targets, weights and offsets
         vectors=(train.y.size + train.s.size + (0 if train.offset is None else train.offset.size))

@@ -36,10 +36,10 @@ def plan_pass(
     BudgetError
         The budget is too small; the message names the smallest one that works.
     """
-    rows = sizes.records(sizes.n_rows)
+    rows = sizes.prepared(sizes.n_rows)
 
     def uses(scratch: bool) -> list[tuple[str, int]]:
-        held = ("prepared rows (one block; all are in a scratch file)", sizes.records(1))
+        held = ("prepared rows (one block; all are in a scratch file)", sizes.prepared_block)
         found = [
             ("interpreter and libraries", INTERPRETER),
             ("reading (a chunk, compressed and decoded, and a block)", sizes.reading),
@@ -51,7 +51,7 @@ def plan_pass(
         if sizes.covariates:
             found.append(("covariates", 16 * sizes.n_rows * (sizes.covariates + 1)))
         if sizes.extra:
-            found.append(("unknown letters, entries of sparse rows", sizes.extra))
+            found.append(("unknown letters, other lists", sizes.extra))
         return found
 
     def total(scratch: bool) -> int:

@@ -35,8 +35,10 @@ CHILD = 96 * MIB
 COMPILER = 112 * MIB
 #: Staging buffer for new columns before they enter the cache.
 STAGING = 32 * MIB
-#: The directory has at most this many columns, or one per ROWS_A_SLOT rows if that is more.
+#: The directory has at most this many columns, or one per ROWS_A_SLOT rows if that is more, or half of
+#: the columns of sparse rows, up to MAX_LISTED.
 MAX_COLUMNS = 1 << 16
+MAX_LISTED = 1 << 18
 ROWS_A_SLOT = 32
 #: Bytes of budget assumed for each column when the directory is sized; most real columns are larger.
 COLUMN_SHARE = 4096
@@ -68,6 +70,8 @@ LEAST_SAMPLE = 1 << 15
 #: A sample may grow only while the cache holds this many columns of the largest size over it, and thus
 #: several times as many real columns: vectors over more rows would take memory from more useful columns.
 COMFORTABLE_COLUMNS = 8192
+#: Where the entries of sparse rows are known, a large column is this many times larger than the mean.
+SPREAD = 32
 
 
 def first_sample(n_rows: int, view_rows: int, row_view: RowViewOption = "auto") -> int:
@@ -92,6 +96,7 @@ class Plan:
     writers: int = 0  #: writer processes; 0: a single process
     view_rows: int = 0  #: most rows of the trainer's sample; 0: it has all rows
     hessian_columns: int = 0  #: most columns whose whole Hessian fits in memory
+    slot_bytes: int = 0  #: more budget that one more column needs; 0: no budget allows more columns
 
     @property
     def total(self) -> int:
@@ -116,6 +121,8 @@ class Sizes:
     block_rows: int
     reading: int  #: bytes held while the data are read
     extra: int = 0  #: bytes known once the rows are read (:meth:`Family.extra_bytes`)
+    sides: int = 0  #: bytes of the side arrays of all rows, as far as they are known
+    block_sides: int = 0  #: bytes of the largest side arrays of a block
     held: int = 0  #: bytes of targets and weights as they were read, which stay in memory
     vectors: int = 2  #: float64 vectors over the rows: targets, weights, and offsets if any
     covariates: int = 0  #: unpenalised columns
@@ -126,13 +133,30 @@ class Sizes:
     @property
     def most_columns(self) -> int:
         """The most columns of a directory: no more than features, which would take long to allocate."""
-        most = max(MAX_COLUMNS, self.n_rows // ROWS_A_SLOT)
-        return min(most, max(MIN_COLUMNS, self.family.n_features))
+        most, n_features = max(MAX_COLUMNS, self.n_rows // ROWS_A_SLOT), self.family.n_features
+        if self.family.lists_columns:
+            most = max(most, min(MAX_LISTED, n_features // 2))
+        return min(most, max(MIN_COLUMNS, n_features))
 
-    def records(self, n_rows: int) -> int:
+    def large_column(self, n_rows: int) -> int:
+        """Bytes of a column over ``n_rows`` rows of the data, of which few columns have more."""
+        family = self.family
+        most = ColumnCache.largest_column(n_rows, self.block_rows, family.binary, family.step)
+        if not family.lists_columns:
+            return most
+        mean = self.sides * n_rows // ((self.n_rows + self.n_valid) * family.row_width)
+        return min(most, max(COLUMN_SHARE, SPREAD * mean))
+
+    def prepared(self, n_rows: int) -> int:
         """Bytes of ``n_rows`` prepared rows."""
         blocks = -(-n_rows // self.block_rows)
-        return blocks * math.prod(self.family.record_shape(self.block_rows))
+        sides = self.sides * n_rows // (self.n_rows + self.n_valid)
+        return blocks * math.prod(self.family.record_shape(self.block_rows)) + sides
+
+    @property
+    def prepared_block(self) -> int:
+        """Bytes of the largest prepared block."""
+        return math.prod(self.family.record_shape(self.block_rows)) + self.block_sides
 
 
 def make_plan(
@@ -202,8 +226,8 @@ def _divide(
     family, n_rows, block_rows = job.family, job.n_rows, job.block_rows
     crew = writers or 1
     letters = family.row_kind == "sequences"
-    rows = job.records(n_rows) + (job.records(job.n_valid) if job.n_valid else 0)
-    buffers = crew * job.records(1) * (2 if job.n_valid else 1)
+    rows = job.prepared(n_rows) + (job.prepared(job.n_valid) if job.n_valid else 0)
+    buffers = crew * job.prepared_block * (2 if job.n_valid else 1)
     n_view, outputs = view_rows or n_rows, job.n_outputs
     column = ColumnCache.largest_column(n_view, block_rows, family.binary, family.step)
     staging = max(min(STAGING, 64 * column), column)
@@ -230,7 +254,7 @@ def _divide(
         active = min(job.most_columns, family.n_features)
         trainer += CoupledTrainer.bytes_for(n_view, active, outputs, job.group)
     if view_rows:
-        trainer += job.records(view_rows) + 24 * view_rows  # the rows, their targets and weights
+        trainer += job.prepared(view_rows) + 24 * view_rows  # the rows, their targets and weights
     # a sample has its own covariates; models need two orthonormal copies
     trainer += 8 * job.covariates * n_view * (3 if view_rows else 2)
 
@@ -268,7 +292,7 @@ def _divide(
             scores = 24 * job.n_valid
             lists = LEAST_ACTIVE * ACTIVE_BYTES + outputs * priced + scores
             uses.append(("lists of features", lists))
-        name = "unknown letters" if letters else "entries of sparse rows, other side arrays"
+        name = "unknown letters" if letters else "lists whose lengths depend on the rows"
         return [*uses, (name, job.extra)] if job.extra else uses
 
     def taken(scratch: bool) -> int:
@@ -304,8 +328,7 @@ def _divide(
     share = COLUMN_SHARE
     if view_rows:
         first = first_sample(n_rows, view_rows)
-        largest = ColumnCache.largest_column(first, block_rows, family.binary, family.step)
-        share = max(share, int(SAMPLED_SHARE * largest))
+        share = max(share, int(SAMPLED_SHARE * job.large_column(first)))
     max_columns = min(job.most_columns, MIN_COLUMNS + spare // (share + per_column))
     spare -= (max_columns - MIN_COLUMNS) * per_column
     least = ExactModel.bytes_for(hessian_columns)
@@ -323,7 +346,8 @@ def _divide(
     most = min(max_columns, family.n_features) * column
     most += most // 3 if writers else 0
     cache_bytes = (MIN_CACHE_COLUMNS + (writers is not None)) * column + min(spare, most)
-    if may_shrink and cache_bytes < min(COMFORTABLE_COLUMNS, family.n_features) * column:
+    comfortable = min(COMFORTABLE_COLUMNS, family.n_features) * job.large_column(n_view)
+    if may_shrink and cache_bytes < comfortable:
         raise BudgetError("memory: the sample could be smaller")  # make_plan tries that next
     parts = (
         *fixed(scratch),
@@ -344,4 +368,5 @@ def _divide(
         writers or 0,
         view_rows,
         hessian_columns,
+        share + per_column if max_columns < job.most_columns else 0,
     )

@@ -11,8 +11,10 @@ import numpy.typing as npt
 
 from fcl.data import DataSet
 from fcl.data.numeric import NumericReader
+from fcl.data.sparse import SparseRowReader
 from fcl.drivers.covariates import Design
 from fcl.errors import InputError
+from fcl.features.generator.forms import MOST_COUNTED
 from fcl.objective import Loss
 
 __all__ = [
@@ -31,6 +33,11 @@ __all__ = [
 ]
 
 Floats = npt.NDArray[np.float64]
+#: Bytes of an entry of sparse rows while a block is read: column and value.
+ENTRY_BYTES = 12
+#: Approximate largest size of a block of sparse rows in bytes, and limits of its number of rows.
+BLOCK_BYTES = 64 << 20
+LEAST_BLOCK_ROWS, MOST_BLOCK_ROWS = 1 << 10, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -58,13 +65,28 @@ class Rows:
 
     def block_bytes(self, block_rows: int) -> int:
         """Bytes of the largest block of raw rows, and of row pointers that are kept in memory."""
-        from fcl.data.sparse import SparseRowReader
-
         reader = self.data.rows
         if not isinstance(reader, SparseRowReader):
             return block_rows * reader.dtype.itemsize * int(np.prod(reader.shape[1:]))
-        entries = NumericReader(reader, self.keep).block_entries(block_rows)
-        return reader.resident_bytes + 20 * int(entries.max())
+        entries = int(self.block_entries(block_rows).max())
+        # most of very many columns are empty: then the others are found by sorting
+        each = ENTRY_BYTES * (1 if reader.shape[1] <= MOST_COUNTED * entries else 2)
+        return reader.resident_bytes + each * entries
+
+    def block_entries(self, block_rows: int) -> npt.NDArray[np.int64]:
+        """Numbers of entries of the blocks of sparse rows; none for other rows."""
+        if not isinstance(self.data.rows, SparseRowReader):
+            return np.empty(0, np.int64)
+        return NumericReader(self.data.rows, self.keep).block_entries(block_rows)
+
+    @property
+    def most_block_rows(self) -> int:
+        """The largest practical number of rows in a block, as far as their entries determine it."""
+        reader = self.data.rows
+        if not isinstance(reader, SparseRowReader):
+            return MOST_BLOCK_ROWS
+        row = max(1.0, ENTRY_BYTES * reader.nnz / reader.shape[0])
+        return max(LEAST_BLOCK_ROWS, int(BLOCK_BYTES / row) // 64 * 64)
 
     def with_covariates(self, design: Design) -> Rows:
         """The same rows with the columns of a design."""

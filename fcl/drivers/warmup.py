@@ -71,7 +71,12 @@ def _windows() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
 
 
 def _train(
-    rows: Any, labels: Any, features: str, loss: str = "logistic", standardize: bool = False
+    rows: Any,
+    labels: Any,
+    features: str,
+    loss: str = "logistic",
+    standardize: bool = False,
+    row_view: str | int = "auto",
 ) -> Any:
     """Train on synthetic rows with either solver of the local problem, and predict."""
     from fcl.data import open_data
@@ -84,6 +89,7 @@ def _train(
             C=1.0,
             loss=loss,
             standardize=standardize,
+            row_view=row_view,
             tol=1e-2,
             block_rows=128,
             memory="1GiB",
@@ -140,6 +146,7 @@ def _numbers() -> None:
             entries = SparseColumns.of(rows, rows.data.dtype.str).entries()
             room = np.empty(17, np.int64), np.empty(rows.nnz, np.uint16)
             matrix.listed_columns(entries, np.arange(16), *room, np.empty(rows.nnz, np.float32))
+            _train(rows, labels, "columns", row_view=64)
         _train(rows, labels, "columns")
         _train(rows, labels, "columns", standardize=True)
         _train(rows, np.arange(256) % 3, "columns", "softmax")

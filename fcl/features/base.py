@@ -219,6 +219,11 @@ class Family(ABC):
         """Name of the family in messages."""
 
     @property
+    def lists_columns(self) -> bool:
+        """Whether columns are lists of nonzeros with about as many entries as those of sparse rows."""
+        return False
+
+    @property
     def verifies_columns(self) -> bool:
         """Whether the trainer verifies cached columns against their prices.
 
@@ -332,6 +337,8 @@ class Family(ABC):
     ) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
         """Read the kept rows and prepare them; yields the number and side arrays of each block.
 
+        The caller should delete the side arrays before it asks for the next block: they may be large.
+
         blocks : the blocks of ``prepared`` to fill; None: all.
         """
         size = prepared.block_rows
@@ -341,8 +348,10 @@ class Family(ABC):
         for start, _, raw in self.read_rows(rows, size, keep, first, last):
             number = start // size
             sides = tuple(self.prepare(raw, prepared.writable(number), size))
+            del raw
             prepared.commit(number, sides)
             yield number, sides
+            del sides  # before the next block is read
 
     @abstractmethod
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
@@ -397,10 +406,17 @@ class Family(ABC):
 
     @abstractmethod
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
-        """Further bytes that depend on the contents of the rows: side arrays, unknown letters.
+        """Further bytes that depend on the contents of the rows, besides the side arrays.
 
         pricers : number of pricers.
         """
+
+    def most_side_bytes(self, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Upper bounds on the bytes of side arrays, as far as they are known before the rows are read.
+
+        entries : numbers of entries of blocks of sparse rows.
+        """
+        return np.zeros(len(entries), np.int64)
 
     def checked_ids(self, ids: Ids) -> Ids:
         """Return ids as int64 (k,); raise InputError for an id outside the family."""

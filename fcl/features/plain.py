@@ -170,7 +170,7 @@ class Columns(Generator):
 
     def largest(self, block: Any) -> float:
         values = block.values if isinstance(block, SparseColumns) else block
-        return float(np.abs(values).max(initial=0.0))
+        return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
     def row_view(self, family: GeneratedFamily) -> RowView:
         # a class derived from this one may compute other features

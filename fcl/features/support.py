@@ -75,6 +75,10 @@ class SupportFamily(Family):
         return self.whole.name
 
     @property
+    def lists_columns(self) -> bool:
+        return self.whole.lists_columns
+
+    @property
     def verifies_columns(self) -> bool:
         return self.whole.verifies_columns
 
@@ -151,6 +155,9 @@ class SupportFamily(Family):
 
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
         return self.whole.extra_bytes(prepared, pricers)
+
+    def most_side_bytes(self, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return self.whole.most_side_bytes(entries)
 
     # -- prices and columns --------------------------------------------------------------------
 

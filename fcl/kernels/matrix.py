@@ -253,3 +253,48 @@ def by_columns(indptr, indices, data, start, rows, values):
     for j in range(start.shape[0] - 1, 0, -1):
         start[j] = start[j - 1]
     start[0] = 0
+
+
+@kernel
+def count_chosen(entries, new, counts):
+    """Count the entries of each stored column in the rows i with new[i] >= 0; returns their number."""
+    _, start, rows, _ = entries
+    total = 0
+    for t in range(counts.shape[0]):
+        n = 0
+        for e in range(start[t], start[t + 1]):
+            n += np.int64(new[rows[e]] >= 0)
+        counts[t] = n
+        total += n
+    return total
+
+
+@kernel
+def write_chosen(entries, new, out_rows, out_values):
+    """Write the entries that :func:`count_chosen` counts, in order; row i becomes new[i]."""
+    _, _, rows, values = entries
+    n = 0
+    for e in range(rows.shape[0]):
+        i = new[rows[e]]
+        if i >= 0:
+            out_rows[n] = i
+            out_values[n] = values[e]
+            n += 1
+
+
+@kernel
+def append_entries(places, counts, rows, values, free, out_rows, out_values):
+    """Append the entries of several columns to those that they have in other arrays.
+
+    places, counts : int64 (columns,), the column in the other arrays, and the number of its entries.
+    free : int64, the place of the next entry of each column in ``out_rows``; moved on.
+    """
+    e = 0
+    for t in range(places.shape[0]):
+        at = free[places[t]]
+        for _ in range(counts[t]):
+            out_rows[at] = rows[e]
+            out_values[at] = values[e]
+            at += 1
+            e += 1
+        free[places[t]] = at

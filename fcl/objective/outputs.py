@@ -199,16 +199,14 @@ class Outputs(ABC):
 
         r : float64 (K, n).  loss : an upper bound of the sum of the losses.
         """
-        return max(
-            math.fsum(float(np.abs(own[rows]).sum()) for rows in self.blocks()) for own in r
-        )
+        return max(math.fsum(float(np.abs(own[rows]).sum()) for rows in self.blocks()) for own in r)
 
     @property
     def least_step(self) -> float:
         """Step of the finest grid on which :meth:`close` is exact; 0 if it has nothing to do."""
         return 0.0
 
-    def close(self, rows: slice, r: Floats, step: float) -> None:
+    def close(self, rows: slice, r: Floats, step: float) -> None:  # noqa: B027, most need not close
         """Make residuals a point of the dual that stays one on the grid of the prices; see subclasses."""
 
     @abstractmethod

@@ -301,3 +301,21 @@ def test_options_of_a_checkpoint_are_checked_like_those_of_a_file(
     result = run("train", "--resume", folder)
     assert result.exit_code == 2 and len(driver.calls) == before
     assert f"{folder}: {name} of checkpoint 1: " in result.stderr and words in result.stderr
+
+
+def test_a_softmax_that_was_chosen_for_the_labels(tmp_path: Path, run: Run) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    rows, out = tmp_path / "rows", tmp_path / "o.fcl"
+    rows.mkdir()
+    np.save(rows / "X.npy", rng.normal(size=(300, 6)) + y[:, None] * 0.5)
+    np.save(rows / "y.npy", y)
+    job = ("train", rows, "--features", "columns", "--C", 0.5, "--driver", "inline", "--out", out)
+    first = run(*job, "--max-passes", 1)
+    assert "3 classes, so the loss is softmax" in first.output
+    resumed = run("train", "--resume", f"{out}.checkpoint", "--max-passes", 50)
+    assert resumed.exit_code == 0, resumed.output
+    assert Model.load(out).options["loss"] == "softmax"
+    again = run(*job, "--resume", f"{out}.checkpoint", "--tol", 1e-6, "--overwrite")
+    assert again.exit_code == 0, again.output
+    assert Model.load(out).labels == (0, 1, 2)

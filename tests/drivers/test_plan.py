@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 import fcl
 from fcl import open_data, plan_training
@@ -322,3 +323,40 @@ def test_a_budget_too_small_speaks_of_letters_where_there_are_some(
     with pytest.raises(BudgetError, match="is too small") as caught:
         plan_module.make_plan(Sizes(family, len(rows), 0, 64, 0, extra=MIB), MIB)
     assert ("unknown letters 1 MiB" in str(caught.value)) is letters
+
+
+@examples(40)
+@given(
+    st.integers(1, 3_000_000), st.integers(0, 100_000), st.integers(1, 400), st.integers(0, 4096)
+)
+def test_entries_of_sparse_rows_are_in_the_plan(n: int, n_valid: int, each: int, more: int) -> None:
+    """They count as prepared rows, go to the scratch file, and tell the size of columns."""
+    rows = fcl.open_data(csr_array(np.eye(2, 400_000)), y=None).rows
+    family = bind_features(parse_features("columns"), rows)
+    block_rows = min(16384, -(-n // 64) * 64)
+    sides = family.most_side_bytes(np.array([each * n, each * n_valid]))
+    sizes = Sizes(family, n, n_valid, block_rows, MIB, sides=int(sides.sum()), block_sides=5 * MIB)
+    for writers in (None, 2):
+        least = []
+        for scratch in (False, True):
+            with pytest.raises(BudgetError, match="is too small") as caught:
+                plan_module.make_plan(sizes, MIB, writers=writers, scratch=scratch)
+            least.append(caught.value.smallest)
+        budget = min(least) + more * MIB
+        plan = plan_module.make_plan(sizes, budget, writers=writers)
+        assert plan.total <= budget
+        assert plan.scratch_bytes >= sizes.sides * plan.scratch
+        if not plan.scratch:
+            held = dict(plan.parts)["prepared rows"]
+            assert held >= sizes.sides - 1
+        assert plan.max_columns <= 200_000
+        assert (plan.slot_bytes == 0) == (plan.max_columns == sizes.most_columns)
+
+
+def test_lists_of_nonzeros_leave_room_for_more_columns_and_rows() -> None:
+    n, each = 847_000, 359
+    rows = fcl.open_data(csr_array(np.eye(2, 359_000)), y=None).rows
+    family = bind_features(parse_features("columns"), rows)
+    sizes = Sizes(family, n, 0, 16384, MIB, sides=10 * each * n, block_sides=10 * each * 16384)
+    found = plan_module.make_plan(sizes, 4096 * MIB, writers=2)
+    assert found.scratch and found.max_columns > 100_000 and found.view_rows > 200_000

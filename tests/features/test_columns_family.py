@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 import warnings
+from collections import namedtuple
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,9 +22,12 @@ from judge import Problem, confirm
 from scipy.sparse import csr_array
 
 import fcl
+from fcl.data.numeric import NumericReader
 from fcl.data.prepared import PreparedRows
 from fcl.data.sparse import SparseRows
 from fcl.drivers import plan
+from fcl.drivers.rows import select_rows as select_all
+from fcl.errors import InputError
 from fcl.features import Columns, bind_features
 from fcl.features.generator import GeneratedFamily, forms, pricing
 from fcl.features.generator import family as family_module
@@ -328,9 +333,72 @@ def test_side_arrays_are_planned_for(tmp_path: Path) -> None:
     (_, _, raw) = next(bound.read_rows(rows, N))
     mine = forms_prepared(bound, raw, np.arange(N))
     theirs = PreparedRows(N, 192, mine.record_shape, records=mine._records, load_sides=mine.sides)
-    assert bound.extra_bytes(theirs) == mine.side_bytes() > 10 * csr_array(X).nnz
+    sizes = theirs.side_bytes()
+    assert sizes.tolist() == mine.side_bytes().tolist()
+    assert sizes.sum() > 10 * csr_array(X).nnz
+    entries = NumericReader(rows).block_entries(192)
+    assert (sizes <= bound.most_side_bytes(entries)).all()
+    assert not bound.extra_bytes(theirs)
     sparse = bind_features(generators.Sparse(), rows)
     assert sparse.extra_bytes(mine, 3) - sparse.extra_bytes(mine, 2) > 28 * M
+
+
+@pytest.mark.parametrize("columns", [5_000, 5_000_000])
+def test_reading_sparse_rows_takes_what_is_planned(columns: int, tmp_path: Path) -> None:
+    """A block is held once as rows and once by columns, whether few or most columns are empty."""
+    n, each, block_rows = 12_000, 200, 4096
+    random = np.random.default_rng(0)
+    starts = columns // each * np.arange(each)
+    indices = (starts + random.integers(0, columns // each, (n, each))).astype(np.int32)
+    X = csr_array((np.ones(n * each), indices.ravel(), each * np.arange(n + 1)), (n, columns))
+    rows = select_all(fcl.open_data(X, y=np.arange(n) % 2), np.arange(n) % 2.0, np.ones(n), None)
+    bound = bind_features(Columns(), rows.data.rows)
+    prepared = PreparedRows(n, block_rows, bound.record_shape(block_rows), tmp_path)
+    kept = columns <= forms.MOST_COUNTED * each * block_rows
+    tracemalloc.start()
+    try:
+        for number, sides in bound.fill(prepared, rows.data.rows):
+            del number, sides
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    directory = 8 * columns * kept + 16 * min(columns, each * block_rows)
+    assert peak <= 2 * rows.block_bytes(block_rows) + 2 * directory + (4 << 20)
+    prepared.close()
+
+
+@pytest.mark.parametrize("row_view", ["all", 256])
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+def test_sparse_entries_in_a_scratch_file_change_nothing(
+    driver: str, row_view: str | int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = table("float64")
+    _write(zarr.open_group(tmp_path / "data.zarr", mode="w"), X, y)
+    data = fcl.open_data(tmp_path / "data.zarr", x="X", y="obs/label")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    divide = plan._divide
+    plans: list[plan.Plan] = []
+    results = []
+    for on_disk in (False, True):
+
+        def chosen(job: Any, budget: int, _: Any, *more: Any, on_disk: bool = on_disk) -> plan.Plan:
+            plans.append(divide(job, budget, on_disk, *more))
+            return plans[-1]
+
+        monkeypatch.setattr(plan, "_divide", chosen)
+        results.append(train(data, driver=driver, row_view=row_view, scratch=scratch))
+        check(results[-1], "float64")
+    assert 10 * csr_array(X).nnz < plans[-1].scratch_bytes < 20 * csr_array(X).nnz
+    if driver == "inline":
+        kept, read = (result.model for result in results)
+        assert read.certificate == kept.certificate
+        assert read.weights.tobytes() == kept.weights.tobytes()
+    assert not list(scratch.iterdir())
+    full = namedtuple("full", "free")(1000)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: full)
+    with pytest.raises(InputError, match=r"expected room for 0 MiB of prepared rows, got 0 MiB"):
+        train(data, driver=driver, row_view=row_view, scratch=scratch)
 
 
 def test_wide_rows_are_scored_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -254,6 +254,7 @@ def logged(path: Path) -> dict[str, Any]:
         "gap": done.get("gap"),
         "cached": done.get("cached"),
         "active": done.get("active"),
+        "read": last("Prepared").get("seconds"),
         "reason": stopped.get("reason"),
         "own_peak": stopped.get("peak_memory"),
     }

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """A wide sparse table out of core: fcl from a file within a budget, and liblinear in memory.
 
-    python tools/bench/wide.py [--rows 847000] [--columns 359000] [--C 0.02] [--memory 6GiB]
+    python tools/bench/wide.py [--rows 847000] [--columns 359000] [--C 0.02] [--memory 4GiB]
     python tools/bench/wide.py --methods liblinear --patience 600
 
 Each row has a thousandth of the columns, at uniformly random places, with normal values; the labels
 follow a planted model of 1,000 columns. The table is written once, in parts, as a CSR matrix in Zarr
 (uncompressed, 12 bytes an entry). fcl runs as a command, and its seconds are from the start of the
-command, with reading. liblinear gets the matrix in memory, and its seconds are of its solver alone; it is
-killed after ``--patience`` seconds. Objectives are recomputed here. Needs the extra ``peers``.
+command, with reading. Its peak is of the private anonymous memory of all processes and of every shared
+segment once, as ``memory.py`` reads them from /proc five times a second: pages of the scratch file are
+not in it, but only a block of each process is ever mapped. liblinear gets the matrix in memory, and its
+seconds are of its solver alone; it is killed after ``--patience`` seconds. Its peak is its resident set.
+Its objective is recomputed here. Needs Linux and the extra ``peers``.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from tools.bench import common, jobs
+from tools.bench import common, jobs, memory
 
 PART_ROWS = 1 << 15
 PLANTED, SIZE = 1_000, 4.0
@@ -108,7 +111,8 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=359_000)
     parser.add_argument("--C", type=float, default=0.02)
     parser.add_argument("--tol", default="1e-3")
-    parser.add_argument("--memory", default="6GiB")
+    parser.add_argument("--memory", default="4GiB")
+    parser.add_argument("--max-time", default="15m", help="time limit of fcl (default 15m)")
     parser.add_argument("--methods", default="fcl,liblinear")
     parser.add_argument("--driver", default="processes", help="of fcl")
     parser.add_argument("--tolerances", default="0.01", help="of liblinear")
@@ -116,16 +120,19 @@ def main() -> None:
         "--patience", type=float, default=600.0, help="seconds of each liblinear run"
     )
     args = parser.parse_args()
+    args.nice, args.work = 0, common.MADE / "memory"
+    args.work.mkdir(parents=True, exist_ok=True)
     print(common.machine())
     folder = make(args.rows, args.columns)
     if "fcl" in args.methods.split(","):
         jobs.warm()
-        options = ["--x", "X", "--y", "y", "--features", "columns", "--C", str(args.C)]
-        options += ["--tol", args.tol, "--memory", args.memory, "--driver", args.driver]
-        job = jobs.train(folder / "table.zarr", options)
-        figures = {name: job.last[name] for name in ("objective", "bound", "gap", "active")}
-        figures |= {"seconds": job.wall, "prepared": job.prepared, "peak_MiB": job.peak >> 20}
-        print("fcl", json.dumps(figures | {"passes": len(job.passes)}), flush=True)
+        options = [str(folder / "table.zarr"), "--x", "X", "--y", "y", "--features", "columns"]
+        options += ["--tol", args.tol, "--driver", args.driver]
+        run = memory.run(args, "wide", args.memory, options)
+        shown = ("elapsed", "read", "passes", "gap", "active", "reason", "problems")
+        figures = {name: run[name] for name in shown} | {"objective": run["objectives"][-1]}
+        figures |= {f"{name}_MiB": run[name] >> 20 for name in ("peak", "own_peak")}
+        print("fcl", json.dumps(figures), flush=True)
     if "liblinear" in args.methods.split(","):
         for tol in map(float, args.tolerances.split(",")):
             process = multiprocessing.Process(target=liblinear, args=(folder, args.C, tol))

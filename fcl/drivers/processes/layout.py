@@ -4,9 +4,12 @@ A ``Layout`` is made from a few numbers (the configuration) and returns arrays b
 
     control   heartbeats, threads of the trainer, shares
     vectors   over all rows: y, s, margins, residuals, curvatures; over validation rows
-    rows      prepared rows and validation rows          sides_<w>       side arrays, by writer
+    rows      prepared rows and validation rows          sides_<w>       their side arrays, by writer
     lists     points, prices, the features that columns are made of
     cache     arena and directory                        sample          rows of the trainer's view
+                                                         sample_sides_<w>  their side arrays, by writer
+
+With a scratch file, ``rows`` and ``sides_<w>`` are files on a disk (:func:`in_scratch`).
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from fcl.options import Options
 from fcl.parallel import SERIAL, Team
 from fcl.solve.passes import KEEP_PER_GROUP
 from fcl.solve.state import Point
+from fcl.units import format_bytes
 
 __all__ = ["MOST_BATCH", "POINTS", "Config", "Layout", "segment_names"]
 
@@ -45,7 +49,13 @@ LINE = 64
 def segment_names(writers: int) -> list[str]:
     """Names of all segments of a run."""
     fixed = ["control", "vectors", "rows", "lists", "cache", "sample"]
-    return [*fixed, *(f"sides_{w}" for w in range(writers))]
+    sides = [f"{name}_{w}" for name in ("sides", "sample_sides") for w in range(writers)]
+    return [*fixed, *sides]
+
+
+def in_scratch(segment: str) -> bool:
+    """Whether a segment is in the scratch file, if there is one."""
+    return segment == "rows" or segment.startswith("sides_")
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,7 @@ class Config:
     extents: int = 0
     extent_bytes: int = 0
     max_active: int = 0  #: most features of a point
+    slot_bytes: int = 0  #: as in Plan
     view_rows: int = 0  #: most rows of a sample; 0: the trainer has all rows
 
     @property
@@ -309,19 +320,23 @@ class Layout:
     def prepared(self, which: int) -> PreparedRows:
         """The prepared training (0) or validation (1) rows, or the sample (2), in shared memory."""
         config = self.config
-        directory = self.array("sides")
+        name, directory = "sides", self.array("sides")
         checksums: np.ndarray | None = self.array("checksums")
         first = self.first_block(which)
         n = (config.n_rows, config.n_valid, 0)[which]
         if which == 2:
-            directory, checksums = self.array("sample_sides"), None
+            name, directory, checksums = "sample_sides", self.array("sample_sides"), None
             n = int(self.array("sample_size")[0])
+
+        in_file = config.scratch and which != 2
 
         def load(block: int) -> SideArrays:
             writer, at, size = (int(x) for x in directory[first + block])
-            return unpack_sides(self._segment(f"sides_{writer}").array(np.uint8, (size,), at))
+            segment = self._segment(f"{name}_{writer}")
+            return unpack_sides(
+                segment.piece(at, size) if in_file else segment.array(np.uint8, (size,), at)
+            )
 
-        in_file = config.scratch and which != 2
         return PreparedRows(
             n,
             config.block_rows,
@@ -344,9 +359,14 @@ class Layout:
         """Write a point into its place in shared memory; BudgetError if it does not fit."""
         n, room = len(point.ids), self.config.max_active
         if n > room:
+            more = format_bytes(self.config.max_columns * self.config.slot_bytes)
             raise BudgetError(
                 f"expected at most {room} features with a weight, as the memory plan allows, got {n}; "
-                "raise --memory, or lower C"
+                + (
+                    f"raise --memory by {more} for twice as many, or "
+                    * (self.config.slot_bytes > 0)
+                )
+                + "lower C"
             )
         self.array(f"{place}_ids")[:n] = point.ids
         self.array(f"{place}_weights")[:n] = point.weights
@@ -364,10 +384,12 @@ class Layout:
         )
 
     def keep_sides(self, directory: str, block: int, writer: int, sides: SideArrays) -> None:
-        """Append side arrays to the segment of a writer, and write their place to the directory."""
-        data = pack_sides(sides)
-        at = self._segment(f"sides_{writer}").append(data)
-        self.array(directory)[block] = (writer, at, len(data))
+        """Append side arrays to the segment of a writer, and write their place to the directory.
+
+        directory : "sides" or "sample_sides".
+        """
+        place = self._segment(f"{directory}_{writer}").append(*pack_sides(sides))
+        self.array(directory)[block] = (writer, *place)
 
 
 def _targets(outputs: int, n_rows: int) -> tuple[int, ...]:

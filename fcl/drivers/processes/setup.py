@@ -13,7 +13,7 @@ from fcl.cache.store import largest_column
 from fcl.drivers.job import Job, available_cores
 from fcl.drivers.memory import on_tmpfs
 from fcl.drivers.plan import ACTIVE_A_COLUMN, LEAST_ACTIVE, Plan
-from fcl.drivers.processes.layout import MOST_BATCH, Config, Layout, segment_names
+from fcl.drivers.processes.layout import MOST_BATCH, Config, Layout, in_scratch, segment_names
 from fcl.drivers.processes.logic.protocol import Settings
 from fcl.drivers.processes.messages import SetUp
 from fcl.drivers.processes.shared import Segment
@@ -59,8 +59,8 @@ class Shared:
         plan = self.plan
         for name in segment_names(plan.writers):
             folder = job.options.shared_files
-            if name == "rows" and plan.scratch:
-                folder = job.scratch_folder
+            if plan.scratch and in_scratch(name):
+                folder = job.checked_scratch_folder()
                 if on_tmpfs(folder):
                     raise BudgetError(
                         f"scratch folder {folder}: expected a folder on a disk, since "
@@ -110,6 +110,8 @@ class Shared:
             prepared = layout.prepared(which)
             for number, sides in family.fill(prepared, rows.data.rows, rows.keep):
                 layout.keep_sides("sides", layout.first_block(which) + number, 0, sides)
+                del sides
+                prepared.forget_sides(number)
                 between((number + 1) / prepared.n_blocks)
 
     def settings(self, first_pass: int | None) -> Settings:
@@ -152,6 +154,7 @@ class Shared:
             extents=extents,
             extent_bytes=extent_bytes,
             max_active=max(ACTIVE_A_COLUMN * plan.max_columns, LEAST_ACTIVE),
+            slot_bytes=plan.slot_bytes,
             view_rows=plan.view_rows,
         )
 
@@ -195,7 +198,8 @@ class Shared:
 
     def memory_segments(self) -> list[Segment]:
         """The segments that count against the memory budget."""
-        return [s for name, s in self.segments.items() if name != "rows" or not self.plan.scratch]
+        on_disk = in_scratch if self.plan.scratch else lambda name: False
+        return [s for name, s in self.segments.items() if not on_disk(name)]
 
     def close(self) -> None:
         """Close all segments."""

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from fcl.data.prepared import ALIGNMENT, map_file, write_all
 from fcl.drivers.memory import available_memory
 from fcl.errors import BudgetError, reason
 from fcl.units import format_bytes
@@ -27,8 +28,6 @@ from fcl.units import format_bytes
 STEP = 64 << 20
 #: Bytes by which ``append`` makes a segment grow; the unused rest is a hole and takes no memory.
 GROWTH = 4 << 20
-#: Offsets returned by ``append`` are multiples of this, so that any dtype is aligned.
-ALIGNMENT = 64
 _NO_ROOM = (errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EDQUOT)
 
 
@@ -151,26 +150,22 @@ class Segment:
             self._end = offset
         return self.size if self._end is None else self._end
 
-    def append(self, data: bytes | bytearray | memoryview) -> int:
-        """Write bytes at the end, and return their offset, a multiple of ALIGNMENT.
+    def append(self, *parts: bytes | memoryview) -> tuple[int, int]:
+        """Write buffers at the end; return their offset, a multiple of ALIGNMENT, and their bytes.
 
         For a segment with one writer, which does not map it for writing. The successor of a killed writer
         starts after everything that the segment contains. Raises BudgetError if there is not enough room.
         """
-        view = memoryview(data).cast("B")
         size = self.size
         at = _aligned(size if self._end is None else self._end)
-        end = at + len(view)
+        end = at + sum(map(len, parts))
         with self._room_for(end):
             if end > size:
                 # in large steps: a reader has to map again whenever it reads beyond its mapping
                 os.ftruncate(self.fd, -(-end // GROWTH) * GROWTH)
-            position = at
-            while view:
-                written = os.pwrite(self.fd, view, position)
-                view, position = view[written:], position + written
+            write_all(self.fd, at, parts)
         self._end = end
-        return at
+        return at, end - at
 
     def _no_room(self, size: int, got: str, code: int | None = None) -> BudgetError:
         cure = "; lower --memory or --writers"
@@ -203,6 +198,10 @@ class Segment:
         if not count:
             return np.empty(shape, kind)
         return np.frombuffer(self._mapped(end), kind, count, offset).reshape(shape)
+
+    def piece(self, at: int, size: int) -> npt.NDArray[np.uint8]:
+        """Bytes of the segment in a mapping of their own, which ends with the array."""
+        return map_file(self.fd, at, size)
 
     def _mapped(self, end: int) -> mmap.mmap:
         if self._map is None or len(self._map) < end:

@@ -111,6 +111,8 @@ class Writer:
         prepared, before = layout.prepared(which), layout.first_block(which)
         for number, sides in self.family.fill(prepared, data.rows, keep, range(first, stop)):
             layout.keep_sides("sides", before + number, self.link.number, sides)
+            del sides
+            prepared.forget_sides(number)
             fault("prepare-block")
         data.check_unchanged()
 
@@ -237,7 +239,7 @@ class Writer:
         number = task.start
         drawn = int(self.layout.array("sample_size")[1])
         if drawn != self._sampled:  # overwrite the side arrays of the sample before
-            own = self.link.segment(f"sides_{self.link.number}")
+            own = self.link.segment(f"sample_sides_{self.link.number}")
             self._sampled, self._sides_end = drawn, own.rewind(self._sides_end)
         if number >= chosen.n_blocks:  # fewer rows were drawn than expected
             return

@@ -264,8 +264,7 @@ class BagFamily(WindowFamily):
         )
 
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
-        lists = list_bytes(self, prepared) if self.searched else 0
-        return prepared.side_bytes() + pricers * lists
+        return pricers * list_bytes(self, prepared) if self.searched else 0
 
 
 @lru_cache(maxsize=2)

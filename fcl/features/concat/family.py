@@ -316,11 +316,14 @@ class ConcatFamily(Family):
         return own + sum(m.workspace_bytes(block_rows, scratch) for m in self.members)
 
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
-        total = prepared.side_bytes()
-        for m, member in enumerate(self.members):
-            part = self.part(prepared, m)
-            total += member.extra_bytes(part, pricers) - part.side_bytes()
-        return total
+        members = enumerate(self.members)
+        return sum(own.extra_bytes(self.part(prepared, m), pricers) for m, own in members)
+
+    def most_side_bytes(self, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return sum(
+            (slot.owner.most_side_bytes(entries) for slot in self._slots(64)),
+            super().most_side_bytes(entries),
+        )
 
 
 class ConcatScorer:

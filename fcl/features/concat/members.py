@@ -102,9 +102,6 @@ class PartRows(PreparedRows):
         first = int(counts[: self._number].sum())
         return tuple(sides[first : first + int(counts[self._number])])
 
-    def side_bytes(self) -> int:
-        return sum(a.nbytes for b in range(self.n_blocks) for a in self.sides(b))
-
     def close(self) -> None:
         """Do nothing: the whole set owns the rows."""
 

@@ -36,6 +36,7 @@ from fcl.features.generator.forms import (
     MatrixRecord,
     RowForm,
     SparseColumns,
+    SparseForm,
     form_from_config,
     read_only,
 )
@@ -120,6 +121,10 @@ class GeneratedFamily(Family):
     @property
     def step(self) -> float:
         return float(self.generator.step)
+
+    @property
+    def lists_columns(self) -> bool:
+        return self.form.kind == "sparse" and overrides(self.generator, "listed_columns")
 
     @property
     def row_kind(self) -> str:
@@ -326,14 +331,18 @@ class GeneratedFamily(Family):
         return STAGES * STAGE_BYTES + 2 * int(np.prod(self.record_shape(block_rows))) + own
 
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
-        # block by block: side arrays that other processes made are loaded only on request
-        sides = [prepared.sides(number) for number in range(prepared.n_blocks)]
         extra = 0
         if self.generator.rows == "sparse" and self.record is None:  # for SparseColumns.to_scipy
-            extra = 4 * max(len(arrays[2]) for arrays in sides) + 28 * self.form.width
+            most = max(len(prepared.sides(b)[2]) for b in range(prepared.n_blocks))
+            extra = 4 * most + 28 * self.form.width
         if overrides(self.generator, "pricing_extra"):
             extra += self.generator.pricing_extra(prepared, self.form.kind != "sparse")
-        return sum(a.nbytes for arrays in sides for a in arrays) + pricers * extra
+        return pricers * extra
+
+    def most_side_bytes(self, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        if not isinstance(self._stored, SparseForm):
+            return super().most_side_bytes(entries)
+        return self._stored.most_side_bytes(entries)
 
 
 class GeneratedRows(BatchedView):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.checks import choice, shown, whole
-from fcl.data.prepared import PreparedRows
+from fcl.data.prepared import PACKING, PreparedRows
 from fcl.errors import InputError
 from fcl.features.base import Ids
 from fcl.features.windows import window_reader
@@ -159,6 +159,7 @@ class _NumericForm(RowForm):
                 yield start, stop, block.to_dense()
             else:
                 yield start, stop, _to_sparse_rows(block)
+            del block  # before the next one is read
 
 
 @dataclass(frozen=True)
@@ -251,6 +252,11 @@ class SparseForm(_NumericForm):
         record.view(np.int64)[0] = found.n_rows
         return (found.columns, found.start, found.rows, found.values)
 
+    def most_side_bytes(self, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """See :meth:`fcl.features.base.Family.most_side_bytes`."""
+        columns = np.minimum(entries, self.width)
+        return PACKING + 8 * (2 * columns + 1) + (2 + np.dtype(self.dtype).itemsize) * entries
+
     def block(self, prepared: PreparedRows, number: int) -> SparseColumns:
         rows = prepared.rows_of(number)
         columns, start, entry_rows, values = (read_only(side) for side in prepared.sides(number))
@@ -261,30 +267,33 @@ class SparseForm(_NumericForm):
         return SparseColumns.of(raw, self.dtype)
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
+        from fcl.kernels import matrix
+
         wanted = rows[chosen.rows_of(number)]
         parts = []
         for source, here, own in prepared.find(wanted):
             block = self.block(prepared, source)
             new = np.full(block.n_rows, -1, np.int64)
             new[own] = here
-            kept = np.flatnonzero((new >= 0)[block.rows])
-            counts = np.diff(np.searchsorted(kept, block.start))
-            column = np.repeat(block.columns, counts)
-            parts.append((column, new[block.rows[kept]], block.values[kept]))
-        column, at, values = (np.concatenate(part) for part in zip(*parts, strict=True))
+            counts = np.empty(len(block.columns), np.int64)
+            n = matrix.count_chosen(block.entries(), new, counts)
+            at, values = np.empty(n, np.uint16), np.empty(n, block.values.dtype)
+            matrix.write_chosen(block.entries(), new, at, values)
+            some = np.flatnonzero(counts)
+            parts.append((block.columns[some], counts[some], at, values))
         # within a column the rows of the parts, and of each part, increase already
-        order = np.argsort(column, kind="stable")
-        column = column[order]
-        start = np.flatnonzero(np.diff(column, prepend=-1))
-        columns = column[start]
+        columns = np.unique(np.concatenate([part[0] for part in parts]))
+        places = [np.searchsorted(columns, part[0]) for part in parts]
+        start = np.zeros(len(columns) + 1, np.int64)
+        for place, part in zip(places, parts, strict=True):
+            start[place + 1] += part[1]
+        np.cumsum(start, out=start)
+        free = start[:-1].copy()
+        at, values = np.empty(start[-1], np.uint16), np.empty(start[-1], self.dtype)
+        for place, part in zip(places, parts, strict=True):
+            matrix.append_entries(place, *part[1:], free, at, values)
         chosen.writable(number).view(np.int64)[0] = len(wanted)
-        sides = (
-            columns.astype(np.int64),
-            np.append(start, len(order)).astype(np.int64),
-            at[order].astype(np.uint16),
-            values[order],
-        )
-        chosen.commit(number, sides)
+        chosen.commit(number, (columns, start, at, values))
 
 
 def read_only(array: np.ndarray) -> np.ndarray:

@@ -211,4 +211,4 @@ class KmerFamily(WindowFamily):
 
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
         unknown = unknown_bytes(self, prepared) + lane_item_bytes(self, prepared)
-        return prepared.side_bytes() + pricers * unknown
+        return pricers * unknown

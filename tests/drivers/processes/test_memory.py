@@ -9,14 +9,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 import pytest
+import zarr
 from rows import ACCEPTORS
 
 from fcl.drivers import memory
 from fcl.drivers.memory import Meter, available_memory, on_tmpfs, oom_kills, rss_anon
+from fcl.drivers.plan import CHILD
 from fcl.drivers.processes.shared import Segment
 from tools.bench.memory import Watch
 
@@ -134,11 +137,18 @@ def test_on_tmpfs(tmp_path: Path) -> None:
 @linux
 def test_the_peak_of_all_processes_is_within_the_budget(tmp_path: Path) -> None:
     """Measured from outside, through /proc, without code of fcl."""
-    budget = 640 * MIB
-    out = tmp_path / "model.fcl"
-    command = ["train", str(ACCEPTORS), "--features", "kmers:d=6", "--C", "0.1", "--writers", "2"]
-    command += ["--memory", "640MiB", "--max-passes", "4", "--no-checkpoint", "--out", str(out)]
-    log = tmp_path / "log.jsonl"
+    options = ["--features", "kmers:d=6", "--C", "0.1", "--max-passes", "4"]
+    watch, _ = watched(tmp_path, ACCEPTORS, 640, options)
+    assert watch.peak > 320 * MIB
+
+
+def watched(
+    folder: Path, data: Path, budget: int, options: list[str]
+) -> tuple[Watch, dict[str, Any]]:
+    """Train within a budget in MiB; returns the watch, and the plan at the start."""
+    command = ["train", str(data), "--memory", f"{budget}MiB", "--writers", "2", *options]
+    command += ["--no-checkpoint", "--out", str(folder / f"{budget}.fcl")]
+    log = folder / f"{budget}.jsonl"
     job = subprocess.Popen(
         [sys.executable, "-m", "fcl", *command, "--quiet", "--log-json", str(log)],
         stdout=subprocess.DEVNULL,
@@ -151,7 +161,37 @@ def test_the_peak_of_all_processes_is_within_the_budget(tmp_path: Path) -> None:
     assert job.returncode == 0
     assert watch.looks > 20
     assert {"supervisor", "trainer 0", "writer 0", "writer 1"} <= set(watch.highest)
-    stopped = json.loads(log.read_text().splitlines()[-1])
-    assert stopped["event"] == "Stopped"
-    assert 0.5 * budget < watch.peak <= budget, watch.at_peak
-    assert stopped["peak_memory"] <= budget
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    assert events[-1]["event"] == "Stopped"
+    assert watch.peak <= budget * MIB, watch.at_peak
+    assert events[-1]["peak_memory"] <= budget * MIB
+    return watch, next(e["plan"] for e in events if e["event"] == "Started")
+
+
+@linux
+def test_wide_sparse_rows_are_within_the_budget(tmp_path: Path) -> None:
+    """Their entries, 126 MB, are in memory or in the scratch file, as the budget demands."""
+    rows, columns, each = 1 << 15, 40_000, 384
+    random = np.random.default_rng(0)
+    step = columns // each
+    group = zarr.open_group(tmp_path / "data.zarr", mode="w")
+    matrix = group.create_group("X")
+    matrix.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0"})
+    matrix.attrs["shape"] = [rows, columns]
+    indices = random.integers(0, step, (rows, each), np.int32)
+    indices += step * np.arange(each, dtype=np.int32)
+    values = random.normal(size=(rows, each))
+    matrix.create_array("indices", data=indices.ravel())
+    matrix.create_array("data", data=values.ravel())
+    matrix.create_array("indptr", data=each * np.arange(rows + 1))
+    group.create_array("y", data=(values[:, :9].sum(axis=1) > 0).astype(np.int8))
+    options = ["--x", "X", "--y", "y", "--features", "columns", "--C", "0.1", "--max-passes", "2"]
+    options += ["--scratch", str(tmp_path)]
+    for budget, kept in ((1100, False), (2000, True)):
+        watch, plan = watched(tmp_path, tmp_path / "data.zarr", budget, options)
+        uses = plan["lines"]
+        assert ("prepared rows" in uses) == kept
+        # a writer holds most while it reads
+        reading = uses["reading (a chunk, compressed and decoded, and a block)"] / 2
+        for writer in range(2):
+            assert watch.highest[f"writer {writer}"] <= CHILD + reading, (watch.highest, uses)

@@ -119,7 +119,7 @@ def test_appended_pieces_are_read_by_those_who_mapped_early(segment: Segment) ->
     pieces = [np.arange(n, dtype=np.int32) for n in (5, 0, 1000, 3_000_000, 1)]
     offsets = []
     for piece in pieces:
-        offsets.append(segment.append(piece.tobytes()))
+        offsets.append(segment.append(piece.tobytes())[0])
         reader.array(np.uint8, 1)
     for offset, piece in zip(offsets, pieces, strict=True):
         assert offset % ALIGNMENT == 0
@@ -128,7 +128,7 @@ def test_appended_pieces_are_read_by_those_who_mapped_early(segment: Segment) ->
     assert used <= segment.size <= used + GROWTH
     # the successor of a killed writer writes behind what may still be read
     successor = Segment.of_fd("successor", os.dup(segment.fd))
-    assert successor.append(b"abc") >= used
+    assert successor.append(b"abc")[0] >= used
     np.testing.assert_array_equal(reader.array(np.int32, 1000, offsets[2]), pieces[2])
     reader.close()
     successor.close()
