@@ -106,7 +106,8 @@ class Writer:
         source = self.config.sources[which]
         if source is None:  # the supervisor has prepared these rows, which only it can read
             return
-        data, layout = open_data(source["source"], x=source["x"], y=None), self.layout
+        data, layout = open_data(**source, y=None), self.layout
+        data.rows.most_ahead = self.config.most_ahead
         keep = layout.array(f"keep{which}") if self.config.n_kept[which] else None
         prepared, before = layout.prepared(which), layout.first_block(which)
         for number, sides in self.family.fill(prepared, data.rows, keep, range(first, stop)):
