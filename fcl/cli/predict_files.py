@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fcl.cli.common import printable
 from fcl.cli.predict_options import CONVERT_NAMES
 from fcl.errors import InputError
+from fcl.store import is_remote
 
 if TYPE_CHECKING:
     from fcl.convert.contract import Budget
@@ -50,7 +51,9 @@ class Request:
         from fcl.scoring.stream import scoring_budget
         from fcl.units import parse_size
 
-        scratch = None if self.out == STDOUT else os.path.dirname(os.path.abspath(self.out))
+        scratch = None
+        if self.out != STDOUT and not is_remote(self.out):
+            scratch = os.path.dirname(os.path.abspath(self.out))
         return scoring_budget(parse_size(self.options["memory"], "--memory"), scratch)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import zipfile
 from abc import ABC, abstractmethod
@@ -168,8 +167,7 @@ class RemotePlace(ZarrPlace):
         path = self._path / key if key else self._path
         pending = self._pending(path.key)
         if pending is None:
-            fetched = path.bucket.fetch(path.key, start or 0, stop)
-            return (await asyncio.wrap_future(fetched)).content
+            return await path.bucket.fetch_async(path.key, start or 0, stop)
         content = await pending.wait()
         return content if start is None else memoryview(content)[start:stop]
 
@@ -245,6 +243,8 @@ def _remote_store(place: RemotePlace) -> Any:
     It is not zarr's own ``ObjectStore``, since it takes objects from the window of the array, and checks
     that they are those that were listed.
     """
+    import asyncio
+
     from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 
     class Objects(Store):

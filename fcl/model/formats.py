@@ -6,10 +6,11 @@ import os
 from collections.abc import Collection
 from importlib import import_module
 
-from fcl.checks import file_kind
+from fcl.errors import StoreError
 from fcl.model.archive import open_archive, read_json, read_member
 from fcl.model.file import FORMAT, HEADER
 from fcl.model.predictor import Predictor
+from fcl.store import kind_of, locate
 
 __all__ = ["is_model", "load_model"]
 
@@ -60,10 +61,12 @@ def is_model(path: str | os.PathLike[str]) -> bool:
 
 def _format(path: str | os.PathLike[str]) -> str:
     """The format that a file claims to have; empty if there is none, which a reader explains."""
-    if file_kind(path) != "file":
+    if kind_of(locate(path)) != "file":
         return ""
     try:
         with open_archive(path) as archive:
             return str(read_json(read_member(archive, HEADER, "a model file")).get("format"))
+    except StoreError:
+        raise
     except Exception:  # a damaged zip raises many kinds of errors
         return ""

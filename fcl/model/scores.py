@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from fcl.model.model import BLOCK_ROWS
 from fcl.model.outputs import Scores, scores_of
 from fcl.model.predictor import Predictor
 from fcl.model.text_output import STDOUT, is_compressed, text_output, text_suffix
+from fcl.store import Location, RemotePath
 from fcl.units import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ ZARR_CHUNK_NUMBERS = 1 << 19
 BLOCK_MARGINS = 1 << 22
 
 
-def check_scores(path: str | os.PathLike[str], overwrite: bool) -> Path:
+def check_scores(path: str | os.PathLike[str], overwrite: bool) -> Location:
     """The real path of an output of scores; raises InputError if it cannot be written."""
     suffix = text_suffix(path)
     if suffix not in SUFFIXES or (suffix != ".tsv" and is_compressed(path)):
@@ -124,7 +126,9 @@ def _open_scores(
     if os.fspath(path) == STDOUT:
         return write(path, n_rows, scores, overwrite)
     n_scores = n_rows * len(scores.names)
-    needed, free = 8 * n_scores, shutil.disk_usage(target.parent).free
+    # scores for a store are written to the local disk first
+    folder = tempfile.gettempdir() if isinstance(target, RemotePath) else target.parent
+    needed, free = 8 * n_scores, shutil.disk_usage(folder).free
     if needed > free:
         raise InputError(
             f"{os.fspath(path)}: {counted(n_scores, 'score')} take about {format_bytes(needed)}, but "

@@ -15,8 +15,10 @@ from fcl.store.location import (
     is_remote,
     kind_of,
     local_neighbour,
+    local_path,
     locate,
     open_file,
+    open_raw,
     set_default_options,
     usual_options,
 )
@@ -33,8 +35,10 @@ __all__ = [
     "is_remote",
     "kind_of",
     "local_neighbour",
+    "local_path",
     "locate",
     "open_file",
+    "open_raw",
     "set_default_options",
     "usual_options",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
 import threading
@@ -45,6 +44,13 @@ class Bucket:
     def fetch(self, key: str, start: int = 0, stop: int | None = None) -> Future[Answer]:
         """Request an object, or its bytes ``start`` to ``stop``."""
         return self._pool.submit(self.client.get, key, start, stop)
+
+    async def fetch_async(self, key: str, start: int = 0, stop: int | None = None) -> Any:
+        """As :meth:`fetch`, in a coroutine; returns the bytes."""
+        import asyncio  # late: commands that open no store do not need it
+
+        answer = await asyncio.wrap_future(self.fetch(key, start, stop))
+        return answer.content
 
     def read_into(self, info: ObjectInfo, start: int, buffer: memoryview) -> None:
         """Fill a buffer with bytes of an object from ``start`` on, by several requests if it is large."""
@@ -89,6 +95,8 @@ class Pending:
 
     async def wait(self) -> Any:
         """As :meth:`result`, in a coroutine."""
+        import asyncio  # late: commands that open no store do not need it
+
         shielded = (asyncio.shield(asyncio.wrap_future(part)) for part in self._parts)
         await asyncio.gather(*shielded, return_exceptions=True)
         return self.result()

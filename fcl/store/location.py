@@ -27,8 +27,10 @@ __all__ = [
     "is_remote",
     "kind_of",
     "local_neighbour",
+    "local_path",
     "locate",
     "open_file",
+    "open_raw",
     "set_default_options",
     "usual_options",
 ]
@@ -293,10 +295,29 @@ def open_file(path: str | os.PathLike[str]) -> IO[bytes]:
     return locate(path).open("rb")
 
 
+def open_raw(path: str | os.PathLike[str]) -> io.RawIOBase:
+    """As :func:`open_file`, without a buffer."""
+    found = locate(path)
+    if isinstance(found, RemotePath):
+        return found.bucket.file(found.info())
+    return io.FileIO(found)
+
+
 def absolute(path: str | os.PathLike[str]) -> str:
     """The absolute form of a path, by which another process finds it."""
     found = locate(path)
     return str(found) if isinstance(found, RemotePath) else os.path.abspath(found)
+
+
+def local_path(path: str | os.PathLike[str], what: str) -> Path:
+    """The local path of what is written often or read by parts; raises InputError for a store's URL.
+
+    what : for the message, such as "checkpoints".
+    """
+    found = locate(path)
+    if isinstance(found, RemotePath):
+        raise InputError(f"{found}: {what} are kept on a local disk; name a local path")
+    return found
 
 
 def local_neighbour(path: str | os.PathLike[str], suffix: str) -> str:
