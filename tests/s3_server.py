@@ -12,9 +12,11 @@ import logging
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 #: (method, path) -> whether a fault applies to the request
@@ -48,6 +50,7 @@ class S3Server:
     """The address of a running server, its faults, and what it has seen."""
 
     endpoint: str = ""
+    bucket: str = ""  #: made last
     latency: float = 0.0  #: seconds before the first byte of each answer to GET
     faults: list[Fault] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)  #: method and path
@@ -58,6 +61,27 @@ class S3Server:
     def options(self) -> dict[str, str]:
         """The storage options of a client."""
         return {"endpoint": self.endpoint, "region": "us-east-1"}
+
+    def make_bucket(self, name: str) -> None:
+        """Make a bucket."""
+        request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")
+        with urllib.request.urlopen(request):
+            self.bucket = name
+        self.forget()
+
+    def make_public(self) -> None:
+        """Let everybody read the objects of the bucket."""
+        import boto3
+
+        session = boto3.Session("testing", "testing", region_name="us-east-1")
+        client = session.client("s3", endpoint_url=self.endpoint)
+        for found in client.list_objects_v2(Bucket=self.bucket)["Contents"]:
+            client.put_object_acl(Bucket=self.bucket, Key=found["Key"], ACL="public-read")
+        client.close()
+
+    def count(self, part: str, method: str = "GET") -> int:
+        """How many requests there were whose path contains a text."""
+        return sum(found == method and part in path for found, path in self.requests)
 
     def fail(self, kind: str, part: str, times: int = 1, seconds: float = 0.0) -> Fault:
         """Let the next GET requests fail whose path contains a text; returns the fault."""
@@ -131,6 +155,18 @@ def s3_server() -> Iterator[S3Server]:
         listener.shutdown()
         thread.join()
         listener.server_close()
+
+
+def put_folder(path: Path, url: str, options: dict[str, str]) -> None:
+    """Put a local file or folder into a store, by obstore itself."""
+    import obstore
+
+    root, _, key = url.removeprefix("s3://").partition("/")
+    store = obstore.store.S3Store(root, config=options, client_options={"allow_http": True})
+    files = [path] if path.is_file() else [found for found in path.rglob("*") if found.is_file()]
+    for file in files:
+        below = file.relative_to(path).as_posix()
+        obstore.put(store, key if path.is_file() else f"{key}/{below}", file.read_bytes())
 
 
 def main() -> None:

@@ -161,6 +161,22 @@ class Hdf5Container(GroupContainer):
             for folder in (self._file_path.resolve().parent, Path()):  # where HDF5 looks
                 file_kind(folder / text)
 
+    def nodes(self) -> list[tuple[str, bool]]:
+        """The paths of all groups and arrays, parents first, and whether each is an array."""
+        found: list[tuple[str, bool]] = []
+        try:
+            self._root.visititems(lambda path, node: found.append((path, self._is_array(node))))
+        except (OSError, RuntimeError) as error:
+            raise self._damaged(error) from error
+        return found
+
+    def attribute_names(self, path: str) -> list[str]:
+        """The names of the attributes of an array or group."""
+        try:
+            return list(self._node(path).attrs)
+        except (OSError, RuntimeError) as error:
+            raise self._damaged(error) from error
+
     def _array_paths(self) -> list[str]:
         found: list[tuple[str, bool, Any]] = []
 

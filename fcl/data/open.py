@@ -131,7 +131,7 @@ def open_data(
     elif is_matrix(source):
         rows = from_matrix(source, "X")
     else:
-        path, group = _split_group(source, storage_options)
+        path, group = split_group(source, storage_options)
         named = {"x": x, "y": y, "weights": weights, "offset": offset, "groups": groups}
         for option, path_inside in named.items():
             if not isinstance(path_inside, str | np.ndarray | None):
@@ -205,7 +205,7 @@ def is_native(source: str | os.PathLike[str]) -> bool:
 
     True for Zarr, HDF5 and npy, which may be damaged, for any folder, and if nothing is there.
     """
-    path, group = _split_group(source)
+    path, group = split_group(source)
     if group or kind_of(path) != "file" or path.suffix.lower() in _SUFFIXES:
         return True
     head = _first_bytes(path)
@@ -252,10 +252,10 @@ def _first_bytes(path: Location) -> bytes:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _split_group(
+def split_group(
     source: Any, storage_options: Mapping[str, Any] | None = None
 ) -> tuple[Location, str]:
-    """Cut ``file::/group`` into file and group."""
+    """Cut ``file::/group`` into the location of the file and the group."""
     try:
         text = os.fsdecode(source)
     except TypeError:
@@ -294,7 +294,7 @@ def open_columns(
     n_rows : int
         Columns of another length are left out.
     """
-    place = _split_group(source["source"], source.get("storage_options"))
+    place = split_group(source["source"], source.get("storage_options"))
     container = _open_container(*place)
     found = {}
     for name, path in paths.items():

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ from fcl.model.model import BLOCK_ROWS
 from fcl.model.outputs import Scores, scores_of
 from fcl.model.predictor import Predictor
 from fcl.model.text_output import STDOUT, is_compressed, text_output, text_suffix
-from fcl.store import Location, RemotePath
+from fcl.store import Location, local_folder
 from fcl.units import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -126,9 +125,7 @@ def _open_scores(
     if os.fspath(path) == STDOUT:
         return write(path, n_rows, scores, overwrite)
     n_scores = n_rows * len(scores.names)
-    # scores for a store are written to the local disk first
-    folder = tempfile.gettempdir() if isinstance(target, RemotePath) else target.parent
-    needed, free = 8 * n_scores, shutil.disk_usage(folder).free
+    needed, free = 8 * n_scores, shutil.disk_usage(local_folder(target)).free
     if needed > free:
         raise InputError(
             f"{os.fspath(path)}: {counted(n_scores, 'score')} take about {format_bytes(needed)}, but "

@@ -214,8 +214,11 @@ class _Obstore(Client):
         except Exception as error:
             if any(server in str(error) for server in _METADATA_SERVERS):
                 raise InputError(f"{url}: found no credentials; {_CREDENTIALS}") from error
-            if "404 Not Found" in str(error):  # of a request to list objects
+            # requests to list objects have no errors of their own
+            if "404 Not Found" in str(error):
                 raise FileNotFoundError(errno.ENOENT, "there is no such bucket", url) from error
+            if "403 Forbidden" in str(error) or "401 Unauthorized" in str(error):
+                raise _denied(url) from error
             raise StoreError(f"{url}: the store failed: {_first_line(error)}") from error
 
 

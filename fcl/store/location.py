@@ -7,6 +7,7 @@ import io
 import os
 import posixpath
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ __all__ = [
     "default_options",
     "is_remote",
     "kind_of",
+    "local_folder",
     "local_neighbour",
     "local_path",
     "locate",
@@ -318,6 +320,11 @@ def local_path(path: str | os.PathLike[str], what: str) -> Path:
     if isinstance(found, RemotePath):
         raise InputError(f"{found}: {what} are kept on a local disk; name a local path")
     return found
+
+
+def local_folder(path: Location) -> str:
+    """The local folder in which an output is made; that of temporary files if it is sent to a store."""
+    return tempfile.gettempdir() if isinstance(path, RemotePath) else os.fspath(path.parent)
 
 
 def local_neighbour(path: str | os.PathLike[str], suffix: str) -> str:
