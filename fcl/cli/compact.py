@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from fcl.cli.signals import stop_on_signals
 from fcl.convert.options import TABLE
 from fcl.errors import InputError
 from fcl.options import FROM_0, PATH, POSITIVE, TEXT, Kind, Option, one_of
+from fcl.store import locate
 from fcl.units import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _lines(model: Any, found: Compacted, path: str, out: str) -> list[str]:
     from fcl.cli.report import aligned
 
     compact, encoding = found.model, found.model.encoding
-    before, after = os.path.getsize(path), os.path.getsize(out)
+    before, after = (locate(name).stat().st_size for name in (path, out))
     items = [("model", out), ("encoding", f"{encoding.text}, {encoding.codec}")]
     items += [("weights", _weights(model, compact, out))]
     items += [

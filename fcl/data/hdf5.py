@@ -81,10 +81,10 @@ class Hdf5Container(GroupContainer):
         import h5py
 
         if isinstance(path, RemotePath):
-            name = shlex.quote(path.name)
+            name, out = shlex.quote(path.name), shlex.quote(f"{path.stem}.zarr")
             raise InputError(
                 f"{path}: is an HDF5 file, which is read by parts on a local disk only; copy it to this "
-                f"machine, and convert it: fcl convert {name} {shlex.quote(path.stem)}.zarr"
+                f"machine, and convert it: fcl convert {name} {out}"
             )
         super().__init__(path, group)
         self._file_path = path

@@ -194,6 +194,11 @@ class _ObjectFile(io.RawIOBase):
         self._at = base + offset
         return self._at
 
+    def readall(self) -> bytes:
+        content = bytearray(max(0, self._info.size - self._at))
+        self.readinto(content)
+        return bytes(content)
+
     def readinto(self, buffer: Buffer, /) -> int:
         view = memoryview(buffer).cast("B")
         count = max(0, min(len(view), self._info.size - self._at))

@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -141,10 +142,10 @@ class _Obstore(Client):
             "max_retries": _MOST_RETRIES,
             "backoff": {
                 "base": 2,
-                "init_backoff": _seconds(_FIRST_PAUSE),
-                "max_backoff": _seconds(_LONGEST_PAUSE),
+                "init_backoff": timedelta(seconds=_FIRST_PAUSE),
+                "max_backoff": timedelta(seconds=_LONGEST_PAUSE),
             },
-            "retry_timeout": _seconds(_RETRY_SECONDS),
+            "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
         }
         client: Any = {"allow_http": plain, "connect_timeout": "10s", "timeout": "120s"}
         try:
@@ -165,7 +166,11 @@ class _Obstore(Client):
 
         def fetch() -> Answer:
             options: Any = {} if whole else {"range": part}
-            found = self._obstore.get(self._store, key, options=options)
+            try:
+                found = self._obstore.get(self._store, key, options=options)
+            except self._obstore.exceptions.NotSupportedError:  # a plain HTTP server has no ranges
+                found = self._obstore.get(self._store, key)
+                return Answer(memoryview(found.bytes())[start:stop], self._info(found.meta))
             return Answer(found.bytes(), self._info(found.meta))
 
         return self._do(key, fetch)
@@ -216,7 +221,7 @@ class _Obstore(Client):
                 raise InputError(f"{url}: found no credentials; {_CREDENTIALS}") from error
             # requests to list objects have no errors of their own
             if "404 Not Found" in str(error):
-                raise FileNotFoundError(errno.ENOENT, "there is no such bucket", url) from error
+                raise InputError(f"{self.root}: there is no such bucket") from error
             if "403 Forbidden" in str(error) or "401 Unauthorized" in str(error):
                 raise _denied(url) from error
             raise StoreError(f"{url}: the store failed: {_first_line(error)}") from error
@@ -280,6 +285,8 @@ class _Fsspec(Client):
     def _info(key: str, info: Mapping[str, Any]) -> ObjectInfo:
         marks = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "created")
         version = next((info[mark] for mark in marks if info.get(mark) is not None), None)
+        if isinstance(version, datetime):  # a number in other answers of the same file system
+            version = version.timestamp()
         return ObjectInfo(key, int(info["size"]), _text(version))
 
     def _do(self, key: str, request: Callable[[], Result]) -> Result:
@@ -300,12 +307,6 @@ class _Fsspec(Client):
                     raise StoreError(f"{url}: the store failed: {_first_line(error)}") from error
             time.sleep(min(pause, _LONGEST_PAUSE))
             pause *= 2
-
-
-def _seconds(number: float) -> Any:
-    from datetime import timedelta
-
-    return timedelta(seconds=number)
 
 
 def _text(value: Any) -> str | None:
