@@ -33,6 +33,7 @@ from fcl.store import Location, ObjectInfo, RemotePath
 MAX_SHARD_BYTES = 256 << 20
 
 ATTRIBUTES = ".zattrs"  # in format 2; in format 3 attributes are part of the metadata
+_FIRST_ROW = (slice(0, 1),)
 ZIP_MAGIC = b"PK\x03\x04"
 #: Names of chunks: c/0/1 or c.0.1 in format 3, 0.1 or 0/1 in format 2.
 _CHUNK_KEY = re.compile(r"(?:c[./])?([0-9]+(?:[./][0-9]+)*)")
@@ -91,6 +92,7 @@ class ZarrReader(ChunkedReader):
         self.name = name
         self._array = array
         self._place = place
+        self._first_row: np.ndarray | None = None
         self.shape = array.shape
         # Text of variable length is StringDType in both formats, or bytes as Python objects.
         self._variable_text = array.dtype.kind in "OT"
@@ -160,6 +162,13 @@ class ZarrReader(ChunkedReader):
             ]
 
     def _read_cell(self, cell: tuple[slice, ...]) -> np.ndarray:
+        if cell != _FIRST_ROW or not isinstance(self._place, RemotePlace):
+            return self._read_stored(cell)
+        if self._first_row is None:  # several parts of fcl look at it
+            self._first_row = self._read_stored(cell)
+        return self._first_row
+
+    def _read_stored(self, cell: tuple[slice, ...]) -> np.ndarray:
         with _settings(self._place):
             values = np.asarray(self._array[cell])
         return fixed_text(values, self.name) if self._variable_text else values

@@ -19,15 +19,16 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import fcl
 from fcl.convert.arrays import Store, StoreLayout
 from fcl.data.sequences import SequenceReader
@@ -35,14 +36,13 @@ from fcl.drivers.events import Event, Prepared
 from tests.s3_server import CREDENTIALS, put_folder
 from tools.bench import common
 
-#: Megabytes of rows.
 MB = 1e6
 
 
 @contextmanager
 def server(latency: float) -> Iterator[dict[str, str]]:
     """Run a server in a process of its own; gives the storage options."""
-    line = [sys.executable, str(ROOT / "tests" / "s3_server.py"), "--latency", str(latency)]
+    line = [sys.executable, str(common.ROOT / "tests" / "s3_server.py"), "--latency", str(latency)]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None and child.stdin is not None
         endpoint = child.stdout.readline().strip()
@@ -58,7 +58,7 @@ def server(latency: float) -> Iterator[dict[str, str]]:
 
 def make_data(folder: Path, n_rows: int, chunk_rows: int, sharded: bool) -> None:
     """Write windows with the layout of fcl convert, or with an object for each chunk."""
-    source = fcl.open_data(ROOT / "examples" / "celegans" / "train.zarr")
+    source = fcl.open_data(common.ROOT / "examples" / "celegans" / "train.zarr")
     assert source.target is not None
     x, rng = source.rows.read_all(), np.random.default_rng(0)
     layout = StoreLayout(chunk_rows=chunk_rows)
@@ -129,12 +129,10 @@ def main() -> None:
         files = [file for file in (folder / "X").rglob("*") if file.is_file()]
         stored, size = sum(file.stat().st_size for file in files), arguments.rows * 141
         print(
-            f"{arguments.rows:,} windows of 141 letters, {size / MB:,.0f} MB, stored as {len(files) - 1:,} "
-            f"objects of {stored / MB / (len(files) - 1):.1f} MB; {1000 * arguments.latency:.0f} ms "
-            "before the first byte\n"
+            f"{arguments.rows:,} windows of 141 letters, {size / MB:,.0f} MB, stored as "
+            f"{len(files) - 1:,} objects of {stored / MB / (len(files) - 1):.1f} MB; "
+            f"{1000 * arguments.latency:.0f} ms before the first byte\n"
         )
-        import urllib.request
-
         bucket = urllib.request.Request(f"{options['endpoint']}/bench", method="PUT")
         urllib.request.urlopen(bucket).close()
         url = "s3://bench/train.zarr"
@@ -147,7 +145,7 @@ def main() -> None:
         reads: dict[str, list[tuple[float, float]]] = {name: [] for name in kinds}
         for _ in range(arguments.repeat):
             for name, (source, given) in kinds.items():
-                reads[name].append(timed(lambda source=source, given=given: read(source, **given)))
+                reads[name].append(timed(partial(read, source, **given)))
         print("| reading all rows | s | processor s | MB/s stored |\n|---|---|---|---|")
         for name, runs in reads.items():
             wall, cpu = (statistics.median(run[i] for run in runs) for i in (0, 1))
