@@ -78,8 +78,9 @@ def command(ctx: click.Context, /, **params: Any) -> int:
     """Train a sparse linear model on DATA, with a proven bound on its distance from the optimum.
 
     DATA is a Zarr folder or zip, an HDF5 file (file.h5::/group), a folder of .npy files or one
-    X.npy. Minimises sum (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum s_i loss(y_i, m_i) over all features
-    of the family and stops when (objective - lower bound) <= tol * objective.
+    X.npy; or the URL of a Zarr folder, such as s3://bucket/train.zarr. Minimises
+    sum (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum s_i loss(y_i, m_i) over all features of the family and
+    stops when (objective - lower bound) <= tol * objective.
     """
     with stop_on_signals() as stop:
         if params["warmup"]:

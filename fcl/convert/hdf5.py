@@ -14,6 +14,7 @@ from fcl.data.hdf5 import Hdf5Container
 from fcl.data.open import split_group
 from fcl.errors import InputError
 from fcl.model.atomic import atomic_folder, check_output
+from fcl.store import kind_of
 from fcl.units import counted, format_bytes
 
 
@@ -49,22 +50,25 @@ def copy_hdf5(
             f"the last argument is the output: expected a name that ends in .zarr, got {os.fspath(out)}"
         )
     check_output(out, overwrite, folder=True)
-    container = Hdf5Container(*split_group(source))
+    path, group = split_group(source)
+    if kind_of(path) != "file":
+        raise InputError(f"{path}: expected an HDF5 file, found none; check the name")
+    container = Hdf5Container(path, group)
     left: list[str] = []
     arrays = size = 0
     with atomic_folder(out, overwrite) as folder, Store(folder, StoreLayout()) as store:
         store.root.update_attributes(_attributes(container, ""))
-        for path, is_array in container.nodes():
+        for name, is_array in container.nodes():
             if not is_array:
-                store.root.create_group(path, attributes=_attributes(container, path))
+                store.root.create_group(name, attributes=_attributes(container, name))
                 continue
             try:
-                rows = container.open_array(path, may_be_empty=True)
+                rows = container.open_array(name, may_be_empty=True)
             except InputError:  # of another shape or dtype than fcl reads
-                left.append(path)
+                left.append(name)
                 continue
-            _copy(rows, store, path)
-            store.root[path].update_attributes(_attributes(container, path))
+            _copy(rows, store, name)
+            store.root[name].update_attributes(_attributes(container, name))
             arrays, size = arrays + 1, size + rows.dtype.itemsize * int(np.prod(rows.shape))
     lines = [("arrays", f"{counted(arrays, 'array')}, {format_bytes(size)}")]
     if left:

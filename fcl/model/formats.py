@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib import import_module
+from typing import Any
 
 from fcl.errors import StoreError
 from fcl.model.archive import open_archive, read_json, read_member
@@ -22,7 +23,11 @@ _READERS = {
 }
 
 
-def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Predictor:
+def load_model(
+    path: str | os.PathLike[str],
+    trusted: Collection[str] = (),
+    storage_options: Mapping[str, Any] | None = None,
+) -> Predictor:
     """Read a model file of any format: of ``fcl train`` or of ``fcl stagewise``.
 
     Nothing in the file is executed. Features of a user's class (``module:Class``) are loaded only if its
@@ -32,9 +37,11 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> P
     Parameters
     ----------
     path : path
-        The model file.
+        The model file, or its URL.
     trusted : collection of str
         Names of modules that the file may import.
+    storage_options : mapping, optional
+        Of the object store, as for :func:`fcl.locate`.
 
     Returns
     -------
@@ -48,7 +55,10 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> P
     ModelFileError
         The file is missing, damaged, not a model file, or of a newer version, or its family is unknown or
         not trusted.
+    StoreError
+        An object store failed, or cannot be reached.
     """
+    path = locate(path, storage_options)
     module, reader = _READERS.get(_format(path), _READERS[FORMAT])
     model: Predictor = getattr(import_module(module), reader)(path, trusted)
     return model

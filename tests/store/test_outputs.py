@@ -47,7 +47,9 @@ def test_a_model(place: RemotePath, model: fcl.Model, tmp_path: Path, server: S3
     np.testing.assert_array_equal(again.weights, model.weights)
     with pytest.raises(fcl.InputError, match="exists already"):
         model.save(place / "m.fcl")
-    model.save(place / "m.fcl", overwrite=True)
+    options = server.options()
+    model.save(str(place / "m.fcl"), overwrite=True, storage_options=options)
+    np.testing.assert_array_equal(fcl.load_model(str(place / "m.fcl"), (), options).ids, model.ids)
     with usual_options(server.options()):
         assert read_model(str(place / "m.fcl"))[0]["fingerprint"] == model.fingerprint
 
