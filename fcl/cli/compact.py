@@ -155,13 +155,13 @@ def _lines(model: Any, found: Compacted, path: str, out: str) -> list[str]:
 
 def _weights(model: Any, compact: Any, out: str) -> str:
     """Number of weights, bits a weight in the file, and the entropy of their values."""
-    import zipfile
-
     import numpy as np
+
+    from fcl.model.archive import open_archive
 
     values = compact.weights if hasattr(compact, "C") else compact.weights.features
     given = model.weights if hasattr(model, "C") else model.weights.features
-    with zipfile.ZipFile(out) as archive:
+    with open_archive(out) as archive:
         sizes = {info.filename: info.file_size for info in archive.infolist()}
     stored = sizes.get("weights.q", sizes.get("features.q", 0))
     counts = np.unique(values, return_counts=True)[1] / max(values.size, 1)

@@ -126,8 +126,8 @@ def test_npy(tmp_path: Path, upload: Upload, server: S3Server, form: str) -> Non
 
 
 def test_requests_at_once(url: str, server: S3Server, folder: Path) -> None:
-    server.latency = 0.05
-    for requests in (1, 4, 12):
+    server.latency = 0.2
+    for requests in (1, 3, 6):
         options = server.options() | {"requests": str(requests)}
         data = fcl.open_data(url, storage_options=options)
         server.forget()
