@@ -82,6 +82,11 @@ def file_kind(path: str | os.PathLike[str]) -> str:
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
+        if "://" in os.fsdecode(path):
+            raise InputError(
+                f"{os.fsdecode(path)}: expected a local path here, got a URL; copy the file to this "
+                "machine first"
+            ) from None
         return ""
     except (OSError, ValueError) as error:
         raise InputError(
