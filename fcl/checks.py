@@ -146,7 +146,7 @@ def share_or_0(name: str, value: Any) -> float:
 
 
 def _is_zero(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and value == 0
+    return isinstance(value, Real) and value is not False and value == 0
 
 
 def up_to_one(name: str, value: Any) -> float:

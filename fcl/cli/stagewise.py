@@ -20,7 +20,7 @@ from fcl.cli.process import run
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.cli.stagewise_options import GROUPS, SETTINGS, TABLE
 from fcl.errors import InputError
-from fcl.store import absolute, local_neighbour
+from fcl.store import absolute, kind_of, local_neighbour, locate
 
 if TYPE_CHECKING:
     from fcl.stagewise.checkpoint import Saved
@@ -175,7 +175,7 @@ def _checkpoint(options: Mapping[str, Any]) -> Any:
 def _check_unfinished(options: Mapping[str, Any], saved: Saved, settings: Settings) -> None:
     """Raise InputError for a finished job whose model would be written once more."""
     end = saved.state.end(settings)
-    if end is None or options["overwrite"] or not os.path.lexists(options["out"]):
+    if end is None or options["overwrite"] or not kind_of(locate(options["out"])):
         return
     waited = len(saved.state.history) - saved.state.best_number
     why, more = {
