@@ -20,6 +20,7 @@ from fcl.drivers.session import Session
 from fcl.features.standardized import attach_scales
 from fcl.solve.margins import write_margins
 from fcl.solve.outer import Certified
+from fcl.solve.outputs import local_passes
 from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver
 from fcl.solve.state import Point
@@ -230,9 +231,7 @@ def _solver(job: Job, rows: list[PreparedRows]) -> Solver:
         size = job.sample_size(n_view, cache.capacity, locked=True)
         sampler = Sampler(size, n_view, options.seed)
     return Solver(
-        job.objective(),
-        job.family,
-        rows[0],
+        local_passes(job.objective(), job.family, rows[0]),
         cache,
         tol=options.tol,
         entries=plan.entries,

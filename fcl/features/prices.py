@@ -35,6 +35,7 @@ __all__ = [
     "RowVector",
     "Scan",
     "answer",
+    "grid_step",
     "in_units",
     "merge_prices",
     "ones",
@@ -55,6 +56,17 @@ CHUNK = 1 << 14
 
 
 # -- numbers of the rows ---------------------------------------------------------------------------
+
+
+def grid_step(total: float, largest: float) -> float:
+    """The finest step on which sums of value times feature fit in int64; 0 if they are not integers.
+
+    total, largest : as for :meth:`RowVector.on_grid`.
+    """
+    if largest == 0.0:
+        return 0.0
+    exponent = math.frexp(total)[1] + math.frexp(largest)[1] - GRID_BITS
+    return float(2.0 ** max(exponent, LEAST_EXPONENT))
 
 
 class RowVector:
@@ -104,10 +116,8 @@ class RowVector:
         units : int64 (n_rows,), optional
             See :class:`RowVector`.
         """
-        if largest == 0.0:
-            return cls(values)
-        exponent = math.frexp(total)[1] + math.frexp(largest)[1] - GRID_BITS
-        return cls(values, 2.0 ** max(exponent, LEAST_EXPONENT), units)
+        step = grid_step(total, largest)
+        return cls(values, step, units) if step else cls(values)
 
     @property
     def inverse(self) -> float | None:
