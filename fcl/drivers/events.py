@@ -26,6 +26,7 @@ __all__ = [
     "StepProgress",
     "Stopped",
     "Validated",
+    "Workers",
     "plan_dict",
 ]
 
@@ -116,6 +117,21 @@ class Prepared(Event):
 
     seconds: float
     rows_per_second: float
+
+
+@dataclass(frozen=True)
+class Workers(Event):
+    """The cluster of the driver ``dask``, before each pass.
+
+    workers, threads   that the scheduler has now.
+    shards             into which the rows are cut.
+    moved              bytes of sums and residuals that tasks have received from others so far.
+    """
+
+    workers: int
+    threads: int
+    shards: int
+    moved: int
 
 
 @dataclass(frozen=True)

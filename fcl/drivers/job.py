@@ -105,6 +105,10 @@ class Job:
         extra = sum(self.family.extra_bytes(rows, crew) for rows in prepared)
         # a sample has side arrays of its own
         extra += prepared[0].side_bytes() * self.plan.view_rows // self.train.n
+        return self.plan_with_extra(extra)
+
+    def plan_with_extra(self, extra: int) -> Plan:
+        """The plan with these bytes more, which are known only after the rows are read."""
         plan = self.plan
         return self.divide(
             replace(
@@ -370,6 +374,7 @@ def _sizes(
         vectors=(train.y.size + train.s.size + (0 if train.offset is None else train.offset.size))
         // train.n,
         n_outputs=n_outputs,
+        remote=options.driver == "dask",
         coupled=n_outputs > 1 and (group or find_loss(options.loss).name == "softmax"),
         group=group,
         covariates=0 if train.covariates is None else train.covariates.shape[1],

@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -207,6 +207,10 @@ class PriceQuery:
     power: int = 1
     n_outputs: int = 1
 
+    def of_parts(self, parts: range) -> PriceQuery:
+        """The same query about other parts."""
+        return replace(self, parts=parts)
+
     @cached_property
     def known(self) -> Ids:
         """The watched features, distinct and increasing; made once for all parts."""
@@ -302,6 +306,10 @@ class Pricer(Protocol):
     """Prices a family; the docstring of this module describes the protocol.
 
     Requests, sums and prices consist of numbers and arrays, so that they can be sent to another process.
+
+    A pricer whose requests do not depend on sums, and whose sums are integers, has a method
+    ``requests(query)``, which lists the requests of a scan. Shards of the rows can then be summed apart,
+    each by a pricer over the shard, and a pricer over no rows can scan.
 
     A pricer may also have a method ``price_several(queries, rows, blocks, progress)``, which returns what
     :func:`run` returns for each of several outputs, whose queries differ only in the imbalance.

@@ -276,12 +276,12 @@ class Passes:
             )
             # room for the change by balancing
             total = max(2.0 * total, sum(map(abs, self.objective.sides(values))))
-        residuals = self._on_grid(values, total, bound)
+        residuals = self._on_grid(values, total, bound, self.vectors.units)
         return DualPoint(residuals, self.objective.imbalance(residuals))
 
-    def _on_grid(self, residuals: Any, total: float, bound: float) -> Any:
-        """The residuals on the grid of the family's sums."""
-        return RowVector.on_grid(residuals, total, bound, self.vectors.units)
+    def _on_grid(self, values: Any, total: float, bound: float, units: Any = None) -> Any:
+        """Numbers of the rows on the grid of the family's sums; see :meth:`RowVector.on_grid`."""
+        return RowVector.on_grid(values, total, bound, units)
 
     def price(
         self, dual: DualPoint, watch: Ids, threshold: float, parts: range, number: int = 0
@@ -302,7 +302,7 @@ class Passes:
     def curvature_sums(self, ids: Ids, parts: range | None = None) -> Floats:
         """sum_i q_i phi_ij^2 over all rows for some features; 0 for features outside ``parts``."""
         values = self.vectors.curvatures
-        curvatures = RowVector.on_grid(values, self._total(values), self.family.integer_bound**2)
+        curvatures = self._on_grid(values, self._total(values), self.family.integer_bound**2)
         return self._sums(ids, curvatures, 2, parts)
 
     def _sums(self, ids: Ids, rows: Any, power: int, parts: range | None = None) -> Floats:

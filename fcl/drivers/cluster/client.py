@@ -14,6 +14,7 @@ import math
 import platform
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from fcl.checks import shown
+from fcl.drivers.kinds import missing
 from fcl.errors import BudgetError, ClusterLost, InputError
 from fcl.parallel import one_blas_thread
 from fcl.units import counted, format_bytes
 
-__all__ = ["Cluster", "Tls", "WorkerInfo", "connected"]
+__all__ = ["Cluster", "Tls", "WorkerInfo", "check_cluster", "connected"]
 
 _log = logging.getLogger("fcl")
 
@@ -158,6 +160,7 @@ class Cluster:
         self._job = uuid.uuid4().hex[:12]
         self._serial = itertools.count()
         self._alone_since: float | None = None
+        self._futures: weakref.WeakSet[Any] = weakref.WeakSet()
 
     # -- tasks ---------------------------------------------------------------------------------
 
@@ -169,10 +172,16 @@ class Cluster:
         """
         key = f"fcl_{function.__name__.strip('_')}-{self._job}-{next(self._serial)}"
         with self._lost():
-            return self.client.submit(call, self._versions, function, *args, key=key, pure=False)
+            future = self.client.submit(call, self._versions, function, *args, key=key, pure=False)
+        self._futures.add(future)
+        return future
 
-    def gather(self, futures: Any) -> Any:
-        """The results of futures, in a list, tuple or dict as they are given.
+    def gather(
+        self, futures: Sequence[Any], progress: Callable[[float], None] = lambda share: None
+    ) -> list[Any]:
+        """The results of futures.
+
+        progress : called from time to time with the share of them that are done.
 
         Raises
         ------
@@ -182,17 +191,19 @@ class Cluster:
         with self._lost():
             loop = self.client.loop.asyncio_loop
             waiting = asyncio.run_coroutine_threadsafe(
-                self.client.gather(futures, asynchronous=True), loop
+                self.client.gather(list(futures), asynchronous=True), loop
             )
             looked = time.monotonic()
             try:
                 while True:
                     try:
-                        return waiting.result(POLL)
+                        found: list[Any] = waiting.result(POLL)
+                        return found
                     except concurrent.futures.TimeoutError:
                         if waiting.done():
                             raise
                     self.between()
+                    progress(sum(future.done() for future in futures) / max(len(futures), 1))
                     if time.monotonic() - looked > 10.0 * POLL:
                         looked = time.monotonic()
                         self._check_alone()
@@ -201,7 +212,7 @@ class Cluster:
 
     def _check_alone(self) -> None:
         """Raise ClusterLost if there have been no workers for a long time."""
-        if self.client.nthreads():
+        if self.threads():
             self._alone_since = None
             return
         now = time.monotonic()
@@ -236,7 +247,30 @@ class Cluster:
                 raise
             raise ClusterLost(f"dask: the client is closed ({error})") from error
 
+    def release(self) -> None:
+        """Let the workers forget all results."""
+        for future in list(self._futures):
+            with suppress(Exception):  # perhaps the scheduler is gone
+                future.release()
+
     # -- workers -------------------------------------------------------------------------------
+
+    def threads(self) -> dict[str, int]:
+        """The number of threads of each worker, by address."""
+        with self._lost():
+            found: dict[str, int] = self.client.nthreads()
+            return found
+
+    def lack_kernels(self, kinds: Sequence[str]) -> bool:
+        """Whether a machine lacks compiled kernels of some kinds."""
+        return any(self.once_a_machine(missing, tuple(kinds)))
+
+    def once_a_machine(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """Call a function on one worker of each machine; the results."""
+        with self._lost():
+            hosts = {address.rpartition(":")[0]: address for address in self.threads()}
+            found: dict[str, Any] = self.client.run(function, *args, workers=list(hosts.values()))
+            return list(found.values())
 
     def workers(
         self, check: Callable[..., None] | None = None, *args: Any
@@ -268,10 +302,9 @@ class Cluster:
         self,
         total: float,
         each: float,
-        say: Callable[[str], None] = _log.warning,
         check: Callable[..., None] | None = None,
         *args: Any,
-        patience: float = PATIENCE,
+        patience: float | None = None,
     ) -> dict[str, WorkerInfo]:
         """The workers, once they have room for a job.
 
@@ -279,12 +312,10 @@ class Cluster:
         ----------
         total, each : float
             Bytes that all workers need together, and that each needs.
-        say : callable
-            Called with what the job waits for, once.
         check, *args
             See :meth:`workers`.
         patience : float
-            Seconds to wait.
+            Seconds to wait; by default PATIENCE.
 
         Raises
         ------
@@ -294,6 +325,7 @@ class Cluster:
             There are no workers.
         """
         since, said = time.monotonic(), False
+        patience = PATIENCE if patience is None else patience
         while True:
             workers = self.workers(check, *args)
             able = [w for w in workers.values() if w.room >= each]
@@ -312,7 +344,7 @@ class Cluster:
                 raise BudgetError(lacking, math.ceil(total / MEMORY_SHARE))
             if not said:
                 said = True
-                say(f"{lacking}; waiting for {patience:.0f} s")
+                _log.warning("%s; waiting for %.0f s", lacking, patience)
             self.between()
             time.sleep(min(1.0, patience / 4.0))
 
@@ -321,6 +353,17 @@ class Cluster:
         """Address of the scheduler."""
         scheduler = self.client.scheduler
         return str(scheduler.address) if scheduler is not None else "closed"
+
+
+def check_cluster(client: Any, where: str | None, tls: str | None) -> None:
+    """Raise InputError unless exactly one of a client and an address is given."""
+    if (client is None) == (where is None):
+        got = "neither" if client is None else "both"
+        raise InputError(
+            f"driver dask: expected either an address ({FORMS}) or a client, got {got}"
+        )
+    if client is not None and tls is not None:
+        raise InputError("dask_tls: expected none with a client, which has its own certificates")
 
 
 @contextmanager
@@ -349,7 +392,11 @@ def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
     if isinstance(where, Client):
         if where.asynchronous:
             raise InputError("client: expected a synchronous client, got an asynchronous one")
-        yield Cluster(where)
+        cluster = Cluster(where)
+        try:
+            yield cluster
+        finally:
+            cluster.release()
         return
     if not isinstance(where, str):
         raise InputError(
