@@ -69,7 +69,7 @@ def check_path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> 
 
 
 def path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """The effective options of a command with ``--path``, which runs in one process by default."""
+    """The effective options of a command with ``--path``, whose jobs run inline by default."""
     driver = options["driver"] if "driver" in given else "inline"
     return {**options, "driver": driver, "checkpoint": None}
 

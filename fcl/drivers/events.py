@@ -20,6 +20,7 @@ __all__ = [
     "Compiled",
     "Compiling",
     "Event",
+    "Jobs",
     "PassDone",
     "Prepared",
     "Started",
@@ -132,6 +133,20 @@ class Workers(Event):
     threads: int
     shards: int
     moved: int
+
+
+@dataclass(frozen=True)
+class Jobs(Event):
+    """Whole jobs on a cluster, whenever one begins or ends.
+
+    done, running, sent   numbers of jobs; more may be sent later.
+    workers               on which jobs run now.
+    """
+
+    done: int
+    running: int
+    sent: int
+    workers: int
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from fcl.errors import InputError
 from fcl.solve.passes import Passes
 from fcl.solve.state import Point
 
-__all__ = ["ClusterRun", "check_job", "memory_of_workers"]
+__all__ = ["ClusterRun", "check_job", "compile_kernels", "memory_of_workers"]
 
 #: Bytes of a row beside its record: target, weight, two margins, residual, curvature, a step between two
 #: points, and residuals as integers while tables are made.
@@ -75,7 +75,7 @@ def _source(data: DataSet) -> tasks.Source:
     return tasks.Source(path, x, rows.n_rows, rows.fingerprint())
 
 
-def _compile(kinds: tuple[str, ...]) -> None:
+def compile_kernels(kinds: tuple[str, ...]) -> None:
     """Compile the kernels of some kinds that the cache of this machine lacks."""
     from fcl.drivers.kinds import missing
     from fcl.drivers.warmup import warmup
@@ -131,7 +131,7 @@ class ClusterRun(InlineRun):
         kinds = kinds_of(self.job.family)
         if self.cluster.lack_kernels(kinds):
             self.session.report(Compiling(max(KIND_SECONDS[kind] for kind in kinds)))
-            self.cluster.once_a_machine(_compile, kinds)
+            self.cluster.once_a_machine(compile_kernels, kinds)
 
     def _report_workers(self, threads: int) -> None:
         moved = 0
