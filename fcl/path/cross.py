@@ -15,13 +15,14 @@ from fcl.model.model import Model
 from fcl.path.folds import Folds
 from fcl.path.grid import Grid
 from fcl.path.options import PathOptions
-from fcl.path.problem import Folder, Problem
+from fcl.path.problem import Problem
 from fcl.path.refit import refit_point
 from fcl.path.result import PathPoint, PathResult, Scores
-from fcl.path.rules import Enough, PathStop, Rules
+from fcl.path.rules import PathStop, Rules
 from fcl.path.running import Running
 from fcl.path.scores import fold_scores
-from fcl.path.track import Track, TrackRows
+from fcl.path.store import Folder
+from fcl.path.track import Enough, Track, TrackRows
 from fcl.units import counted
 
 __all__ = ["cross_validated", "extend_folds", "held_out_margins"]
@@ -35,13 +36,13 @@ def cross_validated(
     """A path that is scored by cross-validation; without the margins of the rows that were held out."""
     folds, loss, rules = problem.folds, problem.loss, options.rules
     assert folds is not None
-    store = folder.track("", problem, grid)
+    store = folder.track("", problem.about(grid))
     path = Track(problem, TrackRows(grid, part=problem.part), running, store)
     path.extend(never, 1)  # C_min of all rows, which gives the grid of the folds
     shared = Grid(grid.points, None, path.grid_alphas(problem.sum_weights))
     tracks = []
     for fold in range(int(folds.max()) + 1):
-        store = folder.track(f"fold-{fold + 1}", problem, grid)
+        store = folder.track(f"fold-{fold + 1}", problem.about(grid))
         rows = TrackRows(shared, fold, problem.part_of(fold_name(fold, folds)))
         tracks.append(Track(problem, rows, running, store))
     sign = 1.0 if loss.higher_is_better else -1.0

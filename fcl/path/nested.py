@@ -17,11 +17,12 @@ from fcl.path.cross import cross_validated, fold_name
 from fcl.path.folds import Folds, fold_of_rows
 from fcl.path.grid import Grid
 from fcl.path.options import PathOptions
-from fcl.path.problem import Folder, Problem, split_data
+from fcl.path.problem import Problem, split_data
 from fcl.path.result import OuterFold, OuterScores, PathPoint
 from fcl.path.rules import PathStop
 from fcl.path.running import Running
 from fcl.path.scores import fold_scores, margins_on
+from fcl.path.store import Folder
 
 __all__ = ["OuterFolds", "outer_folds", "score_outer_folds"]
 
@@ -32,6 +33,9 @@ class OuterFolds:
 
     outer: Folds
     inner: list[Folds]
+
+    def __iter__(self) -> Iterator[tuple[int, Folds]]:
+        return iter(enumerate(self.inner))
 
 
 def outer_folds(problem: Problem, outer: Any, cv: Any, groups: Any) -> OuterFolds:
@@ -79,13 +83,14 @@ def score_outer_folds(
     Raises KeyboardInterrupt if a search was interrupted.
     """
 
-    def scored(fold: int) -> OuterFold:
+    def scored(numbered: tuple[int, Folds]) -> OuterFold:
+        fold, inner = numbered
         train, held = split_data(problem.data, folds.outer, fold, "outer")
         assert train.weights is not None
         part = replace(
             problem,
             data=train,
-            folds=folds.inner[fold],
+            folds=inner,
             sum_weights=float(train.weights.sum()),
             part=f"outer {fold_name(fold, folds.outer)}",
         )
@@ -97,7 +102,7 @@ def score_outer_folds(
         found: OuterFold = own.run(score_choice, replace(part, valid=held), fold, result.chosen)
         return found
 
-    found = running.place.each(scored, range(len(folds.inner)))
+    found = running.place.each(scored, list(folds))
     mean, se = fold_scores(np.array([[fold.score] for fold in found]))
     return OuterScores(problem.loss.metric, found, float(mean[0]), float(se[0]))
 

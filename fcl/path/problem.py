@@ -1,13 +1,12 @@
-"""What a path trains on and validates on, and where its tracks are saved."""
+"""What a path trains on and validates on."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,12 +23,11 @@ from fcl.options import FIXED
 from fcl.path.folds import Folds, check_labels_of_folds, encode_groups, fold_of_rows
 from fcl.path.grid import Grid
 from fcl.path.running import Running
-from fcl.path.store import TrackFolder
 
 if TYPE_CHECKING:
     from fcl.features import Spec
 
-__all__ = ["Folder", "Problem", "make_problem", "split_data"]
+__all__ = ["Problem", "make_problem", "split_data"]
 
 #: Options that determine the models of a path.
 _FIXED = ("tol", "max_passes", *(name for name in FIXED if name not in ("C", "alpha")))
@@ -96,24 +94,6 @@ class Problem:
             "driver": self.training.get("driver", "inline"),
             **self.fixed,
         }
-
-
-@dataclass(frozen=True)
-class Folder:
-    """Where the tracks of a path are saved; nowhere if ``path`` is None."""
-
-    path: Path | None
-    trusted: Collection[str]
-
-    def track(self, name: str, problem: Problem, grid: Grid) -> TrackFolder | None:
-        """The folder of a track, if the path is saved."""
-        if self.path is None:
-            return None
-        return TrackFolder(self.path / name, problem.about(grid), self.trusted)
-
-    def within(self, name: str) -> Folder:
-        """A folder in this one."""
-        return self if self.path is None else replace(self, path=self.path / name)
 
 
 def make_problem(

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from fcl.path.result import PathPoint
-
-__all__ = ["Enough", "PathStop", "Rules", "best_point", "one_se_point"]
+__all__ = ["PathStop", "Rules", "best_point", "one_se_point"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -74,26 +70,6 @@ class Rules:
             if score > best + self.min_gain:
                 best, last = score, number
         return 0 if np.isnan(scores).all() else len(scores) - 1 - last
-
-
-@dataclass(frozen=True)
-class Enough:
-    """Whether a track has enough points by the rules.
-
-    Attributes
-    ----------
-    rules : Rules
-    sign : float
-        1 if larger scores of its own are better, -1 if smaller ones are, 0 if they do not count.
-    """
-
-    rules: Rules
-    sign: float = 0.0
-
-    def __call__(self, points: list[PathPoint]) -> PathStop | None:
-        """Why to stop after these points; None to continue."""
-        scores = [self.sign * point.score for point in points] if self.sign else []
-        return self.rules.reason(np.array(scores), points[-1].active)
 
 
 def best_point(scores: Floats) -> int:

@@ -17,6 +17,7 @@ import json
 import math
 import os
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,15 @@ from fcl.path.track import CUT, Saved
 from fcl.plain import plain
 from fcl.solve.run_state import RunState
 
-__all__ = ["FOLDER_SUFFIX", "FORMAT", "TABLE_NAME", "TrackFolder", "add_result", "read_table"]
+__all__ = [
+    "FOLDER_SUFFIX",
+    "FORMAT",
+    "TABLE_NAME",
+    "Folder",
+    "TrackFolder",
+    "add_result",
+    "read_table",
+]
 
 FORMAT = "fcl-path 1"
 #: What the name of a model is followed by in the name of its folder, and the table in it.
@@ -154,6 +163,24 @@ class TrackFolder:
         )
         with self._state:
             self._state.save(checkpoint)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where the tracks of a path are saved; nowhere if ``path`` is None."""
+
+    path: Path | None
+    trusted: Collection[str]
+
+    def track(self, name: str, about: Mapping[str, Any]) -> TrackFolder | None:
+        """The folder of a track, if the path is saved.  about : as for :class:`TrackFolder`."""
+        if self.path is None:
+            return None
+        return TrackFolder(self.path / name, about, self.trusted)
+
+    def within(self, name: str) -> Folder:
+        """A folder in this one."""
+        return self if self.path is None else replace(self, path=self.path / name)
 
 
 def add_result(folder: str | os.PathLike[str], result: PathResult) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,21 +18,21 @@ from fcl.drivers.result import StopReason, TrainResult
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.path.events import TrackStarted
 from fcl.path.grid import Grid, resolve_grid
+from fcl.path.problem import Problem
 from fcl.path.restarts import last_score, least_C, train_by_processes
 from fcl.path.result import PathPoint
-from fcl.path.rules import PathStop
+from fcl.path.rules import PathStop, Rules
 from fcl.path.running import Running
 from fcl.path.scores import bootstrap_error, margins_on
 from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
 
-if TYPE_CHECKING:
-    from fcl.path.problem import Problem
-
-__all__ = ["CUT", "Saved", "Store", "Track", "TrackRows", "add_points"]
+__all__ = ["CUT", "Enough", "Saved", "Store", "Track", "TrackRows", "add_points"]
 
 Floats = npt.NDArray[np.float64]
-Enough = Callable[[list[PathPoint]], PathStop | None]
+
+#: Why to stop after these points; None to continue.
+Reason = Callable[[list[PathPoint]], PathStop | None]
 
 #: Number of features from which on the next point is guessed: trying a guess takes another pass, which a
 #: small model does not save.
@@ -77,6 +77,26 @@ def fixed_options(job: Job) -> dict[str, Any]:
     """The options of a job that do not change along the path."""
     options = job.options.of_job()
     return {name: value for name, value in options.items() if name not in ("C", "alpha")}
+
+
+@dataclass(frozen=True)
+class Enough:
+    """Whether a track has enough points by the rules.
+
+    Attributes
+    ----------
+    rules : Rules
+    sign : float
+        1 if larger scores of its own are better, -1 if smaller ones are, 0 if they do not count.
+    """
+
+    rules: Rules
+    sign: float = 0.0
+
+    def __call__(self, points: list[PathPoint]) -> PathStop | None:
+        """Why to stop after these points; None to continue."""
+        scores = [self.sign * point.score for point in points] if self.sign else []
+        return self.rules.reason(np.array(scores), points[-1].active)
 
 
 @dataclass(frozen=True)
@@ -143,7 +163,7 @@ class Track:
         """Scores of the points, float64 (points,)."""
         return np.array([point.score for point in self.points])
 
-    def extend(self, enough: Enough, most: int | None = None) -> PathStop | None:
+    def extend(self, enough: Reason, most: int | None = None) -> PathStop | None:
         """Add points until ``enough`` returns a reason, or there are ``most`` points.
 
         Parameters
@@ -173,7 +193,7 @@ class Track:
 
 
 def add_points(
-    problem: Problem, running: Running, rows: TrackRows, saved: Saved, enough: Enough, most: int
+    problem: Problem, running: Running, rows: TrackRows, saved: Saved, enough: Reason, most: int
 ) -> Iterator[tuple[Saved, PathStop | None]]:
     """Add points until ``enough`` returns a reason, or there are ``most`` points.
 

@@ -25,14 +25,14 @@ from fcl.path.cross import cross_validated, held_out_margins, refit_cross_valida
 from fcl.path.grid import Grid, check_alphas
 from fcl.path.nested import outer_folds, score_outer_folds
 from fcl.path.options import PathOptions, check_training
-from fcl.path.problem import Folder, Problem, make_problem
+from fcl.path.problem import Problem, make_problem
 from fcl.path.refit import refit_point
 from fcl.path.result import PathPoint, PathResult, Scores
-from fcl.path.rules import Enough, PathStop
+from fcl.path.rules import PathStop
 from fcl.path.running import Running
 from fcl.path.scores import SAMPLES, bootstrap_error, margins_on
-from fcl.path.store import add_result
-from fcl.path.track import Track, TrackRows
+from fcl.path.store import Folder, add_result
+from fcl.path.track import Enough, Track, TrackRows
 from fcl.units import counted
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def _validated(
 ) -> PathResult:
     """A path that is scored on one set of rows, or not at all."""
     loss, rules = problem.loss, options.rules
-    store = folder.track("", problem, grid)
+    store = folder.track("", problem.about(grid))
     errs = options.select == "1se"  # the bootstrap takes time, and only this rule needs it
     groups = problem.groups
     track = Track(problem, TrackRows(grid, bootstraps=errs), running, store)
