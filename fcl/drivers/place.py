@@ -25,6 +25,10 @@ Result = TypeVar("Result")
 class Place(Protocol):
     """Where whole jobs run."""
 
+    @property
+    def lanes(self) -> int:
+        """How many jobs run side by side; 0: one after the other, in this process."""
+
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """``[function(item) for item in items]``, side by side if the place has room.
 
@@ -53,6 +57,8 @@ class Place(Protocol):
 
 class Here:
     """Runs jobs in this process, one after the other."""
+
+    lanes = 0
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """See :class:`Place`."""

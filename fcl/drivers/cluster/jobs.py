@@ -26,7 +26,7 @@ from fcl.drivers.cluster.client import MEMORY_SHARE, POLL, Cluster, check_cluste
 from fcl.drivers.cluster.run import compile_kernels
 from fcl.drivers.events import Compiling, Event, Jobs, PassDone, Prepared, StepProgress, Validated
 from fcl.drivers.kinds import KIND_SECONDS
-from fcl.drivers.place import HERE, Needs, Place, Watch, last
+from fcl.drivers.place import HERE, Here, Needs, Place, Watch, last
 from fcl.drivers.session import Progress
 from fcl.errors import BudgetError, InputError
 from fcl.units import format_bytes
@@ -239,6 +239,11 @@ class ClusterPlace(Place):
         self._shown = Jobs(0, 0, 0, 0)
         self._topic = f"fcl-jobs-{uuid.uuid4().hex}"
 
+    @property
+    def lanes(self) -> int:
+        """How many jobs run side by side."""
+        return max(1, sum(self._cluster.threads().values()))
+
     @contextmanager
     def open(self) -> Iterator[ClusterPlace]:
         """Receive the events of the jobs; at the end, no job is left."""
@@ -277,8 +282,7 @@ class ClusterPlace(Place):
     ) -> Iterator[Any]:
         """See :class:`fcl.drivers.place.Place`."""
         elapsed = time.monotonic() - watch.begun
-        lanes = max(1, sum(self._cluster.threads().values()))
-        watch = replace(watch, report=_nothing, should_stop=_never, place=HERE, lanes=lanes)
+        watch = replace(watch, report=_nothing, should_stop=_never, place=HERE, lanes=self.lanes)
         sent = _Sent(self._topic, self._size)
         future = self._cluster.submit(
             run_job, self._future_of(shared), function, watch, elapsed, sent, list(args)
@@ -340,7 +344,7 @@ def place_of_jobs(
     client: Any,
     dask: str | None,
     dask_tls: str | None,
-    needs: Needs,
+    needs: Needs | None,
     report: Progress,
     should_stop: Callable[[], bool] = _never,
 ) -> Iterator[Place]:
@@ -348,11 +352,12 @@ def place_of_jobs(
 
     Parameters
     ----------
-    client : distributed.Client or None
+    client : distributed.Client, Place or None
+        A place is used as it is.
     dask, dask_tls : str or None
         As for :func:`fcl.train`.
     needs : Needs
-        Of each job.
+        Of each job; None only without a cluster.
     report, should_stop : callable
 
     Raises
@@ -360,10 +365,14 @@ def place_of_jobs(
     InputError, BudgetError
         The workers cannot run such jobs.
     """
+    if isinstance(client, Here | ClusterPlace):
+        yield client
+        return
     if client is None and dask is None:
         yield HERE
         return
     check_cluster(client, dask, dask_tls)
+    assert needs is not None
     with connected(dask if client is None else client, dask_tls) as cluster:
         size, kinds = needs.size, needs.kinds
         cluster.wait_for_workers(size, size)
