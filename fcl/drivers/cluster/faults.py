@@ -26,9 +26,8 @@ class Fault(WorkerPlugin):  # type: ignore[misc]
     action : signal.Signals
     """
 
-    name = "fcl-fault"
-
     def __init__(self, kind: str, folder: Path, action: int = signal.SIGKILL) -> None:
+        self.name = f"fcl-fault-{kind}"
         self.prefix, self.folder, self.action = f"fcl_{kind}-", folder, int(action)
 
     def transition(self, key: Any, start: str, finish: str, **more: Any) -> None:

@@ -21,17 +21,17 @@ from .runs import bits, train
 
 JOBS: dict[str, dict[str, Any]] = {
     "k-mers": {},
-    "a sample of rows": {"row_view": 600, "tol": 1e-3},
-    "elastic net": {"l1_ratio": 0.7, "features": "kmers:d=5", "tol": 1e-3},
+    "a sample of rows": {"row_view": 600, "C": 1.0},
+    "elastic net": {"l1_ratio": 0.7, "features": "kmers:d=5"},
     "weights and offsets": {"weights": "weights", "offset": "offset"},
-    "counts": {"y": "counts", "loss": "poisson", "C": 0.05, "tol": 1e-3},
+    "counts": {"y": "counts", "loss": "poisson", "C": 0.05},
     "validation": {"valid_fraction": 0.2, "class_weight": "balanced"},
-    "no intercept": {"intercept": False, "loss": "squared_hinge", "tol": 1e-3},
-    "bags": {"features": "bag:d=4", "C": 0.1, "tol": 1e-3},
-    "searched bags": {"features": "bag:d=9,value=presence,wildcards=true", "C": 0.1, "tol": 1e-2},
+    "no intercept": {"intercept": False, "loss": "squared_hinge"},
+    "bags": {"features": "bag:d=4", "C": 0.1},
+    "searched bags": {"features": "bag:d=9,value=presence,wildcards=true", "C": 0.1},
     "numbers": {"x": "numbers", "features": "columns", "C": 0.01},
-    "products": {"x": "numbers", "features": "products:degree=2", "C": 0.01, "tol": 1e-3},
-    "two families": {"features": "kmers:d=3 + bag:d=3", "tol": 1e-3},
+    "products": {"x": "numbers", "features": "products:degree=2", "C": 0.01},
+    "two families": {"features": "kmers:d=3 + bag:d=3"},
     "tiny": {"y": "counts", "loss": "squared", "C": 1.0, "tol": 1e-9, "max_passes": 12},
 }
 
@@ -47,24 +47,24 @@ def test_bits_are_those_of_the_inline_driver(job: str, folder: Path, client: Any
     one = train(folder, warn=False, **JOBS[job])
     other = train(folder, warn=False, client=client, progress=note, **JOBS[job])
     assert bits(one) == bits(other)
-    assert seen[-1].workers == seen[-1].threads == 3 and seen[-1].shards >= 4
+    assert seen[-1].workers == seen[-1].threads == 3 and seen[-1].shards >= 2
     assert seen[-1].moved > 0
 
 
 def test_any_number_of_workers(folder: Path, cluster: Any, client: Any) -> None:
     """Workers come and go between passes, too."""
-    expected = bits(train(folder))
+    expected = bits(train(folder, warn=False))
     for n in (1, 2, 3):
         cluster.scale(n)
         wait_for(client, n)
-        assert bits(train(folder, client=client)) == expected
+        assert bits(train(folder, warn=False, client=client)) == expected
     sizes = itertools.cycle([1, 3, 2])
 
     def resize(event: Any) -> None:
         if isinstance(event, PassDone):
             cluster.scale(next(sizes))
 
-    assert bits(train(folder, client=client, progress=resize)) == expected
+    assert bits(train(folder, warn=False, client=client, progress=resize)) == expected
 
 
 @pytest.mark.parametrize("writers", [1, 2])
@@ -82,14 +82,14 @@ def test_two_jobs_at_once(folder: Path, client: Any) -> None:
     found: dict[int, Any] = {}
 
     def run(k: int) -> None:
-        found[k] = bits(train(folder, client=client, **jobs[k]))
+        found[k] = bits(train(folder, warn=False, client=client, **jobs[k]))
 
     threads = [threading.Thread(target=run, args=(k,)) for k in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [found[k] for k in range(2)] == [bits(train(folder, **job)) for job in jobs]
+    assert [found[k] for k in range(2)] == [bits(train(folder, warn=False, **job)) for job in jobs]
 
 
 @given(st.integers(1, 10**6))
