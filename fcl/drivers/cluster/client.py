@@ -23,7 +23,7 @@ from typing import Any
 
 from fcl.checks import shown
 from fcl.drivers.kinds import missing
-from fcl.errors import BudgetError, ClusterLost, InputError
+from fcl.errors import BudgetError, ClusterLost, FclError, InputError
 from fcl.parallel import one_blas_thread
 from fcl.units import counted, format_bytes
 
@@ -242,8 +242,8 @@ class Cluster:
                 f"dask: the connection to the scheduler is lost ({error or type(error).__name__}); start "
                 "it again"
             ) from error
-        except RuntimeError as error:
-            if self.client.status == "running":
+        except Exception as error:
+            if isinstance(error, FclError) or self.client.status == "running":
                 raise
             raise ClusterLost(f"dask: the client is closed ({error})") from error
 
