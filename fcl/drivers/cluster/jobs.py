@@ -56,6 +56,7 @@ class SentData:
         rows = others.pop("rows")
         del others["_stamps"]
         if data.source is not None:
+            data.check_unchanged()
             path, x = data.source["source"], data.source["x"]
             stored = open_data(path, x=x, y=None)
             return cls(tasks.Source(path, x, stored.n_rows, stored.fingerprint()), others)

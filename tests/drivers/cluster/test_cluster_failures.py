@@ -201,7 +201,10 @@ def test_too_little_memory(folder: Path, client: Any, monkeypatch: pytest.Monkey
         ({"dask": "local:1", "dask_tls": "a,b"}, "expected three files"),
         ({"dask": "tcp://127.0.0.1:9", "monkey": True}, "no scheduler answers"),
         ({"client": 3}, "expected a distributed.Client, got int"),
-        ({"dask": "local:1", "standardize": True, "x": "numbers", "features": "columns"}, "standard"),
+        (
+            {"dask": "local:1", "standardize": True, "x": "numbers", "features": "columns"},
+            "standard",
+        ),
         ({"dask": "local:1", "y": "label3", "loss": "softmax"}, "expected one output, got 3"),
     ],
 )
