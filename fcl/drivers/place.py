@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from fcl.data import DataSet
 from fcl.drivers.job import Job
 from fcl.drivers.kinds import OUTPUTS, kinds_of
+from fcl.drivers.result import TrainResult
 from fcl.drivers.session import Progress
+from fcl.drivers.train import train
 
-__all__ = ["HERE", "Here", "Needs", "Place", "Watch", "last"]
+__all__ = ["HERE", "Here", "Needs", "Place", "Watch", "last", "train_job"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -136,3 +139,8 @@ class Watch:
     def run(self, function: Callable[..., Iterable[Any]], shared: Any, *args: Any) -> Any:
         """The last result of a job; see :meth:`Place.stream`."""
         return last(self.place.stream(function, shared, self, *args))
+
+
+def train_job(data: DataSet, watch: Watch, options: dict[str, Any]) -> Iterator[TrainResult]:
+    """Yield the result of :func:`fcl.train`, as a job.  options : its other arguments."""
+    yield train(data, progress=watch.report, should_stop=watch.should_stop, warn=False, **options)

@@ -20,9 +20,8 @@ from fcl.data import DataSet
 from fcl.drivers.bar import on_event
 from fcl.drivers.cluster.jobs import place_of_jobs
 from fcl.drivers.job import make_job
-from fcl.drivers.place import Needs, Place, Watch
+from fcl.drivers.place import Needs, Place, Watch, train_job
 from fcl.drivers.result import StopReason
-from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.estimators.rows import Training, open_rows, resolve_features, with_input_tags
 from fcl.features import Columns, Family, bind_features
@@ -381,11 +380,6 @@ class Estimator(Predictor):
         tags = with_input_tags(super().__sklearn_tags__(), self.features)
         tags.target_tags.multi_output = self.loss in self._joint_losses
         return tags
-
-
-def train_job(data: DataSet, watch: Watch, options: dict[str, Any]) -> Iterator[TrainResult]:
-    """Yield the result of :func:`fcl.train`, as a job.  options : its other arguments."""
-    yield train(data, progress=watch.report, should_stop=watch.should_stop, warn=False, **options)
 
 
 def seed_of(random_state: Any) -> int:

@@ -177,8 +177,11 @@ def test_an_interrupt_ends_running_jobs(rows: Path, client: Any) -> None:
 
 
 def test_errors_of_jobs_name_the_fold(rows: Path, client: Any) -> None:
-    with pytest.raises(InputError, match="fold 1 of 2"):
-        train_path(rows, cv=np.arange(420) % 7 < 3, C_max=1e-9, client=client)
+    target = np.load(rows / "y.npy")
+    target[np.arange(420) % 2 == 0] = -1.0  # without fold 1, rows of one label are left
+    data = fcl.open_data(rows, y=None).with_target(target, None)
+    with pytest.raises(InputError, match="fold 2 of 2"):
+        fcl.train_path(data, "kmers:d=2", cv=np.arange(420) % 2, client=client, **PATH)
 
 
 def test_refusals(rows: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
