@@ -71,6 +71,8 @@ def check_path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> 
 def path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
     """The effective options of a command with ``--path``, which runs in one process by default."""
     driver = options["driver"] if "driver" in given else "inline"
+    if options["dask"] is not None or driver == "dask":
+        raise click.UsageError("--dask: expected one C, got --path; leave one of them out")
     return {**options, "driver": driver, "checkpoint": None}
 
 

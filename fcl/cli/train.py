@@ -157,9 +157,13 @@ def _check(request: _Request) -> None:
             raise click.UsageError(f"give {words}, not both")
     if options["C"] is None and options["alpha"] is None and options["path"] is None:
         raise click.UsageError("give --C or --alpha: the weight of the losses against the penalty")
-    if "writers" in given and options["driver"] == "inline":
+    if options["dask"] is not None:
+        if given.get("driver") == "--driver" and options["driver"] != "dask":
+            raise click.UsageError(f"give --dask or --driver {options['driver']}, not both")
+        options["driver"] = "dask"
+    if "writers" in given and options["driver"] != "processes":
         raise click.UsageError(
-            "--writers: the inline driver has no writers; give --driver processes"
+            f"--writers: the driver {options['driver']} has no writers; give --driver processes"
         )
     for option in ("scratch", "shared_files"):
         folder = options[option]
