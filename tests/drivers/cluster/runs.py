@@ -9,7 +9,17 @@ import fcl
 from fcl.drivers.train import TrainResult
 
 #: The figures of a pass except times and memory.
-EXACT = ("number", "objective", "bound", "gap", "max_violation", "priced", "cached", "active", "beta")
+EXACT = (
+    "number",
+    "objective",
+    "bound",
+    "gap",
+    "max_violation",
+    "priced",
+    "cached",
+    "active",
+    "beta",
+)
 
 #: What a small job is given unless a test says otherwise: 33 blocks in three shards.
 JOB: dict[str, Any] = {"C": 0.5, "tol": 1e-2, "max_passes": 3, "block_rows": 64, "memory": "1GiB"}
@@ -17,7 +27,9 @@ JOB: dict[str, Any] = {"C": 0.5, "tol": 1e-2, "max_passes": 3, "block_rows": 64,
 
 def train(folder: Path, features: str = "kmers:d=3", **options: Any) -> TrainResult:
     """Train on the rows of the fixture ``folder``."""
-    opened = {name: options.pop(name) for name in ("x", "y", "weights", "offset") if name in options}
+    opened = {
+        name: options.pop(name) for name in ("x", "y", "weights", "offset") if name in options
+    }
     return fcl.train(fcl.open_data(folder, **opened), features, **(JOB | options))
 
 
