@@ -85,7 +85,7 @@ def point_line(event: PointDone) -> str:
 def jobs_line(event: Jobs) -> str:
     """The jobs on a cluster in one line."""
     running = f"{counted(event.running, 'job')} on {counted(event.workers, 'worker')}"
-    return f"{event.done} of {counted(event.sent, 'job')} done so far; running: {running}"
+    return f"{event.done} of {counted(event.sent, 'job')} done; running: {running}"
 
 
 def _score(value: float) -> str:

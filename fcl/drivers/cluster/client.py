@@ -360,7 +360,8 @@ def check_cluster(client: Any, where: str | None, tls: str | None) -> None:
     if (client is None) == (where is None):
         got = "neither" if client is None else "both"
         raise InputError(
-            f"driver dask: expected either an address ({FORMS}) or a client, got {got}"
+            f"driver dask: expected either an address ({FORMS}) or a client, got {got}; name another "
+            "driver to train without a cluster"
         )
     if client is not None and tls is not None:
         raise InputError("dask_tls: expected none with a client, which has its own certificates")

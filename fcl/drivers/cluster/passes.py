@@ -21,6 +21,8 @@ from fcl.solve.state import Floats, Point
 __all__ = ["ClusterPasses", "bytes_of_sums", "is_by_rows"]
 
 
+#: Groups of parts whose sums of all shards are added apart: each has a task for every shard.
+MOST_GROUPS = 8
 #: Largest number of bytes of the sums of a shard; larger ones are not sent, but the rows.
 MOST_SUMS = 2 << 30
 
@@ -72,8 +74,8 @@ class ClusterPasses(Passes):
         self._here: PreparedRows | None = None
         #: bytes of sums that workers have sent each other or made for themselves
         self.moved = 0
-        #: groups of parts that are priced apart; affects speed only
-        self.groups = 1
+        #: workers, and all their threads; affects speed only
+        self.workers = self.threads = 1
 
     # -- rows in this process ------------------------------------------------------------------
 
@@ -142,7 +144,8 @@ class ClusterPasses(Passes):
     def _run(self, query: PriceQuery, rows: Any) -> Prices:
         vector = None if isinstance(rows, RowVector) else rows  # ones need no vector
         where = tasks.Where(None, 1.0) if vector is None else vector.where
-        groups = _groups(query.parts, self.groups)
+        n = min(self.workers, MOST_GROUPS) if self.by_rows else self.threads
+        groups = _groups(query.parts, n)
         literal = self.cluster.submit(tasks.identity, query)
         price = self._by_rows if self.by_rows else self._by_features
         futures = [price(query, literal, parts, vector, where) for parts in groups]

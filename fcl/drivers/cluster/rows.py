@@ -21,10 +21,10 @@ from fcl.solve.state import Floats, Ids
 
 __all__ = ["ClusterObjective", "ClusterVectors", "GatheredRows", "Shards", "Vector", "shard_blocks"]
 
-#: Blocks of a shard, at least and at most: one to four million rows.
-LEAST_BLOCKS, MOST_BLOCKS = 16, 64
-#: Up to this many shards they stay small, so that there is work for many cores.
-FEW_SHARDS = 256
+#: Blocks of a shard, at least and at most: one to eight million rows.
+LEAST_BLOCKS, MOST_BLOCKS = 16, 128
+#: Shards become larger, not more, from this number on: the scheduler needs a millisecond for each task.
+FEW_SHARDS = 32
 #: The numbers of a result without rows.
 ALL = Where()
 #: Sums that the objective remembers.

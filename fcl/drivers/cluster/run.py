@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 
@@ -76,12 +78,9 @@ def _source(data: DataSet) -> tasks.Source:
 
 
 def compile_kernels(kinds: tuple[str, ...]) -> None:
-    """Compile the kernels of some kinds that the cache of this machine lacks."""
-    from fcl.drivers.kinds import missing
-    from fcl.drivers.warmup import warmup
-
-    if lacking := missing(kinds):
-        warmup(set(lacking))
+    """Compile the kernels of some kinds, in a child, since compilers retain memory."""
+    code = f"from fcl.drivers.warmup import warmup; warmup({set(kinds)!r})"
+    subprocess.run([sys.executable, "-c", code], check=False, stdin=subprocess.DEVNULL)
 
 
 class ClusterRun(InlineRun):
@@ -138,7 +137,8 @@ class ClusterRun(InlineRun):
         if "solver" in vars(self):
             passes = self.solver.passes
             assert isinstance(passes, ClusterPasses)
-            passes.groups, moved = threads, passes.moved
+            passes.workers, passes.threads = len(self._known), threads
+            moved = passes.moved
         shards = sum(map(len, self._shards))
         self.session.report(Workers(len(self._known), threads, shards, moved))
 
@@ -162,9 +162,7 @@ class ClusterRun(InlineRun):
         job = self.job
         here = job.plan.view_rows or job.train.n
         plan = job.plan_with_extra(self._side_bytes * here // job.train.n)
-        passes = ClusterPasses(job.objective(), job.family, self._shards[0])
-        passes.groups = sum(self.cluster.threads().values())
-        return plan, passes
+        return plan, ClusterPasses(job.objective(), job.family, self._shards[0])
 
     def _pass(self) -> StopReason | None:
         self._report_workers(self._look_at_workers())

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import distributed
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from rows import acceptors
 
 import fcl
+from fcl.cli.train import command
 from fcl.drivers.cluster import client as connections
 from fcl.drivers.cluster import jobs
 from fcl.drivers.events import Jobs
@@ -214,3 +218,33 @@ def test_jobs_on_threads_of_a_worker_share_its_memory() -> None:
         with room.take(5, 10.0, lambda: True):  # withdrawn jobs do not wait
             seen.append(room._taken)
     assert seen == [10, 11] and room._taken == 0
+
+
+def test_threads_of_one_worker(rows: Path) -> None:
+    one = train_path(rows, cv=3)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=3, processes=False, dashboard_address=":0"
+        ) as threads,
+        distributed.Client(threads, set_as_default=False) as client,
+    ):
+        seen: list[Any] = []
+        assert of_path(train_path(rows, cv=3, client=client, progress=seen.append)) == of_path(one)
+    assert max(event.running for event in seen if isinstance(event, Jobs)) > 1
+
+
+def test_command(rows: Path, client: Any, tmp_path: Path) -> None:
+    """``--dask`` with ``--path`` writes the same models, and says which jobs are done."""
+    options = [str(rows), "--features", "kmers:d=2", "--path", "3", "--cv", "2", "--memory", "1GiB"]
+    found = []
+    for number, more in enumerate(([], ["--dask", client.scheduler.address])):
+        out = tmp_path / f"{number}.fcl"
+        result = CliRunner().invoke(command, [*options, "--out", str(out), *more])
+        assert result.exit_code == 0, result.output
+        found.append((result.output, fcl.load_model(out)))
+    assert found[0][1].weights.tobytes() == found[1][1].weights.tobytes()
+    assert "jobs done" not in found[0][0]
+    assert re.search(r"(\d+) of \1 jobs done; running: 0 jobs", found[1][0])
+    wrong = [*options, "--out", str(tmp_path / "x.fcl"), "--dask", "local:1"]
+    result = CliRunner().invoke(command, [*wrong, "--driver", "processes"])
+    assert "--dask" in result.output and result.exit_code == 2
