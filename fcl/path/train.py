@@ -27,7 +27,7 @@ from fcl.path.nested import outer_folds, score_outer_folds
 from fcl.path.options import PathOptions, check_training
 from fcl.path.problem import Problem, make_problem
 from fcl.path.refit import refit_point
-from fcl.path.result import PathPoint, PathResult, Scores
+from fcl.path.result import OuterScores, PathPoint, PathResult, Scores
 from fcl.path.rules import PathStop
 from fcl.path.running import Running
 from fcl.path.scores import SAMPLES, bootstrap_error, margins_on
@@ -167,8 +167,8 @@ def train_path(
     if alphas is not None:
         if C_max is not None:
             raise InputError("give either alphas or C_max, not both")
-        found = check_alphas(alphas)
-        grid = Grid(len(found), None, found)
+        values = check_alphas(alphas)
+        grid = Grid(len(values), None, values)
     problem = make_problem(data, features, valid, training, cv, groups, warn)
     if not problem.validates and problem.folds is None:
         options.check_unscored()
@@ -182,10 +182,19 @@ def train_path(
         place_of_jobs(client, *dask, problem.needs, report, stop) as jobs,
     ):
         running = Running(report, stop, place=jobs)
-        result = search(problem, options, grid, running, place)
-        if nested is not None and result.reason is not PathStop.INTERRUPTED:
-            scores = score_outer_folds(problem, nested, options, grid, running, place)
-            result = replace(result, outer=scores)
+        found: list[PathResult] = []
+
+        def choose() -> None:
+            found.append(search(problem, options, grid, running, place))
+
+        def assess() -> OuterScores | None:
+            if nested is None or (found and found[0].reason is PathStop.INTERRUPTED):
+                return None
+            return score_outer_folds(problem, nested, options, grid, running, place)
+
+        parts: list[Callable[[], Any]] = [choose] if nested is None else [choose, assess]
+        *_, scores = jobs.each(lambda part: part(), parts)
+        result = replace(found[0], outer=scores)
     if folder is not None:
         add_result(folder, result)
     if warn:
