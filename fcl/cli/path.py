@@ -190,11 +190,11 @@ def _folds(option: str, text: str, options: Mapping[str, Any], data: Any) -> tup
 def _train(options: Mapping[str, Any], given: dict[str, Any], stop: Stop) -> PathResult:
     from fcl.cli.path_report import PathView
     from fcl.cli.watched import passes_view, watched
-    from fcl.drivers.events import PassDone
+    from fcl.drivers.events import Jobs, PassDone
     from fcl.path.train import train_path
 
     view = PathView(passes_view(options, lines=options["verbose"]), options["quiet"])
-    with watched(options, stop, view, PassDone) as progress:
+    with watched(options, stop, view, (PassDone, Jobs)) as progress:
         try:
             return train_path(
                 **given, points=options["path"], progress=progress, should_stop=stop.requested

@@ -7,6 +7,7 @@ a Dask cluster, in :mod:`fcl.drivers.cluster.jobs`.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -121,6 +122,9 @@ class Watch:
         Where jobs run.
     lanes : int
         How many jobs run side by side; 0: one after the other, in this process.
+    pause_at : float
+        ``time.monotonic()`` at which a job that can continue later should return what it has, so that
+        not all is lost if its worker dies.
     """
 
     report: Progress
@@ -128,6 +132,7 @@ class Watch:
     begun: float = field(default_factory=time.monotonic)
     place: Place = HERE
     lanes: int = 0
+    pause_at: float = math.inf
 
     def shares(self, left: int, jobs: int) -> int:
         """Among how many jobs, one after the other, the time is divided that is left for a job.

@@ -181,7 +181,7 @@ class Track:
         points = self._rows.grid.points
         most = points if most is None else min(most, points)
         reason = enough(self.points) if self.points else None
-        if reason is None and len(self.points) < most:
+        while reason is None and len(self.points) < most:
             place = self._running.place
             args = (self._rows, self._saved, enough, most)
             for saved, end in place.stream(add_points, self._problem, self._running, *args):
@@ -195,7 +195,7 @@ class Track:
 def add_points(
     problem: Problem, running: Running, rows: TrackRows, saved: Saved, enough: Reason, most: int
 ) -> Iterator[tuple[Saved, PathStop | None]]:
-    """Add points until ``enough`` returns a reason, or there are ``most`` points.
+    """Add points until ``enough`` returns a reason, there are ``most`` points, or the job pauses.
 
     Yields all points after each new one, and the reason of the last.
     """
@@ -208,7 +208,8 @@ def add_points(
             yield saved, reason
             if is_new:
                 chain.report_last()
-            if reason is not None or len(saved.points) >= most:
+            done = reason is not None or len(saved.points) >= most
+            if done or time.monotonic() >= running.pause_at:
                 return
 
 

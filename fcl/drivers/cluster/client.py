@@ -160,6 +160,7 @@ class Cluster:
         self._job = uuid.uuid4().hex[:12]
         self._serial = itertools.count()
         self._alone_since: float | None = None
+        self._looked = time.monotonic()
         self._futures: weakref.WeakSet[Any] = weakref.WeakSet()
 
     # -- tasks ---------------------------------------------------------------------------------
@@ -193,7 +194,6 @@ class Cluster:
             waiting = asyncio.run_coroutine_threadsafe(
                 self.client.gather(list(futures), asynchronous=True), loop
             )
-            looked = time.monotonic()
             try:
                 while True:
                     try:
@@ -204,18 +204,19 @@ class Cluster:
                             raise
                     self.between()
                     progress(sum(future.done() for future in futures) / max(len(futures), 1))
-                    if time.monotonic() - looked > 10.0 * POLL:
-                        looked = time.monotonic()
-                        self._check_alone()
+                    self.check_alone()
             finally:
                 waiting.cancel()
 
-    def _check_alone(self) -> None:
-        """Raise ClusterLost if there have been no workers for a long time."""
+    def check_alone(self) -> None:
+        """Raise ClusterLost if there have been no workers for a long time; may be called often."""
+        now = time.monotonic()
+        if now - self._looked < 10.0 * POLL:
+            return
+        self._looked = now
         if self.threads():
             self._alone_since = None
             return
-        now = time.monotonic()
         self._alone_since = self._alone_since or now
         if now - self._alone_since > PATIENCE:
             raise ClusterLost(f"dask: no worker has been left for {PATIENCE:.0f} s; start workers")

@@ -35,6 +35,10 @@ __all__ = ["ClusterPlace", "SentData", "place_of_jobs"]
 
 #: Bytes of rows in memory that are sent; larger ones belong in files that the workers open.
 MOST_SENT = 256 << 20
+#: Seconds after which a job that can continue in another task returns what it has.
+PAUSE_AFTER = 600.0
+#: Seconds between two looks at a job that is waited for.
+GLANCE = 0.05
 #: Events that say little about one of several jobs at once.
 NOT_RELAYED = (PassDone, Prepared, StepProgress, Validated)
 
@@ -184,9 +188,13 @@ def run_job(
 
     elapsed : seconds from the beginning of the client's run until the job was sent.
     """
-    here = _OnWorker(sent)
+    here, now = _OnWorker(sent), time.monotonic()
     watch = replace(
-        watch, report=here.report, should_stop=here.should_stop, begun=time.monotonic() - elapsed
+        watch,
+        report=here.report,
+        should_stop=here.should_stop,
+        begun=now - elapsed,
+        pause_at=now + watch.pause_at,
     )
     with _ROOM.take(sent.size, here.room, here.should_stop):
         try:
@@ -290,6 +298,10 @@ class ClusterPlace(Place):
         )
         self._sent.add(future.key)
         try:
+            while not future.done():  # a gather that ends early would leave tasks to asyncio
+                self._tend()
+                self._cluster.check_alone()
+                time.sleep(GLANCE)
             (found,) = self._cluster.gather([future])
         finally:
             future.release()  # a job that runs notices that it is not wanted any more

@@ -117,7 +117,11 @@ def test_nested_cross_validation_and_a_killed_worker(rows: Path, client: Any) ->
     assert last.done == last.sent and last.running == 0
 
 
-def test_path_with_standard_errors(rows: Path, client: Any) -> None:
+def test_path_with_standard_errors(
+    rows: Path, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each point is a task, as those of long paths are."""
+    monkeypatch.setattr(jobs, "PAUSE_AFTER", 0.0)
     job = {"valid_fraction": 0.3, "select": "1se", "refit": True}
     assert of_path(train_path(rows, client=client, **job)) == of_path(train_path(rows, **job))
 
