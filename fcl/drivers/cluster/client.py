@@ -39,6 +39,15 @@ PATIENCE = 300.0
 POLL = 0.2
 #: Share of a worker's memory limit that a job may plan with: Dask pauses a worker at 0.8 of it.
 MEMORY_SHARE = 0.6
+#: Loggers that report lost connections and interrupted waits, with tracebacks.
+_TALKATIVE = (
+    "asyncio",
+    "distributed",
+    "distributed.client",
+    "distributed.core",
+    "distributed.nanny",
+    "distributed.scheduler",
+)
 #: Forms of the address of a cluster, for messages.
 FORMS = "tcp://HOST:8786, the path of a scheduler file, or local:N"
 
@@ -386,6 +395,8 @@ def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
     """
     try:
         from distributed import Client, LocalCluster
+
+        from fcl.drivers.cluster.plugins import IgnoreInterrupts
     except ImportError as error:
         raise InputError(
             f"dask: the package distributed cannot be imported ({error}); pip install 'fcl[dask]'"
@@ -439,10 +450,28 @@ def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
                 "with: dask scheduler"
             ) from error
         try:
-            yield Cluster(client)
+            if local is not None:
+                client.register_plugin(IgnoreInterrupts())
+            with _silence():
+                yield Cluster(client)
         finally:
             with suppress(Exception):  # perhaps the scheduler is gone
                 client.close(timeout=5)
     finally:
         if local is not None:
-            local.close()
+            with _silence():
+                local.close()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep Dask's messages about lost connections from the terminal; fcl reports what they mean."""
+    loggers = [logging.getLogger(name) for name in _TALKATIVE]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
