@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import itertools
 import logging
 import math
@@ -16,7 +17,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -416,51 +417,49 @@ def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
         )
     if isinstance(tls, str):
         tls = Tls.parse(tls)
-    place: dict[str, Any]
-    local = None
+    place: dict[str, Any] = {"security": None if tls is None else tls.security()}
     kind, _, number = where.partition(":")
     if kind == "local":
         if not number.isdecimal() or int(number) < 1:
             raise InputError(f"dask: expected {FORMS}, with N from 1, got {shown(where)}")
         if tls is not None:
-            raise InputError(
-                "dask_tls: expected none with local:N, whose ports are on this machine"
-            )
-        local = LocalCluster(
-            n_workers=int(number),
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=None,
-            silence_logs=logging.CRITICAL,
-        )
-        place = {"address": local}
+            raise InputError("dask_tls: expected none with local:N, which needs no network")
     elif "://" in where:
-        place = {"address": where}
+        place["address"] = where
     elif Path(where).is_file():
-        place = {"scheduler_file": where}
+        place["scheduler_file"] = where
     else:
         raise InputError(f"dask: expected {FORMS}, got {shown(where)}; there is no such file")
-    try:
-        security = None if tls is None else tls.security()
+    with ExitStack() as stack:
+        stack.enter_context(_silence())
+        if kind == "local":
+            place["address"] = stack.enter_context(
+                LocalCluster(
+                    n_workers=int(number),
+                    threads_per_worker=1,
+                    processes=True,
+                    dashboard_address=None,
+                    silence_logs=logging.CRITICAL,
+                )
+            )
         try:
-            client = Client(**place, security=security, timeout=CONNECT, set_as_default=False)
+            client = Client(**place, timeout=CONNECT, set_as_default=False)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise InputError(
                 f"dask: no scheduler answers at {where} ({error or type(error).__name__}); start one "
                 "with: dask scheduler"
             ) from error
-        try:
-            if local is not None:
-                client.register_plugin(IgnoreInterrupts())
-            with _silence():
-                yield Cluster(client)
-        finally:
-            with suppress(Exception):  # perhaps the scheduler is gone
-                client.close(timeout=5)
-    finally:
-        if local is not None:
-            with _silence():
-                local.close()
+        stack.callback(_close, client)
+        if kind == "local":
+            client.register_plugin(IgnoreInterrupts())
+        yield Cluster(client)
+
+
+def _close(client: Any) -> None:
+    """Close a client, whose scheduler may be gone."""
+    with suppress(Exception):
+        client.close(timeout=5)
+    gc.collect()  # waits that were interrupted report their end now, and not on the terminal later
 
 
 @contextmanager
