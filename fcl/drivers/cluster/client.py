@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import itertools
 import logging
 import math
@@ -16,7 +17,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,15 @@ PATIENCE = 300.0
 POLL = 0.2
 #: Share of a worker's memory limit that a job may plan with: Dask pauses a worker at 0.8 of it.
 MEMORY_SHARE = 0.6
+#: Loggers that report lost connections and interrupted waits, with tracebacks.
+_TALKATIVE = (
+    "asyncio",
+    "distributed",
+    "distributed.client",
+    "distributed.core",
+    "distributed.nanny",
+    "distributed.scheduler",
+)
 #: Forms of the address of a cluster, for messages.
 FORMS = "tcp://HOST:8786, the path of a scheduler file, or local:N"
 
@@ -387,6 +397,8 @@ def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
     """
     try:
         from distributed import Client, LocalCluster
+
+        from fcl.drivers.cluster.plugins import IgnoreInterrupts
     except ImportError as error:
         raise InputError(
             f"dask: the package distributed cannot be imported ({error}); pip install 'fcl[dask]'"
@@ -406,44 +418,60 @@ def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
         )
     if isinstance(tls, str):
         tls = Tls.parse(tls)
-    place: dict[str, Any]
-    local = None
+    place: dict[str, Any] = {"security": None if tls is None else tls.security()}
     kind, _, number = where.partition(":")
     if kind == "local":
         if not number.isdecimal() or int(number) < 1:
             raise InputError(f"dask: expected {FORMS}, with N from 1, got {shown(where)}")
         if tls is not None:
-            raise InputError(
-                "dask_tls: expected none with local:N, whose ports are on this machine"
-            )
-        local = LocalCluster(
-            n_workers=int(number),
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=None,
-            silence_logs=logging.CRITICAL,
-        )
-        place = {"address": local}
+            raise InputError("dask_tls: expected none with local:N, which needs no network")
     elif "://" in where:
-        place = {"address": where}
+        place["address"] = where
     elif Path(where).is_file():
-        place = {"scheduler_file": where}
+        place["scheduler_file"] = where
     else:
         raise InputError(f"dask: expected {FORMS}, got {shown(where)}; there is no such file")
-    try:
-        security = None if tls is None else tls.security()
+    with ExitStack() as stack:
+        stack.enter_context(_silence())
+        if kind == "local":
+            place["address"] = stack.enter_context(
+                LocalCluster(
+                    n_workers=int(number),
+                    threads_per_worker=1,
+                    processes=True,
+                    dashboard_address=None,
+                    silence_logs=logging.CRITICAL,
+                )
+            )
         try:
-            client = Client(**place, security=security, timeout=CONNECT, set_as_default=False)
+            client = Client(**place, timeout=CONNECT, set_as_default=False)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise InputError(
                 f"dask: no scheduler answers at {where} ({error or type(error).__name__}); start one "
                 "with: dask scheduler"
             ) from error
-        try:
-            yield Cluster(client)
-        finally:
-            with suppress(Exception):  # perhaps the scheduler is gone
-                client.close(timeout=5)
+        stack.callback(_close, client)
+        if kind == "local":
+            client.register_plugin(IgnoreInterrupts())
+        yield Cluster(client)
+
+
+def _close(client: Any) -> None:
+    """Close a client, whose scheduler may be gone."""
+    with suppress(Exception):
+        client.close(timeout=5)
+    gc.collect()  # waits that were interrupted report their end now, and not on the terminal later
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep Dask's messages about lost connections from the terminal; fcl reports what they mean."""
+    loggers = [logging.getLogger(name) for name in _TALKATIVE]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
     finally:
-        if local is not None:
-            local.close()
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
