@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from click.testing import CliRunner
 
 import fcl
 from fcl.cli.predict import command
+from fcl.drivers.cluster.client import connected
+from fcl.drivers.cluster.faults import Fault
 from fcl.model import scores as local
 from fcl.scoring import cluster as scoring
 
@@ -125,17 +128,20 @@ def test_tasks_write_chunks_of_their_own(
     seen: list[Any] = []
     written = scoring.write_scores
     monkeypatch.setattr(scoring, "write_scores", lambda *a, **k: seen.append(1) or written(*a, **k))
-    from fcl.drivers.cluster.client import connected
-
     with connected(address) as cluster:
         predictor = scoring.ClusterPredictor(model, data, cluster)
         assert [found for _, _, found in predictor.ranges(64, nothing)] == [None] * 6
+        faults = tmp_path / "faults"
+        faults.mkdir()
+        (faults / "fault-0").touch()
+        cluster.client.register_plugin(Fault("on_worker", faults, signal.SIGKILL))
         for chunk, by_client in ((128, 0), (512, 1)):
             monkeypatch.setattr(local, "ZARR_CHUNK_NUMBERS", chunk)
             out = tmp_path / f"{chunk}.zarr"
             scoring.write_score_chunks(predictor, data, out, "margin", False, None)
             assert zarr.open_array(out, mode="r")[:].tobytes() == expected.tobytes()
             assert len(seen) == by_client
+        assert not list(faults.iterdir())  # a worker did die
 
 
 def nothing(shared: Any, first: int, last: int) -> None:

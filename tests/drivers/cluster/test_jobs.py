@@ -20,8 +20,11 @@ from fcl.cli.train import command
 from fcl.drivers.cluster import client as connections
 from fcl.drivers.cluster import jobs
 from fcl.drivers.events import Jobs
-from fcl.errors import BudgetError, InputError
+from fcl.errors import BudgetError, ClusterLost, InputError
 from fcl.path.events import PointDone
+
+from .conftest import wait_for
+from .test_cluster_failures import arm
 
 #: A path of a few seconds.
 PATH: dict[str, Any] = {
@@ -47,6 +50,9 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "groups": np.arange(420) % 7,
         "weights": np.random.default_rng(0).choice([0.0, 0.5, 1.0], 420),
         "classes": np.minimum(codes[:, 3], 2),
+        "numbers": np.random.default_rng(1).normal(size=(420, 5)) + np.arange(5) * y[:, None],
+        "offset": np.random.default_rng(2).normal(size=420),
+        "ages": np.random.default_rng(3).normal(size=420),
     }
     for name, values in arrays.items():
         np.save(place / f"{name}.npy", values)
@@ -59,7 +65,7 @@ def of_point(point: Any) -> Any:
         model.ids.tobytes(),
         model.weights.tobytes(),
         model.support.tobytes(),
-        model.intercept.hex(),
+        np.asarray(model.intercept).tobytes(),
         [(entry["objective"], entry["bound"], entry["gap"]) for entry in model.history],
         model.certificate,
         point.reason,
@@ -124,6 +130,42 @@ def test_path_with_standard_errors(
     monkeypatch.setattr(jobs, "PAUSE_AFTER", 0.0)
     job = {"valid_fraction": 0.3, "select": "1se", "refit": True}
     assert of_path(train_path(rows, client=client, **job)) == of_path(train_path(rows, **job))
+
+
+OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "covariates and offsets": ({"covariates": "ages", "offset": "offset"}, {"cv": 2}),
+    "standardised columns": ({"x": "numbers"}, {"cv": 2, "standardize": True}),
+    "softmax": ({"y": "classes"}, {"valid_fraction": 0.3, "loss": "softmax"}),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_what_the_inline_driver_takes(case: str, rows: Path, client: Any) -> None:
+    opened, job = OTHERS[case]
+    features = "columns" if "x" in opened else "kmers:d=2"
+    paths = [
+        fcl.train_path(fcl.open_data(rows, **opened), features, client=place, **PATH, **job)
+        for place in (None, client)
+    ]
+    assert of_path(paths[0]) == of_path(paths[1])
+
+
+def test_a_job_that_always_kills(rows: Path, client: Any, tmp_path: Path) -> None:
+    """What was done before is in the folder, and the path continues."""
+    folder, faults = tmp_path / "path", tmp_path / "faults"
+
+    def doom(event: Any) -> None:
+        if isinstance(event, PointDone) and not faults.exists():
+            arm(client, faults, "run_job", 50)
+
+    with pytest.raises(ClusterLost, match="workers died in the task fcl_run_job"):
+        train_path(rows, cv=2, client=client, folder=folder, progress=doom)
+    for token in faults.iterdir():
+        token.unlink()
+    wait_for(client, 3)
+    assert (folder / "point-01.fcl").exists()
+    found = train_path(rows, cv=2, client=client, folder=folder)
+    assert of_path(found)[2:] == of_path(train_path(rows, cv=2))[2:]
 
 
 def test_folders_are_those_of_one_process(rows: Path, client: Any, tmp_path: Path) -> None:
