@@ -28,7 +28,7 @@ from fcl.errors import BudgetError, ClusterLost, FclError, InputError
 from fcl.parallel import one_blas_thread
 from fcl.units import counted, format_bytes
 
-__all__ = ["Cluster", "Tls", "WorkerInfo", "check_cluster", "connected"]
+__all__ = ["Cluster", "Tls", "WorkerInfo", "check_cluster", "connected", "worker_address"]
 
 _log = logging.getLogger("fcl")
 
@@ -108,7 +108,7 @@ def _check_versions(expected: Mapping[str, str], own: Mapping[str, str], worker:
             )
 
 
-def _address() -> str:
+def worker_address() -> str:
     """The address of the worker that runs this task."""
     from distributed import get_worker
 
@@ -123,7 +123,7 @@ def call(expected: Mapping[str, str], function: Callable[..., Any], *args: Any) 
 
     A worker that joins later is thus checked, too, before its first result counts.
     """
-    _check_versions(expected, _versions(), _address())
+    _check_versions(expected, _versions(), worker_address())
     with one_blas_thread():
         return function(*args)
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
 from distributed import WorkerPlugin
 
-__all__ = ["Fault"]
+__all__ = ["GRACE", "Fault"]
+
+#: Seconds during which a new worker is spared: Dask's nanny does not replace a worker that dies before
+#: the nanny has noticed its start.
+GRACE = 1.0
+#: When this process got its first plugin, which for workers that start later is at their start.
+_BEGUN = time.monotonic()
 
 
 class Fault(WorkerPlugin):  # type: ignore[misc]
@@ -33,6 +40,8 @@ class Fault(WorkerPlugin):  # type: ignore[misc]
     def transition(self, key: Any, start: str, finish: str, **more: Any) -> None:
         """Called by Dask when a task changes its state."""
         if finish != "executing" or not str(key).startswith(self.prefix):
+            return
+        if time.monotonic() - _BEGUN < GRACE:
             return
         for token in sorted(self.folder.glob("fault-*")):
             try:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from fcl.data import open_data
 from fcl.data.prepared import PreparedRows
+from fcl.drivers.cluster.client import worker_address
 from fcl.drivers.cluster.packed import Packed
 from fcl.errors import InputError
 from fcl.features.base import Family, Ids
@@ -121,7 +122,11 @@ def prepare(
 
     like : the objective, without its rows.  vectors : targets, weights and offsets of these rows.
     """
-    data, size = source.open(), like.block_rows
+    try:
+        data = source.open()
+    except InputError as error:  # on a worker that joined after all others were checked
+        raise InputError(f"dask: worker {worker_address()}: {error}") from error
+    size = like.block_rows
     rows = PreparedRows(n, size, family.record_shape(size))
     for start, _, raw in family.read_rows(data.rows, size, keep, first, first + n):
         number = (start - first) // size

@@ -15,6 +15,8 @@ from rows import acceptors, pyrimidines
 
 distributed = pytest.importorskip("distributed")
 
+from fcl.drivers.cluster.faults import GRACE, Fault  # noqa: E402
+
 #: Seconds within which workers come and go.
 PATIENCE = 30.0
 #: Processes that stay until the interpreter ends.
@@ -32,6 +34,9 @@ def cluster() -> Iterator[Any]:
         dashboard_address=":0",
         silence_logs=logging.CRITICAL,
     ) as found:
+        with distributed.Client(found, set_as_default=False) as client:
+            client.register_plugin(Fault("none", Path()))
+        time.sleep(GRACE)
         yield found
     deadline = time.monotonic() + PATIENCE
     while left := _alive(set(psutil.Process().children(recursive=True)) - before):
