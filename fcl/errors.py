@@ -48,6 +48,10 @@ class RepeatedDeaths(FclError):
     """A training process kept dying; the state of the run was saved before this is raised."""
 
 
+class ClusterLost(RepeatedDeaths):
+    """A cluster is gone, or its workers kept dying; the state of the run was saved before."""
+
+
 def reason(error: OSError) -> str:
     """The message of an OSError, with the limit of ``ulimit -f`` if a file exceeds it."""
     words = error.strerror or str(error)

@@ -279,12 +279,26 @@ class Options:
 
     memory: int = _running(SIZE, "Memory budget of all processes together.", "4GiB")
     driver: str = _running(
-        one_of("inline", "processes"),
-        "Many processes, or one process (inline) with bitwise reproducible results.",
+        one_of("inline", "processes", "dask"),
+        "Many processes, one process (inline) with bitwise reproducible results, or a cluster (dask).",
         "inline",
         command_default="processes",
     )
     writers: int = _running(FROM_1, "Number of writer processes; default: the cores.")  #: 0: inline
+    dask: str | None = _running(
+        TEXT,
+        "Make the passes on a Dask cluster: tcp://HOST:8786, a scheduler file, or local:N workers.",
+        metavar="ADDRESS",
+        planned=False,
+        resume=Resume.NOT_KEPT,
+    )
+    dask_tls: str | None = _running(
+        TEXT,
+        "Encrypt the connection to the cluster, with these files.",
+        metavar="CA,CERT,KEY",
+        planned=False,
+        resume=Resume.NOT_KEPT,
+    )
     row_view: str | int = _running(
         ROW_VIEW,
         "Rows that the trainer uses: all, about N, or a sample where that pays (auto). Affects speed and "

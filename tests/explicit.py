@@ -18,6 +18,7 @@ from fcl.features.generator.trial import take
 from fcl.features.prices import BlockSums, PriceQuery, RowVector, Scan, only_watched
 from fcl.objective import Objective, Penalty, find_loss
 from fcl.parallel import SERIAL, Team
+from fcl.solve.outputs import local_passes
 from fcl.solve.solver import Certified, Solver
 from fcl.solve.view import RowView
 from tests.columns import broken_invariants
@@ -209,9 +210,7 @@ def make_solver(
     n = len(sample[0]) if sample else len(raw)
     cache = ColumnCache(capacity or 1 << 24, max_columns, n, block_rows, family.binary, family.step)
     return Solver(
-        objective,
-        family,
-        prepared,
+        local_passes(objective, family, prepared),
         cache,
         tol=tol,
         entries=1 << 22,

@@ -16,7 +16,7 @@ from fcl.options import FIXED, GROUPS, JOB_DEFAULTS, TRAINING, Options, Resume
 #: Arguments of `fcl.train` that are not options: data, models, functions, and Python-only arguments.
 OBJECTS = {
     "data", "valid", "offset", "covariates", "resume", "initial", "progress", "should_stop",
-    "should_checkpoint", "command", "warn",
+    "should_checkpoint", "command", "warn", "client",
 }  # fmt: skip
 
 

@@ -71,7 +71,8 @@ def _call_option(name: str, group: str, help: str, kind: Kind = FLAG, **more: An
 
 _PATH = (
     "Train at N values of C from C_min upwards, and choose one by the validation score. A path runs in "
-    "one process unless --driver processes is given, which starts processes for each point."
+    "one process unless --driver processes is given, which starts processes for each point, or --dask, "
+    "which sends each fold as a whole job to the workers of a cluster."
 )
 _CV = "Cross-validate the path: K folds, folds of whole groups:NAME, or folds:NAME of rows."
 _OUTER = "Nested cross-validation: choose C without each of these outer folds, and score it there."

@@ -70,7 +70,7 @@ def check_path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> 
 
 
 def path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """The effective options of a command with ``--path``, which runs in one process by default."""
+    """The effective options of a command with ``--path``, whose jobs run inline by default."""
     driver = options["driver"] if "driver" in given else "inline"
     return {**options, "driver": driver, "checkpoint": None}
 
@@ -191,11 +191,11 @@ def _folds(option: str, text: str, options: Mapping[str, Any], data: Any) -> tup
 def _train(options: Mapping[str, Any], given: dict[str, Any], stop: Stop) -> PathResult:
     from fcl.cli.path_report import PathView
     from fcl.cli.watched import passes_view, watched
-    from fcl.drivers.events import PassDone
+    from fcl.drivers.events import Jobs, PassDone
     from fcl.path.train import train_path
 
     view = PathView(passes_view(options, lines=options["verbose"]), options["quiet"])
-    with watched(options, stop, view, PassDone) as progress:
+    with watched(options, stop, view, (PassDone, Jobs)) as progress:
         try:
             return train_path(
                 **given, points=options["path"], progress=progress, should_stop=stop.requested

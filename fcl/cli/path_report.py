@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fcl.cli.common import messages
 from fcl.cli.progress import View, problem_text
 from fcl.cli.report import aligned, certificate_items, covariate_lines, strongest_lines
-from fcl.drivers.events import Event, Prepared, Started
+from fcl.drivers.events import Event, Jobs, Prepared, Started
 from fcl.path.events import PointDone, PointStarted, TrackStarted
 from fcl.path.rules import PathStop
 from fcl.units import counted, format_seconds, score_title
@@ -45,6 +45,7 @@ class PathView(View):
         self._quiet = quiet
         self._started = False  # whether the problem was shown; it is not, again, for each fold
         self._part = ""
+        self._n_done = 0  # jobs on a cluster
 
     def __enter__(self) -> PathView:
         self._inner.__enter__()
@@ -56,9 +57,12 @@ class PathView(View):
     def show(self, event: Event) -> None:
         if isinstance(event, PointDone) and not self._quiet:
             messages.write(point_line(event))
+        if isinstance(event, Jobs) and not self._quiet and event.done > self._n_done:
+            self._n_done = event.done
+            messages.write(jobs_line(event))
         if isinstance(event, TrackStarted):
             self._part = f"{event.part}: " if event.part else ""
-        if isinstance(event, TrackStarted | PointStarted | PointDone):
+        if isinstance(event, TrackStarted | PointStarted | PointDone | Jobs):
             return
         if isinstance(event, Started):  # its C is not one of the path's
             if not self._started and not self._quiet:
@@ -76,6 +80,12 @@ def point_line(event: PointDone) -> str:
         f"{part}point {event.number} of {event.of}  C {event.C:.4g}  active {event.active:,}  "
         f"gap {event.gap:.2e}{score}  passes {event.passes}  {format_seconds(event.seconds)}"
     )
+
+
+def jobs_line(event: Jobs) -> str:
+    """The jobs on a cluster in one line."""
+    running = f"{counted(event.running, 'job')} on {counted(event.workers, 'worker')}"
+    return f"{event.done} of {counted(event.sent, 'job')} done; running: {running}"
 
 
 def _score(value: float) -> str:

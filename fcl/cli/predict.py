@@ -32,6 +32,7 @@ from fcl.cli.predict_options import (
 from fcl.cli.process import run
 from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
+from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -220,8 +221,6 @@ def _timed() -> Iterator[Callable[[], float]]:
 
 
 def _say_summary(summary: ScoreSummary, seconds: float, out: str) -> None:
-    from fcl.units import counted
-
     rate = summary.rows / max(seconds, 1e-9)
     messages.say(f"{counted(summary.rows, 'row')} in {seconds:.2f} s, {rate:,.0f} rows/s; {out}")
     for reason, count in summary.dropped.most_common():
@@ -234,6 +233,10 @@ def _say_summary(summary: ScoreSummary, seconds: float, out: str) -> None:
 
 def _prepare_native(model: Predictor, request: Request) -> Callable[[], ScoreSummary]:
     options = request.options
+    if options["dask"] is None and options["dask_tls"] is not None:
+        raise InputError("--dask-tls needs --dask ADDRESS; give both, or neither")
+    if options["dask"] is not None and options["explain"] is not None:
+        raise InputError("--explain does not go with --dask; leave one of them out")
     data = _open_data(model, request.inputs[0], options)
     # the target is compared with the margins of all outputs, not with those of one
     alone = options["explain_output"] is not None
@@ -247,6 +250,7 @@ def _prepare_native(model: Predictor, request: Request) -> Callable[[], ScoreSum
         from fcl.cli.explained import explained_model, write_explanations
         from fcl.model.scores import write_scores
         from fcl.model.text_output import text_suffix
+        from fcl.scoring.cluster import write_score_chunks
         from fcl.scoring.known import KnownColumns, write_known_scores
         from fcl.scoring.stream import ScoreSummary
 
@@ -258,12 +262,16 @@ def _prepare_native(model: Predictor, request: Request) -> Callable[[], ScoreSum
 
         out, kind, top = request.out, request.kind, options["explain"]
         known = KnownColumns.of(data) if text_suffix(out) == ".tsv" else KnownColumns()
-        if top is None and known.readers:
-            n_rows = write_known_scores(model, data, known, out, request.overwrite, keep)
-        elif top is None:
-            n_rows = write_scores(
-                model, data, out, kind=kind, overwrite=request.overwrite, on_margins=keep
-            )
+        if top is None:
+            with _predictor(model, data, options) as predictor:
+                if known.readers:
+                    args = (data, known, out, request.overwrite, keep)
+                    n_rows = write_known_scores(predictor, *args)
+                else:
+                    by_chunks = predictor is not model and text_suffix(out) == ".zarr"
+                    write = write_score_chunks if by_chunks else write_scores
+                    wanted = None if collected is None else keep
+                    n_rows = write(predictor, data, out, kind, request.overwrite, on_margins=wanted)
         else:
             explained = explained_model(model, options, kind)
             # as for files of rows, unless the user asked for one score
@@ -276,6 +284,24 @@ def _prepare_native(model: Predictor, request: Request) -> Callable[[], ScoreSum
         return ScoreSummary(n_rows, n_rows, Counter(), line)
 
     return score
+
+
+@contextmanager
+def _predictor(model: Predictor, data: DataSet, options: Any) -> Iterator[Any]:
+    """The model, or on a cluster a model that scores there."""
+    if options["dask"] is None:
+        yield model
+        return
+    from fcl.drivers.cluster.client import connected
+    from fcl.drivers.plan import INTERPRETER
+    from fcl.scoring.cluster import ClusterPredictor, score_bytes
+
+    with connected(options["dask"], options["dask_tls"]) as cluster:
+        size = INTERPRETER + score_bytes(model, data)
+        workers = cluster.wait_for_workers(size, size)
+        if not options["quiet"]:
+            messages.say(f"scoring on {counted(len(workers), 'worker')}")
+        yield ClusterPredictor(model, data, cluster)
 
 
 def _open_data(model: Predictor, path: str, options: Any) -> DataSet:

@@ -39,6 +39,16 @@ _OWN = {
     "offset": _score(
         TEXT, help="Array in DATA that is added to the margins; DATA only.", metavar="NAME"
     ),
+    "dask": _score(
+        TEXT,
+        help="Score on a Dask cluster: tcp://HOST:8786, a scheduler file, or local:N workers; DATA only.",
+        metavar="ADDRESS",
+    ),
+    "dask_tls": _score(
+        TEXT,
+        help="Encrypt the connection to the cluster, with these files.",
+        metavar="CA,CERT,KEY",
+    ),
     "keep_dropped": _flag(
         group="scores", help="Write a line for dropped records too, with empty cells."
     ),
@@ -76,7 +86,9 @@ TABLE = _CONVERT | {name: replace(option, name=name) for name, option in _OWN.it
 #: Options that the readers of ``fcl convert`` take.
 CONVERT_NAMES = tuple(name for name in _CONVERT if name not in ("format", "memory", "quiet"))
 #: Options that each kind of input takes.
-NATIVE_NAMES = ("x", "y", "weights", "offset", "explain", "explain_output", "memory", "quiet")
+NATIVE_NAMES = (
+    "x", "y", "weights", "offset", "explain", "explain_output", "dask", "dask_tls", "memory", "quiet",
+)  # fmt: skip
 FILE_NAMES = (*_CONVERT, "keep_dropped", "explain", "explain_output")
 SITE_NAMES = (
     "genome", "sites", "origin", "both_strands", "edges", "max_unknown", "memory", "quiet",

@@ -19,6 +19,7 @@ from fcl.drivers.events import (
     StepProgress,
     Stopped,
     Validated,
+    Workers,
 )
 from fcl.errors import reason
 from fcl.plain import plain
@@ -43,8 +44,10 @@ __all__ = [
 PROGRESS_LINE_EVERY = 5.0
 
 
-def pass_items(event: PassDone, validation: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """The items of a pass as (name, text), in display order; `validation` is the latest result."""
+def pass_items(
+    event: PassDone, validation: Mapping[str, Any] | None, workers: Workers | None = None
+) -> list[tuple[str, str]]:
+    """The items of a pass as (name, text), in display order; with the latest scores and workers."""
     fill = event.cache_bytes / event.cache_capacity if event.cache_capacity else 0.0
     items = [
         ("objective", f"{event.objective:.8g}"),
@@ -63,6 +66,8 @@ def pass_items(event: PassDone, validation: Mapping[str, Any] | None) -> list[tu
         items.insert(-1, (name, value))
     if event.busy:
         items.append(("busy", busy_text(event.busy)))
+    if workers is not None:
+        items.append(("workers", workers_text(workers)))
     if event.time_left is not None:
         items.append(("left", format_seconds(event.time_left)))
     return items
@@ -72,6 +77,14 @@ def busy_text(busy: Mapping[str, float]) -> str:
     """Shares of a core in words, such as ``trainer 98%, writers 75% 12%``."""
     writers = " ".join(f"{share:.0%}" for name, share in busy.items() if name.startswith("writer"))
     return f"trainer {busy.get('trainer 0', 0.0):.0%}, writers {writers}"
+
+
+def workers_text(event: Workers) -> str:
+    """The state of a cluster, such as ``3 (12 threads), 8 shards, 70 MiB moved``."""
+    return (
+        f"{event.workers} ({counted(event.threads, 'thread')}), {counted(event.shards, 'shard')}, "
+        f"{format_bytes(event.moved)} moved"
+    )
 
 
 def validation_text(validation: Mapping[str, Any] | None) -> str:
@@ -144,6 +157,7 @@ class View:
 
     def __init__(self) -> None:
         self.validation: Mapping[str, Any] | None = None  # the latest result
+        self.workers: Workers | None = None  # the latest state of a cluster
 
     def __enter__(self) -> View:
         return self
@@ -154,6 +168,8 @@ class View:
     def __call__(self, event: Event) -> None:
         if isinstance(event, PassDone | Validated) and event.validation is not None:
             self.validation = event.validation
+        if isinstance(event, Workers):
+            self.workers = event
         self.show(event)
 
     def show(self, event: Event) -> None:
@@ -173,7 +189,8 @@ class LineView(View):
             self._progress_from = event.seconds + PROGRESS_LINE_EVERY
             messages.write(progress_line(event))
         elif isinstance(event, PassDone):
-            items = "  ".join(f"{name} {text}" for name, text in pass_items(event, self.validation))
+            found = pass_items(event, self.validation, self.workers)
+            items = "  ".join(f"{name} {text}" for name, text in found)
             messages.write(f"pass {event.number:<3} {format_seconds(event.seconds):>8}  {items}")
             self._progress_from = event.seconds + PROGRESS_LINE_EVERY
 
@@ -239,7 +256,7 @@ class LiveView(View):
         elapsed = format_seconds(time.monotonic() - self._since)
         items = [("elapsed", elapsed), ("", self._compiling or self._status)]
         if self._last is not None:
-            items += pass_items(self._last, self.validation)
+            items += pass_items(self._last, self.validation, self.workers)
         items += [("", "")] * (-len(items) % 3)
         for i in range(0, len(items), 3):
             table.add_row(*(text for item in items[i : i + 3] for text in item))

@@ -159,9 +159,13 @@ def _check(request: _Request) -> None:
             raise click.UsageError(f"give {words}, not both")
     if options["C"] is None and options["alpha"] is None and options["path"] is None:
         raise click.UsageError("give --C or --alpha: the weight of the losses against the penalty")
-    if "writers" in given and options["driver"] == "inline":
+    if options["dask"] is not None:
+        if given.get("driver") == "--driver" and options["driver"] != "dask":
+            raise click.UsageError(f"give --dask or --driver {options['driver']}, not both")
+        options["driver"] = "dask"
+    if "writers" in given and options["driver"] != "processes":
         raise click.UsageError(
-            "--writers: the inline driver has no writers; give --driver processes"
+            f"--writers: the driver {options['driver']} has no writers; give --driver processes"
         )
     for option in ("scratch", "shared_files"):
         folder = options[option]
@@ -284,6 +288,8 @@ def _plan(request: _Request) -> int:
     arguments = _arguments(request)
     if request.options["path"] is not None:
         arguments["alpha"] = 1.0  # the plan is the same at every C
+        if request.options["dask"] is not None:  # of each job that a worker runs
+            arguments |= {"driver": "inline", "dask": None}
     show(plan_lines(plan_training(**arguments)))
     return 0
 

@@ -34,7 +34,10 @@ def passes_view(options: Mapping[str, Any], lines: bool) -> View:
 
 @contextmanager
 def watched(
-    options: Mapping[str, Any], stop: Stop, view: View, listening_from: type[Event]
+    options: Mapping[str, Any],
+    stop: Stop,
+    view: View,
+    listening_from: type[Event] | tuple[type[Event], ...],
 ) -> Iterator[Callable[[Event], None]]:
     """Provide the ``progress`` callback of a run, and print the warnings of the run.
 
@@ -43,10 +46,10 @@ def watched(
     options : mapping
         Effective options of the command.
     stop : Stop
-        From the first event of the class ``listening_from``, a signal only asks the run to stop.
+        From the first event of ``listening_from``, a signal only asks the run to stop.
     view : View
         Shows each event; ``--log-json`` logs it, too.
-    listening_from : class of events
+    listening_from : class of events, or several
     """
     with ExitStack() as stack:
         stack.enter_context(view)

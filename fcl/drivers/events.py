@@ -20,12 +20,14 @@ __all__ = [
     "Compiled",
     "Compiling",
     "Event",
+    "Jobs",
     "PassDone",
     "Prepared",
     "Started",
     "StepProgress",
     "Stopped",
     "Validated",
+    "Workers",
     "plan_dict",
 ]
 
@@ -116,6 +118,35 @@ class Prepared(Event):
 
     seconds: float
     rows_per_second: float
+
+
+@dataclass(frozen=True)
+class Workers(Event):
+    """The cluster of the driver ``dask``, before each pass.
+
+    workers, threads   that the scheduler has now.
+    shards             into which the rows are cut.
+    moved              bytes of sums and residuals that tasks have received from others so far.
+    """
+
+    workers: int
+    threads: int
+    shards: int
+    moved: int
+
+
+@dataclass(frozen=True)
+class Jobs(Event):
+    """Whole jobs on a cluster, whenever one begins or ends.
+
+    done, running, sent   numbers of jobs; more may be sent later.
+    workers               on which jobs run now.
+    """
+
+    done: int
+    running: int
+    sent: int
+    workers: int
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,15 @@ from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.job import Job
 from fcl.drivers.memory import peak_memory
+from fcl.drivers.plan import Plan
 from fcl.drivers.result import StopReason, TrainResult
+from fcl.drivers.rows import Rows
 from fcl.drivers.session import Session
 from fcl.features.standardized import attach_scales
 from fcl.solve.margins import write_margins
 from fcl.solve.outer import Certified
+from fcl.solve.outputs import local_passes
+from fcl.solve.passes import Passes
 from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver
 from fcl.solve.state import Point
@@ -81,14 +85,12 @@ class InlineRun:
             return self.solve()
 
     def __enter__(self) -> InlineRun:
-        job, session = self.job, self.session
+        session = self.session
         session.started()
         start = time.perf_counter()
         try:
-            self._rows.append(job.prepare(job.train, self._reading))
-            if job.valid is not None:
-                self._rows.append(job.prepare(job.valid, self._reading))
-            session.prepared(time.perf_counter() - start, self._rows[0].checksums)
+            self.checksums = self._read()
+            session.prepared(time.perf_counter() - start, self.checksums)
             self._begin()
         except BaseException:
             self.__exit__()
@@ -102,16 +104,24 @@ class InlineRun:
         # memory until the next garbage collection
         vars(self).pop("solver", None)
 
-    @property
-    def checksums(self) -> np.ndarray:
-        """Checksums of the prepared training rows, uint64 (n_blocks,)."""
+    def _read(self) -> np.ndarray:
+        """Read the rows; returns the checksums of the blocks of training rows."""
+        job = self.job
+        self._rows.append(job.prepare(job.train, self._reading))
+        if job.valid is not None:
+            self._rows.append(job.prepare(job.valid, self._reading))
         return self._rows[0].checksums
+
+    def _plan_passes(self) -> tuple[Plan, Passes]:
+        """The memory plan, now that the rows are known, and the steps of a pass."""
+        job = self.job
+        return job.plan_with(self._rows), local_passes(job.objective(), job.family, self._rows[0])
 
     def _begin(self) -> None:
         """Make the solver, and restore the state of the checkpoint, if any."""
         job, session = self.job, self.session
         with session.timed("start"):
-            self.solver = solver = _solver(job, self._rows)
+            self.solver = solver = _solver(job, *self._plan_passes())
         if job.options.standardize:
             with session.timed("standard deviations"):
                 attach_scales(job.family, np.empty((2, job.family.n_features)))
@@ -204,18 +214,20 @@ class InlineRun:
 
     def score(self) -> float:
         """Score the anchor on the validation rows; leaves its margins in ``valid_margins``."""
-        rows, margins, point = self.job.valid, self.valid_margins, self.solver.outer.point
+        rows, margins = self.job.valid, self.valid_margins
         assert rows is not None
         with self.session.timed("validation"):
-            prepared, family = self._rows[1], self.job.family
-            write_margins(family, prepared, point, margins, rows.offset, rows.covariates)
+            self._write_valid_margins(rows, self.solver.outer.point)
             return self.job.loss.score_outputs(rows.y, rows.s, margins)
 
+    def _write_valid_margins(self, rows: Rows, point: Point) -> None:
+        out, family = self.valid_margins, self.job.family
+        write_margins(family, self._rows[1], point, out, rows.offset, rows.covariates)
 
-def _solver(job: Job, rows: list[PreparedRows]) -> Solver:
-    """The solver of a job over its prepared rows, at the null model."""
+
+def _solver(job: Job, plan: Plan, passes: Passes) -> Solver:
+    """The solver of a job, at the null model."""
     options = job.options
-    plan = job.plan_with(rows)
     n_view = plan.view_rows or job.train.n
     cache = ColumnCache(
         plan.cache_bytes,
@@ -230,9 +242,7 @@ def _solver(job: Job, rows: list[PreparedRows]) -> Solver:
         size = job.sample_size(n_view, cache.capacity, locked=True)
         sampler = Sampler(size, n_view, options.seed)
     return Solver(
-        job.objective(),
-        job.family,
-        rows[0],
+        passes,
         cache,
         tol=options.tol,
         entries=plan.entries,

@@ -125,6 +125,18 @@ class Job:
         crew = max(1, self.plan.writers)
         extra = sum(self.family.extra_bytes(rows, crew) for rows in prepared)
         sides = np.concatenate([rows.side_bytes() for rows in prepared])
+        return self.plan_with_sides(sides, extra)
+
+    def plan_with_sides(self, sides: npt.NDArray[np.int64], extra: int = 0) -> Plan:
+        """The plan with sizes that are known only after the rows are read.
+
+        Parameters
+        ----------
+        sides : int64 (blocks of all rows,)
+            Bytes of the side arrays of each block.
+        extra : int
+            :meth:`fcl.features.base.Family.extra_bytes`.
+        """
         plan = self.plan
         return self.divide(
             replace(
@@ -408,6 +420,7 @@ def _sizes(
         vectors=(train.y.size + train.s.size + (0 if train.offset is None else train.offset.size))
         // train.n,
         n_outputs=n_outputs,
+        remote=options.driver == "dask",
         coupled=n_outputs > 1 and (group or find_loss(options.loss).name == "softmax"),
         group=group,
         covariates=0 if train.covariates is None else train.covariates.shape[1],

@@ -129,6 +129,7 @@ class Sizes:
     n_outputs: int = 1  #: classes or targets
     coupled: bool = False  #: whether the outputs are trained together
     group: bool = False  #: whether the penalty is the group norm
+    remote: bool = False  #: whether rows and vectors are on a cluster
 
     @property
     def most_columns(self) -> int:
@@ -227,6 +228,8 @@ def _divide(
     crew = writers or 1
     letters = family.row_kind == "sequences"
     rows = job.prepared(n_rows) + (job.prepared(job.n_valid) if job.n_valid else 0)
+    if job.remote and view_rows:  # the trainer's sample alone is here
+        rows = 0
     buffers = crew * job.prepared_block * (2 if job.n_valid else 1)
     n_view, outputs = view_rows or n_rows, job.n_outputs
     column = ColumnCache.largest_column(n_view, block_rows, family.binary, family.step)
@@ -258,7 +261,7 @@ def _divide(
     # a sample has its own covariates; models need two orthonormal copies
     trainer += 8 * job.covariates * n_view * (3 if view_rows else 2)
 
-    vectors = Vectors.bytes_for(n_rows, outputs) + 8 * job.n_valid * outputs
+    vectors = Vectors.bytes_for(n_rows, outputs) * (not job.remote) + 8 * job.n_valid * outputs
 
     def fixed(scratch: bool) -> list[tuple[str, int]]:
         held = ("prepared rows (one block; all are in a scratch file)", buffers)

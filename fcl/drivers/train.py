@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from fcl.checks import flag, shown
 from fcl.drivers.bar import Progress, on_event
+from fcl.drivers.cluster.client import check_cluster, connected
+from fcl.drivers.cluster.run import ClusterRun, check_job
 from fcl.drivers.initial import refuse_other_features
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job, make_job
@@ -88,6 +90,9 @@ def train(
     block_rows: int = 65536,
     driver: str = "inline",
     writers: int | None = None,
+    dask: str | None = None,
+    dask_tls: str | None = None,
+    client: Any = None,
     row_view: RowViewOption = "auto",
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 300.0,
@@ -172,11 +177,17 @@ def train(
         The loss determines the score: average precision, mean squared or absolute error, mean deviance.
     block_rows : int
         Rows per block, a multiple of 64, at most 65536.
-    driver : {"inline", "processes"}
+    driver : {"inline", "processes", "dask"}
         "inline": in this process, reproducible bit for bit; "processes": a trainer and writers in
-        parallel.
+        parallel; "dask": passes on a Dask cluster, with the same numbers as "inline".
     writers : int
         Number of writers of the driver ``processes``; by default the number of cores.
+    dask, dask_tls : str
+        The cluster of the driver ``dask``: ``tcp://HOST:8786``, the path of a scheduler file, or
+        ``local:N`` for N workers on this machine; and the certificates ``CA,CERT,KEY`` of an encrypted
+        connection. ``dask`` implies the driver.
+    client : distributed.Client
+        Or a client of that cluster, which stays open.
     row_view : {"all", "auto"} or int
         Rows on which the trainer works between passes: all; a weighted sample that starts with about this
         many rows (at least 64; all if there are no more); or "auto", a sample if there are more than
@@ -238,6 +249,9 @@ def train(
     job = _job(given)
     options = job.options
     _check_savable(job)
+    if options.driver == "dask":
+        check_cluster(client, options.dask, options.dask_tls)
+        check_job(job)
     if warn:
         job.warn()
     if warn and not options.standardize and (text := _scales(job)):
@@ -274,6 +288,11 @@ def train(
         with session.compilation, one_blas_thread():
             if options.driver == "inline":
                 result = InlineRun(session).run()
+            elif options.driver == "dask":
+                with connected(
+                    options.dask if client is None else client, options.dask_tls
+                ) as cluster:
+                    result = ClusterRun(session, cluster).run()
             else:
                 from fcl.drivers.processes.supervisor import Supervisor
 
@@ -297,6 +316,8 @@ def _job(given: Mapping[str, Any]) -> Job:
     check_data_set("data", given["data"])
     data = given["data"].with_added(given["offset"], given["covariates"])
     options = {option.name: given[option.name] for option in TRAINING}
+    if given["client"] is not None or given["dask"] is not None:
+        options["driver"] = "dask"
     resumed = given["resume"] is not None
     return make_job(data, **options, valid=given["valid"], resumed=resumed)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from fcl.checks import flag, is_whole, whole
 from fcl.data import DataSet
+from fcl.drivers.bar import on_event
+from fcl.drivers.cluster.jobs import place_of_jobs
+from fcl.drivers.job import make_job
+from fcl.drivers.place import Needs, Place, Watch, train_job
 from fcl.drivers.result import StopReason
-from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.estimators.rows import Training, open_rows, resolve_features, with_input_tags
 from fcl.features import Columns, Family, bind_features
@@ -42,6 +47,20 @@ _OPTION = {"fit_intercept": "intercept", "max_iter": "max_passes"}
 
 class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning):  # type: ignore[misc]
     """A fit stopped before its tolerance; both fcl's and scikit-learn's ConvergenceWarning."""
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """One of the problems of a fit.
+
+    number : from 0.  text : for ``verbose``.  initial : the model to start from, if any.  place : where
+    it is solved.
+    """
+
+    number: int
+    text: str
+    initial: Model | None
+    place: Place
 
 
 class Predictor(BaseEstimator):  # type: ignore[misc]
@@ -171,18 +190,28 @@ class Estimator(Predictor):
         family = bind_features(options["features"], training.data.rows, keep)
         if not options["standardize"] and (text := uneven_scales(family, self._column_names())):
             warnings.warn(text, ScaleWarning, stacklevel=3)
-        results: list[TrainResult] = []
-        for target, problem, initial in zip(targets, problems, begin, strict=True):
-            if deadline is not None:
-                # the remaining problems share the remaining time; each makes at least its first pass
-                left = deadline - time.monotonic()
-                options["max_time"] = max(1e-3, left / (len(targets) - len(results)))
-            data = training.data.with_target(target, weights, training.data.target_name)
-            data.target_columns = training.names
-            place = f" ({len(results) + 1} of {len(targets)})" if len(targets) > 1 else ""
-            same = initial is not None and _same_features(initial, family, data.column_names)
-            found = self._fit_one(data, problem + place, initial if same else None, options)
-            results.append(found)
+        data = []
+        for target in targets:
+            data.append(training.data.with_target(target, weights, training.data.target_name))
+            data[-1].target_columns = training.names
+        with self._place(data, options) as place:
+
+            def fit(number: int) -> TrainResult:
+                own, left = dict(options), len(targets) - number
+                if deadline is not None:
+                    # the remaining problems share the remaining time; each makes at least its first pass
+                    jobs = -(-len(targets) // place.lanes) if place.lanes else left
+                    own["max_time"] = max(1e-3, (deadline - time.monotonic()) / jobs)
+                text = f" ({number + 1} of {len(targets)})" if len(targets) > 1 else ""
+                initial = begin[number]
+                if initial is not None and not _same_features(
+                    initial, family, data[number].column_names
+                ):
+                    initial = None
+                problem = _Problem(number, problems[number] + text, initial, place)
+                return self._fit_one(data[number], problem, own)
+
+            results = place.each(fit, range(len(targets)))
         self._set_attributes(results)
 
     def _strength(self, training: Training) -> dict[str, Any]:
@@ -191,19 +220,46 @@ class Estimator(Predictor):
         C, _ = resolve_C(given, self.alpha, training.sum_weights)
         return {"C": C}
 
-    def _fit_one(
-        self, data: DataSet, problem: str, initial: Model | None, options: dict[str, Any]
-    ) -> TrainResult:
-        options = dict(options)
-        features = options.pop("features")
-        options["initial"] = initial
+    @contextmanager
+    def _place(self, data: Sequence[DataSet], options: dict[str, Any]) -> Iterator[Place]:
+        """Where the problems are solved: several on a cluster as whole jobs; one by its driver."""
+        client, address = (None, self.dask) if isinstance(self.dask, str) else (self.dask, None)
+        if self.dask is not None and not self._sends_jobs(len(data)):
+            options |= {"client": client, "dask": address}
+            client = address = None
+        needs = None
+        if client is not None or address is not None:
+            if options["driver"] == "processes":
+                raise InputError(
+                    "driver: expected inline jobs on a cluster (dask), got 'processes'; leave driver out"
+                )
+            known = {option.name for option in TRAINING} & set(options)
+            job = {name: options[name] for name in known - {"C", "features"}}
+            needs = Needs.of(make_job(data[0], options["features"], alpha=1.0, **job))
+        report = self._view() if self.verbose else on_event(None)
+        with place_of_jobs(client, address, None, needs, report) as place:
+            yield place
+
+    def _sends_jobs(self, n_problems: int) -> bool:
+        """Whether a fit has whole jobs for a cluster."""
+        return n_problems > 1
+
+    def _view(self) -> Any:
+        """Shows the events of a fit."""
+        from fcl.cli.progress import LineView
+
+        return LineView()
+
+    def _fit_one(self, data: DataSet, problem: _Problem, options: dict[str, Any]) -> TrainResult:
+        options["initial"] = problem.initial
+        report = on_event(None)
         if self.verbose:
             from fcl.cli.common import messages
-            from fcl.cli.progress import LineView
 
-            messages.write(f"{type(self).__name__}: fitting {problem}")
-            options["progress"] = LineView()
-        result = train(data, features, warn=False, **options)
+            messages.write(f"{type(self).__name__}: fitting {problem.text}")
+            report = self._view()
+        watch = Watch(report, lambda: False, place=problem.place)
+        result: TrainResult = watch.run(train_job, data, options)
         if self.verbose:
             found = np.count_nonzero(result.model.weights)
             messages.write(

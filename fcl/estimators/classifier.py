@@ -338,6 +338,11 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
         Seconds after which ``fit`` stops with the best weights so far; the driver ``inline`` finishes a
         pass that has begun. With more than two classes, each class in turn gets an equal share of the
         remaining time, and makes at least its first pass.
+    dask : str, distributed.Client or None
+        Fit the problems of more than two classes as whole jobs on the workers of a Dask cluster, side by
+        side, with the same result bit for bit: an address as for :func:`fcl.train`, or a client. A single
+        problem has its passes made there. ``GridSearchCV`` and others that copy estimators need an
+        address.
     verbose : bool or int
         Whether to write to stderr which class is being fitted, a line for each pass, the progress of long
         passes, and how each fit ended.

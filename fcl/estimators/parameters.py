@@ -38,6 +38,7 @@ class CommonParameters:
     memory: int | str = "1GiB"
     row_view: int | str = "auto"
     max_time: float | None = None
+    dask: Any = None
     verbose: bool | int = 0
 
 

@@ -98,7 +98,7 @@ class FCLRegressor(GroupParameters, FitParameters, Regressor):
         features of the Euclidean norm of their weights. Ignored with a single target.
     features, C, alpha, l1_ratio, standardize, fit_intercept, tol, max_iter
         As in :class:`FCLClassifier`.
-    warm_start, random_state, n_jobs, driver, memory, row_view, max_time, verbose
+    warm_start, random_state, n_jobs, driver, memory, row_view, max_time, dask, verbose
         As in :class:`FCLClassifier`.
 
     Attributes

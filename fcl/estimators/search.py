@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.model_selection import PredefinedSplit, check_cv
@@ -22,9 +23,6 @@ from fcl.path.grid import check_alphas
 from fcl.path.result import PathPoint, PathResult
 from fcl.path.rules import PathStop
 from fcl.path.train import train_path
-
-if TYPE_CHECKING:
-    from fcl.model import Model
 
 __all__ = ["FCLClassifierCV", "FCLRegressorCV"]
 
@@ -75,16 +73,16 @@ class PathSearch(PathParameters, Estimator):
             self._groups = None
         return self
 
-    def _fit_all(self, training: Training, *rest: Any) -> None:
+    def _fit_all(self, training: Training, targets: Sequence[np.ndarray], *rest: Any) -> None:
         cv = self.cv
         if not is_whole(cv) and not hasattr(cv, "split"):
             cv = check_cv(cv, training.target, classifier=self._classifies)
         self.folds_ = fold_of_rows(
             cv, training.data, self._groups, self._classifies, seed_of(self.random_state)
         )
-        self.paths_: list[PathResult] = []
+        self.paths_: list[PathResult] = [None] * len(targets)  # type: ignore[list-item]
         self._sum_weights = training.sum_weights
-        super()._fit_all(training, *rest)
+        super()._fit_all(training, targets, *rest)
         alphas = [self._alphas_of(path.points) for path in self.paths_]
         chosen = [self._alphas_of([path.chosen])[0] for path in self.paths_]
         values = [path.chosen.C for path in self.paths_]
@@ -119,20 +117,24 @@ class PathSearch(PathParameters, Estimator):
             return {"points": whole("alphas", self.alphas, 1)}
         return {"alphas": check_alphas(self.alphas)}
 
-    def _fit_one(
-        self, data: DataSet, problem: str, initial: Model | None, options: dict[str, Any]
-    ) -> TrainResult:
-        options = dict(options)
+    def _sends_jobs(self, n_problems: int) -> bool:
+        return True
+
+    def _view(self) -> Any:
+        from fcl.cli.path_report import PathView
+
+        return PathView(None, False)
+
+    def _fit_one(self, data: DataSet, problem: Any, options: dict[str, Any]) -> TrainResult:
         features = options.pop("features")
         options["class_weight"] = self._path_class_weight
         if "alphas" in options and data.weights is not None:  # they do not count class weights
             options["alphas"] = options["alphas"] * (self._sum_weights / data.weights.sum())
         if self.verbose:
             from fcl.cli.common import messages
-            from fcl.cli.path_report import PathView
 
-            messages.write(f"{type(self).__name__}: fitting {problem}")
-            options["progress"] = PathView(None, False)
+            messages.write(f"{type(self).__name__}: fitting {problem.text}")
+            options["progress"] = self._view()
         found = train_path(
             data,
             features,
@@ -142,11 +144,12 @@ class PathSearch(PathParameters, Estimator):
             refit=self.refit,
             refit_alpha=self.refit_alpha,
             warn=False,
+            client=problem.place,
             **options,
         )
         if found.reason is PathStop.INTERRUPTED:
             raise KeyboardInterrupt
-        self.paths_.append(found)
+        self.paths_[problem.number] = found
         return _result_of(found.chosen, found.refit, options["tol"])
 
 
@@ -197,6 +200,9 @@ class FCLClassifierCV(PathSearch, GroupParameters, Classifier):
     random_state, max_time, verbose
         As in :class:`FCLClassifier`; ``random_state`` also shuffles the rows for a number of folds, and
         ``max_time`` limits the paths of the folds.
+    dask : str, distributed.Client or None
+        Train folds, of all classes, as whole jobs on the workers of a Dask cluster, side by side, with
+        the same result bit for bit; given as in :class:`FCLClassifier`.
 
     Attributes
     ----------
@@ -231,7 +237,9 @@ class FCLRegressorCV(PathSearch, Regressor):
     ----------
     features, l1_ratio, standardize, loss, fit_intercept, tol, max_iter
         As in :class:`FCLRegressor`.
-    alphas, cv, select, patience, refit, refit_alpha, random_state, memory, row_view, max_time, verbose
+    alphas, cv, select, patience, refit, refit_alpha, random_state, memory, row_view, max_time
+        As in :class:`FCLClassifierCV`.
+    dask, verbose
         As in :class:`FCLClassifierCV`.
 
     Attributes

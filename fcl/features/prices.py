@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -35,6 +35,7 @@ __all__ = [
     "RowVector",
     "Scan",
     "answer",
+    "grid_step",
     "in_units",
     "merge_prices",
     "ones",
@@ -58,11 +59,14 @@ CHUNK = 1 << 14
 
 
 def grid_step(total: float, largest: float) -> float:
-    """The step of the finest grid of :meth:`RowVector.on_grid`; 0 if no sums are made in integers."""
+    """The finest step on which sums of value times feature fit in int64; 0 if they are not integers.
+
+    total, largest : as for :meth:`RowVector.on_grid`.
+    """
     if largest == 0.0:
         return 0.0
     exponent = math.frexp(total)[1] + math.frexp(largest)[1] - GRID_BITS
-    return 2.0 ** max(exponent, LEAST_EXPONENT)
+    return float(2.0 ** max(exponent, LEAST_EXPONENT))
 
 
 class RowVector:
@@ -113,7 +117,7 @@ class RowVector:
             See :class:`RowVector`.
         """
         step = grid_step(total, largest)
-        return cls(values, step, units if step else None)
+        return cls(values, step, units) if step else cls(values)
 
     @property
     def inverse(self) -> float | None:
@@ -202,6 +206,10 @@ class PriceQuery:
     find: bool = True
     power: int = 1
     n_outputs: int = 1
+
+    def of_parts(self, parts: range) -> PriceQuery:
+        """The same query about other parts."""
+        return replace(self, parts=parts)
 
     @cached_property
     def known(self) -> Ids:
@@ -298,6 +306,10 @@ class Pricer(Protocol):
     """Prices a family; the docstring of this module describes the protocol.
 
     Requests, sums and prices consist of numbers and arrays, so that they can be sent to another process.
+
+    A pricer whose requests do not depend on sums, and whose sums are integers, has a method
+    ``requests(query)``, which lists the requests of a scan. Shards of the rows can then be summed apart,
+    each by a pricer over the shard, and a pricer over no rows can scan.
 
     A pricer may also have a method ``price_several(queries, rows, blocks, progress)``, which returns what
     :func:`run` returns for each of several outputs, whose queries differ only in the imbalance.

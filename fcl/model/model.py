@@ -366,6 +366,8 @@ class Model:
         block_rows: int = BLOCK_ROWS,
         offset: Offset | None = None,
         covariates: Any = None,
+        first: int = 0,
+        last: int | None = None,
     ) -> Iterator[tuple[int, int, Floats]]:
         """Iterate over the margins in row order, one block of rows at a time.
 
@@ -382,6 +384,9 @@ class Model:
         covariates : array-like (n, columns), data frame or names
             Required if the model was trained with covariates, of the same names and order; with a path,
             the arrays that the model names are read by default.
+        first, last : int
+            Only the rows ``first`` to ``last`` (exclusive; None: all); ``first`` must be the beginning of
+            a block (:meth:`rows_of_block`).
 
         Yields
         ------
@@ -397,12 +402,17 @@ class Model:
         data = self.opened(data, offset, covariates)
         added = self.added_margins(data)
         margins_of = self.scorer()
-        block_rows = min(block_rows, self.family.most_block_rows())  # fewer if rows are wide
-        if self.n_outputs > 1:
-            block_rows = min(block_rows, max(64, BLOCK_MARGINS // self.n_outputs // 64 * 64))
-        for start, stop, block in self.family.read_rows(data.rows, block_rows):
+        size = self.rows_of_block(block_rows)
+        for start, stop, block in self.family.read_rows(data.rows, size, None, first, last):
             margins = margins_of(block)
             yield start, stop, margins if added is None else margins + added[start:stop]
+
+    def rows_of_block(self, block_rows: int = BLOCK_ROWS) -> int:
+        """Rows of the blocks of :meth:`iter_margins`, at most ``block_rows``: fewer if rows are wide."""
+        block_rows = min(block_rows, self.family.most_block_rows())
+        if self.n_outputs == 1:
+            return block_rows
+        return min(block_rows, max(64, BLOCK_MARGINS // self.n_outputs // 64 * 64))
 
     def scorer(self) -> Callable[[Any], Floats]:
         """A function from a block of ``family.read_rows`` to its margins without added ones."""

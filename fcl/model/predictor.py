@@ -98,8 +98,16 @@ class Predictor(Protocol):
         block_rows: int = ...,
         offset: Any = ...,
         covariates: Any = ...,
+        first: int = ...,
+        last: int | None = ...,
     ) -> Iterator[tuple[int, int, Floats]]:
-        """Yield (first row, last row + 1, margins) for blocks of rows, in their order."""
+        """Yield (first row, last row + 1, margins) for blocks of rows, in their order.
+
+        first, last : the rows to read; ``first`` must be the beginning of a block.
+        """
+
+    def rows_of_block(self, block_rows: int = ...) -> int:
+        """Rows of the blocks of :meth:`iter_margins`, at most ``block_rows``."""
 
     def margins(
         self,

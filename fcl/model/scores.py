@@ -27,7 +27,15 @@ from fcl.units import counted, format_bytes
 if TYPE_CHECKING:
     from fcl.data import DataSet
 
-__all__ = ["SUFFIXES", "check_scores", "write_scores"]
+__all__ = [
+    "SUFFIXES",
+    "check_room",
+    "check_scores",
+    "chunk_rows",
+    "create_score_array",
+    "score_block_rows",
+    "write_scores",
+]
 
 Floats = npt.NDArray[np.float64]
 Write = Callable[[int, int, Floats], None]
@@ -101,7 +109,7 @@ def write_scores(
     scores = scores_of(model, kind)  # raises before a file is opened, as the next lines do
     data = model.opened(data)
     model.added_margins(data)
-    block_rows = min(block_rows, max(1, BLOCK_MARGINS // model.n_outputs))
+    block_rows = score_block_rows(model, block_rows)
     with _open_scores(out, data.n_rows, scores, overwrite) as write:
         for start, stop, block in model.iter_margins(data, block_rows):
             if on_margins is not None:
@@ -112,6 +120,11 @@ def write_scores(
     return data.n_rows
 
 
+def score_block_rows(model: Predictor, most: int = BLOCK_ROWS) -> int:
+    """Rows of a block of scores."""
+    return min(most, max(1, BLOCK_MARGINS // model.n_outputs))
+
+
 def _open_scores(
     path: str | os.PathLike[str], n_rows: int, scores: Scores, overwrite: bool = False
 ) -> AbstractContextManager[Write]:
@@ -120,10 +133,18 @@ def _open_scores(
     Raises InputError as `check_scores` does, or if the disk has no room for the scores: a file of a few
     bytes may declare any number of rows.
     """
-    target = check_scores(path, overwrite)
     write = SUFFIXES[text_suffix(path)]
+    check_room(path, n_rows, scores, overwrite)
+    return write(path, n_rows, scores, overwrite)
+
+
+def check_room(
+    path: str | os.PathLike[str], n_rows: int, scores: Scores, overwrite: bool = False
+) -> None:
+    """Raise InputError if an output cannot be written, or the disk has no room for the scores."""
+    target = check_scores(path, overwrite)
     if os.fspath(path) == STDOUT:
-        return write(path, n_rows, scores, overwrite)
+        return
     n_scores = n_rows * len(scores.names)
     needed, free = 8 * n_scores, shutil.disk_usage(local_folder(target)).free
     if needed > free:
@@ -131,7 +152,6 @@ def _open_scores(
             f"{os.fspath(path)}: {counted(n_scores, 'score')} take about {format_bytes(needed)}, but "
             f"only {format_bytes(free)} are free there; make room, write elsewhere, or score fewer rows"
         )
-    return write(path, n_rows, scores, overwrite)
 
 
 @contextmanager
@@ -167,24 +187,36 @@ def _tsv(
         file.write(head.encode())
 
 
-@contextmanager
-def _zarr(
-    path: str | os.PathLike[str], n_rows: int, scores: Scores, overwrite: bool
-) -> Iterator[Write]:
+def chunk_rows(n_rows: int, scores: Scores) -> int:
+    """Rows of a chunk of an array of scores: all, or a power of two, as the blocks of a model have."""
+    most = max(1, ZARR_CHUNK_NUMBERS // len(scores.names))
+    return min(max(n_rows, 1), 1 << (most.bit_length() - 1))
+
+
+def create_score_array(folder: Path, n_rows: int, scores: Scores) -> Any:
+    """Make an array of Zarr for scores in an empty folder."""
     import zarr  # late: slow to import
 
     attributes: dict[str, Any] = {"kind": scores.kind}
     if len(scores.names) > 1:
         attributes["columns"] = list(scores.names)
+    chunk = chunk_rows(n_rows, scores)
+    return zarr.create_array(
+        store=folder,
+        shape=scores.shape(n_rows),
+        dtype="<f8",
+        chunks=scores.shape(chunk),
+        attributes=attributes,
+    )
+
+
+@contextmanager
+def _zarr(
+    path: str | os.PathLike[str], n_rows: int, scores: Scores, overwrite: bool
+) -> Iterator[Write]:
     with atomic_folder(path, overwrite) as folder:
-        chunk = min(max(n_rows, 1), max(1, ZARR_CHUNK_NUMBERS // len(scores.names)))
-        array = zarr.create_array(
-            store=folder,
-            shape=scores.shape(n_rows),
-            dtype="<f8",
-            chunks=scores.shape(chunk),
-            attributes=attributes,
-        )
+        array = create_score_array(folder, n_rows, scores)
+        chunk = array.chunks[0]
         # blocks are gathered into whole chunks: a chunk written twice is compressed twice
         pending = np.empty(scores.shape(chunk))
         filled = 0

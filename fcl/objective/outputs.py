@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -74,6 +74,7 @@ class Outputs(ABC):
     penalty: Penalty = field(default_factory=Penalty)
     offset: Floats | None = None
 
+    first_row: ClassVar[int] = 0  #: as in Objective
     separate: ClassVar[bool]  #: whether the loss is a sum of losses of one output each
     has_constant: ClassVar[bool] = False  #: there is no intercept beside the margins
     covariates: ClassVar[None] = None  #: several outputs have no covariates
@@ -101,6 +102,13 @@ class Outputs(ABC):
         """The row blocks."""
         for start in range(0, self.n_rows, self.block_rows):
             yield slice(start, min(start + self.block_rows, self.n_rows))
+
+    def each_block(
+        self, function: Callable[..., Any], vectors: Sequence[Floats], *args: Any
+    ) -> Iterator[Any]:
+        """What a function of a block, of vectors (n,) there and of ``args`` returns for each block."""
+        for rows in self.blocks():
+            yield function(self, rows, *(vector[rows] for vector in vectors), *args)
 
     def take(self, rows: Ids, s: Floats) -> Outputs:
         """The objective over a sample of the rows, int64 (m,), with other weights s, float64 (m,)."""

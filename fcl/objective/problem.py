@@ -13,9 +13,9 @@ not on the number of threads.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +87,7 @@ class Objective:
     penalty: Penalty = field(default_factory=Penalty)
     offset: Floats | None = None  #: float64 (n,), None for zeros
     covariates: Covariates | None = None  #: unpenalised columns, None for none
+    first_row: int = 0  #: number of the first of these rows in the data
 
     @property
     def n_rows(self) -> int:
@@ -112,16 +113,26 @@ class Objective:
         for start in range(0, self.n_rows, self.block_rows):
             yield slice(start, min(start + self.block_rows, self.n_rows))
 
-    def _sums(self, width: int, kernel: Callable[[slice, Floats], object]) -> list[float]:
-        """Sum over row blocks what ``kernel(rows, out)`` writes to ``out``, float64 (width,)."""
+    def over_blocks(
+        self, function: Callable[..., Any], vectors: Sequence[Any], *args: Any
+    ) -> list[Any]:
+        """What a function of :mod:`fcl.objective.block_sums` returns for each row block, in order."""
 
-        def block(rows: slice) -> Floats:
-            out = np.zeros(width)
-            kernel(rows, out)
-            return out
+        def block(rows: slice) -> Any:
+            return function(self, rows, *(vector[rows] for vector in vectors), *args)
 
-        parts = self.team.map(block, list(self.blocks()))
-        return [math.fsum(column) for column in zip(*parts, strict=True)]
+        return self.team.map(block, list(self.blocks()))
+
+    def each_block(
+        self, function: Callable[..., Any], vectors: Sequence[Any], *args: Any
+    ) -> Iterator[Any]:
+        """Like :meth:`over_blocks`, one block after the other, for results that are large together."""
+        for rows in self.blocks():
+            yield function(self, rows, *(vector[rows] for vector in vectors), *args)
+
+    def over(self, y: Floats, s: Floats, covariates: Covariates | None) -> Objective:
+        """The same objective over other rows, which are in this process."""
+        return replace(self, y=y, s=s, covariates=covariates)
 
     # -- unpenalised columns -------------------------------------------------------------------
 
@@ -166,13 +177,9 @@ class Objective:
 
     def loss_sum(self, m: Floats, b: float) -> float:
         """sum_i s_i loss(y_i, m_i + b)."""
-        from fcl.kernels import losses
+        from fcl.objective import block_sums
 
-        def block(r: slice) -> float:
-            value: float = losses.weighted_loss(self.loss.kernel, self.y[r], self.s[r], m[r], b)
-            return value
-
-        return math.fsum(self.team.map(block, list(self.blocks())))
+        return math.fsum(self.over_blocks(block_sums.loss, [m], b))
 
     def value(self, penalty: float, m: Floats, b: float) -> float:
         """The objective, given the penalty of the weights."""
@@ -206,16 +213,10 @@ class Objective:
 
     def line_sums(self, m: Floats, dm: Floats, beta: float, b: float = 0.0) -> LineSums:
         """Value and derivatives of the losses at margins m + beta dm + b."""
-        from fcl.kernels import losses
+        from fcl.objective import block_sums
 
-        return LineSums(
-            *self._sums(
-                6,
-                lambda r, out: losses.line_sums(
-                    self.loss.kernel, self.y[r], self.s[r], m[r], dm[r], beta, b, out
-                ),
-            )
-        )
+        parts = self.over_blocks(block_sums.line, [m, dm], beta, b)
+        return LineSums(*block_sums.sum_columns(parts))
 
     def best_intercept(
         self,
@@ -233,22 +234,19 @@ class Objective:
         """
         if not self.has_constant:
             return 0.0
-        from fcl.kernels import losses
+        from fcl.objective import block_sums
 
-        def at_block(rows: slice) -> Floats:
-            return m[rows] if dm is None else m[rows] + beta * dm[rows]
+        def slopes(b: float) -> list[float]:
+            if dm is None:
+                return block_sums.sum_columns(self.over_blocks(block_sums.slopes, [m], b))
+            parts = self.over_blocks(block_sums.slopes_along, [m, dm], b, beta)
+            return block_sums.sum_columns(parts)
 
         low, high = -math.inf, math.inf
         b, best, smallest = guess, guess, math.inf
         reach = 1.0
         for _ in range(MAX_STEPS):
-            at = b
-            total, curve, absolute = self._sums(
-                3,
-                lambda r, out, at=at: losses.slope_sums(  # type: ignore[misc]
-                    self.loss.kernel, self.y[r], self.s[r], at_block(r), at, out
-                ),
-            )
+            total, curve, absolute = slopes(b)
             total += slope + floor * b
             curve += floor
             if abs(total) < smallest:
@@ -280,11 +278,12 @@ class Objective:
 
     def sides(self, r: RowValues) -> list[float]:
         """Sum of the negative residuals and sum of the positive residuals."""
-        from fcl.kernels import losses
+        from fcl.objective import block_sums
 
-        return self._sums(2, lambda b, out: losses.side_sums(r[b], out))
+        return block_sums.sum_columns(self.over_blocks(block_sums.sides, [r]))
 
-    def _offset_of(self, rows: slice) -> Floats:
+    def offset_of(self, rows: slice) -> Floats:
+        """The offsets of a block; empty for zeros."""
         return np.empty(0) if self.offset is None else self.offset[rows]
 
     def dual_bound(
@@ -355,26 +354,17 @@ class Objective:
 
     def dual_ray(self, r: RowValues, balance: Balance) -> tuple[float, float]:
         """sum r~ (y - o) and sum r~^2 / s of the balanced residuals r~."""
-        from fcl.kernels import losses
+        from fcl.objective import block_sums
 
-        linear, quadratic = self._sums(
-            2,
-            lambda b, out: losses.ray_sums(
-                self.y[b], self.s[b], self._offset_of(b), r[b], balance, out
-            ),
-        )
+        parts = self.over_blocks(block_sums.ray, [r], balance)
+        linear, quadratic = block_sums.sum_columns(parts)
         return linear, quadratic
 
     def dual_value(self, r: RowValues, balance: Balance, t: float) -> float:
         """The dual objective at t times the balanced residuals, apart from the penalty's conjugate."""
-        from fcl.kernels import losses
+        from fcl.objective import block_sums
 
-        def block(b: slice) -> float:
-            kernel, y, s, o = self.loss.kernel, self.y[b], self.s[b], self._offset_of(b)
-            value: float = losses.conjugate_sum(kernel, y, s, o, r[b], balance, t)
-            return value
-
-        return -self.C * math.fsum(self.team.map(block, list(self.blocks())))
+        return -self.C * math.fsum(self.over_blocks(block_sums.conjugate, [r], balance, t))
 
 
 def relative_gap(objective: float, bound: float) -> float:

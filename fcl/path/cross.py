@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from fcl.data import DataSet
+from fcl.drivers.place import HERE, Place
 from fcl.errors import InputError
+from fcl.model.model import Model
 from fcl.path.folds import Folds
 from fcl.path.grid import Grid
 from fcl.path.options import PathOptions
-from fcl.path.problem import Folder, Problem
-from fcl.path.refit import refit_support
+from fcl.path.problem import Problem
+from fcl.path.refit import refit_point
 from fcl.path.result import PathPoint, PathResult, Scores
 from fcl.path.rules import PathStop, Rules
 from fcl.path.running import Running
 from fcl.path.scores import fold_scores
-from fcl.path.track import Track
+from fcl.path.store import Folder
+from fcl.path.track import Enough, Track, TrackRows
 from fcl.units import counted
 
 __all__ = ["cross_validated", "extend_folds", "held_out_margins"]
@@ -34,19 +36,18 @@ def cross_validated(
     """A path that is scored by cross-validation; without the margins of the rows that were held out."""
     folds, loss, rules = problem.folds, problem.loss, options.rules
     assert folds is not None
-    store = folder.track("", problem, grid)
-    path = Track(problem.make_job, grid, running, part=problem.part, store=store)
+    store = folder.track("", problem.about(grid))
+    path = Track(problem, TrackRows(grid, part=problem.part), running, store)
     path.extend(never, 1)  # C_min of all rows, which gives the grid of the folds
     shared = Grid(grid.points, None, path.grid_alphas(problem.sum_weights))
     tracks = []
     for fold in range(int(folds.max()) + 1):
-        store = folder.track(f"fold-{fold + 1}", problem, grid)
-        make = partial(problem.make_fold_job, fold, running.begun)
-        part = problem.part_of(fold_name(fold, folds))
-        tracks.append(Track(make, shared, running, part=part, store=store, bootstraps=False))
+        store = folder.track(f"fold-{fold + 1}", problem.about(grid))
+        rows = TrackRows(shared, fold, problem.part_of(fold_name(fold, folds)))
+        tracks.append(Track(problem, rows, running, store))
     sign = 1.0 if loss.higher_is_better else -1.0
-    most, reason = extend_folds(tracks, rules, sign)
-    full = path.extend(lambda points: rules.reason(np.empty(0), points[-1].active), most)
+    most, reason = extend_folds(tracks, rules, sign, running.place)
+    full = path.extend(Enough(rules), most)
     if full is not None and full is not PathStop.GRID:
         reason = full
     found = scores_of(tracks)[:, : len(path.points)]
@@ -68,16 +69,21 @@ def refit_cross_validated(
     """Refit the chosen point over all rows, and in each fold for the score."""
     folds, number = problem.folds, result.chosen.number
     assert folds is not None
-    found = refit_support(problem.make_job(driver="inline"), result.chosen, alpha, running, "refit")
+
+    def refit(fold: int) -> PathPoint | None:
+        if fold < 0:
+            return running.run(refit_point, problem, None, result.chosen, alpha, "refit")
+        part = f"refit of {fold_name(fold, folds)}"
+        return running.run(
+            refit_point, problem, fold, result.fold_points[fold][number], alpha, part
+        )
+
+    found, *own = running.place.each(refit, [-1, *range(len(result.fold_points))])
     if found is None:
         return None
-    scores = []
-    for fold, points in enumerate(result.fold_points):
-        job = problem.make_fold_job(fold, running.begun, driver="inline")
-        part = f"refit of {fold_name(fold, folds)}"
-        own = refit_support(job, points[number], alpha, running, part)
-        # an empty model stays as it is
-        scores.append(points[number].score if own is None else own.score)
+    # an empty model stays as it is
+    points = [track[number] for track in result.fold_points]
+    scores = [(new or point).score for new, point in zip(own, points, strict=True)]
     mean, se = fold_scores(np.array(scores)[:, None])
     return replace(found, score=float(mean[0]), se=float(se[0]))
 
@@ -93,10 +99,12 @@ def scores_of(tracks: list[Track]) -> Floats:
     return np.array([track.scores[:common] for track in tracks])
 
 
-def extend_folds(tracks: list[Track], rules: Rules, sign: float) -> tuple[int, PathStop]:
+def extend_folds(
+    tracks: list[Track], rules: Rules, sign: float, place: Place = HERE
+) -> tuple[int, PathStop]:
     """Train the folds until their mean score ends the path.
 
-    One fold after the other runs until its own score ends it; then the shorter ones continue, until the
+    Each fold runs until its own score ends it; then the shorter ones continue, until the
     mean over all folds has not improved for ``patience`` points, or a fold cannot continue.
 
     Parameters
@@ -106,6 +114,8 @@ def extend_folds(tracks: list[Track], rules: Rules, sign: float) -> tuple[int, P
     rules : Rules
     sign : float
         1 if larger scores are better, else -1.
+    place : Place
+        Where the folds are trained.
 
     Returns
     -------
@@ -117,11 +127,7 @@ def extend_folds(tracks: list[Track], rules: Rules, sign: float) -> tuple[int, P
     KeyboardInterrupt
         A fold was interrupted; there is no model over all rows yet.
     """
-
-    def own(points: list[PathPoint]) -> PathStop | None:
-        return rules.reason(sign * np.array([p.score for p in points]), points[-1].active)
-
-    ends = [_extended(track, own) for track in tracks]
+    ends = place.each(lambda track: _extended(track, Enough(rules, sign)), tracks)
     while True:
         scores = scores_of(tracks)
         common = scores.shape[1]
@@ -136,16 +142,13 @@ def extend_folds(tracks: list[Track], rules: Rules, sign: float) -> tuple[int, P
         if final:
             return common, final[0]
         most = common + (rules.patience or 1)
-        for number, track in enumerate(tracks):
-            if len(track.points) < most:
-                ends[number] = _extended(
-                    track, lambda points: rules.reason(np.empty(0), points[-1].active), most
-                )
+        short = [number for number, track in enumerate(tracks) if len(track.points) < most]
+        extend = partial(_extended, enough=Enough(rules), most=most)
+        for number, end in zip(short, place.each(extend, [tracks[n] for n in short]), strict=True):
+            ends[number] = end
 
 
-def _extended(
-    track: Track, enough: Callable[[list[PathPoint]], PathStop | None], most: int | None = None
-) -> PathStop | None:
+def _extended(track: Track, enough: Enough, most: int | None = None) -> PathStop | None:
     """Extend a track; an interrupt ends all folds, and an error names the fold."""
     try:
         end = track.extend(enough, most)
@@ -156,14 +159,29 @@ def _extended(
     return end
 
 
-def held_out_margins(data: DataSet, result: PathResult, folds: Folds) -> Floats:
+def held_out_margins(problem: Problem, result: PathResult, running: Running) -> Floats:
     """The margin of each row by the chosen model of the fold that held the row out.
 
     float64 (n,), or (n, K) with K outputs; NaN for rows that no fold held out.
     """
+    folds, number = problem.folds, result.chosen.number
+    assert folds is not None
     outputs = result.chosen.model.weights.shape[1:]
-    margins = np.full((data.n_rows, *outputs), np.nan)
-    for fold, points in enumerate(result.fold_points):
-        held = folds == fold
-        margins[held] = points[result.chosen.number].model.margins(data)[held]
+    margins = np.full((problem.data.n_rows, *outputs), np.nan)
+
+    def of_fold(fold: int) -> Floats:
+        found: Floats = running.run(
+            margins_of_fold, problem, fold, result.fold_points[fold][number].model
+        )
+        return found
+
+    for fold, found in enumerate(running.place.each(of_fold, range(len(result.fold_points)))):
+        margins[folds == fold] = found
     return margins
+
+
+def margins_of_fold(
+    problem: Problem, running: Running, fold: int, model: Model
+) -> Iterator[Floats]:
+    """Yield the margins of the rows that a fold held out, by a model."""
+    yield model.margins(problem.data)[problem.folds == fold]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,11 +17,12 @@ from fcl.path.cross import cross_validated, fold_name
 from fcl.path.folds import Folds, fold_of_rows
 from fcl.path.grid import Grid
 from fcl.path.options import PathOptions
-from fcl.path.problem import Folder, Problem, split_data
-from fcl.path.result import OuterFold, OuterScores, PathResult
+from fcl.path.problem import Problem, split_data
+from fcl.path.result import OuterFold, OuterScores, PathPoint
 from fcl.path.rules import PathStop
 from fcl.path.running import Running
 from fcl.path.scores import fold_scores, margins_on
+from fcl.path.store import Folder
 
 __all__ = ["OuterFolds", "outer_folds", "score_outer_folds"]
 
@@ -80,8 +82,9 @@ def score_outer_folds(
 
     Raises KeyboardInterrupt if a search was interrupted.
     """
-    found = []
-    for fold, inner in folds:
+
+    def scored(numbered: tuple[int, Folds]) -> OuterFold:
+        fold, inner = numbered
         train, held = split_data(problem.data, folds.outer, fold, "outer")
         assert train.weights is not None
         part = replace(
@@ -91,24 +94,25 @@ def score_outer_folds(
             sum_weights=float(train.weights.sum()),
             part=f"outer {fold_name(fold, folds.outer)}",
         )
-        result = cross_validated(
-            part,
-            options,
-            grid,
-            Running(running.report, running.should_stop),  # with a time limit of its own
-            folder.within(f"outer-{fold + 1}"),
-        )
+        own = replace(running, begun=time.monotonic())  # with a time limit of its own
+        within = folder.within(f"outer-{fold + 1}")
+        result = cross_validated(part, options, grid, own, within)
         if result.reason is PathStop.INTERRUPTED:
             raise KeyboardInterrupt
-        found.append(_scored(fold, result, replace(part, valid=held)))
+        found: OuterFold = own.run(score_choice, replace(part, valid=held), fold, result.chosen)
+        return found
+
+    found = running.place.each(scored, list(folds))
     mean, se = fold_scores(np.array([[fold.score] for fold in found]))
     return OuterScores(problem.loss.metric, found, float(mean[0]), float(se[0]))
 
 
-def _scored(fold: int, result: PathResult, problem: Problem) -> OuterFold:
-    """The choice of a search, scored on the validation rows of a problem."""
+def score_choice(
+    problem: Problem, running: Running, fold: int, chosen: PathPoint
+) -> Iterator[OuterFold]:
+    """Yield the choice of a search, scored on the validation rows of a problem."""
     job = problem.make_job()
     rows = job.valid
     assert rows is not None
-    margins = margins_on(job, rows, result.chosen.model)
-    return OuterFold(fold, result.chosen, rows.n, job.loss.score_outputs(rows.y, rows.s, margins))
+    margins = margins_on(job, rows, chosen.model)
+    yield OuterFold(fold, chosen, rows.n, job.loss.score_outputs(rows.y, rows.s, margins))

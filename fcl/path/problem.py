@@ -1,13 +1,12 @@
-"""What a path trains on and validates on, and where its tracks are saved."""
+"""What a path trains on and validates on."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from fcl.data import DataSet
 from fcl.drivers.job import Job, make_job
+from fcl.drivers.place import Needs
 from fcl.errors import InputError, ScaleWarning
 from fcl.features.base import is_sampled
 from fcl.features.standardized import uneven_scales
@@ -22,12 +22,12 @@ from fcl.objective import Loss
 from fcl.options import FIXED
 from fcl.path.folds import Folds, check_labels_of_folds, encode_groups, fold_of_rows
 from fcl.path.grid import Grid
-from fcl.path.store import TrackFolder
+from fcl.path.running import Running
 
 if TYPE_CHECKING:
     from fcl.features import Spec
 
-__all__ = ["Folder", "Problem", "make_problem", "split_data"]
+__all__ = ["Problem", "make_problem", "split_data"]
 
 #: Options that determine the models of a path.
 _FIXED = ("tol", "max_passes", *(name for name in FIXED if name not in ("C", "alpha")))
@@ -47,6 +47,7 @@ class Problem:
     folds: Folds | None
     groups: npt.NDArray[np.int64] | None  #: of the validation rows
     fixed: Mapping[str, Any]  #: effective options that determine the models, but for C
+    needs: Needs  #: of each job
     part: str = ""  #: name of the rows in events; empty for all
 
     def make_job(self, **changed: Any) -> Job:
@@ -59,10 +60,10 @@ class Problem:
             training["max_time"] = None
         return make_job(self.data, self.features, alpha=1.0, valid=self.valid, **training)
 
-    def make_fold_job(self, fold: int, begun: float, **changed: Any) -> Job:
+    def make_fold_job(self, fold: int, running: Running, **changed: Any) -> Job:
         """The job of one fold, at any C; this fold and the later ones share the time that is left.
 
-        begun : ``time.monotonic()`` at the beginning of the path.  changed : options to replace.
+        changed : options to replace.
         """
         assert self.folds is not None
         train, held = split_data(self.data, self.folds, fold)
@@ -71,8 +72,9 @@ class Problem:
         limit = job.options.max_time
         if limit is None:
             return job
-        spent = time.monotonic() - begun
-        share = max(0.0, limit - spent) / (int(self.folds.max()) + 1 - fold)
+        spent = time.monotonic() - running.begun
+        n_folds = int(self.folds.max()) + 1
+        share = max(0.0, limit - spent) / running.shares(n_folds - fold, n_folds)
         return replace(job, options=replace(job.options, max_time=spent + share))
 
     def part_of(self, name: str) -> str:
@@ -92,24 +94,6 @@ class Problem:
             "driver": self.training.get("driver", "inline"),
             **self.fixed,
         }
-
-
-@dataclass(frozen=True)
-class Folder:
-    """Where the tracks of a path are saved; nowhere if ``path`` is None."""
-
-    path: Path | None
-    trusted: Collection[str]
-
-    def track(self, name: str, problem: Problem, grid: Grid) -> TrackFolder | None:
-        """The folder of a track, if the path is saved."""
-        if self.path is None:
-            return None
-        return TrackFolder(self.path / name, problem.about(grid), self.trusted)
-
-    def within(self, name: str) -> Folder:
-        """A folder in this one."""
-        return self if self.path is None else replace(self, path=self.path / name)
 
 
 def make_problem(
@@ -164,6 +148,7 @@ def make_problem(
         folds=folds,
         groups=units,
         fixed={name: value for name, value in job.options.of_job().items() if name in _FIXED},
+        needs=Needs.of(job),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -17,14 +18,32 @@ from fcl.features.support import SupportFamily
 from fcl.model.certificate import Scope
 from fcl.model.model import Model
 from fcl.objective import resolve_C
+from fcl.path.problem import Problem
 from fcl.path.result import PathPoint
 from fcl.path.running import Running
 from fcl.solve.state import is_active
 
-__all__ = ["REFIT_L1", "refit_support"]
+__all__ = ["REFIT_L1", "refit_point", "refit_support"]
 
 #: Share of |w| in the penalty: the solver needs one above 0, and this one does not change the model.
 REFIT_L1 = 1e-6
+
+
+def refit_point(
+    problem: Problem,
+    running: Running,
+    fold: int | None,
+    point: PathPoint,
+    alpha: float,
+    part: str,
+) -> Iterator[PathPoint | None]:
+    """Yield the refit of a point over the training rows of a fold, or over all rows; as a job."""
+    inline = {"driver": "inline"}
+    if fold is None:
+        job = problem.make_job(**inline)
+    else:
+        job = problem.make_fold_job(fold, running, **inline)
+    yield refit_support(job, point, alpha, running, part)
 
 
 def refit_support(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from fcl.drivers.job import Job
+from fcl.drivers.place import Watch
 from fcl.drivers.result import TrainResult
 from fcl.drivers.saving import Saver
-from fcl.drivers.session import Progress, Session
+from fcl.drivers.session import Session
 from fcl.path.events import PointDone, PointStarted
 from fcl.path.result import PathPoint
 from fcl.solve.state import Point
@@ -19,22 +19,8 @@ __all__ = ["Running"]
 
 
 @dataclass(frozen=True)
-class Running:
-    """A running path.
-
-    Attributes
-    ----------
-    report : callable
-        Receives each event.
-    should_stop : callable
-        Polled; returns True to end the path.
-    begun : float
-        ``time.monotonic()`` at the beginning of the path; its time limit counts from here.
-    """
-
-    report: Progress
-    should_stop: Callable[[], bool]
-    begun: float = field(default_factory=time.monotonic)
+class Running(Watch):
+    """A running path; its time limit counts from ``begun``."""
 
     def session(self, job: Job, start: Point | None = None) -> Session:
         """A session of the path, without checkpoints.  start : the initial point, if any."""

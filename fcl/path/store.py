@@ -17,14 +17,13 @@ import json
 import math
 import os
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.checks import shown
-from fcl.drivers.job import Job
 from fcl.drivers.result import StopReason
 from fcl.errors import InputError, ModelFileError
 from fcl.model.atomic import atomic_file
@@ -36,7 +35,15 @@ from fcl.plain import plain
 from fcl.solve.run_state import RunState
 from fcl.store import local_path
 
-__all__ = ["FOLDER_SUFFIX", "FORMAT", "TABLE_NAME", "TrackFolder", "add_result", "read_table"]
+__all__ = [
+    "FOLDER_SUFFIX",
+    "FORMAT",
+    "TABLE_NAME",
+    "Folder",
+    "TrackFolder",
+    "add_result",
+    "read_table",
+]
 
 FORMAT = "fcl-path 1"
 #: What the name of a model is followed by in the name of its folder, and the table in it.
@@ -71,7 +78,7 @@ class TrackFolder:
         self._about = plain(about)
         self._trusted = trusted
         self._state = CheckpointFolder(self.path / "state")
-        self._checkpoint: Checkpoint | None = None  # of the loaded points
+        self._n_kept = 0  # points whose models are in the folder
         #: processes begin at the weights of the last point, and need no state
         self._has_states = self._about.get("driver") != "processes"
 
@@ -100,18 +107,19 @@ class TrackFolder:
                 "data (which include the names of columns) and options of that path, or start over"
             )
         rows, values = table["points"], np.array(table["grid"], np.float64)
-        state = None
+        state = checkpoint = None
         lost = self._has_states and not self._state.numbers()
         if rows and (StopReason(rows[0]["reason"]) in CUT or lost):
             # only the first point is kept if it is cut short, or precedes its state if the path is killed
             return Saved([], None, values)
         if self._has_states and len(rows) < len(values):
-            self._checkpoint = self._state.load()
+            checkpoint = self._state.load()
             # the path may have been killed between the table and the state
-            rows = rows[: self._checkpoint.options.get("points_done", 0)]
-            state = RunState.from_file(self._checkpoint.state, self._checkpoint.arrays)
+            rows = rows[: checkpoint.options.get("points_done", 0)]
+            state = RunState.from_file(checkpoint.state, checkpoint.arrays)
         points = [self._point(number, row) for number, row in enumerate(rows)]
-        return Saved(points, state if points else None, values)
+        self._n_kept = len(points)
+        return Saved(points, state if points else None, values, checkpoint=checkpoint)
 
     def _point(self, number: int, row: Mapping[str, Any]) -> PathPoint:
         path = self.path / _model_name(number)
@@ -128,25 +136,14 @@ class TrackFolder:
         reason = StopReason(row["reason"])
         return PathPoint(number, model, reason, row["seconds"], row["passes"], score, se)
 
-    def check(self, job: Job, fingerprint: str, checksums: npt.NDArray[np.uint64]) -> None:
-        """Raise InputError if the rows or fixed options differ from the loaded points."""
-        if self._checkpoint is not None:
-            CheckpointFolder.check_resume(
-                self._checkpoint,
-                _fixed(job),
-                fingerprint,
-                checksums,
-                job.family.to_config(),
-                job.family.n_features,
-            )
-
     # -- writing -------------------------------------------------------------------------------
 
-    def save(self, job: Job, saved: Saved) -> None:
-        """Write the last point, the table, and the state if there is one."""
+    def save(self, saved: Saved) -> None:
+        """Write the models of new points, the table, and the state if there is one."""
         self.path.mkdir(parents=True, exist_ok=True)
-        last = saved.points[-1]
-        last.model.save(self.path / _model_name(last.number), overwrite=True)
+        for point in saved.points[self._n_kept :]:
+            point.model.save(self.path / _model_name(point.number), overwrite=True)
+        self._n_kept = len(saved.points)
         rows = [point_row(point) | {"reason": point.reason} for point in saved.points]
         table = {"about": self._about, "grid": saved.values, "points": rows}
         write_table(self.path / TABLE_NAME, table)
@@ -154,10 +151,10 @@ class TrackFolder:
             return
         numbers, arrays = saved.state.to_file()
         checkpoint = Checkpoint(
-            options=plain(_fixed(job) | {"points_done": len(saved.points)}),
-            family=plain(job.family.to_config()),
+            options=plain({**saved.options, "points_done": len(saved.points)}),
+            family=plain(saved.family),
             fingerprint=saved.fingerprint,
-            n_rows=job.train.n,
+            n_rows=saved.n_rows,
             block_checksums=saved.checksums,
             state=numbers,
             arrays=arrays,
@@ -167,6 +164,24 @@ class TrackFolder:
         )
         with self._state:
             self._state.save(checkpoint)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where the tracks of a path are saved; nowhere if ``path`` is None."""
+
+    path: Path | None
+    trusted: Collection[str]
+
+    def track(self, name: str, about: Mapping[str, Any]) -> TrackFolder | None:
+        """The folder of a track, if the path is saved.  about : as for :class:`TrackFolder`."""
+        if self.path is None:
+            return None
+        return TrackFolder(self.path / name, about, self.trusted)
+
+    def within(self, name: str) -> Folder:
+        """A folder in this one."""
+        return self if self.path is None else replace(self, path=self.path / name)
 
 
 def add_result(folder: str | os.PathLike[str], result: PathResult) -> None:
@@ -201,12 +216,6 @@ def _difference(name: str, was: Any, now: Any) -> str:
     if name == "folds" and was is not None and now is not None:
         return "folds differ"
     return f"{name} was {shown(was)}, is {shown(now)}"
-
-
-def _fixed(job: Job) -> dict[str, Any]:
-    """The options of a job that do not change along the path."""
-    options = job.options.of_job()
-    return {name: value for name, value in options.items() if name not in ("C", "alpha")}
 
 
 def _model_name(number: int) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,20 +15,24 @@ import numpy.typing as npt
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job
 from fcl.drivers.result import StopReason, TrainResult
+from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.path.events import TrackStarted
 from fcl.path.grid import Grid, resolve_grid
+from fcl.path.problem import Problem
 from fcl.path.restarts import last_score, least_C, train_by_processes
 from fcl.path.result import PathPoint
-from fcl.path.rules import PathStop
+from fcl.path.rules import PathStop, Rules
 from fcl.path.running import Running
 from fcl.path.scores import bootstrap_error, margins_on
 from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
 
-__all__ = ["CUT", "Saved", "Store", "Track"]
+__all__ = ["CUT", "Enough", "Saved", "Store", "Track", "TrackRows", "add_points"]
 
 Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
+
+#: Why to stop after these points; None to continue.
+Reason = Callable[[list[PathPoint]], PathStop | None]
 
 #: Number of features from which on the next point is guessed: trying a guess takes another pass, which a
 #: small model does not save.
@@ -53,6 +57,10 @@ class Saved:
     values: Floats  #: of C, of the whole grid
     fingerprint: str = ""
     checksums: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    options: Mapping[str, Any] = field(default_factory=dict)  #: of the job that do not change
+    family: Mapping[str, Any] = field(default_factory=dict)
+    n_rows: int = 0
+    checkpoint: Checkpoint | None = None  #: of points of an earlier run, to recognise the rows
 
 
 class Store(Protocol):
@@ -61,56 +69,85 @@ class Store(Protocol):
     def load(self) -> Saved | None:
         """The points of an earlier run; None if there are none."""
 
-    def save(self, job: Job, saved: Saved) -> None:
-        """Keep the points, of which only the last one is new, and the state."""
-
-    def check(self, job: Job, fingerprint: str, checksums: npt.NDArray[np.uint64]) -> None:
-        """Raise InputError if the rows differ from the rows of the saved points."""
+    def save(self, saved: Saved) -> None:
+        """Keep points that are not kept yet, and the state."""
 
 
-class Track:
-    """Trains at one C after the other, on the same prepared rows, and scores each model.
+def fixed_options(job: Job) -> dict[str, Any]:
+    """The options of a job that do not change along the path."""
+    options = job.options.of_job()
+    return {name: value for name, value in options.items() if name not in ("C", "alpha")}
 
-    Parameters
+
+@dataclass(frozen=True)
+class Enough:
+    """Whether a track has enough points by the rules.
+
+    Attributes
     ----------
-    make_job : callable
-        Returns the job of these rows, at any C.
+    rules : Rules
+    sign : float
+        1 if larger scores of its own are better, -1 if smaller ones are, 0 if they do not count.
+    """
+
+    rules: Rules
+    sign: float = 0.0
+
+    def __call__(self, points: list[PathPoint]) -> PathStop | None:
+        """Why to stop after these points; None to continue."""
+        scores = [self.sign * point.score for point in points] if self.sign else []
+        return self.rules.reason(np.array(scores), points[-1].active)
+
+
+@dataclass(frozen=True)
+class TrackRows:
+    """What a track trains on.
+
+    Attributes
+    ----------
     grid : Grid
-    running : Running
+    fold : int or None
+        Train on the training rows of this fold; None: on all rows.
     part : str
         Name of the rows in events; empty for all.
-    store : Store or None
-        Where to save the points, and to find those of an earlier run.
-    groups : int64 (validation rows,) or None
-        Groups of the validation rows, for the standard error.
     bootstraps : bool
         Whether to measure the standard error of each score.
     """
 
+    grid: Grid
+    fold: int | None = None
+    part: str = ""
+    bootstraps: bool = False
+
+
+class Track:
+    """A path at one C after the other, which is saved, and extended where jobs run.
+
+    Parameters
+    ----------
+    problem : Problem
+    rows : TrackRows
+    running : Running
+    store : Store or None
+        Where to save the points, and to find those of an earlier run.
+    """
+
     def __init__(
-        self,
-        make_job: Callable[[], Job],
-        grid: Grid,
-        running: Running,
-        *,
-        part: str = "",
-        store: Store | None = None,
-        groups: Ids | None = None,
-        bootstraps: bool = True,
+        self, problem: Problem, rows: TrackRows, running: Running, store: Store | None = None
     ) -> None:
-        self._make_job = make_job
-        self._grid = grid
-        self._running = running
-        self.part = part
-        self._store = store
-        self._groups = groups
-        self._bootstraps = bootstraps
+        self._problem, self._rows, self._running, self._store = problem, rows, running, store
         saved = None if store is None else store.load()
-        self.points: list[PathPoint] = [] if saved is None else list(saved.points)
-        self._state = None if saved is None else saved.state
-        #: the anchor at which the last point ended
-        self._before = None if self._state is None else self._state.outer.point
-        self._values = np.empty(0) if saved is None else saved.values
+        self._saved = saved or Saved([], None, np.empty(0))
+
+    @property
+    def part(self) -> str:
+        """Name of the rows in events; empty for all."""
+        return self._rows.part
+
+    @property
+    def points(self) -> list[PathPoint]:
+        """The finished points."""
+        return self._saved.points
 
     @property
     def alphas(self) -> Floats:
@@ -119,16 +156,14 @@ class Track:
 
     def grid_alphas(self, sum_weights: float) -> Floats:
         """Alphas of the whole grid, once it is known."""
-        return 1.0 / (self._values * sum_weights)
+        return 1.0 / (self._saved.values * sum_weights)
 
     @property
     def scores(self) -> Floats:
         """Scores of the points, float64 (points,)."""
         return np.array([point.score for point in self.points])
 
-    def extend(
-        self, enough: Callable[[list[PathPoint]], PathStop | None], most: int | None = None
-    ) -> PathStop | None:
+    def extend(self, enough: Reason, most: int | None = None) -> PathStop | None:
         """Add points until ``enough`` returns a reason, or there are ``most`` points.
 
         Parameters
@@ -143,25 +178,83 @@ class Track:
         PathStop or None
             None if ``most`` ended it.
         """
-        most = self._grid.points if most is None else min(most, self._grid.points)
+        points = self._rows.grid.points
+        most = points if most is None else min(most, points)
         reason = enough(self.points) if self.points else None
-        if reason is not None or len(self.points) >= most:
-            return reason or self._end()
-        with closing(self._new_points()) as cuts:
-            for cut in cuts:
-                reason = cut or enough(self.points)
-                if reason is not None or len(self.points) >= most:
-                    break
-        return reason or self._end()
+        while reason is None and len(self.points) < most:
+            place = self._running.place
+            args = (self._rows, self._saved, enough, most)
+            for saved, end in place.stream(add_points, self._problem, self._running, *args):
+                is_new = len(saved.points) > len(self.points)
+                self._saved, reason = saved, end
+                if self._store is not None and is_new:
+                    self._store.save(saved)
+        return reason or (PathStop.GRID if len(self.points) >= points else None)
 
-    def _end(self) -> PathStop | None:
-        return PathStop.GRID if len(self.points) >= self._grid.points else None
 
-    def _new_points(self) -> Generator[PathStop | None]:
+def add_points(
+    problem: Problem, running: Running, rows: TrackRows, saved: Saved, enough: Reason, most: int
+) -> Iterator[tuple[Saved, PathStop | None]]:
+    """Add points until ``enough`` returns a reason, there are ``most`` points, or the job pauses.
+
+    Yields all points after each new one, and the reason of the last.
+    """
+    chain = _Chain(problem, running, rows, saved)
+    with closing(chain.new_points()) as cuts:
+        for cut in cuts:
+            is_new = len(chain.points) > len(saved.points)
+            saved = chain.saved()
+            reason = cut or enough(saved.points)
+            yield saved, reason
+            if is_new:
+                chain.report_last()
+            done = reason is not None or len(saved.points) >= most
+            if done or time.monotonic() >= running.pause_at:
+                return
+
+
+class _Chain:
+    """Trains at one C after the other, on the same prepared rows, and scores each model."""
+
+    def __init__(self, problem: Problem, running: Running, rows: TrackRows, saved: Saved) -> None:
+        self._problem, self._running, self._rows = problem, running, rows
+        self.points = list(saved.points)
+        self._begun_with, self._state, self._values = saved, saved.state, saved.values
+        #: the anchor at which the last point ended
+        self._before = None if self._state is None else self._state.outer.point
+        self._fingerprint, self._checksums = "", np.empty(0, np.uint64)
+        self._job: Job  # at any C
+
+    def _make_job(self) -> Job:
+        fold = self._rows.fold
+        if fold is None:
+            return self._problem.make_job()
+        return self._problem.make_fold_job(fold, self._running)
+
+    def saved(self) -> Saved:
+        """The points so far."""
+        job = self._job
+        return Saved(
+            list(self.points),
+            self._state,
+            self._values,
+            self._fingerprint,
+            self._checksums,
+            fixed_options(job),
+            job.family.to_config(),
+            job.train.n,
+        )
+
+    def report_last(self) -> None:
+        """Report that the last point is done."""
+        metric, part = self._problem.loss.metric, self._rows.part
+        self._running.point_done(self.points[-1], len(self._values), metric, part)
+
+    def new_points(self) -> Generator[PathStop | None]:
         """Add a point at a time; yields None after each, or why the path was cut short."""
         first, running = len(self.points), self._running
-        running.report(TrackStarted(self.part))
-        job = self._make_job()
+        running.report(TrackStarted(self._rows.part))
+        self._job = job = self._make_job()
         if job.options.driver == "processes":
             yield from self._new_points_of_processes(job)
             return
@@ -171,15 +264,27 @@ class Track:
         session.state = self._state
         with session.compilation, InlineRun(session) as run:
             run.scores_passes = False
-            if self._store is not None:
-                self._store.check(job, session.fingerprint, run.checksums)
+            self._fingerprint, self._checksums = session.fingerprint, run.checksums
+            self._check_rows(job)
             if not first:
                 run.solver.price()  # the null model, whose prices give C_min
                 C_min = run.solver.outer.C_min
-                self._values = resolve_grid(self._grid, C_min, job.sum_weights)
+                self._values = resolve_grid(self._rows.grid, C_min, job.sum_weights)
                 self._move(run, 0)
             for number in range(first, len(self._values)):
                 yield self._solve(run, number)
+
+    def _check_rows(self, job: Job) -> None:
+        """Raise InputError if rows or fixed options differ from those of an earlier run."""
+        if self._begun_with.checkpoint is not None:
+            CheckpointFolder.check_resume(
+                self._begun_with.checkpoint,
+                fixed_options(job),
+                self._fingerprint,
+                self._checksums,
+                job.family.to_config(),
+                job.family.n_features,
+            )
 
     def _move(self, run: InlineRun, number: int) -> None:
         """Continue at the C of a point, and keep the state from which a later run can do so, too."""
@@ -208,7 +313,6 @@ class Track:
         cut = self._add(number, run.job, lambda: run.solve(untried), measure)
         if len(self.points) > number:
             self._move(run, number + 1)
-            self._save(run.job, run.session.fingerprint, run.checksums)
         return cut
 
     def _add(
@@ -223,7 +327,7 @@ class Track:
         measure : returns the score on the validation rows, and their margins for its standard error.
         """
         since = time.perf_counter()
-        self._running.point_started(number + 1, len(self._values), job, self.part)
+        self._running.point_started(number + 1, len(self._values), job, self._rows.part)
         try:
             result = train()
         except KeyboardInterrupt:
@@ -236,25 +340,19 @@ class Track:
         score = se = math.nan
         if job.valid is not None:
             score, margins = measure(result)
-            if self._bootstraps:
-                se = bootstrap_error(job.loss, job.valid, margins, job.options.seed, self._groups)
+            if self._rows.bootstraps:
+                groups = self._problem.groups
+                se = bootstrap_error(job.loss, job.valid, margins, job.options.seed, groups)
         self.points.append(self._running.point(number, result, since, score, se))
         return cut
-
-    def _save(self, job: Job, fingerprint: str, checksums: npt.NDArray[np.uint64]) -> None:
-        """Save and report the last point."""
-        if self._store is not None:
-            saved = Saved(self.points, self._state, self._values, fingerprint, checksums)
-            self._store.save(job, saved)
-        self._running.point_done(self.points[-1], len(self._values), job.loss.metric, self.part)
 
     # -- the driver ``processes`` --------------------------------------------------------------
 
     def _new_points_of_processes(self, job: Job) -> Generator[PathStop | None]:
-        """Like :meth:`_new_points`, with processes that are started for each point."""
+        """Like :meth:`new_points`, with processes that are started for each point."""
         if not self.points:
-            C_min = math.nan if self._grid.alphas is not None else least_C(job, self._running)
-            self._values = resolve_grid(self._grid, C_min, job.sum_weights)
+            C_min = math.nan if self._rows.grid.alphas is not None else least_C(job, self._running)
+            self._values = resolve_grid(self._rows.grid, C_min, job.sum_weights)
         for number in range(len(self.points), len(self._values)):
             yield self._solve_by_processes(number)
 
@@ -265,12 +363,13 @@ class Track:
 
         def measure(result: TrainResult) -> tuple[float, Floats]:
             assert job.valid is not None
-            found = margins_on(job, job.valid, result.model) if self._bootstraps else np.empty(0)
+            found = (
+                margins_on(job, job.valid, result.model) if self._rows.bootstraps else np.empty(0)
+            )
             return last_score(result, job.loss.metric), found
 
         cut = self._add(
             number, job, lambda: train_by_processes(job, self._running, before), measure
         )
-        if len(self.points) > number:
-            self._save(job, self.points[-1].model.fingerprint, np.empty(0, np.uint64))
+        self._fingerprint = self.points[-1].model.fingerprint
         return cut

@@ -14,6 +14,8 @@ import numpy.typing as npt
 from fcl.checks import flag
 from fcl.data import DataSet
 from fcl.drivers.bar import Progress
+from fcl.drivers.cluster.client import check_cluster
+from fcl.drivers.cluster.jobs import place_of_jobs
 from fcl.drivers.rows import check_data_set
 from fcl.errors import ConvergenceWarning, InputError
 from fcl.parallel import one_blas_thread
@@ -22,14 +24,14 @@ from fcl.path.cross import cross_validated, held_out_margins, refit_cross_valida
 from fcl.path.grid import Grid, check_alphas
 from fcl.path.nested import outer_folds, score_outer_folds
 from fcl.path.options import PathOptions, check_training
-from fcl.path.problem import Folder, Problem, make_problem
-from fcl.path.refit import refit_support
-from fcl.path.result import PathPoint, PathResult, Scores
+from fcl.path.problem import Problem, make_problem
+from fcl.path.refit import refit_point
+from fcl.path.result import OuterScores, PathPoint, PathResult, Scores
 from fcl.path.rules import PathStop
 from fcl.path.running import Running
 from fcl.path.scores import SAMPLES, bootstrap_error, margins_on
-from fcl.path.store import add_result
-from fcl.path.track import Track
+from fcl.path.store import Folder, add_result
+from fcl.path.track import Enough, Track, TrackRows
 from fcl.store import local_path
 from fcl.units import counted
 
@@ -58,6 +60,7 @@ def train_path(
     refit_alpha: float = 1e-4,
     folder: str | os.PathLike[str] | None = None,
     trusted: Collection[str] = (),
+    client: Any = None,
     progress: Progress | None = None,
     should_stop: Callable[[], bool] | None = None,
     warn: bool = True,
@@ -117,12 +120,17 @@ def train_path(
         again.
     trusted : collection of str
         Modules that models in ``folder`` may import.
+    client : distributed.Client
+        Send folds, outer folds and refits as whole jobs to the workers of a Dask cluster, instead of
+        training them here one after the other; the result is the same bit for bit. ``dask`` and
+        ``dask_tls`` name a cluster as for :func:`fcl.train`. The rows must be in files that all workers
+        see, or small. ``memory`` is then the budget of each job.
     progress, should_stop : callable
         As for :func:`fcl.train`; events of :mod:`fcl.path.events` come between the training events of
         points, and a bar such as ``tqdm`` counts the finished points of the folds and of all rows. A
         path that ``should_stop`` ends has the points so far. If it ends a fold, no model over all rows
-        has a score yet, so KeyboardInterrupt is raised, as it is if it ends a refit or an outer fold;
-        ``folder`` keeps the points.
+        has a score yet, so KeyboardInterrupt is raised, as it is if it ends a refit, an outer fold or a
+        job on a cluster; ``folder`` keeps the points.
     warn : bool
         Whether to warn about columns of uneven scales, and about points above the tolerance.
     **training
@@ -154,24 +162,39 @@ def train_path(
     check_data_set("data", data)
     data = data.with_added(training.pop("offset", None), training.pop("covariates", None))
     check_training(training)
+    dask = _cluster_of(training, client)
     grid = Grid(options.points, options.C_max)
     if alphas is not None:
         if C_max is not None:
             raise InputError("give either alphas or C_max, not both")
-        found = check_alphas(alphas)
-        grid = Grid(len(found), None, found)
+        values = check_alphas(alphas)
+        grid = Grid(len(values), None, values)
     problem = make_problem(data, features, valid, training, cv, groups, warn)
     if not problem.validates and problem.folds is None:
         options.check_unscored()
     nested = None if outer is None else outer_folds(problem, outer, cv, groups)
     place = Folder(None if folder is None else local_path(folder, "the points of a path"), trusted)
     search = _validated if problem.folds is None else _cross_validated
-    with one_blas_thread(), reporting(progress) as report:
-        running = Running(report, should_stop or (lambda: False))
-        result = search(problem, options, grid, running, place)
-        if nested is not None and result.reason is not PathStop.INTERRUPTED:
-            scores = score_outer_folds(problem, nested, options, grid, running, place)
-            result = replace(result, outer=scores)
+    stop = should_stop or (lambda: False)
+    with (
+        one_blas_thread(),
+        reporting(progress) as report,
+        place_of_jobs(client, *dask, problem.needs, report, stop) as jobs,
+    ):
+        running = Running(report, stop, place=jobs)
+        found: list[PathResult] = []
+
+        def choose() -> None:
+            found.append(search(problem, options, grid, running, place))
+
+        def assess() -> OuterScores | None:
+            if nested is None or (found and found[0].reason is PathStop.INTERRUPTED):
+                return None
+            return score_outer_folds(problem, nested, options, grid, running, place)
+
+        parts: list[Callable[[], Any]] = [choose] if nested is None else [choose, assess]
+        *_, scores = jobs.each(lambda part: part(), parts)
+        result = replace(found[0], outer=scores)
     if folder is not None:
         add_result(folder, result)
     if warn:
@@ -179,22 +202,32 @@ def train_path(
     return result
 
 
+def _cluster_of(training: dict[str, Any], client: Any) -> tuple[str | None, str | None]:
+    """Take the address of a cluster, and its certificates, from the options: jobs run inline there."""
+    address, tls = training.pop("dask", None), training.pop("dask_tls", None)
+    driver = training.get("driver", "inline")
+    if driver == "dask":
+        check_cluster(client, address, tls)
+    if driver == "dask" or client is not None or address is not None:
+        if driver == "processes":
+            raise InputError(
+                "driver: expected inline jobs on a cluster (dask), got 'processes'; leave driver out"
+            )
+        training["driver"] = "inline"
+    return address, tls
+
+
 def _validated(
     problem: Problem, options: PathOptions, grid: Grid, running: Running, folder: Folder
 ) -> PathResult:
     """A path that is scored on one set of rows, or not at all."""
     loss, rules = problem.loss, options.rules
-    store = folder.track("", problem, grid)
+    store = folder.track("", problem.about(grid))
     errs = options.select == "1se"  # the bootstrap takes time, and only this rule needs it
     groups = problem.groups
-    track = Track(problem.make_job, grid, running, groups=groups, bootstraps=errs, store=store)
-    sign = 1.0 if loss.higher_is_better else -1.0
-
-    def enough(points: list[PathPoint]) -> PathStop | None:
-        known = [point.score for point in points] if problem.validates else []
-        return rules.reason(sign * np.array(known), points[-1].active)
-
-    reason = track.extend(enough) or PathStop.GRID
+    track = Track(problem, TrackRows(grid, bootstraps=errs), running, store)
+    sign = (1.0 if loss.higher_is_better else -1.0) if problem.validates else 0.0
+    reason = track.extend(Enough(rules, sign)) or PathStop.GRID
     points = _with_errors(track.points, problem) if errs else track.points
     errors = np.array([point.se for point in points])
     units = "rows" if groups is None else counted(groups.max() + 1, "group")
@@ -205,9 +238,8 @@ def _validated(
     result = PathResult(points, scores, options.select, reason)
     if not options.refit or reason is PathStop.INTERRUPTED:
         return result
-    job = problem.make_job(driver="inline")
-    refit = refit_support(job, result.chosen, options.refit_alpha, running, "refit")
-    return replace(result, refit=refit)
+    args = (None, result.chosen, options.refit_alpha, "refit")
+    return replace(result, refit=running.run(refit_point, problem, *args))
 
 
 def _cross_validated(
@@ -217,11 +249,10 @@ def _cross_validated(
     result = cross_validated(problem, options, grid, running, folder)
     if result.reason is PathStop.INTERRUPTED:
         return result
-    assert problem.folds is not None
     refit = None
     if options.refit:
         refit = refit_cross_validated(problem, result, options.refit_alpha, running)
-    return replace(result, refit=refit, oof=held_out_margins(problem.data, result, problem.folds))
+    return replace(result, refit=refit, oof=held_out_margins(problem, result, running))
 
 
 def _with_errors(points: list[PathPoint], problem: Problem) -> list[PathPoint]:

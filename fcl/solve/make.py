@@ -48,4 +48,5 @@ def view_of_all_rows(objective: Objective | Outputs, verified: str = "") -> RowV
     """The view of all rows of an objective; verified : see :meth:`RowView.all_rows`."""
     if isinstance(objective, Outputs):
         return OutputView(None, objective, verified)
-    return RowView.all_rows(objective, verified)
+    whole = objective.over(objective.y, objective.s, objective.covariates)
+    return RowView.all_rows(whole, verified)

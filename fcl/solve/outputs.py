@@ -16,10 +16,11 @@ from fcl.features.base import Family, Ids
 from fcl.features.outputs import run_several, sums_of_several
 from fcl.features.prices import PriceQuery, Prices, RowVector, grid_step
 from fcl.objective import Objective, Outputs
-from fcl.solve.passes import EPSILON, KEEP_PER_GROUP, DualPoint, Passes, Vectors
+from fcl.objective.block_sums import EPSILON
+from fcl.solve.passes import KEEP_PER_GROUP, DualPoint, Passes, Vectors
 from fcl.solve.state import Floats, Point
 
-__all__ = ["OutputPasses", "make_passes"]
+__all__ = ["OutputPasses", "local_passes", "make_passes"]
 
 
 def make_passes(
@@ -32,6 +33,12 @@ def make_passes(
     """The steps of a pass for an objective of one output or of several; keep : see :class:`Passes`."""
     kind = OutputPasses if isinstance(objective, Outputs) else Passes
     return kind(objective, family, prepared, vectors, keep)
+
+
+def local_passes(objective: Objective | Outputs, family: Family, prepared: PreparedRows) -> Passes:
+    """The steps of a pass with vectors in the memory of this process."""
+    vectors = Vectors(objective.n_rows, n_outputs=objective.n_outputs)
+    return make_passes(objective, family, prepared, vectors)
 
 
 class OutputPasses(Passes):

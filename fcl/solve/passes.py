@@ -7,7 +7,7 @@ prices by groups of features. Several processes may do the parts in any order on
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,19 +16,15 @@ from fcl.cache.store import Allocate, fresh
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family, Ids, MeasuringPricer, is_sampled
 from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, ones, run, sums_of
-from fcl.objective import ROUNDING
+from fcl.objective import ROUNDING, block_sums
 from fcl.objective.balance import balanced, slack
+from fcl.objective.block_sums import EPSILON
 from fcl.objective.unpenalised import EXACT, check_null, settle
 from fcl.solve.conditions import Conditions
 from fcl.solve.margins import write_features
 from fcl.solve.search import search
 from fcl.solve.state import Anchor, Floats, Point
 
-#: Relative error of a number after a few roundings.
-EPSILON = 2.0**-50
-#: Rounding may move a row across a jump of the second derivative within the cube of this distance (see
-#: :func:`fcl.kernels.losses.majorant`).
-NEAR = 1e-4
 #: Share to which the losses of the null model fall in a fit that has not reached the minimum.
 FALLING = 0.5
 #: Maximum candidates that the pricer reports from each of its groups (positions of k-mers): neighbours of
@@ -139,6 +135,24 @@ class Passes:
         self._blocks = range(prepared.n_blocks)
 
     @property
+    def blocks(self) -> range:
+        """All row blocks."""
+        return self._blocks
+
+    def rows_here(self) -> PreparedRows:
+        """All prepared rows, in this process."""
+        return self.prepared
+
+    def select(self, rows: Ids, chosen: PreparedRows) -> None:
+        """Prepare some rows, int64, increasing, as the rows of ``chosen``."""
+        for number in range(chosen.n_blocks):
+            self.family.select(self.prepared, rows, chosen, number)
+
+    def near(self) -> Passes:
+        """The steps at the same anchor, with rows and vectors in this process."""
+        return self
+
+    @property
     def parts(self) -> range:
         """All parts of the family."""
         return range(self.pricer.n_parts)
@@ -150,8 +164,7 @@ class Passes:
 
     def null_model(self) -> tuple[Point, float]:
         """The model without features and its objective; writes its margins as the anchor's."""
-        margins, offset = self.vectors.accepted, self.objective.offset
-        margins[:] = 0.0 if offset is None else offset
+        margins = self._start()
         before = self.objective.loss_sum(margins, 0.0)
         q = 0 if self.objective.covariates is None else self.objective.n_free
         b, v = self.settle(margins, 0.0, np.zeros(q))
@@ -164,6 +177,12 @@ class Passes:
         check_null(self.objective, margins, v, before)
         value = self.objective.value(0.0, margins, b)
         return Point(np.empty(0, np.int64), np.empty(0), b, v), value
+
+    def _start(self) -> Any:
+        """Write the margins of the model without features, and return them."""
+        margins, offset = self.vectors.accepted, self.objective.offset
+        margins[:] = 0.0 if offset is None else offset
+        return margins
 
     def settle(self, margins: Floats, guess: float, v: Floats) -> tuple[float, Floats]:
         """The best intercept, or coefficients of covariates, which are added to the margins.
@@ -196,8 +215,7 @@ class Passes:
             self.objective,
             Anchor(anchor, vectors.accepted, value),
             proposed,
-            vectors.proposed,
-            vectors.residuals,
+            self._step_to(proposed),
             self.family.penalty_factors,
         )
         if found.beta == 0.0:
@@ -207,6 +225,13 @@ class Passes:
         return Searched(
             found.beta, anchor.toward(proposed, found.beta, found.intercept), found.objective
         )
+
+    def _step_to(self, proposed: Point) -> Any:
+        """The difference of the margins; overwrites the residuals."""
+        vectors, step = self.vectors, self.vectors.residuals
+        np.subtract(vectors.proposed, vectors.accepted, out=step)
+        self.objective.add_covariates(proposed.covariates, step)
+        return step
 
     def settled(self, point: Point, value: float, beta: float, guess: float) -> Searched:
         """Fit the intercept and covariates of a point, and add the latter to the proposed margins.
@@ -257,8 +282,12 @@ class Passes:
             )
             # room for the change by balancing
             total = max(2.0 * total, sum(map(abs, self.objective.sides(values))))
-        residuals = RowVector.on_grid(values, total, bound, self.vectors.units)
+        residuals = self._on_grid(values, total, bound, self.vectors.units)
         return DualPoint(residuals, self.objective.imbalance(residuals))
+
+    def _on_grid(self, values: Any, total: float, bound: float, units: Any = None) -> Any:
+        """Numbers of the rows on the grid of the family's sums; see :meth:`RowVector.on_grid`."""
+        return RowVector.on_grid(values, total, bound, units)
 
     def price(
         self, dual: DualPoint, watch: Ids, threshold: float, parts: range, number: int = 0
@@ -270,22 +299,32 @@ class Passes:
         """
         level = None if self.objective.penalty.pure_l1 else self.conditions.limit * (1.0 - 1e-12)
         query = PriceQuery(parts, watch, threshold, level, dual.imbalance, number)
-        return run(self.pricer, query, dual.residuals, self._blocks, self.on_progress)
+        return self._run(query, dual.residuals)
+
+    def _run(self, query: PriceQuery, rows: Any) -> Prices:
+        """The prices of a query, given the numbers of the rows."""
+        return run(self.pricer, query, rows, self._blocks, self.on_progress)
 
     def curvature_sums(self, ids: Ids, parts: range | None = None) -> Floats:
         """sum_i q_i phi_ij^2 over all rows for some features; 0 for features outside ``parts``."""
         values = self.vectors.curvatures
-        total = math.fsum(float(values[rows].sum()) for rows in self.objective.blocks())
-        curvatures = RowVector.on_grid(values, total, self.family.integer_bound**2)
-        return sums_of(self.pricer, ids, curvatures, self._blocks, parts=parts)
+        curvatures = self._on_grid(values, self._total(values), self.family.integer_bound**2)
+        return self._sums(ids, curvatures, 2, parts)
+
+    def _sums(self, ids: Ids, rows: Any, power: int, parts: range | None = None) -> Floats:
+        """Sums of numbers of the rows times features to a power; 0 for features outside ``parts``."""
+        return sums_of(self.pricer, ids, rows, self._blocks, power, parts)
+
+    def _total(self, values: Any) -> float:
+        return math.fsum(self.objective.over_blocks(block_sums.total, [values]))
 
     def gradients(self, ids: Ids) -> Floats:
         """g_j of some features at the residuals in the vectors."""
-        return sums_of(self.pricer, ids, self.dual_point().residuals, self._blocks, power=1)
+        return self._sums(ids, self.dual_point().residuals, 1)
 
     def counts(self, ids: Ids) -> Ids:
         """Number of rows where each of some features is not 0, int64 (k,)."""
-        return np.rint(sums_of(self.pricer, ids, ones(), self._blocks, power=0)).astype(np.int64)
+        return np.rint(self._sums(ids, ones(), 0)).astype(np.int64)
 
     def bound(
         self, dual: DualPoint, largest: float, excess: float, by_output: Floats | None = None
@@ -336,23 +375,13 @@ class Passes:
     def _rounded(self, point: Point, shift: float, reach: float) -> tuple[float, float]:
         """Estimated largest change of the objective, and of any slope, by rounding of the margins."""
         objective, n = self.objective, min(self.objective.n_rows, self.objective.block_rows)
-        values = slopes = 0.0
-        r, q = np.empty(n), np.empty(n)
-        for rows in objective.blocks():
-            part = replace(objective, y=objective.y[rows], s=objective.s[rows])
-            margins, some = self.vectors.accepted[rows], slice(rows.stop - rows.start)
-            part.residuals_curvatures(margins, point.intercept, r[some], q[some])
-            if objective.loss.clipped:  # rows at a jump of the curvature
-                part.raise_curvatures(margins, point.intercept, NEAR, q[some])
-            sizes = np.abs(margins) + (abs(point.intercept) + abs(shift))
-            if objective.loss.translates:
-                sizes += np.abs(part.y)
-            residuals = np.abs(r[some])
-            values += float((residuals + 0.5 * EPSILON * q[some] * sizes) @ sizes)
-            slopes += float(q[some] @ sizes) + float(residuals.sum())
+        parts = objective.over_blocks(
+            block_sums.rounding, [self.vectors.accepted], point.intercept, shift
+        )
+        values, slopes = block_sums.sum_columns(parts)
         scale = EPSILON * objective.C * math.sqrt(n)  # rounding of sums over the rows of a block
         return scale * values, scale * slopes * reach / objective.penalty.l1_ratio
 
     def totals(self) -> Any:
         """Sums of residuals and curvatures over all rows, a pair."""
-        return float(self.vectors.residuals.sum()), float(self.vectors.curvatures.sum())
+        return self._total(self.vectors.residuals), self._total(self.vectors.curvatures)

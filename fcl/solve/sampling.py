@@ -10,15 +10,13 @@ a hash of the seed and i.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import Family
 from fcl.kernels import descent
 from fcl.objective import Objective, Outputs
 from fcl.solve.output_view import OutputView
@@ -279,8 +277,9 @@ class Sampler:
             size.drawn = objective.n_rows
             verified = passes.family.name if passes.family.verifies_columns else ""
             if isinstance(objective, Outputs):
-                return OutputView(None, objective, verified), passes.prepared
-            return RowView.all_rows(objective, verified, self._buffers), passes.prepared
+                return OutputView(None, objective, verified), passes.rows_here()
+            whole = objective.over(objective.y, objective.s, objective.covariates)
+            return RowView.all_rows(whole, verified, self._buffers), passes.rows_here()
         n = draw_rows(
             objective,
             passes.vectors.curvatures,
@@ -290,7 +289,7 @@ class Sampler:
             self._s,
         )
         size.drawn = n
-        return self._view(passes, n), self._prepare(passes.family, passes.prepared, n)
+        return self._view(passes, n), self._prepare(passes, n)
 
     def _view(self, passes: Passes, n: int) -> View:
         y, s, rows = self._y[:n], self._s[:n], self._rows[:n]
@@ -300,7 +299,7 @@ class Sampler:
         covariates = passes.objective.covariates
         if covariates is not None:
             covariates = covariates.take(rows, self._covariates(covariates.q)[:n])
-        part = replace(passes.objective, y=y, s=s, covariates=covariates)
+        part = passes.objective.over(y, s, covariates)
         return RowView.of_rows(part, rows, self._buffers)
 
     def _covariates(self, q: int) -> Floats:
@@ -309,13 +308,13 @@ class Sampler:
             self._z = np.empty((self.most, q))
         return self._z
 
-    def _prepare(self, family: Family, prepared: PreparedRows, n: int) -> PreparedRows:
-        size, shape = prepared.block_rows, prepared.record_shape
+    def _prepare(self, passes: Passes, n: int) -> PreparedRows:
+        size = passes.objective.block_rows
+        shape = passes.family.record_shape(size)
         if not len(self._records):
             self._records = np.empty((-(-self.most // size), *shape), np.uint8)
         chosen = PreparedRows(n, size, shape, records=self._records[: -(-n // size)])
-        for number in range(chosen.n_blocks):
-            family.select(prepared, self._rows[:n], chosen, number)
+        passes.select(self._rows[:n], chosen)
         return chosen
 
     # -- checkpoints ---------------------------------------------------------------------------
@@ -337,7 +336,7 @@ class Sampler:
         origin = state.origin
         if origin is None or not fits:
             return None
-        blocks = range(passes.prepared.n_blocks)
+        blocks = passes.blocks
         passes.write_margins(origin, blocks)
         passes.objective.add_covariates(origin.covariates, passes.vectors.proposed)
         passes.vectors.anchor = 1 - passes.vectors.anchor
@@ -362,62 +361,97 @@ def draw_rows(
     curvatures : float64 (n,) or (K, n), at the anchor.  rows, weights : buffers of the sample; rows that
     do not fit are dropped from its end.
     """
-    is_rare = _rare_rows(objective, size)
+    rare = _rare_classes(objective, size)
     if isinstance(objective, Outputs):
         curvatures = curvatures.sum(axis=0)
     # the other rows share the room that the rare class leaves, less the variation of their number
     n_rare, total_q, total_s = 0, 0.0, 0.0
-    for block in objective.blocks():
-        others = ~is_rare(block)
-        n_rare += len(others) - int(others.sum())
-        total_q += float(curvatures[block] @ others)
-        total_s += float(objective.s[block] @ others)
+    for n, q, s in objective.each_block(_shares, [curvatures], rare):
+        n_rare, total_q, total_s = n_rare + n, total_q + q, total_s + s
     room = min(size, len(rows)) - n_rare
     most = max(0.0, room - 4.0 * math.sqrt(max(room, 0)))
     by_q = BY_CURVATURE / total_q if total_q > 0.0 else 0.0
     by_s = (1.0 - BY_CURVATURE if by_q else 1.0) / total_s if total_s > 0.0 else 0.0
-
-    def inclusion_of(block: slice) -> Floats:
-        return np.minimum(1.0, scale * (by_q * curvatures[block] + by_s * objective.s[block]))
-
     scale = most
     for _ in range(MOST_RESCALED if size < objective.n_rows else 0):
+        inclusion = Inclusion(scale, by_q, by_s, rare)
         expected = 0.0
-        for block in objective.blocks():
-            expected += float(inclusion_of(block) @ ~is_rare(block))
+        for part in objective.each_block(_expected, [curvatures], inclusion):
+            expected += part
         if expected >= 0.95 * most or expected <= 0.0:
             break
         scale *= most / expected
+    # otherwise rows of very small probability would be missing
+    every = size >= objective.n_rows
+    inclusion = Inclusion(scale, by_q, by_s, rare, every)
     n = 0
-    for block in objective.blocks():
-        s = objective.s[block]
-        inclusion = inclusion_of(block)
-        if size >= objective.n_rows:  # otherwise rows of very small probability would be missing
-            inclusion[:] = 1.0
-        inclusion[is_rare(block)] = 1.0
-        chosen = np.empty(len(s), np.bool_)
-        descent.choose_by(inclusion, (seed << 32) ^ block.start, chosen)
-        found = np.flatnonzero(chosen)[: len(rows) - n]
-        rows[n : n + len(found)] = found + block.start
-        weights[n : n + len(found)] = s[found] / inclusion[found]
-        n += len(found)
+    for found, own in objective.each_block(_chosen, [curvatures], inclusion, seed):
+        k = min(len(found), len(rows) - n)
+        rows[n : n + k], weights[n : n + k] = found[:k], own[:k]
+        n += k
     return n
 
 
-def _rare_rows(
-    objective: Objective | Outputs, size: int
-) -> Callable[[slice], npt.NDArray[np.bool_]]:
-    """Whether rows of a block belong to a class small enough to be drawn as a whole.
+@dataclass(frozen=True)
+class Inclusion:
+    """The probabilities with which rows are drawn: scale (by_q q_i + by_s s_i), at most 1.
+
+    rare : classes whose rows are all drawn.  every : whether all rows are drawn.
+    """
+
+    scale: float
+    by_q: float
+    by_s: float
+    rare: Floats
+    every: bool = False
+
+    def of(self, objective: Any, rows: slice, curvatures: Floats) -> Floats:
+        """The probabilities of the rows of a block outside the rare classes."""
+        s = objective.s[rows]
+        if self.every:
+            return np.ones(len(s))
+        return np.minimum(1.0, self.scale * (self.by_q * curvatures + self.by_s * s))
+
+
+def _is_rare(of: Any, rows: slice, rare: Floats) -> npt.NDArray[np.bool_]:
+    if not len(rare):
+        return np.zeros(rows.stop - rows.start, bool)
+    return np.isin(of.y[rows], rare)
+
+
+def _shares(of: Any, rows: slice, q: Floats, rare: Floats) -> tuple[int, float, float]:
+    """The number of rare rows of a block, and the sums of q and s over its other rows."""
+    others = ~_is_rare(of, rows, rare)
+    return len(others) - int(others.sum()), float(q @ others), float(of.s[rows] @ others)
+
+
+def _expected(of: Any, rows: slice, q: Floats, inclusion: Inclusion) -> float:
+    """The expected number of rows that are drawn from a block beside rare ones."""
+    return float(inclusion.of(of, rows, q) @ ~_is_rare(of, rows, inclusion.rare))
+
+
+def _chosen(of: Any, rows: slice, q: Floats, inclusion: Inclusion, seed: int) -> tuple[Ids, Floats]:
+    """The rows that are drawn from a block, by their numbers in the data, and their weights."""
+    probability = inclusion.of(of, rows, q)
+    probability[_is_rare(of, rows, inclusion.rare)] = 1.0
+    chosen = np.empty(len(probability), np.bool_)
+    start = of.first_row + rows.start
+    descent.choose_by(probability, (seed << 32) ^ start, chosen)
+    found = np.flatnonzero(chosen)
+    return found + start, of.s[rows][found] / probability[found]
+
+
+def _rare_classes(objective: Objective | Outputs, size: int) -> Floats:
+    """The labels of classes that are small enough to be drawn as a whole.
 
     Small classes together, the smallest first, take up at most the share RARE of the sample.
     """
     if not objective.loss.classifies or objective.y.ndim > 1:
-        return lambda block: np.zeros(block.stop - block.start, bool)
+        return np.empty(0)
     labels, counts = _class_counts(objective)
     order = np.argsort(counts, kind="stable")
     small = np.cumsum(counts[order]) <= RARE * size
-    rare = labels[order[small & (np.arange(len(labels)) < len(labels) - 1)]]
-    return lambda block: np.isin(objective.y[block], rare)
+    return labels[order[small & (np.arange(len(labels)) < len(labels) - 1)]]
 
 
 def _class_counts(objective: Objective | Outputs) -> tuple[Floats, Ids]:

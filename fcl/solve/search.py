@@ -55,7 +55,6 @@ def search(
     objective: Any,
     anchor: Anchor,
     proposed: Point,
-    proposed_margins: Floats,
     step: Floats,
     factors: Callable[[Ids], Floats],
 ) -> Found:
@@ -65,11 +64,9 @@ def search(
     is accepted: the trainer chose it by gradients, which resolve far smaller differences.
 
     objective : Objective or Outputs.
-    proposed_margins : float64 (n,) or (K, n), without covariates or K intercepts, unlike the anchor's.
-    step : float64 of this shape, overwritten with m' - m_e.  factors : penalty factors by feature id.
+    step : float64 (n,) or (K, n), m' - m_e with the covariates of the proposed point.
+    factors : penalty factors by feature id.
     """
-    np.subtract(proposed_margins, anchor.margins, out=step)
-    objective.add_covariates(proposed.covariates, step)
     ids = np.union1d(anchor.point.ids, proposed.ids)
     w = anchor.point.weights_of(ids)
     dw = proposed.weights_of(ids) - w

@@ -30,16 +30,14 @@ import numpy.typing as npt
 from fcl.cache import ColumnCache, StagedColumns, fit_in_room
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.base import Family
 from fcl.features.prices import Prices
-from fcl.objective import Objective, Outputs
+from fcl.objective import Outputs
 from fcl.solve.exact import MOST_COLUMNS
 from fcl.solve.inner import InnerModel
 from fcl.solve.make import is_coupled, make_local, view_of_all_rows
 from fcl.solve.outer import COUPLED_SHARE, TRAIN_SHARE, Certified, Outer
 from fcl.solve.output_view import OutputView
-from fcl.solve.outputs import make_passes
-from fcl.solve.passes import Passes, Vectors
+from fcl.solve.passes import Passes
 from fcl.solve.polish import polish, polished_bound
 from fcl.solve.run_state import RunState
 from fcl.solve.sampling import LastStep, Sampler
@@ -74,7 +72,7 @@ class Solver:
 
     Parameters
     ----------
-    objective, family, prepared
+    passes : Passes
         Over all rows.
     view, view_rows : RowView, PreparedRows
         Rows of the trainer; by default all.
@@ -92,9 +90,7 @@ class Solver:
 
     def __init__(
         self,
-        objective: Objective | Outputs,
-        family: Family,
-        prepared: PreparedRows,
+        passes: Passes,
         cache: ColumnCache,
         *,
         tol: float,
@@ -106,21 +102,21 @@ class Solver:
         view_rows: PreparedRows | None = None,
         sampler: Sampler | None = None,
     ) -> None:
-        self.objective = objective
-        self.family = family
-        vectors = Vectors(objective.n_rows, n_outputs=objective.n_outputs)
-        self.passes = make_passes(objective, family, prepared, vectors)
+        self.passes = passes
+        self.objective, self.family = objective, family = passes.objective, passes.family
         self.outer = null_outer(self.passes, tol)
         self.cache = cache
         self.sampler = sampler
         if sampler is not None:
             view = sampler.nothing(self.passes)
-        view = view or view_of_all_rows(objective, family.name if family.verifies_columns else "")
+        if view is None:
+            view = view_of_all_rows(objective, family.name if family.verifies_columns else "")
+            view_rows = passes.rows_here()
         #: called before each batch of columns that :meth:`admit` makes, with the share that is made; if
         #: it raises, the certificate of the anchor still holds, but the solver must not be used further
         self.between: Callable[[float], None] = lambda share: None
         self._staging = staging
-        self.maker = family.column_maker(view_rows or prepared, staging)
+        self.maker = family.column_maker(view_rows or passes.prepared, staging)
         inner = InnerModel(
             view.objective.n_rows if sampler is None else sampler.most,
             cache.max_columns,
@@ -132,7 +128,7 @@ class Solver:
         )
         trainer = Trainer(inner, hessian_columns)
         self.local = make_local(view, cache, trainer, family.penalty_factors)
-        self._all_blocks = range(prepared.n_blocks)
+        self._all_blocks = passes.blocks
         self._prices: Prices | None = None
         #: the threshold of these prices; infinite if they cannot be reused
         self._priced_to = math.inf
@@ -194,7 +190,7 @@ class Solver:
         drawn = self.family.features_in_pass(number) if passes.sampled else None
         certified = outer.certify(prices, watch, bound, drawn)
         if outer.stands_still and not isinstance(self.objective, Outputs):
-            polished = polish(passes, outer, watch)
+            polished = polish(passes.near(), outer, watch)
             certified = outer.raise_bound(polished.bound, polished.ids)
             self._prices, self._priced_to = polished.added_to(prices), math.inf
         self._exact = None
@@ -453,7 +449,7 @@ class Solver:
                     self._place(best)
                     _, bound = self._bound_at(best, outer.threshold)
                 if bound < claimed and not isinstance(self.objective, Outputs):  # as price() does
-                    bound = max(bound, polished_bound(passes, best, outer.threshold))
+                    bound = max(bound, polished_bound(passes.near(), best, outer.threshold))
                 outer.prove(best, bound, claimed)
         cached = state.cached
         if self.sampler is not None:

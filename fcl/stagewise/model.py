@@ -186,6 +186,8 @@ class StagewiseModel:
         block_rows: int = TILE_ROWS,
         offset: Any = None,
         covariates: Any = None,
+        first: int = 0,
+        last: int | None = None,
     ) -> Iterator[tuple[int, int, Floats]]:
         """Yield (first row, last row + 1, margins (k, K)) for blocks of rows, in their order.
 
@@ -195,10 +197,14 @@ class StagewiseModel:
         data = self.opened(data, offset, covariates)
         added, margins_of = self.added_margins(data), self.scorer()
         self.family.check_rows(data.rows)
-        height = min(block_rows, TILE_ROWS, self.family.most_block_rows())
-        for start, stop, raw in self.family.read_rows(data.rows, height):
+        height = self.rows_of_block(block_rows)
+        for start, stop, raw in self.family.read_rows(data.rows, height, None, first, last):
             margins = margins_of(raw)
             yield start, stop, margins if added is None else margins + added[start:stop]
+
+    def rows_of_block(self, block_rows: int = TILE_ROWS) -> int:
+        """Rows of the blocks of :meth:`iter_margins`, at most ``block_rows``."""
+        return min(block_rows, TILE_ROWS, self.family.most_block_rows())
 
     def scorer(self) -> Callable[[Any], Floats]:
         """A function from a block of ``family.read_rows`` to its margins (k, K) without offsets."""

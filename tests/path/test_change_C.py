@@ -12,6 +12,7 @@ import fcl
 from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.job import make_job
+from fcl.solve.outputs import local_passes
 from fcl.solve.solver import Solver
 
 
@@ -22,9 +23,8 @@ def solver_at(C: float, passes: int, ahead: float | None = None, **options: Any)
     job = make_job(fcl.open_data(codes, y=y), "kmers:d=3", **given)
     prepared: PreparedRows = job.prepare(job.train, lambda share: None)
     cache = ColumnCache(1 << 22, 1000, job.train.n, job.options.block_rows, True, job.family.step)
-    solver = Solver(
-        job.objective(), job.family, prepared, cache, tol=1e-3, entries=1 << 16, staging=1 << 20
-    )
+    passes_over = local_passes(job.objective(), job.family, prepared)
+    solver = Solver(passes_over, cache, tol=1e-3, entries=1 << 16, staging=1 << 20)
     if ahead is not None:
         solver.outer.look_ahead(ahead)
     for number in range(passes):

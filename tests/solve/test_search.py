@@ -49,10 +49,8 @@ def search_line(problem: Problem, start: Point, end: Point) -> tuple[Found, floa
     penalty = objective.penalty.value(start.weights, factors(start.ids))
     value = objective.value(penalty, m, b)
     anchor = Anchor(Point(start.ids, start.weights, b), m, value)
-    step = np.empty(N)
     proposed = Point(end.ids, end.weights, b)
-    found = search(objective, anchor, proposed, m_end, step, factors)
-    assert step == pytest.approx(m_end - m, abs=1e-14)
+    found = search(objective, anchor, proposed, m_end - m, factors)
     return found, value
 
 

@@ -151,14 +151,13 @@ def run(job: Job, prepared: PreparedRows, method: Method, tol: float, limit: flo
 def make_solver(job: Job, prepared: PreparedRows, tol: float) -> Solver:
     """Make a solver as the inline driver does."""
     from fcl.cache import ColumnCache
+    from fcl.solve.outputs import local_passes
     from fcl.solve.solver import Solver
 
     plan, options = job.plan, job.options
     cache = ColumnCache(plan.cache_bytes, plan.max_columns, job.train.n, options.block_rows)
     return Solver(
-        job.objective(),
-        job.family,
-        prepared,
+        local_passes(job.objective(), job.family, prepared),
         cache,
         tol=tol,
         entries=plan.entries,

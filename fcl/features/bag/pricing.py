@@ -126,6 +126,13 @@ class BagPricer:
         sums += more
         return sums
 
+    def requests(self, query: PriceQuery) -> list[Squares | None]:
+        """See :class:`fcl.features.prices.Pricer`."""
+        if query.find:
+            return [None]
+        chosen = np.unique(query.watched[self._own(query)])
+        return [self._request_of(query, chosen)] if len(chosen) else []
+
     def scan(self, query: PriceQuery, step: float) -> Scan:
         if not query.find:
             return (yield from self._scan_watched(query, step))
@@ -139,18 +146,26 @@ class BagPricer:
         return merge_prices(prices)
 
     def _scan_watched(self, query: PriceQuery, step: float) -> Scan:
-        first = self._features(query.parts.start)[0]
-        last = self._features(query.parts.stop - 1)[1]
-        from_table = query.power == 1 or self.family.binary
+        from_table = self._from_table(query)
 
         def request(ids: Ids) -> Squares | None:
-            return None if from_table else Squares(ids, query.power == 2)
+            return self._request_of(query, ids)
 
         def read(ids: Ids, sums: Units) -> Floats:
             return in_units(self._read(sums, ids) if from_table else sums, step)
 
-        own = within(query.watched, first, last)
-        return (yield from scan_watched(query, own, request, read))
+        return (yield from scan_watched(query, self._own(query), request, read))
+
+    def _own(self, query: PriceQuery) -> npt.NDArray[np.bool_]:
+        """Whether the watched features are in a part of the query."""
+        first = self._features(query.parts.start)[0]
+        return within(query.watched, first, self._features(query.parts.stop - 1)[1])
+
+    def _from_table(self, query: PriceQuery) -> bool:
+        return query.power == 1 or self.family.binary
+
+    def _request_of(self, query: PriceQuery, ids: Ids) -> Squares | None:
+        return None if self._from_table(query) else Squares(ids, query.power == 2)
 
     # -- tables --------------------------------------------------------------------------------
 

@@ -174,6 +174,7 @@ class KmerPricer:
         d, inverse = self.family.d, rows.inverse
         room = np.concatenate([[0], np.cumsum(self._unknown[request])])
         used = room[:-1].copy()
+        self._make_room(len(request), int(room[-1]))
         tables = self._tables(len(request))
         tables[:] = 0
         letters = slice(int(request[0]), int(request[-1]) + d)
@@ -191,6 +192,17 @@ class KmerPricer:
         bounds = zip(room.tolist(), used.tolist(), strict=False)
         return Tables(request, tables, [_cut(self._items, slice(*ends)) for ends in bounds])
 
+    def _make_room(self, n_tables: int, n_items: int) -> None:
+        """Grow the buffers for a request that another pricer made, over fewer unknown letters."""
+        if n_tables > self._group:
+            self._group = n_tables
+            n_cells = 4**self.family.d
+            cells = n_tables * n_cells + self._scan_cells - n_cells
+            if cells > len(self._cells):
+                self._cells = np.empty(cells, np.int64)
+        if n_items > len(self._items.code):
+            self._items = type(self._items)(*(np.empty(n_items, a.dtype) for a in self._items))
+
     def merge(self, sums: Tables, more: Tables) -> Tables:
         sums.tables += more.tables
         items = [
@@ -199,27 +211,33 @@ class KmerPricer:
         ]
         return Tables(sums.positions, sums.tables, items)
 
+    def requests(self, query: PriceQuery) -> list[Ids]:
+        """See :class:`fcl.features.prices.Pricer`."""
+        positions = np.array(query.parts, np.int64)
+        if not query.find:
+            watched = self.family.patterns(np.sort(query.watched)).positions
+            positions = np.intersect1d(positions, watched)
+        size = self._group
+        return [positions[at : at + size] for at in range(0, len(positions), size)]
+
     def scan(self, query: PriceQuery, step: float) -> Scan:
         family = self.family
         order = np.argsort(query.watched, kind="stable")
         known = query.watched[order]
         patterns = family.patterns(known)
-        positions = np.array(query.parts, np.int64)
-        if not query.find:
-            positions = np.intersect1d(positions, patterns.positions)
+        requests = self.requests(query)
         watched = np.zeros(len(known))
         prices: list[Prices] = []
-        for at in range(0, len(positions), self._group):
-            stop = min(at + self._group, len(positions))
-            sums = yield positions[at:stop], at / len(positions), stop / len(positions)
-            tables = self._tables(stop - at)
+        for at, positions in enumerate(requests):
+            sums = yield positions, at / len(requests), (at + 1) / len(requests)
+            tables = self._tables(len(positions))
             if not np.may_share_memory(tables, sums.tables):
                 tables[:] = sums.tables
             found = []
-            for t in range(stop - at - 1, -1, -1):  # a scan overwrites what follows its table
+            for t in range(len(positions) - 1, -1, -1):  # a scan overwrites what follows its table
                 start = t * 4**family.d
                 cells = self._cells[start : start + self._scan_cells]
-                k, items = int(positions[at + t]), sums.items[t]
+                k, items = int(positions[t]), sums.items[t]
                 here, cares, values = patterns.at(k)
                 watched[here] = in_units(self._watched(cells, items, cares, values), step)
                 if query.find:

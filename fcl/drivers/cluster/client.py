@@ -1,0 +1,477 @@
+"""The connection to a Dask cluster: how to open it, send tasks, and wait for them.
+
+Everything that fcl sends is a pure task: a function of fcl and its arguments, which may be futures. Dask
+may therefore run a task again on any worker, after a death or elsewhere, and the result is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import gc
+import itertools
+import logging
+import math
+import platform
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fcl.checks import shown
+from fcl.drivers.kinds import missing
+from fcl.errors import BudgetError, ClusterLost, FclError, InputError
+from fcl.parallel import one_blas_thread
+from fcl.units import counted, format_bytes
+
+__all__ = ["Cluster", "Tls", "WorkerInfo", "check_cluster", "connected", "worker_address"]
+
+_log = logging.getLogger("fcl")
+
+#: Seconds within which a scheduler must answer.
+CONNECT = 30.0
+#: Seconds to wait for workers, or for workers with enough memory, before the job ends.
+PATIENCE = 300.0
+#: Seconds between two looks at the workers and at the user's signals while tasks run.
+POLL = 0.2
+#: Share of a worker's memory limit that a job may plan with: Dask pauses a worker at 0.8 of it.
+MEMORY_SHARE = 0.6
+#: Loggers that report lost connections and interrupted waits, with tracebacks.
+_TALKATIVE = (
+    "asyncio",
+    "distributed",
+    "distributed.client",
+    "distributed.core",
+    "distributed.nanny",
+    "distributed.scheduler",
+)
+#: Forms of the address of a cluster, for messages.
+FORMS = "tcp://HOST:8786, the path of a scheduler file, or local:N"
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Files of the certificates with which client and scheduler identify each other."""
+
+    ca: str
+    cert: str
+    key: str
+
+    @classmethod
+    def parse(cls, text: str) -> Tls:
+        """Read ``CA,CERT,KEY``; InputError unless these are three files."""
+        files = [part.strip() for part in text.split(",")]
+        if len(files) != 3:
+            raise InputError(f"dask_tls: expected three files CA,CERT,KEY, got {shown(text)}")
+        for file in files:
+            if not Path(file).is_file():
+                raise InputError(f"dask_tls: {file} is not a file; give the files CA,CERT,KEY")
+        return cls(*files)
+
+    def security(self) -> Any:
+        """The settings as Dask takes them; without encryption the connection is refused."""
+        from distributed.security import Security
+
+        return Security(
+            tls_ca_file=self.ca,
+            tls_client_cert=self.cert,
+            tls_client_key=self.key,
+            require_encryption=True,
+        )
+
+
+def _versions() -> dict[str, str]:
+    """The versions that must agree between client and workers: they decide on the last bits."""
+    import numba
+    import numpy
+
+    from fcl.version import __version__
+
+    return {
+        "fcl": __version__,
+        "numpy": numpy.__version__,
+        "numba": numba.__version__,
+        "python": ".".join(platform.python_version_tuple()[:2]),
+    }
+
+
+def _check_versions(expected: Mapping[str, str], own: Mapping[str, str], worker: str) -> None:
+    for name, version in expected.items():
+        if own[name] != version:
+            raise InputError(
+                f"dask: worker {worker} has {name} {own[name]}, the client has {version}; install the "
+                "same version on all machines, then restart the worker"
+            )
+
+
+def worker_address() -> str:
+    """The address of the worker that runs this task."""
+    from distributed import get_worker
+
+    try:
+        return str(get_worker().address)
+    except ValueError:  # not on a worker, in tests
+        return "of this process"
+
+
+def call(expected: Mapping[str, str], function: Callable[..., Any], *args: Any) -> Any:
+    """Run a task, on a worker that has the versions of the client.
+
+    A worker that joins later is thus checked, too, before its first result counts.
+    """
+    _check_versions(expected, _versions(), worker_address())
+    with one_blas_thread():
+        return function(*args)
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """A worker as it describes itself."""
+
+    address: str
+    threads: int
+    memory: int  #: limit in bytes; 0 if it has none
+
+    @property
+    def room(self) -> float:
+        """Bytes that a job may plan with."""
+        return MEMORY_SHARE * self.memory if self.memory else math.inf
+
+
+def _describe(check: Callable[..., None] | None, args: Sequence[Any], dask_worker: Any) -> Any:
+    """Run on each worker: its versions, threads and memory limit, or the error of a check."""
+    error = None
+    if check is not None:
+        try:
+            check(*args)
+        except InputError as found:
+            error = str(found)
+    limit = dask_worker.memory_manager.memory_limit or 0
+    return _versions(), dask_worker.state.nthreads, int(limit), error
+
+
+class Cluster:
+    """A Dask cluster, seen from the client.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        #: called while tasks run, several times a second; if it raises, the wait ends
+        self.between: Callable[[], None] = lambda: None
+        self._versions = _versions()
+        self._job = uuid.uuid4().hex[:12]
+        self._serial = itertools.count()
+        self._alone_since: float | None = None
+        self._looked = time.monotonic()
+        self._futures: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    # -- tasks ---------------------------------------------------------------------------------
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Send a task; returns its future.
+
+        function : a pure function of a module of fcl.  args : may contain futures, also in lists. Large
+        arguments belong in a task of their own, so that they are sent once.
+        """
+        key = f"fcl_{function.__name__.strip('_')}-{self._job}-{next(self._serial)}"
+        with self._lost():
+            future = self.client.submit(call, self._versions, function, *args, key=key, pure=False)
+        self._futures.add(future)
+        return future
+
+    def gather(
+        self, futures: Sequence[Any], progress: Callable[[float], None] = lambda share: None
+    ) -> list[Any]:
+        """The results of futures.
+
+        progress : called from time to time with the share of them that are done.
+
+        Raises
+        ------
+        ClusterLost
+            The scheduler is gone, workers kept dying in one task, or there are no workers any more.
+        """
+        with self._lost():
+            loop = self.client.loop.asyncio_loop
+            waiting = asyncio.run_coroutine_threadsafe(
+                self.client.gather(list(futures), asynchronous=True), loop
+            )
+            try:
+                while True:
+                    try:
+                        found: list[Any] = waiting.result(POLL)
+                        return found
+                    except concurrent.futures.TimeoutError:
+                        if waiting.done():
+                            raise
+                    self.between()
+                    progress(sum(future.done() for future in futures) / max(len(futures), 1))
+                    self.check_alone()
+            finally:
+                waiting.cancel()
+
+    def check_alone(self) -> None:
+        """Raise ClusterLost if there have been no workers for a long time; may be called often."""
+        now = time.monotonic()
+        if now - self._looked < 10.0 * POLL:
+            return
+        self._looked = now
+        if self.threads():
+            self._alone_since = None
+            return
+        self._alone_since = self._alone_since or now
+        if now - self._alone_since > PATIENCE:
+            raise ClusterLost(f"dask: no worker has been left for {PATIENCE:.0f} s; start workers")
+
+    @contextmanager
+    def _lost(self) -> Iterator[None]:
+        """Turn errors of the cluster into ClusterLost."""
+        from distributed import KilledWorker
+        from distributed.comm import CommClosedError
+
+        try:
+            yield
+        except KilledWorker as error:
+            raise ClusterLost(
+                f"dask: {error.allowed_failures + 1} workers died in the task {error.task}, perhaps for "
+                "lack of memory; give workers more memory, or use smaller blocks"
+            ) from error
+        except (
+            concurrent.futures.CancelledError,
+            asyncio.CancelledError,
+            CommClosedError,
+        ) as error:
+            raise ClusterLost(
+                f"dask: the connection to the scheduler is lost ({error or type(error).__name__}); start "
+                "it again"
+            ) from error
+        except Exception as error:
+            if isinstance(error, FclError) or self.client.status == "running":
+                raise
+            raise ClusterLost(f"dask: the client is closed ({error})") from error
+
+    def release(self) -> None:
+        """Let the workers forget all results."""
+        for future in list(self._futures):
+            with suppress(Exception):  # perhaps the scheduler is gone
+                future.release()
+
+    # -- workers -------------------------------------------------------------------------------
+
+    def threads(self) -> dict[str, int]:
+        """The number of threads of each worker, by address."""
+        with self._lost():
+            found: dict[str, int] = self.client.nthreads()
+            return found
+
+    def lack_kernels(self, kinds: Sequence[str]) -> bool:
+        """Whether a machine lacks compiled kernels of some kinds."""
+        return any(self.once_a_machine(missing, tuple(kinds)))
+
+    def once_a_machine(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """Call a function on one worker of each machine; the results."""
+        with self._lost():
+            hosts = {address.rpartition(":")[0]: address for address in self.threads()}
+            found: dict[str, Any] = self.client.run(function, *args, workers=list(hosts.values()))
+            return list(found.values())
+
+    def workers(
+        self, check: Callable[..., None] | None = None, *args: Any
+    ) -> dict[str, WorkerInfo]:
+        """The workers by address; InputError for one with other versions, or that fails a check.
+
+        check : a function of a module of fcl that raises InputError, called with ``args`` on each worker.
+        """
+        with self._lost():
+            found = self.client.run(_describe, check, args, on_error="return")
+        workers = {}
+        for address, answer in found.items():
+            if isinstance(answer, ModuleNotFoundError):
+                raise InputError(
+                    f"dask: worker {address} lacks a module ({answer}); install it there"
+                )
+            if isinstance(answer, OSError):  # it has just died
+                continue
+            if isinstance(answer, BaseException):
+                raise answer
+            versions, threads, memory, error = answer
+            _check_versions(self._versions, versions, address)
+            if error is not None:
+                raise InputError(f"dask: worker {address}: {error}")
+            workers[address] = WorkerInfo(address, threads, memory)
+        return workers
+
+    def wait_for_workers(
+        self,
+        total: float,
+        each: float,
+        check: Callable[..., None] | None = None,
+        *args: Any,
+        patience: float | None = None,
+    ) -> dict[str, WorkerInfo]:
+        """The workers, once they have room for a job.
+
+        Parameters
+        ----------
+        total, each : float
+            Bytes that all workers need together, and that each needs.
+        check, *args
+            See :meth:`workers`.
+        patience : float
+            Seconds to wait; by default PATIENCE.
+
+        Raises
+        ------
+        BudgetError
+            The workers have not enough memory.
+        ClusterLost
+            There are no workers.
+        """
+        since, said = time.monotonic(), False
+        patience = PATIENCE if patience is None else patience
+        while True:
+            workers = self.workers(check, *args)
+            able = [w for w in workers.values() if w.room >= each]
+            if able and sum(w.room for w in able) >= total:
+                return workers
+            smallest = f"{format_bytes(each / MEMORY_SHARE)} each"
+            lacking = (
+                f"dask: expected workers with {format_bytes(total / MEMORY_SHARE)} of memory together, "
+                f"{smallest}, got {counted(len(workers), 'worker')} with "
+                f"{format_bytes(sum(w.memory for w in workers.values()))}; start more workers, or give "
+                "them more memory (--memory-limit)"
+            )
+            if time.monotonic() - since > patience:
+                if not workers:
+                    raise ClusterLost("dask: the scheduler has no workers; start some")
+                raise BudgetError(lacking, math.ceil(total / MEMORY_SHARE))
+            if not said:
+                said = True
+                _log.warning("%s; waiting for %.0f s", lacking, patience)
+            self.between()
+            time.sleep(min(1.0, patience / 4.0))
+
+    @property
+    def address(self) -> str:
+        """Address of the scheduler."""
+        scheduler = self.client.scheduler
+        return str(scheduler.address) if scheduler is not None else "closed"
+
+
+def check_cluster(client: Any, where: str | None, tls: str | None) -> None:
+    """Raise InputError unless exactly one of a client and an address is given."""
+    if (client is None) == (where is None):
+        got = "neither" if client is None else "both"
+        raise InputError(
+            f"driver dask: expected either an address ({FORMS}) or a client, got {got}; name another "
+            "driver to train without a cluster"
+        )
+    if client is not None and tls is not None:
+        raise InputError("dask_tls: expected none with a client, which has its own certificates")
+
+
+@contextmanager
+def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
+    """Connect to a Dask cluster; closes at the end what it opened.
+
+    Parameters
+    ----------
+    where : str or distributed.Client
+        The address of a scheduler (``tcp://host:8786``, ``tls://...``), the path of a scheduler file, or
+        ``local:N`` for N workers on this machine, with one thread each. A client stays open.
+    tls : Tls or str, optional
+        Certificates, as ``CA,CERT,KEY``; without them Dask's own configuration applies.
+
+    Raises
+    ------
+    InputError
+        The extra ``dask`` is not installed, the address has another form, or no scheduler answers.
+    """
+    try:
+        from distributed import Client, LocalCluster
+
+        from fcl.drivers.cluster.plugins import IgnoreInterrupts
+    except ImportError as error:
+        raise InputError(
+            f"dask: the package distributed cannot be imported ({error}); pip install 'fcl[dask]'"
+        ) from error
+    if isinstance(where, Client):
+        if where.asynchronous:
+            raise InputError("client: expected a synchronous client, got an asynchronous one")
+        cluster = Cluster(where)
+        try:
+            yield cluster
+        finally:
+            cluster.release()
+        return
+    if not isinstance(where, str):
+        raise InputError(
+            f"client: expected a distributed.Client, got {type(where).__name__}; as text, give {FORMS}"
+        )
+    if isinstance(tls, str):
+        tls = Tls.parse(tls)
+    place: dict[str, Any] = {"security": None if tls is None else tls.security()}
+    kind, _, number = where.partition(":")
+    if kind == "local":
+        if not number.isdecimal() or int(number) < 1:
+            raise InputError(f"dask: expected {FORMS}, with N from 1, got {shown(where)}")
+        if tls is not None:
+            raise InputError("dask_tls: expected none with local:N, which needs no network")
+    elif "://" in where:
+        place["address"] = where
+    elif Path(where).is_file():
+        place["scheduler_file"] = where
+    else:
+        raise InputError(f"dask: expected {FORMS}, got {shown(where)}; there is no such file")
+    with ExitStack() as stack:
+        stack.enter_context(_silence())
+        if kind == "local":
+            place["address"] = stack.enter_context(
+                LocalCluster(
+                    n_workers=int(number),
+                    threads_per_worker=1,
+                    processes=True,
+                    dashboard_address=None,
+                    silence_logs=logging.CRITICAL,
+                )
+            )
+        try:
+            client = Client(**place, timeout=CONNECT, set_as_default=False)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise InputError(
+                f"dask: no scheduler answers at {where} ({error or type(error).__name__}); start one "
+                "with: dask scheduler"
+            ) from error
+        stack.callback(_close, client)
+        if kind == "local":
+            client.register_plugin(IgnoreInterrupts())
+        yield Cluster(client)
+
+
+def _close(client: Any) -> None:
+    """Close a client, whose scheduler may be gone."""
+    with suppress(Exception):
+        client.close(timeout=5)
+    gc.collect()  # waits that were interrupted report their end now, and not on the terminal later
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep Dask's messages about lost connections from the terminal; fcl reports what they mean."""
+    loggers = [logging.getLogger(name) for name in _TALKATIVE]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,23 @@
+"""Plugins of workers that fcl starts itself."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+from distributed import WorkerPlugin
+
+__all__ = ["IgnoreInterrupts"]
+
+
+class IgnoreInterrupts(WorkerPlugin):  # type: ignore[misc]
+    """Lets Ctrl-C reach the command alone, which needs its workers for an orderly end."""
+
+    name = "fcl-ignore-interrupts"
+
+    def setup(self, worker: Any) -> None:
+        """Called when a worker starts, in the thread of its event loop."""
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        except ValueError:  # the event loop is not in the main thread, which gets the signal
+            return

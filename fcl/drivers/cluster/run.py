@@ -1,0 +1,179 @@
+"""A run of the driver ``dask``: the loop of the inline driver, with passes over a cluster."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+
+from fcl.data import DataSet, open_data
+from fcl.drivers.cluster import tasks
+from fcl.drivers.cluster.client import Cluster
+from fcl.drivers.cluster.passes import ClusterPasses, bytes_of_sums, is_by_rows
+from fcl.drivers.cluster.rows import Shards, shard_blocks
+from fcl.drivers.events import Compiling, Workers
+from fcl.drivers.inline import InlineRun, Interrupted
+from fcl.drivers.job import Job
+from fcl.drivers.kinds import KIND_SECONDS, kinds_of
+from fcl.drivers.plan import INTERPRETER, Plan
+from fcl.drivers.result import StopReason
+from fcl.drivers.rows import Rows
+from fcl.drivers.session import Session
+from fcl.errors import InputError
+from fcl.solve.passes import Passes
+from fcl.solve.state import Point
+
+__all__ = ["ClusterRun", "check_job", "compile_kernels", "memory_of_workers"]
+
+#: Bytes of a row beside its record: target, weight, two margins, residual, curvature, a step between two
+#: points, and residuals as integers while tables are made.
+ROW_BYTES = 8 * 8
+
+
+def check_job(job: Job) -> None:
+    """Raise InputError for a job that the driver cannot run."""
+    where = "the driver dask; use --driver processes (driver='processes')"
+    if job.n_outputs > 1:
+        raise InputError(
+            f"dask: expected one output, got {job.n_outputs}, which need {where}, or train one model a "
+            "class"
+        )
+    if job.train.covariates is not None:
+        raise InputError(f"covariates: expected none with {where}, or add them to the features")
+    if job.options.standardize:
+        raise InputError(f"standardize: expected no standardised features with {where}")
+    for rows in (job.train, job.valid):
+        if rows is not None and rows.data.source is None:
+            raise InputError(
+                f"{rows.data.name}: expected rows in files that all workers see, got arrays in memory; "
+                "save them as Zarr or with np.save, and open the path"
+            )
+
+
+def memory_of_workers(job: Job) -> tuple[float, float]:
+    """Bytes that all workers need together, beside their interpreters, and that each needs."""
+    size, shape = job.options.block_rows, job.family.record_shape(job.options.block_rows)
+    record = math.prod(shape)
+    n_blocks = -(-job.train.n // size)
+    in_shard = shard_blocks(n_blocks)
+    shard = in_shard * (record + ROW_BYTES * size)
+    total = n_blocks * (record + ROW_BYTES * size)
+    if job.valid is not None:
+        total += -(-job.valid.n // size) * (record + 24 * size)
+    work = job.family.workspace_bytes(size, False)
+    if is_by_rows(job.family, size):
+        sums = bytes_of_sums(job.family, size)
+        return total + sums, INTERPRETER + 2 * shard + work + sums // 8
+    every = n_blocks * (record + 16 * size)
+    return total + every, INTERPRETER + shard + work + every
+
+
+def _source(data: DataSet) -> tasks.Source:
+    assert data.source is not None
+    path, x = data.source["source"], data.source["x"]
+    rows = open_data(path, x=x, y=None)
+    return tasks.Source(path, x, rows.n_rows, rows.fingerprint())
+
+
+def compile_kernels(kinds: tuple[str, ...]) -> None:
+    """Compile the kernels of some kinds, in a child, since compilers retain memory."""
+    code = f"from fcl.drivers.warmup import warmup; warmup({set(kinds)!r})"
+    subprocess.run([sys.executable, "-c", code], check=False, stdin=subprocess.DEVNULL)
+
+
+class ClusterRun(InlineRun):
+    """Trains with passes over a cluster; see :class:`fcl.drivers.inline.InlineRun`.
+
+    Parameters
+    ----------
+    session : Session
+    cluster : Cluster
+    """
+
+    def __init__(self, session: Session, cluster: Cluster) -> None:
+        super().__init__(session)
+        self.cluster = cluster
+        self._interrupted = False
+        self._shards: list[Shards] = []  # of the training rows, and of the validation rows if any
+        self._known: set[str] = set()  # addresses of workers that were checked
+        self._sources = [
+            _source(rows.data) for rows in (self.job.train, self.job.valid) if rows is not None
+        ]
+        cluster.between = self._between
+
+    def _between(self) -> None:
+        """Called while tasks run. After an interrupt the end of the run may still need the cluster."""
+        self.session.saver.poll()
+        if not self._interrupted and self.session.should_stop():
+            self._interrupted = True
+            raise Interrupted
+
+    # -- workers -------------------------------------------------------------------------------
+
+    def _look_at_workers(self) -> int:
+        """Check workers that are new, and wait for room if some have gone; returns all threads."""
+        job, client = self.job, self.cluster
+        threads = client.threads()
+        if set(threads) != self._known or not threads:
+            total, each = memory_of_workers(job)
+            for source in self._sources:
+                found = client.wait_for_workers(total, each, tasks.check_source, source)
+            self._known = set(found)
+            self._compile_kernels()
+            threads = {address: worker.threads for address, worker in found.items()}
+        return sum(threads.values())
+
+    def _compile_kernels(self) -> None:
+        kinds = kinds_of(self.job.family)
+        if self.cluster.lack_kernels(kinds):
+            self.session.report(Compiling(max(KIND_SECONDS[kind] for kind in kinds)))
+            self.cluster.once_a_machine(compile_kernels, kinds)
+
+    def _report_workers(self, threads: int) -> None:
+        moved = 0
+        if "solver" in vars(self):
+            passes = self.solver.passes
+            assert isinstance(passes, ClusterPasses)
+            passes.workers, passes.threads = len(self._known), threads
+            moved = passes.moved
+        shards = sum(map(len, self._shards))
+        self.session.report(Workers(len(self._known), threads, shards, moved))
+
+    # -- the steps of the inline driver ----------------------------------------------------------
+
+    def _read(self) -> np.ndarray:
+        job = self.job
+        check_job(job)
+        threads = self._look_at_workers()
+        chosen = [rows for rows in (job.train, job.valid) if rows is not None]
+        for rows, source in zip(chosen, self._sources, strict=True):
+            shards = Shards(self.cluster, rows, source, job.family, job.objective())
+            self._shards.append(shards)
+        self._report_workers(threads)
+        found = [shards.read(self._reading) for shards in self._shards]
+        job.train.data.check_unchanged()
+        checksums = found[0][0]
+        self._sides = np.concatenate([sides for _, sides in found])
+        return checksums
+
+    def _plan_passes(self) -> tuple[Plan, Passes]:
+        job = self.job
+        plan = job.plan_with_sides(self._sides)
+        return plan, ClusterPasses(job.objective(), job.family, self._shards[0])
+
+    def _pass(self) -> StopReason | None:
+        self._report_workers(self._look_at_workers())
+        return super()._pass()
+
+    def _write_valid_margins(self, rows: Rows, point: Point) -> None:
+        literal = self.cluster.submit(tasks.identity, point)
+        out = self.valid_margins
+        out[:] = self._shards[1].map(tasks.features, literal)
+        out += point.intercept if rows.offset is None else point.intercept + rows.offset
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self._shards.clear()
+        self.cluster.between = lambda: None

@@ -1,0 +1,99 @@
+"""Sums over the rows of one block; :meth:`Objective.over_blocks` calls them for each block.
+
+A function gets the objective, the rows of a block as a slice, the vectors' values at these rows, and
+further arguments. It depends on nothing else, so that another process that holds the block can call it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.kernels import losses
+
+Floats = npt.NDArray[np.float64]
+
+#: Relative error of a number after a few roundings.
+EPSILON = 2.0**-50
+#: Rounding may move a row across a jump of the second derivative within the cube of this distance (see
+#: :func:`fcl.kernels.losses.majorant`).
+NEAR = 1e-4
+
+
+def loss(of: Any, rows: slice, m: Floats, b: float) -> float:
+    """sum s loss(m + b)."""
+    value: float = losses.weighted_loss(of.loss.kernel, of.y[rows], of.s[rows], m, b)
+    return value
+
+
+def line(of: Any, rows: slice, m: Floats, dm: Floats, beta: float, b: float) -> Floats:
+    """The fields of :class:`fcl.objective.LineSums`."""
+    out = np.zeros(6)
+    losses.line_sums(of.loss.kernel, of.y[rows], of.s[rows], m, dm, beta, b, out)
+    return out
+
+
+def slopes(of: Any, rows: slice, m: Floats, b: float) -> Floats:
+    """sum s loss', sum s loss'' and sum |s loss'| at m + b."""
+    out = np.zeros(3)
+    losses.slope_sums(of.loss.kernel, of.y[rows], of.s[rows], m, b, out)
+    return out
+
+
+def slopes_along(of: Any, rows: slice, m: Floats, dm: Floats, b: float, beta: float) -> Floats:
+    """The same at m + beta dm + b."""
+    return slopes(of, rows, m + beta * dm, b)
+
+
+def sides(of: Any, rows: slice, r: Floats) -> Floats:
+    """Sum of the negative numbers and sum of the positive numbers."""
+    out = np.zeros(2)
+    losses.side_sums(r, out)
+    return out
+
+
+def total(of: Any, rows: slice, values: Floats) -> float:
+    """Sum of numbers."""
+    return float(values.sum())
+
+
+def ray(of: Any, rows: slice, r: Floats, balance: tuple[float, float, float]) -> Floats:
+    """sum r~ (y - o) and sum r~^2 / s of the balanced residuals r~."""
+    out = np.zeros(2)
+    losses.ray_sums(of.y[rows], of.s[rows], of.offset_of(rows), r, balance, out)
+    return out
+
+
+def conjugate(
+    of: Any, rows: slice, r: Floats, balance: tuple[float, float, float], t: float
+) -> float:
+    """sum s loss*(t r~ / s) - t r~ o of the balanced residuals r~."""
+    kernel, y, s = of.loss.kernel, of.y[rows], of.s[rows]
+    value: float = losses.conjugate_sum(kernel, y, s, of.offset_of(rows), r, balance, t)
+    return value
+
+
+def rounding(of: Any, rows: slice, margins: Floats, b: float, shift: float) -> tuple[float, float]:
+    """What rounding of margins may add to the value and to a slope, apart from common factors.
+
+    shift : added to the intercept later.
+    """
+    y, s = of.y[rows], of.s[rows]
+    r, q = np.empty((2, len(s)))
+    losses.residuals_curvatures(of.loss.kernel, y, s, margins, b, r, q)
+    if of.loss.clipped:  # rows at a jump of the curvature
+        losses.raise_curvatures(of.loss.kernel, y, s, margins, b, NEAR, q)
+    sizes = np.abs(margins) + (abs(b) + abs(shift))
+    if of.loss.translates:
+        sizes += np.abs(y)
+    residuals = np.abs(r)
+    value = float((residuals + 0.5 * EPSILON * q * sizes) @ sizes)
+    return value, float(q @ sizes) + float(residuals.sum())
+
+
+def sum_columns(parts: list[Floats]) -> list[float]:
+    """Add the numbers of the blocks, each exactly rounded."""
+    return [math.fsum(column) for column in zip(*parts, strict=True)]

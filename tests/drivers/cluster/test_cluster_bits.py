@@ -1,0 +1,112 @@
+"""The driver dask gives the bits of the inline driver, whatever the workers."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fcl.drivers.cluster.packed import Packed
+from fcl.drivers.cluster.rows import LEAST_BLOCKS, MOST_BLOCKS, shard_blocks
+from fcl.drivers.events import PassDone, Workers
+
+from .conftest import wait_for
+from .runs import bits, train
+
+JOBS: dict[str, dict[str, Any]] = {
+    "k-mers": {},
+    "a sample of rows": {"row_view": 600, "C": 1.0},
+    "elastic net": {"l1_ratio": 0.7, "features": "kmers:d=5"},
+    "weights and offsets": {"weights": "weights", "offset": "offset"},
+    "counts": {"y": "counts", "loss": "poisson", "C": 0.05},
+    "validation": {"valid_fraction": 0.2, "class_weight": "balanced"},
+    "no intercept": {"intercept": False, "loss": "squared_hinge"},
+    "bags": {"features": "bag:d=4", "C": 0.1},
+    "searched bags": {"features": "bag:d=9,value=presence,wildcards=true", "C": 0.1},
+    "numbers": {"x": "numbers", "features": "columns", "C": 0.01},
+    "products": {"x": "numbers", "features": "products:degree=2", "C": 0.01},
+    "two families": {"features": "kmers:d=3 + bag:d=3"},
+    "tiny": {"y": "counts", "loss": "squared", "C": 1.0, "tol": 1e-9, "max_passes": 12},
+}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_bits_are_those_of_the_inline_driver(job: str, folder: Path, client: Any) -> None:
+    seen: list[Workers] = []
+
+    def note(event: Any) -> None:
+        if isinstance(event, Workers):
+            seen.append(event)
+
+    one = train(folder, warn=False, **JOBS[job])
+    other = train(folder, warn=False, client=client, progress=note, **JOBS[job])
+    assert bits(one) == bits(other)
+    assert seen[-1].workers == seen[-1].threads == 3 and seen[-1].shards >= 2
+    assert seen[-1].moved > 0
+
+
+def test_any_number_of_workers(folder: Path, cluster: Any, client: Any) -> None:
+    """Workers come and go between passes, too."""
+    expected = bits(train(folder, warn=False))
+    for n in (1, 2, 3):
+        cluster.scale(n)
+        wait_for(client, n)
+        assert bits(train(folder, warn=False, client=client)) == expected
+    sizes = itertools.cycle([1, 3, 2])
+
+    def resize(event: Any) -> None:
+        if isinstance(event, PassDone):
+            cluster.scale(next(sizes))
+
+    assert bits(train(folder, warn=False, client=client, progress=resize)) == expected
+
+
+@pytest.mark.parametrize("writers", [1, 2])
+def test_first_pass_of_processes(folder: Path, client: Any, writers: int) -> None:
+    """Later passes of that driver depend on its clocks."""
+    given = {"max_passes": 1, "warn": False}
+    one = train(folder, driver="processes", writers=writers, **given).model.history[0]
+    other = train(folder, client=client, **given).model.history[0]
+    for name in ("objective", "bound", "gap", "max_violation"):
+        assert one[name] == other[name]
+
+
+def test_two_jobs_at_once(folder: Path, client: Any) -> None:
+    jobs = [{"C": 0.5}, {"C": 0.3, "features": "bag:d=3"}]
+    found: dict[int, Any] = {}
+
+    def run(k: int) -> None:
+        found[k] = bits(train(folder, warn=False, client=client, **jobs[k]))
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[k] for k in range(2)] == [bits(train(folder, warn=False, **job)) for job in jobs]
+
+
+@given(st.integers(1, 10**6))
+def test_shards_depend_on_the_number_of_blocks_alone(n_blocks: int) -> None:
+    size = shard_blocks(n_blocks)
+    assert LEAST_BLOCKS <= size <= MOST_BLOCKS
+    assert size == shard_blocks(n_blocks)
+
+
+@given(
+    st.lists(st.floats(allow_nan=False), min_size=1, max_size=50),
+    st.integers(1, 200),
+)
+def test_packed_vectors(levels: list[float], n: int) -> None:
+    values = np.resize(np.array(levels), n)
+    packed = Packed.of(values)
+    assert packed.values().tobytes() == values.tobytes()
+    assert packed.codes is not None
+    many = np.arange(5000.0)
+    assert Packed.of(many).values().tobytes() == many.tobytes()

@@ -1,0 +1,121 @@
+"""Connections: addresses, certificates, plans, the command."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import distributed
+import pytest
+from click.testing import CliRunner
+
+import fcl
+from fcl.cli.train import command
+from fcl.drivers.cluster.client import Tls, connected
+from fcl.drivers.train import plan_training
+from fcl.errors import InputError
+
+from .runs import bits, train
+
+
+def certificates(place: Path) -> Tls:
+    """A self-signed certificate, which is its own authority, and its key."""
+    cert, key = place / "cert.pem", place / "key.pem"
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    made = (
+        f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout {key} -out {cert}"
+    )
+    subprocess.run([openssl, *made.split()], check=True, capture_output=True)
+    return Tls(str(cert), str(cert), str(key))
+
+
+def test_encrypted_connection(folder: Path, tmp_path: Path) -> None:
+    tls = certificates(tmp_path)
+    security = distributed.security.Security(
+        tls_ca_file=tls.ca,
+        tls_scheduler_cert=tls.cert,
+        tls_scheduler_key=tls.key,
+        tls_worker_cert=tls.cert,
+        tls_worker_key=tls.key,
+        tls_client_cert=tls.cert,
+        tls_client_key=tls.key,
+        require_encryption=True,
+    )
+    with distributed.LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        dashboard_address=":0",
+        silence_logs=logging.CRITICAL,
+        protocol="tls",
+        security=security,
+    ) as own:
+        address = own.scheduler_address
+        assert address.startswith("tls://")
+        files = f"{tls.ca},{tls.cert},{tls.key}"
+        job: dict[str, Any] = {"max_passes": 1, "warn": False}
+        result = train(folder, dask=address, dask_tls=files, **job)
+        assert bits(result) == bits(train(folder, **job))
+        with pytest.raises(InputError, match="no scheduler answers"), connected(address):
+            pass
+
+
+def test_command(folder: Path, tmp_path: Path) -> None:
+    """From a scheduler file, with a log; the checkpoint then continues in one process."""
+    out, log = tmp_path / "model.fcl", tmp_path / "log.json"
+    with distributed.LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        dashboard_address=":0",
+        silence_logs=logging.CRITICAL,
+    ) as own:
+        place = tmp_path / "scheduler.json"
+        place.write_text(json.dumps({"address": own.scheduler_address}))
+        line = f"{folder} --features kmers:d=3 --C 0.5 --tol 1e-2 --block-rows 64 --quiet"
+        given = [*line.split(), "--dask", str(place), "--out", str(out), "--log-json", str(log)]
+        answer = CliRunner().invoke(command, given)
+        assert answer.exit_code == 0, answer.output
+    events = [json.loads(text) for text in log.read_text().splitlines()]
+    (first, *_) = [event for event in events if event["event"] == "Workers"]
+    assert (first["workers"], first["threads"], first["shards"]) == (1, 1, 3)
+    found = fcl.load_model(out)
+    assert (
+        found.weights.tobytes() == train(folder, tol=1e-2, max_passes=None).model.weights.tobytes()
+    )
+    again = ["--resume", f"{out}.checkpoint", "--tol", "1e-3", "--quiet"]
+    answer = CliRunner().invoke(command, again)
+    assert answer.exit_code == 2 and "name another driver" in answer.output
+    answer = CliRunner().invoke(command, [*again, "--driver", "inline"])
+    assert answer.exit_code == 0, answer.output
+    assert fcl.load_model(out).certificate.gap <= 1e-3
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--driver", "inline"], "give --dask or --driver inline"),
+        (["--writers", "2"], "the driver dask has no writers"),
+        (["--path", "3"], "expected one C, got --path"),
+    ],
+)
+def test_commands_that_are_refused(more: list[str], message: str, folder: Path) -> None:
+    line = f"{folder} --features kmers:d=3 --C 0.5 --dask local:1 --out m.fcl"
+    if "--path" in more:
+        line = line.replace("--C 0.5 ", "")
+    answer = CliRunner().invoke(command, [*line.split(), *more])
+    assert answer.exit_code == 2 and message in answer.output.replace("\n", " ")
+
+
+def test_plan_without_the_rows(folder: Path) -> None:
+    """The budget of the client covers neither vectors nor rows that are on the workers."""
+    data = fcl.open_data(folder)
+    given: dict[str, Any] = {"C": 1.0, "row_view": 256, "block_rows": 64}
+    here = dict(plan_training(data, "kmers:d=3", **given).parts)
+    there = dict(plan_training(data, "kmers:d=3", dask="local:1", **given).parts)
+    assert here["margins and residuals"] == 40 * 2100
+    assert there["margins and residuals"] == there["prepared rows"] == 0
