@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -122,7 +123,7 @@ class ClusterPasses(Passes):
         pairs = zip(new.futures, old.futures, strict=True)
         return Vector(self.shards, [self.cluster.submit(tasks.subtract, *pair) for pair in pairs])
 
-    def write_residuals(self, b: float, blocks: range) -> None:
+    def write_residuals(self, b: float, blocks: range, loss: float = math.inf) -> None:
         """Residuals and curvatures at the anchor, with the sums that the next steps need."""
         made = self.shards.map(tasks.residuals, self.vectors.accepted, b)
         r, q = made.at(0), made.at(1)
