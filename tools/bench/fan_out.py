@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,20 +91,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for repeat in range(given.repeats):
             for n, client in places.items():
-                note("null", n, timed(lambda client=client: path(client, 0))[0])
-                spent, found = timed(lambda client=client: path(client))
+                note("null", n, timed(partial(path, client, 0))[0])
+                spent, found = timed(partial(path, client))
                 note("path", n, spent)
                 expected = expected or bits(found)
                 assert bits(found) == expected
                 model, out = found.chosen.model, Path(folder, f"{n}-{repeat}.zarr")
                 if client is None:
-                    spent, margins = timed(lambda model=model: model.margins(data))
+                    spent, margins = timed(partial(model.margins, data))
                     note("scores", n, spent)
                     continue
                 with connected(client) as cluster:
                     predictor = ClusterPredictor(model, data, cluster)
                     write = (predictor, data, out, "margin", False, None)
-                    note("scores", n, timed(lambda write=write: write_score_chunks(*write))[0])
+                    note("scores", n, timed(partial(write_score_chunks, *write))[0])
                 import zarr
 
                 assert np.array_equal(zarr.open_array(out, mode="r")[:], margins)
