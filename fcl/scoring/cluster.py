@@ -21,6 +21,7 @@ from fcl.drivers.cluster.client import Cluster
 from fcl.drivers.cluster.jobs import pack, unpack
 from fcl.errors import InputError
 from fcl.model.atomic import atomic_folder
+from fcl.store import is_remote
 from fcl.model.model import BLOCK_ROWS
 from fcl.model.outputs import scores_of
 from fcl.model.predictor import Predictor
@@ -147,8 +148,8 @@ def write_score_chunks(
     data = model.opened(data)
     model.added_margins(data)
     check_room(out, data.n_rows, scores, overwrite)
-    if range_rows(predictor, block_rows) % chunk_rows(data.n_rows, scores):
-        # neighbours would write the same chunk
+    # the folder of an output at a URL is the client's; else neighbours might write the same chunk
+    if is_remote(out) or range_rows(predictor, block_rows) % chunk_rows(data.n_rows, scores):
         return write_scores(predictor, data, out, kind, overwrite, on_margins=on_margins)
     with atomic_folder(out, overwrite) as folder:
         create_score_array(folder, data.n_rows, scores)

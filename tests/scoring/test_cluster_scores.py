@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -141,7 +142,11 @@ def test_tasks_write_chunks_of_their_own(
             scoring.write_score_chunks(predictor, data, out, "margin", False, None)
             assert zarr.open_array(out, mode="r")[:].tobytes() == expected.tobytes()
             assert len(seen) == by_client
-        assert not list(faults.iterdir())  # a worker did die
+        deadline = time.monotonic() + 30.0
+        while list(faults.iterdir()):  # until a worker has died: those that are new are spared
+            assert time.monotonic() < deadline
+            scoring.write_score_chunks(predictor, data, out, "margin", True, None)
+            assert zarr.open_array(out, mode="r")[:].tobytes() == expected.tobytes()
 
 
 def nothing(shared: Any, first: int, last: int) -> None:

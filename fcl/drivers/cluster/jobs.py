@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fcl.data import DataSet, open_data
+from fcl.data import DataSet
 from fcl.drivers.cluster import tasks
 from fcl.drivers.cluster.client import MEMORY_SHARE, POLL, Cluster, check_cluster, connected
 from fcl.drivers.cluster.run import compile_kernels
@@ -61,9 +61,7 @@ class SentData:
         del others["_stamps"]
         if data.source is not None:
             data.check_unchanged()
-            path, x = data.source["source"], data.source["x"]
-            stored = open_data(path, x=x, y=None)
-            return cls(tasks.Source(path, x, stored.n_rows, stored.fingerprint()), others)
+            return cls(tasks.Source.of(data), others)
         parts: list[pickle.PickleBuffer] = []
         pickle.dumps(rows, 5, buffer_callback=parts.append)
         size = sum(part.raw().nbytes for part in parts)

@@ -8,7 +8,6 @@ import sys
 
 import numpy as np
 
-from fcl.data import DataSet, open_data
 from fcl.drivers.cluster import tasks
 from fcl.drivers.cluster.client import Cluster
 from fcl.drivers.cluster.passes import ClusterPasses, bytes_of_sums, is_by_rows
@@ -70,13 +69,6 @@ def memory_of_workers(job: Job) -> tuple[float, float]:
     return total + every, INTERPRETER + shard + work + every
 
 
-def _source(data: DataSet) -> tasks.Source:
-    assert data.source is not None
-    path, x = data.source["source"], data.source["x"]
-    rows = open_data(path, x=x, y=None)
-    return tasks.Source(path, x, rows.n_rows, rows.fingerprint())
-
-
 def compile_kernels(kinds: tuple[str, ...]) -> None:
     """Compile the kernels of some kinds, in a child, since compilers retain memory."""
     code = f"from fcl.drivers.warmup import warmup; warmup({set(kinds)!r})"
@@ -99,7 +91,7 @@ class ClusterRun(InlineRun):
         self._shards: list[Shards] = []  # of the training rows, and of the validation rows if any
         self._known: set[str] = set()  # addresses of workers that were checked
         self._sources = [
-            _source(rows.data) for rows in (self.job.train, self.job.valid) if rows is not None
+            tasks.Source.of(rows.data) for rows in (self.job.train, self.job.valid) if rows is not None
         ]
         cluster.between = self._between
 

@@ -39,11 +39,21 @@ class Source:
     x: str
     n_rows: int
     fingerprint: str  #: of the rows alone
+    #: of an object store; those that the user has in the environment only must be there on workers, too
+    options: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, data: Any) -> Source:
+        """Of the rows of a data set that has a ``source``."""
+        path, x = data.source["source"], data.source["x"]
+        options = tuple(sorted(data.source.get("storage_options", {}).items()))
+        rows = open_data(path, x=x, y=None, storage_options=dict(options))
+        return cls(path, x, rows.n_rows, rows.fingerprint(), options)
 
     def open(self) -> Any:
         """The data set, without target; InputError if it is not here or not the client's."""
         try:
-            data = open_data(self.path, x=self.x, y=None)
+            data = open_data(self.path, x=self.x, y=None, storage_options=dict(self.options))
         except InputError as error:
             raise InputError(
                 f"sees no {self.path} ({error}); put the data where all workers see them under this name"
