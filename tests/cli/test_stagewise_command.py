@@ -81,7 +81,10 @@ def test_a_resumed_command_gives_the_same_model(
         (("--out", "OUT"), "--features is missing"),
         (("--features", "fourier", "--out", "OUT"), "expected a family with a number of features"),
         (("--features", "kmers:d=3", "--out", "OUT"), "expected|kmers"),
-        ((*OPTIONS, "--out", "OUT", "--alpha", "-1"), "expected a finite number of at least 0, got -1.0"),
+        (
+            (*OPTIONS, "--out", "OUT", "--alpha", "-1"),
+            "expected a finite number of at least 0, got -1.0",
+        ),
         ((*OPTIONS, "--out", "OUT", "--valid-fraction", "1"), "expected at least 0 and below 1"),
         ((*OPTIONS, "--out", "OUT", "--penalty", "l1"), "for an L1 penalty use fcl train"),
         ((*OPTIONS, "--out", "OUT", "--C", "1"), "--C: stagewise models have a ridge penalty"),
