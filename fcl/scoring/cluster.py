@@ -21,7 +21,6 @@ from fcl.drivers.cluster.client import Cluster
 from fcl.drivers.cluster.jobs import pack, unpack
 from fcl.errors import InputError
 from fcl.model.atomic import atomic_folder
-from fcl.store import is_remote
 from fcl.model.model import BLOCK_ROWS
 from fcl.model.outputs import scores_of
 from fcl.model.predictor import Predictor
@@ -33,6 +32,7 @@ from fcl.model.scores import (
     score_block_rows,
     write_scores,
 )
+from fcl.store import is_remote
 
 __all__ = ["ClusterPredictor", "score_bytes", "write_score_chunks"]
 

@@ -91,7 +91,9 @@ class ClusterRun(InlineRun):
         self._shards: list[Shards] = []  # of the training rows, and of the validation rows if any
         self._known: set[str] = set()  # addresses of workers that were checked
         self._sources = [
-            tasks.Source.of(rows.data) for rows in (self.job.train, self.job.valid) if rows is not None
+            tasks.Source.of(rows.data)
+            for rows in (self.job.train, self.job.valid)
+            if rows is not None
         ]
         cluster.between = self._between
 
