@@ -141,7 +141,7 @@ def share_or_0(name: str, value: Any) -> float:
 
 
 def _is_zero(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and value == 0
+    return not isinstance(value, bool) and isinstance(value, Real) and value == 0
 
 
 def up_to_one(name: str, value: Any) -> float:
