@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fcl.errors import InputError as InputError
     from fcl.errors import ModelFileError as ModelFileError
     from fcl.errors import ScaleWarning as ScaleWarning
+    from fcl.errors import StoreError as StoreError
     from fcl.estimators import FCLClassifier as FCLClassifier
     from fcl.estimators import FCLClassifierCV as FCLClassifierCV
     from fcl.estimators import FCLOnlineClassifier as FCLOnlineClassifier
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from fcl.objective.metrics import average_precision as average_precision
     from fcl.path.result import PathResult as PathResult
     from fcl.path.train import train_path as train_path
+    from fcl.store import locate as locate
     from fcl.version import __version__ as __version__
 
 # module -> the public names that it offers
@@ -98,7 +100,9 @@ _NAMES = {
         "InputError",
         "ModelFileError",
         "ScaleWarning",
+        "StoreError",
     ),
+    "fcl.store": ("locate",),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -82,6 +82,11 @@ def file_kind(path: str | os.PathLike[str]) -> str:
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
+        if "://" in os.fsdecode(path):
+            raise InputError(
+                f"{os.fsdecode(path)}: expected a local path here, got a URL; copy the file to this "
+                "machine first"
+            ) from None
         return ""
     except (OSError, ValueError) as error:
         raise InputError(
@@ -141,7 +146,7 @@ def share_or_0(name: str, value: Any) -> float:
 
 
 def _is_zero(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Real) and value == 0
+    return isinstance(value, Real) and value is not False and value == 0
 
 
 def up_to_one(name: str, value: Any) -> float:

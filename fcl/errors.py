@@ -1,9 +1,9 @@
 """Errors and warnings that users of fcl may see.
 
 ``InputError`` and its subclasses say that the input is wrong: the message is written for the user, and
-the command line prints it without a traceback and exits with code 2. ``CheckpointError`` and
-``RepeatedDeaths`` report failures of the environment. Exceptions of any other kind, except Python's own
-for memory, files and interrupts, are bugs in fcl.
+the command line prints it without a traceback and exits with code 2. ``StoreError``,
+``CheckpointError`` and ``RepeatedDeaths`` report failures of the environment. Exceptions of any other
+kind, except Python's own for memory, files and interrupts, are bugs in fcl.
 """
 
 import errno
@@ -34,6 +34,10 @@ class BudgetError(InputError):
 
 class ModelFileError(InputError):
     """A file is damaged, not an fcl model, or written by a newer version of fcl."""
+
+
+class StoreError(FclError):
+    """An object store failed or cannot be reached; the message names the object."""
 
 
 class CheckpointError(FclError):

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from fcl.errors import CheckpointError, FclError, InputError, RepeatedDeaths, reason
+from fcl.store import RemotePath, is_remote, locate, usual_options
 
 __all__ = [
     "EXIT_CHECKPOINT",
@@ -64,6 +65,12 @@ def _escaped(character: str) -> str:
     if 0xDC80 <= code <= 0xDCFF:  # a byte that Python could not decode
         return f"\\x{code - 0xDC00:02x}"
     return character.encode("unicode_escape").decode("ascii")
+
+
+#: Parts of the names of storage options that hold credentials.
+_SECRETS = (
+    "secret", "token", "password", "access_key", "account_key", "customer_key", "encryption_key", "sas_",
+)  # fmt: skip
 
 
 class Interrupted(BaseException):
@@ -145,14 +152,46 @@ def _command(name: str) -> Iterator[None]:
         messages.write = messages.to_stderr
 
 
+def _set_storage_options(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> None:
+    """Use the values of ``--storage-option`` for all locations until the command ends."""
+    options = {}
+    for value in values:
+        name, separator, text = value.partition("=")
+        if not name or not separator:
+            raise click.BadParameter(f"expected KEY=VALUE, got {value!r}", ctx, param)
+        if any(word in name.lower() for word in _SECRETS):
+            raise click.BadParameter(
+                f"{name} is a credential, which other users of this machine see on a command line; give "
+                "it in the environment, as AWS_SECRET_ACCESS_KEY or the like",
+                ctx,
+                param,
+            )
+        options[name] = text
+    ctx.with_resource(usual_options(options))
+
+
 class Command(click.Command):
     """A click command that reports an error in one line on stderr.
 
     The exit code is the integer that the callback returns, or 0. Errors exit with 1 (the machine failed),
     2 (wrong option or input), 5 (a process died repeatedly) or 6 (the last checkpoint could not be
     written), signals with 128 plus their number. Bugs keep their traceback. With
-    ``standalone_mode=False`` exceptions propagate to the caller.
+    ``standalone_mode=False`` exceptions propagate to the caller. All commands have ``--storage-option``.
     """
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The parameters of the command, and ``--storage-option`` before ``--help``."""
+        *own, last = super().get_params(ctx)
+        option = click.Option(
+            ["--storage-option"],
+            multiple=True,
+            metavar="KEY=VALUE",
+            expose_value=False,
+            callback=_set_storage_options,
+            help="Option of the object store of s3:// and other URLs, such as anon=true, endpoint=URL, "
+            "region=NAME or requests=N (at once); can be given several times.",
+        )
+        return [*own, option, last]
 
     def main(
         self,
@@ -212,17 +251,24 @@ def _error(text: str, keep: str = "") -> None:
     messages.say(f"error: {shorter}", keep)
 
 
+def _real(path: str | os.PathLike[str]) -> str:
+    """The path by which a file or an object is known, however it is spelled."""
+    found = locate(path)
+    return os.fspath(found) if isinstance(found, RemotePath) else os.path.realpath(found)
+
+
 def refuse_same(output: str | os.PathLike[str], option: str, **inputs: str | None) -> None:
     """Raise InputError if an output has an empty name, or would replace an input or a part of it."""
     if not os.fspath(output):
         raise InputError(f"{option}: expected the name of a file, got an empty name")
-    target = os.path.realpath(output)
+    target = _real(output)
     for name, path in inputs.items():
         if path is None:
             continue
-        source = os.path.realpath(path.partition("::")[0])
+        source = _real(path.partition("::")[0])
         inside = target.startswith(source + os.sep) and (
-            os.path.exists(target)
+            is_remote(output)
+            or os.path.exists(target)
             or any(os.path.exists(os.path.join(source, m)) for m in ("zarr.json", ".zgroup"))
         )
         # y.npy beside a single X.npy is its target

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from fcl.cli.signals import stop_on_signals
 from fcl.convert.options import TABLE
 from fcl.errors import InputError
 from fcl.options import FROM_0, PATH, POSITIVE, TEXT, Kind, Option, one_of
+from fcl.store import locate
 from fcl.units import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _lines(model: Any, found: Compacted, path: str, out: str) -> list[str]:
     from fcl.cli.report import aligned
 
     compact, encoding = found.model, found.model.encoding
-    before, after = os.path.getsize(path), os.path.getsize(out)
+    before, after = (locate(name).stat().st_size for name in (path, out))
     items = [("model", out), ("encoding", f"{encoding.text}, {encoding.codec}")]
     items += [("weights", _weights(model, compact, out))]
     items += [
@@ -155,13 +155,13 @@ def _lines(model: Any, found: Compacted, path: str, out: str) -> list[str]:
 
 def _weights(model: Any, compact: Any, out: str) -> str:
     """Number of weights, bits a weight in the file, and the entropy of their values."""
-    import zipfile
-
     import numpy as np
+
+    from fcl.model.archive import open_archive
 
     values = compact.weights if hasattr(compact, "C") else compact.weights.features
     given = model.weights if hasattr(model, "C") else model.weights.features
-    with zipfile.ZipFile(out) as archive:
+    with open_archive(out) as archive:
         sizes = {info.filename: info.file_size for info in archive.infolist()}
     stored = sizes.get("weights.q", sizes.get("features.q", 0))
     counts = np.unique(values, return_counts=True)[1] / max(values.size, 1)

@@ -23,6 +23,7 @@ from fcl.cli.options import (
 from fcl.cli.process import run
 from fcl.cli.signals import stop_on_signals
 from fcl.convert.options import GROUPS, TABLE
+from fcl.errors import InputError
 from fcl.units import counted, format_seconds
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ Extras: CSV, TSV and Parquet need pip install 'fcl[tables]', PLINK files pip ins
 """
 
 
+#: Suffixes of HDF5 files, as :mod:`fcl.data.hdf5` has them.
+_HDF5 = (".h5", ".hdf5", ".hdf", ".he5", ".h5ad")
+
+
 class _ConvertCommand(GroupedCommand):
     table = TABLE | MODEL_TABLE
     groups = (*GROUPS, MODEL_GROUP)
@@ -72,10 +77,13 @@ def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> N
     Parquet); an svmlight file; or a PLINK .bed beside its .bim and .fam. Files may be compressed (gzip,
     bzip2); - is standard input. Rows keep their order, and those that are dropped are counted by reason.
 
-    If IN is a model, OUT is a compact model: its weights are rounded, and take a few bits each.
+    If IN is an HDF5 file, its arrays are copied, so that they can be put into an object store. If IN is a
+    model, OUT is a compact model: its weights are rounded, and take a few bits each.
     """
     if is_compaction(inputs, options):
         return compact_file(inputs[0], out, quiet, options)
+    if len(inputs) == 1 and inputs[0].partition("::")[0].endswith(_HDF5):
+        return _copy_hdf5(inputs[0], out, quiet, options)
     files = {f"input {number}": path for number, path in enumerate(inputs, 1) if path != "-"}
     refuse_same(out, "OUT", **files, **_other_inputs(options))
     if not quiet:
@@ -87,6 +95,25 @@ def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> N
         summary = convert(inputs, out, progress=progress, **options)
     if not quiet:
         show([*_summary_lines(summary, out), _next_line(summary, out, options)])
+
+
+def _copy_hdf5(source: str, out: str, quiet: bool, options: Mapping[str, Any]) -> None:
+    """Copy the arrays of an HDF5 file, for object stores."""
+    from fcl.convert.hdf5 import copy_hdf5
+
+    for name, value in options.items():
+        if name in TABLE and name not in ("overwrite", "memory") and value not in (None, False):
+            raise InputError(
+                f"{TABLE[name].spelled} is not an option for HDF5 files, whose arrays are copied as they "
+                "are; leave it out"
+            )
+    refuse_same(out, "OUT", input=source)
+    if not quiet:
+        messages.say(f"reading {source}")
+    with stop_on_signals():
+        lines = copy_hdf5(source, out, options["overwrite"])
+    if not quiet:
+        show([f"{name:12} {text}" for name, text in lines])
 
 
 @contextmanager

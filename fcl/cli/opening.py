@@ -67,7 +67,7 @@ def open_valid(options: Mapping[str, Any], arrays: Mapping[str, Any]) -> DataSet
     valid = open_rows(path, **arrays)
     if weights is None:
         return valid
-    if open_columns(path, {"weights": weights}, valid.n_rows):
+    if open_columns({"source": path}, {"weights": weights}, valid.n_rows):
         return open_rows(path, weights=weights, **arrays)
     if not options["quiet"]:
         messages.say(

@@ -14,6 +14,7 @@ from fcl.cli.common import Command
 from fcl.errors import InputError
 from fcl.options import DURATION, FLAG, FROM_1, GROUPS, PATH, TEXT, TRAINING, Kind, Option, Resume
 from fcl.path.options import PATH_OPTIONS
+from fcl.store import is_remote
 
 __all__ = [
     "EXIT_CODES",
@@ -183,7 +184,8 @@ class TrainCommand(GroupedCommand):
     @staticmethod
     def _explain_files(files: list[str]) -> None:
         """Raise InputError if two or more files were given that do not exist, or must be converted."""
-        missing = [path for path in files if not os.path.exists(path.partition("::")[0])]
+        local = [path for path in files if not is_remote(path)]
+        missing = [path for path in local if not os.path.exists(path.partition("::")[0])]
         if missing and len(files) > 1:
             does = "does" if len(missing) == 1 else "do"
             raise InputError(

@@ -13,6 +13,7 @@ from fcl.cli.common import EXIT_UNFINISHED, Interrupted, messages, show
 from fcl.cli.options import PATH_ONLY, TABLE
 from fcl.errors import InputError
 from fcl.path.options import OF_SCORES, PATH_OPTIONS
+from fcl.store import kind_of, local_neighbour, locate
 from fcl.units import counted
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def run_path(
     """
     from fcl.path.rules import PathStop
 
-    folder = f"{options['out']}.path"
+    folder = local_neighbour(options["out"], ".path")
     given = arguments()
     for name in _NOT_ARGUMENTS:
         del given[name]
@@ -136,7 +137,7 @@ def _how_to_continue(options: Mapping[str, Any]) -> str:
     """How to continue an interrupted path: ``--overwrite`` would remove its points."""
     if not options["overwrite"]:
         return "the same command continues"
-    move = f"after moving {options['out']}, " if os.path.exists(options["out"]) else ""
+    move = f"after moving {options['out']}, " if kind_of(locate(options["out"])) else ""
     return f"{move}the same command without --overwrite continues"
 
 

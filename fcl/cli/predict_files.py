@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fcl.cli.common import printable
 from fcl.cli.predict_options import CONVERT_NAMES
 from fcl.errors import InputError
+from fcl.store import absolute, local_folder, locate
 
 if TYPE_CHECKING:
     from fcl.convert.contract import Budget
@@ -50,7 +50,7 @@ class Request:
         from fcl.scoring.stream import scoring_budget
         from fcl.units import parse_size
 
-        scratch = None if self.out == STDOUT else os.path.dirname(os.path.abspath(self.out))
+        scratch = None if self.out == STDOUT else local_folder(locate(absolute(self.out)))
         return scoring_budget(parse_size(self.options["memory"], "--memory"), scratch)
 
 

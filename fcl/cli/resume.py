@@ -11,6 +11,7 @@ from fcl.cli.options import KEPT, MAY_CHANGE
 from fcl.errors import InputError, ModelFileError
 from fcl.options import FIXED, PATH, Resume
 from fcl.plain import plain
+from fcl.store import absolute
 
 if TYPE_CHECKING:
     from fcl.model.checkpoint import Checkpoint
@@ -95,7 +96,7 @@ def is_own_model(path: str, checkpoint: Checkpoint, trusted: Collection[str]) ->
 
 def _absolute(path: str) -> str:
     file, separator, group = path.partition("::")
-    return os.path.abspath(file) + separator + group
+    return absolute(file) + separator + group
 
 
 def _same_path(a: str, b: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from fcl.cli.process import run
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.cli.stagewise_options import GROUPS, SETTINGS, TABLE
 from fcl.errors import InputError
+from fcl.store import absolute, kind_of, local_neighbour, locate
 
 if TYPE_CHECKING:
     from fcl.stagewise.checkpoint import Saved
@@ -167,13 +167,15 @@ def _checkpoint(options: Mapping[str, Any]) -> Any:
 
     if options["no_checkpoint"] or options["plan"]:
         return None
-    return StateFolder(options["resume"] or options["checkpoint"] or f"{options['out']}.checkpoint")
+    return StateFolder(
+        options["resume"] or options["checkpoint"] or local_neighbour(options["out"], ".checkpoint")
+    )
 
 
 def _check_unfinished(options: Mapping[str, Any], saved: Saved, settings: Settings) -> None:
     """Raise InputError for a finished job whose model would be written once more."""
     end = saved.state.end(settings)
-    if end is None or options["overwrite"] or not os.path.lexists(options["out"]):
+    if end is None or options["overwrite"] or not kind_of(locate(options["out"])):
         return
     waited = len(saved.state.history) - saved.state.best_number
     why, more = {
@@ -252,7 +254,7 @@ def _running(job: _Job, stop: Stop) -> Running:
     for name in ("data", "valid", "out"):
         if kept[name] is not None:
             file, separator, group = kept[name].partition("::")
-            kept[name] = os.path.abspath(file) + separator + group
+            kept[name] = absolute(file) + separator + group
     return Running(
         cores=options["cores"],
         scratch=options["scratch"],

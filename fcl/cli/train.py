@@ -35,6 +35,7 @@ from fcl.errors import (
     reason,
 )
 from fcl.options import TRAINING
+from fcl.store import kind_of, local_neighbour, local_path, locate
 
 if TYPE_CHECKING:
     from fcl.cli.progress import View
@@ -77,8 +78,9 @@ def command(ctx: click.Context, /, **params: Any) -> int:
     """Train a sparse linear model on DATA, with a proven bound on its distance from the optimum.
 
     DATA is a Zarr folder or zip, an HDF5 file (file.h5::/group), a folder of .npy files or one
-    X.npy. Minimises sum (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum s_i loss(y_i, m_i) over all features
-    of the family and stops when (objective - lower bound) <= tol * objective.
+    X.npy; or the URL of a Zarr folder, such as s3://bucket/train.zarr. Minimises
+    sum (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum s_i loss(y_i, m_i) over all features of the family and
+    stops when (objective - lower bound) <= tol * objective.
     """
     with stop_on_signals() as stop:
         if params["warmup"]:
@@ -123,7 +125,7 @@ def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
     if folder is None:
         implied = options["checkpoint"] is None and not options["no_checkpoint"]
         if implied and options["out"] is not None:
-            options = options | {"checkpoint": f"{options['out']}.checkpoint"}
+            options = options | {"checkpoint": local_neighbour(options["out"], ".checkpoint")}
         return _Request(options, given, None, options["overwrite"])
     from fcl.cli.resume import check_command, is_own_model, resume_options
     from fcl.model.checkpoint import CheckpointFolder
@@ -176,9 +178,9 @@ def _refuse_data(path: str) -> None:
     from fcl.data.foreign import refuse_foreign
 
     file = path.partition("::")[0]
-    if "://" not in path and not os.path.exists(file):
+    if not kind_of(locate(file)):
         raise InputError(f"{file} does not exist; check the name and the folder")
-    refuse_foreign(path)
+    refuse_foreign(file)
 
 
 def _check_outputs(request: _Request) -> None:
@@ -202,6 +204,7 @@ def _check_outputs(request: _Request) -> None:
         refuse_same(path, option, **inputs)
         check_output(path, overwrite)
     if options["log_json"] is not None:
+        local_path(options["log_json"], "logs")
         refuse_same(options["log_json"], "--log-json", model=options["out"])
         if os.path.exists(options["log_json"]) and not os.access(options["log_json"], os.W_OK):
             raise InputError(f"--log-json {options['log_json']}: is not writable; write elsewhere")

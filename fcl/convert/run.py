@@ -24,6 +24,7 @@ from fcl.convert.writer import RowWriter
 from fcl.errors import BudgetError, InputError
 from fcl.model.atomic import atomic_folder, check_output
 from fcl.plain import plain
+from fcl.store import local_folder
 from fcl.units import format_bytes, parse_size
 from fcl.version import __version__
 
@@ -189,7 +190,7 @@ def convert(
             f"the last argument is the output: expected a name that ends in .zarr, got {os.fspath(out)}"
         )
     target = check_output(out, overwrite, folder=True)
-    shares = _Shares.of(parse_size(memory, "memory"), str(target.parent))
+    shares = _Shares.of(parse_size(memory, "memory"), local_folder(target))
     opened = open_inputs(inputs, format, options, shares.source)
     kind, given, source = opened.format, opened.options, opened.source
     with (

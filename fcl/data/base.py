@@ -15,13 +15,15 @@ import os
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from fcl.errors import InputError
+from fcl.errors import FclError, InputError
+from fcl.store import Location
 from fcl.units import format_bytes
 
 _log = logging.getLogger("fcl")
@@ -33,6 +35,9 @@ STEP_BYTES = 8 << 20
 # Number and size of the parts of a file, spaced from beginning to end, that are compared to find changes.
 SAMPLES = 64
 SAMPLE_BYTES = 4096
+
+# Bytes requested ahead of their use from an object store, unless a memory plan says otherwise.
+MOST_AHEAD = 64 << 20
 
 # dtype of text of variable length, whose width is unknown before it is read. Rows that are read have the
 # width of their longest text.
@@ -61,8 +66,11 @@ class RowReader(ABC, Generic[Block_co]):
     chunk_rows : int
         Rows of one storage chunk. Reading ranges that end at multiples of it decodes each chunk once; a
         range that cuts a chunk decodes all of it.
+    most_ahead : int
+        Bytes of stored chunks that a reader of an object store may request before they are read.
     """
 
+    most_ahead = MOST_AHEAD
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -89,6 +97,26 @@ class RowReader(ABC, Generic[Block_co]):
         else:
             row_bytes = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
         return self.chunk_rows * row_bytes
+
+    @property
+    def ahead_bytes(self) -> int:
+        """Bytes of stored chunks that are requested before they are read; 0 on a local disk."""
+        return 0
+
+    @property
+    def reading_bytes(self) -> int:
+        """Bytes held while rows are read in order.
+
+        A chunk is there twice, decoded and compressed (at most about as large), besides what is ahead.
+        """
+        return 2 * self.chunk_bytes + self.ahead_bytes
+
+    def ahead(self, ranges: Iterable[tuple[int, int]]) -> AbstractContextManager[None]:
+        """Announce the ranges that are read in order within the context.
+
+        Readers of object stores request what is stored there ahead of its use, several chunks at once.
+        """
+        return nullcontext()
 
     def read_all(self) -> Block_co:
         """Read all rows; raises InputError if they need more memory than the machine has.
@@ -127,7 +155,7 @@ class ChunkedReader(RowReader[np.ndarray]):
     def _read_cell(self, cell: tuple[slice, ...]) -> np.ndarray:
         """Read a part of the array.
 
-        Any error but InputError and MemoryError means that the array is damaged.
+        Any error but FclError and MemoryError means that the array is damaged.
         """
 
     @abstractmethod
@@ -137,7 +165,7 @@ class ChunkedReader(RowReader[np.ndarray]):
     def read(self, start: int, stop: int) -> np.ndarray:
         try:
             return self._read_cell((slice(start, stop),))
-        except (MemoryError, InputError):
+        except (MemoryError, FclError):
             raise
         except Exception as error:  # each library and codec raises its own errors
             self._raise_for_chunk(start, stop, error)
@@ -154,7 +182,7 @@ class ChunkedReader(RowReader[np.ndarray]):
             )
             try:
                 self._read_cell(cell)
-            except (MemoryError, InputError):
+            except (MemoryError, FclError):
                 raise
             except Exception as error:
                 raise InputError(
@@ -199,7 +227,25 @@ class BlockReader:
         one, so that one chunk is held at a time.
         """
         last = self.n_rows if last is None else last
-        start, filled, seen = first, 0, 0
+        start, filled = first, 0
+        ranges = ((int(n[0]), int(n[-1]) + 1) for n in self._by_chunk(first, last))
+        with self.rows.ahead(ranges):
+            for numbers in self._by_chunk(first, last):
+                left, origin = numbers, int(numbers[0])
+                chunk = self.rows.read(origin, int(numbers[-1]) + 1)
+                while len(left):
+                    stop = min(start + block_rows, last)
+                    count = stop - start - filled
+                    here, left = left[:count], left[count:]
+                    yield Piece(start, stop, filled, here, chunk, origin)
+                    filled += len(here)
+                    if start + filled == stop:
+                        start, filled = stop, 0
+                del chunk  # before the next one is read
+
+    def _by_chunk(self, first: int, last: int) -> Iterator[Numbers]:
+        """The numbers of the kept rows ``first`` to ``last`` in each storage chunk that has any."""
+        seen = 0
         for chunk_start, chunk_stop in chunk_ranges(self.rows):
             if seen >= last:
                 return
@@ -209,18 +255,8 @@ class BlockReader:
             n = len(numbers)
             numbers = numbers[max(first - seen, 0) : max(last - seen, 0)]
             seen += n
-            if not len(numbers):
-                continue
-            origin = int(numbers[0])
-            chunk = self.rows.read(origin, int(numbers[-1]) + 1)
-            while len(numbers):
-                stop = min(start + block_rows, last)
-                here, numbers = numbers[: stop - start - filled], numbers[stop - start - filled :]
-                yield Piece(start, stop, filled, here, chunk, origin)
-                filled += len(here)
-                if start + filled == stop:
-                    start, filled = stop, 0
-            del chunk  # before the next one is read
+            if len(numbers):
+                yield numbers
 
 
 class Piece(NamedTuple):
@@ -282,7 +318,7 @@ class Container(ABC):
         return None
 
     @abstractmethod
-    def stamps(self) -> list[FileStamp]:
+    def stamps(self) -> list[Stamp]:
         """Stamps of the files that show whether the arrays opened so far have changed."""
 
 
@@ -292,9 +328,9 @@ class GroupContainer(Container):
     Subclasses set ``_stamps``, the stamps of the files that were read.
     """
 
-    _stamps: list[FileStamp]
+    _stamps: list[Stamp]
 
-    def __init__(self, path: Path, group: str) -> None:
+    def __init__(self, path: Location, group: str) -> None:
         self._path = path
         self._group_path = group.strip("/")
         place = f"::/{self._group_path}" if self._group_path else ""
@@ -329,8 +365,19 @@ class GroupContainer(Container):
         node = self._node(path)
         return node is not None and not self._is_array(node)
 
-    def stamps(self) -> list[FileStamp]:
+    def stamps(self) -> list[Stamp]:
         return self._stamps
+
+
+class Stamp(Protocol):
+    """What shows whether a file or an object has changed since it was opened."""
+
+    @property
+    def path(self) -> Location:
+        """Of the file or object."""
+
+    def check(self) -> None:
+        """Raise ``InputError`` if it has changed."""
 
 
 @dataclass(frozen=True)
@@ -345,7 +392,7 @@ class FileStamp:
 
     @classmethod
     def of(cls, path: Path, stands_for_others: bool = False) -> FileStamp:
-        """The stamp of an existing file.
+        """The stamp of an existing local file.
 
         stands_for_others : whether it is a metadata file, rewritten whenever the array's chunks are.
         """

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.data.base import FileStamp, RowReader
+from fcl.data.base import RowReader, Stamp
 from fcl.data.covariates import CovariateArray, read_covariates
 from fcl.data.fingerprint import fingerprint
 from fcl.data.targets import check_offset
@@ -50,7 +50,7 @@ class DataSet:
         target: np.ndarray | None = None,
         weights: np.ndarray | None = None,
         target_name: str = "y",
-        stamps: Sequence[FileStamp] = (),
+        stamps: Sequence[Stamp] = (),
         offset: np.ndarray | None = None,
         column_names: Sequence[str] | None = None,
     ) -> None:
@@ -67,7 +67,7 @@ class DataSet:
         self._stamps = tuple(stamps)
         self._fingerprint: str | None = None
         #: arguments of ``open_data`` that open the same rows in another process; None: not possible
-        self.source: dict[str, str] | None = None
+        self.source: dict[str, Any] | None = None
 
     def with_target(
         self, target: np.ndarray | None, weights: np.ndarray | None, target_name: str = "y"

@@ -96,17 +96,29 @@ def _read_blocks(
 
     Blocks in one chunk are read as one range, because reading any part of a chunk decodes all of it.
     """
-    held_start, held_stop = 0, 0
+    held_start = held_stop = 0
     held: Any = None
+    with rows.ahead(_reads(rows, blocks)):
+        reads = _reads(rows, blocks)
+        for block in blocks:
+            parts: list[Any] = []
+            for start, stop in chunk_ranges(rows, *block):
+                if stop > held_stop:
+                    held_start, held_stop = next(reads)
+                    held = rows.read(held_start, held_stop)
+                parts.append(held[start - held_start : stop - held_start])
+            sparse = isinstance(held, SparseRows)
+            yield block, SparseRows.concatenate(parts) if sparse else np.concatenate(parts)
+    if isinstance(rows, SparseRowReader):
+        rows.release()
+
+
+def _reads(rows: RowReader[Any], blocks: list[RowRange]) -> Iterator[RowRange]:
+    """The ranges that are read for the blocks, each within a storage chunk."""
+    held_stop = 0
     for block in blocks:
-        parts: list[Any] = []
         for start, stop in chunk_ranges(rows, *block):
             if stop > held_stop:
                 chunk_stop = (start // rows.chunk_rows + 1) * rows.chunk_rows
                 held_stop = max(min(b, chunk_stop) for a, b in blocks if a < chunk_stop)
-                held_start, held = start, rows.read(start, held_stop)
-            parts.append(held[start - held_start : stop - held_start])
-        sparse = isinstance(held, SparseRows)
-        yield block, SparseRows.concatenate(parts) if sparse else np.concatenate(parts)
-    if isinstance(rows, SparseRowReader):
-        rows.release()
+                yield start, held_stop

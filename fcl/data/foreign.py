@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fcl.checks import file_kind
 from fcl.data.table_head import TableHead
 from fcl.errors import InputError
+from fcl.store import Location, RemotePath, kind_of, locate
 
 __all__ = [
     "COMPRESSIONS",
@@ -110,22 +110,26 @@ def find_format(path: Path, head: bytes) -> Format | None:
 
 def refuse_foreign(path: str | os.PathLike[str]) -> None:
     """Raise InputError, with the command line that converts it, for a file in one of the formats."""
-    if file_kind(path) != "file":
+    place = locate(path)
+    if kind_of(place) != "file":
         return
-    head = _first_bytes(path)
-    found = find_format(Path(path), head)
+    head = _first_bytes(place)
+    local, copy = Path(place), ""
+    if isinstance(place, RemotePath):
+        local, copy = Path(place.name), "copy it to this machine, and "
+    found = find_format(local, head)
     table = TableHead.of(head) if found in (None, _TABLE) else None
     if table is not None:
         form = "" if found else f" --format {'table' if table.sequences is None else 'sequences'}"
         found = replace(_TABLE, example=f"OUT{form} {table.options()}")
     if found is not None:
-        line = convert_line(Path(path), found)
-        raise InputError(f"{os.fspath(path)} is {found.words}; convert it first: {line}")
+        line = convert_line(local, found)
+        raise InputError(f"{os.fspath(path)} is {found.words}; {copy}convert it first: {line}")
 
 
-def _first_bytes(path: str | os.PathLike[str]) -> bytes:
+def _first_bytes(place: Location) -> bytes:
     """The first bytes of a file, decompressed if it is compressed with gzip."""
-    with open(path, "rb") as file:
+    with place.open("rb") as file:
         head = file.read(HEAD_BYTES)
     try:
         return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from fcl.data.base import (
     rows_per_step,
 )
 from fcl.errors import InputError
+from fcl.store import Location, RemotePath
 
 SUFFIXES = {".h5", ".hdf5", ".hdf", ".he5", ".h5ad"}
 MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -75,10 +77,17 @@ class Hdf5Reader(ChunkedReader):
 class Hdf5Container(GroupContainer):
     """One group of an HDF5 file, opened read-only and without a lock."""
 
-    def __init__(self, path: Path, group: str) -> None:
+    def __init__(self, path: Location, group: str) -> None:
         import h5py
 
+        if isinstance(path, RemotePath):
+            name, out = shlex.quote(path.name), shlex.quote(f"{path.stem}.zarr")
+            raise InputError(
+                f"{path}: is an HDF5 file, which is read by parts on a local disk only; copy it to this "
+                f"machine, and convert it: fcl convert {name} {out}"
+            )
         super().__init__(path, group)
+        self._file_path = path
         self._stamps = [FileStamp.of(path)]
         try:
             # Locks fail on many network file systems, and a reader that changes nothing needs no lock.
@@ -100,7 +109,7 @@ class Hdf5Container(GroupContainer):
         self._check_files([name for name, _, _ in node.external or ()])
         if node.is_virtual:
             self._check_files([s.file_name for s in node.virtual_sources() if s.file_name != "."])
-        return Hdf5Reader(node, name, self._path, may_be_empty)
+        return Hdf5Reader(node, name, self._file_path, may_be_empty)
 
     def _is_array(self, node: Any) -> bool:
         import h5py
@@ -149,8 +158,24 @@ class Hdf5Container(GroupContainer):
         """Raise InputError if a file that this one refers to is a FIFO, a socket or a device."""
         for name in names:
             text = os.fsdecode(name)
-            for folder in (self._path.resolve().parent, Path()):  # where HDF5 looks
+            for folder in (self._file_path.resolve().parent, Path()):  # where HDF5 looks
                 file_kind(folder / text)
+
+    def nodes(self) -> list[tuple[str, bool]]:
+        """The paths of all groups and arrays, parents first, and whether each is an array."""
+        found: list[tuple[str, bool]] = []
+        try:
+            self._root.visititems(lambda path, node: found.append((path, self._is_array(node))))
+        except (OSError, RuntimeError) as error:
+            raise self._damaged(error) from error
+        return found
+
+    def attribute_names(self, path: str) -> list[str]:
+        """The names of the attributes of an array or group."""
+        try:
+            return list(self._node(path).attrs)
+        except (OSError, RuntimeError) as error:
+            raise self._damaged(error) from error
 
     def _array_paths(self) -> list[str]:
         found: list[tuple[str, bool, Any]] = []
@@ -185,6 +210,6 @@ def _cannot_open(path: Path, error: OSError) -> InputError:
     return InputError(f"{path} cannot be opened as HDF5: {one_line(error)}")
 
 
-def is_hdf5(path: Path, head: bytes) -> bool:
+def is_hdf5(path: Location, head: bytes) -> bool:
     """Whether a path is an HDF5 file."""
     return path.is_file() and (path.suffix in SUFFIXES or head.startswith(MAGIC))

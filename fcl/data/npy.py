@@ -6,7 +6,7 @@ Files are read in ranges, not mapped, because pages of a mapped file count as me
 from __future__ import annotations
 
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 
@@ -14,12 +14,14 @@ from fcl.data.base import (
     Container,
     FileStamp,
     RowReader,
+    Stamp,
     check_array,
     no_such_array,
     one_line,
     rows_per_step,
 )
 from fcl.errors import InputError
+from fcl.store import Location, RemotePath
 
 SUFFIX = ".npy"
 MAGIC = b"\x93NUMPY"
@@ -28,7 +30,7 @@ MAGIC = b"\x93NUMPY"
 class NpyReader(RowReader[np.ndarray]):
     """Rows of one ``.npy`` file, in C or Fortran order."""
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Location, name: str) -> None:
         self.name = name
         self._path = path
         self.shape, self._fortran, self.dtype, self._offset = _read_header(path, name)
@@ -57,14 +59,14 @@ class NpyReader(RowReader[np.ndarray]):
                 columns[j] = self._from_file(file, count)
             return columns.T
 
-    def _from_file(self, file: BinaryIO, count: int) -> np.ndarray:
-        values = np.fromfile(file, dtype=self.dtype, count=count)
-        if len(values) < count:
+    def _from_file(self, file: IO[bytes], count: int) -> np.ndarray:
+        values = np.empty(count, self.dtype)
+        if file.readinto(values.view(np.uint8).data) < values.nbytes:  # type: ignore[attr-defined]
             raise InputError(f"{self.name}: {self._path} became shorter while it was being read")
         return values
 
 
-def _read_header(path: Path, name: str) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+def _read_header(path: Location, name: str) -> tuple[tuple[int, ...], bool, np.dtype, int]:
     """Shape, Fortran order, dtype and offset of the data of a ``.npy`` file."""
     with path.open("rb") as file:
         try:
@@ -86,11 +88,11 @@ def _read_header(path: Path, name: str) -> tuple[tuple[int, ...], bool, np.dtype
 class NpyContainer(Container):
     """A folder of ``NAME.npy`` files, or one file ``X.npy`` and files named relative to it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Location) -> None:
         self.name = path.resolve().name
         self._single = path if path.is_file() else None
         self._folder = path.parent if self._single else path
-        self._stamps: list[FileStamp] = []
+        self._stamps: list[Stamp] = []
 
     def open_array(self, path: str, may_be_empty: bool = False) -> RowReader[np.ndarray]:
         return self._open_file(self._find(path))
@@ -105,14 +107,14 @@ class NpyContainer(Container):
             )
         return self._open_file(self._single)
 
-    def stamps(self) -> list[FileStamp]:
+    def stamps(self) -> list[Stamp]:
         return self._stamps
 
-    def _open_file(self, file: Path) -> RowReader[np.ndarray]:
-        self._stamps.append(FileStamp.of(file))
+    def _open_file(self, file: Location) -> RowReader[np.ndarray]:
+        self._stamps.append(file.stamp() if isinstance(file, RemotePath) else FileStamp.of(file))
         return NpyReader(file, file.name if self._single else f"{self.name}:{file.stem}")
 
-    def _find(self, path: str) -> Path:
+    def _find(self, path: str) -> Location:
         candidates = [self._folder / path, self._folder / (path + SUFFIX)]
         if self._single:
             # A path on the command line is relative to the working folder.
@@ -124,14 +126,14 @@ class NpyContainer(Container):
         raise no_such_array(where, path, (file.stem for file in self._folder.glob("*" + SUFFIX)))
 
 
-def open_npy(path: Path, group: str) -> Container:
+def open_npy(path: Location, group: str) -> Container:
     """Open the container at a path; raises InputError for a group, since ``.npy`` has no groups."""
     if group:
         raise InputError(f"{path} has no groups, so ::/{group} cannot be found in it")
     return NpyContainer(path)
 
 
-def is_npy(path: Path, head: bytes) -> bool:
+def is_npy(path: Location, head: bytes) -> bool:
     """Whether a path is a ``.npy`` file or a folder of ``.npy`` files."""
     if path.is_dir():
         return any(path.glob("*" + SUFFIX))

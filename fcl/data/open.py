@@ -7,12 +7,10 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fcl.checks import file_kind
 from fcl.data.base import Container, RowReader
 from fcl.data.covariates import read_covariates, split_covariates
 from fcl.data.dataset import DataSet
@@ -27,6 +25,7 @@ from fcl.data.sparse import SparseMatrix, from_matrix, is_matrix
 from fcl.data.targets import check_weights
 from fcl.data.zarr import ZarrContainer, is_zarr
 from fcl.errors import InputError
+from fcl.store import Location, RemotePath, absolute, kind_of, locate
 from fcl.units import counted
 
 logger = logging.getLogger("fcl")
@@ -36,8 +35,8 @@ GROUP_SEPARATOR = "::"
 
 # In the order of trial: a test whether a path (and the first bytes of its file) has the format, and the
 # container that opens a group at that path.
-Recogniser = Callable[[Path, bytes], bool]
-FORMATS: tuple[tuple[Recogniser, Callable[[Path, str], Container]], ...] = (
+Recogniser = Callable[[Location, bytes], bool]
+FORMATS: tuple[tuple[Recogniser, Callable[[Location, str], Container]], ...] = (
     (is_zarr, ZarrContainer),
     (is_hdf5, Hdf5Container),
     (is_npy, open_npy),
@@ -69,6 +68,7 @@ def open_data(
     offset: str | np.ndarray | None = None,
     groups: str | np.ndarray | None = None,
     covariates: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> DataSet:
     """Open a data set: read target, weights and offset, and leave X where it is stored.
 
@@ -76,9 +76,10 @@ def open_data(
     ----------
     source : path, array, list, sparse matrix or data frame
         Path of a Zarr group (folder or zip, format 2 or 3), an HDF5 file, a folder of ``NAME.npy``
-        files, or one ``.npy`` file; ``path::/group`` for a group inside Zarr or HDF5. Or, in memory, an
-        array (n,) or (n, columns), a list of sequences, a sparse matrix such as scipy's, or a data frame
-        such as pandas', whose columns ``y``, ``weights``, ``offset`` and ``groups`` may name.
+        files, or one ``.npy`` file; ``path::/group`` for a group inside Zarr or HDF5. Or a URL, such as
+        ``s3://bucket/train.zarr``, of a Zarr folder or ``.npy`` files in an object store. Or, in memory,
+        an array (n,) or (n, columns), a list of sequences, a sparse matrix such as scipy's, or a data
+        frame such as pandas', whose columns ``y``, ``weights``, ``offset`` and ``groups`` may name.
     x : str
         Name of the array of rows, or of a group that holds a CSR matrix in the layout of anndata
         (``X``, ``layers/counts``).
@@ -98,6 +99,8 @@ def open_data(
         Columns whose coefficients are not penalised. A categorical array, or one of text, becomes columns
         of zeros and ones, without its first level. Names refer to arrays (n,) or (n, columns), such as
         ``obs/age`` and ``obsm/X_pca``, or to columns of a data frame ``source``.
+    storage_options : mapping, optional
+        Of the object store, as for :func:`fcl.locate`.
 
     Returns
     -------
@@ -108,6 +111,8 @@ def open_data(
     InputError
         An array is missing, empty, damaged, of another length than X, or of a dtype or shape that fcl
         cannot use; the message names file and array.
+    StoreError
+        An object store failed, or cannot be reached.
     """
     container: Container | None = None
     name = "arrays in memory"
@@ -126,7 +131,7 @@ def open_data(
     elif is_matrix(source):
         rows = from_matrix(source, "X")
     else:
-        path, group = _split_group(source)
+        path, group = split_group(source, storage_options)
         named = {"x": x, "y": y, "weights": weights, "offset": offset, "groups": groups}
         for option, path_inside in named.items():
             if not isinstance(path_inside, str | np.ndarray | None):
@@ -171,9 +176,18 @@ def open_data(
     if groups is not None:
         data.groups = _open_column(container, groups, rows, "groups").read_all().reshape(-1)
     if container:
-        where = os.path.abspath(path) + (f"{GROUP_SEPARATOR}/{group}" if group else "")
-        data.source = {"source": where, "x": x}
+        data.source = _source(path, group, x)
     return data
+
+
+def _source(path: Location, group: str, x: str) -> dict[str, Any] | None:
+    """The arguments that open the same rows in another process; None if it cannot open them."""
+    where = absolute(path) + (f"{GROUP_SEPARATOR}/{group}" if group else "")
+    if not isinstance(path, RemotePath):
+        return {"source": where, "x": x}
+    if path.scheme == "memory":
+        return None
+    return {"source": where, "x": x, "storage_options": path.options}
 
 
 def _array_of(items: Sequence[Any]) -> np.ndarray:
@@ -191,17 +205,19 @@ def is_native(source: str | os.PathLike[str]) -> bool:
 
     True for Zarr, HDF5 and npy, which may be damaged, for any folder, and if nothing is there.
     """
-    path, group = _split_group(source)
-    if group or file_kind(path) != "file" or path.suffix.lower() in _SUFFIXES:
+    path, group = split_group(source)
+    if group or kind_of(path) != "file" or path.suffix.lower() in _SUFFIXES:
         return True
     head = _first_bytes(path)
     return any(recognise(path, head) for recognise, _ in FORMATS)
 
 
-def _open_container(path: Path, group: str) -> Container:
+def _open_container(path: Location, group: str) -> Container:
     """Open the container at a path; raises ``InputError`` if no known format matches."""
-    kind = file_kind(path)
+    kind = kind_of(path)
     if not kind:
+        if isinstance(path, RemotePath):
+            raise InputError(f"{path} does not exist; check bucket, path and storage options")
         folder = path.parent
         neighbours = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
         near = difflib.get_close_matches(path.name, neighbours, n=1)
@@ -214,6 +230,11 @@ def _open_container(path: Path, group: str) -> Container:
         if recognise(path, head):
             return open_container(path, group)
     refuse_foreign(path)
+    if isinstance(path, RemotePath):
+        raise InputError(
+            f"{path} is a {kind} in no format that fcl reads from a store; expected the folder of a "
+            "Zarr store, a folder of .npy files, or an .npy file"
+        )
     found = "a folder with neither Zarr metadata nor .npy files" if kind == "folder" else "a file"
     advice = "; store the arrays of an .npz with np.save" if path.suffix == ".npz" else ""
     raise InputError(
@@ -222,7 +243,7 @@ def _open_container(path: Path, group: str) -> Container:
     )
 
 
-def _first_bytes(path: Path) -> bytes:
+def _first_bytes(path: Location) -> bytes:
     """The first bytes of a file, which identify its format."""
     try:
         with path.open("rb") as file:
@@ -231,8 +252,10 @@ def _first_bytes(path: Path) -> bytes:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _split_group(source: Any) -> tuple[Path, str]:
-    """Cut ``file::/group`` into file and group."""
+def split_group(
+    source: Any, storage_options: Mapping[str, Any] | None = None
+) -> tuple[Location, str]:
+    """Cut ``file::/group`` into the location of the file and the group."""
     try:
         text = os.fsdecode(source)
     except TypeError:
@@ -242,10 +265,12 @@ def _split_group(source: Any) -> tuple[Path, str]:
         ) from None
     if not text:
         raise InputError("the path of the data is empty; expected a file or a folder")
+    group = ""
     if GROUP_SEPARATOR in text and not os.path.exists(text):
         text, _, group = text.rpartition(GROUP_SEPARATOR)
-        return Path(text), group.strip("/")
-    return Path(text), ""
+    if storage_options is None and isinstance(source, RemotePath):
+        storage_options = source.options
+    return locate(text, storage_options), group.strip("/")
 
 
 def _column_names(container: Container | None, rows: RowReader[Any]) -> list[str] | None:
@@ -256,20 +281,21 @@ def _column_names(container: Container | None, rows: RowReader[Any]) -> list[str
 
 
 def open_columns(
-    source: str, paths: Mapping[str, str], n_rows: int
+    source: Mapping[str, Any], paths: Mapping[str, str], n_rows: int
 ) -> dict[str, RowReader[np.ndarray]]:
     """Open columns by name in a Zarr group, an HDF5 file or a folder; missing columns are skipped.
 
     Parameters
     ----------
-    source : str
-        As ``DataSet.source`` has it.
+    source : mapping
+        As ``DataSet.source`` has it: ``source``, and ``storage_options`` if there are any.
     paths : mapping of str to str
         Name -> path of an array, or of a group that is a column of a table.
     n_rows : int
         Columns of another length are left out.
     """
-    container = _open_container(*_split_group(source))
+    place = split_group(source["source"], source.get("storage_options"))
+    container = _open_container(*place)
     found = {}
     for name, path in paths.items():
         try:

@@ -8,7 +8,8 @@ needed, since its matrices are recognised by their attributes.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
@@ -203,6 +204,30 @@ class SparseRowReader(RowReader[SparseRows]):
     def chunk_bytes(self) -> int:
         """Bytes of the largest ``chunk_rows`` rows, and of the storage chunks kept for the next read."""
         return self._chunk_bytes
+
+    @property
+    def most_ahead(self) -> int:
+        """Bytes of stored chunks that may be requested ahead, of ``indices`` and ``data`` together."""
+        return sum(reader.most_ahead for reader in self._readers[1:])
+
+    @most_ahead.setter
+    def most_ahead(self, size: int) -> None:
+        for reader in self._readers[1:]:
+            reader.most_ahead = size // 2
+
+    @property
+    def ahead_bytes(self) -> int:
+        return sum(reader.ahead_bytes for reader in self._readers[1:])
+
+    @contextmanager
+    def ahead(self, ranges: Iterable[tuple[int, int]]) -> Iterator[None]:
+        kept = self._kept
+        with ExitStack() as stack:
+            if kept is not None and self.ahead_bytes:
+                entries = ((int(kept[start]), int(kept[stop])) for start, stop in ranges)
+                for reader, own in zip(self._readers[1:], itertools.tee(entries), strict=True):
+                    stack.enter_context(reader.ahead(own))
+            yield
 
     @property
     def resident_bytes(self) -> int:

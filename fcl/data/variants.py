@@ -57,7 +57,7 @@ def read_variants(data: DataSet, columns: Sequence[int]) -> dict[int, Variant] |
     if data.source is None:
         return None
     try:
-        readers = open_columns(data.source["source"], _ARRAYS, data.rows.shape[1])
+        readers = open_columns(data.source, _ARRAYS, data.rows.shape[1])
         if len(readers) < len(_ARRAYS):
             return None
         found = [_values(readers[name], columns) for name in _ARRAYS]

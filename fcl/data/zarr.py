@@ -1,25 +1,23 @@
-"""Zarr groups of format 2 and 3, in a folder or a zip file; zarr is imported when one is opened."""
+"""Zarr groups of format 2 and 3; zarr is imported when one is opened."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
-import os
 import re
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fcl.checks import file_kind, shown
+from fcl.checks import shown
 from fcl.data.base import (
     VARIABLE_TEXT,
     ChunkedReader,
-    FileStamp,
     GroupContainer,
     RowReader,
     array_names,
@@ -27,21 +25,22 @@ from fcl.data.base import (
     fixed_text,
     one_line,
 )
-from fcl.errors import InputError
+from fcl.data.zarr_place import ROOT_METADATA, RemotePlace, ZarrPlace, place_of
+from fcl.errors import FclError, InputError
+from fcl.store import Location, ObjectInfo, RemotePath
 
 # Shards up to this size are read whole; larger ones are read one row of inner chunks at a time.
 MAX_SHARD_BYTES = 256 << 20
 
-ROOT_METADATA = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 ATTRIBUTES = ".zattrs"  # in format 2; in format 3 attributes are part of the metadata
-ONE_THREAD = {"async.concurrency": 1, "threading.max_workers": 1}
+_FIRST_ROW = (slice(0, 1),)
 ZIP_MAGIC = b"PK\x03\x04"
 #: Names of chunks: c/0/1 or c.0.1 in format 3, 0.1 or 0/1 in format 2.
 _CHUNK_KEY = re.compile(r"(?:c[./])?([0-9]+(?:[./][0-9]+)*)")
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def _settings(place: ZarrPlace) -> Iterator[None]:
     """Let zarr decode in one thread, since fcl assigns the cores and reads chunks in order.
 
     Warnings of zarr are suppressed (dtypes without a specification, files that are not arrays), and
@@ -50,7 +49,7 @@ def _one_thread() -> Iterator[None]:
     """
     import zarr
 
-    with warnings.catch_warnings(), zarr.config.set(ONE_THREAD), _reject_truncated_chunks():
+    with warnings.catch_warnings(), zarr.config.set(place.config), _reject_truncated_chunks():
         warnings.simplefilter("ignore")
         yield
 
@@ -86,35 +85,14 @@ def _is_relevant(record: logging.LogRecord) -> bool:
 logging.getLogger("asyncio").addFilter(_is_relevant)
 
 
-def _local_store(path: Path) -> Any:
-    """A store for a folder that reads only regular files, since opening a FIFO would block."""
-    from zarr.storage import LocalStore
-
-    class RegularFiles(LocalStore):
-        async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
-            file_kind(self.root / key)
-            return await super().get(key, *args, **kwargs)
-
-        async def get_partial_values(self, prototype: Any, key_ranges: Any) -> Any:
-            key_ranges = list(key_ranges)
-            for key, _ in key_ranges:
-                file_kind(self.root / key)
-            return await super().get_partial_values(prototype, key_ranges)
-
-        def get_sync(self, key: str, **kwargs: Any) -> Any:
-            file_kind(self.root / key)
-            return super().get_sync(key, **kwargs)
-
-    return RegularFiles(path, read_only=True)
-
-
 class ZarrReader(ChunkedReader):
     """Rows of one Zarr array, read along its shards if these are small, else along its chunks."""
 
-    def __init__(self, array: Any, name: str, store_path: Path, may_be_empty: bool = False) -> None:
+    def __init__(self, array: Any, name: str, place: ZarrPlace, may_be_empty: bool = False) -> None:
         self.name = name
         self._array = array
-        self._store_path = store_path
+        self._place = place
+        self._first_row: np.ndarray | None = None
         self.shape = array.shape
         # Text of variable length is StringDType in both formats, or bytes as Python objects.
         self._variable_text = array.dtype.kind in "OT"
@@ -128,35 +106,70 @@ class ZarrReader(ChunkedReader):
                 "each axis; write the array again"
             )
         row_bytes = array.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
-        whole = self._stored[0] * row_bytes <= MAX_SHARD_BYTES
-        chunk_rows = self._stored[0] if whole else self._chunks[0]
+        #: whether each object is read at once
+        self._whole = self._stored[0] * row_bytes <= MAX_SHARD_BYTES or array.shards is None
+        chunk_rows = self._stored[0] if self._whole else self._chunks[0]
         self.chunk_rows = max(1, min(chunk_rows, self.shape[0]))
 
     def missing_chunks(self) -> int:
         # zarr's nchunks_initialized compares each possible key with the list of all files
         grid = [-(-n // c) for n, c in zip(self.shape, self._stored, strict=True)]
-        found = 0
-        for key in self._stored_keys():
+        found, keys = 0, self._place.stored_keys(self._array.path)
+        if keys is None:
+            return 0
+        for key in keys:
             if match := _CHUNK_KEY.fullmatch(key):
                 at = [int(number) for number in re.split("[./]", match[1])]
                 found += len(at) == len(grid) and all(i < n for i, n in zip(at, grid, strict=True))
         return math.prod(grid) - found
 
-    def _stored_keys(self) -> Iterator[str]:
-        """The files of the array, as paths relative to its folder."""
-        if self._store_path.is_dir():
-            root = os.path.join(self._store_path, self._array.path)
-            for folder, _, names in os.walk(root):
-                yield from (os.path.join(folder, name)[len(root) + 1 :] for name in names)
+    @property
+    def ahead_bytes(self) -> int:
+        if not isinstance(self._place, RemotePlace) or not self._whole:
+            return 0
+        largest = max((info.size for info in self._objects().values()), default=0)
+        group = largest * math.prod(
+            -(-n // c) for n, c in zip(self.shape[1:], self._stored[1:], strict=True)
+        )
+        return max(group, min(self.most_ahead, self._place.requests * group))
+
+    def _objects(self) -> dict[str, ObjectInfo]:
+        assert isinstance(self._place, RemotePlace)
+        return self._place.objects(self._array.path) if self._place.lists else {}
+
+    @contextmanager
+    def ahead(self, ranges: Iterable[tuple[int, int]]) -> Iterator[None]:
+        place = self._place
+        if not isinstance(place, RemotePlace) or not self._whole or not place.lists:
+            yield
             return
-        prefix = self._array.path.strip("/")
-        with zipfile.ZipFile(self._store_path) as archive:
-            for name in archive.namelist():
-                if not prefix or name.startswith(prefix + "/"):
-                    yield name[len(prefix) :].lstrip("/")
+        try:
+            place.window(self._array.path, self._key_groups(ranges), self.ahead_bytes)
+            yield
+        finally:
+            place.close(self._array.path)
+
+    def _key_groups(self, ranges: Iterable[tuple[int, int]]) -> Iterator[list[str]]:
+        """The objects of each range, without those of earlier ranges."""
+        beyond = 0
+        columns = [range(-(-n // c)) for n, c in zip(self.shape[1:], self._stored[1:], strict=True)]
+        for start, stop in ranges:
+            first = max(start // self._stored[0], beyond)
+            beyond = max(beyond, -(-stop // self._stored[0]))
+            yield [
+                self._array.metadata.encode_chunk_key(index)
+                for index in itertools.product(range(first, beyond), *columns)
+            ]
 
     def _read_cell(self, cell: tuple[slice, ...]) -> np.ndarray:
-        with _one_thread():
+        if cell != _FIRST_ROW or not isinstance(self._place, RemotePlace):
+            return self._read_stored(cell)
+        if self._first_row is None:  # several parts of fcl look at it
+            self._first_row = self._read_stored(cell)
+        return self._first_row
+
+    def _read_stored(self, cell: tuple[slice, ...]) -> np.ndarray:
+        with _settings(self._place):
             values = np.asarray(self._array[cell])
         return fixed_text(values, self.name) if self._variable_text else values
 
@@ -165,35 +178,31 @@ class ZarrReader(ChunkedReader):
         stored = tuple(row // c for row, c in zip(corner, self._stored, strict=True))
         key = f"{self._array.path}/{self._array.metadata.encode_chunk_key(stored)}".lstrip("/")
         part = "" if stored == index else f" (shard {stored})"
-        if self._store_path.is_dir():
-            return f"file {self._store_path / key}{part}"
-        return f"member {key} of {self._store_path}{part}"
+        return self._place.where(key) + part
 
 
 class ZarrContainer(GroupContainer):
     """One group of a Zarr store."""
 
-    def __init__(self, path: Path, group: str) -> None:
+    def __init__(self, path: Location, group: str) -> None:
         import zarr
 
         super().__init__(path, group)
         self._stamps = []
-        if path.is_dir():
-            self._add_stamps("")
-            store: Any = _local_store(path)
-        else:
-            self._stamps.append(FileStamp.of(path))
-            store = zarr.storage.ZipStore(path, mode="r")
+        self._place = place_of(path)
+        self._add_stamps("")
+        store = self._place.open()
         try:
-            with _one_thread():
+            with _settings(self._place):
                 node = zarr.open(store=store, path=self._group_path, mode="r")
-        except InputError:
+        except FclError:
             raise
         except zipfile.BadZipFile as error:
             raise InputError(f"{path} is not a readable zip file: {one_line(error)}") from error
         except FileNotFoundError as error:
-            hint = "" if path.is_dir() else "; zip the content of the Zarr folder, not the folder"
-            raise InputError(f"{path} holds no Zarr group at /{self._group_path}{hint}") from error
+            raise InputError(
+                f"{path} holds no Zarr group at /{self._group_path}{self._place.hint}"
+            ) from error
         except Exception as error:  # damaged metadata fail in many ways
             raise InputError(f"{path} cannot be opened as Zarr: {one_line(error)}") from error
         if not isinstance(node, zarr.Group):
@@ -210,7 +219,7 @@ class ZarrContainer(GroupContainer):
                 f"{name} is stored as pickles, which can run code when they are read; expected "
                 "numbers or text in another codec: write the array again"
             )
-        return ZarrReader(node, name, self._path, may_be_empty)
+        return ZarrReader(node, name, self._place, may_be_empty)
 
     def _is_array(self, node: Any) -> bool:
         import zarr
@@ -226,11 +235,11 @@ class ZarrContainer(GroupContainer):
 
     def _node(self, path: str) -> Any:
         try:
-            with _one_thread():
+            with _settings(self._place):
                 return self._group[path.strip("/")]
         except KeyError:
             return None
-        except InputError:
+        except FclError:
             raise
         except Exception as error:
             raise InputError(
@@ -247,18 +256,17 @@ class ZarrContainer(GroupContainer):
         return found
 
     def _add_stamps(self, node_path: str, names: tuple[str, ...] = ROOT_METADATA) -> None:
-        # Chunk files are too many to check; a program that rewrites an array rewrites its metadata.
-        if self._path.is_dir():
-            known = {stamp.path for stamp in self._stamps}
-            files = (self._path / node_path / name for name in names)
-            new = [f for f in files if f not in known and f.is_file()]
-            self._stamps += [FileStamp.of(f, stands_for_others=True) for f in new]
+        for stamp in self._place.stamps(node_path, names):
+            if stamp.path not in (known.path for known in self._stamps):
+                self._stamps.append(stamp)
 
     def _array_paths(self) -> list[str]:
+        if not self._place.lists:
+            return []
         try:
-            with _one_thread():
+            with _settings(self._place):
                 members = list(self._group.members(max_depth=None))
-        except InputError:
+        except FclError:
             raise
         except Exception as error:
             raise InputError(
@@ -270,8 +278,15 @@ class ZarrContainer(GroupContainer):
         )
 
 
-def is_zarr(path: Path, head: bytes) -> bool:
+def is_zarr(path: Location, head: bytes) -> bool:
     """Whether a path is a Zarr folder or a zip file that may hold one."""
+    if isinstance(path, RemotePath):
+        if path.suffix == ".zip":
+            raise InputError(
+                f"{path}: expected the folder of a Zarr store, got a zip file, which is read by parts "
+                "on a local disk only; copy it to this machine, or unzip it in the store"
+            )
+        return any((path / name).is_file() for name in ROOT_METADATA)
     if path.is_dir():
         return any((path / name).is_file() for name in ROOT_METADATA)
     return path.suffix == ".zip" or (head.startswith(ZIP_MAGIC) and path.suffix != ".npz")

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data import DataSet
+from fcl.data.base import MOST_AHEAD
 from fcl.data.outputs import check_class_count, constant_labels, refuse_rare_classes
 from fcl.data.prepared import PreparedRows, check_room
 from fcl.drivers.covariates import Design, make_design
@@ -51,6 +52,8 @@ from fcl.solve.sampling import SampleSize
 from fcl.units import least_memory
 
 Floats = npt.NDArray[np.float64]
+#: Bytes that all processes together request ahead from an object store, as a share of the budget.
+AHEAD_SHARE = 16
 #: Divides a memory budget, as :func:`fcl.drivers.plan.make_plan` does.
 Divide = Callable[..., Plan]
 
@@ -273,6 +276,8 @@ def make_job(
         covariates=None if train.covariates is None or design is None else design.names,
     )
     hints = not resumed and divide is make_plan  # other jobs choose no blocks
+    for rows in filter(None, (train, valid_rows)):
+        rows.data.rows.most_ahead = ahead_share(options)
     plan = _plan(options, family, train, valid_rows, n_outputs, hints, divide)
     return Job(
         options=replace(options, writers=plan.writers),
@@ -371,6 +376,11 @@ def _plan(
         raise BudgetError(f"{error}{hint}", error.smallest) from None
 
 
+def ahead_share(options: Options) -> int:
+    """Bytes that each process which reads the rows may request ahead from an object store."""
+    return min(MOST_AHEAD, options.memory // AHEAD_SHARE // max(1, options.writers or 1))
+
+
 def _sizes(
     family: Family,
     train: Rows,
@@ -381,9 +391,8 @@ def _sizes(
     """The sizes of the rows, for the plan."""
     block_rows, group = options.block_rows, bool(options.group)
     chosen = [r for r in (train, valid) if r is not None]
-    # a chunk twice, decoded and compressed (at most about as large); two blocks, the one being cut from
-    # the chunk and the one being prepared
-    chunk = max(2 * r.data.rows.chunk_bytes for r in chosen)
+    # two blocks: the one being cut from the chunk and the one being prepared
+    chunk = max(r.data.rows.reading_bytes for r in chosen)
     entries = np.concatenate([r.block_entries(block_rows) for r in chosen])
     sides = family.most_side_bytes(entries)
     return Sizes(

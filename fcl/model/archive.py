@@ -14,10 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from fcl.store import open_file, open_raw
+
 __all__ = [
     "add_array",
     "add_member",
     "installed_version",
+    "is_zip",
     "now",
     "open_archive",
     "read_array",
@@ -38,7 +41,11 @@ JSON_DEPTH = 32
 MOST_LISTED = 1 << 20
 
 
-class _Bounded(io.FileIO):
+#: Read at once, since each read from an object store is a request.
+_BUFFER_BYTES = 1 << 18
+
+
+class _Bounded(io.BufferedReader):
     """A file that raises BadZipFile instead of reading more than `most` bytes at once."""
 
     most = MOST_LISTED
@@ -55,9 +62,18 @@ class _Bounded(io.FileIO):
 @contextmanager
 def open_archive(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
     """Open a zip for reading; raises BadZipFile if its list of members is too long to be ours."""
-    with _Bounded(path) as file, zipfile.ZipFile(file) as archive:
+    with _Bounded(open_raw(path), _BUFFER_BYTES) as file, zipfile.ZipFile(file) as archive:
         file.most = sys.maxsize
         yield archive
+
+
+def is_zip(path: str | os.PathLike[str]) -> bool:
+    """Whether a file has the list of members of a zip."""
+    try:
+        with open_file(path) as file:
+            return zipfile.is_zipfile(file)
+    except OSError:
+        return False
 
 
 def add_member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fcl.errors import InputError
+from fcl.store import Location, RemotePath, locate
+from fcl.store.writing import check_remote_output, remote_file, remote_folder
 
 __all__ = [
     "atomic_file",
@@ -64,14 +66,18 @@ def check_name(path: str | os.PathLike[str]) -> None:
             ) from error
 
 
-def check_output(path: str | os.PathLike[str], overwrite: bool, folder: bool = False) -> Path:
-    """Check before the work that an output can be written; returns its real path.
+def check_output(path: str | os.PathLike[str], overwrite: bool, folder: bool = False) -> Location:
+    """Check before the work that an output can be written; returns its real path or its place in a store.
 
     Raises InputError if its folder is missing or not writable, if it exists and `overwrite` is
     false, if the file system rejects its name, or if the name belongs to something that is never replaced
     (a folder, a device, for Zarr a folder that is not a Zarr store).
     """
-    target = _target(path, overwrite, folder)
+    place = locate(path)
+    if isinstance(place, RemotePath):
+        check_remote_output(place, overwrite, folder)
+        return place
+    target = _target(place, overwrite, folder)
     probe = _beside(target)
     try:  # a file system may reject a file in spite of the permissions
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
@@ -189,8 +195,15 @@ def discard_temporaries() -> None:
 def atomic_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[BinaryIO]:
     """Open a binary file for writing that becomes `path` when the block ends without an error.
 
-    Raises InputError as `check_output` does; after any error the target is unchanged.
+    Raises InputError as `check_output` does; after any error the target is unchanged. An output in an
+    object store is written to the local disk first; StoreError if it cannot be sent.
     """
+    place = locate(path)
+    if isinstance(place, RemotePath):
+        with remote_file(place, overwrite) as remote:
+            yield remote
+        return
+    path = place
     target = _target(path, overwrite)
     _remove_leftovers(target)
     temporary = _beside(target)
@@ -219,8 +232,14 @@ def atomic_folder(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
     """Make a folder to fill that becomes `path` when the block ends without an error.
 
     A Zarr store at `path` is first moved away, and removed only at the end, so that one of the two always
-    exists. Raises InputError as `check_output` does.
+    exists. Raises InputError as `check_output` does. A store at a URL is made on the local disk first.
     """
+    place = locate(path)
+    if isinstance(place, RemotePath):
+        with remote_folder(place, overwrite) as remote:
+            yield remote
+        return
+    path = place
     target = _target(path, overwrite, folder=True)
     temporary = _beside(target)
     _temporaries.add(temporary)

@@ -26,6 +26,7 @@ from fcl.model.atomic import atomic_file, check_name
 from fcl.model.checkpoint_file import Checkpoint, Damaged, read_checkpoint, write_checkpoint
 from fcl.options import FIXED, JOB_DEFAULTS
 from fcl.plain import plain
+from fcl.store import local_path
 from fcl.units import counted
 
 __all__ = ["Checkpoint", "CheckpointFolder"]
@@ -53,7 +54,7 @@ class CheckpointFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = local_path(path, "checkpoints")
         self._lock: int | None = None
         self._obsolete: set[int] = set()  # numbers to be removed after the next save
 

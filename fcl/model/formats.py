@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib import import_module
+from typing import Any
 
-from fcl.checks import file_kind
+from fcl.errors import StoreError
 from fcl.model.archive import open_archive, read_json, read_member
 from fcl.model.file import FORMAT, HEADER
 from fcl.model.predictor import Predictor
+from fcl.store import kind_of, locate
 
 __all__ = ["is_model", "load_model"]
 
@@ -21,7 +23,11 @@ _READERS = {
 }
 
 
-def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Predictor:
+def load_model(
+    path: str | os.PathLike[str],
+    trusted: Collection[str] = (),
+    storage_options: Mapping[str, Any] | None = None,
+) -> Predictor:
     """Read a model file of any format: of ``fcl train`` or of ``fcl stagewise``.
 
     Nothing in the file is executed. Features of a user's class (``module:Class``) are loaded only if its
@@ -31,9 +37,11 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> P
     Parameters
     ----------
     path : path
-        The model file.
+        The model file, or its URL.
     trusted : collection of str
         Names of modules that the file may import.
+    storage_options : mapping, optional
+        Of the object store, as for :func:`fcl.locate`.
 
     Returns
     -------
@@ -47,7 +55,10 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> P
     ModelFileError
         The file is missing, damaged, not a model file, or of a newer version, or its family is unknown or
         not trusted.
+    StoreError
+        An object store failed, or cannot be reached.
     """
+    path = locate(path, storage_options)
     module, reader = _READERS.get(_format(path), _READERS[FORMAT])
     model: Predictor = getattr(import_module(module), reader)(path, trusted)
     return model
@@ -60,10 +71,12 @@ def is_model(path: str | os.PathLike[str]) -> bool:
 
 def _format(path: str | os.PathLike[str]) -> str:
     """The format that a file claims to have; empty if there is none, which a reader explains."""
-    if file_kind(path) != "file":
+    if kind_of(locate(path)) != "file":
         return ""
     try:
         with open_archive(path) as archive:
             return str(read_json(read_member(archive, HEADER, "a model file")).get("format"))
+    except StoreError:
+        raise
     except Exception:  # a damaged zip raises many kinds of errors
         return ""

@@ -31,6 +31,7 @@ from fcl.model.tasks import Task, find_task
 from fcl.objective.losses import Loss, find_loss
 from fcl.parallel import one_blas_thread
 from fcl.plain import plain
+from fcl.store import locate
 from fcl.units import counted
 
 if TYPE_CHECKING:
@@ -275,16 +276,22 @@ class Model:
         path: str | os.PathLike[str],
         overwrite: bool = False,
         more: Mapping[str, bytes | np.ndarray] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         """Write the model file, completely or not at all.
 
+        path : of the file, or its URL in an object store.
         more : further members of the file, which :func:`fcl.load_model` ignores.
+        storage_options : of the object store, as for :func:`fcl.locate`.
 
         Raises
         ------
         InputError
             `path` exists and `overwrite` is false, or no file can be written there.
+        StoreError
+            An object store failed, or cannot be reached.
         """
+        path = locate(path, storage_options)
         write_model(path, self.header(), {n: getattr(self, n) for n in ARRAYS}, overwrite, more)
 
     @classmethod

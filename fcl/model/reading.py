@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fcl.checks import file_kind, shortened, shown
+from fcl.checks import shortened, shown
 from fcl.errors import InputError, ModelFileError
 from fcl.model import schema
-from fcl.model.archive import open_archive, read_json, read_member
+from fcl.model.archive import is_zip, open_archive, read_json, read_member
+from fcl.store import kind_of, locate
 
 __all__ = ["HEADER", "KIND", "HeaderFormat", "open_model", "read_header"]
 
@@ -52,7 +53,8 @@ def open_model(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
         The file is missing or damaged, or the context raised an error about it.
     """
     where = os.fspath(path)
-    file_kind(path)
+    place = locate(path)
+    kind_of(place)
     try:
         with open_archive(path) as archive:
             yield archive
@@ -66,7 +68,7 @@ def open_model(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
         raise ModelFileError(f"{where}: no permission to read it") from None
     # a damaged zip raises many kinds of errors; RuntimeError if it looks encrypted
     except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, OSError) as error:
-        what = "damaged" if zipfile.is_zipfile(path) else "not a model file"
+        what = "damaged" if is_zip(place) else "not a model file"
         raise ModelFileError(f"{where}: {what} ({shortened(str(error))})") from error
     except (ValueError, LookupError, struct.error) as error:
         raise ModelFileError(f"{where}: {shortened(str(error), 400)}") from error

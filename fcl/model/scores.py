@@ -21,6 +21,7 @@ from fcl.model.model import BLOCK_ROWS
 from fcl.model.outputs import Scores, scores_of
 from fcl.model.predictor import Predictor
 from fcl.model.text_output import STDOUT, is_compressed, text_output, text_suffix
+from fcl.store import Location, local_folder
 from fcl.units import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ ZARR_CHUNK_NUMBERS = 1 << 19
 BLOCK_MARGINS = 1 << 22
 
 
-def check_scores(path: str | os.PathLike[str], overwrite: bool) -> Path:
+def check_scores(path: str | os.PathLike[str], overwrite: bool) -> Location:
     """The real path of an output of scores; raises InputError if it cannot be written."""
     suffix = text_suffix(path)
     if suffix not in SUFFIXES or (suffix != ".tsv" and is_compressed(path)):
@@ -124,7 +125,7 @@ def _open_scores(
     if os.fspath(path) == STDOUT:
         return write(path, n_rows, scores, overwrite)
     n_scores = n_rows * len(scores.names)
-    needed, free = 8 * n_scores, shutil.disk_usage(target.parent).free
+    needed, free = 8 * n_scores, shutil.disk_usage(local_folder(target)).free
     if needed > free:
         raise InputError(
             f"{os.fspath(path)}: {counted(n_scores, 'score')} take about {format_bytes(needed)}, but "

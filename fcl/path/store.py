@@ -34,6 +34,7 @@ from fcl.path.result import OuterScores, PathPoint, PathResult, point_row
 from fcl.path.track import CUT, Saved
 from fcl.plain import plain
 from fcl.solve.run_state import RunState
+from fcl.store import local_path
 
 __all__ = ["FOLDER_SUFFIX", "FORMAT", "TABLE_NAME", "TrackFolder", "add_result", "read_table"]
 
@@ -66,7 +67,7 @@ class TrackFolder:
         about: Mapping[str, Any],
         trusted: Collection[str] = (),
     ) -> None:
-        self.path = Path(path)
+        self.path = local_path(path, "the points of a path")
         self._about = plain(about)
         self._trusted = trusted
         self._state = CheckpointFolder(self.path / "state")

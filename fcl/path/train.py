@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from fcl.path.running import Running
 from fcl.path.scores import SAMPLES, bootstrap_error, margins_on
 from fcl.path.store import add_result
 from fcl.path.track import Track
+from fcl.store import local_path
 from fcl.units import counted
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def train_path(
     if not problem.validates and problem.folds is None:
         options.check_unscored()
     nested = None if outer is None else outer_folds(problem, outer, cv, groups)
-    place = Folder(None if folder is None else Path(folder), trusted)
+    place = Folder(None if folder is None else local_path(folder, "the points of a path"), trusted)
     search = _validated if problem.folds is None else _cross_validated
     with one_blas_thread(), reporting(progress) as report:
         running = Running(report, should_stop or (lambda: False))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fcl.checks import shortened
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from fcl.model.predictor import Predictor
     from fcl.report.measured import Measured
     from fcl.report.outputs import MeasuredOutputs
+    from fcl.store import Location
 
 __all__ = [
     "LONGEST_NAME",
@@ -128,7 +128,7 @@ class Context:
     """
 
     model: Model
-    path: Path
+    path: Location
     checksum: str
     names: Sequence[str] | None = None
     measured: Measured | None = None
@@ -180,7 +180,7 @@ class OutputsContext:
     """
 
     model: Predictor
-    path: Path
+    path: Location
     checksum: str
     measured: MeasuredOutputs | None = None
 

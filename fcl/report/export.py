@@ -7,11 +7,11 @@ import io
 import json
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from fcl.plain import plain
 from fcl.report.contract import Figure, Section, Table
 from fcl.report.figures import standalone
+from fcl.store import local_path
 
 __all__ = ["data_files", "plot_files", "write_files"]
 
@@ -59,7 +59,8 @@ def write_files(folder: str | os.PathLike[str], contents: dict[str, str]) -> Non
     """Write text files into a folder, which is made if it does not exist."""
     from fcl.model.atomic import atomic_file
 
-    Path(folder).mkdir(exist_ok=True)
+    place = local_path(folder, "folders of pictures and numbers")
+    place.mkdir(exist_ok=True)
     for name, text in contents.items():
-        with atomic_file(Path(folder) / name, overwrite=True) as file:
+        with atomic_file(place / name, overwrite=True) as file:
             file.write(text.encode())

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from fcl.report.measured import measure
 from fcl.report.outputs import measure_outputs
 from fcl.report.page import render
 from fcl.report.sections import output_sections, sections, stagewise_sections
+from fcl.store import locate, open_file
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -87,7 +87,7 @@ def make_report(
     """
     check_extras()
     model = load_model(path, trusted)
-    checksum = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    checksum = _checksum(path)
     if names is not None and data is not None and len(names) != _width(data):
         raise InputError(
             f"names: expected {_width(data):,} names, one for each column of {data.name}, got "
@@ -97,14 +97,20 @@ def make_report(
         if groups is not None or names is not None:
             raise InputError("groups and names are for models of fcl train; leave them out")
         outputs = None if data is None else measure_outputs(model, data)
-        made = stagewise_sections(OutputsContext(model, Path(path), checksum, outputs))
+        made = stagewise_sections(OutputsContext(model, locate(path), checksum, outputs))
     elif model.n_outputs > 1:
         outputs = None if data is None else measure_outputs(model, data, groups)
-        made = output_sections(Context(model, Path(path), checksum, names, outputs=outputs))
+        made = output_sections(Context(model, locate(path), checksum, names, outputs=outputs))
     else:
         measured = None if data is None else measure(model, data, groups)
-        made = sections(Context(model, Path(path), checksum, names, measured))
-    return Report(render(name_text(Path(path).name), made), made)
+        made = sections(Context(model, locate(path), checksum, names, measured))
+    return Report(render(name_text(locate(path).name), made), made)
+
+
+def _checksum(path: str | os.PathLike[str]) -> str:
+    """The SHA-256 of a file."""
+    with open_file(path) as file:
+        return hashlib.sha256(file.read()).hexdigest()
 
 
 def _width(data: DataSet) -> int:

@@ -46,7 +46,7 @@ class KnownColumns:
         if data.source is None or len(data.rows.shape) != 2:
             return cls()
         paths = {name: f"obs/{name}" for name in (*_COLUMNS, _MARK)}
-        found = open_columns(data.source["source"], paths, data.n_rows)
+        found = open_columns(data.source, paths, data.n_rows)
         return cls(data.rows.shape[1], found) if found.pop(_MARK, None) is not None else cls()
 
     def rows(self, start: int, stop: int) -> Rows:

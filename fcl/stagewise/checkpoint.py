@@ -9,7 +9,6 @@ import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from fcl.plain import plain
 from fcl.stagewise.file import ARRAYS, DONE_TABLE, SETTINGS_TABLE, shaped, vector
 from fcl.stagewise.learner import BlockDone, State
 from fcl.stagewise.settings import ENDS, Settings
+from fcl.store import local_path
 
 __all__ = ["Saved", "StateFolder"]
 
@@ -106,7 +106,7 @@ class StateFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = local_path(path, "checkpoints")
         #: keeps other jobs out, and removes a folder in which nothing was saved
         self.lock = CheckpointFolder(path)
         self._file = self.path / "checkpoint-1.fcl-ckpt"

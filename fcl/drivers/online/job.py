@@ -336,7 +336,7 @@ def make_online_plan(
     table = kind.bytes_for(p, options)
     chosen = [r for r in (train, valid) if r is not None]
     block = max(r.block_bytes(running.block_rows) for r in chosen)
-    chunk = max(2 * r.data.rows.chunk_bytes for r in chosen)
+    chunk = max(r.data.rows.reading_bytes for r in chosen)
     parts = [
         ("interpreter and libraries", INTERPRETER),
         ("targets and weights", sum(r.held_bytes + 16 * r.n for r in chosen)),

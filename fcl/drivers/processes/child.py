@@ -49,7 +49,7 @@ from fcl.drivers.processes import faults, messages  # noqa: F401
 from fcl.drivers.processes.codec import Frames, pack
 from fcl.drivers.processes.logic.protocol import Raised
 from fcl.drivers.processes.shared import Segment
-from fcl.errors import InputError
+from fcl.errors import InputError, StoreError
 
 #: Seconds between two heartbeats.
 BEAT = 0.5
@@ -131,7 +131,7 @@ class Link:
                 f"{type(error).__module__}.{type(error).__qualname__}",
                 text[:MAX_TEXT],
                 "".join(traceback.format_exception(error))[-MAX_TRACEBACK:],
-                isinstance(error, InputError),
+                isinstance(error, InputError | StoreError),
                 self.doing,
             )
         )

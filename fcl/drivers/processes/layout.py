@@ -63,7 +63,8 @@ class Config:
     """What children have to know about the run; all values are JSON-serialisable."""
 
     family: dict[str, Any]
-    sources: list[dict[str, str] | None]  #: of training and validation rows
+    sources: list[dict[str, Any] | None]  #: of training and validation rows
+    most_ahead: int  #: bytes that a writer may request ahead from an object store
     options: dict[str, Any]  #: of the job: fields of `Options`
     n_rows: int
     n_valid: int

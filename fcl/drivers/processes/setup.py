@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fcl.cache.store import largest_column
-from fcl.drivers.job import Job, available_cores
+from fcl.drivers.job import Job, ahead_share, available_cores
 from fcl.drivers.memory import on_tmpfs
 from fcl.drivers.plan import ACTIVE_A_COLUMN, LEAST_ACTIVE, Plan
 from fcl.drivers.processes.layout import MOST_BATCH, Config, Layout, in_scratch, segment_names
@@ -220,6 +220,7 @@ def _configure(job: Job, cores: int) -> Config:
     return Config(
         family=job.family.to_config(),
         sources=[r.data.source if r else None for r in rows],
+        most_ahead=ahead_share(job.options),
         options=plain(job.options.of_job()),
         n_rows=job.train.n,
         n_valid=job.valid.n if job.valid else 0,

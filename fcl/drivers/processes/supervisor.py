@@ -32,7 +32,7 @@ from fcl.drivers.processes.roster import Roster
 from fcl.drivers.processes.setup import Shared
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.session import Session
-from fcl.errors import BudgetError, FclError, GeneratorError, InputError
+from fcl.errors import BudgetError, FclError, GeneratorError, InputError, StoreError
 from fcl.model import atomic
 
 __all__ = ["Supervisor"]
@@ -396,7 +396,9 @@ class Supervisor:
 def _exception(raised: protocol.Raised) -> Exception:
     """Convert a child's exception to an InputError, or to an FclError with a traceback."""
     if raised.is_input:
-        kinds = {"BudgetError": BudgetError, "GeneratorError": GeneratorError}
+        kinds: dict[str, type[FclError]] = {
+            kind.__name__: kind for kind in (BudgetError, GeneratorError, StoreError)
+        }
         text = raised.text
         if not raised.doing:  # this process accepted the same input
             text = f"{raised.name} failed at its start, in a separate process: {text}"

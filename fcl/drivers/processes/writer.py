@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -52,6 +52,9 @@ from fcl.solve.passes import KEEP_PER_GROUP, DualPoint, Passes, Vectors
 from fcl.solve.sampling import draw_rows, seed_of_draw
 from fcl.solve.state import is_active
 
+if TYPE_CHECKING:
+    from fcl.data import DataSet
+
 __all__ = ["Writer"]
 
 #: If room is short, an extent is full when less than this share of it is left.
@@ -67,6 +70,7 @@ class Writer:
         self._store: Store | None = None
         self._maker: tuple[int, ColumnMaker] | None = None
         self._dual: tuple[int, DualPoint] | None = None  # pass priced last, and its dual point
+        self._opened: tuple[int, DataSet] | None = None  # rows that are read, until all are
         self._sampled = 0  # number of the draw whose rows we have prepared
         self._sides_end: int | None = None  # where our side arrays of the sample begin
 
@@ -91,6 +95,8 @@ class Writer:
         do: Callable[[Task, Any], Result | None] = getattr(self, f"_{task.kind}")
         self.link.doing = f"in the task {task.kind}, parts {task.start} to {task.stop}"
         fault(f"{task.kind}-begin")
+        if task.kind != "prepare":
+            self._opened = None
         since = time.process_time()
         result = do(task, given)
         spent = time.process_time() - since
@@ -106,7 +112,11 @@ class Writer:
         source = self.config.sources[which]
         if source is None:  # the supervisor has prepared these rows, which only it can read
             return
-        data, layout = open_data(source["source"], x=source["x"], y=None), self.layout
+        if self._opened is None or self._opened[0] != which:
+            # kept for the next part, since it takes several requests to open a store
+            self._opened = which, open_data(**source, y=None)
+        data, layout = self._opened[1], self.layout
+        data.rows.most_ahead = self.config.most_ahead
         keep = layout.array(f"keep{which}") if self.config.n_kept[which] else None
         prepared, before = layout.prepared(which), layout.first_block(which)
         for number, sides in self.family.fill(prepared, data.rows, keep, range(first, stop)):

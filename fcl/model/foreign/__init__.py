@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 
-from fcl.checks import file_kind
 from fcl.errors import InputError, reason
 from fcl.model.foreign.arrays import read_npy, read_npz
 from fcl.model.foreign.table import read_table
 from fcl.model.foreign.vw import read_vw
 from fcl.model.foreign.weights import Weights
+from fcl.store import kind_of, locate, open_file
 
 __all__ = ["Weights", "load_weights"]
 
@@ -40,10 +40,10 @@ def load_weights(path: str | os.PathLike[str]) -> Weights:
         The file cannot be read, or is not a linear model of one output; the message names the line.
     """
     name = os.fspath(path)
-    if file_kind(path) != "file":
+    if kind_of(locate(path)) != "file":
         raise InputError(f"{name}: expected the file of a model, found none; check the name")
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             head = file.read(8)
         read = next((read for magic, read in _READERS.items() if head.startswith(magic)), None)
         return (read or read_table)(name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from fcl.data.npy import NpyReader
 from fcl.errors import InputError
 from fcl.model.archive import open_archive, read_member
 from fcl.model.foreign.weights import Weights
+from fcl.store import locate
 
 __all__ = ["checked", "read_npy", "read_npz"]
 
@@ -24,7 +24,7 @@ _INTERCEPTS = ("intercept", "intercept_")
 
 def read_npy(path: str) -> Weights:
     """Read the weights of all features, of shape (p,) or (1, p)."""
-    reader = NpyReader(Path(path), path)
+    reader = NpyReader(locate(path), path)
     return Weights(path, checked(reader.read(0, reader.shape[0]), path))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.base import Family
 from fcl.model.foreign.hashing import Hashing
+from fcl.store import open_file
 
 __all__ = ["Weights", "lines_of", "number"]
 
@@ -140,7 +142,7 @@ def number(text: str, source: str, line: int) -> float:
 def lines_of(path: str) -> Iterator[tuple[int, str]]:
     """The lines of a text file with their numbers from 1, without line ends and without empty lines."""
     try:
-        with open(path, encoding="utf-8-sig", newline="\n") as file:
+        with io.TextIOWrapper(open_file(path), encoding="utf-8-sig", newline="\n") as file:
             for at, line in enumerate(file, 1):
                 if text := line.rstrip("\r\n"):
                     yield at, text

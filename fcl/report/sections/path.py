@@ -15,6 +15,7 @@ from fcl.path.store import FOLDER_SUFFIX, TABLE_NAME, read_table
 from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, INK, SECOND, THIRD, drawing, log_axis, short
 from fcl.report.sections.head import number
+from fcl.store import local_neighbour
 from fcl.units import score_title
 
 __all__ = ["section"]
@@ -27,7 +28,7 @@ MOST_POINTS = 500
 
 def section(context: Context) -> Section | None:
     """The points of the path in the folder beside the model; None if this model is not one of them."""
-    table = Path(f"{context.path}{FOLDER_SUFFIX}", TABLE_NAME)
+    table = Path(local_neighbour(context.path, FOLDER_SUFFIX), TABLE_NAME)
     if not table.is_file():
         return None
     try:

@@ -13,6 +13,7 @@ from fcl.model.certificate import Scope
 from fcl.options import JOB_DEFAULTS, TRAINING
 from fcl.path.store import FOLDER_SUFFIX
 from fcl.report.contract import Context, OutputsContext, Section, Table
+from fcl.store import local_neighbour
 from fcl.units import counted
 from fcl.version import __version__
 
@@ -111,9 +112,9 @@ def _spelled(option: str, name: str, value: Any) -> list[str]:
 def _resume(context: Context) -> str:
     """How to continue the training: by its checkpoints, if they are beside the model file."""
     refit = context.model.certificate.scope is Scope.SUPPORT
-    if refit or os.path.isdir(f"{context.path}{FOLDER_SUFFIX}"):
+    if refit or os.path.isdir(local_neighbour(context.path, FOLDER_SUFFIX)):
         return "the command of the path with a smaller --tol and another --out"
-    folder = f"{context.path}.checkpoint"
+    folder = local_neighbour(context.path, ".checkpoint")
     name = os.path.basename(folder)
     command = f"fcl-train --resume {shlex.quote(name)} --tol SMALLER"
     if os.path.isdir(folder):

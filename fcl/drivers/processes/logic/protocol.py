@@ -154,7 +154,7 @@ class Raised(Event):
     type: str = ""  #: qualified name, as "fcl.errors.InputError"
     text: str = ""  #: with its notes
     traceback: str = ""
-    is_input: bool = False  #: whether it is an InputError
+    is_input: bool = False  #: whether it is an InputError or a StoreError, written for the user
     doing: str = ""  #: what the child was doing; empty before its first task or order
 
 

@@ -1,0 +1,46 @@
+"""Object stores: a location is a local path or a :class:`RemotePath`, and both are opened alike.
+
+``locate`` turns what a user wrote into a location. A :class:`RemotePath` offers what fcl uses of
+``pathlib.Path``. ``clients.py`` sends single requests, by obstore or fsspec; ``buckets.py`` keeps several
+in flight; ``writing.py`` sends outputs. The libraries are imported when the first URL is opened.
+"""
+
+from fcl.store.buckets import Window, changed, gone
+from fcl.store.clients import ObjectInfo
+from fcl.store.location import (
+    Location,
+    RemotePath,
+    absolute,
+    default_options,
+    is_remote,
+    kind_of,
+    local_folder,
+    local_neighbour,
+    local_path,
+    locate,
+    open_file,
+    open_raw,
+    set_default_options,
+    usual_options,
+)
+
+__all__ = [
+    "Location",
+    "ObjectInfo",
+    "RemotePath",
+    "Window",
+    "absolute",
+    "changed",
+    "default_options",
+    "gone",
+    "is_remote",
+    "kind_of",
+    "local_folder",
+    "local_neighbour",
+    "local_path",
+    "locate",
+    "open_file",
+    "open_raw",
+    "set_default_options",
+    "usual_options",
+]

@@ -1,0 +1,346 @@
+"""Data in an S3 store: the same bits as on the local disk, whatever the store does."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import shutil
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import fcl
+from fcl.data.numeric import NumericReader
+from fcl.data.sequences import SequenceReader
+from fcl.store.buckets import PART_BYTES
+from tests.s3_server import S3Server
+from tests.store.conftest import Upload
+
+
+def codes(data: fcl.DataSet, block_rows: int = 700, keep: np.ndarray | None = None) -> np.ndarray:
+    blocks = SequenceReader(data.rows, keep).iter_codes(block_rows)
+    return np.concatenate([block for _, _, block in blocks])
+
+
+@pytest.fixture
+def url(folder: Path, upload: Upload) -> str:
+    return upload(folder, "in/train.zarr")
+
+
+@pytest.fixture
+def data(url: str, server: S3Server) -> fcl.DataSet:
+    return fcl.open_data(url, storage_options=server.options())
+
+
+def test_the_same_data_as_on_disk(folder: Path, data: fcl.DataSet) -> None:
+    local = fcl.open_data(folder)
+    assert data.name == local.name and data.rows.name == local.rows.name
+    assert data.fingerprint() == local.fingerprint()
+    np.testing.assert_array_equal(data.target, local.target)
+    np.testing.assert_array_equal(codes(data), codes(local))
+    keep = np.random.default_rng(0).random(6000) < 0.01
+    np.testing.assert_array_equal(codes(data, keep=keep), codes(local, keep=keep))
+    data.check_unchanged()
+
+
+def test_a_source_opens_again_elsewhere(data: fcl.DataSet) -> None:
+    """What workers on other machines get is picklable, and opens the same rows."""
+    source = pickle.loads(pickle.dumps(data.source))
+    again = fcl.open_data(**source, y=None)
+    np.testing.assert_array_equal(codes(again), codes(data))
+    assert pickle.loads(pickle.dumps(fcl.locate("s3://a/b", {"anon": True}))) == fcl.locate(
+        "s3://a/b", {"anon": True}
+    )
+
+
+@pytest.mark.parametrize("kind", ["v2", "v3", "sharded", "columns", "group"])
+def test_layouts(tmp_path: Path, upload: Upload, server: S3Server, kind: str) -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(300, 10)).astype(np.float32), rng.normal(size=300)
+    group = zarr.open_group(
+        tmp_path / "a.zarr",
+        mode="w",
+        zarr_format=2 if kind == "v2" else 3,
+        path="folds/one" if kind == "group" else "",
+    )
+    more: dict[str, Any] = {"shards": (96, 10)} if kind == "sharded" else {}
+    group.create_array("X", data=x, chunks=(32, 4 if kind == "columns" else 10), **more)
+    group.create_array("y", data=y, chunks=(100,))
+    found = upload(tmp_path / "a.zarr", "a.zarr") + ("::/folds/one" if kind == "group" else "")
+    data = fcl.open_data(found, storage_options=server.options())
+    blocks = [block for _, _, block in NumericReader(data.rows).iter_blocks(77)]
+    np.testing.assert_array_equal(np.concatenate(blocks), x)
+    np.testing.assert_array_equal(data.target, y)
+    keep = rng.random(300) < 0.3
+    blocks = [block for _, _, block in NumericReader(data.rows, keep).iter_blocks(20)]
+    np.testing.assert_array_equal(np.concatenate(blocks), x[keep])
+
+
+def test_sparse_rows_and_names(tmp_path: Path, upload: Upload, server: S3Server) -> None:
+    from scipy.sparse import random_array
+
+    matrix = random_array((4000, 300), density=0.05, format="csr", rng=np.random.default_rng(2))
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    x = group.create_group(
+        "X",
+        attributes={
+            "encoding-type": "csr_matrix",
+            "encoding-version": "0.1.0",
+            "shape": list(matrix.shape),
+        },
+    )
+    for part in ("indptr", "indices", "data"):
+        x.create_array(part, data=getattr(matrix, part), chunks=(1000,))
+    codes = np.tile(np.array([0, 1], np.int8), 2000)
+    label = {"encoding-type": "categorical", "encoding-version": "0.2.0"}
+    y = group.create_group("obs/label", attributes=label)
+    y.create_array("codes", data=codes)
+    y.create_array("categories", data=np.array(["no", "yes"], np.dtypes.StringDType()))
+    found = upload(tmp_path / "a.zarr", "a.zarr")
+    server.latency = 0.02
+    data = fcl.open_data(found, y="obs/label", storage_options=server.options())
+    assert data.target is not None and data.target[:3].tolist() == ["no", "yes", "no"]
+    server.forget()
+    blocks = NumericReader(data.rows).iter_blocks(512)
+    dense = np.concatenate([block.to_dense() for _, _, block in blocks])
+    np.testing.assert_array_equal(dense, matrix.toarray())
+    assert server.count("/c/") == 2 * 60 and server.most_at_once > 8
+
+
+@pytest.mark.parametrize("form", ["folder", "file", "fortran"])
+def test_npy(tmp_path: Path, upload: Upload, server: S3Server, form: str) -> None:
+    x = np.random.default_rng(0).normal(size=(3000, 40))
+    (tmp_path / "d").mkdir()
+    np.save(tmp_path / "d" / "X.npy", np.asfortranarray(x) if form == "fortran" else x)
+    np.save(tmp_path / "d" / "y.npy", x[:, 0])
+    found = upload(tmp_path / "d", "d") + ("/X.npy" if form == "file" else "")
+    data = fcl.open_data(found, storage_options=server.options())
+    np.testing.assert_array_equal(data.rows.read(10, 2990), x[10:2990])
+    np.testing.assert_array_equal(data.target, x[:, 0])
+    data.check_unchanged()
+
+
+def test_requests_at_once(url: str, server: S3Server, folder: Path) -> None:
+    server.latency = 0.2
+    for requests in (1, 3, 6):
+        options = server.options() | {"requests": str(requests)}
+        data = fcl.open_data(url, storage_options=options)
+        server.forget()
+        np.testing.assert_array_equal(codes(data), codes(fcl.open_data(folder)))
+        assert server.most_at_once == requests
+        assert server.count("X/c/") == 13  # row 0, by which sequences are recognised; each once
+
+
+def test_bytes_ahead(data: fcl.DataSet, folder: Path, server: S3Server) -> None:
+    """At most the bytes of the plan are requested ahead, and one chunk in any case."""
+    size = max(file.stat().st_size for file in (folder / "X" / "c").rglob("*") if file.is_file())
+    reader = data.rows
+    reader.most_ahead = 1
+    assert size <= reader.ahead_bytes < 1.1 * size
+    reader.most_ahead = 3 * size
+    assert reader.ahead_bytes == 3 * size
+    assert reader.reading_bytes == 2 * reader.chunk_bytes + 3 * size
+    server.forget()
+    blocks = SequenceReader(reader).iter_codes(500)
+    next(blocks)
+    blocks.close()
+    # row 0, by which sequences are recognised; the chunk that was read; three ahead, at most one more
+    assert server.count("X/c/") <= 1 + 1 + 4
+
+
+def test_large_objects_come_in_parts(tmp_path: Path, upload: Upload, server: S3Server) -> None:
+    x = np.random.default_rng(3).integers(0, 1 << 62, (3 * PART_BYTES // 800, 100))
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    group.create_array("X", data=x, chunks=x.shape, compressors=None)
+    found = upload(tmp_path / "a.zarr", "a.zarr")
+    data = fcl.open_data(found, y=None, storage_options=server.options())
+    server.forget()
+    server.fail("truncate", "X/c/", 2)
+    server.fail("503", "X/c/", 2)
+    with data.rows.ahead([(0, len(x))]):
+        np.testing.assert_array_equal(data.rows.read(0, len(x)), x)
+    assert server.count("X/c/") >= 3 + 4
+
+
+@pytest.mark.parametrize("kind", ["500", "503", "truncate", "slow"])
+def test_passing_faults_change_nothing(
+    data: fcl.DataSet, folder: Path, server: S3Server, kind: str
+) -> None:
+    server.forget()
+    server.fail(kind, "X/c/", 6, seconds=0.3)
+    np.testing.assert_array_equal(codes(data), codes(fcl.open_data(folder)))
+    assert server.count("X/c/") >= 13 + (0 if kind == "slow" else 6)
+
+
+def test_a_store_that_stays_down(
+    data: fcl.DataSet, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.fail("503", "X/c/3", 1000)
+    with pytest.raises(fcl.StoreError, match=r"X/c/3/0: the store failed: .*503"):
+        codes(data)
+
+
+def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fcl.store import clients
+
+    monkeypatch.setattr(clients, "_MOST_RETRIES", 1)
+    options = {"endpoint": "http://127.0.0.1:9", "region": "x", "anon": True}
+    with pytest.raises(fcl.StoreError, match=r"s3://no/a.zarr: the store failed"):
+        fcl.open_data("s3://no/a.zarr", storage_options=options)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_source_that_changes(
+    url: str, data: fcl.DataSet, folder: Path, upload: Upload, listed: bool
+) -> None:
+    """A chunk that is written again is noticed when it is read, or at the end."""
+    if listed:
+        codes(data)
+    else:
+        data.rows.missing_chunks()
+    upload(folder / "X" / "c" / "3" / "0", "in/train.zarr/X/c/4/0")
+    notices = data.check_unchanged if listed else partial(codes, data)
+    with pytest.raises(fcl.InputError, match=r"X/c/4/0 changed while it was being read"):
+        notices()
+
+
+def test_missing_chunks(
+    folder: Path, upload: Upload, server: S3Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "X" / "c" / "3" / "0").unlink()
+    found = upload(folder, "b.zarr")
+    with caplog.at_level(logging.WARNING, "fcl"):
+        data = fcl.open_data(found, storage_options=server.options())
+    assert "1 chunks were never written" in caplog.text
+    np.testing.assert_array_equal(codes(data), codes(fcl.open_data(folder)))
+
+
+def test_damaged_chunk(folder: Path, upload: Upload, server: S3Server) -> None:
+    file = folder / "X" / "c" / "3" / "0"
+    file.write_bytes(file.read_bytes()[:-20])
+    data = fcl.open_data(upload(folder, "b.zarr"), storage_options=server.options())
+    with pytest.raises(fcl.InputError, match=r"chunk \(3, 0\).*object s3://.*X/c/3/0"):
+        codes(data)
+
+
+def test_wrong_names(url: str, server: S3Server) -> None:
+    options = server.options()
+    for source, words in {
+        url.replace("train", "test"): "test.zarr does not exist",
+        "s3://nowhere/a.zarr": "there is no such bucket",
+        f"{url}::/fold": "no Zarr group at /fold",
+        "s3:///a.zarr": "no bucket or host",
+        f"{url}?versionId=1": "without [?] and #",
+    }.items():
+        with pytest.raises(fcl.InputError, match=words):
+            fcl.open_data(source, storage_options=options)
+    with pytest.raises(fcl.InputError, match='no array "Z"; it holds "X", "y"'):
+        fcl.open_data(url, x="Z", storage_options=options)
+
+
+def test_wrong_options(url: str, folder: Path) -> None:
+    for options, words in (
+        ({"colour": "red"}, "colour"),
+        ({"requests": 0}, "requests must be a whole number from 1 to 256, got 0"),
+        ({"endpoint": ["a"]}, "expected text, numbers and booleans by name"),
+        ("anon", "expected a dict"),
+    ):
+        with pytest.raises(fcl.InputError, match=words):
+            fcl.open_data(url, storage_options=options)  # type: ignore[arg-type]
+    with pytest.raises(fcl.InputError, match="the local path"):
+        fcl.open_data(folder, storage_options={"anon": True})
+
+
+def test_access_is_denied(server: S3Server, url: str) -> None:
+    server.fail("403", "", 1000)
+    with pytest.raises(
+        fcl.InputError, match="access is denied; give credentials in the environment"
+    ):
+        fcl.open_data(url, storage_options=server.options())
+
+
+def test_file_urls(folder: Path) -> None:
+    moved = folder.rename(folder.with_name("a b.zarr"))
+    found = fcl.open_data(moved.as_uri())
+    assert found.fingerprint() == fcl.open_data(moved).fingerprint()
+
+
+def test_memory(folder: Path) -> None:
+    """Only this process sees the store, so it reads the rows that writers cannot."""
+    found = fcl.locate("memory://test/train.zarr")
+    from fcl.store.writing import remote_folder
+
+    with remote_folder(found, overwrite=False) as place:  # type: ignore[arg-type]
+        shutil.copytree(folder, place, dirs_exist_ok=True)
+    data = fcl.open_data("memory://test/train.zarr")
+    assert data.source is None
+    result = fcl.train(data, "kmers:d=2", C=0.1, driver="processes", writers=1, memory="1GiB")
+    assert result.converged
+
+
+def test_anonymous(url: str, server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(fcl.InputError, match="access is denied"):
+        fcl.open_data(url, storage_options=server.options() | {"anon": True})
+    server.make_public()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    data = fcl.open_data(url, storage_options=server.options() | {"anon": True})
+    assert data.n_rows == 6000
+
+
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+def test_the_same_training(data: fcl.DataSet, folder: Path, server: S3Server, driver: str) -> None:
+    given: dict[str, Any] = {"features": "kmers:d=3", "C": 0.05, "memory": "1GiB", "driver": driver}
+    if driver == "processes":
+        given["writers"] = 2
+    server.fail("503", "X/c/", 3)
+    server.fail("truncate", "X/c/", 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        remote = fcl.train(data, **given)
+    local = fcl.train(fcl.open_data(folder), **given)
+    assert remote.converged and remote.model.fingerprint == local.model.fingerprint
+    if driver == "inline":
+        assert remote.certificate == local.certificate
+        np.testing.assert_array_equal(remote.model.weights, local.model.weights)
+
+
+def test_a_store_that_fails_a_writer(data: fcl.DataSet, server: S3Server) -> None:
+    data.fingerprint()
+    server.fail("503", "X/c/3", 1000)
+    with pytest.raises(fcl.StoreError, match=r"X/c/3/0: the store failed"):
+        fcl.train(data, "kmers:d=3", C=0.1, driver="processes", writers=1, memory="1GiB")
+
+
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+def test_resume_refuses_a_changed_source(
+    data: fcl.DataSet,
+    url: str,
+    folder: Path,
+    upload: Upload,
+    tmp_path: Path,
+    server: S3Server,
+    driver: str,
+) -> None:
+    """Each row counts, not only those of the fingerprint."""
+    given: dict[str, Any] = {"features": "kmers:d=3", "C": 0.05, "memory": "1GiB", "driver": driver}
+    state = tmp_path / "state"
+    with pytest.warns(fcl.ConvergenceWarning):
+        fcl.train(data, **given, checkpoint=state, max_passes=2)
+    again = fcl.open_data(url, storage_options=server.options())
+    assert fcl.train(again, **given, resume=state).converged
+    x = zarr.open_group(folder)["X"]
+    assert isinstance(x, zarr.Array)
+    sampled = {i * (6000 - 64) // 63 for i in range(64)}
+    row = next(r for r in range(6000) if not any(s <= r < s + 64 for s in sampled))
+    x[row, 3] = (int(np.asarray(x[row, 3])) + 1) % 4  # type: ignore[index]
+    upload(folder, "in/train.zarr")
+    changed = fcl.open_data(url, storage_options=server.options())
+    assert changed.fingerprint() == data.fingerprint()
+    with pytest.raises(fcl.InputError, match=r"training rows 0-5999 \(block 0\) differ"):
+        fcl.train(changed, **given, resume=state)

@@ -1,0 +1,174 @@
+"""Models and scores in an S3 store, which appear when they are complete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import fcl
+from fcl.model.atomic import atomic_file, atomic_folder, check_output
+from fcl.model.file import read_model
+from fcl.model.scores import write_scores
+from fcl.store import RemotePath, usual_options
+from tests.s3_server import S3Server
+from tests.store.conftest import Upload
+
+
+@pytest.fixture
+def place(server: S3Server) -> RemotePath:
+    """A folder in the bucket."""
+    found = fcl.locate(f"s3://{server.bucket}/out", server.options())
+    assert isinstance(found, RemotePath)
+    return found
+
+
+@pytest.fixture
+def model(folder: Path) -> fcl.Model:
+    return fcl.train(fcl.open_data(folder), "kmers:d=2", C=0.05, memory="1GiB").model
+
+
+def keys(place: RemotePath) -> set[str]:
+    return {info.key for info in place.list()}
+
+
+def test_a_model(place: RemotePath, model: fcl.Model, tmp_path: Path, server: S3Server) -> None:
+    model.save(place / "m.fcl")
+    model.save(tmp_path / "m.fcl")
+    with (place / "m.fcl").open() as file:
+        assert file.read() == (tmp_path / "m.fcl").read_bytes()
+    assert keys(place) == {"m.fcl"}
+    server.fail("503", "m.fcl")
+    server.fail("truncate", "m.fcl")
+    again = fcl.load_model(place / "m.fcl")
+    np.testing.assert_array_equal(again.weights, model.weights)
+    with pytest.raises(fcl.InputError, match="exists already"):
+        model.save(place / "m.fcl")
+    options = server.options()
+    model.save(str(place / "m.fcl"), overwrite=True, storage_options=options)
+    np.testing.assert_array_equal(fcl.load_model(str(place / "m.fcl"), (), options).ids, model.ids)
+    with usual_options(server.options()):
+        assert read_model(str(place / "m.fcl"))[0]["fingerprint"] == model.fingerprint
+
+
+def test_files_that_are_no_models(
+    place: RemotePath, model: fcl.Model, upload: Upload, tmp_path: Path, server: S3Server
+) -> None:
+    model.save(tmp_path / "m.fcl")
+    whole = (tmp_path / "m.fcl").read_bytes()
+    for content, words in (
+        (b"no zip", "not a model file"),
+        (whole[:-100], "not a model file"),
+        (whole.replace(b"fingerprint", b"fingerpront"), "damaged|header"),
+    ):
+        (tmp_path / "x.fcl").write_bytes(content)
+        with pytest.raises(fcl.InputError, match=words):
+            fcl.load_model(fcl.locate(upload(tmp_path / "x.fcl", "x.fcl"), server.options()))
+    with pytest.raises(fcl.InputError, match="no such model file"):
+        fcl.load_model(place / "none.fcl")
+    server.fail("503", "x.fcl", 1000)
+    with pytest.raises(fcl.StoreError, match=r"x.fcl: the store failed"):
+        fcl.load_model(fcl.locate(f"s3://{server.bucket}/x.fcl", server.options()))
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".tsv", ".tsv.gz", ".zarr"])
+def test_scores(
+    place: RemotePath, model: fcl.Model, folder: Path, tmp_path: Path, suffix: str, server: S3Server
+) -> None:
+    out = place / f"scores{suffix}"
+    check_output(out, overwrite=False, folder=suffix == ".zarr")
+    assert write_scores(model, str(folder), out) == 6000
+    write_scores(model, str(folder), tmp_path / f"scores{suffix}")
+    if suffix == ".zarr":
+        from fcl.data.zarr_place import place_of
+
+        array = zarr.open(store=place_of(out).open(), mode="r")
+        assert isinstance(array, zarr.Array) and array.attrs["kind"] == "margin"
+        np.testing.assert_array_equal(array[:], model.margins(str(folder)))
+    else:
+        with out.open() as file:
+            assert file.read() == (tmp_path / f"scores{suffix}").read_bytes()
+    with pytest.raises(fcl.InputError, match="exists already"):
+        write_scores(model, str(folder), out)
+    write_scores(model, str(folder), out, overwrite=True)
+
+
+def test_a_failure_leaves_nothing(place: RemotePath, tmp_path: Path) -> None:
+    def fail(make: Any) -> None:
+        with make(place / "x.zarr") as made:
+            if isinstance(made, Path):
+                (made / "zarr.json").write_text("{}")
+            raise ZeroDivisionError
+
+    for make in (atomic_file, atomic_folder):
+        with pytest.raises(ZeroDivisionError):
+            fail(make)
+    assert keys(place) == set()
+
+
+def test_an_earlier_store_is_replaced_completely(place: RemotePath) -> None:
+    for names in (("c/0", "c/1", "zarr.json"), ("c/0", "zarr.json")):
+        with atomic_folder(place / "x.zarr", overwrite=True) as made:
+            for name in names:
+                (made / name).parent.mkdir(exist_ok=True)
+                (made / name).write_text("{}")
+        assert keys(place) == {f"x.zarr/{name}" for name in names}
+
+
+def test_metadata_are_sent_last(place: RemotePath, server: S3Server) -> None:
+    with atomic_folder(place / "x.zarr") as made:
+        zarr.open_group(made, mode="w").create_array("a/b", data=np.arange(100), chunks=(7,))
+    sent = [path for method, path in server.requests if method == "PUT"]
+    metadata = [path.endswith("zarr.json") for path in sent]
+    assert len(sent) == 15 + 3 and metadata == sorted(metadata)
+    assert sent[-1].endswith("x.zarr/zarr.json")
+
+
+def test_what_is_never_replaced(place: RemotePath, server: S3Server) -> None:
+    with atomic_file(place / "a" / "b") as file:
+        file.write(b"x")
+    for path, folder, words in (
+        (place / "a", False, "is a folder"),
+        (place / "a", True, "other than a Zarr store"),
+        (place / "a" / "b", True, "exists already"),
+        (place / "a" / "b", False, "exists already"),
+        (fcl.locate(f"s3://{server.bucket}", server.options()), False, "got a bucket"),
+    ):
+        with pytest.raises(fcl.InputError, match=words):
+            check_output(path, overwrite=folder and path.name == "a", folder=folder)
+    with pytest.raises(fcl.InputError, match="there is no such bucket"):
+        check_output(fcl.locate("s3://nowhere/x", server.options()), overwrite=False)
+
+
+def test_another_process_was_faster(place: RemotePath) -> None:
+    def write_late() -> None:
+        with atomic_file(place / "x") as file:
+            file.write(b"mine")
+            place.bucket.client.put((place / "x").key, b"theirs", overwrite=False)
+
+    with pytest.raises(fcl.InputError, match="another process has written it"):
+        write_late()
+    with (place / "x").open() as file:
+        assert file.read() == b"theirs"
+
+
+def test_large_files_are_sent_in_parts(place: RemotePath, server: S3Server) -> None:
+    content = np.random.default_rng(0).bytes(33 << 20)
+    with atomic_file(place / "x") as file:
+        file.write(content)
+    assert sum(method == "PUT" for method, _ in server.requests) > 3
+    with (place / "x").open() as file:
+        assert file.read() == content
+
+
+def test_what_stays_on_the_local_disk(place: RemotePath, folder: Path) -> None:
+    given: dict[str, Any] = {"features": "kmers:d=2", "C": 0.05, "memory": "1GiB"}
+    with pytest.raises(fcl.InputError, match="checkpoints are kept on a local disk"):
+        fcl.train(fcl.open_data(folder), **given, checkpoint=place / "state")
+    with pytest.raises(fcl.InputError, match="the points of a path are kept on a local disk"):
+        fcl.train_path(
+            fcl.open_data(folder), "kmers:d=2", points=2, memory="1GiB", folder=place / "path"
+        )
