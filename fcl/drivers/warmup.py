@@ -210,7 +210,7 @@ def _outputs() -> None:
     objective.settle(m)
     objective.line_sums(m, m, 0.5)
     objective.residuals_curvatures(m, r, q)
-    objective.close(slice(64), r, objective.least_step)
+    objective.close(slice(0, 64), r, objective.least_step)
     objective.dual_bound(r, 1.0)
     loss.score(y, s, m)
     codes, labels = _windows()
