@@ -7,7 +7,7 @@ windows are those of examples/celegans, repeated in random order. Runs of all ki
 are printed. The server takes processor time of the same machine, which a real store does not.
 
     python tools/bench/remote.py
-    python tools/bench/remote.py --rows 8323737 --driver processes --repeat 1
+    python tools/bench/remote.py --rows 8323737 --driver processes dask --requests 16 --repeat 1
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ import fcl
 from fcl.convert.arrays import Store, StoreLayout
 from fcl.data.sequences import SequenceReader
 from fcl.drivers.events import Event, Prepared
+from fcl.drivers.warmup import warmup
 from tests.s3_server import CREDENTIALS, put_folder
 from tools.bench import common
 
@@ -82,8 +83,10 @@ def read(source: str, **options: Any) -> None:
         pass
 
 
-def train(source: str, arguments: argparse.Namespace, **options: Any) -> dict[str, float]:
-    """Train; returns the seconds of opening, of reading and of all."""
+def train(
+    source: str, arguments: argparse.Namespace, driver: str, **options: Any
+) -> dict[str, float]:
+    """Train; returns the seconds of opening, reading, passes, the trainer with its columns, and all."""
     since = time.perf_counter()
     data = fcl.open_data(source, **options)
     opened = time.perf_counter() - since
@@ -94,12 +97,17 @@ def train(source: str, arguments: argparse.Namespace, **options: Any) -> dict[st
         if isinstance(event, Prepared):
             reading = event.seconds
 
+    cluster: dict[str, Any] = {"dask": f"local:{arguments.workers}"} if driver == "dask" else {}
     result = fcl.train(
-        data, "kmers:d=8,origin=70", C=arguments.C, memory=arguments.memory, driver=arguments.driver,
-        tol=1e-2, progress=progress,
+        data, "kmers:d=8,origin=70", C=arguments.C, memory=arguments.memory, driver=driver,
+        tol=1e-2, progress=progress, **cluster,
     )  # fmt: skip
     assert result.converged
-    return {"open": opened, "read": reading, "all": time.perf_counter() - since}
+    spent = result.seconds
+    found = {"open": opened, "read": reading}
+    found["pass"] = spent["pricing"] + spent["margins and search"]
+    found["trainer"] = spent["columns"] + spent.get("descent", 0.0)
+    return found | {"all": time.perf_counter() - since}
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
@@ -120,7 +128,12 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--C", type=float, default=0.03)
     parser.add_argument("--memory", default="4GiB")
-    parser.add_argument("--driver", default="inline", choices=("inline", "processes"))
+    parser.add_argument(
+        "--driver", nargs="+", default=["inline"], choices=("inline", "processes", "dask")
+    )
+    parser.add_argument(
+        "--workers", type=int, default=2, help="of the driver dask, with a core each"
+    )
     arguments = parser.parse_args()
     numbers = arguments.requests.split(",")
     print(common.machine())
@@ -153,17 +166,20 @@ def main() -> None:
             wall, cpu = (statistics.median(run[i] for run in runs) for i in (0, 1))
             print(f"| {name} | {wall:.2f} | {cpu:.2f} | {stored / MB / wall:,.0f} |")
 
-        train(str(folder), arguments)  # kernels
-        jobs: dict[str, list[dict[str, float]]] = {name: [] for name in kinds}
+        warmup({"sequences"})
+        parts = ("open", "read", "pass", "trainer", "all")
+        jobs: dict[tuple[str, str], list[dict[str, float]]] = {
+            (name, driver): [] for name in kinds for driver in arguments.driver
+        }
         for _ in range(arguments.repeat):
-            for name, (source, given) in kinds.items():
-                jobs[name].append(train(source, arguments, **given))
-        print(f"\n| job, driver {arguments.driver} | open s | read s | all s |\n|---|---|---|---|")
-        for name, found in jobs.items():
-            cells = (
-                statistics.median(run[part] for run in found) for part in ("open", "read", "all")
-            )
-            print(f"| {name} | " + " | ".join(f"{cell:.2f}" for cell in cells) + " |")
+            for (name, driver), done in jobs.items():
+                source, given = kinds[name]
+                done.append(train(source, arguments, driver, **given))
+        print("\n| job | driver | " + " | ".join(f"{part} s" for part in parts) + " |")
+        print("|---" * (2 + len(parts)) + "|")
+        for (name, driver), done in jobs.items():
+            cells = (f"{statistics.median(run[part] for run in done):.2f}" for part in parts)
+            print(f"| {name} | {driver} | " + " | ".join(cells) + " |")
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"\npeak of this process: {peak:,.0f} MiB")
 
