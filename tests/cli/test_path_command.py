@@ -160,7 +160,7 @@ def test_the_same_command_continues(
 ) -> None:
     out = tmp_path / "m.fcl"
     command = ("train", data, *FEATURES, "--path", 4, "--out", out)
-    solve = tracks.Track._solve
+    solve = tracks._Chain._solve
     solved: list[int] = []
 
     def failing(self: Any, run: Any, number: int) -> Any:
@@ -169,7 +169,7 @@ def test_the_same_command_continues(
             raise OSError("the machine failed")
         return solve(self, run, number)
 
-    monkeypatch.setattr(tracks.Track, "_solve", failing)
+    monkeypatch.setattr(tracks._Chain, "_solve", failing)
     assert run(*command).exit_code == 1
     assert not out.exists()
     result = run(*command)
@@ -243,15 +243,15 @@ def test_a_resumed_path_says_which_rows_it_counts(
     data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first job of the second run is a fold, since the path over all rows waits for the folds."""
-    new_points = tracks.Track._new_points
+    new_points = tracks._Chain.new_points
 
     def failing(self: Any) -> Any:
-        if self.part == "fold 2 of 2":
+        if self._rows.part == "fold 2 of 2":
             raise OSError("the machine failed")
         return new_points(self)
 
     command = ("train", data, *FEATURES, "--path", 2, "--cv", 2, "--out", tmp_path / "m.fcl")
-    monkeypatch.setattr(tracks.Track, "_new_points", failing)
+    monkeypatch.setattr(tracks._Chain, "new_points", failing)
     first = run(*command)
     n = len(np.load(data / "y.npy"))
     assert first.exit_code == 1 and f"fcl-train: {n:,} rows (" in first.stderr, first.output
@@ -267,7 +267,7 @@ def test_a_resumed_path_says_which_rows_it_counts(
     [
         (("--C", 1, "--patience", 2), "--patience needs --path N"),
         (("--path", 5, "--C", 1), "--C does not go with --path: a path finds its own values"),
-        (("--path", 5, "--writers", 2), "--writers: the inline driver has no writers"),
+        (("--path", 5, "--writers", 2), "--writers: the driver inline has no writers"),
         (("--path", 5, "--outer", 3), "--outer needs --cv"),
         (("--path", 5, "--refit-alpha", 0.1), "--refit-alpha needs --refit"),
         (

@@ -295,7 +295,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"--y": "target"}, 'has no array "target"'),
     ({"--x": "Z"}, 'has no array "Z"'),
     ({"--weights": "w"}, 'has no array "w"'),
-    ({"--driver": "cloud"}, "'--driver': expected one of inline, processes, got 'cloud'"),
+    ({"--driver": "cloud"}, "'--driver': expected one of inline, processes, dask, got 'cloud'"),
     ({"--scratch": "missing"}, "--scratch missing: expected a writable folder"),
     ({"--block-rows": 10}, "'--block-rows': expected a multiple of 64 from 64 to 65536, got 10"),
     ({"--block-rows": 100}, "'--block-rows': expected a multiple of 64 from 64 to 65536, got 100"),
@@ -310,7 +310,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
         )
         for value, text in (("0", "0"), ("-5", "-5"), ("63", "63"), ("x", "'x'"), ("1e5", "'1e5'"))
     ],
-    ({"--writers": 2, "--driver": "inline"}, "--writers: the inline driver has no writers"),
+    ({"--writers": 2, "--driver": "inline"}, "--writers: the driver inline has no writers"),
     ({"--checkpoint-every": "often"}, "'--checkpoint-every': expected a duration"),
     ({"--checkpoint": "c", "--no-checkpoint": True}, "--checkpoint or --no-checkpoint, not both"),
     ({"--checkpoint": "no/where/c"}, "does not exist; make it first"),

@@ -91,7 +91,7 @@ def test_a_start_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup, "LEAST_ACTIVE", 8)
     model = fcl.train(windows(), "kmers:d=4", C=0.3).model
     assert len(model.ids) > 8
-    with pytest.raises(BudgetError, match=r"at most 8 features with a weight.* raise --memory"):
+    with pytest.raises(BudgetError, match=r"at most 8 features with a weight.*lower C"):
         fcl.train(windows(), "kmers:d=4", C=0.3, initial=model, driver="processes")
 
 

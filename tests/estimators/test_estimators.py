@@ -30,7 +30,7 @@ import fcl
 from fcl import FCLClassifier, FCLRegressor
 from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, InputError
-from fcl.estimators import base
+from fcl.drivers import place
 
 
 @pytest.fixture(name="X")
@@ -521,7 +521,7 @@ def test_an_interrupt_is_raised(
     def interrupted(*arguments: Any, **options: Any) -> Any:
         return train(*arguments, **options, should_stop=lambda: next(polls))
 
-    monkeypatch.setattr(base, "train", interrupted)
+    monkeypatch.setattr(place, "train", interrupted)
     with pytest.raises(KeyboardInterrupt):
         FCLClassifier(tol=1e-12).fit(X, y)
 
@@ -558,8 +558,8 @@ def test_classes_share_the_time(
         now += max_time / 3.0 if len(given) == 2 else max_time
         return train(*data, **options)
 
-    monkeypatch.setattr(base, "train", slow_train)
-    monkeypatch.setattr(base, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(place, "train", slow_train)
+    monkeypatch.setattr(place, "time", SimpleNamespace(monotonic=lambda: now))
     labels = np.digitize(X[:, 0], np.quantile(X[:, 0], [0.2, 0.4, 0.6, 0.8]))
     FCLClassifier(max_time=15.0).fit(X, labels)
     assert given == pytest.approx([3.0, 3.0, 11.0 / 3.0, 11.0 / 3.0, 11.0 / 3.0])

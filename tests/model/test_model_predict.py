@@ -76,7 +76,7 @@ def test_outputs(
     tmp_path: Path, model: Model, windows: np.ndarray, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zarr = pytest.importorskip("zarr")
-    monkeypatch.setattr("fcl.model.scores.ZARR_CHUNK_NUMBERS", 150)  # no multiple of a block
+    monkeypatch.setattr("fcl.model.scores.ZARR_CHUNK_NUMBERS", 150)  # a power of two is taken
     expected = model.margins(windows)
     if kind == "probability":
         expected = probability(expected)
@@ -92,7 +92,7 @@ def test_outputs(
     assert lines[0] == kind
     assert np.array_equal(np.array(lines[1:], dtype=float), expected)
     array = zarr.open_array(tmp_path / "s.zarr", mode="r")
-    assert array.chunks == (150,) and array.attrs["kind"] == kind
+    assert array.chunks == (128,) and array.attrs["kind"] == kind
     assert np.array_equal(array[:], expected)
     assert sorted(os.listdir(tmp_path)) == ["s.npy", "s.tsv", "s.zarr"]
 

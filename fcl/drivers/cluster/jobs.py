@@ -331,9 +331,10 @@ class ClusterPlace(Place):
             key, what, value = self._events.get()
             if what == "event":
                 self._relay(key, pickle.loads(value))
-            elif key not in self._done:  # its result may come first
+                continue
+            self._again[key] = Counter()
+            if key not in self._done:  # its result may come first
                 self._at[key] = value
-                self._again[key] = Counter()
         at = [where for key, where in list(self._at.items()) if key not in self._done]
         now = Jobs(len(self._done), len(at), len(self._sent), len(set(at)))
         if now != self._shown:

@@ -100,13 +100,10 @@ def test_command(folder: Path, tmp_path: Path) -> None:
     [
         (["--driver", "inline"], "give --dask or --driver inline"),
         (["--writers", "2"], "the driver dask has no writers"),
-        (["--path", "3"], "expected one C, got --path"),
     ],
 )
 def test_commands_that_are_refused(more: list[str], message: str, folder: Path) -> None:
     line = f"{folder} --features kmers:d=3 --C 0.5 --dask local:1 --out m.fcl"
-    if "--path" in more:
-        line = line.replace("--C 0.5 ", "")
     answer = CliRunner().invoke(command, [*line.split(), *more])
     assert answer.exit_code == 2 and message in answer.output.replace("\n", " ")
 

@@ -13,7 +13,7 @@ import pytest
 
 import fcl
 from fcl.drivers.cluster import client as connections
-from fcl.drivers.cluster import run as runs_of_cluster
+from fcl.drivers.cluster import tasks
 from fcl.drivers.cluster.faults import Fault
 from fcl.drivers.events import PassDone
 from fcl.errors import BudgetError, ClusterLost, InputError
@@ -169,14 +169,14 @@ def test_other_version(folder: Path, client: Any, monkeypatch: pytest.MonkeyPatc
 def test_data_that_workers_do_not_see(
     folder: Path, client: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    source = runs_of_cluster._source
+    source = tasks.Source.of
 
     def moved(data: Any) -> Any:
         import dataclasses
 
         return dataclasses.replace(source(data), path=str(tmp_path / "nothing"))
 
-    monkeypatch.setattr(runs_of_cluster, "_source", moved)
+    monkeypatch.setattr(tasks.Source, "of", moved)
     with pytest.raises(InputError, match=r"worker tcp://\S+: sees no .*nothing"):
         train(folder, client=client)
 
@@ -185,7 +185,7 @@ def test_data_that_workers_do_not_see(
 
         return dataclasses.replace(source(data), fingerprint="0")
 
-    monkeypatch.setattr(runs_of_cluster, "_source", changed)
+    monkeypatch.setattr(tasks.Source, "of", changed)
     with pytest.raises(InputError, match=r"worker tcp://\S+: sees other data"):
         train(folder, client=client)
 
