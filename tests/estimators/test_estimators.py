@@ -28,9 +28,10 @@ from sklearn.preprocessing import StandardScaler
 
 import fcl
 from fcl import FCLClassifier, FCLRegressor
+from fcl.drivers import place
 from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, InputError
-from fcl.drivers import place
+from fcl.estimators import base
 
 
 @pytest.fixture(name="X")
@@ -519,7 +520,7 @@ def test_an_interrupt_is_raised(
     polls = iter([False] * 4 + [True] * 100)
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
-        return train(*arguments, **options, should_stop=lambda: next(polls))
+        return train(*arguments, **options | {"should_stop": lambda: next(polls)})
 
     monkeypatch.setattr(place, "train", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -559,7 +560,7 @@ def test_classes_share_the_time(
         return train(*data, **options)
 
     monkeypatch.setattr(place, "train", slow_train)
-    monkeypatch.setattr(place, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(base, "time", SimpleNamespace(monotonic=lambda: now))
     labels = np.digitize(X[:, 0], np.quantile(X[:, 0], [0.2, 0.4, 0.6, 0.8]))
     FCLClassifier(max_time=15.0).fit(X, labels)
     assert given == pytest.approx([3.0, 3.0, 11.0 / 3.0, 11.0 / 3.0, 11.0 / 3.0])
