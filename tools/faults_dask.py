@@ -36,7 +36,7 @@ from distributed import Client, LocalCluster
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fcl
-from fcl.drivers.cluster.client import KEEP_WORKERS
+from fcl.drivers.cluster.connect import KEEP_WORKERS
 from fcl.drivers.cluster.faults import Fault
 from fcl.drivers.events import PassDone
 from fcl.errors import ClusterLost

@@ -292,7 +292,7 @@ def _predictor(model: Predictor, data: DataSet, options: Any) -> Iterator[Any]:
     if options["dask"] is None:
         yield model
         return
-    from fcl.drivers.cluster.client import connected
+    from fcl.drivers.cluster.connect import connected
     from fcl.drivers.plan import INTERPRETER
     from fcl.scoring.cluster import ClusterPredictor, score_bytes
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fcl.checks import flag, shown
 from fcl.drivers.bar import Progress, on_event
-from fcl.drivers.cluster.client import check_cluster, connected
+from fcl.drivers.cluster.connect import check_cluster, connected
 from fcl.drivers.cluster.run import ClusterRun, check_job
 from fcl.drivers.initial import refuse_other_features
 from fcl.drivers.inline import InlineRun

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fcl.checks import flag
 from fcl.data import DataSet
 from fcl.drivers.bar import Progress
-from fcl.drivers.cluster.client import check_cluster
+from fcl.drivers.cluster.connect import check_cluster
 from fcl.drivers.cluster.jobs import place_of_jobs
 from fcl.drivers.rows import check_data_set
 from fcl.errors import ConvergenceWarning, InputError

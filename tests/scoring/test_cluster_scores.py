@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import fcl
 from fcl.cli.predict import command
-from fcl.drivers.cluster.client import connected
+from fcl.drivers.cluster.connect import connected
 from fcl.drivers.cluster.faults import Fault
 from fcl.model import scores as local
 from fcl.scoring import cluster as scoring

@@ -28,7 +28,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import fcl
-from fcl.drivers.cluster.client import connected
+from fcl.drivers.cluster.connect import connected
 from fcl.scoring.cluster import ClusterPredictor, write_score_chunks
 
 

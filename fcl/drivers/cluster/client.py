@@ -1,4 +1,4 @@
-"""The connection to a Dask cluster: how to open it, send tasks, and wait for them.
+"""A Dask cluster, seen from the client: how to send tasks, wait for them, and look at the workers.
 
 Everything that fcl sends is a pure task: a function of fcl and its arguments, which may be futures. Dask
 may therefore run a task again on any worker, after a death or elsewhere, and the result is the same.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import functools
-import gc
 import itertools
 import logging
 import math
@@ -18,74 +17,25 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from fcl.checks import shown
 from fcl.drivers.kinds import missing
 from fcl.errors import BudgetError, ClusterLost, FclError, InputError
 from fcl.parallel import one_blas_thread
 from fcl.units import counted, format_bytes
 
-__all__ = ["Cluster", "Tls", "WorkerInfo", "check_cluster", "connected", "worker_address"]
+__all__ = ["Cluster", "WorkerInfo", "worker_address"]
 
 _log = logging.getLogger("fcl")
 
-#: Seconds within which a scheduler must answer.
-CONNECT = 30.0
 #: Seconds to wait for workers, or for workers with enough memory, before the job ends.
 PATIENCE = 300.0
 #: Seconds between two looks at the workers and at the user's signals while tasks run.
 POLL = 0.2
 #: Share of a worker's memory limit that a job may plan with: Dask pauses a worker at 0.8 of it.
 MEMORY_SHARE = 0.6
-#: Settings of Dask for workers of this machine: Dask looks a while after the death of a worker whether
-#: there is a new one, and gives up the worker if that has died, too, although its nanny starts another.
-KEEP_WORKERS = {"distributed.deploy.lost-worker-timeout": "1 day"}
-#: Loggers that report lost connections and interrupted waits, with tracebacks.
-_TALKATIVE = (
-    "asyncio",
-    "distributed",
-    "distributed.client",
-    "distributed.core",
-    "distributed.nanny",
-    "distributed.scheduler",
-)
-#: Forms of the address of a cluster, for messages.
-FORMS = "tcp://HOST:8786, the path of a scheduler file, or local:N"
-
-
-@dataclass(frozen=True)
-class Tls:
-    """Files of the certificates with which client and scheduler identify each other."""
-
-    ca: str
-    cert: str
-    key: str
-
-    @classmethod
-    def parse(cls, text: str) -> Tls:
-        """Read ``CA,CERT,KEY``; InputError unless these are three files."""
-        files = [part.strip() for part in text.split(",")]
-        if len(files) != 3:
-            raise InputError(f"dask_tls: expected three files CA,CERT,KEY, got {shown(text)}")
-        for file in files:
-            if not Path(file).is_file():
-                raise InputError(f"dask_tls: {file} is not a file; give the files CA,CERT,KEY")
-        return cls(*files)
-
-    def security(self) -> Any:
-        """The settings as Dask takes them; without encryption the connection is refused."""
-        from distributed.security import Security
-
-        return Security(
-            tls_ca_file=self.ca,
-            tls_client_cert=self.cert,
-            tls_client_key=self.key,
-            require_encryption=True,
-        )
 
 
 @functools.cache  # each task compares them
@@ -386,117 +336,3 @@ class Cluster:
         """Address of the scheduler."""
         scheduler = self.client.scheduler
         return str(scheduler.address) if scheduler is not None else "closed"
-
-
-def check_cluster(client: Any, where: str | None, tls: str | None) -> None:
-    """Raise InputError unless exactly one of a client and an address is given."""
-    if (client is None) == (where is None):
-        got = "neither" if client is None else "both"
-        raise InputError(
-            f"driver dask: expected either an address ({FORMS}) or a client, got {got}; name another "
-            "driver to train without a cluster"
-        )
-    if client is not None and tls is not None:
-        raise InputError("dask_tls: expected none with a client, which has its own certificates")
-
-
-@contextmanager
-def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
-    """Connect to a Dask cluster; closes at the end what it opened.
-
-    Parameters
-    ----------
-    where : str or distributed.Client
-        The address of a scheduler (``tcp://host:8786``, ``tls://...``), the path of a scheduler file, or
-        ``local:N`` for N workers on this machine, with one thread each. A client stays open.
-    tls : Tls or str, optional
-        Certificates, as ``CA,CERT,KEY``; without them Dask's own configuration applies.
-
-    Raises
-    ------
-    InputError
-        The extra ``dask`` is not installed, the address has another form, or no scheduler answers.
-    """
-    try:
-        from distributed import Client, LocalCluster
-
-        from fcl.drivers.cluster.plugins import IgnoreInterrupts
-    except ImportError as error:
-        raise InputError(
-            f"dask: the package distributed cannot be imported ({error}); pip install 'fcl[dask]'"
-        ) from error
-    if isinstance(where, Client):
-        if where.asynchronous:
-            raise InputError("client: expected a synchronous client, got an asynchronous one")
-        cluster = Cluster(where)
-        try:
-            yield cluster
-        finally:
-            cluster.release()
-        return
-    if not isinstance(where, str):
-        raise InputError(
-            f"client: expected a distributed.Client, got {type(where).__name__}; as text, give {FORMS}"
-        )
-    if isinstance(tls, str):
-        tls = Tls.parse(tls)
-    place: dict[str, Any] = {"security": None if tls is None else tls.security()}
-    kind, _, number = where.partition(":")
-    if kind == "local":
-        if not number.isdecimal() or int(number) < 1:
-            raise InputError(f"dask: expected {FORMS}, with N from 1, got {shown(where)}")
-        if tls is not None:
-            raise InputError("dask_tls: expected none with local:N, which needs no network")
-    elif "://" in where:
-        place["address"] = where
-    elif Path(where).is_file():
-        place["scheduler_file"] = where
-    else:
-        raise InputError(f"dask: expected {FORMS}, got {shown(where)}; there is no such file")
-    with ExitStack() as stack:
-        stack.enter_context(_silence())
-        if kind == "local":
-            import dask
-
-            stack.enter_context(dask.config.set(KEEP_WORKERS))
-            place["address"] = stack.enter_context(
-                LocalCluster(
-                    n_workers=int(number),
-                    threads_per_worker=1,
-                    processes=True,
-                    dashboard_address=None,
-                    silence_logs=logging.CRITICAL,
-                )
-            )
-        try:
-            client = Client(**place, timeout=CONNECT, set_as_default=False)
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise InputError(
-                f"dask: no scheduler answers at {where} ({error or type(error).__name__}); start one "
-                "with: dask scheduler"
-            ) from error
-        stack.callback(_close, client)
-        if kind == "local":
-            client.register_plugin(IgnoreInterrupts())
-        yield Cluster(client)
-
-
-def _close(client: Any) -> None:
-    """Close a client, whose scheduler may be gone."""
-    with suppress(Exception):
-        client.close(timeout=5)
-    gc.collect()  # waits that were interrupted report their end now, and not on the terminal later
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Keep Dask's messages about lost connections from the terminal; fcl reports what they mean."""
-    loggers = [logging.getLogger(name) for name in _TALKATIVE]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

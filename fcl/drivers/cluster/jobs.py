@@ -22,7 +22,8 @@ from typing import Any
 
 from fcl.data import DataSet
 from fcl.drivers.cluster import tasks
-from fcl.drivers.cluster.client import MEMORY_SHARE, POLL, Cluster, check_cluster, connected
+from fcl.drivers.cluster.client import MEMORY_SHARE, POLL, Cluster
+from fcl.drivers.cluster.connect import check_cluster, connected
 from fcl.drivers.cluster.run import compile_kernels
 from fcl.drivers.events import Compiling, Event, Jobs, PassDone, Prepared, StepProgress, Validated
 from fcl.drivers.kinds import KIND_SECONDS

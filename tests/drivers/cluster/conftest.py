@@ -16,7 +16,7 @@ from rows import acceptors, pyrimidines
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
-from fcl.drivers.cluster.client import KEEP_WORKERS  # noqa: E402
+from fcl.drivers.cluster.connect import KEEP_WORKERS  # noqa: E402
 from fcl.drivers.cluster.faults import GRACE, Fault  # noqa: E402
 
 #: Seconds within which workers come and go.

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import fcl
 from fcl.cli.train import command
-from fcl.drivers.cluster.client import Tls, connected
+from fcl.drivers.cluster.connect import Tls, connected
 from fcl.drivers.train import plan_training
 from fcl.errors import InputError
 

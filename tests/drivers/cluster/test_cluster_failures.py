@@ -13,7 +13,7 @@ import pytest
 
 import fcl
 from fcl.drivers.cluster import client as connections
-from fcl.drivers.cluster import tasks
+from fcl.drivers.cluster import connect, tasks
 from fcl.drivers.cluster.faults import Fault
 from fcl.drivers.events import PassDone
 from fcl.errors import BudgetError, ClusterLost, InputError
@@ -219,7 +219,7 @@ def test_refused(
     if given.get("y"):
         np.save(folder / "label3.npy", np.arange(2100) % 3)
     if given.pop("monkey", False):
-        monkeypatch.setattr(connections, "CONNECT", 1.0)
+        monkeypatch.setattr(connect, "CONNECT", 1.0)
     with pytest.raises(InputError, match=message):
         train(folder, **given)
 
