@@ -155,7 +155,7 @@ def local(workers: int) -> Iterator[Any]:
 
 @contextmanager
 def apart(workers: int) -> Iterator[Any]:
-    """A client of a scheduler and workers, each in a process of its own, as on a cluster."""
+    """A client whose scheduler and workers run in processes of their own, as on a cluster."""
     from distributed import Client
 
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:

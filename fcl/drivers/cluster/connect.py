@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from fcl.checks import shown
 from fcl.drivers.cluster.client import Cluster
@@ -30,6 +34,8 @@ _TALKATIVE = (
     "distributed.nanny",
     "distributed.scheduler",
 )
+#: Protocols of Dask.
+SCHEMES = ("tcp", "tls", "ws", "wss", "ucx")
 #: Forms of the address of a cluster, for messages.
 FORMS = "tcp://HOST:8786, the path of a scheduler file, or local:N"
 
@@ -57,12 +63,20 @@ class Tls:
         """The settings as Dask takes them; without encryption the connection is refused."""
         from distributed.security import Security
 
-        return Security(
+        security = Security(
             tls_ca_file=self.ca,
             tls_client_cert=self.cert,
             tls_client_key=self.key,
             require_encryption=True,
         )
+        try:
+            security.get_connection_args("client")
+        except OSError as error:  # errors of SSL, too
+            raise InputError(
+                f"dask_tls: expected certificates and a key in PEM format ({_reason(error)}); check the "
+                f"files {self.ca}, {self.cert} and {self.key}"
+            ) from error
+        return security
 
 
 def check_cluster(client: Any, where: str | None, tls: str | None) -> None:
@@ -124,12 +138,9 @@ def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
             raise InputError(f"dask: expected {FORMS}, with N from 1, got {shown(where)}")
         if tls is not None:
             raise InputError("dask_tls: expected none with local:N, which needs no network")
-    elif "://" in where:
-        place["address"] = where
-    elif Path(where).is_file():
-        place["scheduler_file"] = where
     else:
-        raise InputError(f"dask: expected {FORMS}, got {shown(where)}; there is no such file")
+        place["address"] = where if "://" in where else _address_in(where)
+        _check_address(place["address"], tls)
     with ExitStack() as stack:
         stack.enter_context(_silence())
         if kind == "local":
@@ -149,13 +160,61 @@ def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
             client = Client(**place, timeout=CONNECT, set_as_default=False)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise InputError(
-                f"dask: no scheduler answers at {where} ({error or type(error).__name__}); start one "
-                "with: dask scheduler"
+                f"dask: no scheduler answers at {where} ({_reason(error)}); start one with: dask "
+                "scheduler"
             ) from error
         stack.callback(_close, client)
         if kind == "local":
             client.register_plugin(IgnoreInterrupts())
         yield Cluster(client)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _address_in(file: str) -> str:
+    """The address in a scheduler file."""
+    if not Path(file).is_file():
+        raise InputError(f"dask: expected {FORMS}, got {shown(file)}; there is no such file")
+    try:
+        found = json.loads(Path(file).read_text(encoding="utf-8"))["address"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(
+            f"dask: {file} is not a scheduler file, which has an address in JSON; give {FORMS}"
+        ) from error
+    return str(found)
+
+
+def _check_address(address: str, tls: Tls | None) -> None:
+    """Raise InputError unless something listens at an address.
+
+    Dask's client would take a minute to give up, and more to close.
+    """
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if host is None or port is None or parts.scheme not in SCHEMES:
+        raise InputError(f"dask: expected {FORMS}, got {shown(address)}")
+    if tls is not None and parts.scheme not in ("tls", "wss"):
+        raise InputError(
+            f"dask_tls: expected an encrypted address such as tls://{host}:{port}, got {address}; start "
+            "the scheduler with its certificates, or leave out dask_tls"
+        )
+    end = time.monotonic() + CONNECT
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=CONNECT).close()
+            return
+        except OSError as error:
+            if time.monotonic() > end:
+                raise InputError(
+                    f"dask: no scheduler answers at {address} ({_reason(error)}); start one with: dask "
+                    "scheduler"
+                ) from error
+        time.sleep(0.2)
 
 
 def _close(client: Any) -> None:

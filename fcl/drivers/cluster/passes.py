@@ -32,8 +32,8 @@ __all__ = ["ClusterPasses", "bytes_of_sums", "is_by_rows"]
 
 #: Groups of parts that workers scan side by side: each has a task for every worker.
 MOST_GROUPS = 8
-#: Bytes of the sums that a task makes at a time, unless a family has only one table.
-SUMS_AT_ONCE = 256 << 20
+#: Bytes of the sums that the threads of a worker make at a time, unless a family has only one table.
+SUMS_AT_ONCE = 512 << 20
 #: Largest number of bytes of the sums of a shard; larger ones are not sent, but the rows.
 MOST_SUMS = 2 << 30
 
@@ -173,8 +173,9 @@ class ClusterPasses(Passes):
     ) -> list[tuple[Prices, int]]:
         pricer: Any = self.pricer
         divisible = len(pricer.requests(query)) > 1
-        slices = _groups(query.parts, -(-self.sums // SUMS_AT_ONCE) if divisible else 1)
         chains = self._chains()
+        at_once = self.sums * max(map(len, chains))
+        slices = _groups(query.parts, -(-at_once // SUMS_AT_ONCE) if divisible else 1)
         found = []
         for number, some in enumerate(slices):
             groups = _groups(some, min(len(chains), MOST_GROUPS) if divisible else 1)

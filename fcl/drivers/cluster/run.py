@@ -51,8 +51,11 @@ def check_job(job: Job) -> None:
             )
 
 
-def memory_of_workers(job: Job) -> tuple[float, float]:
-    """Bytes that all workers need together, beside their interpreters, and that each needs."""
+def memory_of_workers(job: Job, threads: int) -> tuple[float, float]:
+    """Bytes that all workers need together, beside their interpreters, and that each needs.
+
+    threads : largest number of threads of a worker.
+    """
     size, shape = job.options.block_rows, job.family.record_shape(job.options.block_rows)
     record = math.prod(shape)
     n_blocks = -(-job.train.n // size)
@@ -63,9 +66,9 @@ def memory_of_workers(job: Job) -> tuple[float, float]:
         total += -(-job.valid.n // size) * (record + 24 * size)
     work = job.family.workspace_bytes(size, False)
     if is_by_rows(job.family, size):
-        # a chain of tables has its last two, and the sums of a group are added and scanned meanwhile
-        sums = 4 * min(bytes_of_sums(job.family, size), SUMS_AT_ONCE)
-        return total + sums, INTERPRETER + 2 * shard + work + sums
+        # each chain has its last two tables, and the sums of a group are added and scanned meanwhile
+        sums = 4 * min(threads * bytes_of_sums(job.family, size), SUMS_AT_ONCE)
+        return total + sums, INTERPRETER + (1 + threads) * shard + threads * work + sums
     every = n_blocks * (record + 16 * size)
     return total + every, INTERPRETER + shard + work + every
 
@@ -112,7 +115,7 @@ class ClusterRun(InlineRun):
         job, client = self.job, self.cluster
         threads = client.threads()
         if threads != self._known or not threads:
-            total, each = memory_of_workers(job)
+            total, each = memory_of_workers(job, max(threads.values(), default=1))
             for source in self._sources:
                 found = client.wait_for_workers(total, each, tasks.check_source, source)
             self._known = {address: worker.threads for address, worker in found.items()}

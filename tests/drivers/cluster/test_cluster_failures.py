@@ -34,6 +34,7 @@ KINDS = [
     ("prepare_with margins subtract", BY_ROWS),
     ("start_margins block_sums features", BY_ROWS),
     ("residuals tables identity", BY_ROWS),
+    ("watched add_group", {**BY_ROWS, "features": "kmers:d=5"}),
     ("scan pick take", BY_ROWS),
     ("join whole price", BY_FEATURES),
 ]
@@ -42,7 +43,8 @@ KINDS = [
 @pytest.fixture(scope="module")
 def expected(folder: Path) -> dict[int, Any]:
     """The bits of the jobs without faults."""
-    return {id(job): bits(train(folder, **job)) for job in (BY_ROWS, BY_FEATURES)}
+    jobs = {id(job): job for _, job in KINDS}
+    return {name: bits(train(folder, **job)) for name, job in jobs.items()}
 
 
 def arm(client: Any, place: Path, kind: str, times: int, action: int = signal.SIGKILL) -> None:
@@ -63,9 +65,10 @@ def test_killed_workers(
     expected: dict[int, Any],
 ) -> None:
     for kind in kinds.split():
+        assert hasattr(tasks, kind)
         arm(client, tmp_path / kind, kind, 1)
     assert bits(train(folder, client=client, **job)) == expected[id(job)]
-    # a worker did die for each kind, except that new workers are spared for a second
+    # a worker did die for each kind, except that new workers are spared for a while
     assert len(list(tmp_path.glob("*/fault-*"))) <= 1
 
 
@@ -204,6 +207,9 @@ def test_too_little_memory(folder: Path, client: Any, monkeypatch: pytest.Monkey
         ({"dask": "local:0"}, "expected tcp://HOST:8786, .* with N from 1"),
         ({"dask": "nowhere"}, "there is no such file"),
         ({"dask": "local:1", "dask_tls": "a,b"}, "expected three files"),
+        ({"dask": "tcp://h:1", "dask_tls": f"{__file__}," * 2 + __file__}, "in PEM format"),
+        ({"dask": __file__}, "is not a scheduler file"),
+        ({"dask": "http://127.0.0.1:1"}, "expected tcp://HOST:8786"),
         ({"dask": "tcp://127.0.0.1:9", "monkey": True}, "no scheduler answers"),
         ({"client": 3}, "expected a distributed.Client, got int"),
         (
