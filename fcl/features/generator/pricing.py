@@ -82,7 +82,8 @@ def _runs(ranges: list[tuple[int, int]]) -> Iterator[slice]:
 class Gradients:
     """A request for the sums of some ranges (first, last) of features, and the largest |value| in each.
 
-    others : further features for each range, increasing; their sums follow the sums of all ranges.
+    others : further features for each range, increasing, or an empty list; their sums follow the sums of
+        all ranges.
     """
 
     ranges: list[tuple[int, int]]
@@ -140,7 +141,9 @@ class GeneratedPricer:
         progress: Progress,
     ) -> list[GeneratedSums]:
         """The sums of each output; a block is read, and a column made, once for all of them."""
-        n_ranges = 2 * len(request.ranges) if isinstance(request, Gradients) else 0
+        n_ranges = 0
+        if isinstance(request, Gradients):
+            n_ranges = len(request.ranges) + len(request.others)
         largest = np.zeros(n_ranges)
         found = [GeneratedSums(BlockSums(), largest) for _ in rows]
         for number in blocks:
@@ -286,7 +289,7 @@ class GeneratedPricer:
             places = [self._features(part, len(drawn)) for part in group]
             ranges = [(first + drawn.start, last + drawn.start) for first, last in places]
             # watched features that earlier passes have drawn, if the family is sampled
-            homes = [within(drawn_at, *place) & ~fresh for place in places]
+            homes = [] if fresh.all() else [within(drawn_at, *place) & ~fresh for place in places]
             others = [np.unique(query.watched[home]) for home in homes]
             request = Gradients(ranges, others)
             share, done = done / len(query.parts), done + len(group)
@@ -313,7 +316,7 @@ class GeneratedPricer:
                 found.largest[: len(request.ranges)][parts], [b - a for a, b in ranges]
             )
             g = found.sums.total[first - start : last - start]
-            own = self._collect(first, last, g, most, query, last - first)
+            own = self._collect(first, last, g, most, query, last - first + 1)  # all
             return replace(self._largest_of(own, ranges), excess=np.zeros(len(ranges)))
         prices = []
         ends = np.cumsum([stop - start, *map(len, request.others)])
@@ -321,7 +324,7 @@ class GeneratedPricer:
             a, b = request.ranges[part]
             g = found.sums.total[a - start : b - start]
             own = self._collect(a, b, g, float(found.largest[part]), query, self._keep)
-            if len(request.others[part]):
+            if others and len(request.others[part]):
                 g = found.sums.total[ends[part] : ends[part + 1]]
                 largest = float(found.largest[len(request.ranges) + part])
                 own = self._with_others(own, request.others[part], g, largest, query)
