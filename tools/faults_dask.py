@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import psutil
 from distributed import Client, LocalCluster
@@ -35,6 +36,7 @@ from distributed import Client, LocalCluster
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fcl
+from fcl.drivers.cluster.client import KEEP_WORKERS
 from fcl.drivers.cluster.faults import Fault
 from fcl.drivers.events import PassDone
 from fcl.errors import ClusterLost
@@ -223,12 +225,15 @@ def _tasks_of_fcl(dask_scheduler: Any) -> list[str]:
 @contextlib.contextmanager
 def small_cluster() -> Iterator[Any]:
     """A cluster of this machine."""
-    with LocalCluster(
-        n_workers=WORKERS,
-        threads_per_worker=1,
-        dashboard_address=":0",
-        silence_logs=logging.CRITICAL,
-    ) as cluster:
+    with (
+        dask.config.set(KEEP_WORKERS),
+        LocalCluster(
+            n_workers=WORKERS,
+            threads_per_worker=1,
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+    ):
         yield cluster
 
 

@@ -279,26 +279,6 @@ def within(ids: Ids, first: int, last: int) -> npt.NDArray[np.bool_]:
     return found
 
 
-def scan_watched(
-    query: PriceQuery,
-    own: npt.NDArray[np.bool_],
-    request: Callable[[Ids], Any],
-    read: Callable[[Ids, Any], Floats],
-) -> Scan:
-    """Price only watched features, with at most one request.
-
-    own : bool, for each watched feature, whether it is in a part of the query.
-    request : called with these features, distinct and increasing; returns the request for their sums.
-    read : called with these features and the answer; returns their sums.
-    """
-    watched = np.zeros(len(query.watched))
-    chosen, where = np.unique(query.watched[own], return_inverse=True)
-    if len(chosen):
-        sums = yield request(chosen), 0.0, 1.0
-        watched[own] = read(chosen, sums)[where]
-    return only_watched(watched)
-
-
 Progress = Callable[[float], None]
 
 
@@ -307,9 +287,10 @@ class Pricer(Protocol):
 
     Requests, sums and prices consist of numbers and arrays, so that they can be sent to another process.
 
-    A pricer whose requests do not depend on sums, and whose sums are integers, has a method
-    ``requests(query)``, which lists the requests of a scan. Shards of the rows can then be summed apart,
-    each by a pricer over the shard, and a pricer over no rows can scan.
+    A pricer whose requests do not depend on sums, and whose sums are integers, has two more methods, by
+    which shards of the rows can be summed apart, each by a pricer over the shard. ``requests(query)``
+    lists the requests of a scan, which a pricer over no rows can make. ``watched_units(query)`` is a scan
+    that returns the sums of the watched features as integers, in steps; they add over shards.
 
     A pricer may also have a method ``price_several(queries, rows, blocks, progress)``, which returns what
     :func:`run` returns for each of several outputs, whose queries differ only in the imbalance.

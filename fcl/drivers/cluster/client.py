@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import functools
 import gc
 import itertools
 import logging
@@ -40,6 +41,9 @@ PATIENCE = 300.0
 POLL = 0.2
 #: Share of a worker's memory limit that a job may plan with: Dask pauses a worker at 0.8 of it.
 MEMORY_SHARE = 0.6
+#: Settings of Dask for workers of this machine: Dask looks a while after the death of a worker whether
+#: there is a new one, and gives up the worker if that has died, too, although its nanny starts another.
+KEEP_WORKERS = {"distributed.deploy.lost-worker-timeout": "1 day"}
 #: Loggers that report lost connections and interrupted waits, with tracebacks.
 _TALKATIVE = (
     "asyncio",
@@ -84,6 +88,7 @@ class Tls:
         )
 
 
+@functools.cache  # each task compares them
 def _versions() -> dict[str, str]:
     """The versions that must agree between client and workers: they decide on the last bits."""
     import numba
@@ -181,11 +186,28 @@ class Cluster:
         function : a pure function of a module of fcl.  args : may contain futures, also in lists. Large
         arguments belong in a task of their own, so that they are sent once.
         """
-        key = f"fcl_{function.__name__.strip('_')}-{self._job}-{next(self._serial)}"
+        return self.submit_all(function, [args])[0]
+
+    def submit_all(
+        self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]
+    ) -> list[Any]:
+        """Send a task for each tuple of arguments, in one message; returns their futures."""
+        n = len(calls)
+        if not n:
+            return []
+        name = f"fcl_{function.__name__.strip('_')}-{self._job}"
+        keys = [f"{name}-{next(self._serial)}" for _ in calls]
+        columns = [self._versions] * n, [function] * n, *map(list, zip(*calls, strict=True))
         with self._lost():
-            future = self.client.submit(call, self._versions, function, *args, key=key, pure=False)
-        self._futures.add(future)
-        return future
+            futures: list[Any] = self.client.map(call, *columns, key=keys, pure=False)
+        self._futures.update(futures)
+        return futures
+
+    def where(self, futures: Sequence[Any]) -> list[str | None]:
+        """The address of a worker that has each result now, or None; affects speed only."""
+        with self._lost():
+            found = self.client.who_has(list(futures))
+        return [next(iter(found.get(future.key, ())), None) for future in futures]
 
     def gather(
         self, futures: Sequence[Any], progress: Callable[[float], None] = lambda share: None
@@ -434,6 +456,9 @@ def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
     with ExitStack() as stack:
         stack.enter_context(_silence())
         if kind == "local":
+            import dask
+
+            stack.enter_context(dask.config.set(KEEP_WORKERS))
             place["address"] = stack.enter_context(
                 LocalCluster(
                     n_workers=int(number),

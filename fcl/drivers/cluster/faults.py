@@ -14,7 +14,7 @@ __all__ = ["GRACE", "Fault"]
 
 #: Seconds during which a new worker is spared: Dask's nanny does not replace a worker that dies before
 #: the nanny has noticed its start.
-GRACE = 1.0
+GRACE = 2.0
 #: When this process got its first plugin, which for workers that start later is at their start.
 _BEGUN = time.monotonic()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,15 @@ from fcl.data.prepared import PreparedRows
 from fcl.drivers.cluster import tasks
 from fcl.drivers.cluster.rows import ClusterObjective, ClusterVectors, Shards, Vector
 from fcl.features.base import Family, Ids
-from fcl.features.prices import PriceQuery, Prices, RowVector, grid_step, merge_prices
+from fcl.features.prices import (
+    PriceQuery,
+    Prices,
+    RowVector,
+    grid_step,
+    in_units,
+    merge_prices,
+    only_watched,
+)
 from fcl.objective import block_sums
 from fcl.solve.outputs import local_passes
 from fcl.solve.passes import Passes
@@ -21,9 +30,10 @@ from fcl.solve.state import Floats, Point
 
 __all__ = ["ClusterPasses", "bytes_of_sums", "is_by_rows"]
 
-
-#: Groups of parts whose sums of all shards are added apart: each has a task for every shard.
+#: Groups of parts that workers scan side by side: each has a task for every worker.
 MOST_GROUPS = 8
+#: Bytes of the sums that a task makes at a time, unless a family has only one table.
+SUMS_AT_ONCE = 256 << 20
 #: Largest number of bytes of the sums of a shard; larger ones are not sent, but the rows.
 MOST_SUMS = 2 << 30
 
@@ -49,8 +59,10 @@ class ClusterPasses(Passes):
     """The steps of a pass over shards.
 
     Margins, residuals and curvatures stay on the workers. A family whose sums are integers is priced by
-    rows: each shard makes the sums of a group of parts, and one task a group adds and scans them. Other
-    families are priced by features: a task has all rows, and prices a group of parts.
+    rows. Each worker adds up the sums over its shards, one after another on each of its threads; then one
+    task for each group of parts adds the sums of all workers, and scans them. Which worker has which
+    shards, and the order of these additions, thus change no bit. Other families are priced by features: a
+    task has all rows, and prices a group of parts.
 
     Parameters
     ----------
@@ -69,14 +81,15 @@ class ClusterPasses(Passes):
         super().__init__(over, family, nothing, ClusterVectors())
         self.shards = shards
         self.cluster = shards.cluster
+        self.sums = bytes_of_sums(family, objective.block_rows)
         self.by_rows = is_by_rows(family, objective.block_rows)
         self._family = self.cluster.submit(tasks.identity, family)
         self._step = 0.0  # of the last residuals
         self._here: PreparedRows | None = None
         #: bytes of sums that workers have sent each other or made for themselves
         self.moved = 0
-        #: workers, and all their threads; affects speed only
-        self.workers = self.threads = 1
+        #: threads of each worker by address; affects speed only
+        self.threads: dict[str, int] = {}
 
     # -- rows in this process ------------------------------------------------------------------
 
@@ -120,8 +133,8 @@ class ClusterPasses(Passes):
     def _step_to(self, proposed: Point) -> Vector:
         new: Any = self.vectors.proposed
         old: Any = self.vectors.accepted
-        pairs = zip(new.futures, old.futures, strict=True)
-        return Vector(self.shards, [self.cluster.submit(tasks.subtract, *pair) for pair in pairs])
+        pairs = list(zip(new.futures, old.futures, strict=True))
+        return Vector(self.shards, self.cluster.submit_all(tasks.subtract, pairs))
 
     def write_residuals(self, b: float, blocks: range, loss: float = math.inf) -> None:
         """Residuals and curvatures at the anchor, with the sums that the next steps need."""
@@ -145,36 +158,93 @@ class ClusterPasses(Passes):
     def _run(self, query: PriceQuery, rows: Any) -> Prices:
         vector = None if isinstance(rows, RowVector) else rows  # ones need no vector
         where = tasks.Where(None, 1.0) if vector is None else vector.where
-        n = min(self.workers, MOST_GROUPS) if self.by_rows else self.threads
-        groups = _groups(query.parts, n)
         literal = self.cluster.submit(tasks.identity, query)
+        if self.by_rows and not query.find:
+            made = self.shards.each(tasks.watched, vector, where, literal, self.listed)
+            units = sum(self.cluster.gather(made, self.on_progress))
+            return only_watched(in_units(units, where.step))
         price = self._by_rows if self.by_rows else self._by_features
-        futures = [price(query, literal, parts, vector, where) for parts in groups]
-        found = self.cluster.gather(futures, self.on_progress)
+        found = price(query, literal, vector, where)
         self.moved += sum(size for _, size in found)
         return merge_prices([prices for prices, _ in found])
 
     def _by_rows(
-        self, query: PriceQuery, literal: Any, parts: range, vector: Any, where: tasks.Where
-    ) -> Any:
-        requests = self.pricer.requests(query.of_parts(parts))  # type: ignore[attr-defined]
-        sums = []
-        for k, shard in enumerate(self.shards.futures if requests else []):
-            own = None if vector is None else vector.futures[k]
-            sums.append(self.cluster.submit(tasks.tables, shard, own, where, requests, self.listed))
-        size = self.objective.block_rows
-        fixed = self._family, size, literal, parts, self.listed, where.step
-        return self.cluster.submit(tasks.scan, *fixed, sums)
+        self, query: PriceQuery, literal: Any, vector: Any, where: tasks.Where
+    ) -> list[tuple[Prices, int]]:
+        pricer: Any = self.pricer
+        divisible = len(pricer.requests(query)) > 1
+        slices = _groups(query.parts, -(-self.sums // SUMS_AT_ONCE) if divisible else 1)
+        chains = self._chains()
+        found = []
+        for number, some in enumerate(slices):
+            groups = _groups(some, min(len(chains), MOST_GROUPS) if divisible else 1)
+            requests = [pricer.requests(query.of_parts(parts)) for parts in groups]
+            ends = self._accumulate(chains, vector, where, requests)
+            fixed = self._family, self.objective.block_rows
+            if len(chains) > 1:
+                calls = [(*fixed, g, own) for g in range(len(groups)) for own in ends]
+                added = self.cluster.submit_all(tasks.add_group, calls)
+                by_group = [added[g * len(ends) : (g + 1) * len(ends)] for g in range(len(groups))]
+            else:
+                by_group = ends
+            scans = self.cluster.submit_all(
+                tasks.scan,
+                [
+                    (*fixed, literal, parts, self.listed, where.step, own)
+                    for parts, own in zip(groups, by_group, strict=True)
+                ],
+            )
+
+            def progress(share: float, done: int = number) -> None:
+                self.on_progress((done + share) / len(slices))
+
+            found += self.cluster.gather(scans, progress)
+        return found
+
+    def _accumulate(
+        self, chains: list[list[list[int]]], vector: Any, where: tasks.Where, requests: Any
+    ) -> list[list[Any]]:
+        """Futures of the sums over the shards of each chain, by worker."""
+        asked = self.cluster.submit(tasks.identity, requests)
+        every = [chain for own in chains for chain in own]
+        sums: list[Any] = [None] * len(every)
+        for at in range(max(map(len, every))):
+            going = [c for c, chain in enumerate(every) if at < len(chain)]
+            calls = []
+            for c in going:
+                k = every[c][at]
+                own = None if vector is None else vector.futures[k]
+                calls.append((self.shards.futures[k], own, where, asked, self.listed, sums[c]))
+            for c, made in zip(going, self.cluster.submit_all(tasks.tables, calls), strict=True):
+                sums[c] = made
+        ends = iter(sums)
+        return [[next(ends) for _ in own] for own in chains]
+
+    def _chains(self) -> list[list[list[int]]]:
+        """The shards that each worker has, in one chain for each of its threads."""
+        held: dict[str | None, list[int]] = defaultdict(list)
+        for k, address in enumerate(self.cluster.where(self.shards.futures)):
+            held[address].append(k)
+        chains = []
+        for address, own in held.items():
+            n = min(len(own), self.threads.get(address or "", len(own)))  # lost shards: one each
+            chains.append([own[c::n] for c in range(n)])
+        return chains
 
     def _by_features(
-        self, query: PriceQuery, literal: Any, parts: range, vector: Any, where: tasks.Where
-    ) -> Any:
+        self, query: PriceQuery, literal: Any, vector: Any, where: tasks.Where
+    ) -> list[tuple[Prices, int]]:
         every = None
         if vector is not None:
             every = self.cluster.submit(tasks.whole, vector.futures, where)
         at = tasks.Where(None, where.step)
         rows = self.shards.all_rows()
-        return self.cluster.submit(tasks.price, rows, every, at, literal, parts, self.listed)
+        groups = _groups(query.parts, sum(self.threads.values()))
+        calls = [(rows, every, at, literal, parts, self.listed) for parts in groups]
+        found: list[tuple[Prices, int]] = self.cluster.gather(
+            self.cluster.submit_all(tasks.price, calls), self.on_progress
+        )
+        return found
 
     def _sums(self, ids: Ids, rows: Any, power: int, parts: range | None = None) -> Floats:
         query = PriceQuery(parts or self.parts, ids, find=False, power=power)

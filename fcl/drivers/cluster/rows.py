@@ -64,7 +64,7 @@ class Shards:
         if rows.keep is not None:
             mask = cluster.submit(tasks.unpack_mask, np.packbits(rows.keep), len(rows.keep))
         #: futures of the shards
-        self.futures = [
+        self.futures = [  # one by one: each message has targets and weights
             cluster.submit(tasks.prepare_with, literal, int(a), int(b - a), mask, packed)
             for a, b, packed in self._packed(rows)
         ]
@@ -82,21 +82,20 @@ class Shards:
         self, progress: Callable[[float], None]
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
         """Wait until all rows are read; returns checksums, and bytes of side arrays, of the blocks."""
-        found = self.cluster.gather(
-            [self.cluster.submit(tasks.describe, shard) for shard in self.futures], progress
-        )
+        found = self.cluster.gather(self.each(tasks.describe), progress)
         checksums, sides = map(np.concatenate, zip(*found, strict=True))
         return checksums, sides
 
+    def each(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """Futures of a task for each shard; vectors among the arguments are cut alike."""
+        calls = [
+            (shard, *(self._piece(arg, k) for arg in args)) for k, shard in enumerate(self.futures)
+        ]
+        return self.cluster.submit_all(function, calls)
+
     def map(self, function: Callable[..., Any], *args: Any) -> Vector:
-        """A vector whose pieces a task makes of each shard; vectors among the arguments are cut alike."""
-        return Vector(
-            self,
-            [
-                self.cluster.submit(function, shard, *(self._piece(arg, k) for arg in args))
-                for k, shard in enumerate(self.futures)
-            ],
-        )
+        """A vector whose pieces a task makes of each shard, as in :meth:`each`."""
+        return Vector(self, self.each(function, *args))
 
     @staticmethod
     def _piece(arg: Any, k: int) -> Any:
@@ -118,10 +117,8 @@ class Shards:
 
     def picked(self, rows: Ids) -> GatheredRows:
         """Some rows, by increasing numbers, in this process."""
-        futures = [
-            self.cluster.submit(tasks.pick, self.futures[k], own) for k, own in self.split(rows)
-        ]
-        found = self.cluster.gather(futures)
+        calls = [(self.futures[k], own) for k, own in self.split(rows)]
+        found = self.cluster.gather(self.cluster.submit_all(tasks.pick, calls))
         return GatheredRows(self.block_rows, [block for own in found for block in own])
 
 
@@ -193,10 +190,8 @@ class Vector:
     def take(self, rows: Ids, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
         """The numbers of some rows, increasing, as :func:`numpy.take` returns them."""
         cluster = self.shards.cluster
-        pieces = [
-            cluster.submit(tasks.take, self.futures[k], self.where, own)
-            for k, own in self.shards.split(rows)
-        ]
+        calls = [(self.futures[k], self.where, own) for k, own in self.shards.split(rows)]
+        pieces = cluster.submit_all(tasks.take, calls)
         found = np.concatenate(cluster.gather(pieces)) if pieces else np.empty(0)
         if out is None:
             return found
@@ -286,15 +281,10 @@ class ClusterObjective(Objective):
         while len(self.known) > MOST_REMEMBERED:
             del self.known[next(iter(self.known))]
         asked = [(function, [v.where for v in vectors], args) for function, vectors, args in sums]
-        pieces = [
-            cluster.submit(
-                tasks.block_sums,
-                shard,
-                [[v.futures[k] for v in vectors] for _, vectors, _ in sums],
-                asked,
-            )
+        calls = [
+            (shard, [[v.futures[k] for v in vectors] for _, vectors, _ in sums], asked)
             for k, shard in enumerate(shards.futures)
         ]
-        found = cluster.gather(pieces)
+        found = cluster.gather(cluster.submit_all(tasks.block_sums, calls))
         for at, wanted in enumerate(sums):
             self.known[self._name(wanted)] = [part for own in found for part in own[at]]

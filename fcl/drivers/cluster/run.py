@@ -10,7 +10,7 @@ import numpy as np
 
 from fcl.drivers.cluster import tasks
 from fcl.drivers.cluster.client import Cluster
-from fcl.drivers.cluster.passes import ClusterPasses, bytes_of_sums, is_by_rows
+from fcl.drivers.cluster.passes import SUMS_AT_ONCE, ClusterPasses, bytes_of_sums, is_by_rows
 from fcl.drivers.cluster.rows import Shards, shard_blocks
 from fcl.drivers.events import Compiling, Workers
 from fcl.drivers.inline import InlineRun, Interrupted
@@ -63,8 +63,9 @@ def memory_of_workers(job: Job) -> tuple[float, float]:
         total += -(-job.valid.n // size) * (record + 24 * size)
     work = job.family.workspace_bytes(size, False)
     if is_by_rows(job.family, size):
-        sums = bytes_of_sums(job.family, size)
-        return total + sums, INTERPRETER + 2 * shard + work + sums // 8
+        # a chain of tables has its last two, and the sums of a group are added and scanned meanwhile
+        sums = 4 * min(bytes_of_sums(job.family, size), SUMS_AT_ONCE)
+        return total + sums, INTERPRETER + 2 * shard + work + sums
     every = n_blocks * (record + 16 * size)
     return total + every, INTERPRETER + shard + work + every
 
@@ -89,7 +90,7 @@ class ClusterRun(InlineRun):
         self.cluster = cluster
         self._interrupted = False
         self._shards: list[Shards] = []  # of the training rows, and of the validation rows if any
-        self._known: set[str] = set()  # addresses of workers that were checked
+        self._known: dict[str, int] = {}  # threads of the workers that were checked, by address
         self._sources = [
             tasks.Source.of(rows.data)
             for rows in (self.job.train, self.job.valid)
@@ -106,18 +107,16 @@ class ClusterRun(InlineRun):
 
     # -- workers -------------------------------------------------------------------------------
 
-    def _look_at_workers(self) -> int:
-        """Check workers that are new, and wait for room if some have gone; returns all threads."""
+    def _look_at_workers(self) -> None:
+        """Check workers that are new, and wait for room if some have gone."""
         job, client = self.job, self.cluster
         threads = client.threads()
-        if set(threads) != self._known or not threads:
+        if threads != self._known or not threads:
             total, each = memory_of_workers(job)
             for source in self._sources:
                 found = client.wait_for_workers(total, each, tasks.check_source, source)
-            self._known = set(found)
+            self._known = {address: worker.threads for address, worker in found.items()}
             self._compile_kernels()
-            threads = {address: worker.threads for address, worker in found.items()}
-        return sum(threads.values())
 
     def _compile_kernels(self) -> None:
         kinds = kinds_of(self.job.family)
@@ -125,14 +124,15 @@ class ClusterRun(InlineRun):
             self.session.report(Compiling(max(KIND_SECONDS[kind] for kind in kinds)))
             self.cluster.once_a_machine(compile_kernels, kinds)
 
-    def _report_workers(self, threads: int) -> None:
+    def _report_workers(self) -> None:
         moved = 0
         if "solver" in vars(self):
             passes = self.solver.passes
             assert isinstance(passes, ClusterPasses)
-            passes.workers, passes.threads = len(self._known), threads
+            passes.threads = self._known
             moved = passes.moved
         shards = sum(map(len, self._shards))
+        threads = sum(self._known.values())
         self.session.report(Workers(len(self._known), threads, shards, moved))
 
     # -- the steps of the inline driver ----------------------------------------------------------
@@ -140,12 +140,12 @@ class ClusterRun(InlineRun):
     def _read(self) -> np.ndarray:
         job = self.job
         check_job(job)
-        threads = self._look_at_workers()
+        self._look_at_workers()
         chosen = [rows for rows in (job.train, job.valid) if rows is not None]
         for rows, source in zip(chosen, self._sources, strict=True):
             shards = Shards(self.cluster, rows, source, job.family, job.objective())
             self._shards.append(shards)
-        self._report_workers(threads)
+        self._report_workers()
         found = [shards.read(self._reading) for shards in self._shards]
         job.train.data.check_unchanged()
         checksums = found[0][0]
@@ -158,7 +158,8 @@ class ClusterRun(InlineRun):
         return plan, ClusterPasses(job.objective(), job.family, self._shards[0])
 
     def _pass(self) -> StopReason | None:
-        self._report_workers(self._look_at_workers())
+        self._look_at_workers()
+        self._report_workers()
         return super()._pass()
 
     def _write_valid_margins(self, rows: Rows, point: Point) -> None:

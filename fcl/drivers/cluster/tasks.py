@@ -301,19 +301,62 @@ def _rows_of(found: Floats | None, where: Where) -> RowVector:
     return ones() if found is None else where.rows(found, units=True)
 
 
-def tables(
-    shard: Shard, found: Floats | None, where: Where, requests: Sequence[Any], keep: int
-) -> list[Any]:
-    """The sums over a shard that the scan of some parts will request.
+#: Sums for the scans of some groups of parts: for each group a list by its requests.
+Sums = list[list[Any]]
 
-    found : None for a vector of ones.
+
+def tables(
+    shard: Shard,
+    found: Floats | None,
+    where: Where,
+    requests: Sequence[Sequence[Any]],
+    keep: int,
+    before: Sums | None,
+) -> Sums:
+    """The sums over a shard that scans will request.
+
+    found : None for a vector of ones.  requests : of each group.  before : sums of other shards to add.
     """
     rows, blocks = _rows_of(found, where), range(shard.rows.n_blocks)
     with shard.pricer(keep) as pricer:
+
+        def make(request: Any, more: Any) -> Any:
+            sums = pricer.accumulate(request, rows, blocks, _no_progress)
+            if more is not None:
+                sums = pricer.merge(sums, more)
+            return copy.deepcopy(sums)  # out of the pricer's buffer
+
         return [
-            copy.deepcopy(pricer.accumulate(request, rows, blocks, _no_progress))
-            for request in requests
+            list(map(make, asked, before[group] if before is not None else [None] * len(asked)))
+            for group, asked in enumerate(requests)
         ]
+
+
+def watched(shard: Shard, found: Floats | None, where: Where, query: PriceQuery, keep: int) -> Ids:
+    """The sums of the watched features over a shard, in steps."""
+    rows, blocks = _rows_of(found, where), range(shard.rows.n_blocks)
+    with shard.pricer(keep) as pricer:
+        units: Ids = answer(
+            pricer.watched_units(query),
+            lambda request, *shares: pricer.accumulate(request, rows, blocks, _no_progress),
+        )
+        return units
+
+
+def _add(pricer: Any, found: Sequence[Any]) -> Any:
+    """Add sums, which are the results of other tasks and must not change."""
+    if len(found) == 1:
+        return found[0]
+    total = copy.deepcopy(found[0])
+    for more in found[1:]:
+        total = pricer.merge(total, more)
+    return total
+
+
+def add_group(family: Family, block_rows: int, group: int, found: Sequence[Sums]) -> Sums:
+    """The sums of one group from several tables."""
+    pricer = family.pricer(empty_rows(family, block_rows), 1)
+    return [[_add(pricer, sums) for sums in zip(*(own[group] for own in found), strict=True)]]
 
 
 def scan(
@@ -323,20 +366,15 @@ def scan(
     parts: range,
     keep: int,
     step: float,
-    found: Sequence[Sequence[Any]],
+    found: Sequence[Sums],
 ) -> tuple[Prices, int]:
-    """The prices of some parts from the sums of all shards, and the bytes of these sums."""
+    """The prices of one group of parts from its sums over several sets of rows, and their bytes."""
     pricer: Any = family.pricer(empty_rows(family, block_rows), keep)
-    requested = zip(*found, strict=True)
-
-    def sums(request: Any, begin: float, end: float) -> Any:
-        first, *others = next(requested)
-        total = copy.deepcopy(first)  # the results of other tasks must not change
-        for more in others:
-            total = pricer.merge(total, more)
-        return total
-
-    prices = answer(pricer.scan(query.of_parts(parts), step), sums)
+    requested = zip(*(own[0] for own in found), strict=True)
+    prices = answer(
+        pricer.scan(query.of_parts(parts), step),
+        lambda request, *shares: _add(pricer, next(requested)),
+    )
     return prices, sum(size_of(own) for own in found)
 
 

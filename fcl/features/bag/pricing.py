@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,6 @@ from fcl.errors import BudgetError
 from fcl.features.bag.columns import BagColumns, row_buffers, spans
 from fcl.features.candidates import Collector
 from fcl.features.prices import (
-    Floats,
     Ids,
     PriceQuery,
     Progress,
@@ -21,7 +21,7 @@ from fcl.features.prices import (
     Scan,
     in_units,
     merge_prices,
-    scan_watched,
+    only_watched,
     within,
 )
 from fcl.features.windows import window_buffers
@@ -135,7 +135,7 @@ class BagPricer:
 
     def scan(self, query: PriceQuery, step: float) -> Scan:
         if not query.find:
-            return (yield from self._scan_watched(query, step))
+            return only_watched(in_units((yield from self.watched_units(query)), step))
         cells = yield None, 0.0, 1.0
         prices = []
         for part in query.parts:
@@ -145,16 +145,15 @@ class BagPricer:
             prices.append(found.price_range(first, g))
         return merge_prices(prices)
 
-    def _scan_watched(self, query: PriceQuery, step: float) -> Scan:
-        from_table = self._from_table(query)
-
-        def request(ids: Ids) -> Squares | None:
-            return self._request_of(query, ids)
-
-        def read(ids: Ids, sums: Units) -> Floats:
-            return in_units(self._read(sums, ids) if from_table else sums, step)
-
-        return (yield from scan_watched(query, self._own(query), request, read))
+    def watched_units(self, query: PriceQuery) -> Generator[Any, Any, Units]:
+        """See :class:`fcl.features.prices.Pricer`."""
+        own = self._own(query)
+        out = np.zeros(len(own), np.int64)
+        chosen, where = np.unique(query.watched[own], return_inverse=True)
+        if len(chosen):
+            sums = yield self._request_of(query, chosen), 0.0, 1.0
+            out[own] = (self._read(sums, chosen) if self._from_table(query) else sums)[where]
+        return out
 
     def _own(self, query: PriceQuery) -> npt.NDArray[np.bool_]:
         """Whether the watched features are in a part of the query."""

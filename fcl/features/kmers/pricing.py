@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -221,13 +222,27 @@ class KmerPricer:
         return [positions[at : at + size] for at in range(0, len(positions), size)]
 
     def scan(self, query: PriceQuery, step: float) -> Scan:
+        prices: list[Prices] = []
+        units = yield from self._scan_tables(query, step, prices)
+        watched = in_units(units, step)
+        if not query.find:
+            return only_watched(watched)
+        return replace(merge_prices(prices), watched=watched)
+
+    def watched_units(self, query: PriceQuery) -> Generator[Any, Any, Ids]:
+        """See :class:`fcl.features.prices.Pricer`."""
+        return self._scan_tables(query, 0.0, [])
+
+    def _scan_tables(
+        self, query: PriceQuery, step: float, prices: list[Prices]
+    ) -> Generator[Any, Any, Ids]:
+        """Sums of the watched features in steps; appends the prices of the positions."""
         family = self.family
         order = np.argsort(query.watched, kind="stable")
         known = query.watched[order]
         patterns = family.patterns(known)
         requests = self.requests(query)
-        watched = np.zeros(len(known))
-        prices: list[Prices] = []
+        watched = np.zeros(len(known), np.int64)
         for at, positions in enumerate(requests):
             sums = yield positions, at / len(requests), (at + 1) / len(requests)
             tables = self._tables(len(positions))
@@ -239,15 +254,11 @@ class KmerPricer:
                 cells = self._cells[start : start + self._scan_cells]
                 k, items = int(positions[t]), sums.items[t]
                 here, cares, values = patterns.at(k)
-                watched[here] = in_units(self._watched(cells, items, cares, values), step)
+                watched[order[here]] = self._watched(cells, items, cares, values)
                 if query.find:
                     found.append(self._scan(k, cells, items, known[here], query, step))
             prices += reversed(found)
-        out = np.empty(len(known))
-        out[order] = watched
-        if not query.find:
-            return only_watched(out)
-        return replace(merge_prices(prices), watched=out)
+        return watched
 
     def _tables(self, n: int) -> npt.NDArray[np.int64]:
         """The buffer for the tables of a group."""

@@ -13,8 +13,10 @@ import psutil
 import pytest
 from rows import acceptors, pyrimidines
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
+from fcl.drivers.cluster.client import KEEP_WORKERS  # noqa: E402
 from fcl.drivers.cluster.faults import GRACE, Fault  # noqa: E402
 
 #: Seconds within which workers come and go.
@@ -27,13 +29,16 @@ KEPT = ("resource_tracker", "forkserver", "nursery")
 def cluster() -> Iterator[Any]:
     """A cluster of three workers with one thread each."""
     before = set(psutil.Process().children(recursive=True))
-    with distributed.LocalCluster(
-        n_workers=3,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=":0",
-        silence_logs=logging.CRITICAL,
-    ) as found:
+    with (
+        dask.config.set(KEEP_WORKERS),
+        distributed.LocalCluster(
+            n_workers=3,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+        ) as found,
+    ):
         with distributed.Client(found, set_as_default=False) as client:
             client.register_plugin(Fault("none", Path()))
         time.sleep(GRACE)

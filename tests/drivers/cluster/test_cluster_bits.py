@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from pathlib import Path
 from typing import Any
 
+import distributed
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fcl.drivers.cluster import passes
 from fcl.drivers.cluster.packed import Packed
 from fcl.drivers.cluster.rows import LEAST_BLOCKS, MOST_BLOCKS, shard_blocks
 from fcl.drivers.events import PassDone, Workers
@@ -65,6 +68,25 @@ def test_any_number_of_workers(folder: Path, cluster: Any, client: Any) -> None:
             cluster.scale(next(sizes))
 
     assert bits(train(folder, warn=False, client=client, progress=resize)) == expected
+
+
+def test_several_threads_and_slices_of_the_sums(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shards of a thread are added one after another, groups of parts apart, slices in turn."""
+    job = {"features": "kmers:d=5", "warn": False}  # a table of 8 KiB for each of 20 positions
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=2,
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+        ) as own,
+        distributed.Client(own, set_as_default=False) as client,
+    ):
+        assert bits(train(folder, client=client, **job)) == bits(train(folder, **job))
+        monkeypatch.setattr(passes, "SUMS_AT_ONCE", 1 << 16)
+        assert bits(train(folder, client=client, **job)) == bits(train(folder, **job))
 
 
 @pytest.mark.parametrize("writers", [2])
