@@ -64,6 +64,11 @@ class Columns(Generator):
     def warns_of_scales(self) -> bool:  # type: ignore[override]
         return self.factors is None
 
+    @property
+    def separate(self) -> bool:  # type: ignore[override]
+        # a class derived from this one may compute other features
+        return type(self) is Columns
+
     def options(self) -> dict[str, Any]:
         if self.factors is None:
             return {}

@@ -295,6 +295,45 @@ def test_a_block_is_read_once_a_pass_and_bounded_once_a_run(
     assert calls == {"block": 3 * 4, "largest": 4 + 1}
 
 
+@pytest.mark.parametrize("source", [np.asarray, csr_array])
+def test_columns_priced_in_one_call_have_the_prices_of_each_part_alone(
+    source: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pricing, "LEAST_PART", 8)
+    X, _ = table("float64")
+    factors = np.random.default_rng(1).uniform(0.5, 2.0, M)
+    data = fcl.open_data(source(X), y=None)
+    family = bind_features(Columns(factors), data.rows)
+    blocks = family.read_rows(data.rows, 192)
+    prepared = PreparedRows(N, 192, family.record_shape(192))
+    for number, (_, _, raw) in enumerate(blocks):
+        prepared.commit(number, family.prepare(raw, prepared.writable(number), 192))
+    calls: list[int] = []
+    gradients = Columns.gradients
+
+    def counted(self: Any, first: int, last: int, *more: Any) -> Any:
+        calls.append(last - first)
+        return gradients(self, first, last, *more)
+
+    monkeypatch.setattr(Columns, "gradients", counted)
+    pricer = Pricing(family, prepared, 3)
+    assert pricer.n_parts == 12
+    r, watch = np.random.default_rng(0).normal(size=N), np.array([3, 77])
+    whole = pricer.price(r, watch, 0.5)
+    assert calls == [M] * 4
+    alone = [pricer.price(r, watch, 0.5, range(part, part + 1)) for part in range(12)]
+    np.testing.assert_array_equal(whole.ids, np.concatenate([own.ids for own in alone]))
+    np.testing.assert_array_equal(whole.gradients, np.concatenate([own.gradients for own in alone]))
+    np.testing.assert_array_equal(whole.watched, sum(own.watched for own in alone))
+    size = np.abs(r @ X) / factors
+    size[watch] = 0.0
+    best = [
+        np.sort(first + np.argsort(-size[first:last])[:3])
+        for first, last in ((M * part // 12, M * (part + 1) // 12) for part in range(12))
+    ]
+    np.testing.assert_array_equal(whole.ids, np.concatenate(best))
+
+
 def test_what_a_class_gets_cannot_be_written_to() -> None:
     X, _ = table("float64")
     for source, made in (

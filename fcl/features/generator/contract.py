@@ -64,6 +64,8 @@ class Generator(ABC):
     binary: bool = False
     step: float = 0.0
     per_pass: int | None = None
+    #: whether the sum that ``gradients`` gives for a feature has the same bits in any range of features
+    separate: bool = False
     #: whether to warn if the columns of the rows have very different scales
     warns_of_scales: bool = False
     n_features: int

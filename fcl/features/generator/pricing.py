@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,7 +82,8 @@ def _runs(ranges: list[tuple[int, int]]) -> Iterator[slice]:
 class Gradients:
     """A request for the sums of some ranges (first, last) of features, and the largest |value| in each.
 
-    others : further features for each range, increasing; their sums follow the sums of all ranges.
+    others : further features for each range, increasing, or an empty list; their sums follow the sums of
+        all ranges.
     """
 
     ranges: list[tuple[int, int]]
@@ -121,7 +123,7 @@ class GeneratedPricer:
         self._family, self._prepared, self._keep = family, prepared, keep
         self.n_parts = family.n_price_parts
         self._fast = overrides(family.generator, "gradients")
-        self._together = overrides(family.generator, "gradients_of_several")
+        self._several = overrides(family.generator, "gradients_of_several")
         self._largest: dict[int, float] = {}  # bound on |value| by block, as far as it is known
 
     # -- sums ----------------------------------------------------------------------------------
@@ -139,28 +141,39 @@ class GeneratedPricer:
         progress: Progress,
     ) -> list[GeneratedSums]:
         """The sums of each output; a block is read, and a column made, once for all of them."""
-        n_ranges = 2 * len(request.ranges) if isinstance(request, Gradients) else 0
+        n_ranges = 0
+        if isinstance(request, Gradients):
+            n_ranges = len(request.ranges) + len(request.others)
         largest = np.zeros(n_ranges)
         found = [GeneratedSums(BlockSums(), largest) for _ in rows]
         for number in blocks:
-            some = self._prepared.rows_of(number)
+            rows_here = self._prepared.rows_of(number)
             block = self._family.block(self._prepared, number)
             done = (number - blocks.start) / len(blocks)
-            r = np.stack([own[some] for own in rows])
+            r = np.stack([own[rows_here] for own in rows])
             if isinstance(request, Powers):
                 sums = self._block_powers(request, block, number, r)
             else:
                 parts = []
-                for i, (first, last) in enumerate(request.ranges):
-                    parts.append(self._block_gradients(first, last, block, number, r))
-                    progress(done + (i + 1) / len(request.ranges) / len(blocks))
+                for some in self._together(request.ranges):
+                    (first, _), (_, last) = request.ranges[some][0], request.ranges[some][-1]
+                    g, most = self._block_gradients(first, last, block, number, r)
+                    parts.append((g, [most] * (some.stop - some.start)))
+                    progress(done + some.stop / len(request.ranges) / len(blocks))
                 for ids in request.others:
-                    parts.append(self._block_from_columns(ids, block, number, r))
+                    g, most = self._block_from_columns(ids, block, number, r)
+                    parts.append((g, [most]))
                 sums = np.concatenate([part[0] for part in parts], axis=1)
-                np.maximum(largest, [part[1] for part in parts], out=largest)
+                np.maximum(largest, [most for part in parts for most in part[1]], out=largest)
             for output, own in zip(found, sums, strict=True):
                 output.sums.add(number, own)
         return found
+
+    def _together(self, ranges: list[tuple[int, int]]) -> Iterator[slice]:
+        """The runs of ranges whose sums one call of ``gradients`` makes."""
+        if self._family.generator.separate:
+            return _runs(ranges)
+        return (slice(at, at + 1) for at in range(len(ranges)))
 
     def merge(self, sums: GeneratedSums, more: GeneratedSums) -> GeneratedSums:
         return GeneratedSums(sums.sums.merge(more.sums), np.maximum(sums.largest, more.largest))
@@ -174,7 +187,7 @@ class GeneratedPricer:
             return self._block_from_columns(np.arange(first, last), block, number, r)
         what = f"gradients(features {first} to {last - 1}) on row block {number}"
         place, n = (first, last, block), last - first
-        if len(r) > 1 and self._together:
+        if len(r) > 1 and self._several:
             function, shape = generator.gradients_of_several, (len(r), n)
             found = checked_array(generator, f"several {what}", function, *place, r, shape=shape)
         else:
@@ -276,7 +289,7 @@ class GeneratedPricer:
             places = [self._features(part, len(drawn)) for part in group]
             ranges = [(first + drawn.start, last + drawn.start) for first, last in places]
             # watched features that earlier passes have drawn, if the family is sampled
-            homes = [within(drawn_at, *place) & ~fresh for place in places]
+            homes = [] if fresh.all() else [within(drawn_at, *place) & ~fresh for place in places]
             others = [np.unique(query.watched[home]) for home in homes]
             request = Gradients(ranges, others)
             share, done = done / len(query.parts), done + len(group)
@@ -303,29 +316,48 @@ class GeneratedPricer:
                 found.largest[: len(request.ranges)][parts], [b - a for a, b in ranges]
             )
             g = found.sums.total[first - start : last - start]
-            own = self._collect(first, last, g, most, query)
-            if len(own.ids) < self._keep:
-                return replace(own, excess=np.zeros(len(ranges)))
+            own = self._collect(first, last, g, most, query, last - first + 1)  # all
+            return replace(self._largest_of(own, ranges), excess=np.zeros(len(ranges)))
         prices = []
         ends = np.cumsum([stop - start, *map(len, request.others)])
         for part in range(len(request.ranges))[parts]:
             a, b = request.ranges[part]
             g = found.sums.total[a - start : b - start]
-            own = self._collect(a, b, g, float(found.largest[part]), query)
-            if len(request.others[part]):
+            own = self._collect(a, b, g, float(found.largest[part]), query, self._keep)
+            if others and len(request.others[part]):
                 g = found.sums.total[ends[part] : ends[part + 1]]
                 largest = float(found.largest[len(request.ranges) + part])
                 own = self._with_others(own, request.others[part], g, largest, query)
             prices.append(own)
         return merge_prices(prices)
 
+    def _largest_of(self, prices: Prices, ranges: list[tuple[int, int]]) -> Prices:
+        """Keep the largest candidates of each range, as many as a part may report."""
+        ids, g = prices.ids, prices.gradients
+        cuts = np.searchsorted(ids, [first for first, _ in ranges] + [ranges[-1][1]])
+        if np.diff(cuts).max() <= self._keep:
+            return prices
+        size = np.abs(g) / self._family.penalty_factors(ids)
+        chosen = []
+        for first, last in pairwise(cuts.tolist()):
+            best = np.lexsort((ids[first:last], -size[first:last]))[: self._keep]
+            chosen.append(first + np.sort(best))
+        kept = np.concatenate(chosen)
+        return replace(prices, ids=ids[kept], gradients=g[kept])
+
     def _collect(
-        self, first: int, last: int, g: Floats, most: Floats | float, query: PriceQuery
+        self,
+        first: int,
+        last: int,
+        g: Floats,
+        most: Floats | float,
+        query: PriceQuery,
+        keep: int,
     ) -> Prices:
         """Prices of a range of features with sums ``g`` and largest |value| ``most``."""
         g, reach = self._scaled(first, last, g, most)
         f = self._family.factors_of(first, last)
-        return Collector(query, self._keep).price_range(first, g, f, reach)
+        return Collector(query, keep).price_range(first, g, f, reach)
 
     def _with_others(
         self, prices: Prices, others: Ids, g: Floats, most: float, query: PriceQuery
