@@ -4,6 +4,7 @@
     python tools/bench/scale.py measure --out scale.json         # tasks, transfer, pass and trainer
     python tools/bench/scale.py check --constants scale.json     # the model beside 1, 2 and 3 workers
     python tools/bench/scale.py table --constants scale.json     # 50 million to 10^10 rows
+    python tools/bench/scale.py overhead                         # passes over 1,000 rows
 
 `measure` times tasks and transfers on workers of this machine, and a job of k-mers (d = 8) in one
 process, on all rows and on a sixteenth of them, which separates the time of a row from the rest. `check`
@@ -331,13 +332,13 @@ def run(folder: Path | str, **options: Any) -> tuple[Any, list[float], Counter[s
     return result, passes, counts
 
 
-def sixteenth(folder: str) -> str:
-    """Every sixteenth row as arrays in a folder."""
+def every(step: int, folder: str) -> str:
+    """Every ``step``-th row as arrays in a folder."""
     import zarr
 
     group: Any = zarr.open_group(DATA, mode="r")
     for name in ("X", "y"):
-        np.save(os.path.join(folder, f"{name}.npy"), group[name][:][::16])
+        np.save(os.path.join(folder, f"{name}.npy"), group[name][:][::step])
     return folder
 
 
@@ -345,7 +346,7 @@ def measure(args: argparse.Namespace) -> None:
     """The command ``measure``."""
     of = measure_cluster(Constants())
     with tempfile.TemporaryDirectory() as folder:
-        small = sixteenth(folder)
+        small = every(16, folder)
         run(small)  # compiles, or loads kernels
         few, _, _ = run(small)
         of = measure_tables(small, of)
@@ -385,6 +386,26 @@ def _write(of: Constants, path: str | None) -> None:
         Path(path).write_text(text + "\n", encoding="utf-8")
 
 
+def pass_seconds(result: Any, passes: list[float]) -> float:
+    """The mean time of a pass after the first, without the trainer."""
+    trainer = result.seconds["columns"] + result.seconds["descent"]
+    return float((passes[-1] - passes[0] - trainer) / (len(passes) - 1))
+
+
+def overhead(args: argparse.Namespace) -> None:
+    """The command ``overhead``."""
+    print("| workers | a pass over 1,000 rows, median of 5 jobs | largest |")
+    print("|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        few = every(394, folder)
+        for workers in (1, 2, 3):
+            with local(workers) as client:
+                run(few, client=client, C=1.0)  # loads kernels
+                found = [pass_seconds(*run(few, client=client, C=1.0)[:2]) for _ in range(5)]
+            print(f"| {workers} | {statistics.median(found):.2f} s | {max(found):.2f} s |")
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
 def check(args: argparse.Namespace) -> None:
     """The command ``check``."""
     of = replace(read_constants(args.constants), block_rows=SMALL_BLOCKS)
@@ -401,8 +422,7 @@ def check(args: argparse.Namespace) -> None:
             run(DATA, block_rows=SMALL_BLOCKS, client=client, max_passes=1)  # loads kernels
             result, passes, _ = run(DATA, block_rows=SMALL_BLOCKS, client=client)
         same = np.array_equal(result.model.weights, alone.model.weights)
-        trainer = result.seconds["columns"] + result.seconds["descent"]
-        seconds = (passes[-1] - passes[0] - trainer) / (len(passes) - 1)
+        seconds = pass_seconds(result, passes)
         model = simulate(n, workers, 1, of, cores).total
         print(
             f"| {workers} | {_shards(n)} | {seconds:.2f} s | {model:.2f} s | "
@@ -460,9 +480,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True)
-    for function, option in ((measure, "--out"), (check, "--constants"), (table, "--constants")):
+    for function, option in (
+        (measure, "--out"),
+        (check, "--constants"),
+        (table, "--constants"),
+        (overhead, None),
+    ):
         command = commands.add_parser(function.__name__, help=function.__doc__)
-        command.add_argument(option, help="file of the constants")
+        if option is not None:
+            command.add_argument(option, help="file of the constants")
         command.set_defaults(function=function)
     args = parser.parse_args()
     args.function(args)

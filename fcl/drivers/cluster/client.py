@@ -32,6 +32,8 @@ _log = logging.getLogger("fcl")
 
 #: Seconds to wait for workers, or for workers with enough memory, before the job ends.
 PATIENCE = 300.0
+#: Seconds within which a worker must answer a question beside its tasks, such as for its versions.
+ANSWER = 60.0
 #: Seconds between two looks at the workers and at the user's signals while tasks run.
 POLL = 0.2
 #: Share of a worker's memory limit that a job may plan with: Dask pauses a worker at 0.8 of it.
@@ -160,7 +162,7 @@ class Cluster:
         return [next(iter(found.get(future.key, ())), None) for future in futures]
 
     def gather(
-        self, futures: Sequence[Any], progress: Callable[[float], None] = lambda share: None
+        self, futures: Sequence[Any], progress: Callable[[float], None] | None = None
     ) -> list[Any]:
         """The results of futures.
 
@@ -185,7 +187,8 @@ class Cluster:
                         if waiting.done():
                             raise
                     self.between()
-                    progress(sum(future.done() for future in futures) / max(len(futures), 1))
+                    if progress is not None:
+                        progress(sum(future.done() for future in futures) / max(len(futures), 1))
                     self.check_alone()
             finally:
                 waiting.cancel()
@@ -220,10 +223,9 @@ class Cluster:
             concurrent.futures.CancelledError,
             asyncio.CancelledError,
             CommClosedError,
-        ) as error:
+        ) as error:  # their texts name tasks of Dask
             raise ClusterLost(
-                f"dask: the connection to the scheduler is lost ({error or type(error).__name__}); start "
-                "it again"
+                "dask: the connection to the scheduler is lost; start the scheduler again"
             ) from error
         except Exception as error:
             if isinstance(error, FclError) or self.client.status == "running":
@@ -248,12 +250,52 @@ class Cluster:
         """Whether a machine lacks compiled kernels of some kinds."""
         return any(self.once_a_machine(missing, tuple(kinds)))
 
-    def once_a_machine(self, function: Callable[..., Any], *args: Any) -> list[Any]:
-        """Call a function on one worker of each machine; the results."""
+    def once_a_machine(
+        self, function: Callable[..., Any], *args: Any, patience: float | None = None
+    ) -> list[Any]:
+        """Call a function on one worker of each machine; the results.
+
+        patience : seconds within which they must answer; by default ANSWER.
+        """
+        hosts = {address.rpartition(":")[0]: address for address in self.threads()}
+        answers = self._ask(list(hosts.values()), patience or ANSWER, function, *args).values()
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return list(answers)
+
+    def _ask(
+        self, workers: Sequence[str], patience: float, function: Callable[..., Any], *args: Any
+    ) -> dict[str, Any]:
+        """Call a function on workers, beside their tasks; the results or errors by address.
+
+        Raises
+        ------
+        ClusterLost
+            A worker has not answered after ``patience`` seconds; it may be stopped, or out of memory.
+        """
+        since = time.monotonic()
         with self._lost():
-            hosts = {address.rpartition(":")[0]: address for address in self.threads()}
-            found: dict[str, Any] = self.client.run(function, *args, workers=list(hosts.values()))
-            return list(found.values())
+            loop = self.client.loop.asyncio_loop
+            asked = {}
+            for address in workers:
+                answer = self.client.run(
+                    function, *args, workers=[address], on_error="return", asynchronous=True
+                )
+                asked[address] = asyncio.run_coroutine_threadsafe(answer, loop)
+            try:
+                while concurrent.futures.wait(asked.values(), POLL).not_done:
+                    self.between()
+                    if time.monotonic() - since > patience:
+                        silent = [address for address, answer in asked.items() if not answer.done()]
+                        raise ClusterLost(
+                            f"dask: {counted(len(silent), 'worker')} of {len(asked)} did not answer "
+                            f"within {patience:.0f} s ({', '.join(silent[:3])}); restart or retire them"
+                        )
+                return {address: answer.result()[address] for address, answer in asked.items()}
+            finally:
+                for answer in asked.values():
+                    answer.cancel()
 
     def workers(
         self, check: Callable[..., None] | None = None, *args: Any
@@ -262,8 +304,7 @@ class Cluster:
 
         check : a function of a module of fcl that raises InputError, called with ``args`` on each worker.
         """
-        with self._lost():
-            found = self.client.run(_describe, check, args, on_error="return")
+        found = self._ask(list(self.threads()), ANSWER, _describe, check, args)
         workers = {}
         for address, answer in found.items():
             if isinstance(answer, ModuleNotFoundError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import subprocess
 import sys
@@ -73,10 +74,16 @@ def memory_of_workers(job: Job, threads: int) -> tuple[float, float]:
     return total + every, INTERPRETER + shard + work + every
 
 
-def compile_kernels(kinds: tuple[str, ...]) -> None:
-    """Compile the kernels of some kinds, in a child, since compilers retain memory."""
+async def compile_kernels(kinds: tuple[str, ...]) -> None:
+    """Compile the kernels of some kinds, in a child, since compilers retain memory.
+
+    The worker answers its scheduler meanwhile.
+    """
     code = f"from fcl.drivers.warmup import warmup; warmup({set(kinds)!r})"
-    subprocess.run([sys.executable, "-c", code], check=False, stdin=subprocess.DEVNULL)
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdin=subprocess.DEVNULL
+    )
+    await child.wait()
 
 
 class ClusterRun(InlineRun):
@@ -125,7 +132,7 @@ class ClusterRun(InlineRun):
         kinds = kinds_of(self.job.family)
         if self.cluster.lack_kernels(kinds):
             self.session.report(Compiling(max(KIND_SECONDS[kind] for kind in kinds)))
-            self.cluster.once_a_machine(compile_kernels, kinds)
+            self.cluster.once_a_machine(compile_kernels, kinds, patience=math.inf)
 
     def _report_workers(self) -> None:
         moved = 0

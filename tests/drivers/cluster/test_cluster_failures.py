@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 import distributed
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import fcl
+from fcl.cli.train import command as fcl_train
 from fcl.drivers.cluster import client as connections
 from fcl.drivers.cluster import connect, tasks
 from fcl.drivers.cluster.faults import Fault
@@ -102,7 +105,7 @@ def test_a_task_that_always_kills(folder: Path, client: Any, tmp_path: Path, exp
         client.run_on_scheduler(_allow_failures, 1)
         arm(client, tmp_path / "faults", "scan", 20)
 
-    with pytest.raises(ClusterLost, match=r"2 workers died in the task fcl_scan.*memory"):
+    with pytest.raises(ClusterLost, match=r"2 workers died in the task fcl_\w+.*memory"):
         train(folder, client=client, progress=in_pass(1, doom), **job)
     for token in (tmp_path / "faults").iterdir():
         token.unlink()
@@ -152,6 +155,45 @@ def test_scheduler_gone(folder: Path, tmp_path: Path) -> None:
         other.close()
     finally:
         own.close()
+
+
+def test_stopped_worker(folder: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "ANSWER", 2.0)
+    address, pid = next(iter(client.run(os.getpid).items()))
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(
+            ClusterLost, match=rf"1 worker of 3 did not answer within 2 s \({address}"
+        ):
+            train(folder, client=client, **BY_ROWS)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_all_workers_leave(
+    folder: Path,
+    cluster: Any,
+    client: Any,
+    tmp_path: Path,
+    expected: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = {**BY_ROWS, "checkpoint": str(tmp_path / "checkpoint")}
+    monkeypatch.setattr(connections, "PATIENCE", 1.0)
+    with pytest.raises(ClusterLost, match="no worker"):
+        train(folder, client=client, progress=in_pass(1, lambda: cluster.scale(0)), **job)
+    check_resumed(folder, tmp_path / "checkpoint", expected, driver="inline")
+
+
+def test_no_workers(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "PATIENCE", 0.2)
+    out = str(tmp_path / "model")
+    with distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=100) as empty:
+        where = empty.scheduler_address
+        line = [str(folder), "--features", "kmers:d=2", "--C", "1", "--out", out, "--dask", where]
+        answer = CliRunner().invoke(fcl_train, line)
+    assert answer.exit_code == 5
+    assert "the scheduler has no workers; start some" in answer.output.replace("\n", " ")
 
 
 # -- what is refused -------------------------------------------------------------------------------
