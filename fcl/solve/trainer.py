@@ -55,6 +55,9 @@ LEAST_RAISED = 1e-3
 #: Rows times columns squared, and rows, up to which a step always uses the whole Hessian (milliseconds).
 CHEAP_HESSIAN = 5e7
 CHEAP_ROWS = 1 << 16
+#: Work (:meth:`ExactModel.work`) up to which a step uses the whole Hessian of the columns that may move,
+#: about 15 ms: sweeps over the sample take as long, or longer, and make more steps necessary.
+CHEAP_WORK = 2e7
 #: Rows times columns squared up to which the trainer minimises the squared loss itself.
 NARROW = 1.5e8
 #: Rows times columns squared up to which it does so after coordinate descent has failed (seconds).
@@ -313,10 +316,10 @@ class Trainer:
         fits = len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN
         # where the curvature jumps, the search would cut a step to the exact minimum short again
         fits = fits and not (0.0 < self._raised < 1.0 and view.objective.loss.clipped)
-        if not self._careful:
+        work = self._exact.work(working, local.columns[some], n) if fits else math.inf
+        if not self._careful and work > CHEAP_WORK:
             # sweeps that have taken as long as the whole Hessian would are unlikely to end soon
-            limit = self._exact.work(working, local.columns[some], n) if fits else math.inf
-            step = self.inner.minimise(view, working, local, self._q, tolerance, limit)
+            step = self.inner.minimise(view, working, local, self._q, tolerance, work)
             self._careful = step.cut or step.sweeps >= MAX_SWEEPS
             if not step.cut:
                 return step
