@@ -1,4 +1,4 @@
-"""A Dask cluster of this machine for the tests of a module, and rows that its workers can open."""
+"""A Dask cluster of this machine for the tests of this folder, and rows that its workers can open."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE = 30.0
 KEPT = ("resource_tracker", "forkserver", "nursery")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[Any]:
     """A cluster of three workers with one thread each."""
     before = set(psutil.Process().children(recursive=True))
@@ -63,15 +63,29 @@ def _alive(processes: set[psutil.Process]) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind() -> None:
-    """Workers are replaced while a test runs; the fixture ``cluster`` looks at the end of the module."""
+    """Workers are replaced while a test runs; the fixture ``cluster`` looks at the end."""
 
 
-def wait_for(client: Any, n: int) -> None:
+def scale(cluster: Any, client: Any, n: int) -> None:
+    """Have n workers."""
+    cluster.scale(n)
+    if not _have(
+        client, n, PATIENCE / 3.0
+    ):  # the cluster does not notice workers that have retired
+        cluster.scale(0)
+        assert _have(client, 0, PATIENCE), client.nthreads()
+        cluster.scale(n)
+        assert _have(client, n, PATIENCE), client.nthreads()
+
+
+def _have(client: Any, n: int, patience: float) -> bool:
     """Wait until there are n workers."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while len(client.nthreads()) != n:
-        assert time.monotonic() < deadline, client.nthreads()
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.05)
+    return True
 
 
 def _tasks_of_fcl(dask_scheduler: Any) -> list[str]:
@@ -81,13 +95,8 @@ def _tasks_of_fcl(dask_scheduler: Any) -> list[str]:
 @pytest.fixture
 def client(cluster: Any) -> Iterator[Any]:
     """A client of the cluster, with three workers; the test must leave no results on them."""
-    cluster.scale(3)
     with distributed.Client(cluster, set_as_default=False) as found:
-        if len(found.nthreads()) != 3:  # the cluster does not notice workers that have retired
-            cluster.scale(0)
-            wait_for(found, 0)
-            cluster.scale(3)
-        wait_for(found, 3)
+        scale(cluster, found, 3)
         yield found
         if found.status != "running":
             return

@@ -23,7 +23,7 @@ from fcl.drivers.events import Jobs
 from fcl.errors import BudgetError, ClusterLost, InputError
 from fcl.path.events import PointDone
 
-from .conftest import wait_for
+from .conftest import scale
 from .test_cluster_failures import arm
 
 #: A path of a few seconds.
@@ -150,7 +150,7 @@ def test_what_the_inline_driver_takes(case: str, rows: Path, client: Any) -> Non
     assert of_path(paths[0]) == of_path(paths[1])
 
 
-def test_a_job_that_always_kills(rows: Path, client: Any, tmp_path: Path) -> None:
+def test_a_job_that_always_kills(rows: Path, cluster: Any, client: Any, tmp_path: Path) -> None:
     """What was done before is in the folder, and the path continues."""
     folder, faults = tmp_path / "path", tmp_path / "faults"
 
@@ -162,7 +162,7 @@ def test_a_job_that_always_kills(rows: Path, client: Any, tmp_path: Path) -> Non
         train_path(rows, cv=2, client=client, folder=folder, progress=doom)
     for token in faults.iterdir():
         token.unlink()
-    wait_for(client, 3)
+    scale(cluster, client, 3)
     assert (folder / "point-01.fcl").exists()
     found = train_path(rows, cv=2, client=client, folder=folder)
     assert of_path(found)[2:] == of_path(train_path(rows, cv=2))[2:]
