@@ -24,7 +24,7 @@ from .runs import bits, train
 
 JOBS: dict[str, dict[str, Any]] = {
     "k-mers": {},
-    "a sample of rows": {"row_view": 600, "C": 1.0},
+    "a sample of rows": {"row_view": 600, "C": 1.0, "max_passes": 3},
     "elastic net, validation": {
         "l1_ratio": 0.7,
         "features": "kmers:d=5",
@@ -43,7 +43,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "numbers": {"x": "numbers", "features": "columns", "C": 0.01},
     "products": {"x": "numbers", "features": "products:degree=2", "C": 0.01},
     "two families": {"features": "kmers:d=3 + bag:d=3"},
-    "tiny": {"y": "counts", "loss": "squared", "C": 1.0, "tol": 1e-9, "max_passes": 4},
+    "tiny": {"y": "counts", "loss": "squared", "C": 1.0, "tol": 1e-9, "max_passes": 3},
 }
 
 
@@ -55,8 +55,9 @@ def test_bits_are_those_of_the_inline_driver(job: str, folder: Path, client: Any
         if isinstance(event, Workers):
             seen.append(event)
 
-    one = train(folder, warn=False, **JOBS[job])
-    other = train(folder, warn=False, client=client, progress=note, **JOBS[job])
+    given = {"max_passes": 2, "warn": False} | JOBS[job]
+    one = train(folder, **given)
+    other = train(folder, client=client, progress=note, **given)
     assert bits(one) == bits(other)
     assert seen[-1].workers == seen[-1].threads == 3 and seen[-1].shards >= 2
     assert seen[-1].moved > 0
@@ -81,7 +82,11 @@ def test_several_threads_and_slices_of_the_sums(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Shards of a thread are added one after another, groups of parts apart, slices in turn."""
-    job = {"features": "kmers:d=5", "warn": False}  # a table of 8 KiB for each of 20 positions
+    job: dict[str, Any] = {
+        "features": "kmers:d=5",
+        "max_passes": 2,
+        "warn": False,
+    }  # a table of 8 KiB for each of 20 positions
     with (
         distributed.LocalCluster(
             n_workers=1,

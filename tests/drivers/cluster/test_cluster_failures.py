@@ -85,7 +85,9 @@ def in_pass(number: int, act: Callable[[], Any]) -> Callable[[Any], None]:
     return progress
 
 
-def test_restarted_and_retired_workers(folder: Path, client: Any, expected: Any) -> None:
+def test_restarted_and_retired_workers(
+    folder: Path, cluster: Any, client: Any, expected: Any
+) -> None:
     def restart() -> None:
         client.restart_workers([next(iter(client.nthreads()))])
 
@@ -95,6 +97,7 @@ def test_restarted_and_retired_workers(folder: Path, client: Any, expected: Any)
     for act in (restart, retire):
         result = train(folder, client=client, progress=in_pass(1, act), **BY_ROWS)
         assert bits(result) == expected[id(BY_ROWS)]
+    cluster.scale(0)  # it has not noticed that a worker has retired
 
 
 def test_a_task_that_always_kills(folder: Path, client: Any, tmp_path: Path, expected: Any) -> None:
