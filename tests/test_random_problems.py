@@ -50,6 +50,13 @@ def test_every_problem_is_solved_and_its_certificate_true(number: int) -> None:
     assert not verdict.faults, verdict.to_dict()
 
 
+@pytest.mark.usefixtures("coordinate_descent")
+@pytest.mark.parametrize("number", range(60 if THOROUGH else 20))
+def test_sweeps_solve_them_too(number: int) -> None:
+    verdict = problems.run(make_case(number), SECONDS)
+    assert not verdict.faults, verdict.to_dict()
+
+
 @pytest.mark.parametrize("number", range(8 if THOROUGH else 4))
 def test_hard_problems_are_solved(number: int) -> None:
     verdict = problems.run(make_case(number, hard=True), SECONDS)

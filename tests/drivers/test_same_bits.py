@@ -15,7 +15,6 @@ import fcl
 from fcl.drivers.job import make_job
 from fcl.drivers.train import TrainResult
 from fcl.features import KmerFamily
-from fcl.solve import clipped, trainer
 
 #: The figures of a pass except times and memory.
 EXACT = (
@@ -50,25 +49,22 @@ def bits(result: TrainResult) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_two_runs(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sweeps", [False, True])
+def test_two_runs(loss: str, sweeps: bool, request: pytest.FixtureRequest) -> None:
     codes, labels = acceptors(14, 700)  # three blocks, the last one ragged
     y = pyrimidines(700) if loss == "squared" else labels
     C = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}[loss]
+    if sweeps:  # small problems that are solved whole need no seed
+        request.getfixturevalue("coordinate_descent")
     first = bits(train(codes, y, loss=loss, C=C))
     assert bits(train(codes, y, loss=loss, C=C)) == first
-    # small problems that are solved whole need no seed
-    monkeypatch.setattr(trainer, "CHEAP_HESSIAN", 0.0)
-    monkeypatch.setattr(clipped, "MOST_ENTRIES", 0)
-    first = bits(train(codes, y, loss=loss, C=C))
-    assert bits(train(codes, y, loss=loss, C=C)) == first
-    other = bits(train(codes, y, loss=loss, C=C, seed=1))
-    assert other != first  # the seed does something
+    if sweeps:
+        assert bits(train(codes, y, loss=loss, C=C, seed=1)) != first  # the seed does something
 
 
-def test_a_seed_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("coordinate_descent")  # whole Hessians need no seed
+def test_a_seed_of_any_size() -> None:
     """A large seed after a small one: kernels keep the type for which they were first compiled."""
-    monkeypatch.setattr(trainer, "CHEAP_HESSIAN", 0.0)  # whole Hessians need no seed
-    monkeypatch.setattr(clipped, "MOST_ENTRIES", 0)
     codes, y = acceptors(14, 700)
     first = bits(train(codes, y))
     for seed in (2**31, 2**32, 2**64):

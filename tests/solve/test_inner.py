@@ -11,7 +11,7 @@ from judge import Problem, kmer_matrix
 from rows import acceptors
 
 from fcl.features import KmerFamily
-from fcl.solve import clipped, inner, trainer
+from fcl.solve import inner
 from fcl.solve.inner import InnerModel
 
 SCALES = (1e-30, 1e-12, 1.0, 1e12, 1e30)
@@ -69,12 +69,11 @@ def test_few_rows_with_curvature_are_all_in() -> None:
     assert len(choose(np.where(q > 0.0, q, 1e-40), 100)[0]) < 100
 
 
+@pytest.mark.usefixtures("coordinate_descent")
 @pytest.mark.parametrize("scale", [2.0**-100, 1e-12, 1e12, 2.0**100])
 def test_weights_and_C_scaled_inversely_are_the_same_problem(
     monkeypatch: pytest.MonkeyPatch, scale: float
 ) -> None:
-    monkeypatch.setattr(trainer, "CHEAP_HESSIAN", 0.0)  # always coordinate descent
-    monkeypatch.setattr(clipped, "MOST_ENTRIES", 0)
     monkeypatch.setattr(inner, "LEAST_ROWS", 200)
     monkeypatch.setattr(inner, "ROWS_A_COLUMN", 1)
     sizes: list[int] = []

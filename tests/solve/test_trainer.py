@@ -9,15 +9,10 @@ from judge import ALL_LOSSES, Problem, kmer_matrix
 from rows import STRENGTHS, acceptors, targets
 
 from fcl.features import KmerFamily
-from fcl.solve import clipped, trainer
 from fcl.solve.solver import Certified, Solver
 
-
-@pytest.fixture(autouse=True)
-def coordinate_descent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Problems as small as these would be solved by their whole Hessian (test_exact.py)."""
-    monkeypatch.setattr(trainer, "CHEAP_HESSIAN", 0.0)
-    monkeypatch.setattr(clipped, "MOST_ENTRIES", 0)
+#: Problems as small as these would be solved by their whole Hessian (test_exact.py).
+pytestmark = pytest.mark.usefixtures("coordinate_descent")
 
 
 def ready(
