@@ -3,15 +3,18 @@
 
     python tools/bench/wide.py [--rows 847000] [--columns 359000] [--C 0.02] [--memory 4GiB]
     python tools/bench/wide.py --methods liblinear --patience 600
+    python tools/bench/wide.py --rows 8000000 --columns 500000 --values f4 --C 0.005 \\
+        --memory 8GiB --max-time 1h --methods fcl
 
 Each row has a thousandth of the columns, at uniformly random places, with normal values; the labels
 follow a planted model of 1,000 columns. The table is written once, in parts, as a CSR matrix in Zarr
-(uncompressed, 12 bytes an entry). fcl runs as a command, and its seconds are from the start of the
-command, with reading. Its peak is of the private anonymous memory of all processes and of every shared
-segment once, as ``memory.py`` reads them from /proc five times a second: pages of the scratch file are
-not in it, but only a block of each process is ever mapped. liblinear gets the matrix in memory, and its
-seconds are of its solver alone; it is killed after ``--patience`` seconds. Its peak is its resident set.
-Its objective is recomputed here. Needs Linux and the extra ``peers``.
+(uncompressed, 12 bytes an entry, 8 with ``--values f4``). fcl runs as a command, and its seconds are
+from the start of the command, with reading. Its peak is of the private anonymous memory of all
+processes and of every shared segment once, as ``memory.py`` reads them from /proc five times a second:
+pages of the scratch file are not in it, but only a block of each process is ever mapped. liblinear gets
+the matrix in memory, and its seconds are of its solver alone; it is killed after ``--patience``
+seconds. Its peak is its resident set. Its objective is recomputed here. Needs Linux and the extra
+``peers``.
 """
 
 from __future__ import annotations
@@ -36,11 +39,11 @@ PART_ROWS = 1 << 15
 PLANTED, SIZE = 1_000, 4.0
 
 
-def make(rows: int, columns: int) -> Path:
+def make(rows: int, columns: int, values: str) -> Path:
     """Write the table and its labels once, part by part."""
     import zarr
 
-    folder = common.MADE / f"wide-{rows}-{columns}"
+    folder = common.MADE / f"wide-{rows}-{columns}-{values}"
     if (folder / "complete").exists():
         return folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -55,7 +58,7 @@ def make(rows: int, columns: int) -> Path:
     matrix.attrs["shape"] = [rows, columns]
     size, chunk = (rows * each,), (PART_ROWS * each // 16,)
     indices = matrix.create_array("indices", shape=size, chunks=chunk, dtype="i4", compressors=None)
-    data = matrix.create_array("data", shape=size, chunks=chunk, dtype="f8", compressors=None)
+    data = matrix.create_array("data", shape=size, chunks=chunk, dtype=values, compressors=None)
     matrix.create_array("indptr", data=each * np.arange(rows + 1, dtype=np.int64))
     y = np.empty(rows)
     for first in range(0, rows, PART_ROWS):
@@ -63,11 +66,11 @@ def make(rows: int, columns: int) -> Path:
         # one column of each stratum of a thousand, so that no row has a column twice
         places = random.integers(0, 1_000, (n, each), dtype=np.int32)
         places += 1_000 * np.arange(each, dtype=np.int32)
-        values = random.normal(size=(n, each))
-        margins = (values * weights[places]).sum(axis=1)
+        normal = random.normal(size=(n, each))
+        margins = (normal * weights[places]).sum(axis=1)
         y[first : first + n] = np.where(random.random(n) < 1.0 / (1.0 + np.exp(-margins)), 1, -1)
         own = slice(first * each, (first + n) * each)
-        indices[own], data[own] = places.ravel(), values.ravel()
+        indices[own], data[own] = places.ravel(), normal.ravel()
     group.create_array("y", data=y)
     (folder / "complete").touch()
     return folder
@@ -109,6 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--rows", type=int, default=847_000)
     parser.add_argument("--columns", type=int, default=359_000)
+    parser.add_argument("--values", choices=("f4", "f8"), default="f8", help="type of the values")
     parser.add_argument("--C", type=float, default=0.02)
     parser.add_argument("--tol", default="1e-3")
     parser.add_argument("--memory", default="4GiB")
@@ -123,7 +127,7 @@ def main() -> None:
     args.nice, args.work = 0, common.MADE / "memory"
     args.work.mkdir(parents=True, exist_ok=True)
     print(common.machine())
-    folder = make(args.rows, args.columns)
+    folder = make(args.rows, args.columns, args.values)
     if "fcl" in args.methods.split(","):
         jobs.warm()
         options = [str(folder / "table.zarr"), "--x", "X", "--y", "y", "--features", "columns"]
