@@ -91,7 +91,8 @@ def test_margins_with_and_without_tables(
     expected = brute.matrix(codes, family.d)[:, ids] @ weights
     usual = family.scorer(ids, weights).margins(codes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "MOST_MATCHED", [most_matched] * 10)
+        for name in ("MOST_MATCHED", "MOST_MATCHED_IN_PASS"):
+            patch.setattr(module, name, [most_matched] * 10)
         patch.setattr(module, "MAX_KEPT_TABLES", kept_tables)
         prepared = prepare(family, codes)
         found = margins(family, prepared, ids, weights)

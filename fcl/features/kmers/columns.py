@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 #: Patterns of at most this many letters may get a table of margins.
 TABLE_LETTERS = 9
 #: Most patterns at a position that are matched one by one, by the letters they span (0 to TABLE_LETTERS):
-#: a look-up takes longer if its table is larger than the first-level cache of the core.
+#: a look-up takes longer if its table is larger than the first-level cache of the core, above all if the
+#: tables of other positions have displaced it since the last block of rows. While one position goes
+#: through all blocks, its table stays near the core.
 MOST_MATCHED = (4, 4, 4, 4, 4, 4, 4, 16, 32, 48)
+MOST_MATCHED_IN_PASS = (4, 4, 4, 4, 4, 4, 4, 6, 8, 12)
 #: Number of tables of margins that a scorer keeps between blocks of raw rows.
 MAX_KEPT_TABLES = 256
 #: Number of neighbouring positions that share one reading of a scratch file: few enough that their tables
@@ -78,10 +81,19 @@ def margin_table_bytes(family: KmerFamily, scratch: bool) -> int:
 
 
 class MarginPart:
-    """The weights of the patterns at one position."""
+    """The weights of the patterns at one position.
+
+    most_matched : most patterns that are matched one by one, by the letters they span.
+    """
 
     def __init__(
-        self, family: KmerFamily, position: int, cares: Ids, values: Ids, weights: Floats
+        self,
+        family: KmerFamily,
+        position: int,
+        cares: Ids,
+        values: Ids,
+        weights: Floats,
+        most_matched: Sequence[int],
     ) -> None:
         every = int(np.bitwise_or.reduce(cares))
         trailing = 0
@@ -93,7 +105,7 @@ class MarginPart:
         self.values = values >> (2 * trailing)
         self.weights = weights
         # a table has 4^span cells; a few patterns, or long ones, are matched faster one by one
-        self.tabled = self.span <= TABLE_LETTERS and len(cares) > MOST_MATCHED[self.span]
+        self.tabled = self.span <= TABLE_LETTERS and len(cares) > most_matched[self.span]
         self.table: Floats = np.empty(0)
 
     def add(self, block: WindowBlock, buffers: WindowBuffers, out: Floats) -> None:
@@ -120,10 +132,14 @@ class KmerScorer:
 
     ids : int64 (k,).
     weights : float64 (k,); weights of 0 are ignored.
+    in_pass : whether each position goes through all blocks before the next one.
     """
 
-    def __init__(self, family: KmerFamily, ids: Ids, weights: Floats) -> None:
+    def __init__(
+        self, family: KmerFamily, ids: Ids, weights: Floats, in_pass: bool = False
+    ) -> None:
         self.family = family
+        most_matched = MOST_MATCHED_IN_PASS if in_pass else MOST_MATCHED
         order = np.argsort(ids, kind="stable")
         order = order[weights[order] != 0.0]
         found = family.patterns(ids[order])
@@ -131,9 +147,8 @@ class KmerScorer:
         self._parts = []
         for position in np.unique(found.positions):
             here, cares, values = found.at(int(position))
-            self._parts.append(
-                MarginPart(family, int(position), cares, values, weights[here].copy())
-            )
+            some = weights[here].copy()
+            self._parts.append(MarginPart(family, int(position), cares, values, some, most_matched))
 
     def groups(self, most: int) -> Iterator[list[MarginPart]]:
         """Yield the positions with weights in order, in groups within ``most`` neighbouring positions.

@@ -177,7 +177,7 @@ class KmerFamily(WindowFamily):
         out: Floats,
         blocks: range | None = None,
     ) -> None:
-        scorer = KmerScorer(self, ids, weights)
+        scorer = KmerScorer(self, ids, weights, in_pass=True)
         blocks = prepared.numbers(blocks)
         buffers = window_buffers(prepared.block_rows)
         for number in blocks:
