@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fcl.kernels import kernel
-from fcl.kernels.bits import trailing_zeros
+from fcl.kernels.bits import population, trailing_zeros
 
 BITS = 0
 ROWS = 1
@@ -302,14 +302,22 @@ def _add_nonzeros(pieces, j, b, at, first, last, t, filled, numbers, values):
 
 
 @kernel
-def mark_rows(chosen, block_rows, wanted):
-    """Write the chosen rows (chosen[i] >= 0) as bitmaps to ``wanted``, uint64 (blocks, words)."""
+def mark_rows(chosen, block_rows, wanted, before):
+    """Write the chosen rows (chosen[i] >= 0) as bitmaps to ``wanted``, uint64 (blocks, words).
+
+    before : int32 (blocks, words), overwritten with the number of chosen rows before each word.
+    """
     wanted[:] = np.uint64(0)
     for i in range(chosen.shape[0]):
         if chosen[i] >= 0:
             inside_block = i % block_rows
             bit = np.uint64(1) << np.uint64(inside_block & 63)
             wanted[i // block_rows, inside_block >> 6] |= bit
+    total = 0
+    for b in range(wanted.shape[0]):
+        for w in range(wanted.shape[1]):
+            before[b, w] = total
+            total += np.int64(population(wanted[b, w]))
 
 
 @kernel
@@ -340,19 +348,51 @@ def centre(start, stop, n_rows, values, q, total, lean, curve, centres):
 
 
 @kernel
+def _kept(inside, words):
+    """A bitmap of which of up to 64 rows, uint16, are set in the bitmap of a block."""
+    kept = np.uint64(0)
+    # unsigned, because numba would test every signed index for being negative, which takes time
+    for e in range(inside.shape[0]):
+        row = np.uint64(inside[e])
+        bit = (words[row >> np.uint64(6)] >> (row & np.uint64(63))) & np.uint64(1)
+        kept |= bit << np.uint64(e)
+    return kept
+
+
+@kernel
+def _rank(row, words, before):
+    """The number of a chosen row, uint16, among all chosen rows."""
+    w = np.uint64(row) >> np.uint64(6)
+    below = (np.uint64(1) << (np.uint64(row) & np.uint64(63))) - np.uint64(1)
+    return before[w] + np.int64(population(words[w] & below))
+
+
+@kernel
 def gather_chosen(
-    pieces, columns, full, chosen, wanted, q, begin, end, start, stop, rows, values, lean, curve
+    pieces,
+    columns,
+    full,
+    chosen,
+    wanted,
+    before,
+    q,
+    begin,
+    end,
+    start,
+    stop,
+    rows,
+    values,
+    lean,
+    curve,
 ):
     """Write the entries of the listed columns in the chosen rows, renumbered, column by column.
-
-    Entries are always written, but kept only if they are wanted: this avoids branches.
 
     Returns the number of columns written, which is smaller than requested if the buffers are full.
 
     full : bool (len(columns),), whether zeros of a column that is stored densely are entries too.
-    chosen : int32 (n_rows,), the new number of each chosen row, else -1.
-    wanted : the chosen rows as bitmaps (:func:`mark_rows`), so that most bits of a dense column need no
-        test.
+    chosen : int32 (n_rows,), the new number of each chosen row, in their order, else -1.
+    wanted, before : the chosen rows as bitmaps, and their numbers before each word (:func:`mark_rows`).
+        Unlike ``chosen``, these stay in the cache of the core while sparse columns are read.
     q : float64 (chosen rows,), curvature of the chosen rows.
     begin, end : the part of ``rows`` int32 and ``values`` float32 that may be written. If ``values`` is
         empty, all values are 1 and only rows are written.
@@ -401,14 +441,17 @@ def gather_chosen(
             else:
                 inside = pieces.arena16[offset >> 1 : (offset >> 1) + n]
                 at = (offset + ((2 * n + 7) & ~7)) >> 2
-                for e in range(n):
-                    row = part[inside[e]]
-                    rows[into] = row
-                    if kind == VALUES:
-                        values[into] = pieces.arena32[at + e]
-                    elif kind == FINE:
-                        values[into] = pieces.fine[(at >> 1) + e]
-                    into += np.int64(row >= 0)
+                for begin_e in range(0, n, 64):
+                    kept = _kept(inside[begin_e : min(begin_e + 64, n)], wanted[b])
+                    while kept != 0:
+                        e = begin_e + np.int64(trailing_zeros(kept))
+                        rows[into] = _rank(inside[e], wanted[b], before[b])
+                        if kind == VALUES:
+                            values[into] = pieces.arena32[at + e]
+                        elif kind == FINE:
+                            values[into] = pieces.fine[(at >> 1) + e]
+                        into += 1
+                        kept &= kept - np.uint64(1)
             if valued and kind <= ROWS:
                 values[block_begin:into] = np.float32(1.0)
         a = 0.0

@@ -48,6 +48,10 @@ LEAST_SINGLE = 1e-30
 FULL = 0.9
 #: Parts in which columns are gathered, each into its own region: the most threads that help.
 GATHER_PARTS = 4
+#: Share of the room that a sample of rows is expected to fill, since some rows are fuller than others.
+FILLED = 0.85
+#: Least share of its rows that a sample without enough room keeps.
+LEAST_KEPT = 0.1
 
 
 class InnerModel:
@@ -85,7 +89,8 @@ class InnerModel:
         self._q_buffer = np.empty(n_rows)
         self._single_buffers = [np.empty(n_rows, np.float32) for _ in range(2)]
         self._chosen_buffer = np.empty(n_rows, np.int32)
-        self._wanted = np.empty((-(-n_rows // block_rows), -(-block_rows // 64)), np.uint64)
+        words = -(-n_rows // block_rows), -(-block_rows // 64)
+        self._wanted, self._before = np.empty(words, np.uint64), np.empty(words, np.int32)
         self._entries = np.empty(entries, np.int32)
         self._values = np.empty(0 if binary else entries, np.float32)
         self._start = np.empty(max_columns, np.int64)
@@ -103,7 +108,7 @@ class InnerModel:
     def bytes_for(n_rows: int, max_columns: int, entries: int, binary: bool = True) -> int:
         """Bytes of the buffers."""
         iterates = 8 * EXTRAPOLATE_VECTORS * min(n_rows, EXTRAPOLATE_ROWS)
-        rows = n_rows * (8 + 2 * 4 + 4) + -(-n_rows // 8)
+        rows = n_rows * (8 + 2 * 4 + 4) + -(-n_rows // 64) * (8 + 4)
         return rows + iterates + (4 if binary else 8) * entries + 16 * max_columns
 
     def judge(self, before: float, after: float) -> None:
@@ -280,9 +285,11 @@ class InnerModel:
         cuts = np.searchsorted(held, np.linspace(0, held[-1], GATHER_PARTS + 1)[1:-1])
         cuts = np.concatenate([[0], cuts, [k]])
         room = (len(self._entries) * (held[cuts] / held[-1])).astype(np.int64)
-        most = int(self.grown * max(LEAST_ROWS, ROWS_A_COLUMN * k))
+        fits = FILLED * len(self._entries) * len(q) / held[-1]
+        most = int(min(self.grown * max(LEAST_ROWS, ROWS_A_COLUMN * k), max(fits, 1.0)))
 
-        def part(p: int) -> bool:
+        def part(p: int) -> float:
+            """Gather a part of the columns; returns the share of their nonzeros that it came to."""
             some = slice(cuts[p], cuts[p + 1])
             written = column_kernels.gather_chosen(
                 working.cache.pieces,
@@ -290,6 +297,7 @@ class InnerModel:
                 full[some],
                 chosen,
                 self._wanted,
+                self._before,
                 self._q_buffer[:rows],
                 room[p],
                 room[p + 1],
@@ -300,14 +308,16 @@ class InnerModel:
                 lean[some],
                 h[some],
             )
-            return bool(written == cuts[p + 1] - cuts[p])
+            begin, at, end = held[[cuts[p], cuts[p] + written, cuts[p + 1]]]
+            return float(at - begin) / float(end - begin) if at < end else 1.0
 
         while True:
             rows = self._choose_rows(q, most)
-            column_kernels.mark_rows(chosen, self._block_rows, self._wanted)
-            if all(self.team.map(part, range(GATHER_PARTS))):
+            column_kernels.mark_rows(chosen, self._block_rows, self._wanted, self._before)
+            share = min(self.team.map(part, range(GATHER_PARTS)))
+            if share == 1.0:
                 return rows
-            most = min(most, rows) // 2
+            most = int(FILLED * max(share, LEAST_KEPT) * min(most, rows))
             if most < 1:
                 raise BudgetError(
                     f"trainer: no room to gather {k} columns on a single row; raise the memory budget"

@@ -101,11 +101,12 @@ def test_products_of_columns(made: Filled, size: int, sampled: bool) -> None:
     close(gram, np.triu(part * q @ part.T), size_of)
 
 
-def marked(chosen: np.ndarray, cache: ColumnCache) -> np.ndarray:
-    """The chosen rows as bitmaps."""
-    wanted = np.ones((cache.store.n_blocks, -(-cache.block_rows // 64)), np.uint64)
-    kernels.mark_rows(chosen, cache.block_rows, wanted)
-    return wanted
+def marked(chosen: np.ndarray, cache: ColumnCache) -> tuple[np.ndarray, np.ndarray]:
+    """The chosen rows as bitmaps, and their numbers before each word."""
+    shape = cache.store.n_blocks, -(-cache.block_rows // 64)
+    wanted, before = np.ones(shape, np.uint64), np.ones(shape, np.int32)
+    kernels.mark_rows(chosen, cache.block_rows, wanted, before)
+    return wanted, before
 
 
 @given(filled, st.sampled_from([0.0, 0.1, 0.6, 1.0]))
@@ -115,7 +116,7 @@ def test_entries_of_chosen_rows(made: Filled, share: float) -> None:
     valued = not np.isin(phi, [0.0, 1.0]).all() or cache.largest > 8 * -(-cache.n_rows // 64)
     taken = np.flatnonzero(rng.random(cache.n_rows) < share)
     chosen = np.full(cache.n_rows, -1, np.int32)
-    chosen[taken] = rng.permutation(len(taken))
+    chosen[taken] = np.arange(len(taken))
     q = rng.exponential(size=len(taken))
     columns = rng.permutation(len(phi))[: rng.integers(1, len(phi) + 1)]
     k = len(columns)
@@ -133,7 +134,7 @@ def test_entries_of_chosen_rows(made: Filled, share: float) -> None:
         columns,
         full,
         chosen,
-        marked(chosen, cache),
+        *marked(chosen, cache),
         q,
         begin,
         begin + room,
@@ -175,7 +176,7 @@ def test_too_little_room_for_entries_is_reported() -> None:
             np.arange(2),
             np.ones(2, bool),
             chosen,
-            marked(chosen, cache),
+            *marked(chosen, cache),
             np.ones(200),
             0,
             room,
