@@ -21,6 +21,8 @@ from fcl.kernels import kernel
 
 #: Number of rows whose codes are made at a time: the codes stay in the first-level cache.
 CHUNK = 2048
+#: Patterns at a position from which bitmaps of letters are made, which all of them combine.
+LEAST_SLICED = 28
 
 
 class WindowBlock(NamedTuple):
@@ -302,22 +304,23 @@ def match_bits(block, k, d, cares, values, buffers, bits):
     """
     codes, n_rows = buffers.codes, block.n_rows
     n_words = (n_rows + 63) // 64
+    few = cares.shape[0] < LEAST_SLICED
+    letters = np.empty((4 * d, CHUNK // 64), np.uint64)
+    fixed = np.empty(d, np.int64)
     for start in range(0, n_rows, CHUNK):
         stop = min(n_rows, start + CHUNK)
         window_codes(block.planes, k, d, start, stop, codes)
         for i in range(stop - start, CHUNK):
             codes[i] = np.uint32(0xFFFFFFFF)
         first = start // 64
-        n_here = (stop - start + 63) // 64
-        for c in range(cares.shape[0]):
-            care = np.uint32(cares[c])
-            fixed = np.uint32(values[c])
-            for w in range(n_here):
-                word = np.uint64(0)
-                for t in range(64):
-                    hit = (codes[64 * w + t] & care) == fixed
-                    word |= np.uint64(hit) << np.uint64(t)
-                bits[c, first + w] = word
+        last = (stop + 63) // 64
+        if few:
+            for c in range(cares.shape[0]):
+                _match_codes(codes, np.uint32(cares[c]), np.uint32(values[c]), bits[c, first:last])
+        else:
+            _letter_bits(codes, d, letters)
+            for c in range(cares.shape[0]):
+                _match_letters(letters, cares[c], values[c], fixed, bits[c, first:last])
     if n_rows % 64:
         keep = (np.uint64(1) << np.uint64(n_rows % 64)) - np.uint64(1)
         for c in range(cares.shape[0]):
@@ -329,6 +332,53 @@ def match_bits(block, k, d, cares, values, buffers, bits):
             if np.int64(buffers.masks[row]) & cares[c] != 0:
                 bits[c, row >> 6] &= ~(np.uint64(1) << np.uint64(row & 63))
         buffers.masks[row] = 0
+
+
+@kernel
+def _match_codes(codes, care, value, out):
+    """Write the bitmap of the codes that one pattern matches, code by code."""
+    for w in range(out.shape[0]):
+        word = np.uint64(0)
+        for t in range(64):
+            hit = (codes[64 * w + t] & care) == value
+            word |= np.uint64(hit) << np.uint64(t)
+        out[w] = word
+
+
+@kernel
+def _letter_bits(codes, d, letters):
+    """Write the bitmap of the codes with each letter at each of d places: uint64 (4 * d, words)."""
+    for t in range(d):
+        low = np.uint32(1) << np.uint32(2 * (d - 1 - t))
+        high = np.uint32(2) << np.uint32(2 * (d - 1 - t))
+        a, c, g, u = letters[4 * t], letters[4 * t + 1], letters[4 * t + 2], letters[4 * t + 3]
+        _match_codes(codes, low, low, c)
+        _match_codes(codes, high, high, g)
+        for w in range(letters.shape[1]):
+            u[w] = c[w] & g[w]
+            a[w] = ~(c[w] | g[w])
+            c[w] &= ~u[w]
+            g[w] &= ~u[w]
+
+
+@kernel
+def _match_letters(letters, care, value, fixed, out):
+    """Write the bitmap of the codes that one pattern matches, from the bitmaps of their letters.
+
+    fixed : int64 (d,), overwritten with the bitmaps of the letters of the pattern.
+    """
+    d = fixed.shape[0]
+    n = 0
+    for t in range(d):
+        shift = 2 * (d - 1 - t)
+        if (care >> shift) & 3:
+            fixed[n] = 4 * t + ((value >> shift) & 3)
+            n += 1
+    for w in range(out.shape[0]):
+        word = ~np.uint64(0)
+        for e in range(n):
+            word &= letters[np.uint64(fixed[e]), w]
+        out[w] = word
 
 
 @kernel
