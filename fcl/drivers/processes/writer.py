@@ -45,6 +45,7 @@ from fcl.drivers.processes.messages import (
 from fcl.features.base import ColumnMaker
 from fcl.objective import find_loss
 from fcl.options import Options
+from fcl.parallel import Team
 from fcl.solve import passes as steps
 from fcl.solve.margins import write_margins
 from fcl.solve.outputs import make_passes
@@ -79,6 +80,7 @@ class Writer:
         self.options = Options(**self.config.options)
         self.layout = Layout(self.config, self.link.segment)
         self.family = self.layout.family()
+        self._team = Team(self.config.cores)
 
     def run(self) -> None:
         """Work until the supervisor closes the connection."""
@@ -97,6 +99,7 @@ class Writer:
         fault(f"{task.kind}-begin")
         if task.kind != "prepare":
             self._opened = None
+        self._team.threads = task.threads
         since = time.process_time()
         result = do(task, given)
         spent = time.process_time() - since
@@ -133,7 +136,7 @@ class Writer:
         """The steps over all rows; first used when all rows are read."""
         if self._passes is None:
             layout, config = self.layout, self.config
-            objective = layout.objective(self.options)
+            objective = layout.objective(self.options, self._team)
             vectors = Vectors(config.n_rows, layout.allocator, config.n_outputs)
             self._passes = make_passes(objective, self.family, layout.prepared(0), vectors)
             self._passes.on_progress = self._on_progress

@@ -474,6 +474,23 @@ def test_a_core_without_a_task_is_the_trainer_s(sharing: bool) -> None:
     assert len(crew.tasks) == 2 and crew.threads == (2 if sharing else 1)
 
 
+@pytest.mark.parametrize(
+    ("sharing", "busy", "threads"), [(True, False, 4), (True, True, 3), (False, False, 1)]
+)
+def test_the_only_task_of_a_stage_uses_idle_cores(sharing: bool, busy: bool, threads: int) -> None:
+    crew = Crew(writers=4, cores=4, sharing=sharing, prepare_parts=1, margins_parts=2)
+    crew.everybody_comes()
+    crew.finish_stage()
+    assert {task.threads for task in crew.tasks.values()} == {1}
+    if not busy:
+        crew.trainer_works()
+        rest(crew)
+    while crew.kind != "certify":
+        crew.finish_stage()
+    (task,) = crew.tasks.values()
+    assert task.threads == threads
+
+
 def test_when_the_trainer_has_work_again_running_tasks_finish_and_others_wait() -> None:
     crew = certified(writers=2, cores=2, validate_parts=9)
     rest(crew)

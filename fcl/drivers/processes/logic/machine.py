@@ -402,9 +402,13 @@ class Logic:
             return validation
         return None
 
+    @property
+    def _trainer_busy(self) -> bool:
+        return self.trainer.state == Activity.BUSY
+
     def next_writer(self) -> WriterSide | None:
         """The first writer that has no task, if there is a token for it."""
-        if self.busy_writers >= self.tokens.most_writers(self.trainer.state == Activity.BUSY):
+        if self.busy_writers >= self.tokens.most_writers(self._trainer_busy):
             return None
         return next((w for w in self.writers if w.ready and w.task is None), None)
 
@@ -415,7 +419,12 @@ class Logic:
             kind = Stage.MARGINS if lane.stage == Stage.BLEND else lane.stage
             require(kind in TASKS, f"a task in stage {kind}")
             extent = self.extents.grant(writer.number) if kind == Stage.COLUMNS else -1
-            writer.task = Task(kind, part.start, part.stop, lane.pass_number, self._serial, extent)
+            threads = 1
+            if lane.parts.size == 1:
+                threads = self.tokens.threads_alone(self.busy_writers, self._trainer_busy)
+            writer.task = Task(
+                kind, part.start, part.stop, lane.pass_number, self._serial, extent, threads
+            )
             self._say(Deal(writer.number, writer.task))
 
     def _done(self, event: Done) -> None:

@@ -62,7 +62,7 @@ class Task:
 
     A ``columns`` task makes the columns at positions [start, stop) of the list of features, and stores
     them in ``extent``. All other tasks have one part, ``start``. A serial is never used twice, so it
-    also identifies the grant of the extent.
+    also identifies the grant of the extent. The only task of a stage may use several threads.
     """
 
     kind: Stage  #: one of TASKS
@@ -71,6 +71,7 @@ class Task:
     pass_number: int
     serial: int
     extent: int = -1
+    threads: int = 1
 
     @property
     def size(self) -> int:

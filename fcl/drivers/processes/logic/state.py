@@ -160,6 +160,10 @@ class Tokens:
             return self.cores
         return max(1, self.cores - 1)
 
+    def threads_alone(self, running: int, trainer_busy: bool) -> int:
+        """Threads of the only task of a stage, beside the writers that are running already."""
+        return max(1, self.cores - running - trainer_busy) if self.sharing else 1
+
     def threads(self, running: int) -> int:
         """Threads of the trainer; at least 1, also while it is idle, so that it can always start."""
         return max(1, self.cores - running) if self.sharing else 1
