@@ -122,16 +122,17 @@ class WantedColumns:
         )
         for name, values in zip(NAMES, columns, strict=True):
             self._layout.array(f"job_{name}")[:n] = values
-        self._put_in_order(n, slots)
+        self._put_in_order(n, slots, drop_cache)
         self._unmade = n
         return n
 
-    def _put_in_order(self, n: int, slots: Ids) -> None:
+    def _put_in_order(self, n: int, slots: Ids, drop_cache: bool) -> None:
         """Keep the order of violations if room is short; else sort by id, which is cheaper."""
         sizes = self._store.sizes[slots]
         mean = float(sizes.mean()) if len(sizes) else 0.5 * self._column_bytes
-        free = self._store.capacity - float(sizes.sum())
-        self.short = 2.0 * n * mean > free or n > self._config.max_columns - len(sizes)
+        there = sizes[:0] if drop_cache else sizes
+        free = self._store.capacity - float(there.sum())
+        self.short = 2.0 * n * mean > free or n > self._config.max_columns - len(there)
         if not self.short and n:
             self._rearrange(slice(n), np.argsort(self._layout.array("job_ids")[:n], kind="stable"))
 
