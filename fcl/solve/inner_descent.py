@@ -43,6 +43,11 @@ EXTRAPOLATE_ROWS = 1 << 18
 EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 8
 #: Entries from which two threads sweep over half the columns each: about 4 ms on one thread.
 LONG_SWEEP = 2_000_000
+#: From this many entries on, a step ends when a round of sweeps has lowered the model by less than LITTLE
+#: of its whole decrease: such a model is rough, and a new one at the next point is worth more than the
+#: last digits of this one.
+DEAR_SWEEP = 20_000_000
+LITTLE = 0.02
 #: Maximum entries that one call of the sweep kernel reads, unless a single column has more.
 ENTRIES_A_CALL = 10_000_000
 
@@ -169,14 +174,23 @@ class Descent:
     def run(self, tolerance: float) -> None:
         """Sweep until no column violates by more than the tolerance, or the step has to end."""
         everything = Order(self._model, self._everything)
+        dear = everything.entries >= DEAR_SWEEP
+        start = before = self._value() if dear else 0.0
         while not self._ended and self._sweep(everything) > tolerance:
             while not self._ended:
                 has_weight = self._everything[self.w[self._everything] != 0.0]
                 worst = self._sweep(Order(self._model, has_weight))
                 if worst <= tolerance:
                     break
+                if dear:
+                    value = self._value()
+                    self._ended |= before - value <= LITTLE * (start - value)
+                    before = value
                 hot = has_weight[self._violations[has_weight] > HOT * worst]
                 self._cool(Order(self._model, hot), max(tolerance, COOLED * worst))
+
+    def _value(self) -> float:
+        return self._model.value(self.w, self._u, self.b)
 
     def _cool(self, hot: Order, enough: float) -> None:
         self._iterates = []

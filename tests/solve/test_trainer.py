@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from explicit import make_solver, run
@@ -9,6 +11,7 @@ from judge import ALL_LOSSES, Problem, kmer_matrix
 from rows import STRENGTHS, acceptors, targets
 
 from fcl.features import KmerFamily
+from fcl.solve import inner_descent
 from fcl.solve.solver import Certified, Solver
 
 #: Problems as small as these would be solved by their whole Hessian (test_exact.py).
@@ -129,15 +132,35 @@ def test_a_sample_of_the_rows_for_the_hessian(monkeypatch: pytest.MonkeyPatch) -
     assert passes[-1].objective == pytest.approx(optimum, rel=2e-6)
 
 
-def test_little_room_for_gathered_columns() -> None:
+def test_little_room_for_gathered_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for a part of the entries: rows are left out until they fit."""
     codes, labels = acceptors(14, 400)
     problem = Problem(kmer_matrix(codes, 3), labels, np.ones(400), "logistic", 1.0)
     solver = make_solver(KmerFamily(3, 14), codes, problem, tol=1e-6)
-    solver.local.trainer._entries = np.empty(2500, np.int32)
+    model = solver.local.trainer.inner
+    model._entries = np.empty(2500, np.int32)
+    gather, sizes = model.gather, []
+    monkeypatch.setattr(model, "gather", lambda *args: sizes.append(gather(*args)) or sizes[-1])
     passes = run(solver, 100)
     assert int(solver.cache.store.nonzeros[solver.cache.slots].sum()) > 2500
+    assert 10 < min(sizes) < 400
     assert passes[-1].gap <= 1e-6, f"{len(passes)} passes"
+
+
+def test_long_steps_leave_the_last_digits_of_their_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer sweeps a step, and the same end."""
+    monkeypatch.setattr(inner_descent, "LITTLE", 0.2)
+    sweeps, ends = [], []
+    for dear in (math.inf, 0):
+        monkeypatch.setattr(inner_descent, "DEAR_SWEEP", dear)
+        solver, _ = ready("logistic", 3, tol=1e-6)
+        solved = solver.train()
+        sweeps.append(solved.sweeps / solved.steps)
+        passes = run(solver, 60)
+        assert passes[-1].gap <= 1e-6
+        ends.append(passes[-1].objective)
+    assert sweeps[1] < sweeps[0]
+    assert ends[1] == pytest.approx(ends[0], rel=2e-6)
 
 
 def test_out_of_time_it_ends_after_a_sweep() -> None:
