@@ -28,6 +28,10 @@ CONTRADICTION = 1e-9
 TRAIN_SHARE = 0.3
 #: ... with several outputs that are trained together: a pass costs as much as several steps.
 COUPLED_SHARE = 0.05
+#: ... and at most this share once the gap is below FINAL_GAP of the objective: then few columns are still
+#: to come, and better weights on the present ones are worth more than the next pass.
+FINAL_SHARE = 0.1
+FINAL_GAP = 0.1
 #: Multiple of the tolerance from which on the next pass is likely to be the last one.
 NEAR_END = 30.0
 _NOTHING: Ids = np.empty(0, np.int64)
@@ -287,7 +291,10 @@ class Outer:
         if penalty > 0.0:
             allowed = min(allowed, lose / penalty)
         allowed = max(allowed, self._unscaled(lose))
-        return self.sharpness * max(allowed, self.train_share * (self.max_violation - 1.0))
+        share = self.train_share
+        if self.gap <= FINAL_GAP * self.objective:
+            share = min(share, FINAL_SHARE)
+        return self.sharpness * max(allowed, share * (self.max_violation - 1.0))
 
     def _unscaled(self, lose: float) -> float:
         """The violation that lowers the bound by ``lose`` at t = 1 if all weighted features have it."""

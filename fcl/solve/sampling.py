@@ -42,19 +42,24 @@ GROWTH = 2
 ROOM_SHARE = 0.8
 #: Up to this many rows the cache is not considered: one that is too small evicts, and still converges.
 FEW_ROWS = 1 << 16
-#: A pass that leaves more of the gap than SLOW, and more of the objective than STEADY, belongs to the
-#: final phase, in which the error of the sample dominates.
-SLOW = 0.7
+#: A pass that leaves more of the objective than STEADY belongs to the final phase, in which the error of
+#: the sample dominates. If it leaves more of the gap than RENEWED, another sample of the same size
+#: follows: the next passes with the same one would close less and less of the gap, while the errors of
+#: two samples differ. If it leaves more than SLOW, the sample should grow.
 STEADY = 0.98
-#: Minimum rows of the sample per cached column: with fewer rows, products of columns are mostly noise;
-#: more rows take more time and memory. For a trainer that never waits and leaves its anchor.
-ROWS_A_COLUMN = 25
-#: ... and for a trainer in lock-step with the passes.
-LOCKED_ROWS_A_COLUMN = 12
+RENEWED = 0.2
+SLOW = 0.7
 #: SLOW in lock-step, where a pass is expensive: larger samples close more of the gap per pass.
 LOCKED_SLOW = 0.45
-#: Minimum passes before a sample is replaced by one of the same size. A trainer that does not wait
-#: proposes its point before the last columns arrive; a new sample per pass would make them useless.
+#: Minimum rows of the sample per cached column before the final phase: with fewer rows, products of
+#: columns are mostly noise; more rows take more time and memory. For a trainer that never waits and
+#: leaves its anchor.
+ROWS_A_COLUMN = 16
+#: ... and for a trainer in lock-step with the passes.
+LOCKED_ROWS_A_COLUMN = 12
+#: Minimum passes before a sample that predicted a step badly is replaced by one of the same size. A
+#: trainer that does not wait proposes its point before the last columns arrive; a new sample per pass
+#: would make them useless.
 LEAST_AGE = 2
 #: Share to which the objective falls before the rows that matter have changed and a new sample is due.
 STALE = 0.7
@@ -114,8 +119,8 @@ class SampleSize:
     The first sample is drawn by the curvatures of the null model. While the objective falls fast, the
     curvatures soon change, and a new sample is cheap because few columns have to be made again. Later the
     sample grows, up to all rows if the cache allows, whenever it predicted the last step badly, the gap
-    hardly closes, or it has become small for the number of columns. A sample without room to grow is
-    replaced by another of the same size, since the errors of two samples differ.
+    hardly closes, or it has become small for the number of columns. In the final phase, most passes
+    replace it by another sample of the same size, since the errors of two samples differ.
 
     Parameters
     ----------
@@ -170,12 +175,14 @@ class SampleSize:
         self.age += 1
         bad = step.beta < 0.5 or step.decrease < 0.5 * step.promised
         steady = objective > STEADY * self.last_objective
+        renewed = steady and gap > RENEWED * self.last_gap
         slow = steady and gap > self._slow * self.last_gap
         self.last_gap, self.last_objective = gap, objective
-        thin = not self._requested and self.drawn < self._rows_a_column * n_cached
+        thin = not self._requested and not steady and self.drawn < self._rows_a_column * n_cached
         redraw = (
             ((bad or slow or thin) and self._grow(cached_bytes))
-            or ((bad or slow) and self.age >= LEAST_AGE)
+            or (bad and self.age >= LEAST_AGE)
+            or renewed
             or objective < STALE * self.objective
         )
         if redraw:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fcl.objective import Objective, find_loss
-from fcl.solve.sampling import draw_rows
+from fcl.solve.sampling import LastStep, SampleSize, draw_rows
 
 N = 20_000
 
@@ -103,3 +103,17 @@ def test_no_more_rows_than_there_is_room_for(labels: np.ndarray) -> None:
     n = draw_rows(objective, np.ones(N), 5000, 0, rows, weights)
     assert 40 <= n <= 100
     assert rows[n - 1] > 0.9 * N  # none of the last ones were cut off
+
+
+def test_passes_of_the_final_phase_renew_the_sample_or_let_it_grow() -> None:
+    size = SampleSize(1_000_000, 500_000, 100_000, 1 << 30)
+
+    def redrawn(objective: float, gap: float) -> bool:
+        return size.should_redraw(objective, gap, LastStep(), 100, 1e6)
+
+    assert redrawn(100.0, np.inf)  # the first sample
+    size.draws, size.drawn = 1, 100_000
+    assert not redrawn(90.0, 50.0)  # the objective still falls
+    assert not redrawn(89.9, 5.0)  # the gap falls to a tenth
+    assert redrawn(89.8, 2.0) and size.wanted == 100_000
+    assert redrawn(89.7, 1.9) and size.wanted == 200_000

@@ -52,6 +52,10 @@ from fcl.solve.state import Ids, Point
 
 __all__ = ["OuterLoopState"]
 
+#: The trainer waits for the columns to come if they are more than this share of the cached ones: a step
+#: without them would soon be worthless, and writers make them faster with its core.
+WAIT_FROM = 0.1
+
 
 @dataclass(frozen=True)
 class _Proposal:
@@ -381,7 +385,8 @@ class OuterLoopState:
         )
         self._redraw_due = False
         columns = self._select(drop_cache=redraw)
-        if redraw or not len(slots):
+        many = columns > WAIT_FROM * len(slots) and not self.columns.short
+        if redraw or not len(slots) or many:
             assert self.anchor is not None
             self.anchor = replace(self.anchor, n_coming=columns)
         if redraw:

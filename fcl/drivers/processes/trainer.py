@@ -49,8 +49,7 @@ __all__ = ["TrainerProcess"]
 WORTH_SHARE = 0.1
 #: ... or after this many steps from one anchor.
 WORTH_STEPS = 4
-#: While the cache is empty, the first step waits for this share of the coming columns. Steps on the
-#: first few columns would soon be worthless, and writers make the others faster with the trainer's core.
+#: If the trainer is to wait for the coming columns, the first step waits for this share of them.
 WAIT_SHARE = 0.9
 
 #: Order -> its name, also used for its method (after an underscore), fault point and error messages.

@@ -4,8 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from explicit import explicit_family
 
+from fcl.drivers.processes import wanted
 from fcl.drivers.processes.wanted import NAMES, GradientTable, WantedColumns
 from fcl.features.prices import Prices
 from fcl.solve.state import Point
@@ -17,7 +19,7 @@ def test_committed_candidates_are_listed_once() -> None:
     config = SimpleNamespace(block_rows=64, max_active=64, max_columns=64)
     layout: Any = SimpleNamespace(config=config, array=arrays.__getitem__)
     store: Any = SimpleNamespace(sizes=np.full(64, 8), capacity=1 << 20)
-    wanted = WantedColumns(layout, store, 10, explicit_family(np.ones((10, 64))))
+    columns = WantedColumns(layout, store, 10, explicit_family(np.ones((10, 64))))
 
     def select(prices: Prices, *_: Any) -> Any:
         return SimpleNamespace(ids=prices.ids, violations=np.ones(len(prices.ids)))
@@ -30,5 +32,20 @@ def test_committed_candidates_are_listed_once() -> None:
     prices = Prices(np.array([3, 5, 9]), np.full(3, 2.0), 2.0, np.zeros(0), 64, np.zeros(1))
     cached = np.arange(4), np.array([5, 7, 9, 11])
     known = GradientTable(prices.ids, prices.gradients, np.ones(3))
-    n = wanted.choose(outer, prices, known, cached, np.zeros(0, np.int64), drop_cache=True)
+    n = columns.choose(outer, prices, known, cached, np.zeros(0, np.int64), drop_cache=True)
     assert arrays["job_ids"][:n].tolist() == [3, 5, 7, 9, 11]
+
+
+def test_groups_of_larger_violations_come_first_if_room_is_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wanted, "GROUP", 3)
+    for capacity, expected in ((1 << 20, [9, 1, 2, 4, 5, 7, 8]), (64, [9, 2, 5, 1, 4, 8, 7])):
+        arrays = {f"job_{name}": np.zeros(64, int) for name in NAMES}
+        config = SimpleNamespace(block_rows=64, max_active=64, max_columns=64)
+        layout: Any = SimpleNamespace(config=config, array=arrays.__getitem__)
+        store: Any = SimpleNamespace(sizes=np.full(64, 8), capacity=capacity)
+        columns = WantedColumns(layout, store, 10, explicit_family(np.ones((10, 64))))
+        arrays["job_ids"][:7] = [9, 5, 2, 8, 1, 4, 7]
+        columns._put_in_order(7, np.arange(4), drop_cache=False)
+        assert arrays["job_ids"][:7].tolist() == expected
