@@ -61,7 +61,7 @@ SHARED_BYTES_A_COLUMN = 12 * 8 + ACTIVE_A_COLUMN * ACTIVE_BYTES
 #: for active features the six points, watched features and the list of columns to make.
 OUTPUT_BYTES_A_COLUMN = 5 * 8 + ACTIVE_A_COLUMN * (6 * 8 + 2 * 8 + 3 * 8)
 MIN_ENTRIES = 1 << 20
-MAX_ENTRIES = 1 << 27
+MAX_ENTRIES = 1 << 28
 #: Up to this many rows the trainer works on all of them. Beyond, it starts with a sample of SAMPLE_SHARE
 #: of the rows (LEAST_SAMPLE at least), which may grow to all rows if memory allows.
 ALL_ROWS = 1 << 16

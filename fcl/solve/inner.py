@@ -48,6 +48,8 @@ LEAST_SINGLE = 1e-30
 FULL = 0.9
 #: Parts in which columns are gathered, each into its own region: the most threads that help.
 GATHER_PARTS = 4
+#: Readings of all entries of the columns that take as long as the parts of a step other than sweeps.
+OTHER_READS = 2.0
 #: Share of the room that a sample of rows is expected to fill, since some rows are fuller than others.
 FILLED = 0.85
 #: Least share of its rows that a sample without enough room keeps.
@@ -167,7 +169,11 @@ class InnerModel:
             working.cache.ids[at.columns],
         )
         order = self.order(k)
-        state = Descent(model, u, free.start, order, self.team, self.hurry, self.cease, limit)
+        nonzeros = working.cache.store.nonzeros[working.cache.slots[at.columns]]
+        least = OTHER_READS * float(nonzeros.sum())
+        state = Descent(
+            model, u, free.start, order, self.team, self.hurry, self.cease, limit, least
+        )
         state.run(tolerance)
         d = state.w - at.weights
         x = free.step(state.b)

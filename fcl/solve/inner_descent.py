@@ -45,7 +45,7 @@ EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 8
 LONG_SWEEP = 2_000_000
 #: From this many entries on, a step ends when a round of sweeps has lowered the model by less than LITTLE
 #: of its whole decrease: such a model is rough, and a new one at the next point is worth more than the
-#: last digits of this one.
+#: last digits of this one. Before, sweeps take about as long as the other parts of the step.
 DEAR_SWEEP = 20_000_000
 LITTLE = 0.02
 #: Maximum entries that one call of the sweep kernel reads, unless a single column has more.
@@ -149,9 +149,11 @@ class Descent:
         hurry: Callable[[], bool],
         cease: Callable[[], bool],
         limit: float = math.inf,
+        least: float = 0.0,
     ) -> None:
         self._model = model
         self._left = limit  # entries to read before the step is cut
+        self._least = least  # ... and before it may leave the last digits of a long step
         self._team = team
         self._hurry, self._cease = hurry, cease
         self._everything = everything
@@ -184,7 +186,8 @@ class Descent:
                     break
                 if dear:
                     value = self._value()
-                    self._ended |= before - value <= LITTLE * (start - value)
+                    little = before - value <= LITTLE * (start - value)
+                    self._ended |= little and self._least <= 0.0
                     before = value
                 hot = has_weight[self._violations[has_weight] > HOT * worst]
                 self._cool(Order(self._model, hot), max(tolerance, COOLED * worst))
@@ -205,6 +208,7 @@ class Descent:
         worst = self._side_by_side(order) if long else self._serially(order, self._u, self.b)
         self.sweeps += 1
         self._left -= order.entries
+        self._least -= order.entries
         self._first = self._first or worst
         hurried = self.sweeps >= LEAST_SWEEPS and worst <= HURRIED * self._first and self._hurry()
         self._ended = hurried or self.cut or self.sweeps >= MAX_SWEEPS or self._cease()
