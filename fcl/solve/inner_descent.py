@@ -44,8 +44,8 @@ EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 8
 #: Entries from which two threads sweep over half the columns each: about 4 ms on one thread.
 LONG_SWEEP = 2_000_000
 #: From this many entries on, a step ends when a round of sweeps has lowered the model by less than LITTLE
-#: of its whole decrease: such a model is rough, and a new one at the next point is worth more than the
-#: last digits of this one. Before, sweeps take about as long as the other parts of the step.
+#: of its whole decrease. Such a model is rough, and a new one at the next point gains more than the last
+#: digits of this one. Sweeps always take at least about as long as the other parts of the step.
 DEAR_SWEEP = 20_000_000
 LITTLE = 0.02
 #: Maximum entries that one call of the sweep kernel reads, unless a single column has more.
