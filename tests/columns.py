@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import strategies as st
 
 from fcl.cache import ColumnCache, ExtentCache, LiveColumns, StagedColumns, Store
 from fcl.cache.extents import DROPPED
 from fcl.features.base import BitColumns, Columns, DenseColumns, ListedColumns, StepColumns
+from fcl.features.fourier import STEP
 from fcl.kernels import columns as kernels
+from tests.windows import INTERPRETED
 
 #: Shares of nonzeros: none, a few (lists of rows), around the size at which a bitmap is smaller, all.
 DENSITIES = (0.0, 0.002, 0.03, 0.06, 0.0625, 0.07, 0.3, 0.9, 1.0)
@@ -144,3 +147,46 @@ def read_slots(store: Store, slots: np.ndarray) -> np.ndarray:
                 continue
             part[rows] = 1.0 if kind == "ROWS" else p.arena32[values_at : values_at + n]
     return out
+
+
+Filled = tuple[ColumnCache, np.ndarray, np.random.Generator]
+# ragged last blocks, words that are not full, one block, many
+SHAPES = [(1, 64), (63, 64), (64, 64), (65, 64), (300, 128), (805, 256), (130, 65536)]
+
+
+def fill(n_rows: int, block_rows: int, seed: int, kinds: str) -> Filled:
+    """A cache of a dozen columns of the given kinds, its contents, and a random generator."""
+    rng = np.random.default_rng(seed)
+    binary = kinds == "binary"
+    capacity = 14 * ColumnCache.largest_column(n_rows, block_rows, binary) + 500
+    cache = ColumnCache(capacity, 20, n_rows, block_rows, binary)
+    parts = []
+    # bitmaps or not; and the step of the values, which the cache may or may not know
+    ways = {
+        "binary": [(True, 0.0, False)],
+        "real": [(False, 0.0, False)],
+        "steps": [(False, STEP, True)],
+        "whole": [(False, 1.0, False)],
+        "all": [(True, 0.0, False), (False, 0.0, False), (False, 0.25, True), (False, 1.0, False)],
+    }[kinds]
+    for number, (bitmaps, step, told) in enumerate(ways):
+        part = make_phi(rng, 12 // len(ways), n_rows, bitmaps, step)
+        ids = np.arange(len(part)) + 100 * number
+        staged = stage(cache, ids, part, bitmaps, step if told else 0.0)
+        assert all(cache.admit(staged, t) for t in range(len(part)))
+        parts.append(part)
+    assert broken_invariants(cache) == []
+    return cache, np.concatenate(parts).astype(np.float64), rng
+
+
+filled = st.builds(
+    lambda shape, seed, kinds: fill(*shape, seed, kinds),
+    st.sampled_from(SHAPES[:5] if INTERPRETED else SHAPES),
+    st.integers(0, 2**31),
+    st.sampled_from(["binary", "real", "steps", "whole", "all"]),
+)
+
+
+def close(found: np.ndarray, expected: np.ndarray, size: np.ndarray) -> None:
+    """Equal but for the order of summation; ``size``: the same sums of absolute values."""
+    assert (np.abs(found - expected) <= 1e-12 * size).all()

@@ -61,7 +61,7 @@ SHARED_BYTES_A_COLUMN = 12 * 8 + ACTIVE_A_COLUMN * ACTIVE_BYTES
 #: for active features the six points, watched features and the list of columns to make.
 OUTPUT_BYTES_A_COLUMN = 5 * 8 + ACTIVE_A_COLUMN * (6 * 8 + 2 * 8 + 3 * 8)
 MIN_ENTRIES = 1 << 20
-MAX_ENTRIES = 1 << 28
+MAX_ENTRIES = 1 << 29
 #: Up to this many rows the trainer works on all of them. Beyond, it starts with a sample of SAMPLE_SHARE
 #: of the rows (LEAST_SAMPLE at least), which may grow to all rows if memory allows.
 ALL_ROWS = 1 << 16
@@ -238,7 +238,8 @@ def _divide(
     per_column = (
         ColumnCache.directory_bytes(1, n_view, block_rows)
         + WorkingSet.bytes_for(1)
-        + Trainer.bytes_for(0, 1, 0)
+        + Trainer.bytes_for(n_view, 1, 0)
+        - Trainer.bytes_for(n_view, 0, 0)
         + (0 if writers is None else SHARED_BYTES_A_COLUMN)
     )
     per_column += (outputs - 1) * (WorkingSet.bytes_for(1) + OUTPUT_BYTES_A_COLUMN)
@@ -250,7 +251,7 @@ def _divide(
     if writers is not None:  # the trainer always has one extent, to move columns into
         least_cache += column
     view = RowView.bytes_for(n_view, not view_rows, family.verifies_columns)
-    trainer = Trainer.bytes_for(n_view, 0, 0) + view
+    trainer = Trainer.bytes_for(n_view, 0, 0, family.binary) + view
     if outputs > 1:
         trainer += OutputView.bytes_for(n_view, outputs)
     if job.coupled:

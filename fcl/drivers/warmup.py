@@ -176,7 +176,7 @@ def _cache() -> None:
     """Call the kernels that the trainings may not call: columns with values, eviction."""
     from fcl.cache import ColumnCache
     from fcl.features.base import DenseColumns, ListedColumns, StepColumns
-    from fcl.kernels import descent, losses
+    from fcl.kernels import descent, losses, sampling
 
     cache = ColumnCache(1 << 20, 8, 128, 64, binary=False)
     values = np.zeros((2, 64), np.float32)
@@ -196,7 +196,7 @@ def _cache() -> None:
     one = np.ones(1)
     losses.raise_curvatures((0, 0.0), one, one, one, 0.0, 0.5, np.ones(1))
     descent.violations(np.zeros(1), np.zeros(1), np.zeros(1))
-    descent.choose_by(np.ones(1), 1, np.empty(1, np.bool_))
+    sampling.choose_by(np.ones(1), 1, np.empty(1, np.bool_))
 
 
 def _outputs() -> None:

@@ -22,6 +22,7 @@ import numpy as np
 
 from fcl.kernels import kernel
 from fcl.kernels.descent import soft_threshold, violation
+from fcl.kernels.gather import GatheredColumns
 
 #: Partial sums of a scalar product: so many that the compiler uses vector instructions without having to
 #: change the order of a sum.
@@ -31,10 +32,7 @@ LANES = 256
 class CoupledModel(NamedTuple):
     """The gathered model: k columns, K outputs, r coordinates of the intercepts."""
 
-    start: np.ndarray  # int64 (k,)
-    stop: np.ndarray  # int64 (k,); a column with an entry in every row is dense
-    rows: np.ndarray  # int32 (entries,)
-    values: np.ndarray  # float32 (entries,), or empty for all ones
+    columns: GatheredColumns
     p: np.ndarray  # float32 (K, rows)
     s: np.ndarray  # float32 (rows,), in units of ``unit``
     unit: float
@@ -80,25 +78,35 @@ def _dense_slope(x, p, s, u, v, lanes):
 
 
 @kernel
+def dense_values(model, t):
+    """The values of column t if it has an entry in every row, else an empty array."""
+    cuts = model.columns.cuts[t]
+    last = cuts[cuts.shape[0] - 1]
+    dense = model.columns.values.shape[0] > 0 and last - cuts[0] == model.s.shape[0]
+    return model.columns.values[cuts[0] : last if dense else cuts[0]]
+
+
+@kernel
 def slope(model, t, k, w, u, v, b, lanes):
     """Slope of the smooth part of the model in weight (t, k)."""
-    first = model.start[t]
-    last = model.stop[t]
-    valued = model.values.shape[0] > 0
-    p = model.p[k]
-    s = model.s
-    out = u[k]
+    columns = model.columns
+    valued = columns.values.shape[0] > 0
+    dense = dense_values(model, t)
     g = 0.0
-    if valued and last - first == s.shape[0]:
-        g = _dense_slope(model.values[first:last], p, s, out, v, lanes)
+    if dense.shape[0] > 0:
+        g = _dense_slope(dense, model.p[k], model.s, u[k], v, lanes)
     else:
-        numbers = model.rows.view(
-            np.uint32
-        )  # unsigned: numba tests signed indices for being negative
-        for e in range(first, last):
-            i = numbers[e]
-            part = np.float64(p[i] * s[i] * (out[i] - v[i]))
-            g += part * np.float64(model.values[e]) if valued else part
+        for segment in range(columns.firsts.shape[0] - 1):
+            first = columns.firsts[segment]
+            last = columns.firsts[segment + 1]
+            p = model.p[k, first:last]
+            s = model.s[first:last]
+            u_part = u[k, first:last]
+            v_part = v[first:last]
+            for e in range(columns.cuts[t, segment], columns.cuts[t, segment + 1]):
+                i = columns.rows[e]
+                part = np.float64(p[i] * s[i] * (u_part[i] - v_part[i]))
+                g += part * np.float64(columns.values[e]) if valued else part
     return whole_slope(model, t, k, w, b, model.unit * g)
 
 
@@ -127,22 +135,25 @@ def add_dense(x, step, p, u, v, coupled):
 @kernel
 def move(model, t, k, z, u, v, b):
     """Apply a step z on weight (t, k) to u, v and b, in place."""
-    first = model.start[t]
-    last = model.stop[t]
-    valued = model.values.shape[0] > 0
-    p = model.p[k]
-    out = u[k]
+    columns = model.columns
+    valued = columns.values.shape[0] > 0
+    dense = dense_values(model, t)
     step = np.float32(z)
-    if valued and last - first == model.s.shape[0]:
-        add_dense(model.values[first:last], step, p, out, v, model.coupled)
+    if dense.shape[0] > 0:
+        add_dense(dense, step, model.p[k], u[k], v, model.coupled)
     else:
-        numbers = model.rows.view(np.uint32)
-        for e in range(first, last):
-            i = numbers[e]
-            change = step * model.values[e] if valued else step
-            out[i] += change
-            if model.coupled:
-                v[i] += change * p[i]
+        for segment in range(columns.firsts.shape[0] - 1):
+            first = columns.firsts[segment]
+            last = columns.firsts[segment + 1]
+            p = model.p[k, first:last]
+            u_part = u[k, first:last]
+            v_part = v[first:last]
+            for e in range(columns.cuts[t, segment], columns.cuts[t, segment + 1]):
+                i = columns.rows[e]
+                change = step * columns.values[e] if valued else step
+                u_part[i] += change
+                if model.coupled:
+                    v_part[i] += change * p[i]
     for c in range(b.shape[0]):
         b[c] -= z * model.leans[t, k, c]
 

@@ -7,7 +7,7 @@ slopes and one for the move.
 import numpy as np
 
 from fcl.kernels import kernel
-from fcl.kernels.coupled import LANES, add_dense, fold, move, slope, whole_slope
+from fcl.kernels.coupled import LANES, add_dense, dense_values, fold, move, slope, whole_slope
 
 #: Rows whose products of a column and the weights are held while all outputs read them.
 TILE = 4096
@@ -116,10 +116,9 @@ def _tile_slope(xs, p, u, v, lanes):
 @kernel
 def _block_slopes(model, t, w, u, v, b, lanes, tile, g):
     """Write the slopes of the smooth part of the model in all weights of feature t."""
-    first = model.start[t]
-    last = model.stop[t]
+    dense = dense_values(model, t)
     n_outputs, n = u.shape
-    if model.values.shape[0] == 0 or last - first != n:
+    if dense.shape[0] == 0:
         for k in range(n_outputs):
             g[k] = slope(model, t, k, w, u, v, b, lanes)
         return
@@ -127,7 +126,7 @@ def _block_slopes(model, t, w, u, v, b, lanes, tile, g):
     for begin in range(0, n, TILE):
         end = min(begin + TILE, n)
         xs = tile[: end - begin]
-        x = model.values[first + begin : first + end]
+        x = dense[begin:end]
         s = model.s[begin:end]
         for i in range(xs.shape[0]):
             xs[i] = x[i] * s[i]
@@ -141,16 +140,15 @@ def _block_slopes(model, t, w, u, v, b, lanes, tile, g):
 @kernel
 def _block_move(model, t, z, u, v, b):
     """Apply the steps z, float64 (K,), on the weights of feature t to u, v and b, in place."""
-    first = model.start[t]
-    last = model.stop[t]
+    dense = dense_values(model, t)
     n_outputs, n = u.shape
-    if model.values.shape[0] == 0 or last - first != n:
+    if dense.shape[0] == 0:
         for k in range(n_outputs):
             move(model, t, k, z[k], u, v, b)
         return
     for begin in range(0, n, TILE):
         end = min(begin + TILE, n)
-        x = model.values[first + begin : first + end]
+        x = dense[begin:end]
         v_part = v[begin:end]
         for k in range(n_outputs):
             step = np.float32(z[k])

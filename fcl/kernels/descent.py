@@ -6,17 +6,16 @@ The model at the current point, for steps d of k columns and x of the unpenalise
                             + 1/2 sum_j extra_j d_j^2 + 1/2 extra_x . x^2,   dm = Phi d + Z x
 
 x follows d (:mod:`fcl.solve.elimination`). All terms are divided by C; lin and extra include the squared
-weights of the penalty, if it has any. The columns are gathered on the rows T (``rows`` int32, ``values``
-float32 or empty for all ones, column t at ``start[t] : stop[t]``). The state is u_i = q_i (Phi d)_i, so
-that a gradient needs one read per entry, and a step one read and one update. u and q are float32, in
-units of the largest q, which halves the memory and shortens a sweep; the next model, which begins with an
-exact gradient, corrects the rounding errors.
+weights of the penalty, if it has any. The columns are gathered on the rows T (:mod:`fcl.kernels.gather`).
+The state is u_i = q_i (Phi d)_i, so that a gradient needs one read per entry, and a step one update, and
+a read of q_i where the rows of a segment do not share one. u and q are float32, in units of the largest
+q, which halves the memory and shortens a sweep; the next model, which begins with an exact gradient,
+corrects the rounding errors.
 """
 
 import numpy as np
 
 from fcl.kernels import kernel
-from fcl.kernels.bits import splitmix
 
 
 @kernel
@@ -50,14 +49,77 @@ def violations(slopes, w, out):
 
 
 @kernel
+def _slope(columns, t, u):
+    """sum_i u_i phi_it over the sample."""
+    total = 0.0
+    for s in range(columns.firsts.shape[0] - 1):
+        part = u[columns.firsts[s] : columns.firsts[s + 1]]
+        rows = columns.rows[columns.cuts[t, s] : columns.cuts[t, s + 1]]
+        n = rows.shape[0]
+        # four independent sums: additions to a single sum would wait for each other
+        g0 = g1 = g2 = g3 = 0.0
+        e = 0
+        if columns.values.shape[0] > 0:
+            values = columns.values[columns.cuts[t, s] : columns.cuts[t, s + 1]]
+            while e + 4 <= n:
+                g0 += np.float64(part[rows[e]]) * np.float64(values[e])
+                g1 += np.float64(part[rows[e + 1]]) * np.float64(values[e + 1])
+                g2 += np.float64(part[rows[e + 2]]) * np.float64(values[e + 2])
+                g3 += np.float64(part[rows[e + 3]]) * np.float64(values[e + 3])
+                e += 4
+            while e < n:
+                g0 += np.float64(part[rows[e]]) * np.float64(values[e])
+                e += 1
+        else:
+            while e + 4 <= n:
+                g0 += part[rows[e]]
+                g1 += part[rows[e + 1]]
+                g2 += part[rows[e + 2]]
+                g3 += part[rows[e + 3]]
+                e += 4
+            while e < n:
+                g0 += part[rows[e]]
+                e += 1
+        total += (g0 + g1) + (g2 + g3)
+    return total
+
+
+@kernel
+def _move(columns, t, step, shared, q, u):
+    """Add q_i phi_it times a step, a number of the type of u, to u, in place."""
+    valued = columns.values.shape[0] > 0
+    for s in range(columns.firsts.shape[0] - 1):
+        first = columns.firsts[s]
+        last = columns.firsts[s + 1]
+        part = u[first:last]
+        begin = columns.cuts[t, s]
+        end = columns.cuts[t, s + 1]
+        rows = columns.rows[begin:end]
+        if shared[s] > 0.0:
+            change = shared[s] * step
+            if valued:
+                for e in range(rows.shape[0]):
+                    part[rows[e]] += change * columns.values[begin + e]
+            else:
+                for e in range(rows.shape[0]):
+                    part[rows[e]] += change
+        else:
+            own = q[first:last]
+            if valued:
+                for e in range(rows.shape[0]):
+                    part[rows[e]] += own[rows[e]] * step * columns.values[begin + e]
+            else:
+                for e in range(rows.shape[0]):
+                    part[rows[e]] += own[rows[e]] * step
+
+
+@kernel
 def descent_sweep(
     absolute,
     order,
-    start,
-    stop,
-    rows,
-    values,
+    columns,
     unit,
+    shared,
     q,
     u,
     lin,
@@ -80,7 +142,9 @@ def descent_sweep(
     permanently.
 
     absolute : float64 (k,), the factors of |w_j|, > 0.
-    unit : the value of a 1 in q and u (float32).
+    columns : GatheredColumns.
+    unit : the value of a 1 in q, shared and u (float32).
+    shared : float32 (segments,), the q of all rows of a segment, or 0 if they are to be read from q.
     curve : float64 (k,), curvature of the model in each column, once x is eliminated.
     leans : float64 (k, r), T' Z' Q phi_j, in r coordinates in which the unpenalised columns are
         orthonormal in the weights q_i.
@@ -90,40 +154,12 @@ def descent_sweep(
     met : float64 (k,), overwritten with the violation met at each column of ``order``.
     """
     largest = 0.0
-    valued = values.shape[0] > 0
-    # unsigned, because numba would test every signed index for being negative, which takes time
-    numbers = rows.view(np.uint32)
     for o in range(order.shape[0]):
         t = order[o]
-        first = start[t]
-        last = stop[t]
         gradient = lin[t] + extra[t] * (w[t] - before[t])
         for c in range(leans.shape[1]):
             gradient += leans[t, c] * b[c]
-        # four independent sums: additions to a single sum would wait for each other
-        g0 = g1 = g2 = g3 = 0.0
-        e = first
-        if valued:
-            while e + 4 <= last:
-                g0 += np.float64(u[numbers[e]]) * np.float64(values[e])
-                g1 += np.float64(u[numbers[e + 1]]) * np.float64(values[e + 1])
-                g2 += np.float64(u[numbers[e + 2]]) * np.float64(values[e + 2])
-                g3 += np.float64(u[numbers[e + 3]]) * np.float64(values[e + 3])
-                e += 4
-            while e < last:
-                g0 += np.float64(u[numbers[e]]) * np.float64(values[e])
-                e += 1
-        else:
-            while e + 4 <= last:
-                g0 += u[numbers[e]]
-                g1 += u[numbers[e + 1]]
-                g2 += u[numbers[e + 2]]
-                g3 += u[numbers[e + 3]]
-                e += 4
-            while e < last:
-                g0 += u[numbers[e]]
-                e += 1
-        gradient += unit * ((g0 + g1) + (g2 + g3))
+        gradient += unit * _slope(columns, t, u)
         threshold = absolute[t]
         met[t] = violation(gradient / threshold, w[t])
         largest = max(largest, met[t])
@@ -132,15 +168,7 @@ def descent_sweep(
         z = new - w[t]
         if z != 0.0:
             w[t] = new
-            step = u.dtype.type(z)
-            if valued:
-                for e in range(first, last):
-                    i = numbers[e]
-                    u[i] += q[i] * step * values[e]
-            else:
-                for e in range(first, last):
-                    i = numbers[e]
-                    u[i] += q[i] * step
+            _move(columns, t, u.dtype.type(z), shared, q, u)
             for c in range(leans.shape[1]):
                 b[c] -= z * leans[t, c]
     return largest
@@ -166,69 +194,3 @@ def gram_sweep(hessian, absolute, order, w, slope):
             for k in range(w.shape[0]):
                 slope[k] += step * hessian[j, k]
     return largest
-
-
-#: Number of bins of curvatures, four per factor of two, in units of the largest curvature. Rows fall into
-#: bins up to that unit; the bins above it are values of tau for small samples of very many rows.
-BINS = 512
-_LOWEST = -100.0
-
-
-def bin_edges():
-    """Lower edges of the bins of :func:`curvature_histogram`, float64 (BINS,), in the same units."""
-    return 2.0 ** (np.arange(BINS) / 4.0 + _LOWEST)
-
-
-@kernel
-def curvature_histogram(q, unit, counts, sums):
-    """Count rows and sum curvatures by bins of q / unit; rows without curvature do not count.
-
-    counts, sums : float64 (BINS,), overwritten; sums are of q / unit. Bin 0 also holds all smaller q.
-    """
-    counts[:] = 0.0
-    sums[:] = 0.0
-    for i in range(q.shape[0]):
-        if q[i] <= 0.0:
-            continue
-        x = q[i] / unit
-        k = 0
-        if x > 0.0:
-            k = int(np.floor(4.0 * (np.log2(x) - _LOWEST)))
-            k = min(max(k, 0), BINS - 1)
-        counts[k] += 1.0
-        sums[k] += x
-
-
-@kernel
-def _uniform(seed, row):
-    """A number in [0, 1) for a row, from a hash."""
-    return np.float64(splitmix(np.uint64(seed), row + 1) >> np.uint64(11)) / 9007199254740992.0
-
-
-@kernel
-def choose_rows(q, tau, seed, chosen, q_chosen):
-    """Sample the rows, row i with probability min(1, q_i / tau), and number them; returns their count.
-
-    A hash of (seed, i) decides whether row i is chosen.
-
-    chosen : int32 (n,), overwritten with the number of each chosen row, or -1.
-    q_chosen : overwritten with q_i over that probability, so that sums over the sample are unbiased.
-    """
-    n = 0
-    for i in range(q.shape[0]):
-        chosen[i] = -1
-        if q[i] <= 0.0:
-            continue
-        if q[i] < tau and _uniform(seed, i) * tau >= q[i]:
-            continue
-        chosen[i] = n
-        q_chosen[n] = max(q[i], tau)
-        n += 1
-    return n
-
-
-@kernel
-def choose_by(inclusion, seed, chosen):
-    """Write whether each row is chosen: with probability ``inclusion``, by a hash of (seed, row)."""
-    for i in range(inclusion.shape[0]):
-        chosen[i] = _uniform(seed, i) < inclusion[i]

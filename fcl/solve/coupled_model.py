@@ -123,7 +123,7 @@ class _Bends:
 
     def matrices(self, squared: bool) -> Floats:
         """sum_i phi_ij H_i, or phi_ij^2 H_i, float64 (k, K, K)."""
-        n_outputs, k = len(self.p), len(self.gathered.start)
+        n_outputs, k = len(self.p), len(self.gathered.columns.cuts)
         out = np.zeros((k, n_outputs, n_outputs))
         outputs = np.arange(n_outputs)
         if not self.coupled:
@@ -287,8 +287,8 @@ def minimise_model(
     total = bend.total
     rows = inner.gather(working.outputs[0], at.columns, total, lean, h)
     whole, intercepts = h.copy(), len(at.slopes) > 0
-    centres = inner.centre(rows, lean, h) if intercepts else np.zeros(k)
-    gathered, chosen = inner.gathered(k, rows), inner.chosen(len(total))
+    centres = inner.centre(lean, h) if intercepts else np.zeros(k)
+    gathered, chosen = inner.gathered(k), inner.chosen(len(total))
     part = bend.take(chosen, gathered.q / total[chosen])
     bends = _Bends(gathered, part.p.astype(np.float32), part.s.astype(np.float32), bend.coupled)
     root: Floats = np.empty((0, 0))
@@ -345,10 +345,7 @@ def _model(
     p, gathered = bends.p, bends.gathered
     p[p < LEAST_P] = 0.0
     return CoupledModel(
-        gathered.start,
-        gathered.stop,
-        gathered.entries,
-        gathered.values,
+        gathered.columns,
         p,
         bends.s / np.float32(unit),
         unit,

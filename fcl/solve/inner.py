@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.errors import BudgetError
-from fcl.kernels import columns as column_kernels
-from fcl.kernels import descent
+from fcl.kernels import gather as gather_kernels
+from fcl.kernels import sampling
+from fcl.kernels.gather import GatheredColumns
+from fcl.kernels.sampling import SampledRows
 from fcl.parallel import SERIAL, Team
 from fcl.solve.elimination import Elimination
 from fcl.solve.gathered import Gathered
@@ -46,8 +48,8 @@ DAMPING = 1e-3
 LEAST_SINGLE = 1e-30
 #: Share of nonzeros above which zeros are gathered too, so that the column can be centred.
 FULL = 0.9
-#: Parts in which columns are gathered, each into its own region: the most threads that help.
-GATHER_PARTS = 4
+#: Parts in which columns are gathered, each into its own region by one thread.
+GATHER_PARTS = 2
 #: Readings of all entries of the columns that take as long as the parts of a step other than sweeps.
 OTHER_READS = 2.0
 #: Share of the room that a sample of rows is expected to fill, since some rows are fuller than others.
@@ -66,7 +68,7 @@ class InnerModel:
     max_columns : int
         Maximum columns of the working set.
     entries : int
-        Room for entries of gathered columns (4 bytes each, 8 with values).
+        Room for entries of gathered columns (2 bytes each, 6 with values).
     seed : int
         Seeds the order of coordinates and the samples of rows; taken modulo ``MOST_SEEDS``.
     binary : bool
@@ -90,14 +92,19 @@ class InnerModel:
         self.n_rows, self.max_columns, self.team = n_rows, max_columns, team
         self._q_buffer = np.empty(n_rows)
         self._single_buffers = [np.empty(n_rows, np.float32) for _ in range(2)]
-        self._chosen_buffer = np.empty(n_rows, np.int32)
         words = -(-n_rows // block_rows), -(-block_rows // 64)
         self._wanted, self._before = np.empty(words, np.uint64), np.empty(words, np.int32)
-        self._entries = np.empty(entries, np.int32)
+        self._codes = np.empty(n_rows, np.uint32)
+        segments = sampling.most_segments(n_rows)
+        self._firsts, self._shared = np.empty(segments + 1, np.int64), np.empty(segments)
+        self._rows = np.empty(entries, np.uint16)
         self._values = np.empty(0 if binary else entries, np.float32)
-        self._start = np.empty(max_columns, np.int64)
-        self._stop = np.empty(max_columns, np.int64)
+        self._cuts = np.empty(max_columns * (segments + 1), np.int64)
+        # codes and values of one column, for each part
+        self._found = np.empty((GATHER_PARTS, n_rows + 1), np.uint32)
+        self._held = np.empty((GATHER_PARTS, 0 if binary else n_rows + 1), np.float32)
         self._block_rows = block_rows
+        self._sample = self._sample_of(0, 0)
         self._seed = seed % MOST_SEEDS
         self.drawn = 0  #: samples drawn so far
         self.grown = 1.0  #: factor on the number of sampled rows
@@ -111,7 +118,9 @@ class InnerModel:
         """Bytes of the buffers."""
         iterates = 8 * EXTRAPOLATE_VECTORS * min(n_rows, EXTRAPOLATE_ROWS)
         rows = n_rows * (8 + 2 * 4 + 4) + -(-n_rows // 64) * (8 + 4)
-        return rows + iterates + (4 if binary else 8) * entries + 16 * max_columns
+        rows += n_rows * GATHER_PARTS * (4 if binary else 8)
+        cuts = 8 * (sampling.most_segments(n_rows) + 1) * max_columns
+        return rows + iterates + (2 if binary else 6) * entries + cuts
 
     def judge(self, before: float, after: float) -> None:
         """Adapt the sample size to a step that took the largest violation from before to after."""
@@ -137,14 +146,14 @@ class InnerModel:
         k = len(at.columns)
         h, lean = np.empty(k), np.empty(k)
         rows = self.gather(working, at.columns, q, lean, h)
-        q_chosen = self._q_buffer[:rows]
+        gathered = self.gathered(k)
         single, u = (buffer[:rows] for buffer in self._single_buffers)
-        unit = float(q_chosen.max(initial=0.0)) or 1.0
-        np.divide(q_chosen, unit, out=single, casting="same_kind")
+        unit = float(gathered.q.max(initial=0.0)) or 1.0
+        np.divide(gathered.q, unit, out=single, casting="same_kind")
         np.maximum(single, LEAST_SINGLE, out=single)
         constant = view.objective.has_constant and rows > 0
-        at, centres = self._centre(at, rows, lean, h) if constant else (at, np.zeros(k))
-        free, leans = self._eliminate(view, k, rows, at.slopes, lean)
+        at, centres = self._centre(at, lean, h) if constant else (at, np.zeros(k))
+        free, leans = self._eliminate(view, gathered, at.slopes, lean)
         # share of a column's curvature that is left once the free coefficients are eliminated: damping by
         # the whole curvature would slow down columns far from 0, such as 100 +- 1, for hundreds of steps
         along = np.einsum("ij,ij->i", leans, leans)
@@ -155,11 +164,9 @@ class InnerModel:
         # most of a column, and the line search has to cut the steps
         extra += at.floor + at.ridge
         model = QuadraticModel(
-            self._start[:k],
-            self._stop[:k],
-            self._entries,
-            self._values,
+            gathered.columns,
             unit,
+            np.where(self._sample.shared > 0.0, single[self._sample.firsts[:-1]], np.float32(0.0)),
             single,
             at,
             extra,
@@ -181,29 +188,27 @@ class InnerModel:
         return Step(d, x, state.sweeps, state.cut)
 
     def _eliminate(
-        self, view: RowView, k: int, rows: int, slopes: Floats, lean: Floats
+        self, view: RowView, gathered: Gathered, slopes: Floats, lean: Floats
     ) -> tuple[Elimination, Floats]:
         """The elimination on the sampled rows, and the leans of the gathered columns, (k, r).
 
         lean : float64 (k,), sums of the columns in the weights of the sample.
         """
-        part, q = view.objective, self._q_buffer[:rows]
+        part, q = view.objective, gathered.q
         covariates = part.covariates
         if covariates is not None:
             covariates = covariates.take(self.chosen(part.n_rows))
         # sums over the sample, as in the columns: otherwise a nearly constant column may have negative
         # curvature once the intercept is eliminated, and its steps are unbounded
-        part = replace(part, y=part.y[:rows], covariates=covariates)
+        part = replace(part, y=part.y[: len(q)], covariates=covariates)
         free = Elimination.of(part, q, slopes, view.free_floor)
         if covariates is None:
             return free, lean[:, None] * free.root.sum(axis=0)
         columns = covariates.values @ free.root
         columns *= q[:, None]
-        return free, self.gathered(k, rows).products(columns)
+        return free, gathered.products(columns)
 
-    def _centre(
-        self, at: LocalPoint, rows: int, lean: Floats, h: Floats
-    ) -> tuple[LocalPoint, Floats]:
+    def _centre(self, at: LocalPoint, lean: Floats, h: Floats) -> tuple[LocalPoint, Floats]:
         """The same point with centred columns, for which the constant compensates.
 
         The curvature of a column after elimination of the intercept is the difference of two sums; in
@@ -211,41 +216,40 @@ class InnerModel:
         of the sample are centred; others would become dense. Returns the point and the means.
         """
         whole = h.copy()
-        centres = self.centre(rows, lean, h)
+        centres = self.centre(lean, h)
         left = np.divide(h, whole, out=np.ones(len(h)), where=whole > 0.0)
         gradients = at.gradients - centres * at.slopes[0]
         return replace(at, gradients=gradients, curvatures=at.curvatures * left), centres
 
-    def centre(self, rows: int, lean: Floats, h: Floats) -> Floats:
+    def centre(self, lean: Floats, h: Floats) -> Floats:
         """Centre the gathered columns that have a value in every row of the sample; returns the means.
 
         Updates ``lean`` and ``h``, float64 (k,), of the sample.
         """
-        k = len(h)
-        centres = np.zeros(k)
+        centres = np.zeros(len(h))
         if len(self._values):
-            column_kernels.centre(
-                self._start[:k],
-                self._stop[:k],
-                rows,
-                self._values,
-                self._q_buffer[:rows],
-                float(self._q_buffer[:rows].sum()),
-                lean,
-                h,
-                centres,
-            )
+            columns, q = self._columns(len(h)), self._sample.q
+            gather_kernels.centre(columns, q, float(q.sum()), lean, h, centres)
         return centres
 
-    def gathered(self, k: int, rows: int) -> Gathered:
+    def gathered(self, k: int) -> Gathered:
         """The first k gathered columns, as views of the buffers."""
-        return Gathered(
-            self._start[:k], self._stop[:k], self._entries, self._values, self._q_buffer[:rows]
-        )
+        return Gathered(self._columns(k), self._sample.q)
+
+    def _columns(self, k: int) -> GatheredColumns:
+        firsts = self._sample.firsts
+        cuts = self._cuts[: k * len(firsts)].reshape(k, len(firsts))
+        return GatheredColumns(cuts, self._rows, self._values, firsts)
 
     def chosen(self, n_rows: int) -> Columns:
-        """The rows of the last sample of a view of ``n_rows`` rows, increasing."""
-        return np.flatnonzero(self._chosen_buffer[:n_rows] >= 0)
+        """The rows of the last sample of a view of ``n_rows`` rows, by their numbers in the sample."""
+        bits = np.unpackbits(self._wanted.view(np.uint8), axis=1, bitorder="little")
+        rows = np.flatnonzero(bits[:, : self._block_rows].ravel()[:n_rows])
+        codes = self._sample.codes
+        by_number = np.empty_like(rows)
+        segment, place = codes // sampling.SEGMENT_ROWS, codes % sampling.SEGMENT_ROWS
+        by_number[self._sample.firsts[segment] + place] = rows
+        return by_number
 
     def order(self, k: int) -> Columns:
         """A random order of k things, the same for the same seed and number of samples."""
@@ -253,12 +257,12 @@ class InnerModel:
 
     def _choose_rows(self, q: Floats, most: int) -> int:
         """Sample about ``most`` rows by their curvature; returns their number."""
-        counts, sums = np.empty(descent.BINS), np.empty(descent.BINS)
+        counts, sums = np.empty(sampling.BINS), np.empty(sampling.BINS)
         # relative to the largest, so that the sample does not depend on the unit of the weights
         unit = float(q.max(initial=0.0)) or 1.0
-        descent.curvature_histogram(q, unit, counts, sums)
+        sampling.curvature_histogram(q, unit, counts, sums)
         # expected size of the sample for tau at the lower edge of each bin
-        edges = descent.bin_edges()
+        edges = sampling.bin_edges()
         whole = np.cumsum(counts[::-1])[::-1]
         partly = (np.cumsum(sums) - sums) / edges
         fits = np.flatnonzero(whole + partly <= most)
@@ -266,14 +270,31 @@ class InnerModel:
         if counts.sum() > most:
             tau = unit * float(edges[fits[0] if len(fits) else -1])
         self.drawn += 1
-        count: int = descent.choose_rows(
+        rows, segments = sampling.choose_rows(
             q,
             tau,
             (self._seed << 32) + self.drawn,
-            self._chosen_buffer[: len(q)],
+            self._block_rows,
+            self._wanted,
+            self._before,
+            self._codes,
+            self._firsts,
+            self._shared,
             self._q_buffer,
         )
-        return count
+        self._sample = self._sample_of(rows, segments)
+        return int(rows)
+
+    def _sample_of(self, rows: int, segments: int) -> SampledRows:
+        """The sample in the buffers."""
+        return SampledRows(
+            self._wanted,
+            self._before,
+            self._codes[:rows],
+            self._firsts[: segments + 1],
+            self._shared[:segments],
+            self._q_buffer[:rows],
+        )
 
     def gather(
         self, working: WorkingSet, columns: Columns, q: Floats, lean: Floats, h: Floats
@@ -283,34 +304,30 @@ class InnerModel:
         Writes ``lean`` and ``h``, float64 (k,): sums of phi_ij and phi_ij^2 in the weights of the sample.
         """
         k = len(columns)
-        chosen = self._chosen_buffer[: len(q)]
         slots = working.cache.slots[columns]
         full = working.cache.store.nonzeros[slots] > FULL * len(q)
         # regions in proportion to the entries of their columns
         held = np.concatenate([[0], np.cumsum(working.cache.store.nonzeros[slots] + 1)])
         cuts = np.searchsorted(held, np.linspace(0, held[-1], GATHER_PARTS + 1)[1:-1])
         cuts = np.concatenate([[0], cuts, [k]])
-        room = (len(self._entries) * (held[cuts] / held[-1])).astype(np.int64)
-        fits = FILLED * len(self._entries) * len(q) / held[-1]
+        room = (len(self._rows) * (held[cuts] / held[-1])).astype(np.int64)
+        fits = FILLED * len(self._rows) * len(q) / held[-1]
         most = int(min(self.grown * max(LEAST_ROWS, ROWS_A_COLUMN * k), max(fits, 1.0)))
 
         def part(p: int) -> float:
             """Gather a part of the columns; returns the share of their nonzeros that it came to."""
             some = slice(cuts[p], cuts[p + 1])
-            written = column_kernels.gather_chosen(
+            columns = self._columns(k)
+            written = gather_kernels.gather_columns(
                 working.cache.pieces,
                 slots[some],
                 full[some],
-                chosen,
-                self._wanted,
-                self._before,
-                self._q_buffer[:rows],
+                self._sample,
+                self._found[p],
+                self._held[p],
                 room[p],
                 room[p + 1],
-                self._start[:k][some],
-                self._stop[:k][some],
-                self._entries,
-                self._values,
+                columns._replace(cuts=columns.cuts[some]),
                 lean[some],
                 h[some],
             )
@@ -319,7 +336,6 @@ class InnerModel:
 
         while True:
             rows = self._choose_rows(q, most)
-            column_kernels.mark_rows(chosen, self._block_rows, self._wanted, self._before)
             share = min(self.team.map(part, range(GATHER_PARTS)))
             if share == 1.0:
                 return rows

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.kernels import descent
+from fcl.kernels.gather import GatheredColumns
 from fcl.parallel import Team
 from fcl.solve.state import Columns, Floats, Ids, LocalPoint
 
@@ -39,7 +40,7 @@ HURRIED = 0.3
 #: Sweeps over one set of columns between two extrapolations.
 EXTRAPOLATE_FROM = 5
 #: Rows of the sample up to which extrapolation has memory, and vectors over them that it needs.
-EXTRAPOLATE_ROWS = 1 << 18
+EXTRAPOLATE_ROWS = 1 << 20
 EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 8
 #: Entries from which two threads sweep over half the columns each: about 4 ms on one thread.
 LONG_SWEEP = 2_000_000
@@ -56,11 +57,9 @@ ENTRIES_A_CALL = 10_000_000
 class QuadraticModel:
     """The gathered model: k columns on a sample of the rows. See :mod:`fcl.kernels.descent`."""
 
-    start: Ids
-    stop: Ids
-    entries: npt.NDArray[np.int32]
-    values: Singles
+    columns: GatheredColumns
     unit: float
+    shared: Singles
     q: Singles
     at: LocalPoint
     extra: Floats
@@ -84,11 +83,9 @@ class QuadraticModel:
         largest: float = descent.descent_sweep(
             self.at.absolute,
             order,
-            self.start,
-            self.stop,
-            self.entries,
-            self.values,
+            self.columns,
             self.unit,
+            self.shared,
             self.q,
             u,
             self.at.gradients,
@@ -109,7 +106,8 @@ class Order:
     def __init__(self, model: QuadraticModel, columns: Columns) -> None:
         self.columns = columns
         self._model = model
-        self._sizes = model.stop[columns] - model.start[columns]
+        cuts = model.columns.cuts
+        self._sizes = cuts[columns, -1] - cuts[columns, 0]
         self.entries = int(self._sizes.sum())
 
     @cached_property

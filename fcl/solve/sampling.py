@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.kernels import descent
+from fcl.kernels import sampling as kernels
 from fcl.objective import Objective, Outputs
 from fcl.solve.output_view import OutputView
 from fcl.solve.passes import Passes
@@ -443,7 +443,7 @@ def _chosen(of: Any, rows: slice, q: Floats, inclusion: Inclusion, seed: int) ->
     probability[_is_rare(of, rows, inclusion.rare)] = 1.0
     chosen = np.empty(len(probability), np.bool_)
     start = of.first_row + rows.start
-    descent.choose_by(probability, (seed << 32) ^ start, chosen)
+    kernels.choose_by(probability, (seed << 32) ^ start, chosen)
     found = np.flatnonzero(chosen)
     return found + start, of.s[rows][found] / probability[found]
 

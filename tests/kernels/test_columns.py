@@ -7,54 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcl.cache import ColumnCache
-from fcl.features.fourier import STEP
 from fcl.kernels import bits, encoding
 from fcl.kernels import columns as kernels
-from tests.columns import broken_invariants, make_phi, read_back, stage
+from tests.columns import Filled, close, filled, read_back
 from tests.windows import INTERPRETED, examples
-
-Filled = tuple[ColumnCache, np.ndarray, np.random.Generator]
-# ragged last blocks, words that are not full, one block, many
-SHAPES = [(1, 64), (63, 64), (64, 64), (65, 64), (300, 128), (805, 256), (130, 65536)]
-
-
-def fill(n_rows: int, block_rows: int, seed: int, kinds: str) -> Filled:
-    """A cache of a dozen columns of the given kinds, its contents, and a random generator."""
-    rng = np.random.default_rng(seed)
-    binary = kinds == "binary"
-    capacity = 14 * ColumnCache.largest_column(n_rows, block_rows, binary) + 500
-    cache = ColumnCache(capacity, 20, n_rows, block_rows, binary)
-    parts = []
-    # bitmaps or not; and the step of the values, which the cache may or may not know
-    ways = {
-        "binary": [(True, 0.0, False)],
-        "real": [(False, 0.0, False)],
-        "steps": [(False, STEP, True)],
-        "whole": [(False, 1.0, False)],
-        "all": [(True, 0.0, False), (False, 0.0, False), (False, 0.25, True), (False, 1.0, False)],
-    }[kinds]
-    for number, (bitmaps, step, told) in enumerate(ways):
-        part = make_phi(rng, 12 // len(ways), n_rows, bitmaps, step)
-        ids = np.arange(len(part)) + 100 * number
-        staged = stage(cache, ids, part, bitmaps, step if told else 0.0)
-        assert all(cache.admit(staged, t) for t in range(len(part)))
-        parts.append(part)
-    assert broken_invariants(cache) == []
-    return cache, np.concatenate(parts).astype(np.float64), rng
-
-
-filled = st.builds(
-    lambda shape, seed, kinds: fill(*shape, seed, kinds),
-    st.sampled_from(SHAPES[:5] if INTERPRETED else SHAPES),
-    st.integers(0, 2**31),
-    st.sampled_from(["binary", "real", "steps", "whole", "all"]),
-)
-
-
-def close(found: np.ndarray, expected: np.ndarray, size: np.ndarray) -> None:
-    """Equal but for the order of summation; ``size``: the same sums of absolute values."""
-    assert (np.abs(found - expected) <= 1e-12 * size).all()
 
 
 @given(filled)
@@ -99,95 +55,6 @@ def test_products_of_columns(made: Filled, size: int, sampled: bool) -> None:
     part = phi[order, : len(q)]
     size_of = np.abs(part) * q @ np.abs(part).T
     close(gram, np.triu(part * q @ part.T), size_of)
-
-
-def marked(chosen: np.ndarray, cache: ColumnCache) -> tuple[np.ndarray, np.ndarray]:
-    """The chosen rows as bitmaps, and their numbers before each word."""
-    shape = cache.store.n_blocks, -(-cache.block_rows // 64)
-    wanted, before = np.ones(shape, np.uint64), np.ones(shape, np.int32)
-    kernels.mark_rows(chosen, cache.block_rows, wanted, before)
-    return wanted, before
-
-
-@given(filled, st.sampled_from([0.0, 0.1, 0.6, 1.0]))
-@examples(80)
-def test_entries_of_chosen_rows(made: Filled, share: float) -> None:
-    cache, phi, rng = made
-    valued = not np.isin(phi, [0.0, 1.0]).all() or cache.largest > 8 * -(-cache.n_rows // 64)
-    taken = np.flatnonzero(rng.random(cache.n_rows) < share)
-    chosen = np.full(cache.n_rows, -1, np.int32)
-    chosen[taken] = np.arange(len(taken))
-    q = rng.exponential(size=len(taken))
-    columns = rng.permutation(len(phi))[: rng.integers(1, len(phi) + 1)]
-    k = len(columns)
-    full = rng.random(k) < 0.5
-    room = int(cache.pieces.counts[columns].sum())
-    begin = int(rng.integers(5))
-    start, stop = np.empty(k, np.int64), np.empty(k, np.int64)
-    lean, curve = np.empty(k), np.empty(k)
-    rows = np.full(begin + room + 3, -7, np.int32)
-    values = np.empty(len(rows) if valued else 0, np.float32)
-    if valued and not room:
-        return
-    assert k == kernels.gather_chosen(
-        cache.pieces,
-        columns,
-        full,
-        chosen,
-        *marked(chosen, cache),
-        q,
-        begin,
-        begin + room,
-        start,
-        stop,
-        rows,
-        values,
-        lean,
-        curve,
-    )
-    assert start[0] == begin and stop[-1] <= begin + room
-    assert (start[1:] == stop[:-1]).all()
-    assert (rows[:begin] == -7).all() and (rows[begin + room :] == -7).all()
-    picked = np.zeros((k, len(taken)))
-    picked[:, chosen[taken]] = phi[columns][:, taken]
-    for t in range(k):
-        entries = slice(start[t], stop[t])
-        dense = np.zeros(len(taken))
-        assert len(np.unique(rows[entries])) == stop[t] - start[t]
-        densely = np.isin(cache.pieces.kinds[columns[t]], [kernels.DENSE, kernels.STEPS])
-        zeros_too = full[t] & densely[taken // cache.block_rows]
-        listed = zeros_too | (phi[columns[t]][taken] != 0.0)
-        assert stop[t] - start[t] == np.count_nonzero(listed)
-        dense[rows[entries]] = values[entries] if valued else 1.0
-        assert (dense == picked[t]).all()
-    close(lean, picked @ q, np.abs(picked) @ q)
-    close(curve, picked**2 @ q, picked**2 @ q)
-
-
-def test_too_little_room_for_entries_is_reported() -> None:
-    cache = ColumnCache(1 << 12, 4, 200, 64)
-    staged = stage(cache, np.arange(2), np.ones((2, 200), np.float32))
-    assert cache.admit(staged, 0) and cache.admit(staged, 1)
-    chosen = np.arange(200, dtype=np.int32)
-    for room, written in ((400, 2), (399, 1), (10, 0)):
-        out = np.empty(room, np.int32)
-        found = kernels.gather_chosen(
-            cache.pieces,
-            np.arange(2),
-            np.ones(2, bool),
-            chosen,
-            *marked(chosen, cache),
-            np.ones(200),
-            0,
-            room,
-            np.empty(2, np.int64),
-            np.empty(2, np.int64),
-            out,
-            np.empty(0, np.float32),
-            np.empty(2),
-            np.empty(2),
-        )
-        assert found == written
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=5))

@@ -1,4 +1,4 @@
-"""Coordinate descent on the quadratic model, and the sampling of rows, against dense numpy."""
+"""Coordinate descent on the quadratic model, against dense numpy."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fcl.kernels import descent
+from fcl.kernels.gather import GatheredColumns
 from tests.windows import examples
 
 
@@ -26,6 +27,7 @@ class Model:
     absolute: np.ndarray
     free: bool
     w: np.ndarray
+    shared_rows: int  #: so many rows, the first ones, have one q
 
     @property
     def curve_b(self) -> float:
@@ -47,13 +49,17 @@ class State:
     def __init__(self, model: Model, valued: bool) -> None:
         self.model = model
         entries = [np.flatnonzero(column) for column in model.phi]
-        ends = np.concatenate([[0], np.cumsum([len(e) for e in entries])]).astype(np.int64)
-        self.start, self.stop = ends[:-1].copy(), ends[1:].copy()
-        self.rows = np.concatenate(entries).astype(np.int32)
         found = [column[e] for column, e in zip(model.phi, entries, strict=True)]
-        self.values = (
-            np.concatenate(found).astype(np.float32) if valued else np.empty(0, np.float32)
-        )
+        values = np.concatenate(found).astype(np.float32) if valued else np.empty(0, np.float32)
+        rows = np.concatenate(entries)
+        firsts = np.array([0, model.shared_rows, len(model.q)])
+        columns = np.repeat(np.arange(len(entries)), [len(e) for e in entries])
+        sizes = np.zeros((len(entries), 2), np.int64)
+        np.add.at(sizes, (columns, (rows >= firsts[1]).astype(int)), 1)
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        cuts = np.column_stack([ends[:-1].reshape(-1, 2), ends[2::2]])
+        rows = np.where(rows < firsts[1], rows, rows - firsts[1]).astype(np.uint16)
+        self.columns = GatheredColumns(cuts, rows, values, firsts)
         lean = model.phi @ model.q / np.sqrt(model.curve_b)
         self.leans = lean[:, None] if model.free else np.empty((len(model.w), 0))
         curve = model.phi**2 @ model.q + model.extra
@@ -61,6 +67,7 @@ class State:
         # in double precision, where sums can be compared to the last digits; the unit must not matter
         self.unit = 4.0 if valued else 1.0
         self.q = model.q / self.unit
+        self.shared = np.array([self.q[0] if model.shared_rows else 0.0, 0.0])
         self.u, self.w, self.met = np.zeros(len(model.q)), model.w.copy(), np.zeros(len(model.w))
         self.b = np.full(int(model.free), -model.lin_b / np.sqrt(model.curve_b))
 
@@ -78,11 +85,9 @@ class State:
         return descent.descent_sweep(
             m.absolute,
             order,
-            self.start,
-            self.stop,
-            self.rows,
-            self.values,
+            self.columns,
             self.unit,
+            self.shared,
             self.q,
             self.u,
             m.lin,
@@ -104,10 +109,13 @@ def make(seed: int, valued: bool, free: bool) -> State:
     if valued:
         phi *= rng.normal(size=phi.shape).astype(np.float32)
     extra = rng.choice([1e-12, 0.5], k)
+    q = rng.exponential(size=n)
+    shared_rows = int(rng.choice([0, n // 2, n]))
+    q[:shared_rows] = 0.7
     r = rng.normal(size=n) * 3  # residuals: a column like the intercept has its slope too
     model = Model(
         phi,
-        rng.exponential(size=n),
+        q,
         phi @ r,
         extra,
         float(r.sum()),
@@ -115,6 +123,7 @@ def make(seed: int, valued: bool, free: bool) -> State:
         rng.uniform(0.5, 2.0, k) / rng.choice([0.3, 2.0, 50.0]),
         free,
         rng.normal(size=k) * (rng.random(k) < 0.5),
+        shared_rows,
     )
     return State(model, valued)
 
@@ -176,49 +185,6 @@ def test_violations_are_distances_from_the_conditions() -> None:
     assert descent.violations(0.5 * g, w, out) == pytest.approx(1.0)
     assert descent.violations(g[:0], w[:0], out) == 0.0
     assert [descent.soft_threshold(x, 1.0) for x in (3.0, 0.5, -0.5, -3.0)] == [2.0, 0.0, 0.0, -2.0]
-
-
-@pytest.mark.parametrize("unit", [1.0, 3e20, 1e-250])
-def test_the_histogram_counts_every_row_with_curvature_in_its_bin(unit: float) -> None:
-    rng = np.random.default_rng(0)
-    q = np.concatenate([10.0 ** rng.uniform(-40, 12, 500), [0.0, 1e-50, 0.25, 1.0, 1e50, 0.0]])
-    counts, sums = np.full(descent.BINS, np.nan), np.full(descent.BINS, np.nan)
-    descent.curvature_histogram(q * unit, unit, counts, sums)
-    q = q[q > 0.0] * unit / unit
-    edges = descent.bin_edges()
-    inside = np.clip(np.searchsorted(edges, q, side="right") - 1, 0, descent.BINS - 1)
-    assert (counts == np.bincount(inside, minlength=descent.BINS)).all()
-    np.testing.assert_allclose(
-        sums, np.bincount(inside, weights=q, minlength=descent.BINS), rtol=1e-12
-    )
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2**62])
-def test_a_sample_of_rows_is_unbiased_and_the_same_every_time(seed: int) -> None:
-    rng = np.random.default_rng(7)
-    q = rng.exponential(size=4000) * (rng.random(4000) < 0.9)
-    values = rng.normal(size=4000)
-    for tau in (0.0, 1.0, 5.0):
-        chosen, weights = np.empty(4000, np.int32), np.empty(4000)
-        n = descent.choose_rows(q, tau, seed, chosen, weights)
-        rows = np.flatnonzero(chosen >= 0)
-        assert chosen[rows].tolist() == list(range(n))
-        assert (weights[:n] == np.maximum(q[rows], tau)).all()
-        assert (q[rows] > 0.0).all()
-        sure = (q > 0.0) & (q >= tau)
-        assert (chosen[sure] >= 0).all()
-        # within five standard deviations of what is expected
-        share = np.where(sure, 1.0, q / max(tau, 1e-300))
-        noise = np.sqrt((share * (1 - share)).sum())
-        assert abs(n - share.sum()) <= 5 * noise + 1e-9
-        spread = np.sqrt((np.maximum(q, tau) ** 2 * share * (1 - share) * values**2).sum())
-        assert abs(weights[:n] @ values[rows] - q @ values) <= 5 * spread + 1e-9
-        again = np.empty(4000, np.int32)
-        assert descent.choose_rows(q, tau, seed, again, weights) == n
-        assert (again == chosen).all()
-    other = np.empty(4000, np.int32)
-    descent.choose_rows(q, 5.0, seed + 1, other, weights)
-    assert ((other >= 0) != (chosen >= 0)).any()
 
 
 def test_eliminated_covariates_follow_every_step() -> None:

@@ -18,10 +18,12 @@ SCALES = (1e-30, 1e-12, 1.0, 1e12, 1e30)
 
 
 def choose(q: np.ndarray, most: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of a sample, and their curvatures in it."""
+    """Rows of a sample, increasing, and their weights in it."""
     model = InnerModel(len(q), 1, 1, seed)
-    count = model._choose_rows(q, most)
-    return np.flatnonzero(model._chosen_buffer >= 0), model._q_buffer[:count]
+    assert model._choose_rows(q, most) == len(model.gathered(0).q)
+    rows = model.chosen(len(q))
+    order = np.argsort(rows)
+    return rows[order], model.gathered(0).q[order]
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -138,7 +138,7 @@ def test_little_room_for_gathered_columns(monkeypatch: pytest.MonkeyPatch) -> No
     problem = Problem(kmer_matrix(codes, 3), labels, np.ones(400), "logistic", 1.0)
     solver = make_solver(KmerFamily(3, 14), codes, problem, tol=1e-6)
     model = solver.local.trainer.inner
-    model._entries = np.empty(2500, np.int32)
+    model._rows = np.empty(2500, np.uint16)
     gather, sizes = model.gather, []
     monkeypatch.setattr(model, "gather", lambda *args: sizes.append(gather(*args)) or sizes[-1])
     passes = run(solver, 100)
