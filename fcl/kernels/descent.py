@@ -114,6 +114,19 @@ def _move(columns, t, step, shared, q, u):
 
 
 @kernel
+def move(columns, which, steps, shared, q, leans, u, b):
+    """Update the state u and b for steps of some columns, in place; see :func:`descent_sweep`.
+
+    which : int64, numbers of the columns.  steps : float64 (len(which),).
+    """
+    for o in range(which.shape[0]):
+        t = which[o]
+        _move(columns, t, u.dtype.type(steps[o]), shared, q, u)
+        for c in range(leans.shape[1]):
+            b[c] -= steps[o] * leans[t, c]
+
+
+@kernel
 def descent_sweep(
     absolute,
     order,

@@ -2,7 +2,7 @@
 
 Sweeps run over nested sets: all columns; columns with a weight, until none of them violates; and among
 these the *hot* columns, whose violation is near the largest, several times between two sweeps over the
-others.
+others. Each such round gains momentum from the last one.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ MAX_SWEEPS = 1000
 #: Hot columns have a violation above this share of the largest one among columns with a weight. Late
 #: steps have few of them, and save most of their time by sweeping over these.
 HOT = 0.1
-#: Sweeps over the hot columns between two sweeps over all columns with a weight: enough for one
-#: extrapolation. They end early when the largest violation has fallen to this share.
+#: Sweeps over the hot columns between two sweeps over all columns with a weight. They end early when the
+#: largest violation has fallen to this share.
 HOT_SWEEPS = 6
 COOLED = 0.3
 #: Minimum sweeps of a step: fewer are not worth gathering columns for.
 LEAST_SWEEPS = 10
 #: ... and the share to which the violation must fall before a request to hurry ends a step.
 HURRIED = 0.3
-#: Sweeps over one set of columns between two extrapolations.
-EXTRAPOLATE_FROM = 5
-#: Rows of the sample up to which extrapolation has memory, and vectors over them that it needs.
-EXTRAPOLATE_ROWS = 1 << 20
-EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 8
+#: Rows of the sample up to which there is memory for momentum and for a second thread, and the vectors
+#: over them, in float64, that these need.
+MOMENTUM_ROWS = 1 << 20
+MOMENTUM_VECTORS = 8
+#: A direction whose curvature falls below this share once the other one is eliminated is left out.
+DEPENDENT = 1e-9
 #: Entries from which two threads sweep over half the columns each: about 4 ms on one thread.
 LONG_SWEEP = 2_000_000
 #: From this many entries on, a step ends when a round of sweeps has lowered the model by less than LITTLE
@@ -78,6 +79,27 @@ class QuadraticModel:
         )
         return float((self.at.absolute * np.abs(w)).sum()) + smooth
 
+    def shares(self, state: State, steps: list[State], signs: Floats) -> Floats:
+        """The multiples of some steps that together lower the model most, if no weight changes its sign.
+
+        signs : of the weights at the state; those of 0 stay 0.
+        """
+        w, u, b = state
+        slopes = self.at.gradients + self.extra * (w - self.at.weights)
+        slopes = np.where(signs != 0.0, slopes + self.at.absolute * signs, 0.0)
+        scaled = [step[1] / self.q for step in steps]
+        gram, slope = np.empty((len(steps), len(steps))), np.empty(len(steps))
+        for i, (dw, _, db) in enumerate(steps):
+            rows = self.unit * float((scaled[i] * u).sum(dtype=np.float64))
+            slope[i] = float(slopes @ dw) + rows - float(b @ db)
+            for j, other in enumerate(steps[: i + 1]):
+                rows = self.unit * float((scaled[i] * other[1]).sum(dtype=np.float64))
+                gram[i, j] = float((self.extra * dw) @ other[0]) + rows - float(db @ other[2])
+                gram[j, i] = gram[i, j]
+        size = np.sqrt(np.maximum(np.diag(gram), 1e-300))
+        found = np.linalg.lstsq(gram / np.outer(size, size), -slope / size, DEPENDENT)[0]
+        return np.asarray(found / size)
+
     def sweep(self, order: Columns, w: Floats, u: Singles, b: Floats, violations: Floats) -> float:
         """Minimise over each column in turn, in place; returns the largest violation met."""
         largest: float = descent.descent_sweep(
@@ -98,6 +120,14 @@ class QuadraticModel:
             violations,
         )
         return largest
+
+    def move(self, columns: Columns, steps: Floats, u: Singles, b: Floats) -> None:
+        """Update u and b, in place, for steps of the weights of some columns."""
+        descent.move(self.columns, columns, steps, self.shared, self.q, self.leans, u, b)
+
+
+#: w, u and b.
+State = tuple[Floats, Singles, Floats]
 
 
 class Order:
@@ -160,8 +190,8 @@ class Descent:
         u[:] = 0.0
         self.b = b
         self._violations = np.zeros(len(self.w))
-        self._small = len(u) <= EXTRAPOLATE_ROWS
-        self._iterates: list[tuple[Floats, Singles, Floats]] = []
+        self._small = len(u) <= MOMENTUM_ROWS
+        self._last: State | None = None  # the step of the last round
         self.sweeps = 0
         self._first = 0.0
         self._ended = False
@@ -178,6 +208,7 @@ class Descent:
         start = before = self._value() if dear else 0.0
         while not self._ended and self._sweep(everything) > tolerance:
             while not self._ended:
+                begin = self.w.copy(), self._u.copy() if self._small else self._u, self.b.copy()
                 has_weight = self._everything[self.w[self._everything] != 0.0]
                 worst = self._sweep(Order(self._model, has_weight))
                 if worst <= tolerance:
@@ -189,17 +220,16 @@ class Descent:
                     before = value
                 hot = has_weight[self._violations[has_weight] > HOT * worst]
                 self._cool(Order(self._model, hot), max(tolerance, COOLED * worst))
+                if self._small:
+                    self._gain_momentum(begin)
 
     def _value(self) -> float:
         return self._model.value(self.w, self._u, self.b)
 
     def _cool(self, hot: Order, enough: float) -> None:
-        self._iterates = []
         for _ in range(HOT_SWEEPS):
             if self._ended or self._sweep(hot) <= enough:
                 return
-            if self._small:
-                self._extrapolate()
 
     def _sweep(self, order: Order) -> float:
         long = self._small and self._team.threads > 1 and order.entries >= LONG_SWEEP
@@ -237,29 +267,28 @@ class Descent:
         w[:], u[:], b[:] = new_w, new_u, new_b
         return worst
 
-    def _extrapolate(self) -> None:
-        """Anderson extrapolation of sweeps over one set of columns in one order.
+    def _gain_momentum(self, begin: State) -> None:
+        """Move on along the step of this round and that of the last one, as far as lowers the model most.
 
-        Near convergence such sweeps are an affine map, and a combination of the last iterates with
-        coefficients that add up to 1 is far nearer to its fixed point (Bertrand and Massias 2021). The
-        state is affine in w, so the candidate is evaluated without reading a column; it is accepted only
-        if it lowers the model.
+        Conjugate gradients with sweeps as their preconditioner, but for two things (locally optimal
+        conjugate gradients, Knyazev 2001): sweeps over different columns are not one linear map, and a
+        weight that would change its sign ends at 0. The model is evaluated without reading columns other
+        than those of such weights, because the state is affine in w.
+
+        begin : the state before this round.
         """
-        model, iterates = self._model, self._iterates
-        iterates.append((self.w.copy(), self._u.copy(), self.b.copy()))
-        if len(iterates) <= EXTRAPOLATE_FROM:
-            return
-        steps = np.diff([state[0] for state in iterates], axis=0)
-        gram = np.einsum("ik,jk->ij", steps, steps)  # without BLAS, whose threads would only spin
-        gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-300)
-        c = np.linalg.solve(gram, np.ones(len(gram)))
-        total = float(c.sum())
-        if total != 0.0 and np.isfinite(c).all():
-            c /= total
-            last = iterates[1:]
-            w, u, b = (
-                sum(x * state[part] for x, state in zip(c, last, strict=True)) for part in range(3)
-            )
-            if model.value(w, u, b) < model.value(self.w, self._u, self.b):
-                self.w[:], self._u[:], self.b[:] = w, u, b
-        self._iterates = []
+        model, now = self._model, (self.w, self._u, self.b)
+        steps = [(now[0] - begin[0], now[1] - begin[1], now[2] - begin[2])]
+        steps += [self._last] if self._last else []
+        signs = np.sign(self.w)
+        w, u, b = self.w.copy(), self._u.copy(), self.b.copy()
+        for share, (dw, du, db) in zip(model.shares(now, steps, signs), steps, strict=True):
+            w += share * dw
+            u += np.float32(share) * du
+            b += share * db
+        crossing = np.flatnonzero((w != 0.0) & (w * signs <= 0.0))
+        model.move(crossing, -w[crossing], u, b)
+        w[crossing] = 0.0
+        if model.value(w, u, b) < model.value(*now):
+            self.w[:], self._u[:], self.b[:] = w, u, b
+        self._last = self.w - begin[0], self._u - begin[1], self.b - begin[2]
