@@ -185,7 +185,7 @@ class InnerModel:
         d = state.w - at.weights
         x = free.step(state.b)
         x[:1] -= float(centres @ d)
-        return Step(d, x, state.sweeps, state.cut)
+        return Step(d, x, state.sweeps, state.cut, state.dear)
 
     def _eliminate(
         self, view: RowView, gathered: Gathered, slopes: Floats, lean: Floats

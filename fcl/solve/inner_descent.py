@@ -193,6 +193,7 @@ class Descent:
         self._small = len(u) <= MOMENTUM_ROWS
         self._last: State | None = None  # the step of the last round
         self.sweeps = 0
+        self.dear = False  #: whether a sweep over all columns takes long
         self._first = 0.0
         self._ended = False
 
@@ -204,7 +205,7 @@ class Descent:
     def run(self, tolerance: float) -> None:
         """Sweep until no column violates by more than the tolerance, or the step has to end."""
         everything = Order(self._model, self._everything)
-        dear = everything.entries >= DEAR_SWEEP
+        self.dear = dear = everything.entries >= DEAR_SWEEP
         start = before = self._value() if dear else 0.0
         while not self._ended and self._sweep(everything) > tolerance:
             while not self._ended:

@@ -48,7 +48,7 @@ FEW_ROWS = 1 << 16
 #: two samples differ. If it leaves more than SLOW, the sample should grow.
 STEADY = 0.98
 RENEWED = 0.2
-SLOW = 0.7
+SLOW = 0.85
 #: SLOW in lock-step, where a pass is expensive: larger samples close more of the gap per pass.
 LOCKED_SLOW = 0.45
 #: Minimum rows of the sample per cached column before the final phase: with fewer rows, products of

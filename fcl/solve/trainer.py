@@ -62,6 +62,10 @@ CHEAP_WORK = 2e7
 NARROW = 1.5e8
 #: Rows times columns squared up to which it does so after coordinate descent has failed (seconds).
 DEAR_HESSIAN = 2e11
+#: A local problem whose steps are dear is settled by a step with at most this share of the whole decrease
+#: since the anchor. A step divides what is left by five to ten, so little is left then, and the next
+#: anchor, with new columns and exact gradients, gains more than another step.
+SETTLED = 0.15
 #: Inner tolerance, as a share of the violation before the step, and of the target.
 INNER_SHARE = 0.1
 INNER_TARGET = 0.3
@@ -124,6 +128,8 @@ class Trainer:
         #: columns of the last step, and their slopes before it
         self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
         self._before = math.inf  # violation before the last step
+        self._decrease = 0.0  # of the local objective since the anchor
+        self._settled = False
         self._undo: tuple[Columns, Floats, Floats] | None = None
 
     def resize(self, n_rows: int) -> None:
@@ -181,6 +187,7 @@ class Trainer:
         if n and self._is_clipped(view, n) and self._is_cheap(view, n):
             self._raised = 0.0  # minimise directly again, until rounding spoils a step
         self._before, self._undo = math.inf, None
+        self._decrease, self._settled = 0.0, False
 
     @property
     def margins(self) -> Floats:
@@ -215,7 +222,7 @@ class Trainer:
     def step(
         self, view: RowView, working: WorkingSet, target: float, may_move: bool = True
     ) -> StepResult:
-        """Take one proximal Newton step, unless the violation is at most ``target``."""
+        """Take one proximal Newton step, unless the violation is at most ``target``, or it is settled."""
         n = working.cache.n
         weights, penalty = working.weights[:n], view.objective.penalty
         columns = np.arange(n)
@@ -242,7 +249,7 @@ class Trainer:
                 self._careful = True
                 continue
             self.inner.judge(self._before, violation)
-            if violation <= target or not may_move:
+            if violation <= target or self._settled or not may_move:
                 return StepResult(False, decrease, violation, sweeps)
             tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
             step = self._minimise(view, working, local, slopes, tolerance)
@@ -264,6 +271,8 @@ class Trainer:
         # if rounding hides the decrease, the violation of the next step has to confirm it
         self._undo = None if seen else (columns, local.weights, self.free)
         self._before = violation
+        self._decrease += gained
+        self._settled = step.dear and beta == 1.0 and gained <= SETTLED * self._decrease
         working.weights[columns] = local.weights + beta * step.d
         self.free = self.free + beta * step.x
         losses.combine(self._m, self._dm, beta, self._m)
@@ -351,6 +360,7 @@ class Trainer:
     def columns_changed(self) -> None:
         """Note that columns have changed: the last step can no longer be undone or judged."""
         self._before, self._undo = math.inf, None
+        self._settled = False
 
     # -- the local problem at the current point ------------------------------------------------
 

@@ -50,7 +50,7 @@ WORTH_SHARE = 0.1
 #: ... or after this many steps from one anchor.
 WORTH_STEPS = 4
 #: If the trainer is to wait for the coming columns, the first step waits for this share of them.
-WAIT_SHARE = 0.9
+WAIT_SHARE = 0.98
 
 #: Order -> its name, also used for its method (after an underscore), fault point and error messages.
 _ORDERS = {
