@@ -52,11 +52,11 @@ SLOW = 0.85
 #: SLOW in lock-step, where a pass is expensive: larger samples close more of the gap per pass.
 LOCKED_SLOW = 0.45
 #: Minimum rows of the sample per cached column before the final phase: with fewer rows, products of
-#: columns are mostly noise; more rows take more time and memory. For a trainer that never waits and
-#: leaves its anchor.
-ROWS_A_COLUMN = 16
-#: ... and for a trainer in lock-step with the passes.
-LOCKED_ROWS_A_COLUMN = 12
+#: columns are mostly noise; more rows take more time and memory.
+ROWS_A_COLUMN = 12
+#: Bytes of columns that take as long to make again, over a new sample, as a pass or several steps. From
+#: there on a sample with ROWS_A_COLUMN rows for each column does not grow: steps leave more than it does.
+DEAR_BYTES = 1 << 29
 #: Minimum passes before a sample that predicted a step badly is replaced by one of the same size. A
 #: trainer that does not wait proposes its point before the last columns arrive; a new sample per pass
 #: would make them useless.
@@ -150,7 +150,6 @@ class SampleSize:
         self._n_rows = n_rows
         self.most = most
         self._cache_bytes = cache_bytes
-        self._rows_a_column = LOCKED_ROWS_A_COLUMN if locked else ROWS_A_COLUMN
         self._slow = LOCKED_SLOW if locked else SLOW
         self._requested = requested
         self._first = self.wanted = first
@@ -178,9 +177,11 @@ class SampleSize:
         renewed = steady and gap > RENEWED * self.last_gap
         slow = steady and gap > self._slow * self.last_gap
         self.last_gap, self.last_objective = gap, objective
-        thin = not self._requested and not steady and self.drawn < self._rows_a_column * n_cached
+        thin = self.drawn < ROWS_A_COLUMN * n_cached
+        small = thin and not steady and not self._requested
+        may_grow = thin or cached_bytes < DEAR_BYTES
         redraw = (
-            ((bad or slow or thin) and self._grow(cached_bytes))
+            ((bad or slow or small) and may_grow and self._grow(cached_bytes))
             or (bad and self.age >= LEAST_AGE)
             or renewed
             or objective < STALE * self.objective
