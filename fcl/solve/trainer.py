@@ -128,7 +128,9 @@ class Trainer:
         #: columns of the last step, and their slopes before it
         self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
         self._before = math.inf  # violation before the last step
-        self._decrease = 0.0  # of the local objective since the anchor
+        self._gains: list[
+            float
+        ] = []  # decreases of the local objective by dear steps since the anchor
         self._settled = False
         self._undo: tuple[Columns, Floats, Floats] | None = None
 
@@ -187,7 +189,7 @@ class Trainer:
         if n and self._is_clipped(view, n) and self._is_cheap(view, n):
             self._raised = 0.0  # minimise directly again, until rounding spoils a step
         self._before, self._undo = math.inf, None
-        self._decrease, self._settled = 0.0, False
+        self._gains, self._settled = [], False
 
     @property
     def margins(self) -> Floats:
@@ -248,7 +250,10 @@ class Trainer:
                     return StepResult(False, decrease, self._before, sweeps)
                 self._careful = True
                 continue
-            self.inner.judge(self._before, violation)
+            if len(self._gains) < 2:
+                self.inner.judge(self._before, violation)
+            elif self._before < math.inf:  # of many columns, the largest violation is mostly noise
+                self.inner.judge(*self._gains[-2:])
             if violation <= target or self._settled or not may_move:
                 return StepResult(False, decrease, violation, sweeps)
             tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
@@ -271,8 +276,8 @@ class Trainer:
         # if rounding hides the decrease, the violation of the next step has to confirm it
         self._undo = None if seen else (columns, local.weights, self.free)
         self._before = violation
-        self._decrease += gained
-        self._settled = step.dear and beta == 1.0 and gained <= SETTLED * self._decrease
+        self._gains += [gained] if step.dear else []
+        self._settled = step.dear and beta == 1.0 and gained <= SETTLED * sum(self._gains)
         working.weights[columns] = local.weights + beta * step.d
         self.free = self.free + beta * step.x
         losses.combine(self._m, self._dm, beta, self._m)

@@ -117,3 +117,14 @@ def test_passes_of_the_final_phase_renew_the_sample_or_let_it_grow() -> None:
     assert not redrawn(89.9, 5.0)  # the gap falls to a tenth
     assert redrawn(89.8, 2.0) and size.wanted == 100_000
     assert redrawn(89.7, 1.9) and size.wanted == 200_000
+
+
+def test_a_sample_whose_columns_are_dear_has_rows_enough() -> None:
+    for n_cached, grows in ((10_000, True), (8_000, False)):
+        size = SampleSize(10_000_000, 5_000_000, 100_000, 1 << 40)
+        size.draws, size.drawn = 1, 100_000
+        bad = LastStep(decrease=0.1, promised=1.0)
+        size.should_redraw(90.0, 50.0, bad, n_cached, 1 << 30)
+        assert (size.wanted > 100_000) == grows
+        size.should_redraw(80.0, 50.0, bad, n_cached, 1 << 20)
+        assert size.wanted > 100_000

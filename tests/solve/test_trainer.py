@@ -11,7 +11,7 @@ from judge import ALL_LOSSES, Problem, kmer_matrix
 from rows import STRENGTHS, acceptors, targets
 
 from fcl.features import KmerFamily
-from fcl.solve import inner_descent
+from fcl.solve import inner_descent, trainer
 from fcl.solve.solver import Certified, Solver
 
 #: Problems as small as these would be solved by their whole Hessian (test_exact.py).
@@ -160,6 +160,21 @@ def test_long_steps_leave_the_last_digits_of_their_model(monkeypatch: pytest.Mon
         assert passes[-1].gap <= 1e-6
         ends.append(passes[-1].objective)
     assert sweeps[1] < sweeps[0]
+    assert ends[1] == pytest.approx(ends[0], rel=2e-6)
+
+
+def test_dear_steps_end_once_they_gain_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer steps from an anchor, and the same end."""
+    monkeypatch.setattr(inner_descent, "DEAR_SWEEP", 0)
+    steps, ends = [], []
+    for share in (0.0, 0.5):
+        monkeypatch.setattr(trainer, "SETTLED", share)
+        solver, _ = ready("logistic", 3, tol=1e-6)
+        steps.append(solver.train().steps)
+        passes = run(solver, 90)
+        assert passes[-1].gap <= 1e-6
+        ends.append(passes[-1].objective)
+    assert 0 < steps[1] < steps[0]
     assert ends[1] == pytest.approx(ends[0], rel=2e-6)
 
 

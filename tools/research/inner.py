@@ -24,7 +24,9 @@ from unittest.mock import patch
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from fcl.kernels.gather import GatheredColumns
 from fcl.solve import inner
+from fcl.solve.gathered import Gathered
 from fcl.solve.inner_descent import Descent
 from tools.bench import common
 from tools.research.trainers import make_solver
@@ -46,17 +48,22 @@ def record(args: argparse.Namespace) -> list[Recorded]:
     class Copying(Descent):
         def __init__(self, model: Any, u: Any, b: Any, everything: Any, *rest: Any) -> None:
             super().__init__(model, u, b, everything, *rest)
-            arrays = ("start", "stop", "q", "extra", "curve", "leans", "ids")
-            used = int(model.stop.max())
+            arrays = ("shared", "q", "extra", "curve", "leans", "ids")
+            columns = GatheredColumns(*(array.copy() for array in model.columns))
             own = replace(
                 model,
-                entries=model.entries[:used].copy(),
+                columns=columns,
                 at=replace(model.at, **{k: v.copy() for k, v in _arrays(model.at)}),
                 **{name: getattr(model, name).copy() for name in arrays},
             )
-            positions = job.family.patterns(own.ids).positions  # type: ignore[attr-defined]
+            positions = np.asarray(job.family.patterns(own.ids).positions)  # type: ignore[attr-defined]
+            gathered = Gathered(columns, own.q)
+            k = len(columns.cuts)
+            entries = [gathered.numbers(slice(t, t + 1)) for t in range(k)]
+            ends = np.cumsum([0, *map(len, entries)])
             self._own = Recorded(
-                own, len(u), everything.copy(), 0.0, np.asarray(positions), b.copy()
+                *(own, len(u), everything.copy(), 0.0, positions, b.copy()),
+                *(ends[:-1], ends[1:], np.concatenate(entries)),
             )
             kept[:] = [*kept, self._own][-args.models :]
 

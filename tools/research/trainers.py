@@ -56,14 +56,14 @@ class Method:
             yield
 
 
+_choose_rows = inner.InnerModel._choose_rows
+
+
 def largest_curvatures(self: inner.InnerModel, q: Any, most: int) -> int:
     """Choose the rows of largest curvature instead of a sample; the diagonal stands for the others."""
-    self.drawn += 1
-    chosen = np.sort(np.argpartition(q, -most)[-most:]) if most < len(q) else np.arange(len(q))
-    self._chosen_buffer[: len(q)] = -1
-    self._chosen_buffer[chosen] = np.arange(len(chosen))
-    self._q_buffer[: len(chosen)] = q[chosen]
-    return len(chosen)
+    if most < len(q):
+        q = np.where(q >= np.partition(q, -most)[-most], q, 0.0)
+    return _choose_rows(self, q, len(q))
 
 
 METHODS = (

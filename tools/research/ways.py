@@ -34,11 +34,15 @@ class Recorded:
     tolerance: float
     positions: npt.NDArray[np.int64]
     b: Floats  #: at the start
+    #: the columns without segments: column t has the rows entries[start[t] : stop[t]]
+    start: npt.NDArray[np.int64]
+    stop: npt.NDArray[np.int64]
+    entries: npt.NDArray[np.int32]
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
         """Number of entries of each column."""
-        return np.asarray(self.model.stop - self.model.start)
+        return np.asarray(self.stop - self.start)
 
 
 class Spent(Exception):
@@ -95,8 +99,8 @@ def nested(state: State) -> None:
 
 
 def plain_nested(state: State) -> None:
-    """The kept method without extrapolation."""
-    with common.constants(inner_descent, EXTRAPOLATE_ROWS=0):
+    """The kept method without momentum."""
+    with common.constants(inner_descent, MOMENTUM_ROWS=0):
         nested(state)
 
 
@@ -116,9 +120,9 @@ def interleaved(state: State) -> None:
         worst = _interleaved_sweep(
             at.absolute,
             recorded.order,
-            model.start,
-            model.stop,
-            model.entries,
+            recorded.start,
+            recorded.stop,
+            recorded.entries,
             model.unit,
             vectors,
             at.gradients,
@@ -240,7 +244,8 @@ def bundles(size: int) -> Callable[[State], None]:
             state.reads(columns)
             return float(
                 _bundle_sweep(
-                    *(columns, size, model.start, model.stop, model.entries, model.unit, model.q),
+                    *(columns, size, recorded.start, recorded.stop, recorded.entries),
+                    *(model.unit, model.q),
                     *(state.u, dm, model.at.gradients, model.extra, model.curve, model.leans),
                     *(model.at.absolute, model.at.weights, state.w, state.b, np.zeros(size)),
                 )
@@ -297,10 +302,10 @@ def blocks(state: State) -> None:
 
 def _gram(state: State, columns: npt.NDArray[np.intp]) -> Floats:
     """The Hessian of some columns with the intercept eliminated, including the added diagonal."""
-    model = state.model
-    dense = np.zeros((len(columns), state.recorded.rows), np.float32)
+    model, recorded = state.model, state.recorded
+    dense = np.zeros((len(columns), recorded.rows), np.float32)
     for t, j in enumerate(columns):
-        dense[t, model.entries[model.start[j] : model.stop[j]]] = 1.0
+        dense[t, recorded.entries[recorded.start[j] : recorded.stop[j]]] = 1.0
     gram = (model.unit * ((dense * model.q) @ dense.T)).astype(np.float64)
     gram[np.diag_indices_from(gram)] += model.extra[columns]
     gram -= model.leans[columns] @ model.leans[columns].T
@@ -308,7 +313,8 @@ def _gram(state: State, columns: npt.NDArray[np.intp]) -> Floats:
 
 
 def _columns(state: State, columns: npt.NDArray[np.intp]) -> tuple[Any, Any, Any]:
-    return state.model.start[columns], state.model.stop[columns], state.model.entries
+    recorded = state.recorded
+    return recorded.start[columns], recorded.stop[columns], recorded.entries
 
 
 @kernel
@@ -484,8 +490,8 @@ def _bundle_sweep(
 
 
 WAYS: dict[str, tuple[str, Callable[[State], None]]] = {
-    "nested": ("nested sets, extrapolated (kept)", nested),
-    "plain": ("the same without extrapolation", plain_nested),
+    "nested": ("nested sets, with momentum (kept)", nested),
+    "plain": ("the same without momentum", plain_nested),
     "cyclic": ("all columns in every sweep", cyclic),
     "interleaved": ("the same, vectors interleaved", interleaved),
     "two": ("all, and those with a weight", two_sets),
