@@ -123,7 +123,11 @@ class InnerModel:
         return rows + iterates + (2 if binary else 6) * entries + cuts
 
     def judge(self, before: float, after: float) -> None:
-        """Adapt the sample size to a step that took the largest violation, or the gain of a step, so far."""
+        """Adapt the sample size to a step.
+
+        before, after : the largest violations before and after it, or what the step before it and it
+            gained.
+        """
         if after > 0.7 * before:
             self.grown = min(2.0 * self.grown, MOST_GROWN)
         elif after < 0.3 * before:

@@ -30,7 +30,7 @@ TRAIN_SHARE = 0.3
 COUPLED_SHARE = 0.05
 #: ... and at most this share once the gap is below FINAL_GAP of the objective: then few columns are still
 #: to come, and better weights on the present ones are worth more than the next pass.
-FINAL_SHARE = 0.25
+FINAL_SHARE = 0.1
 FINAL_GAP = 0.1
 #: Multiple of the tolerance from which on the next pass is likely to be the last one.
 NEAR_END = 30.0

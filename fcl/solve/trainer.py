@@ -128,9 +128,7 @@ class Trainer:
         #: columns of the last step, and their slopes before it
         self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
         self._before = math.inf  # violation before the last step
-        self._gains: list[
-            float
-        ] = []  # decreases of the local objective by dear steps since the anchor
+        self._gains: list[float] = []  # by dear steps since the anchor, in the local objective
         self._settled = False
         self._undo: tuple[Columns, Floats, Floats] | None = None
 
