@@ -22,11 +22,11 @@ from fcl.objective.covariates import inverse_root
 from fcl.solve.elimination import FLAT
 from fcl.solve.gathered import Gathered
 from fcl.solve.inner import DAMPING, FLOOR, InnerModel
-from fcl.solve.inner_descent import HURRIED, LEAST_SWEEPS
+from fcl.solve.inner_descent import EXTRAPOLATE_FROM, HURRIED, LEAST_SWEEPS
 from fcl.solve.output_view import OutputView, OutputWorking
 from fcl.solve.state import Columns, Floats, LocalPoint, Step
 
-__all__ = ["Bend", "minimise_model", "model_bytes"]
+__all__ = ["EXTRAPOLATE_FROM", "Bend", "minimise_model", "model_bytes"]
 
 Singles = npt.NDArray[np.float32]
 
@@ -34,8 +34,6 @@ Singles = npt.NDArray[np.float32]
 MOST_LEANS = 1 << 22
 #: Maximum products of two probabilities in memory at a time, unless those of K pairs of classes are more.
 MOST_PRODUCTS = 1 << 22
-#: Sweeps over one set of columns between two extrapolations.
-EXTRAPOLATE_FROM = 5
 #: Numbers over rows up to which extrapolation has memory: rows times outputs.
 EXTRAPOLATE_NUMBERS = 1 << 20
 #: Least curvature of a coordinate or an eigenvalue, relative to the largest of its feature.
@@ -226,13 +224,7 @@ class _Descent:
         return smooth + float(model.absolute @ sizes) + float(self._slopes @ self.x)
 
     def _extrapolate(self, active: int) -> None:
-        """Anderson extrapolation of sweeps over one set of columns in one order.
-
-        Near convergence such sweeps are an affine map, and a combination of the last iterates with
-        coefficients that add up to 1 is far nearer to its fixed point (Bertrand and Massias 2021). The
-        state is affine in w, so the candidate is evaluated without reading a column; it is accepted only
-        if it lowers the model.
-        """
+        """Anderson extrapolation, as for one output (:mod:`fcl.solve.inner_descent`)."""
         state: list[npt.NDArray[Any]] = [self.w, self.u, self.v, self.b, self.x]
         if self.u.size > EXTRAPOLATE_NUMBERS:
             return

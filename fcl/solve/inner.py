@@ -22,6 +22,8 @@ from fcl.parallel import SERIAL, Team
 from fcl.solve.elimination import Elimination
 from fcl.solve.gathered import Gathered
 from fcl.solve.inner_descent import (
+    EXTRAPOLATE_ROWS,
+    EXTRAPOLATE_VECTORS,
     MOMENTUM_ROWS,
     MOMENTUM_VECTORS,
     Descent,
@@ -116,7 +118,8 @@ class InnerModel:
     @staticmethod
     def bytes_for(n_rows: int, max_columns: int, entries: int, binary: bool = True) -> int:
         """Bytes of the buffers."""
-        iterates = 8 * MOMENTUM_VECTORS * min(n_rows, MOMENTUM_ROWS)
+        iterates = 8 * EXTRAPOLATE_VECTORS * min(n_rows, EXTRAPOLATE_ROWS)
+        iterates = max(iterates, 8 * MOMENTUM_VECTORS * min(n_rows, MOMENTUM_ROWS))
         rows = n_rows * (8 + 2 * 4 + 4) + -(-n_rows // 64) * (8 + 4)
         rows += n_rows * GATHER_PARTS * (4 if binary else 8)
         cuts = 8 * (sampling.most_segments(n_rows) + 1) * max_columns

@@ -2,7 +2,8 @@
 
 Sweeps run over nested sets: all columns; columns with a weight, until none of them violates; and among
 these the *hot* columns, whose violation is near the largest, several times between two sweeps over the
-others. Each such round gains momentum from the last one.
+others. Each such round gains momentum from the last one; in small models the sweeps over hot columns are
+extrapolated instead.
 """
 
 from __future__ import annotations
@@ -29,22 +30,29 @@ MAX_SWEEPS = 1000
 #: Hot columns have a violation above this share of the largest one among columns with a weight. Late
 #: steps have few of them, and save most of their time by sweeping over these.
 HOT = 0.1
-#: Sweeps over the hot columns between two sweeps over all columns with a weight. They end early when the
-#: largest violation has fallen to this share.
+#: Sweeps over the hot columns between two sweeps over all columns with a weight: enough for one
+#: extrapolation. They end early when the largest violation has fallen to this share.
 HOT_SWEEPS = 6
 COOLED = 0.3
 #: Minimum sweeps of a step: fewer are not worth gathering columns for.
 LEAST_SWEEPS = 10
 #: ... and the share to which the violation must fall before a request to hurry ends a step.
 HURRIED = 0.3
-#: Rows of the sample up to which there is memory for momentum and for a second thread, and the vectors
-#: over them, in float64, that these need.
-MOMENTUM_ROWS = 1 << 20
-MOMENTUM_VECTORS = 8
-#: A direction whose curvature falls below this share once the other one is eliminated is left out.
-DEPENDENT = 1e-9
-#: Entries from which two threads sweep over half the columns each: about 4 ms on one thread.
+#: Entries from which two threads sweep over half the columns each, about 4 ms on one thread, and rounds
+#: of sweeps gain momentum. Below, sweeps over the hot columns are extrapolated instead.
 LONG_SWEEP = 2_000_000
+#: Rows of the sample up to which there is memory for either, and the vectors over them, in float64, that
+#: these need.
+MOMENTUM_ROWS = 1 << 20
+MOMENTUM_VECTORS = 10
+#: Sweeps over one set of columns between two extrapolations.
+EXTRAPOLATE_FROM = 5
+EXTRAPOLATE_ROWS = 1 << 18
+EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 8
+#: Steps count as dependent if their products, each relative to the sizes of both, have an eigenvalue
+#: below this share. Larger multiples of a step than MOST_SHARE would magnify its rounding errors.
+DEPENDENT = 1e-5
+MOST_SHARE = 10.0
 #: From this many entries on, a step ends when a round of sweeps has lowered the model by less than LITTLE
 #: of its whole decrease. Such a model is rough, and a new one at the next point gains more than the last
 #: digits of this one. Sweeps always take at least about as long as the other parts of the step.
@@ -190,8 +198,11 @@ class Descent:
         u[:] = 0.0
         self.b = b
         self._violations = np.zeros(len(self.w))
-        self._small = len(u) <= MOMENTUM_ROWS
+        self._threaded = len(u) <= MOMENTUM_ROWS
+        self._extrapolated = len(u) <= EXTRAPOLATE_ROWS
+        self._gains_momentum = False
         self._last: State | None = None  # the step of the last round
+        self._iterates: list[State] = []
         self.sweeps = 0
         self.dear = False  #: whether a sweep over all columns takes long
         self._first = 0.0
@@ -206,10 +217,11 @@ class Descent:
         """Sweep until no column violates by more than the tolerance, or the step has to end."""
         everything = Order(self._model, self._everything)
         self.dear = dear = everything.entries >= DEAR_SWEEP
+        self._gains_momentum = self._threaded and everything.entries >= LONG_SWEEP
         start = before = self._value() if dear else 0.0
         while not self._ended and self._sweep(everything) > tolerance:
             while not self._ended:
-                begin = self.w.copy(), self._u.copy() if self._small else self._u, self.b.copy()
+                begin = self._copy() if self._gains_momentum else None
                 has_weight = self._everything[self.w[self._everything] != 0.0]
                 worst = self._sweep(Order(self._model, has_weight))
                 if worst <= tolerance:
@@ -221,19 +233,25 @@ class Descent:
                     before = value
                 hot = has_weight[self._violations[has_weight] > HOT * worst]
                 self._cool(Order(self._model, hot), max(tolerance, COOLED * worst))
-                if self._small:
+                if begin is not None:
                     self._gain_momentum(begin)
 
     def _value(self) -> float:
         return self._model.value(self.w, self._u, self.b)
 
+    def _copy(self) -> State:
+        return self.w.copy(), self._u.copy(), self.b.copy()
+
     def _cool(self, hot: Order, enough: float) -> None:
+        self._iterates = []
         for _ in range(HOT_SWEEPS):
             if self._ended or self._sweep(hot) <= enough:
                 return
+            if self._extrapolated and not self._gains_momentum:
+                self._extrapolate()
 
     def _sweep(self, order: Order) -> float:
-        long = self._small and self._team.threads > 1 and order.entries >= LONG_SWEEP
+        long = self._threaded and self._team.threads > 1 and order.entries >= LONG_SWEEP
         worst = self._side_by_side(order) if long else self._serially(order, self._u, self.b)
         self.sweeps += 1
         self._left -= order.entries
@@ -281,9 +299,13 @@ class Descent:
         model, now = self._model, (self.w, self._u, self.b)
         steps = [(now[0] - begin[0], now[1] - begin[1], now[2] - begin[2])]
         steps += [self._last] if self._last else []
+        self._last = steps[0]
         signs = np.sign(self.w)
-        w, u, b = self.w.copy(), self._u.copy(), self.b.copy()
-        for share, (dw, du, db) in zip(model.shares(now, steps, signs), steps, strict=True):
+        shares = model.shares(now, steps, signs)
+        if np.abs(shares).max() > MOST_SHARE:
+            return
+        w, u, b = self._copy()
+        for share, (dw, du, db) in zip(shares, steps, strict=True):
             w += share * dw
             u += np.float32(share) * du
             b += share * db
@@ -292,4 +314,31 @@ class Descent:
         w[crossing] = 0.0
         if model.value(w, u, b) < model.value(*now):
             self.w[:], self._u[:], self.b[:] = w, u, b
-        self._last = self.w - begin[0], self._u - begin[1], self.b - begin[2]
+            self._last = w - begin[0], u - begin[1], b - begin[2]
+
+    def _extrapolate(self) -> None:
+        """Anderson extrapolation of sweeps over one set of columns in one order.
+
+        Near convergence such sweeps are an affine map, and a combination of the last iterates with
+        coefficients that add up to 1 is far nearer to its fixed point (Bertrand and Massias 2021). The
+        state is affine in w, so the candidate is evaluated without reading a column; it is accepted only
+        if it lowers the model.
+        """
+        model, iterates = self._model, self._iterates
+        iterates.append(self._copy())
+        if len(iterates) <= EXTRAPOLATE_FROM:
+            return
+        steps = np.diff([state[0] for state in iterates], axis=0)
+        gram = np.einsum("ik,jk->ij", steps, steps)  # without BLAS, whose threads would only spin
+        gram[np.diag_indices_from(gram)] += 1e-12 * max(float(np.trace(gram)), 1e-300)
+        c = np.linalg.solve(gram, np.ones(len(gram)))
+        total = float(c.sum())
+        if total != 0.0 and np.isfinite(c).all():
+            c /= total
+            last = iterates[1:]
+            w, u, b = (
+                sum(x * state[part] for x, state in zip(c, last, strict=True)) for part in range(3)
+            )
+            if model.value(w, u, b) < model.value(self.w, self._u, self.b):
+                self.w[:], self._u[:], self.b[:] = w, u, b
+        self._iterates = []

@@ -12,7 +12,7 @@ What makes it fast (tools/research has measurements, and slower alternatives):
 - **Intercept and covariates are eliminated** inside the sweeps, and minimised by Newton's method between
   steps: the indicators of the four letters at a position add up to a constant, so alternating with the
   intercept converges very slowly.
-- **Sweeps gain momentum**, and run only on columns that can move: with a weight, or near a violation.
+- **Sweeps are accelerated**, and run only on columns that can move: with a weight, or near a violation.
 - **Two threads**, if there are cores, sweep over half the columns by id each, from the same state:
   patterns at the same positions are in the same half, so that the sum of the two steps is nearly always
   as good as sequential steps.

@@ -21,7 +21,7 @@ import fcl
 from fcl.cache.columns import ColumnCache
 from fcl.drivers.session import Session
 from fcl.features import KmerFamily
-from fcl.solve.inner import LEAST_ROWS, MOMENTUM_VECTORS
+from fcl.solve.inner import EXTRAPOLATE_VECTORS, LEAST_ROWS
 from fcl.solve.solver import Solver
 from fcl.solve.trainer import Trainer
 
@@ -71,8 +71,8 @@ def test_passes_allocate_no_vectors_over_rows(
         tracemalloc.stop()
     most = N * 8 // 4
     assert max(peaks[name] for name in ("price", "admit", "propose")) < most, peaks
-    # the inner model works on a sample of the rows, and its momentum on vectors over those
-    sample = 8 * MOMENTUM_VECTORS * 2 * LEAST_ROWS
+    # the inner model works on a sample of the rows, and extrapolation on vectors over those
+    sample = 8 * EXTRAPOLATE_VECTORS * 2 * LEAST_ROWS
     assert peaks["train"] < most + sample < most + Trainer.bytes_for(N, 0, 0), peaks
 
 

@@ -99,8 +99,8 @@ def nested(state: State) -> None:
 
 
 def plain_nested(state: State) -> None:
-    """The kept method without momentum."""
-    with common.constants(inner_descent, MOMENTUM_ROWS=0):
+    """The kept method without momentum or extrapolation."""
+    with common.constants(inner_descent, MOMENTUM_ROWS=0, EXTRAPOLATE_ROWS=0):
         nested(state)
 
 
@@ -490,8 +490,8 @@ def _bundle_sweep(
 
 
 WAYS: dict[str, tuple[str, Callable[[State], None]]] = {
-    "nested": ("nested sets, with momentum (kept)", nested),
-    "plain": ("the same without momentum", plain_nested),
+    "nested": ("nested sets, accelerated (kept)", nested),
+    "plain": ("the same without acceleration", plain_nested),
     "cyclic": ("all columns in every sweep", cyclic),
     "interleaved": ("the same, vectors interleaved", interleaved),
     "two": ("all, and those with a weight", two_sets),
