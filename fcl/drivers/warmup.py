@@ -49,15 +49,17 @@ def warmup(kinds: Iterable[str] | None = None) -> None:
 @contextmanager
 def _coordinate_descent() -> Iterator[None]:
     """Solve small problems by coordinate descent, as large ones are solved."""
-    from fcl.solve import clipped, coupled_model, trainer
+    from fcl.solve import clipped, coupled_model, inner_descent, trainer
 
     before = trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES, coupled_model.EXTRAPOLATE_FROM
-    trainer.CHEAP_HESSIAN = clipped.MOST_ENTRIES = 0
+    long_sweep = inner_descent.LONG_SWEEP
+    trainer.CHEAP_HESSIAN = clipped.MOST_ENTRIES = inner_descent.LONG_SWEEP = 0
     coupled_model.EXTRAPOLATE_FROM = 1
     try:
         yield
     finally:
         trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES, coupled_model.EXTRAPOLATE_FROM = before
+        inner_descent.LONG_SWEEP = long_sweep
 
 
 def _windows() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

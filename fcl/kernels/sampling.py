@@ -16,11 +16,12 @@ from fcl.kernels.bits import population, splitmix
 
 #: Maximum rows of a segment.
 SEGMENT_ROWS = 1 << 16
-#: Rows of more than tau times two to this power keep their own weight. Below, weights are powers of two
-#: times tau.
-DOUBLINGS = 6
+#: Rows of at least tau times two to this power keep their own weight. Below, weights are powers of the
+#: root of two times tau.
+DOUBLINGS = 4
+ROOT = math.sqrt(2.0)
 #: Kinds of segments: rows with their own weights, and one for each shared weight.
-KINDS = DOUBLINGS + 2
+KINDS = 2 * DOUBLINGS + 2
 #: Number of bins of curvatures, four per factor of two, in units of the largest curvature. Rows fall into
 #: bins up to that unit; the bins above it are values of tau for small samples of very many rows.
 BINS = 512
@@ -80,7 +81,7 @@ def _uniform(seed, row):
 def _kind(q, tau, seed, row):
     """Kind of the segment of a row: -1 if it is not chosen, 0 if it keeps its own weight.
 
-    Kind c > 0 has the weight 2^(c - 1) tau.
+    Kind c > 0 has the weight ``_weight(c, tau)``.
     """
     if not q > 0.0:
         return -1
@@ -93,8 +94,19 @@ def _kind(q, tau, seed, row):
     if ratio >= 2.0**DOUBLINGS:
         return 0
     half, power = math.frexp(ratio)
-    # between two powers of two: the upper one with the probability that makes the weight unbiased
-    return power + 1 if chance < 2.0 * half - 1.0 else power
+    above = 2.0 * half >= ROOT
+    low = ROOT if above else 1.0
+    high = 2.0 if above else ROOT
+    kind = 2 * power if above else 2 * power - 1
+    # between two weights: the upper one with the probability that makes the weight unbiased
+    return kind + 1 if chance * (high - low) < 2.0 * half - low else kind
+
+
+@kernel
+def _weight(kind, tau):
+    """The weight that all rows of a kind > 0 share."""
+    doubled = tau * 2.0 ** ((kind - 1) // 2)
+    return doubled if kind % 2 == 1 else ROOT * doubled
 
 
 @kernel
@@ -103,8 +115,7 @@ def choose_rows(q, tau, seed, block_rows, wanted, before, codes, firsts, shared,
 
     A hash of (seed, i) decides whether row i is chosen. Sums over the sample are unbiased: a row has the
     weight tau if q_i < tau, its own if tau is 0 or far below q_i, and otherwise one of the two nearest
-    powers of two times tau, at random. That adds at most an eighth of q_i^2 to the variance, far less
-    than the choice of rows does.
+    powers of the root of two times tau, at random, which adds at most 3 % of q_i^2 to the variance.
 
     wanted, before, codes, firsts, shared, weights : overwritten with the sample (:class:`SampledRows`;
         ``weights`` is its q); ``codes`` and ``weights`` have room for all rows, ``firsts`` and ``shared``
@@ -132,7 +143,7 @@ def choose_rows(q, tau, seed, block_rows, wanted, before, codes, firsts, shared,
         following[kind] = n_segments * SEGMENT_ROWS
         for begin in range(0, counts[kind], SEGMENT_ROWS):
             firsts[n_segments] = total
-            shared[n_segments] = 0.0 if kind == 0 else tau * 2.0 ** (kind - 1)
+            shared[n_segments] = 0.0 if kind == 0 else _weight(kind, tau)
             total += min(SEGMENT_ROWS, counts[kind] - begin)
             n_segments += 1
     firsts[n_segments] = total

@@ -41,9 +41,8 @@ class Gathered:
         """The numbers in the sample of the rows of some columns side by side, int32 (entries,)."""
         cuts, firsts = self.columns.cuts[some], self.columns.firsts
         entries = self.columns.rows[cuts[0, 0] : cuts[-1, -1]].astype(np.int32)
-        entries += np.repeat(np.tile(firsts[:-1], len(cuts)), np.diff(cuts).ravel()).astype(
-            np.int32
-        )
+        starts = np.tile(firsts[:-1].astype(np.int32), len(cuts))
+        entries += np.repeat(starts, np.diff(cuts).ravel())
         return entries
 
     def products(self, rows: npt.NDArray[Any], squared: bool = False) -> Floats:

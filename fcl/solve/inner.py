@@ -56,8 +56,18 @@ GATHER_PARTS = 2
 OTHER_READS = 2.0
 #: Share of the room that a sample of rows is expected to fill, since some rows are fuller than others.
 FILLED = 0.85
+#: Rows up to which a sample is not limited by the room for cuts, however many columns there are.
+MOST_SAMPLED = 1 << 20
 #: Least share of its rows that a sample without enough room keeps.
 LEAST_KEPT = 0.1
+
+
+def _reserved_cuts(n_rows: int) -> int:
+    """Cuts that are reserved for each column, for a view of so many rows.
+
+    If all columns are gathered, so many rows can be sampled; fewer columns may have more cuts.
+    """
+    return 1 + sampling.most_segments(min(n_rows, MOST_SAMPLED))
 
 
 class InnerModel:
@@ -98,10 +108,10 @@ class InnerModel:
         self._wanted, self._before = np.empty(words, np.uint64), np.empty(words, np.int32)
         self._codes = np.empty(n_rows, np.uint32)
         segments = sampling.most_segments(n_rows)
+        self._cuts = np.empty(max_columns * _reserved_cuts(n_rows), np.int64)
         self._firsts, self._shared = np.empty(segments + 1, np.int64), np.empty(segments)
         self._rows = np.empty(entries, np.uint16)
         self._values = np.empty(0 if binary else entries, np.float32)
-        self._cuts = np.empty(max_columns * (segments + 1), np.int64)
         # codes and values of one column, for each part
         self._found = np.empty((GATHER_PARTS, n_rows + 1), np.uint32)
         self._held = np.empty((GATHER_PARTS, 0 if binary else n_rows + 1), np.float32)
@@ -122,7 +132,7 @@ class InnerModel:
         iterates = max(iterates, 8 * MOMENTUM_VECTORS * min(n_rows, MOMENTUM_ROWS))
         rows = n_rows * (8 + 2 * 4 + 4) + -(-n_rows // 64) * (8 + 4)
         rows += n_rows * GATHER_PARTS * (4 if binary else 8)
-        cuts = 8 * (sampling.most_segments(n_rows) + 1) * max_columns
+        cuts = 8 * _reserved_cuts(n_rows) * max_columns
         return rows + iterates + (2 if binary else 6) * entries + cuts
 
     def judge(self, before: float, after: float) -> None:
@@ -319,6 +329,10 @@ class InnerModel:
         cuts = np.concatenate([[0], cuts, [k]])
         room = (len(self._rows) * (held[cuts] / held[-1])).astype(np.int64)
         fits = FILLED * len(self._rows) * len(q) / held[-1]
+        # the sample may have as many segments as there is room for their cuts
+        segments = len(self._cuts) // max(k, 1) - sampling.KINDS
+        if len(q) >= segments * sampling.SEGMENT_ROWS:
+            fits = min(fits, FILLED * segments * sampling.SEGMENT_ROWS)
         most = int(min(self.grown * max(LEAST_ROWS, ROWS_A_COLUMN * k), max(fits, 1.0)))
 
         def part(p: int) -> float:

@@ -41,12 +41,13 @@ HURRIED = 0.3
 #: Entries from which two threads sweep over half the columns each, about 4 ms on one thread, and rounds
 #: of sweeps gain momentum. Below, sweeps over the hot columns are extrapolated instead.
 LONG_SWEEP = 2_000_000
-#: Rows of the sample up to which there is memory for either, and the vectors over them, in float64, that
-#: these need.
+#: Rows of the sample up to which there is memory for a second thread and for momentum, and the vectors
+#: over them, in float64, that these need.
 MOMENTUM_ROWS = 1 << 20
 MOMENTUM_VECTORS = 10
 #: Sweeps over one set of columns between two extrapolations.
 EXTRAPOLATE_FROM = 5
+#: Rows of the sample up to which there is memory for extrapolation, and the vectors that it needs.
 EXTRAPOLATE_ROWS = 1 << 18
 EXTRAPOLATE_VECTORS = EXTRAPOLATE_FROM + 8
 #: Steps count as dependent if their products, each relative to the sizes of both, have an eigenvalue
@@ -105,6 +106,8 @@ class QuadraticModel:
                 gram[i, j] = float((self.extra * dw) @ other[0]) + rows - float(db @ other[2])
                 gram[j, i] = gram[i, j]
         size = np.sqrt(np.maximum(np.diag(gram), 1e-300))
+        if not np.isfinite(gram).all():
+            return np.zeros(len(steps))
         found = np.linalg.lstsq(gram / np.outer(size, size), -slope / size, DEPENDENT)[0]
         return np.asarray(found / size)
 

@@ -164,7 +164,7 @@ class LocalSolver:
     # -- the point -----------------------------------------------------------------------------
 
     def step(self, target: float) -> StepResult:
-        """Take one step from the current point, unless its violation is at most ``target``."""
+        """Take one step from the current point, unless it is good enough (:meth:`Trainer.step`)."""
         return self.trainer.step(self.view, self.working, target)
 
     def solve(self, target: float, max_steps: int) -> Solved:

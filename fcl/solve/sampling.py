@@ -54,8 +54,9 @@ LOCKED_SLOW = 0.45
 #: Minimum rows of the sample per cached column before the final phase: with fewer rows, products of
 #: columns are mostly noise; more rows take more time and memory.
 ROWS_A_COLUMN = 12
-#: Bytes of columns that take as long to make again, over a new sample, as a pass or several steps. From
-#: there on a sample with ROWS_A_COLUMN rows for each column does not grow: steps leave more than it does.
+#: From this many bytes of columns on, making them again over a new sample takes as long as a pass or
+#: several steps. A sample that has ROWS_A_COLUMN rows for each column then no longer grows: a larger one
+#: would save less time than that.
 DEAR_BYTES = 1 << 29
 #: Minimum passes before a sample that predicted a step badly is replaced by one of the same size. A
 #: trainer that does not wait proposes its point before the last columns arrive; a new sample per pass
@@ -119,7 +120,8 @@ class SampleSize:
     The first sample is drawn by the curvatures of the null model. While the objective falls fast, the
     curvatures soon change, and a new sample is cheap because few columns have to be made again. Later the
     sample grows, up to all rows if the cache allows, whenever it predicted the last step badly, the gap
-    hardly closes, or it has become small for the number of columns. In the final phase, most passes
+    hardly closes, or it has become small for the number of columns; but if these take DEAR_BYTES, only
+    while it has fewer than ROWS_A_COLUMN rows for each. In the final phase, most passes
     replace it by another sample of the same size, since the errors of two samples differ.
 
     Parameters

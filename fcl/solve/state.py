@@ -192,4 +192,4 @@ class Step:
     x: Floats
     sweeps: int
     cut: bool = False  #: whether it ended at its limit of entries
-    dear: bool = False  #: whether its sweeps take seconds
+    dear: bool = False  #: whether a sweep over all columns takes long

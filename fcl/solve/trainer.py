@@ -128,7 +128,8 @@ class Trainer:
         #: columns of the last step, and their slopes before it
         self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
         self._before = math.inf  # violation before the last step
-        self._gains: list[float] = []  # by dear steps since the anchor, in the local objective
+        self._decrease = 0.0  # of the local objective by dear steps since the anchor
+        self._gains: list[float] = []  # of dear steps on the same columns, one after the other
         self._settled = False
         self._undo: tuple[Columns, Floats, Floats] | None = None
 
@@ -187,7 +188,7 @@ class Trainer:
         if n and self._is_clipped(view, n) and self._is_cheap(view, n):
             self._raised = 0.0  # minimise directly again, until rounding spoils a step
         self._before, self._undo = math.inf, None
-        self._gains, self._settled = [], False
+        self._decrease, self._gains, self._settled = 0.0, [], False
 
     @property
     def margins(self) -> Floats:
@@ -222,7 +223,10 @@ class Trainer:
     def step(
         self, view: RowView, working: WorkingSet, target: float, may_move: bool = True
     ) -> StepResult:
-        """Take one proximal Newton step, unless the violation is at most ``target``, or it is settled."""
+        """Take one proximal Newton step.
+
+        Takes none if the violation is at most ``target`` or the local problem is settled.
+        """
         n = working.cache.n
         weights, penalty = working.weights[:n], view.objective.penalty
         columns = np.arange(n)
@@ -248,10 +252,11 @@ class Trainer:
                     return StepResult(False, decrease, self._before, sweeps)
                 self._careful = True
                 continue
-            if len(self._gains) < 2:
+            if not self._gains:
                 self.inner.judge(self._before, violation)
-            elif self._before < math.inf:  # of many columns, the largest violation is mostly noise
-                self.inner.judge(*self._gains[-2:])
+            elif len(self._gains) > 1:  # of many columns, the largest violation is mostly noise
+                self.inner.judge(*self._gains)
+                del self._gains[0]
             if violation <= target or self._settled or not may_move:
                 return StepResult(False, decrease, violation, sweeps)
             tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
@@ -274,8 +279,9 @@ class Trainer:
         # if rounding hides the decrease, the violation of the next step has to confirm it
         self._undo = None if seen else (columns, local.weights, self.free)
         self._before = violation
-        self._gains += [gained] if step.dear else []
-        self._settled = step.dear and beta == 1.0 and gained <= SETTLED * sum(self._gains)
+        self._gains = [*self._gains, gained] if step.dear else []
+        self._decrease += gained if step.dear else 0.0
+        self._settled = step.dear and beta == 1.0 and gained <= SETTLED * self._decrease
         working.weights[columns] = local.weights + beta * step.d
         self.free = self.free + beta * step.x
         losses.combine(self._m, self._dm, beta, self._m)
@@ -363,7 +369,7 @@ class Trainer:
     def columns_changed(self) -> None:
         """Note that columns have changed: the last step can no longer be undone or judged."""
         self._before, self._undo = math.inf, None
-        self._settled = False
+        self._gains, self._settled = [], False
 
     # -- the local problem at the current point ------------------------------------------------
 

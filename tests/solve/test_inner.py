@@ -10,9 +10,12 @@ from explicit import make_solver, run
 from judge import Problem, kmer_matrix
 from rows import acceptors
 
+from fcl.cache import ColumnCache
 from fcl.features import KmerFamily
 from fcl.solve import inner
 from fcl.solve.inner import InnerModel
+from fcl.solve.state import WorkingSet
+from tests.columns import stage
 
 SCALES = (1e-30, 1e-12, 1.0, 1e12, 1e30)
 
@@ -104,3 +107,23 @@ def test_weights_and_C_scaled_inversely_are_the_same_problem(
         assert drawn[1][:5] == pytest.approx(drawn[0][:5], rel=0.1)
     else:
         assert drawn[1] == drawn[0]
+
+
+def test_no_more_segments_than_there_is_room_for_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If every column is gathered, the sample is limited; otherwise it may have more segments."""
+    monkeypatch.setattr(inner, "MOST_SAMPLED", 1 << 16)
+    monkeypatch.setattr(inner, "LEAST_ROWS", 1 << 30)
+    n = 5 << 16
+    cache = ColumnCache(1 << 20, 8, n, 1 << 16)
+    phi = (np.arange(n) % 50 == np.arange(8)[:, None]).astype(np.float32)
+    staged = stage(cache, np.arange(8), phi)
+    assert all(cache.admit(staged, t) for t in range(8))
+    model = InnerModel(n, 8, 8 * n, block_rows=1 << 16)
+    working = WorkingSet(cache)
+    for k, whole in ((8, False), (1, True)):
+        columns = np.arange(k)
+        rows = model.gather(working, columns, np.ones(n), np.empty(k), np.empty(k))
+        assert (rows == n) == whole and rows > 1 << 16
+        cuts = model.gathered(k).columns.cuts
+        assert len(cuts) == k
+        assert 0.8 < (cuts[:, -1] - cuts[:, 0]).sum() / (rows / 50 * k) < 1.2

@@ -119,7 +119,7 @@ def test_passes_of_the_final_phase_renew_the_sample_or_let_it_grow() -> None:
     assert redrawn(89.7, 1.9) and size.wanted == 200_000
 
 
-def test_a_sample_whose_columns_are_dear_has_rows_enough() -> None:
+def test_a_sample_whose_columns_are_dear_grows_only_while_it_is_thin() -> None:
     for n_cached, grows in ((10_000, True), (8_000, False)):
         size = SampleSize(10_000_000, 5_000_000, 100_000, 1 << 40)
         size.draws, size.drawn = 1, 100_000

@@ -61,9 +61,10 @@ _choose_rows = inner.InnerModel._choose_rows
 
 def largest_curvatures(self: inner.InnerModel, q: Any, most: int) -> int:
     """Choose the rows of largest curvature instead of a sample; the diagonal stands for the others."""
-    if most < len(q):
-        q = np.where(q >= np.partition(q, -most)[-most], q, 0.0)
-    return _choose_rows(self, q, len(q))
+    kept = np.zeros_like(q)
+    chosen = np.argpartition(q, -most)[-most:] if most < len(q) else np.arange(len(q))
+    kept[chosen] = q[chosen]
+    return _choose_rows(self, kept, len(q))
 
 
 METHODS = (

@@ -99,7 +99,7 @@ def nested(state: State) -> None:
 
 
 def plain_nested(state: State) -> None:
-    """The kept method without momentum or extrapolation."""
+    """The kept method without momentum or extrapolation (nor a second thread, which no method has)."""
     with common.constants(inner_descent, MOMENTUM_ROWS=0, EXTRAPOLATE_ROWS=0):
         nested(state)
 
