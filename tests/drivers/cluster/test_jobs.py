@@ -150,18 +150,29 @@ def test_what_the_inline_driver_takes(case: str, rows: Path, client: Any) -> Non
     assert of_path(paths[0]) == of_path(paths[1])
 
 
-def test_a_job_that_always_kills(rows: Path, cluster: Any, client: Any, tmp_path: Path) -> None:
+def test_a_job_that_always_kills(
+    rows: Path, cluster: Any, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was done before is in the folder, and the path continues."""
     folder, faults = tmp_path / "path", tmp_path / "faults"
+    done = Counter[str]()
 
-    def doom(event: Any) -> None:
-        if isinstance(event, PointDone) and not faults.exists():
-            arm(client, faults, "run_job", 50)
+    def count(event: Any) -> None:
+        done[type(event).__name__] += 1
 
-    with pytest.raises(ClusterLost, match="workers died in the task fcl_run_job"):
-        train_path(rows, cv=2, client=client, folder=folder, progress=doom)
+    # interrupted first, because all jobs may have begun when the first event of a cluster comes
+    with pytest.raises(KeyboardInterrupt):
+        train_path(
+            rows, cv=2, folder=folder, progress=count, should_stop=lambda: done["PointDone"] >= 2
+        )
+    arm(client, faults, "run_job", 50)
+    # new workers are spared for a while, and could do all jobs meanwhile
+    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
+    with pytest.raises(ClusterLost, match="died in the task fcl_run_job"):
+        train_path(rows, cv=2, client=client, folder=folder)
     for token in faults.iterdir():
         token.unlink()
+    monkeypatch.undo()
     scale(cluster, client, 3)
     assert (folder / "point-01.fcl").exists()
     found = train_path(rows, cv=2, client=client, folder=folder)
