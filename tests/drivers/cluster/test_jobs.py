@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -277,17 +279,28 @@ def test_jobs_on_threads_of_a_worker_share_its_memory() -> None:
     assert seen == [10, 11] and room._taken == 0
 
 
-def test_threads_of_one_worker(rows: Path) -> None:
+def test_threads_of_one_worker(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs run side by side; each waits until the client has seen two, however fast they are."""
     one = train_path(rows, cv=3)
+    take, begun, side_by_side = jobs._Room.take, itertools.count(), threading.Event()
+
+    def wait(*args: Any) -> Any:
+        if next(begun):  # the first job runs alone: it makes the path of all rows
+            assert side_by_side.wait(60)
+        return take(*args)
+
+    def see(event: Any) -> None:
+        if isinstance(event, Jobs) and event.running > 1:
+            side_by_side.set()
+
+    monkeypatch.setattr(jobs._Room, "take", wait)
     with (
         distributed.LocalCluster(
             n_workers=1, threads_per_worker=3, processes=False, dashboard_address=":0"
         ) as threads,
         distributed.Client(threads, set_as_default=False) as client,
     ):
-        seen: list[Any] = []
-        assert of_path(train_path(rows, cv=3, client=client, progress=seen.append)) == of_path(one)
-    assert max(event.running for event in seen if isinstance(event, Jobs)) > 1
+        assert of_path(train_path(rows, cv=3, client=client, progress=see)) == of_path(one)
 
 
 def test_command(rows: Path, client: Any, tmp_path: Path) -> None:
