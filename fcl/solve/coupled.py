@@ -26,6 +26,7 @@ from fcl.parallel import SERIAL, Team
 from fcl.solve.coupled_model import Bend, minimise_model, model_bytes
 from fcl.solve.inner import InnerModel
 from fcl.solve.inner_descent import MAX_SWEEPS
+from fcl.solve.line import search_share
 from fcl.solve.output_view import OutputView, OutputWorking, output_moments
 from fcl.solve.state import Columns, Floats, LocalPoint, Step, is_active
 from fcl.solve.trainer import (
@@ -36,7 +37,6 @@ from fcl.solve.trainer import (
     RESTING,
     StepResult,
     TrainerState,
-    search_share,
 )
 from fcl.solve.view import add_columns
 

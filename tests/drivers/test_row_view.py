@@ -21,9 +21,9 @@ from fcl.drivers.plan import MIB, Sizes, make_plan
 from fcl.errors import BudgetError, InputError
 from fcl.features import KmerFamily
 from fcl.model.checkpoint import CheckpointFolder
+from fcl.solve.line import Line
 from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver
-from fcl.solve.trainer import Line
 from tests.drivers.test_resume_inline import bits
 from tests.stops import After
 

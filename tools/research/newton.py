@@ -17,8 +17,9 @@ from fcl.kernels.bits import trailing_zeros
 from fcl.kernels.columns import BITS, piece_moments
 from fcl.kernels.descent import soft_threshold, violation
 from fcl.kernels.losses import LOGISTIC, loss_value
+from fcl.solve.line import SIGMA
 from fcl.solve.state import Floats
-from fcl.solve.trainer import RESTING, SIGMA, Solved
+from fcl.solve.trainer import RESTING, Solved
 
 if TYPE_CHECKING:
     from fcl.solve.state import Floats, WorkingSet

@@ -31,8 +31,8 @@ from fcl.cache import ColumnCache, StagedColumns
 from fcl.features.base import BitColumns
 from fcl.kernels import kernel
 from fcl.kernels.bits import trailing_zeros
+from fcl.solve.line import SIGMA
 from fcl.solve.state import Point
-from fcl.solve.trainer import SIGMA
 from tools.bench import common
 from tools.research import newton
 from tools.research.trainers import make_solver
