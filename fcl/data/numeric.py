@@ -66,8 +66,8 @@ class NumericReader(BlockReader):
         start, stop : int
             Range of kept rows: ``block_rows`` of them, fewer in the last block.
         block : array (stop - start, n_columns) or SparseRows
-            All values are finite and of ``dtype``; an array is C-contiguous. Each block is new, so the
-            caller may keep or modify it.
+            All values are finite and of ``dtype``; an array is C-contiguous, and new, so that the caller
+            may keep or modify it. Sparse rows may be a part of a matrix in memory, which is read-only.
 
         Raises
         ------

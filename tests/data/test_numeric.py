@@ -6,7 +6,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcl.data import NumericReader, SparseRowReader, SparseRows, check_columns, open_data
+from fcl.data import NumericReader, SparseRowReader, SparseRows, check_columns, open_data, sparse
 from fcl.data.base import RowReader
 from fcl.data.memory import MemoryReader
 from fcl.data.numeric import check_finite, float_dtype
@@ -142,13 +142,37 @@ def test_blocks_belong_to_the_caller():
     dense = np.ones((4, 2))
     for _, _, block in NumericReader(MemoryReader(dense, "X")).iter_blocks(2):
         block[...] = 3
-    matrix = scipy.sparse.csr_matrix(dense)
-    for _, _, block in NumericReader(from_matrix(matrix, "X")).iter_blocks(2):
-        block.data[...] = 3
-        block.indices[...] = 3
-        block.indptr[...] = 3
-    np.testing.assert_array_equal(matrix.toarray(), dense)
     assert (dense == 1).all()
+
+
+def test_sparse_blocks_of_a_matrix_in_memory_are_parts_of_it(monkeypatch):
+    monkeypatch.setattr(sparse, "BLOCK_BYTES", 100)
+    matrix = scipy.sparse.random(40, 5, 0.5, format="csr", random_state=0)
+    for start, stop, block in NumericReader(from_matrix(matrix, "X")).iter_blocks(16):
+        np.testing.assert_array_equal(block.to_dense(), matrix[start:stop].toarray())
+        for part, whole in ((block.indices, matrix.indices), (block.data, matrix.data)):
+            assert np.shares_memory(part, whole)
+            assert not part.flags.writeable
+    assert matrix.data.flags.writeable
+
+
+def test_sparse_blocks_are_copied_where_the_matrix_is_not_what_they_are(monkeypatch):
+    """The parts of a block are dropped rows apart, hold zeros, or have another dtype."""
+    monkeypatch.setattr(sparse, "BLOCK_BYTES", 100)
+    dense = scipy.sparse.random(40, 5, 0.5, random_state=0).toarray()
+    with_zeros = scipy.sparse.csr_matrix(dense)
+    with_zeros.data[30] = 0.0
+    keep = np.arange(40) != 11
+    for matrix, kept in (
+        (scipy.sparse.csr_matrix(dense), keep),
+        (with_zeros, None),
+        (scipy.sparse.csr_matrix((9 * dense).astype(np.int8)), None),
+    ):
+        wanted = matrix.toarray() if kept is None else matrix.toarray()[kept]
+        reader = NumericReader(from_matrix(matrix, "X"), kept)
+        for start, stop, block in reader.iter_blocks(16):
+            assert block.dtype == reader.dtype
+            np.testing.assert_array_equal(block.to_dense(), wanted[start:stop])
 
 
 def test_chunk_is_given_back_when_the_reading_is_left():

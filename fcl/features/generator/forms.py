@@ -206,7 +206,8 @@ class SparseColumns:
         start = np.zeros((rows.n_columns if columns is None else len(columns)) + 1, np.int64)
         at = np.empty(rows.nnz, np.uint16)
         values = np.empty(rows.nnz, dtype)
-        matrix.by_columns(rows.indptr, indices, rows.data, start, at, values)
+        indptr, indices, data = read_only(rows.indptr), read_only(indices), read_only(rows.data)
+        matrix.by_columns(indptr, indices, data, start, at, values)
         if columns is None:
             columns = np.flatnonzero(np.diff(start))
             start = np.append(start[columns], rows.nnz)
