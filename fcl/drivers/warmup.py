@@ -106,6 +106,8 @@ def _train(
 
 
 def _sequences() -> None:
+    from fcl.kernels.kmers import add_marginals
+
     codes, labels = _windows()
     _train(codes, np.arange(len(codes)) % 3, "kmers:d=5", "softmax")
     # short patterns: unknown letters are frequent enough to be a fifth letter; long ones: some tables
@@ -120,6 +122,9 @@ def _sequences() -> None:
         ("kmers:d=10", "squared_hinge"),
     ):
         model = _train(codes, labels, features, loss)
+    # many rows share a table of two positions
+    numbers = np.zeros(64, np.int64)
+    add_marginals(numbers, numbers[:16].copy(), numbers[:16].copy())
     # scores of patterns of two letters by table, and of the longest pattern by itself
     for ids in ([*range(5**8 - 1, 4 * 5**9, 5**8)], [0]):
         scorer = model.family.scorer(np.array(ids, np.int64), np.ones(len(ids)))

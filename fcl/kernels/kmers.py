@@ -177,6 +177,19 @@ def add_to_table(planes, k, d, r, inverse, codes, table):
 
 
 @kernel
+def add_marginals(shared, first, second):
+    """Add the sums of a table over its last letter to ``first``, over its first letter to ``second``.
+
+    shared : int64 (4^(d + 1),), the table that two neighbouring positions share.
+    first, second : int64 (4^d,), their own tables; changed in place.
+    """
+    n = first.shape[0]
+    for i in range(n):
+        first[i] += (shared[4 * i] + shared[4 * i + 1]) + (shared[4 * i + 2] + shared[4 * i + 3])
+        second[i] += (shared[i] + shared[n + i]) + (shared[2 * n + i] + shared[3 * n + i])
+
+
+@kernel
 def take_unknown(block, k, d, r, inverse, buffers, table, n, items):
     """Move the windows with unknown letters from ``table`` to the list of items, in place.
 

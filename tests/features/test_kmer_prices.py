@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import fcl.features.kmers.pricing as module
 from fcl.features import KmerFamily
 from fcl.features.prices import Prices, merge_prices
+from fcl.kernels import kmers
 from fcl.kernels import patterns as kernels
 from tests import brute
 from tests.pricing import Pricing
@@ -228,6 +229,34 @@ def test_neither_scratch_file_nor_groups_of_positions_change_a_bit(
         pricer = Pricing(family, on_disk, 20)
         assert same_bits(pricer.price(r, watch, 1.0, *options), expected)
         assert pricer.sums(r, watch).tobytes() == expected.watched.tobytes()
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN)
+@pytest.mark.parametrize("length", [10, 11])
+def test_a_table_that_two_positions_share_does_not_change_a_bit(
+    length: int, unknown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    d = 3
+    family = KmerFamily(d, length)
+    codes = make_windows(5, MAX_ROWS, length, unknown)
+    r = make_residuals(5, MAX_ROWS, "balanced")
+    rng = np.random.default_rng(5)
+    watch = rng.integers(family.n_features, size=40)
+    scattered = family.per_position * np.array([0, 2, 3, 6, 7]) + rng.integers(family.per_position)
+    expected = Pricing(family, prepare(family, codes), 20)
+    prices = expected.price(r, watch, 1.0, None, 2.0, 0.5)
+    monkeypatch.setattr(module, "PAIR_LETTERS", (d,))
+    filled = []
+    marginals = kmers.add_marginals
+    monkeypatch.setattr(kmers, "add_marginals", lambda *a: (filled.append(a), marginals(*a)))
+    for rows, pairs in ((module.PAIR_ROWS, 0), (1, family.n_positions // 2)):
+        monkeypatch.setattr(module, "PAIR_ROWS", rows)
+        pricer = Pricing(family, prepare(family, codes), 20)
+        filled.clear()
+        assert same_bits(pricer.price(r, watch, 1.0, None, 2.0, 0.5), prices)
+        assert len(filled) == pairs
+        # two of these positions are neighbours, and asked for together
+        assert pricer.sums(r, scattered).tobytes() == expected.sums(r, scattered).tobytes()
 
 
 def test_sums_at_scattered_positions_have_room_for_all_their_unknown_letters(

@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 GROUP_BYTES = 1 << 28
 #: The same with rows in memory: tables of this size stay in the first cache of the core.
 CORE_CACHE_BYTES = 1 << 15
+#: Letters of patterns of which two neighbouring positions share a table of one letter more. It is filled
+#: once for both, and fits in the second-level cache; tables of fewer letters are filled as fast alone.
+PAIR_LETTERS = (7, 8)
+#: Rows from which that is faster: the shared table also has to be emptied, and added up for both.
+PAIR_ROWS = 1 << 19
 #: Largest number of bytes of the windows with unknown letters (items) that are listed in one reading.
 ITEM_BYTES = 1 << 25
 BYTES_AN_ITEM = 16  #: code 4, mask 4, value 8
@@ -46,14 +51,16 @@ MAX_FIVE_LETTERS = 10
 def tables_in_group(family: KmerFamily, in_memory: bool, most_unknown: int = 0) -> int:
     """Number of positions whose tables are filled in one pass over the rows.
 
-    With rows in memory, the tables fit in the cache of the core together. With a scratch file the group
-    is larger, because every pass reads the letters of these positions from all blocks. In both cases the
-    memory for the lists of windows with unknown letters limits it.
+    With rows in memory, the tables fit in the cache of the core together, or two positions share one.
+    With a scratch file the group is larger, because every pass reads the letters of these positions from
+    all blocks. In all cases the memory for the lists of windows with unknown letters limits it.
 
     most_unknown : the largest number of windows with unknown letters at a position.
     """
     room = CORE_CACHE_BYTES if in_memory else GROUP_BYTES
     fit = min(SCRATCH_POSITIONS, room // (8 * 4**family.d))
+    if in_memory and family.d in PAIR_LETTERS:
+        fit = 2
     if most_unknown:
         fit = min(fit, ITEM_BYTES // (BYTES_AN_ITEM * most_unknown))
     return min(family.n_positions, max(1, fit))
@@ -94,7 +101,13 @@ def pricing_bytes(family: KmerFamily, scratch: bool) -> int:
     from fcl.kernels import patterns
 
     group = tables_in_group(family, in_memory=not scratch)
-    return 8 * int(patterns.scan_size(family.d, 4)) + 8 * 4**family.d * (group - 1)
+    shared = shared_cells(family, in_memory=not scratch)
+    return 8 * (int(patterns.scan_size(family.d, 4)) + 4**family.d * (group - 1) + shared)
+
+
+def shared_cells(family: KmerFamily, in_memory: bool) -> int:
+    """Number of cells of the table that two positions share; 0 if none do."""
+    return 4 ** (family.d + 1) if in_memory and family.d in PAIR_LETTERS else 0
 
 
 def unknown_bytes(family: KmerFamily, prepared: PreparedRows) -> int:
@@ -152,6 +165,7 @@ class KmerPricer:
             self._cells = np.empty(
                 self._group * n_cells + self._scan_cells - n_cells, dtype=np.int64
             )
+            self._shared = np.empty(shared_cells(family, prepared.in_memory), np.int64)
         except MemoryError as error:
             raise BudgetError(
                 f"kmers:d={family.d}: the tables of one position need "
@@ -178,20 +192,35 @@ class KmerPricer:
         self._make_room(len(request), int(room[-1]))
         tables = self._tables(len(request))
         tables[:] = 0
+        # first position and letters of each table, and the positions that it is for
+        fills = [(k, d, tables[t], [t]) for t, k in enumerate(request.tolist())]
+        shared = self._is_pair(request) and len(blocks) * self.prepared.block_rows >= PAIR_ROWS
+        if shared:
+            self._shared[:] = 0
+            fills = [(int(request[0]), d + 1, self._shared, [0, 1])]
         letters = slice(int(request[0]), int(request[-1]) + d)
-        for number in blocks:
-            block = self.family.block(self.prepared, number, letters)
-            part = rows.raw(block.rows)
-            for t, k in enumerate(request.tolist()):
-                kmers.add_to_table(
-                    block.planes, k, d, part, inverse, self._buffers.codes, tables[t]
-                )
-                if len(block.unknown_rows):
-                    used[t] = kmers.take_unknown(
-                        block, k, d, part, inverse, self._buffers, tables[t], used[t], self._items
+        # a large table goes through all blocks alone, so that it stays in the cache of the core
+        for some in [[fill] for fill in fills] if len(self._shared) else [fills]:
+            for number in blocks:
+                block = self.family.block(self.prepared, number, letters)
+                part = rows.raw(block.rows)
+                for first, span, table, places in some:
+                    kmers.add_to_table(
+                        block.planes, first, span, part, inverse, self._buffers.codes, table
                     )
+                    for t in places if len(block.unknown_rows) else []:
+                        window = block, int(request[t]), d
+                        used[t] = kmers.take_unknown(
+                            *window, part, inverse, self._buffers, tables[t], used[t], self._items
+                        )
+        if shared:
+            kmers.add_marginals(self._shared, tables[0], tables[1])
         bounds = zip(room.tolist(), used.tolist(), strict=False)
         return Tables(request, tables, [_cut(self._items, slice(*ends)) for ends in bounds])
+
+    def _is_pair(self, request: Ids) -> bool:
+        """Whether two neighbouring positions may share a table."""
+        return len(self._shared) > 0 and len(request) == 2 and request[1] == request[0] + 1
 
     def _make_room(self, n_tables: int, n_items: int) -> None:
         """Grow the buffers for a request that another pricer made, over fewer unknown letters."""
