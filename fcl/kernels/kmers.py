@@ -248,6 +248,26 @@ def add_margins(planes, k, d, table, codes, m):
 
 
 @kernel
+def add_two_margins(planes, k, d, first, e, second, codes, m):
+    """What :func:`add_margins` does for d letters at k, and then for e letters at k + 1, the same bits.
+
+    The margins, and the letters that the windows share, are read once.
+
+    first, second : float64 (4^d,) and (4^e,).
+    """
+    n_rows, span = m.shape[0], max(d, e + 1)
+    after_first = np.uint32(2 * (span - d))
+    after_second, mask = np.uint32(2 * (span - 1 - e)), np.uint32((1 << (2 * e)) - 1)
+    for start in range(0, n_rows, CHUNK):
+        stop = min(n_rows, start + CHUNK)
+        window_codes(planes, k, span, start, stop, codes)
+        part = m[start:stop]
+        for i in range(stop - start):
+            code = codes[i]
+            part[i] = (part[i] + first[code >> after_first]) + second[(code >> after_second) & mask]
+
+
+@kernel
 def add_patterns(planes, k, d, cares, values, weights, codes, sums, m):
     """Add to the margins of a block of rows the weights of the patterns that match at k, in place.
 

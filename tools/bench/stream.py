@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 #: The kernels of each part of a pass.
 PARTS = {
-    "margins": ("add_margins", "add_patterns", "mend_margins", "fold_table"),
+    "margins": ("add_margins", "add_two_margins", "add_patterns", "mend_margins", "fold_table"),
     "residuals": ("residuals_curvatures",),
-    "table": ("add_to_table", "take_unknown"),
+    "table": ("add_to_table", "add_marginals", "take_unknown"),
     "scan": ("scan_patterns", "pattern_sums"),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,9 +76,9 @@ class KmerColumns(ColumnMaker):
 
 
 def margin_table_bytes(family: KmerFamily, scratch: bool) -> int:
-    """Bytes of the tables that exist together: one table, or the tables of a group of positions."""
+    """Bytes of the tables that exist together: those of a group of positions."""
     table: int = 8 * 4 ** min(family.d, TABLE_LETTERS)
-    return table * (SCRATCH_POSITIONS if scratch else 1)
+    return table * (SCRATCH_POSITIONS if scratch else 2)
 
 
 class MarginPart:
@@ -115,14 +116,51 @@ class MarginPart:
         k, span = self.position, self.span
         patterns = self.cares, self.values, self.weights
         if self.tabled:
-            if not len(self.table):
-                self.table = np.empty(4**span)
-                kmers.fold_table(*patterns, span, self.table)
-            kmers.add_margins(block.planes, k, span, self.table, buffers.codes, out)
+            kmers.add_margins(block.planes, k, span, self._folded(), buffers.codes, out)
         else:
             kmers.add_patterns(block.planes, k, span, *patterns, buffers.codes, buffers.sums, out)
         if len(block.unknown_rows):
             kmers.mend_margins(block, k, span, *patterns, buffers, out)
+
+    def add_with(
+        self, other: MarginPart, block: WindowBlock, buffers: WindowBuffers, out: Floats
+    ) -> None:
+        """Add the margins at this position, and then at the next one, in place."""
+        from fcl.kernels import kmers
+
+        k = self.position
+        stop = max(k + self.span, other.position + other.span)
+        known = block.unknown_start[k] == block.unknown_start[stop]
+        if known and self.shares(other):
+            tables = self.span, self._folded(), other.span, other._folded()
+            kmers.add_two_margins(block.planes, k, *tables, buffers.codes, out)
+        else:
+            self.add(block, buffers, out)
+            other.add(block, buffers, out)
+
+    def shares(self, other: MarginPart) -> bool:
+        """Whether the tables of the two positions fit in the cache of the core together."""
+        fit = max(self.span, other.span) < TABLE_LETTERS
+        return fit and self.tabled and other.tabled and other.position == self.position + 1
+
+    def _folded(self) -> Floats:
+        from fcl.kernels import kmers
+
+        if not len(self.table):
+            self.table = np.empty(4**self.span)
+            kmers.fold_table(self.cares, self.values, self.weights, self.span, self.table)
+        return self.table
+
+
+def add_parts(
+    parts: Sequence[MarginPart], block: WindowBlock, buffers: WindowBuffers, out: Floats
+) -> None:
+    """Add the margins at some positions, in order, two at a time."""
+    for one, other in zip_longest(parts[::2], parts[1::2]):
+        if other is None:
+            one.add(block, buffers, out)
+        else:
+            one.add_with(other, block, buffers, out)
 
 
 class KmerScorer:
@@ -150,15 +188,22 @@ class KmerScorer:
             some = weights[here].copy()
             self._parts.append(MarginPart(family, int(position), cares, values, some, most_matched))
 
-    def groups(self, most: int) -> Iterator[list[MarginPart]]:
-        """Yield the positions with weights in order, in groups within ``most`` neighbouring positions.
+    def groups(self, in_memory: bool) -> Iterator[list[MarginPart]]:
+        """Yield the positions with weights in order, in groups that go through the blocks together.
 
-        The tables of a group are discarded when the next group is requested.
+        With rows in memory, these are two positions whose tables stay in the cache of the core together,
+        or one; else neighbouring positions. The tables of a group are discarded when the next group is
+        requested.
         """
-        at = 0
-        while at < len(self._parts):
-            first = self._parts[at].position
-            group = [p for p in self._parts[at : at + most] if p.position < first + most]
+        parts, at = self._parts, 0
+        while at < len(parts):
+            if in_memory:
+                group = parts[at : at + 2]
+                if len(group) == 2 and not group[0].shares(group[1]):
+                    del group[1]
+            else:
+                stop = parts[at].position + SCRATCH_POSITIONS
+                group = [p for p in parts[at : at + SCRATCH_POSITIONS] if p.position < stop]
             yield group
             for part in group:
                 part.table = np.empty(0)
@@ -169,8 +214,8 @@ class KmerScorer:
         out = np.zeros(len(rows))
         block = self.family.block_of(rows)
         buffers = buffers_for(block)
-        for n, part in enumerate(self._parts):
-            part.add(block, buffers, out)
-            if n >= MAX_KEPT_TABLES:
+        for at in range(0, len(self._parts), 2):
+            add_parts(self._parts[at : at + 2], block, buffers, out)
+            for part in self._parts[max(at, MAX_KEPT_TABLES) : at + 2]:
                 part.table = np.empty(0)
         return out

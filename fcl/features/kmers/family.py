@@ -23,10 +23,10 @@ from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.base import FEATURES_LIMIT, Floats, Ids
 from fcl.features.kmers.columns import (
-    SCRATCH_POSITIONS,
     KmerColumns,
     KmerScorer,
     Patterns,
+    add_parts,
     margin_table_bytes,
 )
 from fcl.features.kmers.lanes import MAX_LANE_D, LanePricer, lane_bytes, lane_item_bytes
@@ -183,12 +183,11 @@ class KmerFamily(WindowFamily):
         for number in blocks:
             out[prepared.rows_of(number)] = 0.0
         # only a few tables at a time, so that they stay in the cache of the core
-        for group in scorer.groups(1 if prepared.in_memory else SCRATCH_POSITIONS):
+        for group in scorer.groups(prepared.in_memory):
             letters = slice(group[0].position, group[-1].position + self.d)
             for number in blocks:
                 block = self.block(prepared, number, letters)
-                for part in group:
-                    part.add(block, buffers, out[block.rows])
+                add_parts(group, block, buffers, out[block.rows])
 
     def scorer(self, ids: Ids, weights: Floats) -> KmerScorer:
         return KmerScorer(self, ids, weights)
