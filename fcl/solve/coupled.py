@@ -138,6 +138,8 @@ class CoupledTrainer:
         self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
         self._before = math.inf
         self._undo: tuple[Columns, Floats, Floats] | None = None
+        #: by how much the objective can still fall, as the certificate of the anchor proves
+        self.possible = math.inf
 
     def resize(self, n_rows: int) -> None:
         """Set the number of rows of the view, at most the size of the buffers."""
@@ -189,7 +191,10 @@ class CoupledTrainer:
     def step(
         self, view: OutputView, working: OutputWorking, target: float, may_move: bool = True
     ) -> StepResult:
-        """Take one proximal Newton step, unless the violation is at most ``target``."""
+        """Take one proximal Newton step.
+
+        Takes none if the violation is at most ``target``, or the step would gain more than is possible.
+        """
         objective = view.objective
         columns = self._columns(view, working)
         decrease = 0.0
@@ -231,6 +236,9 @@ class CoupledTrainer:
                 return StepResult(False, decrease, violation, sweeps)
             self._raised = max(10.0 * self._raised, LEAST_RAISED)
         beta, gained, seen = found
+        before = working.of("anchor_weights")[part.columns]
+        if gained > self.possible and (part.weights != before).any():
+            return StepResult(False, decrease, violation, sweeps)
         if beta < CUT:
             self._raised = max(10.0 * self._raised, LEAST_RAISED)
         elif beta == 1.0:

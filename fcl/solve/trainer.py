@@ -123,6 +123,8 @@ class Trainer:
         self._gains: list[float] = []  # of dear steps on the same columns, one after the other
         self._settled = False
         self._undo: tuple[Columns, Floats, Floats] | None = None
+        #: by how much the objective can still fall, as the certificate of the anchor proves
+        self.possible = math.inf
 
     def resize(self, n_rows: int) -> None:
         """Set the number of rows of the view, at most the size of the buffers."""
@@ -216,7 +218,8 @@ class Trainer:
     ) -> StepResult:
         """Take one proximal Newton step.
 
-        Takes none if the violation is at most ``target`` or the local problem is settled.
+        Takes none if the violation is at most ``target``, the local problem is settled, or the step would
+        gain more than is possible.
         """
         n = working.cache.n
         weights, penalty = working.weights[:n], view.objective.penalty
@@ -261,6 +264,9 @@ class Trainer:
             self._careful = self._careful or self._raised == 1.0
             self._raise()
         beta, gained, seen = found
+        if gained > self.possible and (local.weights != working.anchor_weights[columns]).any():
+            # so far from the anchor the losses of a sample do not bound the local objective from below
+            return StepResult(False, decrease, violation, sweeps)
         if beta < CUT:
             self._raise()
             if view.objective.loss.clipped:
@@ -358,9 +364,14 @@ class Trainer:
         self.free = free
 
     def columns_changed(self) -> None:
-        """Note that columns have changed: the last step can no longer be undone or judged."""
+        """Note that columns are new, or that some have lost a weight."""
+        self.columns_left()
+        self._settled = False
+
+    def columns_left(self) -> None:
+        """Note that columns at rest have gone: the last step can no longer be undone or judged."""
         self._before, self._undo = math.inf, None
-        self._gains, self._settled = [], False
+        self._gains = []
 
     # -- the local problem at the current point ------------------------------------------------
 
