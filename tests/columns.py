@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from hypothesis import strategies as st
 
 from fcl.cache import ColumnCache, ExtentCache, LiveColumns, StagedColumns, Store
 from fcl.cache.extents import DROPPED
-from fcl.features.base import BitColumns, Columns, DenseColumns, ListedColumns, StepColumns
+from fcl.features.base import (
+    BitBlocks,
+    BitColumns,
+    Columns,
+    DenseColumns,
+    ListedColumns,
+    StepColumns,
+)
 from fcl.features.fourier import STEP
 from fcl.kernels import columns as kernels
 from tests.windows import INTERPRETED
@@ -39,8 +48,11 @@ def make_phi(
 
 def to_blocks(
     phi: np.ndarray, block_rows: int, binary: bool, step: float = 0.0, listed: bool = False
-) -> list[Columns]:
-    """The columns on each row block: bitmaps if binary, multiples if there is a step, or lists."""
+) -> Sequence[Columns]:
+    """The columns on each row block: bitmaps if binary, multiples if there is a step, or lists.
+
+    Bitmaps are in one array, or, if ``listed``, block by block.
+    """
     blocks: list[Columns] = []
     for start in range(0, phi.shape[1], block_rows):
         part = phi[:, start : start + block_rows]
@@ -58,6 +70,13 @@ def to_blocks(
             blocks.append(ListedColumns(start_of, row.astype(np.uint16), part[column, row], n))
         else:
             blocks.append(DenseColumns(np.ascontiguousarray(part), n))
+    if binary and not listed:
+        n_words = -(-min(block_rows, phi.shape[1]) // 64)
+        # what is not theirs has any content
+        bits = np.full((len(blocks), len(phi) + 1, n_words), 2**63 + 5, np.uint64)
+        for whole, block in zip(bits, blocks, strict=True):
+            whole[: len(phi), : block.bits.shape[1]] = block.bits
+        return BitBlocks(bits, len(phi), phi.shape[1], block_rows)
     return blocks
 
 

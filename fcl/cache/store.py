@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.features.base import FINE_ROWS, BitColumns, Columns, ListedColumns, StepColumns
+from fcl.features.base import (
+    FINE_ROWS,
+    BitBlocks,
+    BitColumns,
+    Columns,
+    ListedColumns,
+    StepColumns,
+)
 from fcl.kernels import columns, encoding
 from fcl.kernels.columns import Pieces
 
@@ -154,9 +161,32 @@ class Store:
 
     def write(self, slot: int, staged: StagedColumns, t: int, at: int) -> None:
         """Store a staged column at byte ``at`` (a multiple of 8) and enter it in the directory."""
+        made = staged.blocks
+        if isinstance(made, BitBlocks):
+            pieces = self.pieces
+            used = encoding.store_bitmaps(
+                *(made.bits, t, made.n_rows, self.block_rows),
+                *(pieces.arena16, pieces.arena64, at),
+                *(self._kinds[slot], self._offsets[slot], self._counts[slot]),
+            )
+        else:
+            used = self._write_blocks(slot, made, t, at)
+        assert used == staged.sizes[t]
+        # a sample may have fewer blocks than there is room for
+        self._kinds[slot, len(made) :] = columns.ROWS
+        self._counts[slot, len(made) :] = 0
+        self._offsets[slot, len(made) :] = 0
+        self.first[slot] = at
+        self.hashes[slot] = staged.hashes[t]
+        self.nonzeros[slot] = staged.nonzeros[t]
+        self.sizes[slot] = used
+        self.ids[slot] = staged.ids[t]  # last: a slot with an id holds a whole column
+
+    def _write_blocks(self, slot: int, blocks: Sequence[Columns], t: int, at: int) -> int:
+        """Store a column block by block; returns the bytes."""
         used = 0
         pieces = self.pieces
-        for b, made in enumerate(staged.blocks):
+        for b, made in enumerate(blocks):
             if isinstance(made, BitColumns):
                 limit = self._limit(made.n_rows)
                 into = pieces.arena16, pieces.arena64, at + used
@@ -172,16 +202,7 @@ class Store:
             kind, count, size = stored
             self._kinds[slot, b], self._offsets[slot, b], self._counts[slot, b] = kind, used, count
             used += size
-        assert used == staged.sizes[t]
-        # a sample may have fewer blocks than there is room for
-        self._kinds[slot, len(staged.blocks) :] = columns.ROWS
-        self._counts[slot, len(staged.blocks) :] = 0
-        self._offsets[slot, len(staged.blocks) :] = 0
-        self.first[slot] = at
-        self.hashes[slot] = staged.hashes[t]
-        self.nonzeros[slot] = staged.nonzeros[t]
-        self.sizes[slot] = used
-        self.ids[slot] = staged.ids[t]  # last: a slot with an id holds a whole column
+        return used
 
     def move(self, slot: int, into: int) -> None:
         """Move a column to byte ``into``; the directory is updated after the copy is complete.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, overload, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +63,32 @@ class BitColumns:
 
     bits: npt.NDArray[np.uint64]
     n_rows: int
+
+
+class BitBlocks(Sequence[BitColumns]):
+    """Binary columns on all row blocks, as bitmaps in one array: faster to store than block by block.
+
+    bits : uint64 (blocks, >= c, words), as in :class:`BitColumns`; the last block may need fewer words.
+    c : number of columns.
+    n_rows, block_rows : rows in all, and of each block but the last.
+    """
+
+    def __init__(self, bits: npt.NDArray[np.uint64], c: int, n_rows: int, block_rows: int) -> None:
+        self.bits, self.n_rows, self._c, self._block_rows = bits, n_rows, c, block_rows
+
+    def __len__(self) -> int:
+        return len(self.bits)
+
+    @overload
+    def __getitem__(self, block: int) -> BitColumns: ...
+    @overload
+    def __getitem__(self, block: slice) -> Sequence[BitColumns]: ...
+    def __getitem__(self, block: int | slice) -> BitColumns | Sequence[BitColumns]:
+        if isinstance(block, slice):
+            return [self[b] for b in range(len(self))[block]]
+        rows = min(self._block_rows, self.n_rows - range(len(self))[block] * self._block_rows)
+        bits = self.bits[block, : self._c, : -(-rows // 64)]
+        return BitColumns(np.ascontiguousarray(bits), rows)  # kernels take no other arrays
 
 
 @dataclass(frozen=True)

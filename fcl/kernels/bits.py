@@ -10,9 +10,14 @@ from fcl.kernels import kernel
 if numba.config.DISABLE_JIT:  # kernels are then plain Python
 
     def trailing_zeros(word):
-        """Position of the lowest set bit of a nonzero uint64."""
+        """Position of the lowest set bit of a uint64; 64 if there is none."""
         word = int(word)
-        return (word & -word).bit_length() - 1
+        return (word & -word).bit_length() - 1 if word else 64
+
+    def without_lowest(word):
+        """A uint64 without its lowest set bit, if there is one."""
+        word = int(word)
+        return np.uint64(word & (word - 1) if word else 0)
 
     def population(word):
         """Number of set bits of a uint64."""
@@ -22,10 +27,10 @@ else:
 
     @intrinsic
     def trailing_zeros(typingctx, word):
-        """Position of the lowest set bit of a nonzero uint64."""
+        """Position of the lowest set bit of a uint64; 64 if there is none."""
 
         def codegen(context, builder, signature, args):
-            return builder.cttz(args[0], context.get_constant(types.boolean, True))
+            return builder.cttz(args[0], context.get_constant(types.boolean, False))
 
         return types.uint64(types.uint64), codegen
 
@@ -37,6 +42,11 @@ else:
             return builder.ctpop(args[0])
 
         return types.uint64(types.uint64), codegen
+
+    @kernel
+    def without_lowest(word):
+        """A uint64 without its lowest set bit, if there is one."""
+        return word & (word - np.uint64(1))
 
 
 @kernel

@@ -6,7 +6,7 @@
 import numpy as np
 
 from fcl.kernels import kernel
-from fcl.kernels.bits import population, splitmix, trailing_zeros
+from fcl.kernels.bits import population, splitmix, trailing_zeros, without_lowest
 from fcl.kernels.columns import BITS, DENSE, FINE, ROWS, STEPS, VALUES
 
 #: The largest |multiple| of the step in STEPS.
@@ -35,16 +35,24 @@ def measure_bits(bits, n_rows, block, limit, counts, sizes, hashes):
 
 
 @kernel
-def bits_to_rows(words, n_words, rows):
-    """Write the positions of the set bits to ``rows``, in order; returns their count."""
+def bits_to_rows(words, n_words, total, rows):
+    """Write the positions of the set bits, ``total`` in all, to ``rows``, in order."""
     n = 0
+    # how many bits a word has cannot be predicted, so four are written, unless most words have none
+    many = 8 * total > n_words
     for w in range(n_words):
         word = words[w]
-        while word != 0:
+        end = n + population(word)
+        if many and n + 4 <= total:
+            for t in range(4):
+                rows[n + t] = 64 * w + np.int64(trailing_zeros(word))
+                word = without_lowest(word)
+            n += 4
+        while n < end:
             rows[n] = 64 * w + np.int64(trailing_zeros(word))
+            word = without_lowest(word)
             n += 1
-            word &= word - np.uint64(1)
-    return n
+        n = end
 
 
 @kernel
@@ -62,8 +70,27 @@ def store_bits(words, n_rows, limit, arena16, arena64, offset):
         for w in range(n_words):
             arena64[at + w] = words[w]
         return BITS, np.int64(total), 8 * n_words
-    bits_to_rows(words, n_words, arena16[offset >> 1 :])
+    bits_to_rows(words, n_words, total, arena16[offset >> 1 :])
     return ROWS, np.int64(total), (2 * np.int64(total) + 7) & ~7
+
+
+@kernel
+def store_bitmaps(
+    bits, column, n_rows, block_rows, arena16, arena64, offset, kinds, offsets, counts
+):
+    """Write the bitmaps of a column on all blocks to the arena, and their places; returns the bytes.
+
+    bits : uint64 (blocks, columns, words).
+    kinds, offsets, counts : of each block, as in :class:`fcl.kernels.columns.Pieces`.
+    """
+    used = 0
+    for b in range(bits.shape[0]):
+        rows = min(block_rows, n_rows - b * block_rows)
+        limit = 4 * ((rows + 63) >> 6)
+        stored = store_bits(bits[b, column], rows, limit, arena16, arena64, offset + used)
+        kinds[b], counts[b], offsets[b] = stored[0], stored[1], used
+        used += stored[2]
+    return used
 
 
 @kernel

@@ -21,8 +21,11 @@ from fcl.kernels import kernel
 
 #: Number of rows whose codes are made at a time: the codes stay in the first-level cache.
 CHUNK = 2048
-#: Patterns at a position from which bitmaps of letters are made, which all of them combine.
+#: Patterns at a position from which bitmaps of letters are made, which all of them combine, and the rows
+#: of such bitmaps: so many that a pattern's loops over them take longer than setting up, and so few that
+#: the bitmaps stay near the core.
 LEAST_SLICED = 28
+SLICE = 8 * CHUNK
 
 
 class WindowBlock(NamedTuple):
@@ -335,25 +338,29 @@ def match_bits(block, k, d, cares, values, buffers, bits):
     cares, values : int64 (c,).
     bits : uint64 (c, >= ceil(n_rows / 64)), overwritten; row i is bit i % 64 of word i // 64.
     """
-    codes, n_rows = buffers.codes, block.n_rows
+    n_rows = block.n_rows
     n_words = (n_rows + 63) // 64
-    few = cares.shape[0] < LEAST_SLICED
-    letters = np.empty((4 * d, CHUNK // 64), np.uint64)
-    fixed = np.empty(d, np.int64)
-    for start in range(0, n_rows, CHUNK):
-        stop = min(n_rows, start + CHUNK)
-        window_codes(block.planes, k, d, start, stop, codes)
-        for i in range(stop - start, CHUNK):
-            codes[i] = np.uint32(0xFFFFFFFF)
-        first = start // 64
-        last = (stop + 63) // 64
-        if few:
+    if cares.shape[0] < LEAST_SLICED:
+        for start in range(0, n_rows, CHUNK):
+            stop = min(n_rows, start + CHUNK)
+            words = slice(start // 64, (stop + 63) // 64)
+            _padded_codes(block.planes, k, d, start, stop, buffers.codes)
             for c in range(cares.shape[0]):
-                _match_codes(codes, np.uint32(cares[c]), np.uint32(values[c]), bits[c, first:last])
-        else:
-            _letter_bits(codes, d, letters)
+                care, value = np.uint32(cares[c]), np.uint32(values[c])
+                _match_codes(buffers.codes, care, value, bits[c, words])
+    else:
+        letters = np.empty((4 * d, SLICE // 64), np.uint64)
+        fixed = np.empty(d + 3, np.int64)
+        for first in range(0, n_rows, SLICE):
+            last = min(n_rows, first + SLICE)
+            for start in range(first, last, CHUNK):
+                stop = min(last, start + CHUNK)
+                words = slice((start - first) // 64, (stop - first + 63) // 64)
+                _padded_codes(block.planes, k, d, start, stop, buffers.codes)
+                _letter_bits(buffers.codes, d, letters[:, words])
+            words = slice(first // 64, (last + 63) // 64)
             for c in range(cares.shape[0]):
-                _match_letters(letters, cares[c], values[c], fixed, bits[c, first:last])
+                _match_letters(letters, cares[c], values[c], fixed, bits[c, words])
     if n_rows % 64:
         keep = (np.uint64(1) << np.uint64(n_rows % 64)) - np.uint64(1)
         for c in range(cares.shape[0]):
@@ -365,6 +372,14 @@ def match_bits(block, k, d, cares, values, buffers, bits):
             if np.int64(buffers.masks[row]) & cares[c] != 0:
                 bits[c, row >> 6] &= ~(np.uint64(1) << np.uint64(row & 63))
         buffers.masks[row] = 0
+
+
+@kernel
+def _padded_codes(planes, k, d, start, stop, codes):
+    """Write the codes of some rows, and 1 in all bits behind them."""
+    window_codes(planes, k, d, start, stop, codes)
+    for i in range(stop - start, codes.shape[0]):
+        codes[i] = np.uint32(0xFFFFFFFF)
 
 
 @kernel
@@ -398,20 +413,28 @@ def _letter_bits(codes, d, letters):
 def _match_letters(letters, care, value, fixed, out):
     """Write the bitmap of the codes that one pattern matches, from the bitmaps of their letters.
 
-    fixed : int64 (d,), overwritten with the bitmaps of the letters of the pattern.
+    The pattern has at least one letter.
+
+    fixed : int64 (d + 3,), overwritten with the bitmaps of the letters of the pattern.
     """
-    d = fixed.shape[0]
+    d = fixed.shape[0] - 3
     n = 0
     for t in range(d):
         shift = 2 * (d - 1 - t)
         if (care >> shift) & 3:
             fixed[n] = 4 * t + ((value >> shift) & 3)
             n += 1
-    for w in range(out.shape[0]):
-        word = ~np.uint64(0)
-        for e in range(n):
-            word &= letters[np.uint64(fixed[e]), w]
-        out[w] = word
+    fixed[n : n + 3] = fixed[0]  # four at a time; a letter may count twice
+    # letter by letter, not word by word, since these loops compile to vector instructions
+    for e in range(0, n, 4):
+        one, two = letters[fixed[e]], letters[fixed[e + 1]]
+        three, four = letters[fixed[e + 2]], letters[fixed[e + 3]]
+        if e == 0:
+            for w in range(out.shape[0]):
+                out[w] = (one[w] & two[w]) & (three[w] & four[w])
+        else:
+            for w in range(out.shape[0]):
+                out[w] &= (one[w] & two[w]) & (three[w] & four[w])
 
 
 @kernel

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import BitColumns, ColumnMaker, Columns, Floats, Ids
+from fcl.features.base import BitBlocks, ColumnMaker, Columns, Floats, Ids
 from fcl.features.windows import buffers_for, window_buffers
 
 if TYPE_CHECKING:
@@ -52,24 +52,23 @@ class KmerColumns(ColumnMaker):
 
     def __init__(self, family: KmerFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
         super().__init__(family, prepared, buffer_bytes)
-        sizes = [rows.stop - rows.start for _, rows in prepared.blocks()]
-        self._bits = [np.empty((self.batch, -(-n // 64)), np.uint64) for n in sizes]
+        shape = prepared.n_blocks, -(-min(prepared.block_rows, prepared.n_rows) // 64)
+        self.batch = max(1, min(self.batch, int(buffer_bytes // (8 * shape[0] * shape[1]))))
+        self._bits = np.empty((shape[0], self.batch, shape[1]), np.uint64)
         self._buffers = window_buffers(prepared.block_rows)
 
     def make(self, ids: Ids) -> Sequence[Columns]:
         from fcl.kernels import kmers
 
-        d = self.family.d
+        d, prepared = self.family.d, self.prepared
         found = self.family.patterns(ids)
-        made = []
-        for number, _ in self.prepared.blocks():
-            block = self.family.block(self.prepared, number)
-            bits = self._bits[number][: len(ids)]
+        for number, _ in prepared.blocks():
+            block = self.family.block(prepared, number)
+            bits = self._bits[number, : len(ids)]
             for k in np.unique(found.positions):
                 here, cares, values = found.at(int(k))
                 kmers.match_bits(block, int(k), d, cares, values, self._buffers, bits[here])
-            made.append(BitColumns(bits, block.n_rows))
-        return made
+        return BitBlocks(self._bits, len(ids), prepared.n_rows, prepared.block_rows)
 
 
 # -- margins ---------------------------------------------------------------------------------------
