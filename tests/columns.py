@@ -51,7 +51,7 @@ def to_blocks(
 ) -> Sequence[Columns]:
     """The columns on each row block: bitmaps if binary, multiples if there is a step, or lists.
 
-    Bitmaps are in one array, or, if ``listed``, block by block.
+    Bitmaps are in one array, or, if ``listed``, in one for each block.
     """
     blocks: list[Columns] = []
     for start in range(0, phi.shape[1], block_rows):
@@ -72,7 +72,7 @@ def to_blocks(
             blocks.append(DenseColumns(np.ascontiguousarray(part), n))
     if binary and not listed:
         n_words = -(-min(block_rows, phi.shape[1]) // 64)
-        # what is not theirs has any content
+        # unused columns and words hold arbitrary bits
         bits = np.full((len(blocks), len(phi) + 1, n_words), 2**63 + 5, np.uint64)
         for whole, block in zip(bits, blocks, strict=True):
             whole[: len(phi), : block.bits.shape[1]] = block.bits

@@ -164,8 +164,9 @@ class Store:
         made = staged.blocks
         if isinstance(made, BitBlocks):
             pieces = self.pieces
+            assert made.block_rows == self.block_rows
             used = encoding.store_bitmaps(
-                *(made.bits, t, made.n_rows, self.block_rows),
+                *(made.bits, t, made.n_rows, made.block_rows),
                 *(pieces.arena16, pieces.arena64, at),
                 *(self._kinds[slot], self._offsets[slot], self._counts[slot]),
             )

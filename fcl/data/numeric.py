@@ -67,7 +67,7 @@ class NumericReader(BlockReader):
             Range of kept rows: ``block_rows`` of them, fewer in the last block.
         block : array (stop - start, n_columns) or SparseRows
             All values are finite and of ``dtype``; an array is C-contiguous, and new, so that the caller
-            may keep or modify it. Sparse rows may be a part of a matrix in memory, which is read-only.
+            may keep or modify it. Sparse rows may be a read-only part of a matrix in memory.
 
         Raises
         ------
@@ -83,9 +83,10 @@ class NumericReader(BlockReader):
                 if isinstance(part, SparseRows):
                     check_finite(part, numbers, self.rows.name)
                     if not filled:
-                        assert room is not None
+                        assert room is not None and isinstance(self.rows, SparseRowReader)
                         most = int(room[(start - first) // block_rows])
-                        block = SparseBuffer(stop - start, most, part, self.dtype)
+                        in_place = self.rows.in_place
+                        block = SparseBuffer(stop - start, most, part, self.dtype, in_place)
                     block.append(part)
                 else:
                     if not filled:

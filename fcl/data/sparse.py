@@ -123,9 +123,7 @@ class SparseRows:
 
 
 class SparseBuffer:
-    """The rows of a block, to which parts of it are appended.
-
-    Parts that follow each other in a matrix in memory stay where they are; others are copied.
+    """Collects the rows of a block part by part.
 
     Parameters
     ----------
@@ -135,15 +133,21 @@ class SparseBuffer:
         A part; the block gets the dtype of its indices, and its columns.
     dtype : dtype
         Of the entries.
+    in_place : bool
+        Whether parts are views of arrays in memory: those that follow each other there are not copied.
     """
 
-    def __init__(self, n_rows: int, room: int, like: SparseRows, dtype: np.dtype) -> None:
+    def __init__(
+        self, n_rows: int, room: int, like: SparseRows, dtype: np.dtype, in_place: bool
+    ) -> None:
         self._indptr = np.zeros(n_rows + 1, np.int64)
         self._indices = np.empty(0, like.indices.dtype)
         self._data = np.empty(0, dtype)
         self._n_columns = like.n_columns
         self._n, self._room = 0, room
-        self._copied = False
+        self._copied = False  # whether the arrays are our own, with room for all entries
+        if not in_place:
+            self._allocate()
 
     def append(self, part: SparseRows) -> None:
         """Add the rows of a part behind the others."""
@@ -157,12 +161,16 @@ class SparseBuffer:
             if indices is not None and data is not None:
                 self._indices, self._data = indices, data
                 return
-            before, self._copied = (self._indices, self._data), True
-            self._indices = np.empty(self._room, self._indices.dtype)
-            self._data = np.empty(self._room, self._data.dtype)
+            before = self._indices, self._data
+            self._allocate()
             self._indices[:first], self._data[:first] = before
         entries = slice(first, first + part.nnz)
         self._indices[entries], self._data[entries] = part.indices, part.data
+
+    def _allocate(self) -> None:
+        self._copied = True
+        self._indices = np.empty(self._room, self._indices.dtype)
+        self._data = np.empty(self._room, self._data.dtype)
 
     def rows(self) -> SparseRows:
         """The rows so far, which share the memory of the buffer, or of the matrix."""
@@ -172,10 +180,13 @@ class SparseBuffer:
 
 
 def _adjoin(before: np.ndarray, after: np.ndarray) -> np.ndarray | None:
-    """One view of two parts of an array if the second follows the first in memory, else None."""
+    """One read-only view of two contiguous parts of an array, if the second follows the first, else None.
+
+    Either may be empty.
+    """
     if not len(before) or not len(after):
         found = after if len(after) else before
-        return found if found.dtype == before.dtype else None
+        return found if found.dtype == before.dtype and found.flags.c_contiguous else None
     whole = before.base
     if not isinstance(whole, np.ndarray) or after.base is not whole or whole.dtype != before.dtype:
         return None
@@ -230,6 +241,11 @@ class SparseRowReader(RowReader[SparseRows]):
         held = sum(reader.chunk_bytes for reader in (indices, data))
         held += 0 if kept else indptr.chunk_bytes
         self._chunk_bytes = sizes[rows] + held
+
+    @property
+    def in_place(self) -> bool:
+        """Whether entries are read where they are, in arrays in memory."""
+        return all(reader.chunk_bytes == 0 for reader in self._readers[1:])
 
     @property
     def chunk_bytes(self) -> int:

@@ -106,7 +106,7 @@ def _train(
 
 
 def _sequences() -> None:
-    from fcl.kernels.kmers import add_marginals
+    from fcl.kernels import kmers
 
     codes, labels = _windows()
     _train(codes, np.arange(len(codes)) % 3, "kmers:d=5", "softmax")
@@ -122,9 +122,11 @@ def _sequences() -> None:
         ("kmers:d=10", "squared_hinge"),
     ):
         model = _train(codes, labels, features, loss)
-    # many rows share a table of two positions
+    # tables of two positions
     numbers = np.zeros(64, np.int64)
-    add_marginals(numbers, numbers[:16].copy(), numbers[:16].copy())
+    kmers.add_marginals(numbers, numbers[:16].copy(), numbers[:16].copy())
+    table, word = np.zeros(4), np.zeros(kmers.CHUNK, np.uint32)
+    kmers.add_two_margins(np.zeros((1, 8), np.uint8), 0, 1, table, 1, table, word, np.zeros(8))
     # scores of patterns of two letters by table, and of the longest pattern by itself
     for ids in ([*range(5**8 - 1, 4 * 5**9, 5**8)], [0]):
         scorer = model.family.scorer(np.array(ids, np.int64), np.ones(len(ids)))

@@ -58,7 +58,8 @@ MOST_STEPS = np.iinfo(np.int8).max
 class BitColumns:
     """Binary columns on one row block, as bitmaps.
 
-    bits : uint64 (c, >= ceil(n_rows / 64)); row i is bit i % 64 of word i // 64, unused bits are 0.
+    bits : uint64 (c, >= ceil(n_rows / 64)); row i is bit i % 64 of word i // 64. Unused bits of the word
+        of the last row are 0; further words hold arbitrary bits.
     """
 
     bits: npt.NDArray[np.uint64]
@@ -66,15 +67,20 @@ class BitColumns:
 
 
 class BitBlocks(Sequence[BitColumns]):
-    """Binary columns on all row blocks, as bitmaps in one array: faster to store than block by block.
+    """Binary columns on all row blocks, in one array, which can be stored in one call.
 
-    bits : uint64 (blocks, >= c, words), as in :class:`BitColumns`; the last block may need fewer words.
-    c : number of columns.
-    n_rows, block_rows : rows in all, and of each block but the last.
+    Parameters
+    ----------
+    bits : uint64 (blocks, >= c, words)
+        As in :class:`BitColumns`; the last block may need fewer words.
+    c : int
+        Number of columns.
+    n_rows, block_rows : int
+        Rows in all, and of each block but the last.
     """
 
     def __init__(self, bits: npt.NDArray[np.uint64], c: int, n_rows: int, block_rows: int) -> None:
-        self.bits, self.n_rows, self._c, self._block_rows = bits, n_rows, c, block_rows
+        self.bits, self.n_rows, self.block_rows, self._c = bits, n_rows, block_rows, c
 
     def __len__(self) -> int:
         return len(self.bits)
@@ -86,9 +92,8 @@ class BitBlocks(Sequence[BitColumns]):
     def __getitem__(self, block: int | slice) -> BitColumns | Sequence[BitColumns]:
         if isinstance(block, slice):
             return [self[b] for b in range(len(self))[block]]
-        rows = min(self._block_rows, self.n_rows - range(len(self))[block] * self._block_rows)
-        bits = self.bits[block, : self._c, : -(-rows // 64)]
-        return BitColumns(np.ascontiguousarray(bits), rows)  # kernels take no other arrays
+        first = range(len(self))[block] * self.block_rows  # a block beyond the last one ends a loop
+        return BitColumns(self.bits[block, : self._c], min(self.block_rows, self.n_rows - first))
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from fcl.kernels import kernel
 if numba.config.DISABLE_JIT:  # kernels are then plain Python
 
     def trailing_zeros(word):
-        """Position of the lowest set bit of a uint64; 64 if there is none."""
+        """Position of the lowest set bit of a uint64; 64 for 0."""
         word = int(word)
         return (word & -word).bit_length() - 1 if word else 64
 
     def without_lowest(word):
-        """A uint64 without its lowest set bit, if there is one."""
+        """A uint64 without its lowest set bit; 0 for 0."""
         word = int(word)
         return np.uint64(word & (word - 1) if word else 0)
 
@@ -27,7 +27,7 @@ else:
 
     @intrinsic
     def trailing_zeros(typingctx, word):
-        """Position of the lowest set bit of a uint64; 64 if there is none."""
+        """Position of the lowest set bit of a uint64; 64 for 0."""
 
         def codegen(context, builder, signature, args):
             return builder.cttz(args[0], context.get_constant(types.boolean, False))
@@ -45,7 +45,7 @@ else:
 
     @kernel
     def without_lowest(word):
-        """A uint64 without its lowest set bit, if there is one."""
+        """A uint64 without its lowest set bit; 0 for 0."""
         return word & (word - np.uint64(1))
 
 

@@ -38,7 +38,8 @@ def measure_bits(bits, n_rows, block, limit, counts, sizes, hashes):
 def bits_to_rows(words, n_words, total, rows):
     """Write the positions of the set bits, ``total`` in all, to ``rows``, in order."""
     n = 0
-    # how many bits a word has cannot be predicted, so four are written, unless most words have none
+    # Unless most words are empty, four positions are written for each, without a branch that could not be
+    # predicted. Later words overwrite the surplus, and no write goes beyond the total.
     many = 8 * total > n_words
     for w in range(n_words):
         word = words[w]

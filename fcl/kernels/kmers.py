@@ -21,10 +21,10 @@ from fcl.kernels import kernel
 
 #: Number of rows whose codes are made at a time: the codes stay in the first-level cache.
 CHUNK = 2048
-#: Patterns at a position from which bitmaps of letters are made, which all of them combine, and the rows
-#: of such bitmaps: so many that a pattern's loops over them take longer than setting up, and so few that
-#: the bitmaps stay near the core.
+#: Patterns at a position from which bitmaps of letters are made, which all of them combine.
 LEAST_SLICED = 28
+#: Rows of such bitmaps: so many that a pattern's loops over them take longer than setting up, and so few
+#: that the bitmaps stay near the core.
 SLICE = 8 * CHUNK
 
 
@@ -252,9 +252,10 @@ def add_margins(planes, k, d, table, codes, m):
 
 @kernel
 def add_two_margins(planes, k, d, first, e, second, codes, m):
-    """What :func:`add_margins` does for d letters at k, and then for e letters at k + 1, the same bits.
+    """Add the margins of d letters at k and of e letters at k + 1, in place.
 
-    The margins, and the letters that the windows share, are read once.
+    They equal those of two calls of :func:`add_margins`, bit for bit; but the margins, and the letters
+    that the windows share, are read once.
 
     first, second : float64 (4^d,) and (4^e,).
     """
@@ -376,7 +377,7 @@ def match_bits(block, k, d, cares, values, buffers, bits):
 
 @kernel
 def _padded_codes(planes, k, d, start, stop, codes):
-    """Write the codes of some rows, and 1 in all bits behind them."""
+    """Write the codes of some rows, and set all bits of the remaining codes."""
     window_codes(planes, k, d, start, stop, codes)
     for i in range(stop - start, codes.shape[0]):
         codes[i] = np.uint32(0xFFFFFFFF)
@@ -415,7 +416,7 @@ def _match_letters(letters, care, value, fixed, out):
 
     The pattern has at least one letter.
 
-    fixed : int64 (d + 3,), overwritten with the bitmaps of the letters of the pattern.
+    fixed : int64 (d + 3,), overwritten with the rows of ``letters`` that the pattern combines.
     """
     d = fixed.shape[0] - 3
     n = 0
@@ -424,7 +425,7 @@ def _match_letters(letters, care, value, fixed, out):
         if (care >> shift) & 3:
             fixed[n] = 4 * t + ((value >> shift) & 3)
             n += 1
-    fixed[n : n + 3] = fixed[0]  # four at a time; a letter may count twice
+    fixed[n : n + 3] = fixed[0]  # repeated, for four letters at a time; it changes nothing
     # letter by letter, not word by word, since these loops compile to vector instructions
     for e in range(0, n, 4):
         one, two = letters[fixed[e]], letters[fixed[e + 1]]

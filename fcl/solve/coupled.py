@@ -138,8 +138,8 @@ class CoupledTrainer:
         self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
         self._before = math.inf
         self._undo: tuple[Columns, Floats, Floats] | None = None
-        #: by how much the objective can still fall, as the certificate of the anchor proves
-        self.possible = math.inf
+        #: absolute gap of the anchor: no point lowers the objective by more
+        self.most_decrease = math.inf
 
     def resize(self, n_rows: int) -> None:
         """Set the number of rows of the view, at most the size of the buffers."""
@@ -193,7 +193,8 @@ class CoupledTrainer:
     ) -> StepResult:
         """Take one proximal Newton step.
 
-        Takes none if the violation is at most ``target``, or the step would gain more than is possible.
+        Takes none if the violation is at most ``target``, or if the objective would fall by more than the
+        gap.
         """
         objective = view.objective
         columns = self._columns(view, working)
@@ -237,7 +238,7 @@ class CoupledTrainer:
             self._raised = max(10.0 * self._raised, LEAST_RAISED)
         beta, gained, seen = found
         before = working.of("anchor_weights")[part.columns]
-        if gained > self.possible and (part.weights != before).any():
+        if gained > self.most_decrease and (part.weights != before).any():
             return StepResult(False, decrease, violation, sweeps)
         if beta < CUT:
             self._raised = max(10.0 * self._raised, LEAST_RAISED)
@@ -342,5 +343,7 @@ class CoupledTrainer:
         return np.asarray(working.of("correction")[columns] + floor * away)
 
     def columns_changed(self) -> None:
-        """Note that columns have changed: the last step can no longer be undone or judged."""
+        """Call after columns have entered or left: the last step can no longer be undone or judged."""
         self._before, self._undo = math.inf, None
+
+    columns_left = columns_changed

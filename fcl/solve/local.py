@@ -141,7 +141,8 @@ class LocalSolver:
         if len(leaving):
             self.trainer.freeze(self.view, self.working, leaving)
             self.trainer.columns_changed()
-        self.trainer.columns_left()
+        else:
+            self.trainer.columns_left()
         self.working.evict(keep)
 
     def wanted(self, new: set[int]) -> npt.NDArray[np.bool_]:

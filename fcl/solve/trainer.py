@@ -119,12 +119,13 @@ class Trainer:
         #: columns of the last step, and their slopes before it
         self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
         self._before = math.inf  # violation before the last step
-        self._decrease = 0.0  # of the local objective by dear steps since the anchor
+        self._decrease = 0.0  # of the local objective since it was started
         self._gains: list[float] = []  # of dear steps on the same columns, one after the other
         self._settled = False
         self._undo: tuple[Columns, Floats, Floats] | None = None
-        #: by how much the objective can still fall, as the certificate of the anchor proves
-        self.possible = math.inf
+        #: absolute gap of the anchor: no point lowers the objective by more
+        self.most_decrease = math.inf
+        self._refused = False  # whether a step promised more than that
 
     def resize(self, n_rows: int) -> None:
         """Set the number of rows of the view, at most the size of the buffers."""
@@ -181,7 +182,7 @@ class Trainer:
         if n and self._is_clipped(view, n) and self._is_cheap(view, n):
             self._raised = 0.0  # minimise directly again, until rounding spoils a step
         self._before, self._undo = math.inf, None
-        self._decrease, self._gains, self._settled = 0.0, [], False
+        self._decrease, self._gains, self._settled, self._refused = 0.0, [], False, False
 
     @property
     def margins(self) -> Floats:
@@ -218,8 +219,8 @@ class Trainer:
     ) -> StepResult:
         """Take one proximal Newton step.
 
-        Takes none if the violation is at most ``target``, the local problem is settled, or the step would
-        gain more than is possible.
+        Takes none if the violation is at most ``target``, the local problem is settled, or the objective
+        would fall by more than the gap.
         """
         n = working.cache.n
         weights, penalty = working.weights[:n], view.objective.penalty
@@ -251,7 +252,7 @@ class Trainer:
             elif len(self._gains) > 1:  # of many columns, the largest violation is mostly noise
                 self.inner.judge(*self._gains)
                 del self._gains[0]
-            if violation <= target or self._settled or not may_move:
+            if violation <= target or self._settled or self._refused or not may_move:
                 return StepResult(False, decrease, violation, sweeps)
             tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
             step = self._minimise(view, working, local, slopes, tolerance)
@@ -264,8 +265,10 @@ class Trainer:
             self._careful = self._careful or self._raised == 1.0
             self._raise()
         beta, gained, seen = found
-        if gained > self.possible and (local.weights != working.anchor_weights[columns]).any():
-            # so far from the anchor the losses of a sample do not bound the local objective from below
+        if self._decrease > 0.0 and self._decrease + gained > self.most_decrease:
+            # a sample is not reliable this far from the anchor; a first step is taken, since its
+            # rejection raises the proximal weight
+            self._refused = True
             return StepResult(False, decrease, violation, sweeps)
         if beta < CUT:
             self._raise()
@@ -277,7 +280,7 @@ class Trainer:
         self._undo = None if seen else (columns, local.weights, self.free)
         self._before = violation
         self._gains = [*self._gains, gained] if step.dear else []
-        self._decrease += gained if step.dear else 0.0
+        self._decrease += gained
         self._settled = step.dear and beta == 1.0 and gained <= SETTLED * self._decrease
         working.weights[columns] = local.weights + beta * step.d
         self.free = self.free + beta * step.x
@@ -364,12 +367,12 @@ class Trainer:
         self.free = free
 
     def columns_changed(self) -> None:
-        """Note that columns are new, or that some have lost a weight."""
+        """Call after columns have entered, or columns with another weight than the anchor's have left."""
         self.columns_left()
         self._settled = False
 
     def columns_left(self) -> None:
-        """Note that columns at rest have gone: the last step can no longer be undone or judged."""
+        """Call after other columns have left: the last step can no longer be undone or judged."""
         self._before, self._undo = math.inf, None
         self._gains = []
 

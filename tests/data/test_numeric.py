@@ -157,13 +157,16 @@ def test_sparse_blocks_of_a_matrix_in_memory_are_parts_of_it(monkeypatch):
 
 
 def test_sparse_blocks_are_copied_where_the_matrix_is_not_what_they_are(monkeypatch):
-    """The parts of a block are dropped rows apart, hold zeros, or have another dtype."""
+    """Rows between the parts are dropped, zeros are, the dtype differs, or entries are not contiguous."""
     monkeypatch.setattr(sparse, "BLOCK_BYTES", 100)
     dense = scipy.sparse.random(40, 5, 0.5, random_state=0).toarray()
     with_zeros = scipy.sparse.csr_matrix(dense)
     with_zeros.data[30] = 0.0
     keep = np.arange(40) != 11
+    strided = scipy.sparse.csr_matrix(dense)
+    strided.data = np.repeat(strided.data, 2)[::2]
     for matrix, kept in (
+        (strided, None),
         (scipy.sparse.csr_matrix(dense), keep),
         (with_zeros, None),
         (scipy.sparse.csr_matrix((9 * dense).astype(np.int8)), None),
@@ -172,6 +175,7 @@ def test_sparse_blocks_are_copied_where_the_matrix_is_not_what_they_are(monkeypa
         reader = NumericReader(from_matrix(matrix, "X"), kept)
         for start, stop, block in reader.iter_blocks(16):
             assert block.dtype == reader.dtype
+            assert block.data.flags.c_contiguous and block.data.base is not matrix.data
             np.testing.assert_array_equal(block.to_dense(), wanted[start:stop])
 
 

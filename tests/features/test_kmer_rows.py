@@ -14,9 +14,11 @@ import fcl.features.kmers.columns as module
 from fcl.data.prepared import PreparedRows
 from fcl.features import KmerFamily
 from fcl.features.base import BitColumns
+from fcl.kernels import kmers
 from tests import brute
 from tests.windows import (
     BLOCK_ROWS,
+    INTERPRETED,
     MAX_ROWS,
     UNKNOWN,
     cases,
@@ -41,9 +43,9 @@ def to_bool(columns: BitColumns) -> np.ndarray:
     """bool (c, n_rows) from the bytes of the bitmaps; all further bits must be 0."""
     as_bytes = columns.bits.astype("<u8").view(np.uint8)
     values = np.unpackbits(as_bytes, axis=1, bitorder="little").astype(bool)
-    assert values.shape[1] - columns.n_rows < 64
-    assert not values[:, columns.n_rows :].any()
-    return values[:, : columns.n_rows]
+    n = columns.n_rows
+    assert not values[:, n : -(-n // 64) * 64].any()
+    return values[:, :n]
 
 
 @examples(100)
@@ -102,6 +104,52 @@ def test_margins_with_and_without_tables(
         for rows in (slice(0, 1), slice(0, None), slice(1, None, 3)):
             part = scorer.margins(np.ascontiguousarray(codes[rows]))
             assert part.tobytes() == found[rows].tobytes()
+
+
+@pytest.mark.skipif(INTERPRETED, reason="too many rows, one by one")
+def test_bitmaps_of_many_patterns_over_many_rows() -> None:
+    """Blocks of several slices, whose last one is not full, and patterns of the letters of its rows."""
+    family = KmerFamily(8, 9)
+    codes = make_windows(4, 70_001, 9, "few")
+    prepared = prepare(family, codes, 65536)
+    rng = np.random.default_rng(4)
+    letters = np.array(list("ACGT?"))
+    texts = set()
+    for row in codes[rng.integers(len(codes), size=100)]:
+        kept = np.where(rng.random(8) < 0.5, letters[row[:8]], ".")
+        texts.add("".join(kept).rstrip("."))
+    texts = {text for text in texts if text[:1] not in ("", ".", "?") and "?" not in text}
+    assert len(texts) > kmers.LEAST_SLICED
+    ids = np.array([family.feature_id(text, 0) for text in sorted(texts)])
+    maker = family.column_maker(prepared, 1 << 24)
+    assert maker.batch >= len(ids)
+    made = np.concatenate([to_bool(block) for block in maker.make(ids)], axis=1)
+    for text, column in zip(sorted(texts), made, strict=True):
+        wanted = np.ones(len(codes), bool)
+        for t, letter in enumerate(text):
+            wanted &= (letter == ".") | (letters[codes[:, t]] == letter)
+        assert (column == wanted).all()
+
+
+@pytest.mark.skipif(INTERPRETED, reason="too many cells, one by one")
+@pytest.mark.parametrize(("d", "together"), [(7, 2), (8, 2), (9, 0)])
+def test_margins_of_two_positions_are_added_together(
+    d: int, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family = KmerFamily(d, d + 4)
+    codes = make_windows(6, MAX_ROWS, family.length, "none")
+    rng = np.random.default_rng(6)
+    ids = np.sort(rng.choice(family.n_features, 300, replace=False))
+    weights = rng.normal(size=300)
+    added = []
+    add = kmers.add_two_margins
+    monkeypatch.setattr(kmers, "add_two_margins", lambda *a: (added.append(a), add(*a)))
+    prepared = prepare(family, codes)
+    found = margins(family, prepared, ids, weights)
+    assert len(added) == together * prepared.n_blocks  # of five positions, the last is alone
+    monkeypatch.setattr(module.MarginPart, "shares", lambda *_: False)
+    assert margins(family, prepared, ids, weights).tobytes() == found.tobytes()
+    assert len(added) == together * prepared.n_blocks
 
 
 @pytest.mark.parametrize("unknown", UNKNOWN)

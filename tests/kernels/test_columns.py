@@ -57,9 +57,13 @@ def test_products_of_columns(made: Filled, size: int, sampled: bool) -> None:
     close(gram, np.triu(part * q @ part.T), size_of)
 
 
-@given(st.lists(st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**63, 7]), min_size=1))
+@given(
+    st.lists(st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**63, 7]), min_size=1),
+    st.sampled_from([0, 60]),
+)
 @examples(100)
-def test_bits_of_words(words: list[int]) -> None:
+def test_bits_of_words(words: list[int], empty: int) -> None:
+    words = [0] * empty + words[: 3 if empty else None] + [0] * empty
     array = np.array([words], np.uint64)
     set_bits = [64 * w + i for w, word in enumerate(words) for i in range(64) if word >> i & 1]
     total = len(set_bits)

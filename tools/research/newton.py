@@ -258,6 +258,8 @@ class OneVariableNewton:
     def columns_changed(self) -> None:
         """Do nothing: the trainer stores nothing about the columns."""
 
+    columns_left = columns_changed
+
     def _sweep(
         self, view: RowView, working: WorkingSet, order: npt.NDArray[np.intp]
     ) -> tuple[float, Floats]:

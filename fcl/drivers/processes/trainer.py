@@ -241,7 +241,7 @@ class TrainerProcess:
             local.keep_point()
             self._update_below()
         self._target, self._outer_violation = anchor.target, anchor.violation
-        local.trainer.possible = anchor.gap
+        local.trainer.most_decrease = anchor.gap
         self._lacking = int(WAIT_SHARE * anchor.n_coming)
         self._steps, self._working = 0, not self._lacking
         self._unsaid = None

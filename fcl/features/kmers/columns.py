@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -77,7 +76,8 @@ class KmerColumns(ColumnMaker):
 def margin_table_bytes(family: KmerFamily, scratch: bool) -> int:
     """Bytes of the tables that exist together: those of a group of positions."""
     table: int = 8 * 4 ** min(family.d, TABLE_LETTERS)
-    return table * (SCRATCH_POSITIONS if scratch else 2)
+    two: int = 2 * 8 * 4 ** min(family.d, TABLE_LETTERS - 1)
+    return table * SCRATCH_POSITIONS if scratch else max(table, two)
 
 
 class MarginPart:
@@ -122,23 +122,26 @@ class MarginPart:
             kmers.mend_margins(block, k, span, *patterns, buffers, out)
 
     def add_with(
-        self, other: MarginPart, block: WindowBlock, buffers: WindowBuffers, out: Floats
+        self, following: MarginPart, block: WindowBlock, buffers: WindowBuffers, out: Floats
     ) -> None:
-        """Add the margins at this position, and then at the next one, in place."""
+        """Add the margins at this position, and then at the next one, with which it shares the cache.
+
+        A block with unknown letters in these windows takes two readings, since its margins are corrected
+        position by position.
+        """
         from fcl.kernels import kmers
 
         k = self.position
-        stop = max(k + self.span, other.position + other.span)
-        known = block.unknown_start[k] == block.unknown_start[stop]
-        if known and self.shares(other):
-            tables = self.span, self._folded(), other.span, other._folded()
+        stop = max(k + self.span, k + 1 + following.span)
+        if block.unknown_start[k] == block.unknown_start[stop]:
+            tables = self.span, self._folded(), following.span, following._folded()
             kmers.add_two_margins(block.planes, k, *tables, buffers.codes, out)
         else:
             self.add(block, buffers, out)
-            other.add(block, buffers, out)
+            following.add(block, buffers, out)
 
     def shares(self, other: MarginPart) -> bool:
-        """Whether the tables of the two positions fit in the cache of the core together."""
+        """Whether both are tables, of neighbours, that fit in the cache of the core together."""
         fit = max(self.span, other.span) < TABLE_LETTERS
         return fit and self.tabled and other.tabled and other.position == self.position + 1
 
@@ -151,15 +154,24 @@ class MarginPart:
         return self.table
 
 
+def paired(parts: Sequence[MarginPart]) -> Iterator[Sequence[MarginPart]]:
+    """The parts in order, in twos that share the cache of the core, or alone."""
+    at = 0
+    while at < len(parts):
+        n = 2 if at + 1 < len(parts) and parts[at].shares(parts[at + 1]) else 1
+        yield parts[at : at + n]
+        at += n
+
+
 def add_parts(
     parts: Sequence[MarginPart], block: WindowBlock, buffers: WindowBuffers, out: Floats
 ) -> None:
-    """Add the margins at some positions, in order, two at a time."""
-    for one, other in zip_longest(parts[::2], parts[1::2]):
-        if other is None:
-            one.add(block, buffers, out)
+    """Add the margins at some positions, in order and in place."""
+    for some in paired(parts):
+        if len(some) == 2:
+            some[0].add_with(some[1], block, buffers, out)
         else:
-            one.add_with(other, block, buffers, out)
+            some[0].add(block, buffers, out)
 
 
 class KmerScorer:
@@ -187,25 +199,23 @@ class KmerScorer:
             some = weights[here].copy()
             self._parts.append(MarginPart(family, int(position), cares, values, some, most_matched))
 
-    def groups(self, in_memory: bool) -> Iterator[list[MarginPart]]:
+    def groups(self, in_memory: bool) -> Iterator[Sequence[MarginPart]]:
         """Yield the positions with weights in order, in groups that go through the blocks together.
 
-        With rows in memory, these are two positions whose tables stay in the cache of the core together,
-        or one; else neighbouring positions. The tables of a group are discarded when the next group is
-        requested.
+        With rows in memory these are twos that share the cache of the core; else neighbouring positions.
+        The tables of a group are discarded when the next group is requested.
         """
-        parts, at = self._parts, 0
-        while at < len(parts):
-            if in_memory:
-                group = parts[at : at + 2]
-                if len(group) == 2 and not group[0].shares(group[1]):
-                    del group[1]
-            else:
-                stop = parts[at].position + SCRATCH_POSITIONS
-                group = [p for p in parts[at : at + SCRATCH_POSITIONS] if p.position < stop]
+        for group in paired(self._parts) if in_memory else self._neighbours():
             yield group
             for part in group:
                 part.table = np.empty(0)
+
+    def _neighbours(self) -> Iterator[Sequence[MarginPart]]:
+        at = 0
+        while at < len(self._parts):
+            stop = self._parts[at].position + SCRATCH_POSITIONS
+            group = [p for p in self._parts[at : at + SCRATCH_POSITIONS] if p.position < stop]
+            yield group
             at += len(group)
 
     def margins(self, rows: np.ndarray) -> Floats:
@@ -213,8 +223,10 @@ class KmerScorer:
         out = np.zeros(len(rows))
         block = self.family.block_of(rows)
         buffers = buffers_for(block)
-        for at in range(0, len(self._parts), 2):
-            add_parts(self._parts[at : at + 2], block, buffers, out)
-            for part in self._parts[max(at, MAX_KEPT_TABLES) : at + 2]:
+        n = 0
+        for some in paired(self._parts):
+            add_parts(some, block, buffers, out)
+            n += len(some)
+            for part in some if n > MAX_KEPT_TABLES else ():
                 part.table = np.empty(0)
         return out

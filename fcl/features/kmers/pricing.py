@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 GROUP_BYTES = 1 << 28
 #: The same with rows in memory: tables of this size stay in the first cache of the core.
 CORE_CACHE_BYTES = 1 << 15
-#: Letters of patterns of which two neighbouring positions share a table of one letter more. It is filled
-#: once for both, and fits in the second-level cache; tables of fewer letters are filled as fast alone.
+#: Values of d for which two neighbouring positions share a table of d + 1 letters. It is filled once for
+#: both, and fits in the second-level cache; tables of fewer letters are filled as fast one by one.
 PAIR_LETTERS = (7, 8)
-#: Rows from which that is faster: the shared table also has to be emptied, and added up for both.
+#: Smallest number of rows for which that is faster: the shared table also has to be emptied, and added up
+#: for both positions.
 PAIR_ROWS = 1 << 19
 #: Largest number of bytes of the windows with unknown letters (items) that are listed in one reading.
 ITEM_BYTES = 1 << 25
@@ -106,7 +107,7 @@ def pricing_bytes(family: KmerFamily, scratch: bool) -> int:
 
 
 def shared_cells(family: KmerFamily, in_memory: bool) -> int:
-    """Number of cells of the table that two positions share; 0 if none do."""
+    """Number of cells of the table that two positions share; 0 if positions share no table."""
     return 4 ** (family.d + 1) if in_memory and family.d in PAIR_LETTERS else 0
 
 
@@ -165,7 +166,8 @@ class KmerPricer:
             self._cells = np.empty(
                 self._group * n_cells + self._scan_cells - n_cells, dtype=np.int64
             )
-            self._shared = np.empty(shared_cells(family, prepared.in_memory), np.int64)
+            shared = shared_cells(family, prepared.in_memory) if self._group > 1 else 0
+            self._shared = np.empty(shared, np.int64)
         except MemoryError as error:
             raise BudgetError(
                 f"kmers:d={family.d}: the tables of one position need "
@@ -192,7 +194,7 @@ class KmerPricer:
         self._make_room(len(request), int(room[-1]))
         tables = self._tables(len(request))
         tables[:] = 0
-        # first position and letters of each table, and the positions that it is for
+        # of each table: its first position, its letters, and the places of its positions in the request
         fills = [(k, d, tables[t], [t]) for t, k in enumerate(request.tolist())]
         shared = self._is_pair(request) and len(blocks) * self.prepared.block_rows >= PAIR_ROWS
         if shared:

@@ -98,7 +98,7 @@ class TrainerAnchor:
     point: SharedPoint
     target: float  #: violation at which the trainer may stop
     violation: float  #: largest |slope_j| over the family
-    gap: float  #: absolute
+    gap: float  #: the objective minus its lower bound
     total_r: Total  #: sum of the residuals
     total_q: Total  #: sum of the curvatures
     version: int  #: of the proposal that led to the anchor
