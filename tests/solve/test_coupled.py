@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 from dataclasses import dataclass, field, replace
 
@@ -273,6 +274,15 @@ def test_lengths_of_blocks_and_changes_of_norms() -> None:
     for group, order in ((True, 2), (False, 1)):
         change = np.linalg.norm(w + d, order, axis=1) - np.linalg.norm(w, order, axis=1)
         assert norm_rise(w, d, group) == pytest.approx(change, rel=1e-12, abs=1e-14)
+
+
+def test_a_step_that_exceeds_the_gap_is_refused_unless_it_is_the_first() -> None:
+    solver = solver_of(make_case("softmax", True))
+    solver.trainer.most_decrease = 0.0
+    assert solver.step(0.0).moved
+    assert not solver.step(0.0).moved
+    solver.trainer.most_decrease = math.inf
+    assert solver.step(0.0).moved
 
 
 @pytest.mark.parametrize("group", [False, True])

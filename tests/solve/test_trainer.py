@@ -179,6 +179,51 @@ def test_dear_steps_end_once_they_gain_little(monkeypatch: pytest.MonkeyPatch) -
     assert ends[1] == pytest.approx(ends[0], rel=2e-6)
 
 
+def test_a_settled_problem_stays_settled_unless_a_weight_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(inner_descent, "DEAR_SWEEP", 0)
+    monkeypatch.setattr(trainer, "SETTLED", 0.5)
+    solver, _ = ready("logistic", 3, tol=1e-6)
+    solver.outer.sharpness = 1e-6
+    assert solver.train().steps
+    local, target = solver.local, solver.outer.target()
+    n = solver.cache.n
+    moved = local.working.weights[:n] != local.working.anchor_weights[:n]
+    resting = np.flatnonzero(~moved & (local.working.weights[:n] == 0.0))
+    assert len(resting)
+    local.evict(~np.isin(np.arange(n), resting))
+    assert not local.step(target).moved
+    keep = np.ones(solver.cache.n, bool)
+    keep[np.flatnonzero(moved[~np.isin(np.arange(n), resting)])[0]] = False
+    local.evict(keep)
+    assert local.step(target).moved
+
+
+def test_steps_that_together_exceed_the_gap_are_refused() -> None:
+    """The first step is always taken; a refusal lasts until the local problem is started again."""
+    solver, _ = ready("logistic", 2)
+    local = solver.local
+    own, args = local.trainer, (local.view, local.working, solver.outer.point.free)
+    first = own.solve(*args, 1e-9, 1).decrease
+    for gap, steps in ((math.inf, 3), (0.9 * first, 1), (0.0, 1)):
+        local.return_to_anchor()
+        own.most_decrease = gap
+        solved = own.solve(*args, 1e-9, 3)
+        assert solved.steps == steps
+    assert solved.sweeps and not own.step(local.view, local.working, 1e-9).sweeps
+    own.columns_changed()
+    assert not own.step(local.view, local.working, 1e-9).moved
+    local.return_to_anchor()
+    assert own.step(local.view, local.working, 1e-9).moved
+
+
+def test_the_solver_tells_the_trainer_the_gap() -> None:
+    solver, _ = ready("logistic", 2)
+    solver.train()
+    assert solver.local.trainer.most_decrease == solver.outer.gap > 0.0
+
+
 def test_out_of_time_it_ends_after_a_sweep() -> None:
     solver, _ = ready("logistic", 2)
     asked = []
