@@ -202,19 +202,18 @@ class KmerPricer:
             fills = [(int(request[0]), d + 1, self._shared, [0, 1])]
         letters = slice(int(request[0]), int(request[-1]) + d)
         # a large table goes through all blocks alone, so that it stays in the cache of the core
-        for some in [[fill] for fill in fills] if len(self._shared) else [fills]:
+        alone = len(self._shared) > 0
+        for some in [[fill] for fill in fills] if alone else [fills]:
             for number in blocks:
                 block = self.family.block(self.prepared, number, letters)
                 part = rows.raw(block.rows)
                 for first, span, table, places in some:
-                    kmers.add_to_table(
-                        block.planes, first, span, part, inverse, self._buffers.codes, table
-                    )
-                    for t in places if len(block.unknown_rows) else []:
-                        window = block, int(request[t]), d
-                        used[t] = kmers.take_unknown(
-                            *window, part, inverse, self._buffers, tables[t], used[t], self._items
-                        )
+                    to = part, inverse, self._buffers.codes, table
+                    kmers.add_to_table(block.planes, first, span, *to)
+                    if len(block.unknown_rows):
+                        for t in places:
+                            window = block, int(request[t]), d, part, inverse, self._buffers
+                            used[t] = kmers.take_unknown(*window, tables[t], used[t], self._items)
         if shared:
             kmers.add_marginals(self._shared, tables[0], tables[1])
         bounds = zip(room.tolist(), used.tolist(), strict=False)
