@@ -73,6 +73,8 @@ def test_the_buffer_of_columns_is_bounded_but_never_empty() -> None:
     assert family.column_maker(prepared, 1).batch == 1
     assert family.column_maker(prepared, 10 * 8 * words).batch == 10
     assert family.column_maker(prepared, 1 << 40).batch <= 1024
+    nothing = PreparedRows(0, 64, family.record_shape(64))
+    assert len(family.column_maker(nothing, 1 << 20).make(np.arange(3))) == 0
 
 
 @examples(100)

@@ -52,7 +52,8 @@ class KmerColumns(ColumnMaker):
     def __init__(self, family: KmerFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
         super().__init__(family, prepared, buffer_bytes)
         shape = prepared.n_blocks, -(-min(prepared.block_rows, prepared.n_rows) // 64)
-        self.batch = max(1, min(self.batch, int(buffer_bytes // (8 * shape[0] * shape[1]))))
+        each = 8 * max(1, shape[0] * shape[1])  # a sample may have no rows yet
+        self.batch = max(1, min(self.batch, int(buffer_bytes // each)))
         self._bits = np.empty((shape[0], self.batch, shape[1]), np.uint64)
         self._buffers = window_buffers(prepared.block_rows)
 
