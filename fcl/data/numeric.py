@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from fcl.data.base import BlockReader, Numbers, RowReader
-from fcl.data.sparse import SparseBuffer, SparseRowReader, SparseRows
+from fcl.data.sparse import SparseRowReader, SparseRows
+from fcl.data.sparse_buffer import SparseBuffer
 from fcl.errors import InputError
 from fcl.units import counted
 

@@ -254,8 +254,8 @@ def add_margins(planes, k, d, table, codes, m):
 def add_two_margins(planes, k, d, first, e, second, codes, m):
     """Add the margins of d letters at k and of e letters at k + 1, in place.
 
-    They equal those of two calls of :func:`add_margins`, bit for bit; but the margins, and the letters
-    that the windows share, are read once.
+    The result equals that of two calls of :func:`add_margins`, bit for bit. One call reads the margins,
+    and the letters that the windows share, only once.
 
     first, second : float64 (4^d,) and (4^e,).
     """

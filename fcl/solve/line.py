@@ -19,7 +19,7 @@ from fcl.solve.state import Floats, LocalPoint
 SIGMA = 0.01
 #: Maximum points that the search evaluates.
 MAX_EVALUATIONS = 60
-#: ... and the share of the last point that it tries next if no other estimate exists.
+#: Share of the last point that the search tries next if no other estimate exists.
 SHRINK = 1e-2
 #: Slope, as a share of the step's promise, at which the search ends. Where the second derivative jumps,
 #: the search must end beyond the jump, so that the next model includes the rows that cut the step.

@@ -75,7 +75,7 @@ class KmerColumns(ColumnMaker):
 
 
 def margin_table_bytes(family: KmerFamily, scratch: bool) -> int:
-    """Bytes of the tables that exist together: those of a group of positions."""
+    """Bytes of the tables of one group of positions, which are in memory at the same time."""
     table: int = 8 * 4 ** min(family.d, TABLE_LETTERS)
     two: int = 2 * 8 * 4 ** min(family.d, TABLE_LETTERS - 1)
     return table * SCRATCH_POSITIONS if scratch else max(table, two)
