@@ -285,7 +285,7 @@ def minimise_model(
     k, n_outputs = at.weights.shape
     lean, h = np.empty(k), np.empty(k)
     total = bend.total
-    rows = inner.gather(working.outputs[0], at.columns, total, lean, h)
+    rows = inner.gather(working.outputs[0], at.columns, total, lean, h, k)
     whole, intercepts = h.copy(), len(at.slopes) > 0
     centres = inner.centre(lean, h) if intercepts else np.zeros(k)
     gathered, chosen = inner.gathered(k), inner.chosen(len(total))

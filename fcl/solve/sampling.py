@@ -45,9 +45,11 @@ FEW_ROWS = 1 << 16
 #: A pass that leaves more of the objective than STEADY belongs to the final phase, in which the error of
 #: the sample dominates. If it leaves more of the gap than RENEWED, another sample of the same size
 #: follows: the next passes with the same one would close less and less of the gap, while the errors of
-#: two samples differ. If it leaves more than SLOW, the sample should grow.
+#: two samples differ. DEAR_RENEWED is RENEWED for columns of DEAR_BYTES, of which most of the gap that
+#: is left is the trainer's. If a pass leaves more than SLOW, the sample should grow.
 STEADY = 0.98
 RENEWED = 0.2
+DEAR_RENEWED = 0.7
 SLOW = 0.85
 #: SLOW in lock-step, where a pass is expensive: larger samples close more of the gap per pass.
 LOCKED_SLOW = 0.45
@@ -176,12 +178,13 @@ class SampleSize:
         self.age += 1
         bad = step.beta < 0.5 or step.decrease < 0.5 * step.promised
         steady = objective > STEADY * self.last_objective
-        renewed = steady and gap > RENEWED * self.last_gap
+        dear = cached_bytes >= DEAR_BYTES
+        renewed = steady and gap > (DEAR_RENEWED if dear else RENEWED) * self.last_gap
         slow = steady and gap > self._slow * self.last_gap
         self.last_gap, self.last_objective = gap, objective
         thin = self.drawn < ROWS_A_COLUMN * n_cached
         small = thin and not steady and not self._requested
-        may_grow = thin or cached_bytes < DEAR_BYTES
+        may_grow = thin or not dear
         redraw = (
             ((bad or slow or small) and may_grow and self._grow(cached_bytes))
             or (bad and self.age >= LEAST_AGE)

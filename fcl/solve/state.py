@@ -174,6 +174,11 @@ class LocalPoint:
     loss: float  #: sum of the weighted losses over the view
     slopes: Floats  #: in the free coefficients, float64 (n_free,)
 
+    @property
+    def movable(self) -> npt.NDArray[np.bool_]:
+        """Which columns may move: those with a weight, and those that violate."""
+        return np.asarray((self.weights != 0.0) | (np.abs(self.gradients) > self.absolute))
+
     def take(self, which: Columns) -> LocalPoint:
         """The same point, in a subset of the columns."""
         parts: Any = {

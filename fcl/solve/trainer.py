@@ -36,8 +36,11 @@ from fcl.solve.line import Line
 from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView, add_columns, column_moments
 
-#: Columns with weight 0 and |slope| below this at the anchor are skipped until the next pass.
+#: Columns with weight 0 and |slope| below this at the anchor are skipped until the next pass ...
 RESTING = 0.8
+#: ... and so are those whose |slope| is below 1 by more than this multiple of the largest violation:
+#: slopes change by about as much as violations.
+FAR = 3.0
 #: A step cut to less than this share had a model whose curvatures were too small.
 CUT = 0.3
 #: Share of a majoriser's curvatures to which curvatures are raised after a cut step. Each further cut
@@ -226,9 +229,11 @@ class Trainer:
         weights, penalty = working.weights[:n], view.objective.penalty
         columns = np.arange(n)
         if not self._is_cheap(view, n):
-            prices = view.objective.C * working.gradients[:n]
-            at_anchor = penalty.slopes(prices, weights, working.factor[:n])
-            columns = np.flatnonzero((weights != 0.0) | (np.abs(at_anchor) > RESTING))
+            prices, anchored = view.objective.C * working.gradients[:n], working.anchor_weights[:n]
+            slopes = penalty.slopes(prices, anchored, working.factor[:n])
+            worst = descent.violations(slopes, anchored, np.empty(n))
+            near = np.abs(slopes) > max(RESTING, 1.0 - FAR * worst)
+            columns = np.flatnonzero((weights != 0.0) | near)
         # a remaining slope of the intercept would appear as a violation of every dense column
         settled = settle(view.objective, self._m, view.pull(self._away), view.free_floor)
         self.free = self.free + settled.x
@@ -255,7 +260,7 @@ class Trainer:
             if violation <= target or self._settled or self._refused or not may_move:
                 return StepResult(False, decrease, violation, sweeps)
             tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
-            step = self._minimise(view, working, local, slopes, tolerance)
+            step = self._minimise(view, working, local, tolerance)
             sweeps += step.sweeps
             found = self._line(view, working, local, step).search()
             if found is not None:
@@ -314,7 +319,6 @@ class Trainer:
         view: RowView,
         working: WorkingSet,
         local: LocalPoint,
-        slopes: Floats,
         tolerance: float,
     ) -> Step:
         """Minimise a small clipped problem itself; else a model of the local problem.
@@ -330,7 +334,7 @@ class Trainer:
             problem = clipped.ClippedProblem(view, working, local, self._m, pulls, self._away)
             # the tolerance is tight, since rounding may hide violations while values still differ
             return problem.minimise(min(tolerance, 1e-6), self.inner.cease, self.inner.hurry)
-        some = np.flatnonzero((local.weights != 0.0) | (np.abs(slopes) > 1.0))
+        some = np.flatnonzero(local.movable)
         fits = len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN
         # where the curvature jumps, the search would cut a step to the exact minimum short again
         fits = fits and not (0.0 < self._raised < 1.0 and view.objective.loss.clipped)
