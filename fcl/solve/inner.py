@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ from fcl.solve.inner_descent import (
     QuadraticModel,
 )
 from fcl.solve.sampling import MOST_SEEDS
-from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
+from fcl.solve.state import Columns, Floats, Ids, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView
 
 __all__ = ["InnerModel"]
@@ -69,6 +69,29 @@ def _reserved_cuts(n_rows: int) -> int:
     If all columns are gathered, so many rows can be sampled; fewer columns may have more cuts.
     """
     return 1 + sampling.most_segments(min(n_rows, MOST_SAMPLED))
+
+
+@dataclass(frozen=True)
+class _Built:
+    """A model with its columns gathered, which serves at points of nearly the same curvatures."""
+
+    view: RowView
+    model: QuadraticModel
+    free: Elimination
+    centres: Floats  #: float64 (k,), means of the columns that are centred, else 0
+    grown: float  #: the factor on the number of its rows
+
+    def serves(self, view: RowView, ids: Ids, grown: float) -> bool:
+        """Whether it has these columns of the view, on a sample of the size that is wanted now."""
+        return self.view is view and self.grown == grown and np.array_equal(self.model.ids, ids)
+
+    def at(self, point: LocalPoint) -> _Built:
+        """The same model with the gradients at another point."""
+        gradients = point.gradients
+        if self.centres.any():
+            gradients = gradients - self.centres * point.slopes[0]
+        model = replace(self.model, at=replace(point, gradients=gradients))
+        return replace(self, model=model, free=replace(self.free, slopes=point.slopes))
 
 
 class InnerModel:
@@ -119,6 +142,7 @@ class InnerModel:
         self._block_rows = block_rows
         self._sample = self._sample_of(0, 0)
         self._seed = seed % MOST_SEEDS
+        self._built: _Built | None = None
         self.drawn = 0  #: samples drawn so far
         self.grown = 1.0  #: factor on the number of sampled rows
         #: called between sweeps: whether a step should end after LEAST_SWEEPS
@@ -155,29 +179,62 @@ class InnerModel:
         q: Floats,
         tolerance: float,
         limit: float = math.inf,
+        again: bool = False,
     ) -> Step:
         """The step that minimises the model at a point.
 
-        q : float64 (n_rows,), curvatures of the rows of the view.  tolerance : violation of a column up
-        to which the model counts as minimised.  limit : number of entries that sweeps may read.
+        Parameters
+        ----------
+        q : float64 (n_rows,)
+            Curvatures of the rows of the view.
+        tolerance : float
+            Violation of a column up to which the model counts as minimised.
+        limit : float
+            Number of entries that sweeps may read.
+        again : bool
+            Whether the last model, with new gradients, serves again if it has the same columns.
         """
-        k = len(at.columns)
+        ids, built = working.cache.ids[at.columns], self._built
+        if not again or built is None or not built.serves(view, ids, self.grown):
+            built = self._built = self._build(view, working, at, q, ids)
+        built = built.at(at)
+        model, free = built.model, built.free
+        order = self.order(len(ids))
+        nonzeros = working.cache.store.nonzeros[working.cache.slots[at.columns]]
+        least = OTHER_READS * float(nonzeros.sum())
+        u = self._single_buffers[1][: len(model.q)]
+        state = Descent(
+            model, u, free.start, order, self.team, self.hurry, self.cease, limit, least
+        )
+        state.run(tolerance)
+        d = state.w - at.weights
+        x = free.step(state.b)
+        x[:1] -= float(built.centres @ d)
+        return Step(d, x, state.sweeps, state.cut, state.dear)
+
+    def _build(
+        self, view: RowView, working: WorkingSet, at: LocalPoint, q: Floats, ids: Ids
+    ) -> _Built:
+        """Gather the columns of a point, and build the model at their curvatures."""
+        k = len(ids)
         h, lean = np.empty(k), np.empty(k)
         rows = self.gather(working, at.columns, q, lean, h, int(at.movable.sum()))
         gathered = self.gathered(k)
-        single, u = (buffer[:rows] for buffer in self._single_buffers)
+        single = self._single_buffers[0][:rows]
         unit = float(gathered.q.max(initial=0.0)) or 1.0
         np.divide(gathered.q, unit, out=single, casting="same_kind")
         np.maximum(single, LEAST_SINGLE, out=single)
-        constant = view.objective.has_constant and rows > 0
-        at, centres = self._centre(at, lean, h) if constant else (at, np.zeros(k))
+        whole, centres = h.copy(), np.zeros(k)
+        if view.objective.has_constant and rows > 0:
+            centres = self.centre(lean, h)
+        curvatures = at.curvatures * np.divide(h, whole, out=np.ones(k), where=whole > 0.0)
         free, leans = self._eliminate(view, gathered, at.slopes, lean)
         # share of a column's curvature that is left once the free coefficients are eliminated: damping by
         # the whole curvature would slow down columns far from 0, such as 100 +- 1, for hundreds of steps
         along = np.einsum("ij,ij->i", leans, leans)
         left = np.maximum(1.0 - along / np.maximum(h, 1e-300), 0.0)
-        extra = np.maximum(FLOOR * at.curvatures - h, 0.0)
-        extra += DAMPING * left * (at.curvatures + at.floor)
+        extra = np.maximum(FLOOR * curvatures - h, 0.0)
+        extra += DAMPING * left * (curvatures + at.floor)
         # both terms are quadratic already. Without the floor the model is too flat where the view misses
         # most of a column, and the line search has to cut the steps
         extra += at.floor + at.ridge
@@ -191,19 +248,9 @@ class InnerModel:
             # elimination leaves no curvature of a constant column
             np.maximum(np.maximum(h + extra - along, 1e-9 * (h + extra)), 1e-300),
             leans,
-            working.cache.ids[at.columns],
+            ids,
         )
-        order = self.order(k)
-        nonzeros = working.cache.store.nonzeros[working.cache.slots[at.columns]]
-        least = OTHER_READS * float(nonzeros.sum())
-        state = Descent(
-            model, u, free.start, order, self.team, self.hurry, self.cease, limit, least
-        )
-        state.run(tolerance)
-        d = state.w - at.weights
-        x = free.step(state.b)
-        x[:1] -= float(centres @ d)
-        return Step(d, x, state.sweeps, state.cut, state.dear)
+        return _Built(view, model, free, centres, self.grown)
 
     def _eliminate(
         self, view: RowView, gathered: Gathered, slopes: Floats, lean: Floats
@@ -226,23 +273,13 @@ class InnerModel:
         columns *= q[:, None]
         return free, gathered.products(columns)
 
-    def _centre(self, at: LocalPoint, lean: Floats, h: Floats) -> tuple[LocalPoint, Floats]:
-        """The same point with centred columns, for which the constant compensates.
-
-        The curvature of a column after elimination of the intercept is the difference of two sums; in
-        float32 nothing is left of it for a column of 5,000 +- 1. Only columns with a value in every row
-        of the sample are centred; others would become dense. Returns the point and the means.
-        """
-        whole = h.copy()
-        centres = self.centre(lean, h)
-        left = np.divide(h, whole, out=np.ones(len(h)), where=whole > 0.0)
-        gradients = at.gradients - centres * at.slopes[0]
-        return replace(at, gradients=gradients, curvatures=at.curvatures * left), centres
-
     def centre(self, lean: Floats, h: Floats) -> Floats:
         """Centre the gathered columns that have a value in every row of the sample; returns the means.
 
-        Updates ``lean`` and ``h``, float64 (k,), of the sample.
+        The constant compensates. The curvature of a column after elimination of the intercept is the
+        difference of two sums; in float32 nothing is left of it for a column of 5,000 +- 1. Other columns
+        are not centred, since they would become dense. Updates ``lean`` and ``h``, float64 (k,), of the
+        sample.
         """
         centres = np.zeros(len(h))
         if len(self._values):

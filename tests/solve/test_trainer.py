@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,9 @@ from rows import STRENGTHS, acceptors, targets
 
 from fcl.features import KmerFamily
 from fcl.solve import inner_descent, trainer
+from fcl.solve.inner import InnerModel, _Built
 from fcl.solve.solver import Certified, Solver
+from fcl.solve.state import Step
 
 #: Problems as small as these would be solved by their whole Hessian (test_exact.py).
 pytestmark = pytest.mark.usefixtures("coordinate_descent")
@@ -130,6 +134,74 @@ def test_a_sample_of_the_rows_for_the_hessian(monkeypatch: pytest.MonkeyPatch) -
     passes = run(solver, 100)
     assert passes[-1].gap <= 1e-6
     assert passes[-1].objective == pytest.approx(optimum, rel=2e-6)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_model_serves_at_another_point(monkeypatch: pytest.MonkeyPatch, intercept: bool) -> None:
+    """With new gradients it gives the step of a model that is built there at the same curvatures."""
+    solver, problem = ready("logistic", 2, intercept)
+    view, working, inner = solver.local.view, solver.local.working, solver.local.trainer.inner
+    columns = np.arange(solver.cache.n)
+    local = solver.local.trainer._localise(view, working, columns)
+    rng, q = np.random.default_rng(5), solver.local.trainer._q.copy()
+    other = replace(
+        local,
+        gradients=local.gradients + 0.3 * local.absolute * rng.normal(size=len(columns)),
+        slopes=local.slopes + 0.1,
+    )
+    gathered: list[int] = []
+    gather = InnerModel.gather
+
+    def watched(model: InnerModel, *args: Any) -> int:
+        gathered.append(len(args[1]))
+        return gather(model, *args)
+
+    monkeypatch.setattr(InnerModel, "gather", watched)
+    stale = inner.minimise(view, working, local, q, 1e-9)
+    again = inner.minimise(view, working, other, q, 1e-9, again=True)
+    assert len(gathered) == 1
+    fresh = inner.minimise(view, working, other, q, 1e-9)
+    assert len(gathered) == 2
+    phi = problem.phi[:, solver.cache.ids[columns]]
+
+    def value(step: Step) -> float:
+        weights = np.abs(other.weights + step.d) - np.abs(other.weights)
+        linear = other.gradients @ step.d + other.slopes @ step.x + other.absolute @ weights
+        return float(linear + 0.5 * q @ (phi @ step.d + step.x.sum()) ** 2)
+
+    assert value(fresh) < 0.0
+    assert value(again) == pytest.approx(value(fresh), rel=0.02)
+    assert value(stale) > 0.9 * value(fresh)
+    # other columns, another sample size or another view need a model of their own
+    inner.minimise(view, working, other.take(columns[1:]), q, 1e-9, again=True)
+    assert len(gathered) == 3
+    inner.minimise(view, working, other, q, 1e-9)
+    inner.grown = 2.0
+    inner.minimise(view, working, other, q, 1e-9, again=True)
+    assert len(gathered) == 5
+    inner.minimise(replace(view), working, other, q, 1e-9, again=True)
+    assert len(gathered) == 6
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+def test_dear_steps_use_a_model_again(monkeypatch: pytest.MonkeyPatch, loss: str) -> None:
+    """Steps that gain little gather no columns again, and lead to the same optimum."""
+    exact, _ = ready(loss, 1)
+    optimum = run(exact, 60)[-1].objective
+    monkeypatch.setattr(inner_descent, "DEAR_SWEEP", 0)
+    built: list[bool] = []
+    serves = _Built.serves
+
+    def watched(model: _Built, *args: Any) -> bool:
+        built.append(serves(model, *args))
+        return built[-1]
+
+    monkeypatch.setattr(_Built, "serves", watched)
+    solver, _ = ready(loss, 1, tol=1e-6)
+    passes = run(solver, 100)
+    assert passes[-1].gap <= 1e-6
+    assert passes[-1].objective == pytest.approx(optimum, rel=2e-6)
+    assert any(built)
 
 
 def test_little_room_for_gathered_columns(monkeypatch: pytest.MonkeyPatch) -> None:
