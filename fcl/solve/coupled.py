@@ -34,6 +34,7 @@ from fcl.solve.trainer import (
     INNER_SHARE,
     INNER_TARGET,
     LEAST_RAISED,
+    NEAR,
     RESTING,
     StepResult,
     TrainerState,
@@ -44,9 +45,6 @@ __all__ = ["CoupledTrainer", "add_outputs"]
 
 #: Maximum share of the curvatures that is added to them after cut steps.
 MOST_RAISED = 1e6
-#: Distance of a slope from its bound, as a multiple of the largest violation, up to which a weight of 0
-#: takes part in a step.
-NEAR = 3.0
 #: Maximum sweeps of a step while slopes exceed twice their bound: the model is poor there.
 FAR_SWEEPS = 60
 #: Numbers that a step allocates for each column and output: the local point, the same without the columns

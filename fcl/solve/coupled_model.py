@@ -21,7 +21,7 @@ from fcl.kernels.coupled import LANES, CoupledModel
 from fcl.objective.covariates import inverse_root
 from fcl.solve.elimination import FLAT
 from fcl.solve.gathered import Gathered
-from fcl.solve.inner import DAMPING, FLOOR, InnerModel
+from fcl.solve.inner import DAMPING, FLOOR, LEAST_ROWS, InnerModel
 from fcl.solve.inner_descent import EXTRAPOLATE_FROM, HURRIED, LEAST_SWEEPS
 from fcl.solve.output_view import OutputView, OutputWorking
 from fcl.solve.state import Columns, Floats, LocalPoint, Step
@@ -32,6 +32,8 @@ Singles = npt.NDArray[np.float32]
 
 #: Maximum columns times outputs squared whose coupling with the intercepts is stored.
 MOST_LEANS = 1 << 22
+#: Rows of the sample per column; several outputs need more than one.
+ROWS_A_COLUMN = 8
 #: Maximum products of two probabilities in memory at a time, unless those of K pairs of classes are more.
 MOST_PRODUCTS = 1 << 22
 #: Numbers over rows up to which extrapolation has memory: rows times outputs.
@@ -285,7 +287,8 @@ def minimise_model(
     k, n_outputs = at.weights.shape
     lean, h = np.empty(k), np.empty(k)
     total = bend.total
-    rows = inner.gather(working.outputs[0], at.columns, total, lean, h, k)
+    wanted = max(LEAST_ROWS, ROWS_A_COLUMN * k)
+    rows = inner.gather(working.outputs[0], at.columns, total, lean, h, wanted)
     whole, intercepts = h.copy(), len(at.slopes) > 0
     centres = inner.centre(lean, h) if intercepts else np.zeros(k)
     gathered, chosen = inner.gathered(k), inner.chosen(len(total))

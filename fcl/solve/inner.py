@@ -38,7 +38,7 @@ __all__ = ["InnerModel"]
 Singles = npt.NDArray[np.float32]
 
 #: Rows of the sample: at least, and per column that may move. With half as many rows, steps lower the
-#: objective less; with twice as many, no more, but take nearly twice as long.
+#: objective less; with twice as many they lower it no more, and take nearly twice as long.
 LEAST_ROWS = 16384
 ROWS_A_COLUMN = 4
 #: The sample doubles, up to this factor, when a step hardly lowers the violation.
@@ -72,26 +72,25 @@ def _reserved_cuts(n_rows: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Built:
-    """A model with its columns gathered, which serves at points of nearly the same curvatures."""
+class _GatheredModel:
+    """A model with its columns gathered, which serves at all points of nearly the same curvatures."""
 
-    view: RowView
     model: QuadraticModel
     free: Elimination
     centres: Floats  #: float64 (k,), means of the columns that are centred, else 0
     grown: float  #: the factor on the number of its rows
 
-    def serves(self, view: RowView, ids: Ids, grown: float) -> bool:
-        """Whether it has these columns of the view, on a sample of the size that is wanted now."""
-        return self.view is view and self.grown == grown and np.array_equal(self.model.ids, ids)
+    def serves(self, ids: Ids, grown: float) -> bool:
+        """Whether it has exactly these columns, and enough rows."""
+        return self.grown >= grown and np.array_equal(self.model.ids, ids)
 
-    def at(self, point: LocalPoint) -> _Built:
-        """The same model with the gradients at another point."""
+    def moved_to(self, point: LocalPoint) -> tuple[QuadraticModel, Elimination]:
+        """The model and the elimination with the gradients at another point."""
         gradients = point.gradients
         if self.centres.any():
             gradients = gradients - self.centres * point.slopes[0]
         model = replace(self.model, at=replace(point, gradients=gradients))
-        return replace(self, model=model, free=replace(self.free, slopes=point.slopes))
+        return model, replace(self.free, slopes=point.slopes)
 
 
 class InnerModel:
@@ -142,7 +141,7 @@ class InnerModel:
         self._block_rows = block_rows
         self._sample = self._sample_of(0, 0)
         self._seed = seed % MOST_SEEDS
-        self._built: _Built | None = None
+        self._kept: _GatheredModel | None = None
         self.drawn = 0  #: samples drawn so far
         self.grown = 1.0  #: factor on the number of sampled rows
         #: called between sweeps: whether a step should end after LEAST_SWEEPS
@@ -179,26 +178,29 @@ class InnerModel:
         q: Floats,
         tolerance: float,
         limit: float = math.inf,
-        again: bool = False,
     ) -> Step:
         """The step that minimises the model at a point.
 
+        The last model serves again, with new gradients, if it has the same columns and enough rows, until
+        :meth:`forget` is called.
+
         Parameters
         ----------
+        view, working, at
+            The local problem and the point.
         q : float64 (n_rows,)
             Curvatures of the rows of the view.
         tolerance : float
             Violation of a column up to which the model counts as minimised.
         limit : float
             Number of entries that sweeps may read.
-        again : bool
-            Whether the last model, with new gradients, serves again if it has the same columns.
         """
-        ids, built = working.cache.ids[at.columns], self._built
-        if not again or built is None or not built.serves(view, ids, self.grown):
-            built = self._built = self._build(view, working, at, q, ids)
-        built = built.at(at)
-        model, free = built.model, built.free
+        ids = working.cache.ids[at.columns]
+        if self._kept is None or not self._kept.serves(ids, self.grown):
+            self.forget()
+            self._kept = self._build(view, working, at, q, ids)
+        centres = self._kept.centres
+        model, free = self._kept.moved_to(at)
         order = self.order(len(ids))
         nonzeros = working.cache.store.nonzeros[working.cache.slots[at.columns]]
         least = OTHER_READS * float(nonzeros.sum())
@@ -209,16 +211,21 @@ class InnerModel:
         state.run(tolerance)
         d = state.w - at.weights
         x = free.step(state.b)
-        x[:1] -= float(built.centres @ d)
+        x[:1] -= float(centres @ d)
         return Step(d, x, state.sweeps, state.cut, state.dear)
+
+    def forget(self) -> None:
+        """Build the next model anew: the view, its columns or their curvatures are others."""
+        self._kept = None
 
     def _build(
         self, view: RowView, working: WorkingSet, at: LocalPoint, q: Floats, ids: Ids
-    ) -> _Built:
+    ) -> _GatheredModel:
         """Gather the columns of a point, and build the model at their curvatures."""
         k = len(ids)
         h, lean = np.empty(k), np.empty(k)
-        rows = self.gather(working, at.columns, q, lean, h, int(at.movable.sum()))
+        wanted = max(LEAST_ROWS, ROWS_A_COLUMN * int(at.movable.sum()))
+        rows = self.gather(working, at.columns, q, lean, h, wanted)
         gathered = self.gathered(k)
         single = self._single_buffers[0][:rows]
         unit = float(gathered.q.max(initial=0.0)) or 1.0
@@ -250,7 +257,7 @@ class InnerModel:
             leans,
             ids,
         )
-        return _Built(view, model, free, centres, self.grown)
+        return _GatheredModel(model, free, centres, self.grown)
 
     def _eliminate(
         self, view: RowView, gathered: Gathered, slopes: Floats, lean: Floats
@@ -358,13 +365,13 @@ class InnerModel:
         q: Floats,
         lean: Floats,
         h: Floats,
-        movable: int,
+        wanted: int,
     ) -> int:
         """Gather the columns on a sample of the rows, within the room; returns the number of rows.
 
         Writes ``lean`` and ``h``, float64 (k,): sums of phi_ij and phi_ij^2 in the weights of the sample.
 
-        movable : number of columns that may move, on which the size of the sample depends.
+        wanted : rows of the sample, before it grows.
         """
         k = len(columns)
         slots = working.cache.slots[columns]
@@ -379,7 +386,7 @@ class InnerModel:
         segments = len(self._cuts) // max(k, 1) - sampling.KINDS
         if len(q) >= segments * sampling.SEGMENT_ROWS:
             fits = min(fits, FILLED * segments * sampling.SEGMENT_ROWS)
-        most = int(min(self.grown * max(LEAST_ROWS, ROWS_A_COLUMN * movable), max(fits, 1.0)))
+        most = int(min(self.grown * wanted, max(fits, 1.0)))
 
         def part(p: int) -> float:
             """Gather a part of the columns; returns the share of their nonzeros that it came to."""

@@ -45,8 +45,8 @@ FEW_ROWS = 1 << 16
 #: A pass that leaves more of the objective than STEADY belongs to the final phase, in which the error of
 #: the sample dominates. If it leaves more of the gap than RENEWED, another sample of the same size
 #: follows: the next passes with the same one would close less and less of the gap, while the errors of
-#: two samples differ. DEAR_RENEWED is RENEWED for columns of DEAR_BYTES, of which most of the gap that
-#: is left is the trainer's. If a pass leaves more than SLOW, the sample should grow.
+#: two samples differ. If it leaves more than SLOW, the sample should grow. DEAR_RENEWED replaces RENEWED
+#: if the columns take DEAR_BYTES: the samples are then so large that the trainer leaves most of the gap.
 STEADY = 0.98
 RENEWED = 0.2
 DEAR_RENEWED = 0.7
@@ -57,8 +57,8 @@ LOCKED_SLOW = 0.45
 #: columns are mostly noise; more rows take more time and memory.
 ROWS_A_COLUMN = 12
 #: From this many bytes of columns on, making them again over a new sample takes as long as a pass or
-#: several steps. A sample that has ROWS_A_COLUMN rows for each column then no longer grows: a larger one
-#: would save less time than that.
+#: several steps. A sample that has ROWS_A_COLUMN rows for each column then no longer grows, since a
+#: larger one would save less time than that, and is kept while passes close the gap (DEAR_RENEWED).
 DEAR_BYTES = 1 << 29
 #: Minimum passes before a sample that predicted a step badly is replaced by one of the same size. A
 #: trainer that does not wait proposes its point before the last columns arrive; a new sample per pass
@@ -123,8 +123,9 @@ class SampleSize:
     curvatures soon change, and a new sample is cheap because few columns have to be made again. Later the
     sample grows, up to all rows if the cache allows, whenever it predicted the last step badly, the gap
     hardly closes, or it has become small for the number of columns; but if these take DEAR_BYTES, only
-    while it has fewer than ROWS_A_COLUMN rows for each. In the final phase, most passes
-    replace it by another sample of the same size, since the errors of two samples differ.
+    while it has fewer than ROWS_A_COLUMN rows for each. In the final phase, most passes replace it by
+    another sample of the same size, since the errors of two samples differ; if the columns take
+    DEAR_BYTES, only passes that close little of the gap do.
 
     Parameters
     ----------

@@ -36,11 +36,11 @@ from fcl.solve.line import Line
 from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView, add_columns, column_moments
 
-#: Columns with weight 0 and |slope| below this at the anchor are skipped until the next pass ...
+#: Columns with weight 0 and |slope| below this at the anchor are skipped until the next pass.
 RESTING = 0.8
-#: ... and so are those whose |slope| is below 1 by more than this multiple of the largest violation:
-#: slopes change by about as much as violations.
-FAR = 3.0
+#: So are those whose |slope| is below 1 by more than this multiple of the largest violation: until the
+#: next pass, slopes change by about as much as violations fall.
+NEAR = 3.0
 #: A step cut to less than this share had a model whose curvatures were too small.
 CUT = 0.3
 #: Share of a majoriser's curvatures to which curvatures are raised after a cut step. Each further cut
@@ -61,7 +61,7 @@ DEAR_HESSIAN = 2e11
 #: anchor, with new columns and exact gradients, gains more than another step.
 SETTLED = 0.15
 #: A dear step that gained at most this share of the losses leaves their curvatures nearly the same, so
-#: that the next one uses its model again. Gathering the columns takes a fifth of a step.
+#: the next one uses its model again. Gathering the columns takes a fifth of a step.
 NEARLY_SAME = 2e-3
 #: Inner tolerance, as a share of the violation before the step, and of the target.
 INNER_SHARE = 0.1
@@ -188,6 +188,7 @@ class Trainer:
         if n and self._is_clipped(view, n) and self._is_cheap(view, n):
             self._raised = 0.0  # minimise directly again, until rounding spoils a step
         self._before, self._undo = math.inf, None
+        self.inner.forget()
         self._decrease, self._gains, self._settled, self._refused = 0.0, [], False, False
 
     @property
@@ -235,8 +236,8 @@ class Trainer:
             prices, anchored = view.objective.C * working.gradients[:n], working.anchor_weights[:n]
             slopes = penalty.slopes(prices, anchored, working.factor[:n])
             worst = descent.violations(slopes, anchored, np.empty(n))
-            near = np.abs(slopes) > max(RESTING, 1.0 - FAR * worst)
-            # the same columns in each step from one anchor
+            near = np.abs(slopes) > max(RESTING, 1.0 - NEAR * worst)
+            # the same columns in all steps from one anchor, so that a step can use the last one's model
             columns = np.flatnonzero((weights != 0.0) | (anchored != 0.0) | near)
         # a remaining slope of the intercept would appear as a violation of every dense column
         settled = settle(view.objective, self._m, view.pull(self._away), view.free_floor)
@@ -251,7 +252,8 @@ class Trainer:
             if self._undo is not None and violation >= self._before:
                 undone, old, free = self._undo
                 self._return_to(view, working, undone, old, free)
-                self._undo = None
+                self._undo, self._gains = None, []
+                self.inner.forget()
                 if self._careful:
                     return StepResult(False, decrease, self._before, sweeps)
                 self._careful = True
@@ -273,12 +275,16 @@ class Trainer:
                 return StepResult(False, decrease, violation, sweeps)
             self._careful = self._careful or self._raised == 1.0
             self._raise()
+            self.inner.forget()
         beta, gained, seen = found
         if self._decrease > 0.0 and self._decrease + gained > self.most_decrease:
             # a sample is not reliable this far from the anchor; a first step is taken, since its
             # rejection raises the proximal weight
             self._refused = True
             return StepResult(False, decrease, violation, sweeps)
+        little = gained <= NEARLY_SAME * view.objective.C * local.loss
+        if not (little and step.dear and beta == 1.0 and not self._raised):
+            self.inner.forget()
         if beta < CUT:
             self._raise()
             if view.objective.loss.clipped:
@@ -338,9 +344,6 @@ class Trainer:
             problem = clipped.ClippedProblem(view, working, local, self._m, pulls, self._away)
             # the tolerance is tight, since rounding may hide violations while values still differ
             return problem.minimise(min(tolerance, 1e-6), self.inner.cease, self.inner.hurry)
-        # after a step that gained little, the curvatures are nearly the same
-        again = bool(self._gains) and not self._raised
-        again = again and self._gains[-1] <= NEARLY_SAME * view.objective.C * local.loss
         some = np.flatnonzero(local.movable)
         fits = len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN
         # where the curvature jumps, the search would cut a step to the exact minimum short again
@@ -348,13 +351,13 @@ class Trainer:
         work = self._exact.work(working, local.columns[some], n) if fits else math.inf
         if not self._careful and work > CHEAP_WORK:
             # sweeps that have taken as long as the whole Hessian would are unlikely to end soon
-            step = self.inner.minimise(view, working, local, self._q, tolerance, work, again)
+            step = self.inner.minimise(view, working, local, self._q, tolerance, work)
             self._careful = step.cut or step.sweeps >= MAX_SWEEPS
             if not step.cut:
                 return step
         elif not fits:
             self.inner.grown = MOST_GROWN
-            return self.inner.minimise(view, working, local, self._q, tolerance, again=again)
+            return self.inner.minimise(view, working, local, self._q, tolerance)
         part = self._exact.minimise(
             view, working, local.take(some), self._q, tolerance, self.inner.cease
         )
@@ -386,6 +389,7 @@ class Trainer:
         """Call after other columns have left: the last step can no longer be undone or judged."""
         self._before, self._undo = math.inf, None
         self._gains = []
+        self.inner.forget()
 
     # -- the local problem at the current point ------------------------------------------------
 

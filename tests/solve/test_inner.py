@@ -122,7 +122,7 @@ def test_no_more_segments_than_there_is_room_for_cuts(monkeypatch: pytest.Monkey
     working = WorkingSet(cache)
     for k, whole in ((8, False), (1, True)):
         columns = np.arange(k)
-        rows = model.gather(working, columns, np.ones(n), np.empty(k), np.empty(k), k)
+        rows = model.gather(working, columns, np.ones(n), np.empty(k), np.empty(k), 1 << 30)
         assert (rows == n) == whole and rows > 1 << 16
         cuts = model.gathered(k).columns.cuts
         assert len(cuts) == k

@@ -119,6 +119,18 @@ def test_passes_of_the_final_phase_renew_the_sample_or_let_it_grow() -> None:
     assert redrawn(89.7, 1.9) and size.wanted == 200_000
 
 
+def test_a_sample_whose_columns_are_dear_is_kept_while_passes_close_the_gap() -> None:
+    for dear in (False, True):
+        size = SampleSize(10_000_000, 5_000_000, 100_000, 1 << 40)
+        size.draws, size.drawn = 1, 100_000
+        cached_bytes = float(1 << 30 if dear else 1 << 20)
+        redrawn = [
+            size.should_redraw(objective, gap, LastStep(), 100, cached_bytes)
+            for objective, gap in ((200.0, 99.0), (190.0, 50.0), (189.9, 25.0), (189.8, 20.0))
+        ]
+        assert redrawn == [True, False, not dear, True]
+
+
 def test_a_sample_whose_columns_are_dear_grows_only_while_it_is_thin() -> None:
     for n_cached, grows in ((10_000, True), (8_000, False)):
         size = SampleSize(10_000_000, 5_000_000, 100_000, 1 << 40)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from explicit import make_solver, run
+from explicit import explicit_family, make_solver, run
 from judge import ALL_LOSSES, Problem, kmer_matrix
 from rows import STRENGTHS, acceptors, targets
 
 from fcl.features import KmerFamily
-from fcl.solve import inner_descent, trainer
-from fcl.solve.inner import InnerModel, _Built
+from fcl.solve import inner, inner_descent, trainer
+from fcl.solve.inner import InnerModel
 from fcl.solve.solver import Certified, Solver
 from fcl.solve.state import Step
 
@@ -124,8 +124,6 @@ def test_seeds_change_the_way_and_not_the_end() -> None:
 
 def test_a_sample_of_the_rows_for_the_hessian(monkeypatch: pytest.MonkeyPatch) -> None:
     """The inner model on far fewer rows than there are: more steps, the same end."""
-    from fcl.solve import inner
-
     exact, _ = ready("logistic", 1)
     optimum = run(exact, 60)[-1].objective
     monkeypatch.setattr(inner, "LEAST_ROWS", 40)
@@ -136,72 +134,100 @@ def test_a_sample_of_the_rows_for_the_hessian(monkeypatch: pytest.MonkeyPatch) -
     assert passes[-1].objective == pytest.approx(optimum, rel=2e-6)
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-def test_a_model_serves_at_another_point(monkeypatch: pytest.MonkeyPatch, intercept: bool) -> None:
-    """With new gradients it gives the step of a model that is built there at the same curvatures."""
-    solver, problem = ready("logistic", 2, intercept)
-    view, working, inner = solver.local.view, solver.local.working, solver.local.trainer.inner
-    columns = np.arange(solver.cache.n)
-    local = solver.local.trainer._localise(view, working, columns)
-    rng, q = np.random.default_rng(5), solver.local.trainer._q.copy()
-    other = replace(
-        local,
-        gradients=local.gradients + 0.3 * local.absolute * rng.normal(size=len(columns)),
-        slopes=local.slopes + 0.1,
-    )
-    gathered: list[int] = []
+@pytest.fixture
+def gathers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of each sample on which columns are gathered, in turn."""
+    rows: list[int] = []
     gather = InnerModel.gather
 
     def watched(model: InnerModel, *args: Any) -> int:
-        gathered.append(len(args[1]))
-        return gather(model, *args)
+        rows.append(gather(model, *args))
+        return rows[-1]
 
     monkeypatch.setattr(InnerModel, "gather", watched)
+    return rows
+
+
+@pytest.mark.parametrize("level", [0.0, 5000.0])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("rho", [1.0, 0.7])
+def test_a_model_serves_at_another_point(
+    gathers: list[int], level: float, intercept: bool, rho: float
+) -> None:
+    """With new gradients it gives the step of a model that is built there at the same curvatures."""
+    rng = np.random.default_rng(5)
+    phi = (level + rng.normal(size=(400, 30))).astype(np.float32).astype(np.float64)
+    problem = Problem(phi, targets("logistic", 400), np.ones(400), "logistic", 1.0, intercept, rho)
+    solver = make_solver(explicit_family(phi), phi, problem)
+    run(solver, 1)
+    solver.admit()
+    view, working, inner = solver.local.view, solver.local.working, solver.local.trainer.inner
+    columns = np.arange(solver.cache.n)
+    assert len(columns) > 5
+    local = solver.local.trainer._localise(view, working, columns)
+    q = solver.local.trainer._q.copy()
+    other = replace(local, gradients=-local.gradients, slopes=-local.slopes)
+    gathers.clear()
     stale = inner.minimise(view, working, local, q, 1e-9)
-    again = inner.minimise(view, working, other, q, 1e-9, again=True)
-    assert len(gathered) == 1
+    served = inner.minimise(view, working, other, q, 1e-9)
+    assert len(gathers) == 1
+    inner.forget()
     fresh = inner.minimise(view, working, other, q, 1e-9)
-    assert len(gathered) == 2
-    phi = problem.phi[:, solver.cache.ids[columns]]
+    assert len(gathers) == 2
+    matrix = phi[:, solver.cache.ids[columns]]
 
     def value(step: Step) -> float:
         weights = np.abs(other.weights + step.d) - np.abs(other.weights)
         linear = other.gradients @ step.d + other.slopes @ step.x + other.absolute @ weights
-        return float(linear + 0.5 * q @ (phi @ step.d + step.x.sum()) ** 2)
+        curved = q @ (matrix @ step.d + step.x.sum()) ** 2 + other.ridge @ step.d**2
+        return float(linear + 0.5 * curved)
 
     assert value(fresh) < 0.0
-    assert value(again) == pytest.approx(value(fresh), rel=0.02)
-    assert value(stale) > 0.9 * value(fresh)
-    # other columns, another sample size or another view need a model of their own
-    inner.minimise(view, working, other.take(columns[1:]), q, 1e-9, again=True)
-    assert len(gathered) == 3
-    inner.minimise(view, working, other, q, 1e-9)
+    assert value(served) == pytest.approx(value(fresh), rel=0.02)
+    assert value(stale) > 0.0
+    # other columns, and a larger sample, need a model of their own; a smaller one does not
+    inner.minimise(view, working, other.take(columns[1:]), q, 1e-9)
+    assert len(gathers) == 3
     inner.grown = 2.0
-    inner.minimise(view, working, other, q, 1e-9, again=True)
-    assert len(gathered) == 5
-    inner.minimise(replace(view), working, other, q, 1e-9, again=True)
-    assert len(gathered) == 6
+    inner.minimise(view, working, other.take(columns[1:]), q, 1e-9)
+    assert len(gathers) == 4
+    inner.grown = 1.0
+    inner.minimise(view, working, other.take(columns[1:]), q, 1e-9)
+    assert len(gathers) == 4
 
 
-@pytest.mark.parametrize("loss", ALL_LOSSES)
-def test_dear_steps_use_a_model_again(monkeypatch: pytest.MonkeyPatch, loss: str) -> None:
-    """Steps that gain little gather no columns again, and lead to the same optimum."""
-    exact, _ = ready(loss, 1)
-    optimum = run(exact, 60)[-1].objective
-    monkeypatch.setattr(inner_descent, "DEAR_SWEEP", 0)
-    built: list[bool] = []
-    serves = _Built.serves
+@pytest.mark.parametrize("dear", [False, True])
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_dear_steps_that_gain_little_use_the_last_model(
+    monkeypatch: pytest.MonkeyPatch, gathers: list[int], dear: bool, share: float
+) -> None:
+    """They do not gather the columns again, and lead to the same optimum."""
+    monkeypatch.setattr(inner_descent, "DEAR_SWEEP", 0 if dear else 1 << 60)
+    monkeypatch.setattr(trainer, "NEARLY_SAME", share)
+    monkeypatch.setattr(trainer, "SETTLED", 0.0)
+    monkeypatch.setattr(trainer, "DEAR_HESSIAN", 0.0)  # sweeps only
+    monkeypatch.setattr(trainer, "MOST_GROWN", 1.0)
+    monkeypatch.setattr(inner, "LEAST_ROWS", 150)
+    monkeypatch.setattr(inner, "ROWS_A_COLUMN", 0)
+    solver, _ = ready("logistic", 2, tol=1e-6)
+    gathers.clear()
+    steps = solver.local.solve(1e-6, 6).steps
+    assert steps > 2
+    assert (len(gathers) < steps) == (dear and share > 0.0)
+    optimum = run(ready("logistic", 1)[0], 60)[-1].objective
+    assert run(solver, 100)[-1].objective == pytest.approx(optimum, rel=2e-6)
 
-    def watched(model: _Built, *args: Any) -> bool:
-        built.append(serves(model, *args))
-        return built[-1]
 
-    monkeypatch.setattr(_Built, "serves", watched)
-    solver, _ = ready(loss, 1, tol=1e-6)
-    passes = run(solver, 100)
-    assert passes[-1].gap <= 1e-6
-    assert passes[-1].objective == pytest.approx(optimum, rel=2e-6)
-    assert any(built)
+def test_columns_far_from_a_violation_rest() -> None:
+    """Near the optimum only columns near their bounds take part in steps, besides those with a weight."""
+    solver, problem = ready("logistic", 100, tol=1e-3)
+    working, n = solver.local.working, solver.cache.n
+    prices, anchored = problem.C * working.gradients[:n], working.anchor_weights[:n]
+    worst = solver.objective.penalty.violations(prices, anchored, working.factor[:n]).max()
+    near = (anchored != 0.0) | (np.abs(prices) > max(trainer.RESTING, 1.0 - trainer.NEAR * worst))
+    solver.local.step(0.0)
+    assert (solver.local.trainer.seen[0] == np.flatnonzero(near)).all()
+    assert near.sum() < ((anchored != 0.0) | (np.abs(prices) > trainer.RESTING)).sum()
 
 
 def test_little_room_for_gathered_columns(monkeypatch: pytest.MonkeyPatch) -> None:

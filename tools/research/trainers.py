@@ -89,7 +89,9 @@ METHODS = (
         settings=((outer, {"TRAIN_SHARE": 0.9}),),
     ),
     Method(
-        "unrested", "no column rests until the next pass", settings=((trainer, {"RESTING": 0.0}),)
+        "unrested",
+        "no column rests until the next pass",
+        settings=((trainer, {"RESTING": 0.0, "NEAR": math.inf}),),
     ),
     Method(
         "equal",
