@@ -55,22 +55,25 @@ class Pieces(NamedTuple):
 
 
 @kernel
-def piece_moments(pieces, j, b, r, q):
-    """Sums of r_i phi_ij and of q_i phi_ij^2 over the rows of block b; r and q hold only these rows."""
+def piece_moments(pieces, j, b, rq):
+    """Sums of r_i phi_ij and of q_i phi_ij^2 over the rows of block b.
+
+    rq : float64 (rows of the block, 2), each r_i beside its q_i, so that one line of memory has both.
+    """
     offset = pieces.first[j] + np.int64(pieces.offsets[j, b])
     n = np.int64(pieces.counts[j, b])
     kind = pieces.kinds[j, b]
     g = 0.0
     h = 0.0
     if kind == BITS:
-        n_words = (r.shape[0] + 63) >> 6
+        n_words = (rq.shape[0] + 63) >> 6
         words = pieces.arena64[offset >> 3 : (offset >> 3) + n_words]
         for w in range(n_words):
             word = words[w]
             while word != 0:
                 i = 64 * w + np.int64(trailing_zeros(word))
-                g += r[i]
-                h += q[i]
+                g += rq[i, 0]
+                h += rq[i, 1]
                 word &= word - np.uint64(1)
     elif kind == ROWS:
         rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
@@ -79,14 +82,14 @@ def piece_moments(pieces, j, b, r, q):
         while e + 2 <= n:
             i = rows[e]
             k = rows[e + 1]
-            g0 += r[i]
-            h0 += q[i]
-            g1 += r[k]
-            h1 += q[k]
+            g0 += rq[i, 0]
+            h0 += rq[i, 1]
+            g1 += rq[k, 0]
+            h1 += rq[k, 1]
             e += 2
         while e < n:
-            g0 += r[rows[e]]
-            h0 += q[rows[e]]
+            g0 += rq[rows[e], 0]
+            h0 += rq[rows[e], 1]
             e += 1
         g = g0 + g1
         h = h0 + h1
@@ -97,31 +100,31 @@ def piece_moments(pieces, j, b, r, q):
         for e in range(n):
             x = np.float64(values[e])
             i = rows[e]
-            g += r[i] * x
-            h += q[i] * x * x
+            g += rq[i, 0] * x
+            h += rq[i, 1] * x * x
     elif kind == FINE:
         rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
         at = (offset + ((2 * n + 7) & ~7)) >> 3
         fine = pieces.fine[at : at + n]
         for e in range(n):
             i = rows[e]
-            g += r[i] * fine[e]
-            h += q[i] * fine[e] * fine[e]
+            g += rq[i, 0] * fine[e]
+            h += rq[i, 1] * fine[e] * fine[e]
     elif kind == STEPS:
         step = np.float64(pieces.arena32[offset >> 2])
         steps = pieces.arena8[offset + 8 : offset + 8 + n]
         for e in range(n):
             x = np.float64(steps[e])
-            g += r[e] * x
-            h += q[e] * x * x
+            g += rq[e, 0] * x
+            h += rq[e, 1] * x * x
         g *= step
         h *= step * step
     else:
         values = pieces.arena32[offset >> 2 : (offset >> 2) + n]
         for e in range(n):
             x = np.float64(values[e])
-            g += r[e] * x
-            h += q[e] * x * x
+            g += rq[e, 0] * x
+            h += rq[e, 1] * x * x
     return g, h
 
 
@@ -172,11 +175,14 @@ def block_moments(pieces, columns, b, r, q, g, h):
     r, q : float64 (n_rows,), for all blocks.
     """
     first = b * pieces.block_rows
-    stop = min(first + pieces.block_rows, pieces.n_rows)
-    part_r = r[first:stop]
-    part_q = q[first:stop]
+    part = r[
+        first : first + pieces.block_rows
+    ]  # a sample has fewer rows than the cache has room for
+    rq = np.empty((part.shape[0], 2))
+    rq[:, 0] = part
+    rq[:, 1] = q[first : first + pieces.block_rows]
     for t in range(columns.shape[0]):
-        g[t], h[t] = piece_moments(pieces, columns[t], b, part_r, part_q)
+        g[t], h[t] = piece_moments(pieces, columns[t], b, rq)
 
 
 @kernel

@@ -29,14 +29,14 @@ LOSS = LOGISTIC, 0.0  # code and parameter, which the logistic loss ignores
 
 
 @kernel
-def column_moments(pieces: Any, j: Any, r: Any, q: Any) -> Any:
-    """Sums of r_i phi_ij and of q_i phi_ij^2 over all rows."""
+def column_moments(pieces: Any, j: Any, rq: Any) -> Any:
+    """Sums of r_i phi_ij and of q_i phi_ij^2 over all rows; rq : float64 (n_rows, 2)."""
     g = 0.0
     h = 0.0
     for b in range(pieces.kinds.shape[1]):
         first = b * pieces.block_rows
         stop = min(first + pieces.block_rows, pieces.n_rows)
-        part_g, part_h = piece_moments(pieces, j, b, r[first:stop], q[first:stop])
+        part_g, part_h = piece_moments(pieces, j, b, rq[first:stop])
         g += part_g
         h += part_h
     return g, h
@@ -67,25 +67,25 @@ def column_rows(pieces: Any, j: Any, out: Any) -> Any:
 
 
 @kernel
-def refresh(y: Any, s: Any, m: Any, u: Any, r: Any, q: Any) -> None:
+def refresh(y: Any, s: Any, m: Any, u: Any, rq: Any) -> None:
     """Compute u_i = exp(y_i m_i) (with a clamped exponent), residuals and curvatures from margins."""
     for i in range(y.shape[0]):
         u[i] = math.exp(min(max(y[i] * m[i], -500.0), 500.0))
         p = 1.0 / (1.0 + u[i])
-        r[i] = -s[i] * y[i] * p
-        q[i] = s[i] * p * (1.0 - p)
+        rq[i, 0] = -s[i] * y[i] * p
+        rq[i, 1] = s[i] * p * (1.0 - p)
 
 
 @kernel
 def move_intercept(
-    y: Any, s: Any, m: Any, u: Any, r: Any, q: Any, slope: Any, floor: Any, most: Any
+    y: Any, s: Any, m: Any, u: Any, rq: Any, slope: Any, floor: Any, most: Any
 ) -> Any:
     """Make one Newton step of at most ``most`` on the intercept; update all vectors. Returns the step."""
     total = slope
     curve = floor
     for i in range(y.shape[0]):
-        total += r[i]
-        curve += q[i]
+        total += rq[i, 0]
+        curve += rq[i, 1]
     if not curve > 0.0:
         return 0.0
     z = min(max(-total / curve, -most), most)
@@ -95,8 +95,8 @@ def move_intercept(
         m[i] += z
         u[i] *= up if y[i] > 0.0 else down
         p = 1.0 / (1.0 + u[i])
-        r[i] = -s[i] * y[i] * p
-        q[i] = s[i] * p * (1.0 - p)
+        rq[i, 0] = -s[i] * y[i] * p
+        rq[i, 1] = s[i] * p * (1.0 - p)
     return z
 
 
@@ -111,8 +111,7 @@ def newton_sweep(
     s: Any,
     m: Any,
     u: Any,
-    r: Any,
-    q: Any,
+    rq: Any,
     w: Any,
     anchor_w: Any,
     correction: Any,
@@ -132,13 +131,13 @@ def newton_sweep(
 
     slots : int64, the slots of the live columns.
     order : int64 (k,); gradients : float64 (k,), overwritten with C g of each column before its step.
-    m, u, r, q, w are updated after each step. rows : int32 (n_rows,), overwritten.
+    m, u, rq, w are updated after each step. rows : int32 (n_rows,), overwritten.
     out : float64 (3,), overwritten: largest violation found, decrease, number of exact line searches.
     """
     out[:] = 0.0
     for o in range(order.shape[0]):
         j = order[o]
-        g, h = column_moments(pieces, slots[j], r, q)
+        g, h = column_moments(pieces, slots[j], rq)
         g += correction[j] + floor[j] * (w[j] - anchor_w[j])
         gradients[o] = C * g
         out[0] = max(out[0], violation(C * g, w[j]))
@@ -186,8 +185,8 @@ def newton_sweep(
             m[i] += z
             u[i] *= up if y[i] > 0.0 else down
             p = 1.0 / (1.0 + u[i])
-            r[i] = -s[i] * y[i] * p
-            q[i] = s[i] * p * (1.0 - p)
+            rq[i, 0] = -s[i] * y[i] * p
+            rq[i, 1] = s[i] * p * (1.0 - p)
 
 
 class OneVariableNewton:
@@ -207,7 +206,7 @@ class OneVariableNewton:
     ) -> None:
         if not binary:
             raise ValueError("OneVariableNewton works on columns of zeros and ones")
-        self._m, self._u, self._r, self._q = (np.empty(n_rows) for _ in range(4))
+        self._m, self._u, self._rq = np.empty(n_rows), np.empty(n_rows), np.empty((n_rows, 2))
         self._rows = np.empty(n_rows, np.int32)
         self._random = np.random.default_rng(seed)
         self._b = self._anchor_b = self._decrease = 0.0
@@ -281,8 +280,7 @@ class OneVariableNewton:
                 objective.s,
                 self._m,
                 self._u,
-                self._r,
-                self._q,
+                self._rq,
                 working.weights,
                 working.anchor_weights,
                 working.correction,
@@ -299,8 +297,7 @@ class OneVariableNewton:
                     objective.s,
                     self._m,
                     self._u,
-                    self._r,
-                    self._q,
+                    self._rq,
                     float(view.pull(np.array([self._b - self._anchor_b]))[0]),
                     float(view.free_floor[0]),
                     2.0,
@@ -321,7 +318,7 @@ class OneVariableNewton:
             )
             self._m += move
             self._b += move
-        refresh(objective.y, objective.s, self._m, self._u, self._r, self._q)
+        refresh(objective.y, objective.s, self._m, self._u, self._rq)
 
 
 class OftenIntercept(OneVariableNewton):

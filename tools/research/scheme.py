@@ -93,7 +93,7 @@ class Published:
         largest = ColumnCache.largest_column(n, block_rows)
         self.cache = ColumnCache(columns * largest, columns, n, block_rows)
         self.maker = job.family.column_maker(prepared, BATCH * largest)
-        self.m, self.u, self.r, self.q = (np.zeros(n) for _ in range(4))
+        self.m, self.u, self.rq = np.zeros(n), np.zeros(n), np.zeros((n, 2))
         self.w, self.zeros = np.zeros(columns), np.zeros(columns)
         self.frozen: dict[int, float] = {}
         self.rows = np.empty(n, np.int32)
@@ -101,7 +101,7 @@ class Published:
         self.proposed = self.admitted = self.evicted = self.steps = 0
         self.b = self.objective.best_intercept(self.m, 0.0, 0.0, 0.0)
         self.m += self.b
-        newton.refresh(self.objective.y, self.objective.s, self.m, self.u, self.r, self.q)
+        newton.refresh(self.objective.y, self.objective.s, self.m, self.u, self.rq)
 
     def _propose(self) -> Iterator[Ids]:
         """Yield batches of random features forever; the ids of a batch increase."""
@@ -123,7 +123,7 @@ class Published:
             gradients = np.zeros(len(ids))
             for number, block in enumerate(made):
                 assert isinstance(block, BitColumns)
-                add_sums(block.bits, self.r[self.prepared.rows_of(number)], gradients)
+                add_sums(block.bits, self.rq[self.prepared.rows_of(number), 0], gradients)
             self.proposed += len(ids)
             violate = np.abs(self.objective.C * gradients) > 1.0
             if self.frozen:  # a frozen weight is hardly ever optimal
@@ -160,10 +160,10 @@ class Published:
             order = self.random.integers(0, cache.n, TOGETHER)
             newton.newton_sweep(
                 *(cache.pieces, cache.slots, order, o.C, SIGMA, o.y, o.s),
-                *(self.m, self.u, self.r, self.q, self.w, self.zeros, self.zeros, self.zeros),
+                *(self.m, self.u, self.rq, self.w, self.zeros, self.zeros, self.zeros),
                 *(np.empty(TOGETHER), self.rows, self.out),
             )
-            self.b += newton.move_intercept(o.y, o.s, self.m, self.u, self.r, self.q, 0.0, 0.0, 2.0)
+            self.b += newton.move_intercept(o.y, o.s, self.m, self.u, self.rq, 0.0, 0.0, 2.0)
             self.steps += TOGETHER
 
     def value(self) -> float:
