@@ -38,17 +38,25 @@ def measure_bits(bits, n_rows, block, limit, counts, sizes, hashes):
 def bits_to_rows(words, n_words, total, rows):
     """Write the positions of the set bits, ``total`` in all, to ``rows``, in order."""
     n = 0
-    # Unless most words are empty, four positions are written for each, without a branch that could not be
-    # predicted. Later words overwrite the surplus, and no write goes beyond the total.
+    # Unless most words are empty, two or four positions are written for each, without a branch that could
+    # not be predicted. Later words overwrite the surplus, and no write goes beyond the total.
     many = 8 * total > n_words
+    four = total > n_words
     for w in range(n_words):
         word = words[w]
         end = n + population(word)
         if many and n + 4 <= total:
-            for t in range(4):
-                rows[n + t] = 64 * w + np.int64(trailing_zeros(word))
+            rows[n] = 64 * w + np.int64(trailing_zeros(word))
+            word = without_lowest(word)
+            rows[n + 1] = 64 * w + np.int64(trailing_zeros(word))
+            word = without_lowest(word)
+            n += 2
+            if four:
+                rows[n] = 64 * w + np.int64(trailing_zeros(word))
                 word = without_lowest(word)
-            n += 4
+                rows[n + 1] = 64 * w + np.int64(trailing_zeros(word))
+                word = without_lowest(word)
+                n += 2
         while n < end:
             rows[n] = 64 * w + np.int64(trailing_zeros(word))
             word = without_lowest(word)
