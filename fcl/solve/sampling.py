@@ -64,6 +64,9 @@ DEAR_BYTES = 1 << 29
 #: trainer that does not wait proposes its point before the last columns arrive; a new sample per pass
 #: would make them useless.
 LEAST_AGE = 2
+#: Share of the promised decrease from which on a sample has predicted a step well. Then its errors are
+#: not what keeps the gap open, and columns of DEAR_BYTES are not made again.
+PREDICTED = 0.9
 #: Share to which the objective falls before the rows that matter have changed and a new sample is due.
 STALE = 0.7
 
@@ -180,8 +183,10 @@ class SampleSize:
         bad = step.beta < 0.5 or step.decrease < 0.5 * step.promised
         steady = objective > STEADY * self.last_objective
         dear = cached_bytes >= DEAR_BYTES
-        renewed = steady and gap > (DEAR_RENEWED if dear else RENEWED) * self.last_gap
-        slow = steady and gap > self._slow * self.last_gap
+        kept = dear and step.decrease > PREDICTED * step.promised
+        final = steady and not kept
+        renewed = final and gap > (DEAR_RENEWED if dear else RENEWED) * self.last_gap
+        slow = final and gap > self._slow * self.last_gap
         self.last_gap, self.last_objective = gap, objective
         thin = self.drawn < ROWS_A_COLUMN * n_cached
         small = thin and not steady and not self._requested
