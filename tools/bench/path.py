@@ -8,6 +8,13 @@ or on a9a, pairs of its columns (``products:degree=2``)::
 
     python tools/bench/path.py --a9a FILE.gz --points 20
 
+or on its columns alone, at given values of C, with five folds, beside liblinear::
+
+    python tools/bench/path.py --a9a FILE.gz --features columns --C-range 0.001,100 --cv 5 --liblinear
+
+liblinear (``-s 6 -B 1 -R``) starts anew at each C and for each fold. It gets ``--liblinear-tol``, and the
+conversion of the rows to its format does not count. It needs the extra ``peers``.
+
 ``--processes`` also times the path with the driver ``processes``, which starts its children for each
 point; nothing is pinned to a core then. ``--cv`` also shows how long the folds take to read their rows.
 
@@ -25,6 +32,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import fcl
 from fcl.drivers.events import Prepared
@@ -38,27 +47,37 @@ def main() -> None:
     common.add_data_options(parser, every=1)
     parser.add_argument("--a9a", type=Path, metavar="FILE", help="libsvm file to use instead")
     parser.add_argument("--points", type=int, default=20, help="points of the path (default 20)")
+    parser.add_argument("--features", help="the family (default: that of the examples above)")
     parser.add_argument("--C-max", type=float, dest="C_max", help="largest C of the path")
+    parser.add_argument("--C-range", dest="C_range", help="smallest,largest C of the path instead")
     parser.add_argument("--cv", type=int, help="also time cross-validation with this many folds")
     parser.add_argument("--processes", action="store_true", help="also use that driver, unpinned")
     parser.add_argument("--singles", action="store_true", help="also train at each point alone")
+    parser.add_argument("--liblinear", action="store_true", help="also time liblinear")
+    parser.add_argument("--liblinear-tol", type=float, default=1e-3, help="(default 0.001)")
     given = parser.parse_args()
     if not given.processes:
         common.pin(given.core)
     print(common.machine())
     if given.a9a is not None:
         X, y = read_libsvm(given.a9a)
-        data, features = fcl.open_data(X, y=y), "products:degree=2"
+        data, features = fcl.open_data(X, y=y), given.features or "products:degree=2"
     else:
         data = common.open_rows(common.windows_folder(given.data), given.every)
-        features = "kmers:d=8,origin=70"
+        features = given.features or "kmers:d=8,origin=70"
     compare(data, features, given)
+    if given.liblinear:
+        of_liblinear(X, y, given)
 
 
 def compare(data: fcl.DataSet, features: str, given: argparse.Namespace) -> None:
     """Time the path, its last point alone, and as requested single runs and folds."""
-    options: dict[str, Any] = {"points": given.points, "C_max": given.C_max, "patience": None}
-    fcl.train_path(data, features, **options | {"points": 3})  # loads the kernels
+    options: dict[str, Any] = {"patience": None}
+    if given.C_range is None:
+        options |= {"points": given.points, "C_max": given.C_max}
+    else:
+        options |= {"alphas": 1.0 / (data.n_rows * strengths(given))}
+    fcl.train_path(data, features, points=3, patience=None)  # loads the kernels
     path, seconds = timed(lambda: fcl.train_path(data, features, **options))
     for point in path.points:
         gap = f"{point.certificate.gap:.1e}"
@@ -91,6 +110,33 @@ def of_processes(data: fcl.DataSet, features: str, options: dict[str, Any]) -> N
             f"{point.C:10.4g} {point.active:7,} {point.passes:3} {point.seconds:7.2f} s by processes"
         )
     print(f"path by processes {seconds:.2f} s, of which reading {sum(reading):.2f} s")
+
+
+def strengths(given: argparse.Namespace) -> Any:
+    """The values of C in ``--C-range``."""
+    low, high = map(float, given.C_range.split(","))
+    return np.geomspace(low, high, given.points)
+
+
+def of_liblinear(X: Any, y: Any, given: argparse.Namespace) -> None:
+    """Time liblinear at each C, on all rows and on the rows outside each fold."""
+    from liblinear.liblinearutil import problem, train
+    from scipy import sparse
+    from sklearn.model_selection import StratifiedKFold
+
+    X = sparse.csr_matrix(X, dtype=np.float64)
+    parts = [np.arange(len(y))]
+    if given.cv:
+        parts += [rows for rows, _ in StratifiedKFold(given.cv).split(X, y)]
+    spent = []
+    for rows in parts:
+        made = problem(y[rows].astype(np.float64), X[rows])
+        one = [
+            timed(partial(train, made, f"-s 6 -c {C} -e {given.liblinear_tol} -B 1 -R -q"))[1]
+            for C in strengths(given)
+        ]
+        spent.append(sum(one))
+    print(f"liblinear {spent[0]:.2f} s for all rows, {sum(spent):.2f} s with folds")
 
 
 def note_reading(seconds: list[float], event: Any) -> None:

@@ -3,6 +3,8 @@
 
     python tools/bench/peers.py celegans [--every 160] [--d 4] [--C 0.1] [--repeat 3] [--methods ...]
     python tools/bench/peers.py a9a | 20news | text | wide
+    python tools/bench/peers.py products --C 10
+    python tools/bench/peers.py text --before CHECKOUT --methods before,fcl,liblinear
 
 Every run is a separate process that may use ``--cores`` threads. Before its clock starts, it solves a
 tiny problem of the same types, so that everything is imported and compiled: this is ``warm``. ``load`` is
@@ -10,14 +12,15 @@ the time to read the files of the case and to convert them to the solver's input
 the others; ``solve`` is the rest. Each solver's tolerance is tightened step by step until its objective,
 recomputed here in float64, is within 1e-6 of the optimum, which fcl certifies first. The table has the
 shortest ``solve`` that reached each level. ``from files`` is the total to within 1e-4: making the matrix
-(not needed for k-mers from windows), load and solve. Needs the extra ``peers``:
-pip install -e '.[peers]'
+(not needed where fcl makes the features itself), load and solve. The method ``before`` is the fcl of
+another checkout, run by the script of that checkout. Needs the extra ``peers``: pip install -e '.[peers]'
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import json
 import math
 import os
@@ -28,6 +31,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +58,13 @@ PASSES = tuple(1.0 / 2**k for k in range(0, 10, 2))
 VW_SHARES = (1.0, 1e-1, 1e-2, 1e-3)
 #: Files of 20 newsgroups.
 NEWS = ("is_test.npy", "counts.npz", "y.npy")
+#: Cases whose features fcl generates itself.
+GENERATED = ("celegans", "products")
 #: Size of the generated texts, and of the wide sparse table, which has WIDE_ROW nonzeros in each row.
 TEXT_ROWS, TEXT_WORDS = 50_000, 74_000
+#: Rows of MAGIC, columns of noise beside its own, and factors of a product.
+MAGIC_ROWS, MAGIC_NOISE, DEGREE = 6_000, 4, 3
+PRODUCTS = f"products:degree={DEGREE}"
 WIDE_ROWS, WIDE_COLUMNS, WIDE_ROW = 84_700, 359_000, 359
 Solution = tuple[npt.NDArray[np.float64], float]
 
@@ -142,6 +151,24 @@ def wide(folder: Path, args: argparse.Namespace) -> None:
     _save(folder, X, _planted(random, X, random.choice(WIDE_COLUMNS, 1_000, replace=False), 4.0))
 
 
+def products(folder: Path, args: argparse.Namespace) -> None:
+    """Save products of up to three columns of MAGIC and noise, standardised, in the order of fcl."""
+    random = np.random.default_rng(0)
+    with gzip.open(common.SHARED / "magic04.data.gz", "rt") as file:
+        lines = [line.strip().split(",") for line in file if line.strip()]
+    chosen = [lines[i] for i in random.permutation(len(lines))[:MAGIC_ROWS]]
+    y = np.array([1.0 if line[-1] == "g" else -1.0 for line in chosen])
+    Z = np.array([line[:-1] for line in chosen], np.float64)
+    Z = np.column_stack([Z, random.normal(size=(len(Z), MAGIC_NOISE))])
+    Z = (Z - Z.mean(axis=0)) / Z.std(axis=0)
+    of_degree = itertools.combinations_with_replacement
+    factors = [of_degree(range(Z.shape[1]), k) for k in range(1, DEGREE + 1)]
+    ordered = [sorted(some, key=lambda columns: columns[::-1]) for some in factors]
+    X = np.column_stack([Z[:, list(columns)].prod(axis=1) for some in ordered for columns in some])
+    _save(folder, X, y)
+    np.save(folder / "columns.npy", Z)
+
+
 def _planted(
     random: np.random.Generator, X: Any, columns: npt.NDArray[np.int64], size: float
 ) -> npt.NDArray[np.float64]:
@@ -168,6 +195,7 @@ CASES: dict[str, Callable[[Path, argparse.Namespace], None]] = {
     "20news": newsgroups,
     "text": text,
     "wide": wide,
+    "products": products,
 }
 
 
@@ -178,7 +206,11 @@ def made(args: argparse.Namespace) -> Path:
         sources = [windows / "seq.npy", windows / "y.npy"]
         name = f"peers-{args.every}-{args.d}"
     else:
-        files = {"a9a": ["a9a.gz"], "20news": [f"20news_{x}" for x in NEWS]}.get(args.case, [])
+        files = {
+            "a9a": ["a9a.gz"],
+            "20news": [f"20news_{x}" for x in NEWS],
+            "products": ["magic04.data.gz"],
+        }.get(args.case, [])
         sources, name = [common.SHARED / file for file in files], f"peers-{args.case}"
         missing = [source.name for source in sources if not source.exists()]
         if missing:
@@ -208,6 +240,9 @@ def tiny(folder: Path, like: Path, d: int) -> None:
         X = all_kmers(codes, d)
     else:
         X = sparse.random(len(y), 20, 0.5, format="csr", random_state=0)
+    if (like / "columns.npy").exists():
+        np.save(folder / "columns.npy", X.toarray())
+        X = sparse.random(len(y), math.comb(20 + DEGREE, DEGREE) - 1, 0.5, format="csr")
     _save(folder, X, y)
 
 
@@ -269,11 +304,12 @@ def _fcl(problem: Problem, features: str, read: Callable[[], Any]) -> Solution:
 
 
 def fcl_features(problem: Problem) -> Solution:
-    """fcl on the family itself: k-mers from the windows if there are any."""
-    path = problem.folder / "seq.npy"
-    if not path.exists():
-        return fcl_columns(problem)
-    return _fcl(problem, f"kmers:d={problem.d}", lambda: np.load(path))
+    """fcl on the family itself: k-mers of windows or products of columns, if there are any."""
+    for name, family in (("seq.npy", f"kmers:d={problem.d}"), ("columns.npy", PRODUCTS)):
+        path = problem.folder / name
+        if path.exists():
+            return _fcl(problem, family, partial(np.load, path))
+    return fcl_columns(problem)
 
 
 def fcl_columns(problem: Problem) -> Solution:
@@ -445,7 +481,10 @@ def run_here(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace, folder: Path, method: str, tol: float) -> dict[str, Any]:
     """Make one run in a separate process."""
-    command = [sys.executable, __file__, args.case, "--run", method, "--folder", str(folder)]
+    script = __file__
+    if method == "before":
+        script, method = str(args.before / "tools" / "bench" / "peers.py"), "fcl"
+    command = [sys.executable, script, args.case, "--run", method, "--folder", str(folder)]
     command += ["--C", str(args.C), "--tol", repr(tol), "--d", str(args.d)]
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(threads, str(args.cores))}
@@ -542,6 +581,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=1, help="threads that every solver may use")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--before", type=Path, help="another checkout, for the method before")
     for name in ("run", "folder", "tol"):  # of one run
         kind = {"folder": Path, "tol": float}.get(name, str)
         parser.add_argument(f"--{name}", type=kind, help=argparse.SUPPRESS)
@@ -555,7 +595,7 @@ def main() -> None:
     print(common.machine())
     optimum = optimum_of(args, folder)
     names = [
-        name for name in args.methods.split(",") if args.case == "celegans" or name != "fcl-columns"
+        name for name in args.methods.split(",") if args.case in GENERATED or name != "fcl-columns"
     ]
     climbs: dict[str, list[list[dict[str, Any]]]] = {name: [] for name in names}
     for _ in range(args.repeat):
@@ -567,8 +607,8 @@ def main() -> None:
     making = float(np.load(folder / "made.npy"))
     rows = []
     for name in names:
-        windows = name == "fcl" and args.case == "celegans"
-        rows.append(row_of(name, climbs[name], 0.0 if windows else making))
+        own = name in {"fcl", "before"} and args.case in GENERATED
+        rows.append(row_of(name, climbs[name], 0.0 if own else making))
     header = ["solver", "warm, s", "load, s", *(f"within {level:g}, s" for level in LEVELS)]
     header += ["from files, s", "objective", "active", "its tolerance"]
     print(common.table(header, rows))
