@@ -70,6 +70,13 @@ class LiveColumns(ABC):
         """Number of rows of the columns."""
         return self.store.n_rows
 
+    def familiar(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Which of these hashes a live column has, or occur earlier in the list: columns may be equal."""
+        _, first = np.unique(hashes, return_index=True)
+        known = np.ones(len(hashes), bool)
+        known[first] = [hash_ in self._hashes for hash_ in hashes[first].tolist()]
+        return known
+
     def find(self, nonzeros: int, hash_: int) -> npt.NDArray[np.intp]:
         """Numbers of the live columns with this count of nonzeros and hash, taken to be equal."""
         if hash_ not in self._hashes:
@@ -84,10 +91,10 @@ class LiveColumns(ABC):
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the live columns that are not kept; the others keep their order."""
 
-    def _append(self, slot: int) -> None:
-        self._slots[self.n] = slot
-        self.n += 1
-        self._hashes.add(int(self.store.hashes[slot]))
+    def _append(self, slots: Slots) -> None:
+        n, self.n = self.n, self.n + len(slots)
+        self._slots[n : self.n] = slots
+        self._hashes.update(self.store.hashes[slots].tolist())
 
     def _keep(self, kept: Slots) -> None:
         self.n = len(kept)
@@ -166,7 +173,7 @@ class ColumnCache(LiveColumns):
             return False
         slot = self._free.pop()
         self.store.write(slot, staged, t, self.used)
-        self._append(slot)
+        self._append(np.array([slot]))
         self.used += size
         return True
 

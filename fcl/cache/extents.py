@@ -10,8 +10,6 @@ has an id in the directory is therefore readable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import numpy.typing as npt
 
@@ -55,23 +53,20 @@ class ExtentCache(LiveColumns):
         """Whether an extent that this cache owns has no live column."""
         return not (self._extents(self.slots) == extent).any()
 
-    def take(self, extent: int, slots: Iterable[int]) -> None:
+    def take(self, extent: int, slots: Slots) -> None:
         """Take ownership of an extent; the columns in these slots must be adopted or dropped."""
-        at, end = extent * self.extent_bytes, 0
-        for slot in slots:
-            if self.store.ids[slot] == DROPPED:
-                continue  # dropped by a previous trainer
-            size = int(self.store.sizes[slot])
-            if size == 0:  # behind a full extent it would belong to the next extent
-                self.store.first[slot] = at
-            end = max(end, int(self.store.first[slot]) + size - at)
-            self._waiting.add(int(slot))
-        self._ends[extent] = end
+        store, at = self.store, extent * self.extent_bytes
+        slots = slots[store.ids[slots] != DROPPED]  # by a previous trainer
+        store.first[slots[store.sizes[slots] == 0]] = (
+            at  # not in the next extent, if this one is full
+        )
+        self._ends[extent] = (store.first[slots] + store.sizes[slots] - at).max(initial=0)
+        self._waiting.update(slots.tolist())
 
-    def adopt(self, slot: int) -> None:
-        """Append a column of an owned extent to the live columns."""
-        self._waiting.discard(slot)
-        self._append(slot)
+    def adopt(self, slots: Slots) -> None:
+        """Append columns of an owned extent to the live columns."""
+        self._waiting.difference_update(slots.tolist())
+        self._append(slots)
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the live columns that are not kept; the others keep their order and place."""

@@ -147,8 +147,7 @@ class OutputSolver:
         """Register the live columns from number ``first`` on, with weights and gradients (., K)."""
         factors = self.factors(self.cache.ids[first:])
         for k, part in enumerate(self.working.outputs):
-            for t, factor in enumerate(factors):
-                part.reset(first + t, factor, float(weights[t, k]), float(gradients[t, k]))
+            part.enter(first, factors, weights[:, k], gradients[:, k])
         self.view.correct(self.working, first, exact)
         self.trainer.columns_changed()
 

@@ -57,7 +57,7 @@ MOST_SHARE = 10.0
 #: From this many entries on, a step ends when a round of sweeps has lowered the model by less than LITTLE
 #: of its whole decrease. Such a model is rough, and a new one at the next point gains more than the last
 #: digits of this one. Sweeps always take at least about as long as the other parts of the step.
-DEAR_SWEEP = 20_000_000
+DEAR_SWEEP = 10_000_000
 LITTLE = 0.02
 #: Maximum entries that one call of the sweep kernel reads, unless a single column has more.
 ENTRIES_A_CALL = 10_000_000

@@ -106,9 +106,7 @@ class LocalSolver:
 
     def entered(self, first: int, weights: Floats, gradients: Floats, exact: Floats | None) -> None:
         """Register the live columns from number ``first`` on, with their weights and gradients."""
-        factors = self.factors(self.cache.ids[first:])
-        for t, factor in enumerate(factors):
-            self.working.reset(first + t, factor, float(weights[t]), float(gradients[t]))
+        self.working.enter(first, self.factors(self.cache.ids[first:]), weights, gradients)
         self.view.correct(self.working, first, exact)
         self.trainer.columns_changed()
 

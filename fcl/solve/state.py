@@ -103,7 +103,7 @@ class Anchor:
 
 
 #: arrays of the working set that begin with zeros
-ZEROED = ("weights", "anchor_weights", "gradients", "correction", "floor")
+ZEROED = ("weights", "anchor_weights", "gradients", "curvatures", "correction", "floor")
 
 
 @dataclass
@@ -119,6 +119,8 @@ class WorkingSet:
     weights: Floats = field(init=False)  #: the trainer's point
     anchor_weights: Floats = field(init=False)  #: the anchor's
     gradients: Floats = field(init=False)  #: g_j at the anchor over all rows, exact
+    #: h_j at the anchor over the rows of the view, unless these are all rows
+    curvatures: Floats = field(init=False)
     correction: Floats = field(init=False)  #: c_j: exact gradient minus the view's, at the anchor
     floor: Floats = field(init=False)  #: kappa_j: curvature that the view misses
     seen: npt.NDArray[np.bool_] = field(init=False)  #: by both a local solve and a pass
@@ -133,15 +135,16 @@ class WorkingSet:
     @staticmethod
     def bytes_for(max_columns: int) -> int:
         """Bytes of the arrays, without the cache."""
-        return max_columns * (6 * 8 + 1)
+        return max_columns * (7 * 8 + 1)
 
-    def reset(self, j: int, factor: float, weight: float, gradient: float) -> None:
-        """Initialise the entries of a column that has just been admitted."""
-        self.factor[j] = factor
-        self.weights[j] = self.anchor_weights[j] = weight
-        self.gradients[j] = gradient
-        self.correction[j] = self.floor[j] = 0.0
-        self.seen[j] = False
+    def enter(self, first: int, factors: Floats, weights: Floats, gradients: Floats) -> None:
+        """Initialise the entries of columns that have just been admitted, from number ``first`` on."""
+        new = slice(first, first + len(factors))
+        self.factor[new] = factors
+        self.weights[new] = self.anchor_weights[new] = weights
+        self.gradients[new] = gradients
+        self.curvatures[new] = self.correction[new] = self.floor[new] = 0.0
+        self.seen[new] = False
 
     def put(self, name: str, values: Floats, first: int = 0) -> None:
         """Set an array of the columns from number ``first`` on."""

@@ -60,6 +60,8 @@ DEAR_HESSIAN = 2e11
 #: since the anchor. A step divides what is left by five to ten, so little is left then, and the next
 #: anchor, with new columns and exact gradients, gains more than another step.
 SETTLED = 0.15
+#: ... or by a step that is likely to end the run: a dear one divides violations by at least this number.
+LOWERED = 1.6
 #: A dear step that gained at most this share of the losses leaves their curvatures nearly the same, so
 #: the next one uses its model again. Gathering the columns takes a fifth of a step.
 NEARLY_SAME = 2e-3
@@ -74,7 +76,7 @@ class Solved:
 
     free: Floats  #: the free coefficients, float64 (n_free,)
     decrease: float  #: of the local objective, >= 0
-    violation: float  #: largest over the columns of the step, at the last point
+    violation: float  #: largest over the columns of the step, at the last point that was looked at
     steps: int
     sweeps: int
 
@@ -131,6 +133,8 @@ class Trainer:
         self._undo: tuple[Columns, Floats, Floats] | None = None
         #: absolute gap of the anchor: no point lowers the objective by more
         self.most_decrease = math.inf
+        #: violation over the family that is likely to end the run
+        self.enough = 0.0
         self._refused = False  # whether a step promised more than that
 
     def resize(self, n_rows: int) -> None:
@@ -229,6 +233,8 @@ class Trainer:
         Takes none if the violation is at most ``target``, the local problem is settled, or the objective
         would fall by more than the gap.
         """
+        if (self._settled or self._refused) and self._undo is None:
+            return StepResult(False, 0.0, self._before, 0)  # without another look at the columns
         n = working.cache.n
         weights, penalty = working.weights[:n], view.objective.penalty
         columns = np.arange(n)
@@ -239,11 +245,12 @@ class Trainer:
             near = np.abs(slopes) > max(RESTING, 1.0 - NEAR * worst)
             # the same columns in all steps from one anchor, so that a step can use the last one's model
             columns = np.flatnonzero((weights != 0.0) | (anchored != 0.0) | near)
-        # a remaining slope of the intercept would appear as a violation of every dense column
-        settled = settle(view.objective, self._m, view.pull(self._away), view.free_floor)
-        self.free = self.free + settled.x
-        decrease = view.objective.C * settled.decrease
-        sweeps = 0
+        decrease, sweeps = 0.0, 0
+        if not self._knows(view, working):
+            # a remaining slope of the intercept would appear as a violation of every dense column
+            settled = settle(view.objective, self._m, view.pull(self._away), view.free_floor)
+            self.free = self.free + settled.x
+            decrease = view.objective.C * settled.decrease
         while True:
             local = self._localise(view, working, columns)
             slopes = local.gradients / local.absolute
@@ -296,7 +303,8 @@ class Trainer:
         self._before = violation
         self._gains = [*self._gains, gained] if step.dear else []
         self._decrease += gained
-        self._settled = step.dear and beta == 1.0 and gained <= SETTLED * self._decrease
+        done = gained <= SETTLED * self._decrease or violation <= LOWERED * self.enough
+        self._settled = step.dear and beta == 1.0 and done
         working.weights[columns] = local.weights + beta * step.d
         self.free = self.free + beta * step.x
         losses.combine(self._m, self._dm, beta, self._m)
@@ -393,16 +401,25 @@ class Trainer:
 
     # -- the local problem at the current point ------------------------------------------------
 
+    def _knows(self, view: RowView, working: WorkingSet) -> bool:
+        """Whether gradients and curvatures are known: at the anchor, those that corrected the view."""
+        n = working.cache.n
+        at_anchor = np.array_equal(self.free, self._anchor)
+        at_anchor &= np.array_equal(working.weights[:n], working.anchor_weights[:n])
+        return at_anchor and not view.complete and not self._raised
+
     def _localise(self, view: RowView, working: WorkingSet, columns: Columns) -> LocalPoint:
         """The local objective at the current point; writes residuals and curvatures to the buffers."""
         objective = view.objective
         objective.residuals_curvatures(self._m, 0.0, self._r, self._q)
         if self._raised:
             objective.raise_curvatures(self._m, 0.0, self._raised, self._q)
-        g, h = column_moments(working, columns, self._r, self._q, self._team)
-        weights = working.weights[columns]
-        floor = working.floor[columns]
-        g += working.correction[columns] + floor * (weights - working.anchor_weights[columns])
+        weights, floor = working.weights[columns], working.floor[columns]
+        if self._knows(view, working):
+            g, h = working.gradients[columns], working.curvatures[columns]
+        else:
+            g, h = column_moments(working, columns, self._r, self._q, self._team)
+            g += working.correction[columns] + floor * (weights - working.anchor_weights[columns])
         factor, penalty = working.factor[columns], objective.penalty
         ridge = penalty.ridge(factor) / objective.C
         return LocalPoint(

@@ -183,6 +183,7 @@ class RowView:
         columns = np.arange(first, working.cache.n)
         g, h = sums or column_moments(working, columns, self._r, self._q, self.objective.team)
         working.correction[some] = working.gradients[some] - g
+        working.curvatures[some] = h
         missed = np.maximum(0.0, exact - h) + self.proximal * exact
         left = self._share_left(working, columns, h)
         working.floor[some] = left * missed + self.least_curvature

@@ -98,7 +98,7 @@ class ExtentMachine(RuleBasedStateMachine):
         self.next_id += n
         self.free.remove(extent)
         self.held.add(extent)
-        self.cache.take(extent, slots)
+        self.cache.take(extent, np.array(slots, np.int64))
         self.waiting += slots
 
     # -- the trainer ---------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class ExtentMachine(RuleBasedStateMachine):
         n = len(self.waiting) if all_of_them else self.rng.integers(len(self.waiting)) + 1
         for slot in [self.waiting.pop(0) for _ in range(n)]:
             if self.rng.random() < share:
-                self.cache.adopt(slot)
+                self.cache.adopt(np.array([slot]))
                 self.live.append(slot)
             else:
                 self.cache.drop(slot)
@@ -159,7 +159,7 @@ class ExtentMachine(RuleBasedStateMachine):
         for extent in self.held:
             slots = named[self.store.first[named] // self.bytes == extent]
             dropped = self.free_slots()[:2]  # as far as the successor was told, they are there
-            self.cache.take(extent, [*dropped, *slots])
+            self.cache.take(extent, np.array([*dropped, *slots], np.int64))
             self.waiting += slots.tolist()
         assert sorted(self.waiting) == sorted(self.ids)
         self.adopt_or_drop_all(share)
@@ -229,9 +229,8 @@ def filled(*counts: int, slots: int = 64) -> tuple[FragileStore, ExtentCache, li
         for t in range(count):
             store.write(slot + t, staged, t, 80 * extent + 8 * t)
         ranges.append(range(slot, slot + count))
-        cache.take(extent, ranges[-1])
-        for s in ranges[-1]:
-            cache.adopt(s)
+        cache.take(extent, np.array(ranges[-1], np.int64))
+        cache.adopt(np.array(ranges[-1], np.int64))
         slot += count
     return store, cache, ranges
 
@@ -286,15 +285,15 @@ def test_what_was_neither_adopted_nor_dropped_stays_where_it_is() -> None:
     assert cache.give_back(1) == [1]
     for t in range(2):
         store.write(50 + t, staged, t, 80 + 8 * t)
-    cache.take(1, [50, 51])
+    cache.take(1, np.array([50, 51]))
     assert cache.give_back(9) == [0]  # what was there is beside them now
-    cache.take(0, [])
-    cache.adopt(50)
+    cache.take(0, np.empty(0, np.int64))
+    cache.adopt(np.array([50]))
     assert cache.give_back(9, all_but=1) == []
     assert (read_slots(store, np.array([50, 51])) == phi).all()
     cache.drop(51)
     assert cache.give_back(1) == [0] and broken_invariants(cache) == []
-    cache.take(0, [])
+    cache.take(0, np.empty(0, np.int64))
     assert cache.give_back_all() == [0, 1]
     assert (store.ids == DROPPED).all() and cache.n == 0
 
@@ -304,7 +303,7 @@ def test_give_back_all_drops_what_is_not_adopted_yet() -> None:
     staged = stage(store, np.array([70]), np.ones((1, 64), np.float32))
     cache.give_back_all()
     store.write(9, staged, 0, 0)
-    cache.take(0, [9])
+    cache.take(0, np.array([9]))
     assert cache.give_back_all() == [0]
     assert (store.ids == DROPPED).all()
 
@@ -319,11 +318,20 @@ def test_a_column_without_entries_at_the_end_of_a_full_extent() -> None:
     assert staged.sizes.tolist() == [8] * 10 + [0]
     for t in range(11):
         store.write(t, staged, t, 80 + 8 * t)  # the last one at the end of the arena
-    cache.take(1, range(11))
-    for slot in range(11):
-        cache.adopt(slot)
+    cache.take(1, np.arange(11))
+    cache.adopt(np.arange(11))
     assert broken_invariants(cache) == []
     keep_only(cache, [10])
     assert not cache.empty(1) and cache.give_back(1) == []  # it takes no bytes, and is there
-    cache.take(0, [])
+    cache.take(0, np.empty(0, np.int64))
     assert cache.give_back(1) == [0] and broken_invariants(cache) == []
+
+
+def test_hashes_of_live_columns_and_repeated_ones_are_familiar() -> None:
+    store, cache, _ = filled(3)
+    held = store.hashes[cache.slots]
+    new = np.array([7, 8, 7, 9], np.uint64)
+    assert not np.isin(new, held).any()
+    assert cache.familiar(np.concatenate([new, held[:1]])).tolist() == [0, 0, 1, 0, 1]
+    cache.evict(np.array([False, True, True]))
+    assert cache.familiar(held).tolist() == [0, 1, 1]

@@ -115,6 +115,30 @@ def test_a_lower_local_objective_is_a_direction_of_descent() -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
+def test_at_an_anchor_the_moments_are_known(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are those that corrected the view; elsewhere they are computed."""
+    codes, problem = problem_of(loss)
+    solver = make_solver(KmerFamily(2, 12), codes, problem, sample=draw(problem, 300))
+    run(solver, 3)
+    solver.admit()
+    local, own = solver.local, solver.local.trainer
+    columns = np.arange(solver.cache.n)
+    assert len(columns) > 20
+    local.return_to_anchor()
+    assert own._knows(local.view, local.working)
+    known = own._localise(local.view, local.working, columns)
+    with monkeypatch.context() as changed:
+        changed.setattr(own, "_knows", lambda *_: False)
+        computed = own._localise(local.view, local.working, columns)
+    scale = np.abs(computed.gradients).max()
+    assert known.gradients == pytest.approx(computed.gradients, rel=1e-9, abs=1e-9 * scale)
+    assert known.curvatures == pytest.approx(computed.curvatures, rel=1e-9)
+    local.working.weights[0] += 0.1
+    local.trainer.start(local.view, local.working, own.free, own.free)
+    assert not own._knows(local.view, local.working)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
 def test_corrections_make_the_gradient_at_the_anchor_exact(loss: str) -> None:
     codes, problem = problem_of(loss)
     rows, inclusion = draw(problem, 300)

@@ -277,6 +277,31 @@ def test_dear_steps_end_once_they_gain_little(monkeypatch: pytest.MonkeyPatch) -
     assert ends[1] == pytest.approx(ends[0], rel=2e-6)
 
 
+def test_a_settled_problem_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inner_descent, "DEAR_SWEEP", 0)
+    monkeypatch.setattr(trainer, "SETTLED", 1.0)
+    solver, _ = ready("logistic", 3, tol=1e-6)
+    solver.outer.sharpness = 1e-6
+    assert solver.train().steps == 1
+    monkeypatch.setattr(trainer, "column_moments", None)
+    assert not solver.local.step(solver.outer.target()).moved
+
+
+def test_a_dear_step_that_is_likely_to_end_the_run_is_the_last_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(inner_descent, "DEAR_SWEEP", 0)
+    monkeypatch.setattr(trainer, "SETTLED", 0.0)
+    steps = []
+    for enough in (0.0, math.inf):
+        solver, _ = ready("logistic", 3, tol=1e-6)
+        solver.outer.sharpness = 1e-6
+        solver.local.trainer.enough = enough
+        args = (solver.local.view, solver.local.working, solver.outer.point.free)
+        steps.append(solver.local.trainer.solve(*args, 1e-9, 5).steps)
+    assert steps[1] == 1 < steps[0]
+
+
 def test_a_settled_problem_stays_settled_unless_a_weight_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -320,6 +345,7 @@ def test_the_solver_tells_the_trainer_the_gap() -> None:
     solver, _ = ready("logistic", 2)
     solver.train()
     assert solver.local.trainer.most_decrease == solver.outer.gap > 0.0
+    assert solver.local.trainer.enough == solver.outer.enough() > 0.0
 
 
 def test_out_of_time_it_ends_after_a_sweep() -> None:

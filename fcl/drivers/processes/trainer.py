@@ -39,7 +39,7 @@ from fcl.parallel import Team
 from fcl.solve.inner import InnerModel
 from fcl.solve.make import make_local, view_of_all_rows
 from fcl.solve.output_view import OutputView
-from fcl.solve.state import Ids
+from fcl.solve.state import Floats, Ids, is_active
 from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
 
@@ -51,6 +51,8 @@ WORTH_SHARE = 0.1
 WORTH_STEPS = 4
 #: If the trainer is to wait for the coming columns, the first step waits for this share of them.
 WAIT_SHARE = 0.98
+#: While the trainer waits, so many columns enter together.
+ENTER_TOGETHER = 4096
 
 #: Order -> its name, also used for its method (after an underscore), fault point and error messages.
 _ORDERS = {
@@ -101,6 +103,8 @@ class TrainerProcess:
         self._awaiting = False  # whether the supervisor has still to copy our last proposal
         self._unsaid: tuple[bool, float] | None = None  # to be published next: last word, violation
         self._lacking = 0  # columns to wait for before a step is worth its time
+        # weights, gradients and curvatures of the last columns of the cache, which are yet to enter
+        self._entering: list[tuple[Floats, Floats, Floats | None]] = []
         self._untested: set[int] = set()  # ids of columns that came since the last step
         self._promised: dict[int, float] = {}  # promised decrease of Q, by version of the proposal
 
@@ -205,10 +209,12 @@ class TrainerProcess:
                 name = _ORDERS[type(message)]
                 self.link.doing = f"in order {message.order} ({name})"
                 fault(f"order-{name}")
+                if not isinstance(message, Commit):
+                    self._enter()
                 getattr(self, f"_{name}")(message)
 
     def _lend(self, order: Lend) -> None:
-        self.cache.take(order.extent, ())
+        self.cache.take(order.extent, np.empty(0, np.int64))
 
     def _drop_all(self, _: DropAll) -> None:
         self._freed(self.cache.give_back_all(), spare=0)
@@ -241,7 +247,7 @@ class TrainerProcess:
             local.keep_point()
             self._update_below()
         self._target, self._outer_violation = anchor.target, anchor.violation
-        local.trainer.most_decrease = anchor.gap
+        local.trainer.most_decrease, local.trainer.enough = anchor.gap, anchor.enough
         self._lacking = int(WAIT_SHARE * anchor.n_coming)
         self._steps, self._working = 0, not self._lacking
         self._unsaid = None
@@ -264,9 +270,7 @@ class TrainerProcess:
         where = cache.store.first[slots] // cache.extent_bytes
         for extent in order.extents:
             cache.take(extent, slots[where == extent])
-        for slot in slots:
-            if cache.store.ids[slot] >= 0:
-                cache.adopt(int(slot))
+        cache.adopt(slots[cache.store.ids[slots] >= 0])
         self._steps, self._below = 0, 0.0
         self._promised = {}
         self._anchor(order)
@@ -280,29 +284,47 @@ class TrainerProcess:
         gradients = layout.array("slot_gradients")[parity][slots]
         weights = layout.array("slot_weights")[slots]
         cache.take(extent, slots)
-        first = cache.n
-        entered = []
-        for i, slot in enumerate(slots):
-            store = cache.store
-            nonzeros, hash_ = int(store.nonzeros[slot]), int(store.hashes[slot])
-            # a frozen weight needs its own column; a new feature does not if an equal column is cached
-            if not weights[i].any() and local.has_equal(
-                int(store.ids[slot]), nonzeros, hash_, gradients[i]
-            ):
-                cache.drop(int(slot))
+        first, store = cache.n, cache.store
+        # a frozen weight needs its own column; a new feature does not if an equal column is cached
+        needed = is_active(weights) | ~cache.familiar(store.hashes[slots])
+        cache.adopt(slots[needed])
+        local.working.put("gradients", gradients[needed], first)
+        entered = np.flatnonzero(needed).tolist()
+        for i in np.flatnonzero(~needed).tolist():
+            feature, nonzeros = int(store.ids[slots[i]]), int(store.nonzeros[slots[i]])
+            hash_ = int(store.hashes[slots[i]])
+            if local.has_equal(feature, nonzeros, hash_, gradients[i]):
+                cache.drop(int(slots[i]))
                 continue
-            cache.adopt(int(slot))
+            cache.adopt(slots[i : i + 1])
             local.working.put("gradients", gradients[i : i + 1], cache.n - 1)
             entered.append(i)
-        if not entered:
-            self._working = self._working or (cache.n > 0 and not self._lacking)
-            return
         exact = None
         if self.config.view_rows:
             exact = layout.array("slot_curvatures")[parity][slots[entered]]
-        local.entered(first, weights[entered], gradients[entered], exact)
-        self._untested.update(int(i) for i in cache.ids[first:])
-        self._working = not self._lacking
+        self._entering.append((weights[entered], gradients[entered], exact))
+        if not self._lacking or sum(len(w) for w, *_ in self._entering) >= ENTER_TOGETHER:
+            self._enter()
+        self._working = self._working or (cache.n > 0 and not self._lacking)
+
+    def _enter(self) -> None:
+        """Let the columns that came last enter the local problem together.
+
+        Their moments need the residuals of all rows of the view, which take longer to read than a few
+        columns.
+        """
+        entering, self._entering = self._entering, []
+        weights, gradients = (
+            np.concatenate([e[i] for e in entering] or [np.empty(0)]) for i in (0, 1)
+        )
+        if not len(weights):
+            return
+        exact = None
+        if self.config.view_rows:
+            exact = np.concatenate([e for *_, e in entering if e is not None])
+        first = self.cache.n - len(weights)
+        self.local.entered(first, weights, gradients, exact)
+        self._untested.update(self.cache.ids[first:].tolist())
 
     def _make_room(self, order: MakeRoom) -> None:
         """Evict columns until enough extents are empty and enough columns are gone, if possible.
