@@ -71,7 +71,10 @@ class LiveColumns(ABC):
         return self.store.n_rows
 
     def familiar(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """Which of these hashes a live column has, or occur earlier in the list: columns may be equal."""
+        """Which of these hashes belong to a live column or occur earlier in the list.
+
+        Their columns may be equal to others.
+        """
         _, first = np.unique(hashes, return_index=True)
         known = np.ones(len(hashes), bool)
         known[first] = [hash_ in self._hashes for hash_ in hashes[first].tolist()]

@@ -57,9 +57,8 @@ class ExtentCache(LiveColumns):
         """Take ownership of an extent; the columns in these slots must be adopted or dropped."""
         store, at = self.store, extent * self.extent_bytes
         slots = slots[store.ids[slots] != DROPPED]  # by a previous trainer
-        store.first[slots[store.sizes[slots] == 0]] = (
-            at  # not in the next extent, if this one is full
-        )
+        # a column without bytes must not lie in the next extent if this one is full
+        store.first[slots[store.sizes[slots] == 0]] = at
         self._ends[extent] = (store.first[slots] + store.sizes[slots] - at).max(initial=0)
         self._waiting.update(slots.tolist())
 

@@ -175,12 +175,11 @@ def block_moments(pieces, columns, b, r, q, g, h):
     r, q : float64 (n_rows,), for all blocks.
     """
     first = b * pieces.block_rows
-    part = r[
-        first : first + pieces.block_rows
-    ]  # a sample has fewer rows than the cache has room for
-    rq = np.empty((part.shape[0], 2))
-    rq[:, 0] = part
-    rq[:, 1] = q[first : first + pieces.block_rows]
+    # a sample has fewer rows than the cache has room for
+    rows = slice(first, min(first + pieces.block_rows, r.shape[0]))
+    rq = np.empty((max(rows.stop - first, 0), 2))
+    rq[:, 0] = r[rows]
+    rq[:, 1] = q[rows]
     for t in range(columns.shape[0]):
         g[t], h[t] = piece_moments(pieces, columns[t], b, rq)
 

@@ -138,7 +138,6 @@ class CoupledTrainer:
         self._undo: tuple[Columns, Floats, Floats] | None = None
         #: absolute gap of the anchor: no point lowers the objective by more
         self.most_decrease = math.inf
-        self.enough = 0.0  #: of the outer loop, unused
 
     def resize(self, n_rows: int) -> None:
         """Set the number of rows of the view, at most the size of the buffers."""

@@ -285,23 +285,16 @@ class Outer:
         of the largest violation over the family is not worth the trainer's time before the next pass. If
         a pass does not narrow the gap, the target falls.
         """
+        lose = 0.3 * self.tol * self.objective
+        penalty = max(self.conditions.value(self.point), 1e-3 * self.objective)
+        allowed = math.sqrt(0.1 * self.tol)
+        if penalty > 0.0:
+            allowed = min(allowed, lose / penalty)
+        allowed = max(allowed, self._unscaled(lose))
         share = self.train_share
         if self.gap <= FINAL_GAP * self.objective:
             share = min(share, FINAL_SHARE)
-        return self.sharpness * max(self._allowed(0.3), share * (self.max_violation - 1.0))
-
-    def enough(self) -> float:
-        """Violation over the family at which the gap is likely to be below the tolerance."""
-        return self._allowed(0.7)
-
-    def _allowed(self, share: float) -> float:
-        """The violation that takes up this share of the tolerance; see :meth:`target`."""
-        lose = share * self.tol * self.objective
-        penalty = max(self.conditions.value(self.point), 1e-3 * self.objective)
-        allowed = math.sqrt(share * self.tol / 3.0)
-        if penalty > 0.0:
-            allowed = min(allowed, lose / penalty)
-        return max(allowed, self._unscaled(lose))
+        return self.sharpness * max(allowed, share * (self.max_violation - 1.0))
 
     def _unscaled(self, lose: float) -> float:
         """The violation that lowers the bound by ``lose`` at t = 1 if all weighted features have it."""

@@ -64,9 +64,11 @@ DEAR_BYTES = 1 << 29
 #: trainer that does not wait proposes its point before the last columns arrive; a new sample per pass
 #: would make them useless.
 LEAST_AGE = 2
-#: Share of the promised decrease from which on a sample has predicted a step well. Then its errors are
-#: not what keeps the gap open, and columns of DEAR_BYTES are not made again.
+#: A step that achieved more than this share of its promised decrease was predicted well by the sample. While
+#: the gap is above OPEN of the objective, missing features then keep it open, not the errors of the sample,
+#: and columns of DEAR_BYTES are not made again.
 PREDICTED = 0.9
+OPEN = 0.1
 #: Share to which the objective falls before the rows that matter have changed and a new sample is due.
 STALE = 0.7
 
@@ -128,7 +130,7 @@ class SampleSize:
     hardly closes, or it has become small for the number of columns; but if these take DEAR_BYTES, only
     while it has fewer than ROWS_A_COLUMN rows for each. In the final phase, most passes replace it by
     another sample of the same size, since the errors of two samples differ; if the columns take
-    DEAR_BYTES, only passes that close little of the gap do.
+    DEAR_BYTES, only passes that close little of the gap do, and none that a missing feature explains.
 
     Parameters
     ----------
@@ -183,10 +185,10 @@ class SampleSize:
         bad = step.beta < 0.5 or step.decrease < 0.5 * step.promised
         steady = objective > STEADY * self.last_objective
         dear = cached_bytes >= DEAR_BYTES
-        kept = dear and step.decrease > PREDICTED * step.promised
-        final = steady and not kept
-        renewed = final and gap > (DEAR_RENEWED if dear else RENEWED) * self.last_gap
-        slow = final and gap > self._slow * self.last_gap
+        predicted = step.decrease > PREDICTED * step.promised
+        kept = dear and predicted and gap > OPEN * objective
+        renewed = steady and not kept and gap > (DEAR_RENEWED if dear else RENEWED) * self.last_gap
+        slow = steady and not kept and gap > self._slow * self.last_gap
         self.last_gap, self.last_objective = gap, objective
         thin = self.drawn < ROWS_A_COLUMN * n_cached
         small = thin and not steady and not self._requested

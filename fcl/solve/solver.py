@@ -404,7 +404,6 @@ class Solver:
     def train(self) -> Solved:
         """Solve the local problem on the cached columns, from the anchor."""
         self.local.trainer.most_decrease = self.outer.gap
-        self.local.trainer.enough = self.outer.enough()
         self._solved = self.local.solve(self.outer.target(), TRAIN_STEPS)
         return self._solved
 

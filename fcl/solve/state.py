@@ -119,7 +119,7 @@ class WorkingSet:
     weights: Floats = field(init=False)  #: the trainer's point
     anchor_weights: Floats = field(init=False)  #: the anchor's
     gradients: Floats = field(init=False)  #: g_j at the anchor over all rows, exact
-    #: h_j at the anchor over the rows of the view, unless these are all rows
+    #: h_j at the anchor over the rows of the view; unused if these are all rows
     curvatures: Floats = field(init=False)
     correction: Floats = field(init=False)  #: c_j: exact gradient minus the view's, at the anchor
     floor: Floats = field(init=False)  #: kappa_j: curvature that the view misses

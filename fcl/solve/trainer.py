@@ -60,8 +60,6 @@ DEAR_HESSIAN = 2e11
 #: since the anchor. A step divides what is left by five to ten, so little is left then, and the next
 #: anchor, with new columns and exact gradients, gains more than another step.
 SETTLED = 0.15
-#: ... or by a step that is likely to end the run: a dear one divides violations by at least this number.
-LOWERED = 1.6
 #: A dear step that gained at most this share of the losses leaves their curvatures nearly the same, so
 #: the next one uses its model again. Gathering the columns takes a fifth of a step.
 NEARLY_SAME = 2e-3
@@ -97,7 +95,8 @@ class StepResult:
 
     moved: bool
     decrease: float  #: of the local objective, >= 0
-    violation: float  #: largest over the columns of the step, before the step
+    #: largest over the columns of the step, before the step; of the last look at them if it takes none
+    violation: float
     sweeps: int
 
 
@@ -133,8 +132,6 @@ class Trainer:
         self._undo: tuple[Columns, Floats, Floats] | None = None
         #: absolute gap of the anchor: no point lowers the objective by more
         self.most_decrease = math.inf
-        #: violation over the family that is likely to end the run
-        self.enough = 0.0
         self._refused = False  # whether a step promised more than that
 
     def resize(self, n_rows: int) -> None:
@@ -303,8 +300,9 @@ class Trainer:
         self._before = violation
         self._gains = [*self._gains, gained] if step.dear else []
         self._decrease += gained
-        done = gained <= SETTLED * self._decrease or violation <= LOWERED * self.enough
-        self._settled = step.dear and beta == 1.0 and done
+        self._settled = step.dear and beta == 1.0 and gained <= SETTLED * self._decrease
+        if self._settled and len(self._gains) > 1:
+            self.inner.judge(*self._gains)  # no further look follows
         working.weights[columns] = local.weights + beta * step.d
         self.free = self.free + beta * step.x
         losses.combine(self._m, self._dm, beta, self._m)
@@ -397,6 +395,7 @@ class Trainer:
         """Call after other columns have left: the last step can no longer be undone or judged."""
         self._before, self._undo = math.inf, None
         self._gains = []
+        self.seen = np.empty(0, np.intp), np.empty(0)  # numbers of columns have changed
         self.inner.forget()
 
     # -- the local problem at the current point ------------------------------------------------

@@ -287,21 +287,6 @@ def test_a_settled_problem_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatc
     assert not solver.local.step(solver.outer.target()).moved
 
 
-def test_a_dear_step_that_is_likely_to_end_the_run_is_the_last_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(inner_descent, "DEAR_SWEEP", 0)
-    monkeypatch.setattr(trainer, "SETTLED", 0.0)
-    steps = []
-    for enough in (0.0, math.inf):
-        solver, _ = ready("logistic", 3, tol=1e-6)
-        solver.outer.sharpness = 1e-6
-        solver.local.trainer.enough = enough
-        args = (solver.local.view, solver.local.working, solver.outer.point.free)
-        steps.append(solver.local.trainer.solve(*args, 1e-9, 5).steps)
-    assert steps[1] == 1 < steps[0]
-
-
 def test_a_settled_problem_stays_settled_unless_a_weight_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -341,11 +326,28 @@ def test_steps_that_together_exceed_the_gap_are_refused() -> None:
     assert own.step(local.view, local.working, 1e-9).moved
 
 
+def test_after_a_refusal_columns_are_not_judged_by_slopes_of_others() -> None:
+    """Without another look, slopes of the last step belong to columns that have other numbers now."""
+    solver, _ = ready("logistic", 2)
+    local = solver.local
+    own, args = local.trainer, (local.view, local.working, solver.outer.point.free)
+    first = own.solve(*args, 1e-9, 1).decrease
+    local.return_to_anchor()
+    own.most_decrease = 0.9 * first
+    own.solve(*args, 1e-9, 3)
+    assert len(own.seen[0]) == solver.cache.n > 2
+    keep = np.zeros(solver.cache.n, bool)
+    keep[:2] = True
+    local.evict(keep)
+    own.columns_changed()
+    assert not local.step(1e-9).moved
+    assert local.wanted(set(solver.cache.ids.tolist())).all()
+
+
 def test_the_solver_tells_the_trainer_the_gap() -> None:
     solver, _ = ready("logistic", 2)
     solver.train()
     assert solver.local.trainer.most_decrease == solver.outer.gap > 0.0
-    assert solver.local.trainer.enough == solver.outer.enough() > 0.0
 
 
 def test_out_of_time_it_ends_after_a_sweep() -> None:

@@ -56,6 +56,8 @@ def main() -> None:
     parser.add_argument("--liblinear", action="store_true", help="also time liblinear")
     parser.add_argument("--liblinear-tol", type=float, default=1e-3, help="(default 0.001)")
     given = parser.parse_args()
+    if given.liblinear and (given.a9a is None or given.C_range is None):
+        parser.error("--liblinear needs --a9a and --C-range")
     if not given.processes:
         common.pin(given.core)
     print(common.machine())
@@ -133,7 +135,7 @@ def of_liblinear(X: Any, y: Any, given: argparse.Namespace) -> None:
         made = problem(y[rows].astype(np.float64), X[rows])
         one = [
             timed(partial(train, made, f"-s 6 -c {C} -e {given.liblinear_tol} -B 1 -R -q"))[1]
-            for C in strengths(given)
+            for C in strengths(given) * len(y) / len(rows)  # the total weight of the losses stays
         ]
         spent.append(sum(one))
     print(f"liblinear {spent[0]:.2f} s for all rows, {sum(spent):.2f} s with folds")

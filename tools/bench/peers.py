@@ -589,6 +589,8 @@ def main() -> None:
     if args.run:
         run_here(args)
         return
+    if "before" in args.methods.split(",") and args.before is None:
+        parser.error("the method before needs --before CHECKOUT")
     folder = made(args)
     if args.cores == 1:
         common.pin(args.core)

@@ -347,7 +347,6 @@ class OuterLoopState:
             point=self._anchor_at,
             target=outer.target(),
             violation=outer.max_violation,
-            enough=outer.enough(),
             gap=outer.gap,
             total_r=self._bound.total_r,
             total_q=self._bound.total_q,

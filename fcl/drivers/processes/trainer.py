@@ -51,7 +51,7 @@ WORTH_SHARE = 0.1
 WORTH_STEPS = 4
 #: If the trainer is to wait for the coming columns, the first step waits for this share of them.
 WAIT_SHARE = 0.98
-#: While the trainer waits, so many columns enter together.
+#: While the trainer waits, this many columns enter the local problem together.
 ENTER_TOGETHER = 4096
 
 #: Order -> its name, also used for its method (after an underscore), fault point and error messages.
@@ -103,7 +103,8 @@ class TrainerProcess:
         self._awaiting = False  # whether the supervisor has still to copy our last proposal
         self._unsaid: tuple[bool, float] | None = None  # to be published next: last word, violation
         self._lacking = 0  # columns to wait for before a step is worth its time
-        # weights, gradients and curvatures of the last columns of the cache, which are yet to enter
+        # weights, gradients and curvatures of the last columns of the cache, by commit, which have yet to
+        # enter the local problem
         self._entering: list[tuple[Floats, Floats, Floats | None]] = []
         self._untested: set[int] = set()  # ids of columns that came since the last step
         self._promised: dict[int, float] = {}  # promised decrease of Q, by version of the proposal
@@ -209,7 +210,7 @@ class TrainerProcess:
                 name = _ORDERS[type(message)]
                 self.link.doing = f"in order {message.order} ({name})"
                 fault(f"order-{name}")
-                if not isinstance(message, Commit):
+                if not isinstance(message, Commit | DropAll | Lend):
                     self._enter()
                 getattr(self, f"_{name}")(message)
 
@@ -217,6 +218,7 @@ class TrainerProcess:
         self.cache.take(order.extent, np.empty(0, np.int64))
 
     def _drop_all(self, _: DropAll) -> None:
+        self._entering.clear()
         self._freed(self.cache.give_back_all(), spare=0)
         self._untested.clear()
         self._working, self._unsaid = False, None
@@ -247,7 +249,7 @@ class TrainerProcess:
             local.keep_point()
             self._update_below()
         self._target, self._outer_violation = anchor.target, anchor.violation
-        local.trainer.most_decrease, local.trainer.enough = anchor.gap, anchor.enough
+        local.trainer.most_decrease = anchor.gap
         self._lacking = int(WAIT_SHARE * anchor.n_coming)
         self._steps, self._working = 0, not self._lacking
         self._unsaid = None
@@ -384,6 +386,7 @@ class TrainerProcess:
     def _step(self) -> None:
         """Take one step, drop new columns that do not violate after it, and publish the point."""
         local = self.local
+        self._enter()
         fault("step")
         taken = local.step(self._target)
         self._below -= taken.decrease

@@ -98,7 +98,6 @@ class TrainerAnchor:
     point: SharedPoint
     target: float  #: violation at which the trainer may stop
     violation: float  #: largest |slope_j| over the family
-    enough: float  #: the violation over the family that is likely to end the run
     gap: float  #: the objective minus its lower bound
     total_r: Total  #: sum of the residuals
     total_q: Total  #: sum of the curvatures
