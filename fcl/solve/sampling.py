@@ -64,9 +64,9 @@ DEAR_BYTES = 1 << 29
 #: trainer that does not wait proposes its point before the last columns arrive; a new sample per pass
 #: would make them useless.
 LEAST_AGE = 2
-#: A step that achieved more than this share of its promised decrease was predicted well by the sample. While
-#: the gap is above OPEN of the objective, missing features then keep it open, not the errors of the sample,
-#: and columns of DEAR_BYTES are not made again.
+#: A step that achieved more than this share of its promised decrease was predicted well by the sample.
+#: While the gap is above OPEN of the objective, missing features then keep it open, not the errors of the
+#: sample, and columns of DEAR_BYTES are not made again.
 PREDICTED = 0.9
 OPEN = 0.1
 #: Share to which the objective falls before the rows that matter have changed and a new sample is due.

@@ -335,7 +335,7 @@ def test_after_a_refusal_columns_are_not_judged_by_slopes_of_others() -> None:
     local.return_to_anchor()
     own.most_decrease = 0.9 * first
     own.solve(*args, 1e-9, 3)
-    assert len(own.seen[0]) == solver.cache.n > 2
+    assert own.seen[0].max() >= 2
     keep = np.zeros(solver.cache.n, bool)
     keep[:2] = True
     local.evict(keep)
