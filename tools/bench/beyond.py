@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from tools.bench import common, jobs, peers
+from tools.bench import cases, common, jobs, peers
 
 if TYPE_CHECKING:
     from fcl.features.base import Ids
@@ -101,7 +101,7 @@ def make_matrix(codes: np.ndarray, letters: int, ids: Ids | None) -> Any:
 
     n = len(codes)
     if ids is None:
-        return peers.all_kmers(codes, letters)
+        return cases.all_kmers(codes, letters)
     job = make_job(open_data(codes, y=np.arange(n) % 2), f"kmers:d={letters}", C=1.0, memory="4GiB")
     prepared = job.prepare(job.train, lambda share: None)
     maker = job.family.column_maker(prepared, 1 << 28)

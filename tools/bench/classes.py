@@ -100,7 +100,7 @@ def windows() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
 
 def splice(args: argparse.Namespace) -> tuple[Any, npt.NDArray[np.int64]]:
     """All k-mers with wildcards of the windows without ambiguous letters, CSR."""
-    from tools.bench.peers import all_kmers
+    from tools.bench.cases import all_kmers
 
     codes, y = windows()
     known = (codes < 4).all(axis=1)

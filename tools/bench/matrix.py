@@ -42,7 +42,7 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.bench import common
-from tools.bench.peers import NEWS, all_kmers
+from tools.bench.cases import NEWS, all_kmers
 
 Floats = npt.NDArray[np.float64]
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fcl
-from tools.bench import peers
+from tools.bench import cases
 
 Floats = npt.NDArray[np.float64]
 #: What the cases are, for titles.
@@ -46,7 +46,7 @@ def load(name: str, every: int = 160, unit_rows: bool = False) -> Case:
     """
     from scipy import sparse
 
-    folder = peers.made(argparse.Namespace(case=name, every=every, d=4, data=None))
+    folder = cases.made(argparse.Namespace(case=name, every=every, d=4, data=None))
     X = sparse.load_npz(folder / "X.npz").tocsr()
     y = np.load(folder / "y.npy").astype(np.float64)
     if unit_rows and name == "20news":

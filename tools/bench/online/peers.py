@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 import fcl
 from fcl.features.rows import RowChunk
 from fcl.online import OnlineOptions, make_learner
-from tools.bench import common, peers
+from tools.bench import cases, common, peers
 from tools.bench.online import picture
 from tools.bench.online.ball import best_rate
 
@@ -107,7 +107,7 @@ def rows_of(name: str, folder: Path) -> tuple[Any, Any, Any, Any]:
     for part in ("train.zarr", "valid.zarr"):
         group = zarr.open_group(EXAMPLE / part, mode="r")
         codes, labels = (np.asarray(group[key])[::EVERY] for key in ("X", "y"))
-        found += [peers.all_kmers(codes, LETTERS), labels]
+        found += [cases.all_kmers(codes, LETTERS), labels]
     return tuple(found)
 
 
