@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import numba
 from numba.core import event
 
-__all__ = ["Compilation", "cache_folder", "is_compiled", "kernel", "mark_compiled"]
+__all__ = ["Compilation", "cache_folder", "inlined", "is_compiled", "kernel", "mark_compiled"]
 
 #: Prefix of the marker files, which say that all kernels of a kind are in the cache.
 _COMPLETE = "complete"
@@ -99,12 +99,24 @@ def kernel(function: F) -> F:
 
     Machine code is cached in :data:`cache_folder`; other numba settings of the program are not changed.
     """
+    return _compiled(function)
+
+
+def inlined(function: F) -> F:
+    """Like :func:`kernel`, but each kernel that calls ``function`` contains its machine code.
+
+    Loops that call it can then compile to vector instructions. For functions of a few numbers.
+    """
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: F, **options: Any) -> F:
     before = numba.config.CACHE_DIR
     if cache_folder is not None:
         numba.config.CACHE_DIR = str(cache_folder)
     try:
-        decorate = numba.njit(cache=cache_folder is not None, nogil=True, error_model="numpy")
-        compiled: F = decorate(function)
+        cached = cache_folder is not None
+        compiled: F = numba.njit(cache=cached, nogil=True, error_model="numpy", **options)(function)
         return compiled
     finally:
         numba.config.CACHE_DIR = before

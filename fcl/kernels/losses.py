@@ -4,11 +4,17 @@ A loss is given as the pair ``Loss.kernel``: its code and its parameter (0.0 if 
 functions of one row (value, slope and curvature, majorant, conjugate) have a branch for each code; the
 sums are common to all losses. The formulas are in ``fcl.objective.losses``. No function overflows for a
 finite margin.
+
+Sums go over tiles of rows: first the numbers of a tile, then their sums, one after another. So the loops
+that make the numbers compile to vector instructions; a compensated sum does not.
 """
 
 import math
 
-from fcl.kernels import kernel
+import numpy as np
+
+from fcl.kernels import inlined, kernel
+from fcl.kernels.elementary import exp_of_negative, log1p_of_share, negative_entropy
 
 LOGISTIC = 0
 SQUARED = 1
@@ -18,9 +24,11 @@ POISSON = 4
 
 #: Above this margin, the exponential is continued by its tangent, which keeps sums finite.
 MOST_EXPONENT = 500.0
+#: Rows of a tile: their numbers stay in the first level of a processor's cache.
+TILE = 256
 
 
-@kernel
+@inlined
 def add(total, carry, x):
     """Add x to a compensated sum (total, carry), whose value is total + carry.
 
@@ -36,7 +44,7 @@ def add(total, carry, x):
     return new, carry
 
 
-@kernel
+@inlined
 def exp_above_tangent(d):
     """exp(d) - 1 - d, accurate even where it is small."""
     if abs(d) > 0.3:
@@ -47,12 +55,13 @@ def exp_above_tangent(d):
     return 0.5 * d * d * total
 
 
-@kernel
+@inlined
 def loss_value(loss, y, m):
     """The loss at margin ``m``."""
     code, parameter = loss
     if code == LOGISTIC:
-        return max(-y * m, 0.0) + math.log1p(math.exp(-abs(m)))
+        wrong = -y * m
+        return (wrong if wrong > 0.0 else 0.0) + log1p_of_share(exp_of_negative(-abs(m)))
     if code == SQUARED:
         return (y - m) * (y - m)
     if code == SQUARED_HINGE:
@@ -70,18 +79,16 @@ def loss_value(loss, y, m):
     raise ValueError("loss_value: no branch for the code of this loss")
 
 
-@kernel
+@inlined
 def loss_slope_curvature(loss, y, m):
     """First and second derivative of the loss in ``m``."""
     code, parameter = loss
     if code == LOGISTIC:
-        # e <= 1 always; p = sigma(-y m) is the probability of the wrong label
-        e = math.exp(-abs(m))
-        if y * m > 0.0:
-            p = e / (1.0 + e)
-        else:
-            p = 1.0 / (1.0 + e)
-        return -y * p, e / ((1.0 + e) * (1.0 + e))
+        # e <= 1 always; ``wrong`` is the probability sigma(-y m) of the other label
+        e = exp_of_negative(-abs(m))
+        small, large = e / (1.0 + e), 1.0 / (1.0 + e)
+        wrong = small if y * m > 0.0 else large
+        return -y * wrong, small * large
     if code == SQUARED:
         return 2.0 * (m - y), 2.0
     if code == SQUARED_HINGE:
@@ -100,7 +107,7 @@ def loss_slope_curvature(loss, y, m):
     raise ValueError("loss_slope_curvature: no branch for the code of this loss")
 
 
-@kernel
+@inlined
 def majorant(loss, y, m, share):
     """A lower limit of the curvature at ``m`` for the model after a line search has cut a step short.
 
@@ -131,7 +138,7 @@ def majorant(loss, y, m, share):
     raise ValueError("majorant: no branch for the code of this loss")
 
 
-@kernel
+@inlined
 def conjugate(loss, y, u):
     """The convex conjugate sup_m (u m - loss(y, m)).
 
@@ -139,13 +146,9 @@ def conjugate(loss, y, u):
     """
     code, parameter = loss
     if code == LOGISTIC:
-        a = min(max(-y * u, 0.0), 1.0)
-        value = 0.0
-        if a > 0.0:
-            value += a * math.log(a)
-        if a < 1.0:
-            value += (1.0 - a) * math.log1p(-a)
-        return value
+        a = -y * u
+        a = 0.0 if a < 0.0 else a
+        return negative_entropy(1.0 if a > 1.0 else a)
     if code == SQUARED:
         return 0.25 * u * u + u * y
     if code == SQUARED_HINGE:
@@ -167,19 +170,17 @@ def conjugate(loss, y, u):
 
 
 @kernel
-def residuals_curvatures(loss, y, s, m, b, r, q):
-    """Write r_i = s_i loss' and q_i = s_i loss'' at margins m_i + b for a block of rows."""
-    for i in range(y.shape[0]):
-        slope, curvature = loss_slope_curvature(loss, y[i], m[i] + b)
-        r[i] = s[i] * slope
-        q[i] = s[i] * curvature
+def combine(m, dm, beta, out):
+    """Write out_i = m_i + beta dm_i."""
+    for i in range(m.shape[0]):
+        out[i] = m[i] + beta * dm[i]
 
 
 @kernel
-def raise_curvatures(loss, y, s, m, b, share, q):
-    """Raise each q_i to at least s_i times :func:`majorant`, for a model that promised too much."""
-    for i in range(y.shape[0]):
-        q[i] = max(q[i], s[i] * majorant(loss, y[i], m[i] + b, share))
+def shift(m, b, out):
+    """Write out_i = m_i + b."""
+    for i in range(m.shape[0]):
+        out[i] = m[i] + b
 
 
 @kernel
@@ -190,11 +191,57 @@ def losses(loss, y, m, out):
 
 
 @kernel
+def slopes_curvatures(loss, y, m, slopes, curvatures):
+    """Write the derivatives of the loss of each row to ``slopes`` and ``curvatures``."""
+    for i in range(y.shape[0]):
+        slopes[i], curvatures[i] = loss_slope_curvature(loss, y[i], m[i])
+
+
+@kernel
+def conjugates(loss, y, u, out):
+    """Write the conjugate of each row to ``out``."""
+    for i in range(y.shape[0]):
+        out[i] = conjugate(loss, y[i], u[i])
+
+
+@kernel
+def residuals_curvatures(loss, y, s, m, b, r, q):
+    """Write r_i = s_i loss' and q_i = s_i loss'' at margins m_i + b for a block of rows."""
+    at = np.empty(TILE)
+    for first in range(0, y.shape[0], TILE):
+        last = min(first + TILE, y.shape[0])
+        own, weights, slopes, curvatures = (
+            y[first:last],
+            s[first:last],
+            r[first:last],
+            q[first:last],
+        )
+        shift(m[first:last], b, at)
+        slopes_curvatures(loss, own, at, slopes, curvatures)
+        for i in range(last - first):
+            slopes[i] *= weights[i]
+            curvatures[i] *= weights[i]
+
+
+@kernel
+def raise_curvatures(loss, y, s, m, b, share, q):
+    """Raise each q_i to at least s_i times :func:`majorant`, for a model that promised too much."""
+    for i in range(y.shape[0]):
+        q[i] = max(q[i], s[i] * majorant(loss, y[i], m[i] + b, share))
+
+
+@kernel
 def weighted_loss(loss, y, s, m, b):
     """Sum of s_i loss(y_i, m_i + b) over a block of rows."""
+    at, values = np.empty(TILE), np.empty(TILE)
     total = carry = 0.0
-    for i in range(y.shape[0]):
-        total, carry = add(total, carry, s[i] * loss_value(loss, y[i], m[i] + b))
+    for first in range(0, y.shape[0], TILE):
+        last = min(first + TILE, y.shape[0])
+        weights = s[first:last]
+        shift(m[first:last], b, at)
+        losses(loss, y[first:last], at, values)
+        for i in range(last - first):
+            total, carry = add(total, carry, weights[i] * values[i])
     return total + carry
 
 
@@ -205,23 +252,30 @@ def line_sums(loss, y, s, m, dm, beta, b, out):
     out : float64 (6,), overwritten with the sums of s loss, s loss', s loss'', s loss' dm, s loss'' dm^2
         and s loss'' dm.
     """
+    at, values = np.empty(TILE), np.empty(TILE)
+    slopes, curvatures = np.empty(TILE), np.empty(TILE)
     value = carry = 0.0
     slope_b = 0.0
     curve_b = 0.0
     slope_beta = 0.0
     curve_beta = 0.0
     cross = 0.0
-    for i in range(y.shape[0]):
-        t = m[i] + beta * dm[i] + b
-        value, carry = add(value, carry, s[i] * loss_value(loss, y[i], t))
-        slope, curvature = loss_slope_curvature(loss, y[i], t)
-        slope *= s[i]
-        curvature *= s[i]
-        slope_b += slope
-        curve_b += curvature
-        slope_beta += slope * dm[i]
-        curve_beta += curvature * dm[i] * dm[i]
-        cross += curvature * dm[i]
+    for first in range(0, y.shape[0], TILE):
+        last = min(first + TILE, y.shape[0])
+        own, weights, way = y[first:last], s[first:last], dm[first:last]
+        combine(m[first:last], way, beta, at)
+        shift(at[: last - first], b, at)
+        losses(loss, own, at, values)
+        slopes_curvatures(loss, own, at, slopes, curvatures)
+        for i in range(last - first):
+            value, carry = add(value, carry, weights[i] * values[i])
+            slope = slopes[i] * weights[i]
+            curvature = curvatures[i] * weights[i]
+            slope_b += slope
+            curve_b += curvature
+            slope_beta += slope * way[i]
+            curve_beta += curvature * way[i] * way[i]
+            cross += curvature * way[i]
     out[0] = value + carry
     out[1] = slope_b
     out[2] = curve_b
@@ -251,16 +305,20 @@ def conjugate_sum(loss, y, s, o, r, balance, t):
     o : float64 (n,), offsets of the margins, or (0,) for none.
     balance : (shift, scale for r_i < 0, scale for r_i >= 0), with r~_i = scale r_i - shift s_i.
     """
-    shift, scale_negative, scale_positive = balance
+    moved, scale_negative, scale_positive = balance
     offset = o.shape[0] > 0
+    at, values = np.empty(TILE), np.empty(TILE)
     total = carry = 0.0
-    for i in range(y.shape[0]):
-        scale = scale_negative if r[i] < 0.0 else scale_positive
-        u = t * (scale * r[i] / s[i] - shift)
-        value = conjugate(loss, y[i], u)
-        if offset:
-            value -= u * o[i]
-        total, carry = add(total, carry, s[i] * value)
+    for first in range(0, y.shape[0], TILE):
+        last = min(first + TILE, y.shape[0])
+        weights, residuals = s[first:last], r[first:last]
+        for i in range(last - first):
+            scale = scale_negative if residuals[i] < 0.0 else scale_positive
+            at[i] = t * (scale * residuals[i] / weights[i] - moved)
+        conjugates(loss, y[first:last], at, values)
+        for i in range(last - first):
+            value = values[i] - at[i] * o[first + i] if offset else values[i]
+            total, carry = add(total, carry, weights[i] * value)
     return total + carry
 
 
@@ -284,23 +342,21 @@ def ray_sums(y, s, o, r, balance, out):
 
 
 @kernel
-def combine(m, dm, beta, out):
-    """Write out_i = m_i + beta dm_i."""
-    for i in range(m.shape[0]):
-        out[i] = m[i] + beta * dm[i]
-
-
-@kernel
 def slope_sums(loss, y, s, m, b, out):
     """Write sum r, sum q and sum |r| of a block of rows at margins m_i + b to out[0:3]."""
+    at, slopes, curvatures = np.empty(TILE), np.empty(TILE), np.empty(TILE)
     total = carry = 0.0
     curve = 0.0
     absolute = 0.0
-    for i in range(y.shape[0]):
-        slope, curvature = loss_slope_curvature(loss, y[i], m[i] + b)
-        total, carry = add(total, carry, s[i] * slope)
-        curve += s[i] * curvature
-        absolute += s[i] * abs(slope)
+    for first in range(0, y.shape[0], TILE):
+        last = min(first + TILE, y.shape[0])
+        weights = s[first:last]
+        shift(m[first:last], b, at)
+        slopes_curvatures(loss, y[first:last], at, slopes, curvatures)
+        for i in range(last - first):
+            total, carry = add(total, carry, weights[i] * slopes[i])
+            curve += weights[i] * curvatures[i]
+            absolute += weights[i] * abs(slopes[i])
     out[0] = total + carry
     out[1] = curve
     out[2] = absolute

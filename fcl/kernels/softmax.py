@@ -1,7 +1,7 @@
 """Softmax loss of K margins a row, lse(m_i) - m_i[y_i]: sums over rows, derivatives, dual.
 
 Margins are float64 (K, n), one row of the array for each class. Loops go over tiles of ``TILE``
-rows of the data, inside them over classes, so that memory is read in order whatever the number of
+rows, inside them over classes, so that memory is read in order whatever the number of
 classes. ``work`` is the caller's buffer, float64 (K + 3, TILE). Targets y are class numbers 0 .. K
 - 1 in float64. Row ranges are ``start`` .. ``stop`` - 1.
 
@@ -15,6 +15,7 @@ import math
 import numpy as np
 
 from fcl.kernels import kernel
+from fcl.kernels.elementary import exp_of_negative
 from fcl.kernels.losses import add
 
 #: Rows of a tile: the numbers of a dozen classes fit in the first level of a processor's cache.
@@ -37,15 +38,14 @@ def exponentials(m, dm, beta, shift, first, size, work):
             if beta != 0.0:
                 t += beta * dm[k, first + i]
             work[k, i] = t
-            if t > work[K, i]:
-                work[K, i] = t
-                work[K + 2, i] = k
+            larger = t > work[K, i]
+            work[K, i] = t if larger else work[K, i]
+            work[K + 2, i] = k if larger else work[K + 2, i]
     for k in range(K):
         for i in range(size):
-            e = math.exp(work[k, i] - work[K, i])
+            e = exp_of_negative(work[k, i] - work[K, i])
             work[k, i] = e
-            if work[K + 2, i] != k:
-                work[K + 1, i] += e
+            work[K + 1, i] += 0.0 if work[K + 2, i] == k else e
 
 
 @kernel
