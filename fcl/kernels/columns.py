@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels import inlined, kernel
 from fcl.kernels.bits import trailing_zeros
 
 BITS = 0
@@ -52,6 +52,26 @@ class Pieces(NamedTuple):
     counts: np.ndarray  # uint32 (columns, blocks)
     block_rows: int
     n_rows: int
+
+
+@inlined
+def _listed_moments(rows, values, rq):
+    """The moments of a list of rows and values."""
+    # two sums of each, since an addition waits for the last one to the same sum
+    g0 = g1 = h0 = h1 = 0.0
+    n = rows.shape[0]
+    for e in range(0, n - 1, 2):
+        i, x = rows[e], np.float64(values[e])
+        k, z = rows[e + 1], np.float64(values[e + 1])
+        g0 += rq[i, 0] * x
+        h0 += rq[i, 1] * (x * x)
+        g1 += rq[k, 0] * z
+        h1 += rq[k, 1] * (z * z)
+    if n & 1:
+        i, x = rows[n - 1], np.float64(values[n - 1])
+        g0 += rq[i, 0] * x
+        h0 += rq[i, 1] * (x * x)
+    return g0 + g1, h0 + h1
 
 
 @kernel
@@ -96,20 +116,11 @@ def piece_moments(pieces, j, b, rq):
     elif kind == VALUES:
         rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
         at = (offset + ((2 * n + 7) & ~7)) >> 2
-        values = pieces.arena32[at : at + n]
-        for e in range(n):
-            x = np.float64(values[e])
-            i = rows[e]
-            g += rq[i, 0] * x
-            h += rq[i, 1] * x * x
+        g, h = _listed_moments(rows, pieces.arena32[at : at + n], rq)
     elif kind == FINE:
         rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
         at = (offset + ((2 * n + 7) & ~7)) >> 3
-        fine = pieces.fine[at : at + n]
-        for e in range(n):
-            i = rows[e]
-            g += rq[i, 0] * fine[e]
-            h += rq[i, 1] * fine[e] * fine[e]
+        g, h = _listed_moments(rows, pieces.fine[at : at + n], rq)
     elif kind == STEPS:
         step = np.float64(pieces.arena32[offset >> 2])
         steps = pieces.arena8[offset + 8 : offset + 8 + n]

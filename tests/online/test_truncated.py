@@ -15,6 +15,7 @@ from online_eager import Eager, chunk_of, dense_point, implicit_slope, loss_of, 
 from windows import examples
 
 from fcl.errors import InputError
+from fcl.kernels.elementary import exp_of_negative
 from fcl.online import Learner, OnlineOptions, make_learner
 
 LOSSES = ("logistic", "squared", "squared_hinge", "hinge")
@@ -140,7 +141,7 @@ def test_without_penalty_it_is_plain_gradient_descent(loss: str) -> None:
             m += w[j] * x[j] if x[j] else 0.0
         m = m + b
         if loss == "logistic":  # as the kernel computes it, without overflow
-            e = math.exp(-abs(m))
+            e = exp_of_negative(-abs(m))
             r = -label * (e / (1.0 + e) if label * m > 0 else 1.0 / (1.0 + e))
         elif loss == "squared":
             r = 2.0 * (m - label)
