@@ -22,6 +22,9 @@ from fcl.solve.state import Floats, Ids, Point
 
 #: Maximum features admitted after a pass: this number, or the number of active features if larger.
 LEAST_ADMITTED = 512
+#: They violate by more than this share of the trainer's target. A feature that violates less may still
+#: enter the model once others have moved, and a column costs less than the pass that would find it.
+ADMITTED_SHARE = 0.03
 #: Share by which rounding may put an objective below its lower bound; more is an error.
 CONTRADICTION = 1e-9
 #: The trainer stops at this share of the largest violation over the family.
@@ -315,7 +318,7 @@ class Outer:
     ) -> Selection:
         """Select the features to make columns of, by violation."""
         most = max(LEAST_ADMITTED, len(self.point.ids))
-        tolerance = 0.1 * self.target()
+        tolerance = ADMITTED_SHARE * self.target()
         return select(
             prices,
             frozen_gradients,
