@@ -52,6 +52,10 @@ CHEAP_ROWS = 1 << 16
 #: Work (:meth:`ExactModel.work`) up to which a step uses the whole Hessian of the columns that may move,
 #: about 15 ms: sweeps over the sample take as long, or longer, and make more steps necessary.
 CHEAP_WORK = 2e7
+#: Violation above which a step is an early one: a sampled model, even if it has to be made again, takes a
+#: fraction of the time of a whole Hessian that costs more than EARLY_SHARE of the two limits above.
+EARLY = 1.0
+EARLY_SHARE = 0.1
 #: Rows times columns squared up to which the trainer minimises the squared loss itself.
 NARROW = 1.5e8
 #: Rows times columns squared up to which it does so after coordinate descent has failed (seconds).
@@ -312,10 +316,10 @@ class Trainer:
         """Raise the curvatures of the next model, after the last one promised too much."""
         self._raised = min(max(10.0 * self._raised, LEAST_RAISED), 1.0)
 
-    def _is_cheap(self, view: RowView, k: int) -> bool:
-        """Whether the Hessian of k columns takes next to no time."""
+    def _is_cheap(self, view: RowView, k: int, share: float = 1.0) -> bool:
+        """Whether the Hessian of k columns takes next to no time, or a share of it."""
         n = view.objective.n_rows
-        small = n * k * k <= CHEAP_HESSIAN or self._is_clipped(view, k)
+        small = n * k * k <= share * CHEAP_HESSIAN or self._is_clipped(view, k)
         return k <= self._exact.most and n <= CHEAP_ROWS and small
 
     def _is_clipped(self, view: RowView, k: int) -> bool:
@@ -342,7 +346,8 @@ class Trainer:
         The model has its whole Hessian if that is cheap; else coordinate descent works on sampled rows.
         """
         n, k = view.objective.n_rows, len(local.columns)
-        if self._is_cheap(view, k):
+        share = EARLY_SHARE if tolerance > INNER_SHARE * EARLY else 1.0
+        if self._is_cheap(view, k, share):
             if self._raised or not self._is_clipped(view, k):
                 cease = self.inner.cease
                 return self._exact.minimise(view, working, local, self._q, tolerance, cease)
@@ -355,7 +360,7 @@ class Trainer:
         # where the curvature jumps, the search would cut a step to the exact minimum short again
         fits = fits and not (0.0 < self._raised < 1.0 and view.objective.loss.clipped)
         work = self._exact.work(working, local.columns[some], n) if fits else math.inf
-        if not self._careful and work > CHEAP_WORK:
+        if not self._careful and work > share * CHEAP_WORK:
             # sweeps that have taken as long as the whole Hessian would are unlikely to end soon
             step = self.inner.minimise(view, working, local, self._q, tolerance, work)
             self._careful = step.cut or step.sweeps >= MAX_SWEEPS
