@@ -38,7 +38,7 @@ def encode_labels(values: np.ndarray, name: str) -> tuple[np.ndarray, tuple[Labe
     values = _one_column(values, name)
     if values.dtype.kind == "f":
         _refuse_row(~np.isfinite(values), values, name, "labels must be finite")
-    distinct, inverse = np.unique(values, return_inverse=True)
+    distinct = np.unique(values)  # takes a fraction of the time that codes of the rows take
     labels = [_python_label(label) for label in distinct[:5]]
     if len(distinct) == 1:
         raise InputError(
@@ -51,7 +51,7 @@ def encode_labels(values: np.ndarray, name: str) -> tuple[np.ndarray, tuple[Labe
             'choose loss="softmax", or make the target 1 for one class and 0 for the others, as '
             'fcl.FCLClassifier does for each class; for a numeric target choose loss="squared"'
         )
-    return np.where(inverse.reshape(-1) == 1, 1.0, -1.0), (labels[0], labels[1])
+    return np.where(values == distinct[1], 1.0, -1.0), (labels[0], labels[1])
 
 
 def encode_classes(

@@ -169,7 +169,7 @@ class Objective:
         """sum_i q_i z_i z_i' over the unpenalised columns, float64 (n_free, n_free)."""
         covariates = self.covariates
         if covariates is None:
-            return np.full((self.n_free, self.n_free), math.fsum(q))
+            return np.full((self.n_free, self.n_free), float(q.sum()))
         parts = self.team.map(lambda rows: covariates.gram(q[rows], rows), list(self.blocks()))
         return np.asarray(np.sum(parts, axis=0))
 

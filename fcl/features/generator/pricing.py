@@ -298,7 +298,9 @@ class GeneratedPricer:
                 found = [
                     self._prices_of(request, parts, *one) for one in zip(sums, queries, strict=True)
                 ]
-                ids: Ids = np.unique(np.concatenate([own.ids for own in found]))
+                ids = found[0].ids
+                if len(found) > 1:
+                    ids = np.unique(np.concatenate([own.ids for own in found]))
                 for output, own, made in zip(prices, found, sums, strict=True):
                     g = self._scaled_powers(ids, made.sums.total[ids - ranges[0][0]], 1)
                     output.append(replace(own, ids=ids, gradients=g))
