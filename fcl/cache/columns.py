@@ -26,6 +26,15 @@ from fcl.kernels.columns import Pieces
 Slots = npt.NDArray[np.int64]
 
 
+def _fitting(sizes: Slots, room: int) -> npt.NDArray[np.bool_]:
+    """Which columns fit, if each enters that fits beside those before it."""
+    fit = np.empty(len(sizes), bool)
+    for i, size in enumerate(sizes.tolist()):
+        fit[i] = size <= room
+        room -= size if fit[i] else 0
+    return fit
+
+
 class LiveColumns(ABC):
     """The live columns of a store, as the trainer sees them."""
 
@@ -171,14 +180,20 @@ class ColumnCache(LiveColumns):
 
     def admit(self, staged: StagedColumns, t: int) -> bool:
         """Append a staged column; False if there is no room for it."""
-        size = int(staged.sizes[t])
-        if size > self.free or self.n == self.max_columns:
-            return False
-        slot = self._free.pop()
-        self.store.write(slot, staged, t, self.used)
-        self._append(np.array([slot]))
-        self.used += size
-        return True
+        return len(self.admit_some(staged, np.array([t]))) > 0
+
+    def admit_some(self, staged: StagedColumns, which: Slots) -> Slots:
+        """Append those of some staged columns for which there is room, in order; returns them."""
+        sizes = staged.sizes[which]
+        if sizes.sum() > self.free or len(which) > len(self._free):
+            which = which[_fitting(sizes, self.free)][: len(self._free)]
+            sizes = staged.sizes[which]
+        slots = np.array([self._free.pop() for _ in which], np.intp)
+        ends = self.used + np.cumsum(sizes)
+        self.store.write(slots, staged, which, ends - sizes)
+        self._append(slots)
+        self.used += int(sizes.sum())
+        return which
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the live columns that are not kept and close the gaps; the others keep their order."""

@@ -29,6 +29,8 @@ from fcl.kernels.columns import Pieces
 #: Allocates an array by name, dtype and shape: private memory, or a view of shared memory.
 Allocate = Callable[[str, Any, tuple[int, ...]], np.ndarray]
 
+Slots = npt.NDArray[np.intp]
+
 #: Directory bytes per column and row block: kind 1, offset 4, count 4.
 DIRECTORY_BYTES = 9
 #: Directory bytes per column: first byte, id, hash, nonzeros, size, entry in the list of live slots.
@@ -159,51 +161,73 @@ class Store:
                     encoding.measure_values(*entries, *sums)
         return StagedColumns(ids, blocks, nonzeros, sizes, hashes)
 
-    def write(self, slot: int, staged: StagedColumns, t: int, at: int) -> None:
-        """Store a staged column at byte ``at`` (a multiple of 8) and enter it in the directory."""
+    def write(self, slots: Slots, staged: StagedColumns, which: Slots, starts: Slots) -> None:
+        """Store some staged columns and enter them in the directory.
+
+        which : their numbers in ``staged``.  starts : the first byte of each, a multiple of 8.
+        """
         made = staged.blocks
         if isinstance(made, BitBlocks):
-            pieces = self.pieces
-            assert made.block_rows == self.block_rows
-            used = encoding.store_bitmaps(
+            used = self._write_bits(slots, made, which, starts)
+        else:
+            used = np.zeros(len(slots), np.int64)
+            for b, block in enumerate(made):
+                self._write_block(slots, b, block, which, starts, used)
+        assert (used == staged.sizes[which]).all()
+        # a sample may have fewer blocks than there is room for
+        rest = np.s_[slots, len(made) :]
+        self._kinds[rest], self._counts[rest], self._offsets[rest] = columns.ROWS, 0, 0
+        self.first[slots] = starts
+        self.hashes[slots] = staged.hashes[which]
+        self.nonzeros[slots] = staged.nonzeros[which]
+        self.sizes[slots] = used
+        self.ids[slots] = staged.ids[which]  # last: a slot with an id holds a whole column
+
+    def _write_bits(
+        self, slots: Slots, made: BitBlocks, which: Slots, starts: Slots
+    ) -> npt.NDArray[np.int64]:
+        """Store bitmaps; returns the bytes of each column."""
+        arena16, arena64 = self.pieces.arena16, self.pieces.arena64
+        each = zip(slots.tolist(), which.tolist(), starts.tolist(), strict=True)
+        used = [
+            encoding.store_bitmaps(
                 *(made.bits, t, made.n_rows, made.block_rows),
-                *(pieces.arena16, pieces.arena64, at),
+                *(arena16, arena64, at),
                 *(self._kinds[slot], self._offsets[slot], self._counts[slot]),
             )
-        else:
-            used = self._write_blocks(slot, made, t, at)
-        assert used == staged.sizes[t]
-        # a sample may have fewer blocks than there is room for
-        self._kinds[slot, len(made) :] = columns.ROWS
-        self._counts[slot, len(made) :] = 0
-        self._offsets[slot, len(made) :] = 0
-        self.first[slot] = at
-        self.hashes[slot] = staged.hashes[t]
-        self.nonzeros[slot] = staged.nonzeros[t]
-        self.sizes[slot] = used
-        self.ids[slot] = staged.ids[t]  # last: a slot with an id holds a whole column
+            for slot, t, at in each
+        ]
+        return np.array(used, np.int64)
 
-    def _write_blocks(self, slot: int, blocks: Sequence[Columns], t: int, at: int) -> int:
-        """Store a column block by block; returns the bytes."""
-        used = 0
+    def _write_block(
+        self,
+        slots: Slots,
+        b: int,
+        made: Columns,
+        which: Slots,
+        starts: Slots,
+        used: npt.NDArray[np.int64],
+    ) -> None:
+        """Store block b of columns of which ``used`` bytes are stored already; adds to ``used``."""
         pieces = self.pieces
-        for b, made in enumerate(blocks):
+        if isinstance(made, ListedColumns):
+            lists = made.start, made.rows, made.values, made.n_rows
+            encoding.store_lists(*lists, which, b, slots, starts, used, pieces)
+            return
+        for i, (slot, t) in enumerate(zip(slots.tolist(), which.tolist(), strict=True)):
+            at = int(starts[i] + used[i])
             if isinstance(made, BitColumns):
-                limit = self._limit(made.n_rows)
-                into = pieces.arena16, pieces.arena64, at + used
-                stored = encoding.store_bits(made.bits[t], made.n_rows, limit, *into)
+                into = pieces.arena16, pieces.arena64, at
+                stored = encoding.store_bits(
+                    made.bits[t], made.n_rows, self._limit(made.n_rows), *into
+                )
             elif isinstance(made, StepColumns):
-                stored = encoding.store_steps(made.steps[t], made.step, pieces, at + used)
-            elif isinstance(made, ListedColumns):
-                own = slice(made.start[t], made.start[t + 1])
-                entries = made.rows[own], made.values[own]
-                stored = encoding.store_list(*entries, made.n_rows, pieces, at + used)
+                stored = encoding.store_steps(made.steps[t], made.step, pieces, at)
             else:
-                stored = encoding.store_values(made.values[t], pieces, at + used)
-            kind, count, size = stored
-            self._kinds[slot, b], self._offsets[slot, b], self._counts[slot, b] = kind, used, count
-            used += size
-        return used
+                stored = encoding.store_values(made.values[t], pieces, at)
+            self._kinds[slot, b], self._counts[slot, b], size = stored
+            self._offsets[slot, b] = used[i]
+            used[i] += size
 
     def move(self, slot: int, into: int) -> None:
         """Move a column to byte ``into``; the directory is updated after the copy is complete.

@@ -277,6 +277,24 @@ def store_list(rows, values, n_rows, pieces, offset):
 
 
 @kernel
+def store_lists(start, rows, values, n_rows, which, b, slots, starts, used, pieces):
+    """Store block b of some columns by :func:`store_list`, and enter it in the directory.
+
+    start, rows, values : lists of nonzeros, column t at ``start[t] : start[t + 1]``.
+    which : int64 (k,), the columns among them; slots, starts : int64 (k,), their slots and first bytes.
+    used : int64 (k,), bytes of their earlier blocks; updated.
+    """
+    for i in range(which.shape[0]):
+        entries = slice(start[which[i]], start[which[i] + 1])
+        at = starts[i] + used[i]
+        kind, count, size = store_list(rows[entries], values[entries], n_rows, pieces, at)
+        pieces.kinds[slots[i], b] = kind
+        pieces.counts[slots[i], b] = count
+        pieces.offsets[slots[i], b] = used[i]
+        used[i] += size
+
+
+@kernel
 def store_steps(steps, step, pieces, offset):
     """Like :func:`store_values` for multiples of a step, int8 (n_rows,)."""
     return _store_multiples(steps, step, step, pieces, offset)

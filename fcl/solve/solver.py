@@ -286,20 +286,14 @@ class Solver:
         entered: list[int] = []
         first = cache.n
         for part, staged in self._staged(selection.ids):
-            for t, s in enumerate(part):
-                # a frozen weight needs its own column; a new feature equal to a cached one does not
-                if not selection.weights[s].any() and self.local.has_equal(
-                    int(staged.ids[t]),
-                    int(staged.nonzeros[t]),
-                    int(staged.hashes[t]),
-                    selection.gradients[s],
-                ):
-                    continue
-                if cache.admit(staged, t):
-                    # columns that follow are compared with this one
-                    here = slice(s, s + 1)
-                    self.local.working.put("gradients", selection.gradients[here], cache.n - 1)
-                    entered.append(int(s))
+            # a frozen weight needs its own column; a new feature equal to a cached one does not
+            needed = is_active(selection.weights[part]) | ~cache.familiar(staged.hashes)
+            some = cache.admit_some(staged, np.flatnonzero(needed))
+            self._enter(selection, part[some], entered)
+            for t in np.flatnonzero(~needed):
+                told = int(staged.ids[t]), int(staged.nonzeros[t]), int(staged.hashes[t])
+                if not self.local.has_equal(*told, selection.gradients[part[t]]):
+                    self._enter(selection, part[cache.admit_some(staged, np.array([t]))], entered)
         self.local.entered(
             first,
             selection.weights[entered],
@@ -307,6 +301,12 @@ class Solver:
             self._exact_curvatures(selection.ids[entered]),
         )
         return evicted
+
+    def _enter(self, selection: Selection, which: npt.NDArray[np.intp], entered: list[int]) -> None:
+        """Note that the cache has just admitted these features: the next are compared with them."""
+        gradients = selection.gradients[which]
+        self.local.working.put("gradients", gradients, self.cache.n - len(which))
+        entered += which.tolist()
 
     def _draw(self, sampler: Sampler, prices: Prices) -> Selection:
         """Draw a new sample for the trainer, at the anchor; returns the features to cache over it.
@@ -472,9 +472,8 @@ class Solver:
             order = self.maker.order(cached[at : at + batch])
             ids = cached[at : at + batch][order]
             staged = self.cache.measure(ids, self.maker.make(ids))
-            for t in np.argsort(order, kind="stable"):
-                if self.cache.admit(staged, int(t)):
-                    kept.append(at + int(order[t]))
+            some = self.cache.admit_some(staged, np.argsort(order, kind="stable"))
+            kept += (at + order[some]).tolist()
         n = len(kept)
         self.local.working.seen[:n] = state.seen[kept]
 

@@ -91,7 +91,7 @@ class ExtentMachine(RuleBasedStateMachine):
         for t, slot in zip(range(n), self.free_slots(), strict=False):
             if at + staged.sizes[t] > end:
                 break
-            store.write(slot, staged, t, at)
+            store.write(np.array([slot]), staged, np.array([t]), np.array([at]))
             at += int(staged.sizes[t])
             slots.append(slot)
             self.ids[slot], self.dense[slot] = int(staged.ids[t]), phi[t]
@@ -226,8 +226,8 @@ def filled(*counts: int, slots: int = 64) -> tuple[FragileStore, ExtentCache, li
         phi = np.zeros((count, 64), np.float32)
         phi[np.arange(count), 3 * np.arange(count) + extent] = 1.0
         staged = stage(store, slot + np.arange(count), phi)
-        for t in range(count):
-            store.write(slot + t, staged, t, 80 * extent + 8 * t)
+        own = np.arange(count)
+        store.write(slot + own, staged, own, 80 * extent + 8 * own)
         ranges.append(range(slot, slot + count))
         cache.take(extent, np.array(ranges[-1], np.int64))
         cache.adopt(np.array(ranges[-1], np.int64))
@@ -283,8 +283,7 @@ def test_what_was_neither_adopted_nor_dropped_stays_where_it_is() -> None:
     phi = np.eye(2, 64, dtype=np.float32)
     staged = stage(store, np.array([70, 71]), phi)
     assert cache.give_back(1) == [1]
-    for t in range(2):
-        store.write(50 + t, staged, t, 80 + 8 * t)
+    store.write(np.array([50, 51]), staged, np.arange(2), np.array([80, 88]))
     cache.take(1, np.array([50, 51]))
     assert cache.give_back(9) == [0]  # what was there is beside them now
     cache.take(0, np.empty(0, np.int64))
@@ -302,7 +301,7 @@ def test_give_back_all_drops_what_is_not_adopted_yet() -> None:
     store, cache, _ = filled(2)
     staged = stage(store, np.array([70]), np.ones((1, 64), np.float32))
     cache.give_back_all()
-    store.write(9, staged, 0, 0)
+    store.write(np.array([9]), staged, np.array([0]), np.array([0]))
     cache.take(0, np.array([9]))
     assert cache.give_back_all() == [0]
     assert (store.ids == DROPPED).all()
@@ -316,8 +315,8 @@ def test_a_column_without_entries_at_the_end_of_a_full_extent() -> None:
     phi[10] = 0.0
     staged = stage(store, np.arange(11), phi)
     assert staged.sizes.tolist() == [8] * 10 + [0]
-    for t in range(11):
-        store.write(t, staged, t, 80 + 8 * t)  # the last one at the end of the arena
+    own = np.arange(11)
+    store.write(own, staged, own, 80 + 8 * own)  # the last one at the end of the arena
     cache.take(1, np.arange(11))
     cache.adopt(np.arange(11))
     assert broken_invariants(cache) == []

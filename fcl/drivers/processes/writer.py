@@ -291,15 +291,18 @@ class Writer:
                 worth /= np.maximum(staged.nonzeros, 1) * np.maximum(staged.sizes, 8)
                 # the first of the list has the largest violation of all, and always enters
                 turn = np.argsort(np.where(part + start == 0, -np.inf, -worth), kind="stable")
+            some, places, before = [], [], len(stored)
             for t in turn:
                 size = int(staged.sizes[t])
                 if len(stored) < room.n_slots and into + size <= end:
+                    some.append(t)
                     # an empty column is placed at the beginning, since the end belongs to the next extent
-                    place = into if size else begin
-                    store.write(int(slots[len(stored)]), staged, int(t), place)
-                    fault("columns-piece")
+                    places.append(into if size else begin)
                     into += size
                     stored.append(int(part[t]))
+            own = slots[before : len(stored)]
+            store.write(own, staged, np.array(some, np.intp), np.array(places, np.intp))
+            fault("columns-piece")
             full = into + FULL_SHARE * config.extent_bytes >= end if short else False
             if full or (not short and len(stored) < min(at + len(part), len(order))):
                 break  # the rest is dealt again
