@@ -9,10 +9,18 @@ import numpy.typing as npt
 
 from fcl.features.prices import Floats, Ids, PriceQuery, Prices, in_units, within
 
-__all__ = ["Collector", "Heap"]
+__all__ = ["Collector", "Heap", "largest"]
 
 #: An integer larger than any sum.
 ENDLESS = 1 << 62
+
+
+def largest(ids: Ids, sizes: Floats, keep: int) -> npt.NDArray[np.intp]:
+    """Indices of the largest sizes, the largest first; of equal ones, those with the smaller ids."""
+    near = np.arange(len(ids))
+    if len(ids) > keep > 0:  # a sort of all would take longer than the search for a bound
+        near = np.flatnonzero(sizes >= np.partition(sizes, len(ids) - keep)[len(ids) - keep])
+    return near[np.lexsort((ids[near], -sizes[near]))[:keep]]
 
 
 class Collector:
@@ -93,7 +101,7 @@ class Collector:
         self._values = np.concatenate([self._values, sums[new]])
         self._sizes = np.concatenate([self._sizes, (np.abs(sums) / factors)[new]])
         if len(self._ids) >= self._keep:
-            best = np.lexsort((self._ids, -self._sizes))[: self._keep]
+            best = largest(self._ids, self._sizes, self._keep)
             self._ids, self._values = self._ids[best], self._values[best]
             self._sizes = self._sizes[best]
             self._bar = max(self._bar, float(self._sizes[-1]))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.candidates import Collector
+from fcl.features.candidates import Collector, largest
 from fcl.features.generator.checked import (
     checked_array,
     checked_columns,
@@ -342,7 +342,7 @@ class GeneratedPricer:
         size = np.abs(g) / self._family.penalty_factors(ids)
         chosen = []
         for first, last in pairwise(cuts.tolist()):
-            best = np.lexsort((ids[first:last], -size[first:last]))[: self._keep]
+            best = largest(ids[first:last], size[first:last], self._keep)
             chosen.append(first + np.sort(best))
         kept = np.concatenate(chosen)
         return replace(prices, ids=ids[kept], gradients=g[kept])
@@ -423,6 +423,8 @@ def _listed_powers(listed: ListedColumns, power: int, v: Floats) -> Floats:
     """sum_i v_ki phi_ij^power over lists of nonzeros, float64 (K, columns)."""
     from fcl.kernels import matrix
 
+    if power == 0 and (v == 1.0).all():  # the counts of a model's features
+        return np.tile(np.diff(listed.start).astype(np.float64), (len(v), 1))
     columns = np.arange(len(listed.start) - 1)
     values = _power(listed.values, power).astype(np.float64)
     arrays = [read_only(array) for array in (columns, listed.start, listed.rows, values)]
