@@ -410,7 +410,7 @@ class Trainer:
         n = working.cache.n
         at_anchor = np.array_equal(self.free, self._anchor)
         at_anchor &= np.array_equal(working.weights[:n], working.anchor_weights[:n])
-        return at_anchor and not view.complete and not self._raised
+        return at_anchor and view.approximate and not self._raised
 
     def _localise(self, view: RowView, working: WorkingSet, columns: Columns) -> LocalPoint:
         """The local objective at the current point; writes residuals and curvatures to the buffers."""

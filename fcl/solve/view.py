@@ -53,7 +53,7 @@ class RowView:
     #: name of a family whose cached columns are verified against their prices, or ""
     verified: str = ""
     _total_q: float = 0.0  #: sum of the curvatures at the anchor over a sample
-    #: residuals at the anchor; curvatures, or ones if columns are verified on all rows; empty if unused
+    #: residuals and curvatures at the anchor; empty if the view is not approximate
     _r: Floats = field(default_factory=lambda: np.empty(0))
     _q: Floats = field(default_factory=lambda: np.empty(0))
 
@@ -103,8 +103,8 @@ class RowView:
 
     @staticmethod
     def bytes_for(n_rows: int, complete: bool, verified: bool = False) -> int:
-        """Bytes of the vectors of a view of n_rows rows: margins, and r and q if it corrects."""
-        return 8 * n_rows * (1 if complete and not verified else 3)
+        """Bytes of the vectors of a view of n_rows rows: margins, r and q if it corrects, and ones."""
+        return 8 * n_rows * ((4 if verified else 1) if complete else 3)
 
     def trust(self, decrease: float, promised: float, beta: float) -> None:
         """Adapt the proximal weight to the success of the last step.
@@ -145,8 +145,6 @@ class RowView:
         least = LEAST_CURVATURE * min(self.least_curvature, total_q or math.inf)
         if self.rows is None:
             self.free_floor[:] = least
-            if self.verified:
-                self._q[:] = 1.0
             return
         self._total_q = float(self._q.sum())
         # over all rows the slopes of covariates are 0 at an anchor, and their columns have one scale
@@ -220,8 +218,13 @@ class RowView:
             return
         columns = np.arange(first, working.cache.n)
         team = self.objective.team
-        g, squares = sums or column_moments(working, columns, self._r, self._q, team)
-        working.correction[some] = working.gradients[some] - g
+        g, h = sums or column_moments(working, columns, self._r, self._q, team)
+        working.correction[some], working.curvatures[some] = working.gradients[some] - g, h
+        new = columns[working.squares[some] == 0.0]
+        if len(new):
+            ones = np.ones(len(self._r))
+            _, working.squares[new] = column_moments(working, new, ones, ones, team)
+        squares = working.squares[some]
         top = float(np.abs(self._r).max(initial=0.0)) or 1.0  # its square may overflow
         most = ROUNDED * top * np.sqrt(squares * float(np.square(self._r / top).sum()))
         wrong = np.flatnonzero(np.abs(working.correction[some]) > most)

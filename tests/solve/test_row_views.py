@@ -114,11 +114,18 @@ def test_a_lower_local_objective_is_a_direction_of_descent() -> None:
     assert tried >= 5
 
 
+@pytest.mark.parametrize("sampled", [True, False])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_at_an_anchor_the_moments_are_known(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_an_anchor_the_moments_are_known(
+    loss: str, sampled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They are those that corrected the view; elsewhere they are computed."""
     codes, problem = problem_of(loss)
-    solver = make_solver(KmerFamily(2, 12), codes, problem, sample=draw(problem, 300))
+    if sampled:
+        solver = make_solver(KmerFamily(2, 12), codes, problem, sample=draw(problem, 300))
+    else:  # columns of a user's class, which are verified
+        phi = np.asarray(problem.phi, np.float32)
+        solver = make_solver(explicit_family(phi), phi, problem)
     run(solver, 3)
     solver.admit()
     local, own = solver.local, solver.local.trainer
