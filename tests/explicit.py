@@ -35,6 +35,7 @@ class ExplicitFamily:
     n_price_parts: int = 1
     name: str = "matrix"
     verifies_columns: bool = True
+    lists_columns: bool = False
     integer_bound: float = 0.0
     factors: tuple[float, ...] = ()  #: of the features in the penalty; none: 1
 

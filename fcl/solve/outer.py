@@ -313,11 +313,15 @@ class Outer:
         out = ~np.isin(self.point.ids, cached)
         return Point(self.point.ids[out], self.point.weights[out], 0.0)
 
+    @property
+    def most_admitted(self) -> int:
+        """Maximum number of features to admit at this anchor."""
+        return max(LEAST_ADMITTED, len(self.point.ids))
+
     def select(
         self, prices: Prices, frozen: Point, frozen_gradients: Floats, cached: Ids
     ) -> Selection:
         """Select the features to make columns of, by violation."""
-        most = max(LEAST_ADMITTED, len(self.point.ids))
         tolerance = ADMITTED_SHARE * self.target()
         return select(
             prices,
@@ -325,7 +329,7 @@ class Outer:
             frozen,
             cached,
             self.conditions,
-            most,
+            self.most_admitted,
             tolerance,
             self._wanted,
         )

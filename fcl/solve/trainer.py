@@ -173,7 +173,7 @@ class Trainer:
             decrease += taken.decrease
             sweeps += taken.sweeps
             steps += taken.moved
-            if not taken.moved:
+            if not taken.moved or steps == max_steps:  # without another look at the columns
                 return Solved(self.free, decrease, taken.violation, steps, sweeps)
 
     def start(self, view: RowView, working: WorkingSet, anchor: Floats, free: Floats) -> None:
