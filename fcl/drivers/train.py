@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from fcl.checks import flag, shown
 from fcl.drivers.bar import Progress, on_event
-from fcl.drivers.cluster.connect import check_cluster, connected
-from fcl.drivers.cluster.run import ClusterRun, check_job
 from fcl.drivers.initial import refuse_other_features
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job, make_job
@@ -250,6 +248,9 @@ def train(
     options = job.options
     _check_savable(job)
     if options.driver == "dask":
+        from fcl.drivers.cluster.connect import check_cluster
+        from fcl.drivers.cluster.run import check_job
+
         check_cluster(client, options.dask, options.dask_tls)
         check_job(job)
     if warn:
@@ -289,9 +290,11 @@ def train(
             if options.driver == "inline":
                 result = InlineRun(session).run()
             elif options.driver == "dask":
-                with connected(
-                    options.dask if client is None else client, options.dask_tls
-                ) as cluster:
+                from fcl.drivers.cluster.connect import connected
+                from fcl.drivers.cluster.run import ClusterRun
+
+                where = options.dask if client is None else client
+                with connected(where, options.dask_tls) as cluster:
                     result = ClusterRun(session, cluster).run()
             else:
                 from fcl.drivers.processes.supervisor import Supervisor
