@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.cache.store import (
+    Slots,
     StagedColumns,
     Store,
     check_block_rows,
@@ -22,8 +23,6 @@ from fcl.cache.store import (
 from fcl.errors import BudgetError
 from fcl.features.base import Columns
 from fcl.kernels.columns import Pieces
-
-Slots = npt.NDArray[np.int64]
 
 
 def _fitting(sizes: Slots, room: int) -> npt.NDArray[np.bool_]:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fcl.cache.columns import LiveColumns, Slots
-from fcl.cache.store import Store
+from fcl.cache.columns import LiveColumns
+from fcl.cache.store import Slots, Store
 
 #: The id of a slot whose column was dropped; the slot may be reused.
 DROPPED = -1

@@ -29,7 +29,7 @@ from fcl.kernels.columns import Pieces
 #: Allocates an array by name, dtype and shape: private memory, or a view of shared memory.
 Allocate = Callable[[str, Any, tuple[int, ...]], np.ndarray]
 
-Slots = npt.NDArray[np.intp]
+Slots = npt.NDArray[np.int64]
 
 #: Directory bytes per column and row block: kind 1, offset 4, count 4.
 DIRECTORY_BYTES = 9

@@ -2,7 +2,8 @@
 
 A kernel does no I/O and no logging, and uses no classes of fcl except the named tuples of this folder,
 which are defined here because compiled code refers to their fields by position. The decorator
-:func:`kernel` declares a kernel. So that each kernel is compiled only once, arrays are C-contiguous and
+:func:`kernel` declares a kernel, and :func:`inlined` a function of a few numbers that becomes part of the
+kernels that call it. So that each kernel is compiled only once, arrays are C-contiguous and
 writeable, except blocks of sparse rows, which are read-only; margins, residuals and gradients are
 float64, ids and offsets int64. The caller provides the buffers, and the first line of a docstring says
 which buffers the kernel writes. A call should take at most about 100 ms (loops are split by row blocks),

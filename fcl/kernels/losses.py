@@ -177,7 +177,7 @@ def combine(m, dm, beta, out):
 
 
 @kernel
-def shift(m, b, out):
+def add_constant(m, b, out):
     """Write out_i = m_i + b."""
     for i in range(m.shape[0]):
         out[i] = m[i] + b
@@ -210,14 +210,10 @@ def residuals_curvatures(loss, y, s, m, b, r, q):
     at = np.empty(TILE)
     for first in range(0, y.shape[0], TILE):
         last = min(first + TILE, y.shape[0])
-        own, weights, slopes, curvatures = (
-            y[first:last],
-            s[first:last],
-            r[first:last],
-            q[first:last],
-        )
-        shift(m[first:last], b, at)
-        slopes_curvatures(loss, own, at, slopes, curvatures)
+        weights = s[first:last]
+        slopes, curvatures = r[first:last], q[first:last]
+        add_constant(m[first:last], b, at)
+        slopes_curvatures(loss, y[first:last], at, slopes, curvatures)
         for i in range(last - first):
             slopes[i] *= weights[i]
             curvatures[i] *= weights[i]
@@ -238,7 +234,7 @@ def weighted_loss(loss, y, s, m, b):
     for first in range(0, y.shape[0], TILE):
         last = min(first + TILE, y.shape[0])
         weights = s[first:last]
-        shift(m[first:last], b, at)
+        add_constant(m[first:last], b, at)
         losses(loss, y[first:last], at, values)
         for i in range(last - first):
             total, carry = add(total, carry, weights[i] * values[i])
@@ -264,7 +260,7 @@ def line_sums(loss, y, s, m, dm, beta, b, out):
         last = min(first + TILE, y.shape[0])
         own, weights, way = y[first:last], s[first:last], dm[first:last]
         combine(m[first:last], way, beta, at)
-        shift(at[: last - first], b, at)
+        add_constant(at[: last - first], b, at)
         losses(loss, own, at, values)
         slopes_curvatures(loss, own, at, slopes, curvatures)
         for i in range(last - first):
@@ -305,7 +301,7 @@ def conjugate_sum(loss, y, s, o, r, balance, t):
     o : float64 (n,), offsets of the margins, or (0,) for none.
     balance : (shift, scale for r_i < 0, scale for r_i >= 0), with r~_i = scale r_i - shift s_i.
     """
-    moved, scale_negative, scale_positive = balance
+    shift, scale_negative, scale_positive = balance
     offset = o.shape[0] > 0
     at, values = np.empty(TILE), np.empty(TILE)
     total = carry = 0.0
@@ -314,7 +310,7 @@ def conjugate_sum(loss, y, s, o, r, balance, t):
         weights, residuals = s[first:last], r[first:last]
         for i in range(last - first):
             scale = scale_negative if residuals[i] < 0.0 else scale_positive
-            at[i] = t * (scale * residuals[i] / weights[i] - moved)
+            at[i] = t * (scale * residuals[i] / weights[i] - shift)
         conjugates(loss, y[first:last], at, values)
         for i in range(last - first):
             value = values[i] - at[i] * o[first + i] if offset else values[i]
@@ -351,7 +347,7 @@ def slope_sums(loss, y, s, m, b, out):
     for first in range(0, y.shape[0], TILE):
         last = min(first + TILE, y.shape[0])
         weights = s[first:last]
-        shift(m[first:last], b, at)
+        add_constant(m[first:last], b, at)
         slopes_curvatures(loss, y[first:last], at, slopes, curvatures)
         for i in range(last - first):
             total, carry = add(total, carry, weights[i] * slopes[i])

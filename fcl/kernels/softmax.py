@@ -1,7 +1,7 @@
 """Softmax loss of K margins a row, lse(m_i) - m_i[y_i]: sums over rows, derivatives, dual.
 
 Margins are float64 (K, n), one row of the array for each class. Loops go over tiles of ``TILE``
-rows, inside them over classes, so that memory is read in order whatever the number of
+rows of the data, inside them over classes, so that memory is read in order whatever the number of
 classes. ``work`` is the caller's buffer, float64 (K + 3, TILE). Targets y are class numbers 0 .. K
 - 1 in float64. Row ranges are ``start`` .. ``stop`` - 1.
 

@@ -138,7 +138,7 @@ class Solver:
         self._frozen_gradients = np.empty(0)
         self._totals: Any = 0.0, 0.0  # of the residuals and curvatures at the priced anchor
         self._solved: Solved | None = None
-        self._many_to_come = False  # more features violate than the cache has just admitted
+        self._cut_short = False  # whether more features violated than were admitted last
         #: sorted ids, and curvatures over all rows, of features that may be cached at the anchor
         self._exact: tuple[Ids, Floats] | None = None
 
@@ -273,18 +273,23 @@ class Solver:
         if self._prices is None:
             raise RuntimeError("admit() needs the prices of the anchor; call price() first")
         cache, self._priced_to = self.cache, math.inf  # other features will be watched
+        self._cut_short = False
         if self.sampler is not None and self.sampler.pending:
             selection = self._draw(self.sampler, self._prices)
         else:
             selection = self.outer.select(
                 self._prices, self._frozen, self._frozen_gradients, cache.ids
             )
-        self._many_to_come = len(selection.ids) >= self.outer.most_admitted
+            new = np.count_nonzero(~is_active(selection.weights))
+            self._cut_short = bool(new >= self.outer.most_admitted)
         evicted = 0
         if len(selection.ids) * cache.largest > cache.free or (
             len(selection.ids) > cache.max_columns - cache.n
         ):
             selection, evicted = self._make_room(selection)
+            self._cut_short = (
+                False  # more steps are worth it if columns have to make room for others
+            )
         entered: list[int] = []
         first = cache.n
         for part, staged in self._staged(selection.ids):
@@ -293,8 +298,9 @@ class Solver:
             some = cache.admit_some(staged, np.flatnonzero(needed))
             self._enter(selection, part[some], entered)
             for t in np.flatnonzero(~needed):
-                told = int(staged.ids[t]), int(staged.nonzeros[t]), int(staged.hashes[t])
-                if not self.local.has_equal(*told, selection.gradients[part[t]]):
+                feature, nonzeros = int(staged.ids[t]), int(staged.nonzeros[t])
+                hash_, gradient = int(staged.hashes[t]), selection.gradients[part[t]]
+                if not self.local.has_equal(feature, nonzeros, hash_, gradient):
                     self._enter(selection, part[cache.admit_some(staged, np.array([t]))], entered)
         self.local.entered(
             first,
@@ -409,8 +415,8 @@ class Solver:
         While many features are still to come, they change the weights more than a second step does: the
         next pass comes first if it only reads lists of nonzeros, which takes less time than the step.
         """
-        reads = self.family.lists_columns and not is_coupled(self.passes.objective)
-        once = self._many_to_come and reads and self.local.view.complete
+        reads = self.family.lists_columns and not is_coupled(self.objective)
+        once = self._cut_short and reads and self.local.view.complete
         self.local.trainer.most_decrease = self.outer.gap
         self._solved = self.local.solve(self.outer.target(), 1 if once else TRAIN_STEPS)
         return self._solved

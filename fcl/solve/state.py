@@ -104,8 +104,13 @@ class Anchor:
 
 #: arrays of the working set that begin with zeros
 ZEROED = (
-    *("weights", "anchor_weights", "gradients"),
-    *("curvatures", "squares", "correction", "floor"),
+    "weights",
+    "anchor_weights",
+    "gradients",
+    "curvatures",
+    "squares",
+    "correction",
+    "floor",
 )
 
 

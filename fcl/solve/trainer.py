@@ -46,7 +46,8 @@ CUT = 0.3
 #: Share of a majoriser's curvatures to which curvatures are raised after a cut step. Each further cut
 #: step multiplies the share by ten, and each whole step divides it by ten, down to none.
 LEAST_RAISED = 1e-3
-#: Rows times columns squared, and rows, up to which a step always uses the whole Hessian (milliseconds).
+#: Rows times columns squared, and rows, up to which a step uses the whole Hessian (milliseconds), unless
+#: it is an early one.
 CHEAP_HESSIAN = 5e7
 CHEAP_ROWS = 1 << 16
 #: Work (:meth:`ExactModel.work`) up to which a step uses the whole Hessian of the columns that may move,
@@ -173,7 +174,8 @@ class Trainer:
             decrease += taken.decrease
             sweeps += taken.sweeps
             steps += taken.moved
-            if not taken.moved or steps == max_steps:  # without another look at the columns
+            # a step whose decrease rounding hides needs another look at the columns, to confirm it
+            if not taken.moved or (steps == max_steps and self._undo is None):
                 return Solved(self.free, decrease, taken.violation, steps, sweeps)
 
     def start(self, view: RowView, working: WorkingSet, anchor: Floats, free: Floats) -> None:
@@ -274,7 +276,7 @@ class Trainer:
             if violation <= target or self._settled or self._refused or not may_move:
                 return StepResult(False, decrease, violation, sweeps)
             tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
-            step = self._minimise(view, working, local, tolerance)
+            step = self._minimise(view, working, local, tolerance, violation > EARLY)
             sweeps += step.sweeps
             found = self._line(view, working, local, step).search()
             if found is not None:
@@ -340,13 +342,14 @@ class Trainer:
         working: WorkingSet,
         local: LocalPoint,
         tolerance: float,
+        early: bool,
     ) -> Step:
         """Minimise a small clipped problem itself; else a model of the local problem.
 
         The model has its whole Hessian if that is cheap; else coordinate descent works on sampled rows.
         """
         n, k = view.objective.n_rows, len(local.columns)
-        share = EARLY_SHARE if tolerance > INNER_SHARE * EARLY else 1.0
+        share = EARLY_SHARE if early else 1.0
         if self._is_cheap(view, k, share):
             if self._raised or not self._is_clipped(view, k):
                 cease = self.inner.cease
@@ -363,7 +366,7 @@ class Trainer:
         if not self._careful and work > share * CHEAP_WORK:
             # sweeps that have taken as long as the whole Hessian would are unlikely to end soon
             step = self.inner.minimise(view, working, local, self._q, tolerance, work)
-            self._careful = step.cut or step.sweeps >= MAX_SWEEPS
+            self._careful = not early and (step.cut or step.sweeps >= MAX_SWEEPS)
             if not step.cut:
                 return step
         elif not fits:

@@ -103,8 +103,11 @@ class RowView:
 
     @staticmethod
     def bytes_for(n_rows: int, complete: bool, verified: bool = False) -> int:
-        """Bytes of the vectors of a view of n_rows rows: margins, r and q if it corrects, and ones."""
-        return 8 * n_rows * ((4 if verified else 1) if complete else 3)
+        """Bytes of the vectors of a view of n_rows rows: margins, r and q if it corrects, and ones.
+
+        A sample may grow to all rows.
+        """
+        return 8 * n_rows * (4 if verified else 1 if complete else 3)
 
     def trust(self, decrease: float, promised: float, beta: float) -> None:
         """Adapt the proximal weight to the success of the last step.

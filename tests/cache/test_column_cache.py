@@ -76,6 +76,26 @@ class CacheMachine(RuleBasedStateMachine):
                 self.columns.append((int(ids[t]), phi[t].copy()))
             self.refused |= not room
 
+    @rule(n=st.integers(2, 5), data=st.data())
+    def admit_together(self, n: int, data: st.DataObject) -> None:
+        """Of several columns each enters that fits beside those before it."""
+        phi = make_phi(self.rng, n, self.cache.n_rows, self.binary, self.step)
+        ids = self.next_id + np.arange(n)
+        self.next_id += n
+        listed = data.draw(st.booleans())
+        staged = stage(self.cache, ids, phi, self.binary, self.told, listed)
+        which = np.array(data.draw(st.permutations(range(n))))
+        expected, free = [], self.cache.free
+        for t in which.tolist():
+            size, taken = int(staged.sizes[t]), self.cache.n + len(expected)
+            if size <= free and taken < self.cache.max_columns:
+                expected.append(t)
+                free -= size
+        assert self.cache.admit_some(staged, which).tolist() == expected
+        assert self.cache.free == free
+        self.columns += [(int(ids[t]), phi[t].copy()) for t in expected]
+        self.refused |= len(expected) < n
+
     @precondition(lambda self: self.columns)
     @rule(share=st.sampled_from([0.0, 0.3, 0.7, 1.0]))
     def evict(self, share: float) -> None:

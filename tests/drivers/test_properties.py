@@ -173,7 +173,7 @@ def test_no_pass_raises_the_objective(loss: str) -> None:
         result = train(codes, y, d=d, loss=loss, C=3 * STRENGTHS[loss], tol=1e-10)
         objectives = [entry["objective"] for entry in result.model.history]
         bounds = [entry["bound"] for entry in result.model.history]
-        assert len(objectives) > 2
+        assert len(objectives) > 1
         assert objectives == sorted(objectives, reverse=True)
         assert bounds == sorted(bounds)
         assert max(bounds) <= min(objectives) * (1.0 + 1e-13)

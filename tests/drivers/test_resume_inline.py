@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judge import LOSSES, Problem
 from rows import acceptors, pyrimidines
+from scipy import sparse
 
 import fcl
 from fcl.cache import ColumnCache
@@ -132,6 +133,31 @@ def test_stopped_at_any_poll_with_options(tmp_path: Path, options: dict[str, Any
     if "valid_fraction" in options:
         assert all(entry["validation"]["n_rows"] > 50 for entry in whole.model.history)
     assert whole.converged or (options.get("tol") == 1e-16 and whole.reason == "stalled")
+
+
+def test_single_steps_over_sparse_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While more features violate than may enter, a pass takes one step; also in a resumed job."""
+    rng = np.random.default_rng(0)
+    X = sparse.random(500, 3000, 0.03, format="csr", random_state=0)
+    y = np.where(X @ rng.normal(size=3000) + 0.3 * rng.normal(size=500) > 0.0, 1.0, -1.0)
+    data = fcl.open_data(X, y=y)
+    steps: list[int] = []
+    take = Solver.train
+
+    def counted(solver: Solver) -> Any:
+        solved = take(solver)
+        steps.append(solved.steps)
+        return solved
+
+    monkeypatch.setattr(Solver, "train", counted)
+    options: dict[str, Any] = {"C": 30.0, "tol": 1e-4, "driver": "inline"}
+    whole = fcl.train(data, "columns", **options)
+    assert steps[0] == 1 < max(steps[1:]) and whole.history[1]["cached"] == 512
+    for k in (8, 12, 20):
+        folder = tmp_path / str(k)
+        with pytest.warns(fcl.ConvergenceWarning, match="interrupted"):
+            fcl.train(data, "columns", should_stop=After(k), checkpoint=folder, **options)
+        assert bits(fcl.train(data, "columns", resume=folder, **options)) == bits(whole)
 
 
 def test_validation_rows_and_weights_of_their_own(tmp_path: Path) -> None:

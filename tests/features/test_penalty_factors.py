@@ -36,7 +36,7 @@ def test_the_optimum(driver: str, l1_ratio: float) -> None:
         Columns(factors=f.tolist()),
         C=C,
         l1_ratio=l1_ratio,
-        tol=1e-8,
+        tol=1e-10,
         driver=driver,
         memory="1GiB",
     )

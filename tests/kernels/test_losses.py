@@ -252,7 +252,10 @@ def test_jumps_of_the_curvature(name: str, m: float) -> None:
             assert (slope, curvature) == pytest.approx(expected, abs=1e-14 * (1.0 + abs(m)))
 
 
-rows = st.integers(1, 70).flatmap(
+#: Sums go over tiles of 256 rows.
+sizes = st.integers(1, 70) | st.sampled_from([255, 256, 257, 512, 600])
+
+rows = sizes.flatmap(
     lambda n: st.tuples(st.just(n), st.integers(0, 2**31), st.sampled_from(list(TABLE)), numbers)
 )
 
@@ -294,7 +297,7 @@ def test_sums_over_rows(drawn: tuple[int, int, str, float]) -> None:
     np.testing.assert_allclose(combined, m + beta * dm, rtol=1e-15)
 
 
-@given(st.integers(1, 60), st.integers(0, 2**31), st.sampled_from(list(TABLE)))
+@given(sizes, st.integers(0, 2**31), st.sampled_from(list(TABLE)))
 @examples(60)
 def test_sums_of_the_dual(n: int, seed: int, name: str) -> None:
     rng = np.random.default_rng(seed)

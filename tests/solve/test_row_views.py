@@ -131,6 +131,13 @@ def test_at_an_anchor_the_moments_are_known(
     local, own = solver.local, solver.local.trainer
     columns = np.arange(solver.cache.n)
     assert len(columns) > 20
+    if not sampled:  # sums of squares follow their columns
+        local.evict(columns % 3 > 0)
+        solver.price()
+        solver.admit()
+        columns = np.arange(solver.cache.n)
+        squares = np.square(problem.phi[:, solver.cache.ids]).sum(axis=0)
+        assert local.working.squares[columns] == pytest.approx(squares)
     local.return_to_anchor()
     assert own._knows(local.view, local.working)
     known = own._localise(local.view, local.working, columns)

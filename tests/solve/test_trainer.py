@@ -14,6 +14,7 @@ from rows import STRENGTHS, acceptors, targets
 
 from fcl.features import KmerFamily
 from fcl.solve import inner, inner_descent, trainer
+from fcl.solve.exact import ExactModel
 from fcl.solve.inner import InnerModel
 from fcl.solve.solver import Certified, Solver
 from fcl.solve.state import Step
@@ -69,6 +70,28 @@ def test_the_reported_violation_is_the_judges(loss: str) -> None:
             np.abs(problem.C * solver.local.working.gradients[: len(cached)]) > 0.8
         )
         assert violations[moving].max() == pytest.approx(solved.violation, rel=1e-3, abs=1e-11)
+
+
+def test_early_steps_use_no_whole_hessian_unless_it_is_cheap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While violations are large, a sampled model is enough."""
+    solver, _ = ready("logistic", 1)
+    n, k = len(solver.objective.y), solver.cache.n
+    monkeypatch.setattr(trainer, "CHEAP_HESSIAN", 2.0 * n * k * k)
+    monkeypatch.setattr(trainer, "CHEAP_WORK", 0.0)
+    called: list[int] = []
+    whole = ExactModel.minimise
+
+    def minimise(self: ExactModel, *arguments: Any) -> Any:
+        called.append(1)
+        return whole(self, *arguments)
+
+    monkeypatch.setattr(ExactModel, "minimise", minimise)
+    for early, expected in ((0.0, []), (math.inf, [1])):
+        monkeypatch.setattr(trainer, "EARLY", early)
+        solver.local.return_to_anchor()
+        assert solver.local.step(0.0).moved and called == expected
 
 
 def test_no_steps_allowed_changes_nothing() -> None:

@@ -302,7 +302,8 @@ class Writer:
                     stored.append(int(part[t]))
             own = slots[before : len(stored)]
             store.write(own, staged, np.array(some, np.intp), np.array(places, np.intp))
-            fault("columns-piece")
+            for _ in some:  # faults are counted by columns
+                fault("columns-piece")
             full = into + FULL_SHARE * config.extent_bytes >= end if short else False
             if full or (not short and len(stored) < min(at + len(part), len(order))):
                 break  # the rest is dealt again
