@@ -187,6 +187,7 @@ class Store:
         self, slots: Slots, made: BitBlocks, which: Slots, starts: Slots
     ) -> npt.NDArray[np.int64]:
         """Store bitmaps; returns the bytes of each column."""
+        assert made.block_rows == self.block_rows
         arena16, arena64 = self.pieces.arena16, self.pieces.arena64
         each = zip(slots.tolist(), which.tolist(), starts.tolist(), strict=True)
         used = [
@@ -217,10 +218,8 @@ class Store:
         for i, (slot, t) in enumerate(zip(slots.tolist(), which.tolist(), strict=True)):
             at = int(starts[i] + used[i])
             if isinstance(made, BitColumns):
-                into = pieces.arena16, pieces.arena64, at
-                stored = encoding.store_bits(
-                    made.bits[t], made.n_rows, self._limit(made.n_rows), *into
-                )
+                limit, into = self._limit(made.n_rows), (pieces.arena16, pieces.arena64, at)
+                stored = encoding.store_bits(made.bits[t], made.n_rows, limit, *into)
             elif isinstance(made, StepColumns):
                 stored = encoding.store_steps(made.steps[t], made.step, pieces, at)
             else:

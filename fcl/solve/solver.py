@@ -287,9 +287,7 @@ class Solver:
             len(selection.ids) > cache.max_columns - cache.n
         ):
             selection, evicted = self._make_room(selection)
-            self._cut_short = (
-                False  # more steps are worth it if columns have to make room for others
-            )
+            self._cut_short = False  # features that left may come back: more steps are worth it
         entered: list[int] = []
         first = cache.n
         for part, staged in self._staged(selection.ids):
