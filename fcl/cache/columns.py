@@ -182,7 +182,7 @@ class ColumnCache(LiveColumns):
         return len(self.admit_some(staged, np.array([t]))) > 0
 
     def admit_some(self, staged: StagedColumns, which: Slots) -> Slots:
-        """Append those of some staged columns for which there is room, in order; returns them."""
+        """Append staged columns, in order, each if there is room for it; returns those appended."""
         sizes = staged.sizes[which]
         if sizes.sum() > self.free or len(which) > len(self._free):
             which = which[_fitting(sizes, self.free)][: len(self._free)]

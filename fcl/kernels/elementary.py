@@ -5,7 +5,7 @@ of a sum over rows. These consist of additions, multiplications, divisions and b
 branch, so that a loop over an array compiles to vector instructions, four to five times as fast with
 AVX2. They give the same bits in a loop and alone, and on every processor.
 
-Reduction and polynomial of the logarithm are those of FreeBSD's ``e_log.c`` (Sun Microsystems, 1993). An
+The logarithm is reduced as in FreeBSD's ``e_log.c`` (Sun Microsystems, 1993), and has its polynomial. An
 exponential is 2^k exp(r) with k an integer and |r| <= log(2) / 2, and the series of exp(r). Errors are
 below 1.5 units in the last place.
 """
