@@ -3,7 +3,8 @@
 The C library's functions are called number by number, and ``log1p(exp(m))`` alone takes most of the time
 of a sum over rows. These consist of additions, multiplications, divisions and bit operations without a
 branch, so that a loop over an array compiles to vector instructions, four to five times as fast with
-AVX2. They give the same bits in a loop and alone, and on every processor.
+AVX2. They give the same bits in a loop and alone, and compiled for any x86-64
+processor, since no multiplication is fused with an addition.
 
 The logarithm is reduced as in FreeBSD's ``e_log.c`` (Sun Microsystems, 1993), and has its polynomial. An
 exponential is 2^k exp(r) with k an integer and |r| <= log(2) / 2, and the series of exp(r). Errors are
