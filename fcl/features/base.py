@@ -254,6 +254,13 @@ class Family(ABC):
         """Whether columns are lists of nonzeros with about as many entries as those of sparse rows."""
         return False
 
+    def rounds_weights(self, n_rows: int) -> bool:
+        """Whether margins of so many rows take less time if all weights are multiples of a coarse step.
+
+        The trainer then rounds weights as far as the gap allows.
+        """
+        return False
+
     @property
     def verifies_columns(self) -> bool:
         """Whether the trainer verifies cached columns against their prices.

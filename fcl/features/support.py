@@ -78,6 +78,9 @@ class SupportFamily(Family):
     def lists_columns(self) -> bool:
         return self.whole.lists_columns
 
+    def rounds_weights(self, n_rows: int) -> bool:
+        return self.whole.rounds_weights(n_rows)
+
     @property
     def verifies_columns(self) -> bool:
         return self.whole.verifies_columns

@@ -222,10 +222,10 @@ def fold_table(cares, values, weights, d, table):
     """Write the margin of every code, the sum of the weights of the patterns that match it, to ``table``.
 
     cares, values : int64 (k,).
-    weights : float64 (k,).
-    table : float64 (4^d,), overwritten.
+    weights : float64 (k,), or int32 (k,) in steps.
+    table : of the same dtype, (4^d,), overwritten.
     """
-    table[:] = 0.0
+    table[:] = 0
     full = (1 << (2 * d)) - 1
     for j in range(cares.shape[0]):
         free = full & ~cares[j]
@@ -236,6 +236,52 @@ def fold_table(cares, values, weights, d, table):
             sub = (sub - free) & free
             if sub == 0:
                 break
+
+
+@kernel
+def spread_table(own, after, shared):
+    """Add the table of one position to one that it shares with neighbours, for each of their letters.
+
+    own : (4^d,).
+    after : number of letters that follow those of the position.
+    shared : (4^span,), changed in place.
+    """
+    size, n_after = own.shape[0], 4**after
+    for start in range(0, shared.shape[0], size * n_after):
+        part = shared[start : start + size * n_after]
+        if after == 0:
+            for c in range(size):
+                part[c] += own[c]
+        elif after == 1:
+            # a loop over four cells would take as long to set up as the additions
+            fours = part.reshape((size, 4))
+            for c in range(size):
+                x = own[c]
+                fours[c, 0] += x
+                fours[c, 1] += x
+                fours[c, 2] += x
+                fours[c, 3] += x
+        else:
+            rows = part.reshape((size, n_after))
+            for c in range(size):
+                row = rows[c]
+                for i in range(n_after):
+                    row[i] += own[c]
+
+
+@kernel
+def add_margins_in_steps(planes, k, d, table, step, codes, m):
+    """Add ``step * table[code of the window at k]`` to the margins of a block of rows, in place.
+
+    table : int32 (4^d,).
+    """
+    n_rows = m.shape[0]
+    for start in range(0, n_rows, CHUNK):
+        stop = min(n_rows, start + CHUNK)
+        window_codes(planes, k, d, start, stop, codes)
+        part = m[start:stop]
+        for i in range(stop - start):
+            part[i] += step * table[codes[i]]
 
 
 @kernel

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.cache import LiveColumns, evict_order
+from fcl.features.steps import in_steps
 from fcl.solve.select import SAME_GRADIENT
 from fcl.solve.state import Columns, Floats, Ids, Point, WorkingSet
 from fcl.solve.trainer import Solved, StepResult, Trainer
 from fcl.solve.view import RowView
+
+#: Rounding of weights changes slopes by less than this share of the target.
+ROUNDED_SHARE = 0.01
+#: Steps that are sums of absolute weights over a smaller number are of no use: in these steps, sums of any
+#: of the weights are integers of 32 bits.
+USEFUL_STEPS = 2.0**30
 
 
 class LocalSolver:
@@ -20,6 +28,9 @@ class LocalSolver:
     An anchor comes with the exact gradients of the cached columns; columns that enter later bring their
     gradients at the same anchor. The trainer's point starts at the anchor. When the next anchor arrives,
     the point is kept if the new local objective is lower there than at the new anchor.
+
+    rounds : whether to round the weights of proposed points, see
+    :meth:`fcl.features.base.Family.rounds_weights`.
     """
 
     def __init__(
@@ -28,12 +39,16 @@ class LocalSolver:
         cache: LiveColumns,
         trainer: Trainer,
         factors: Callable[[Ids], Floats],
+        rounds: bool = False,
     ) -> None:
         self.view = view
         self.factors = factors  #: of features in the penalty
         self.working = WorkingSet(cache)
         self.trainer = trainer
         self.anchor = Point(np.empty(0, np.int64), np.empty(0), 0.0)
+        self._rounds = rounds
+        self._total_q = math.inf
+        self._target = 0.0
 
     @property
     def cache(self) -> LiveColumns:
@@ -59,7 +74,7 @@ class LocalSolver:
         """
         n = self.cache.n
         working = self.working
-        self.anchor = point
+        self.anchor, self._total_q = point, total_q
         working.factor[:n] = self.factors(self.cache.ids)
         working.gradients[:n] = gradients
         working.seen[:n] = True
@@ -165,19 +180,34 @@ class LocalSolver:
 
     def step(self, target: float) -> StepResult:
         """Take one step from the current point, unless it is good enough (:meth:`Trainer.step`)."""
+        self._target = target
         return self.trainer.step(self.view, self.working, target)
 
     def solve(self, target: float, max_steps: int) -> Solved:
         """Solve the local problem from the anchor, in at most ``max_steps`` steps."""
+        self._target = target
         return self.trainer.solve(self.view, self.working, self.anchor.free, target, max_steps)
 
     def point(self) -> Point:
         """The trainer's point: its weights, and the anchor's weights of features not cached."""
         working, anchor, cached = self.working, self.anchor, self.cache.ids
         frozen = ~np.isin(anchor.ids, cached)
+        weights = np.concatenate([anchor.weights[frozen], working.weights[: self.cache.n]])
         return Point.make(
             np.concatenate([anchor.ids[frozen], cached]),
-            np.concatenate([anchor.weights[frozen], working.weights[: self.cache.n]]),
+            self._rounded(weights) if self._rounds else weights,
             anchor.intercept,
             anchor.covariates,
         ).with_free(self.trainer.free)
+
+    def _rounded(self, weights: Floats) -> Floats:
+        """Weights as multiples of a power of two, as coarse as is of use and does not matter.
+
+        If all weights change by an amount e, slopes change by about C e sum_i q_i times the share of the
+        rows that a column has, since changes in both directions cancel.
+        """
+        scale = self.view.objective.C * self._total_q
+        allowed = ROUNDED_SHARE * self._target / scale if scale > 0.0 else 0.0
+        useful = float(np.abs(weights).sum()) / USEFUL_STEPS
+        step = min(allowed, useful)
+        return in_steps(weights, 2.0 ** math.floor(math.log2(step))) if step > 0.0 else weights

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from fcl.cache import LiveColumns
+from fcl.features.base import Family
 from fcl.objective import Objective, Outputs
 from fcl.solve.blocks import OutputSolver
 from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.coupled_local import CoupledSolver
 from fcl.solve.local import LocalSolver
 from fcl.solve.output_view import OutputView
-from fcl.solve.state import Floats, Ids
 from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
 
@@ -23,15 +22,19 @@ def make_local(
     view: RowView | OutputView,
     cache: LiveColumns,
     trainer: Trainer,
-    factors: Callable[[Ids], Floats],
+    family: Family,
+    n_rows: int,
 ) -> Any:
     """The trainer's side: a LocalSolver, or for a view with several outputs an OutputSolver.
+
+    n_rows : of the whole problem.
 
     Outputs whose penalty or loss couples them are trained together (:mod:`fcl.solve.coupled`), others one
     after the other.
     """
+    factors = family.penalty_factors
     if not isinstance(view, OutputView):
-        return LocalSolver(view, cache, trainer, factors)
+        return LocalSolver(view, cache, trainer, factors, family.rounds_weights(n_rows))
     objective = view.objective
     if is_coupled(objective):
         together = CoupledTrainer(trainer.inner, objective.n_outputs)

@@ -16,6 +16,7 @@ from fcl.cache.store import Allocate, fresh
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family, Ids, MeasuringPricer, is_sampled
 from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, ones, run, sums_of
+from fcl.features.steps import common_step, in_steps
 from fcl.objective import ROUNDING, block_sums
 from fcl.objective.balance import balanced, slack
 from fcl.objective.block_sums import EPSILON
@@ -222,9 +223,11 @@ class Passes:
             return Searched(0.0, None, value)
         if found.beta == 1.0:
             return self.settled(proposed, value, 1.0, found.intercept)
-        return Searched(
-            found.beta, anchor.toward(proposed, found.beta, found.intercept), found.objective
-        )
+        point = anchor.toward(proposed, found.beta, found.intercept)
+        if self.family.rounds_weights(self.objective.n_rows):
+            weights = in_steps(point.weights, common_step(proposed.weights))
+            point = Point.make(point.ids, weights, point.intercept, point.covariates)
+        return Searched(found.beta, point, found.objective)
 
     def _step_to(self, proposed: Point) -> Any:
         """The difference of the margins; overwrites the residuals."""

@@ -127,7 +127,7 @@ class Solver:
             objective.team,
         )
         trainer = Trainer(inner, hessian_columns)
-        self.local = make_local(view, cache, trainer, family.penalty_factors)
+        self.local = make_local(view, cache, trainer, family, objective.n_rows)
         self._all_blocks = passes.blocks
         self._prices: Prices | None = None
         #: the threshold of these prices; infinite if they cannot be reused

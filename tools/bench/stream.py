@@ -38,7 +38,15 @@ if TYPE_CHECKING:
 
 #: The kernels of each part of a pass.
 PARTS = {
-    "margins": ("add_margins", "add_two_margins", "add_patterns", "mend_margins", "fold_table"),
+    "margins": (
+        "add_margins",
+        "add_margins_in_steps",
+        "add_two_margins",
+        "add_patterns",
+        "mend_margins",
+        "fold_table",
+        "spread_table",
+    ),
     "residuals": ("residuals_curvatures",),
     "table": ("add_to_table", "add_marginals", "take_unknown"),
     "scan": ("scan_patterns", "pattern_sums"),

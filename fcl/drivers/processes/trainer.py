@@ -150,7 +150,7 @@ class TrainerProcess:
         )
         inner.hurry = self.link.hurry
         trainer = Trainer(inner, config.hessian_columns)
-        self._local = make_local(self._all_rows(), cache, trainer, family.penalty_factors)
+        self._local = make_local(self._all_rows(), cache, trainer, family, self.config.n_rows)
         self._margins = [layout.array(f"margins{i}") for i in range(2)]
 
     def _all_rows(self) -> RowView | OutputView:

@@ -122,6 +122,9 @@ class ConcatFamily(Family):
     def row_width(self) -> int:
         return self.members[0].row_width
 
+    def rounds_weights(self, n_rows: int) -> bool:
+        return any(member.rounds_weights(n_rows) for member in self.members)
+
     def penalty_factors(self, ids: Ids) -> Floats:
         out = np.empty(len(ids))
         for m, own in self.split(ids):

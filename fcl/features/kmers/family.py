@@ -22,14 +22,9 @@ from fcl.checks import is_whole, shown, whole
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.base import FEATURES_LIMIT, Floats, Ids
-from fcl.features.kmers.columns import (
-    KmerColumns,
-    KmerScorer,
-    Patterns,
-    add_parts,
-    margin_table_bytes,
-)
+from fcl.features.kmers.columns import KmerColumns, Patterns
 from fcl.features.kmers.lanes import MAX_LANE_D, LanePricer, lane_bytes, lane_item_bytes
+from fcl.features.kmers.margins import SHARED_ROWS, KmerScorer, margin_table_bytes
 from fcl.features.kmers.pricing import KmerPricer, pricing_bytes, unknown_bytes
 from fcl.features.kmers.rows import KmerRows
 from fcl.features.motif import Motif
@@ -177,17 +172,21 @@ class KmerFamily(WindowFamily):
         out: Floats,
         blocks: range | None = None,
     ) -> None:
-        scorer = KmerScorer(self, ids, weights, in_pass=True)
         blocks = prepared.numbers(blocks)
+        scorer = KmerScorer(self, ids, weights, len(blocks) * prepared.block_rows)
         buffers = window_buffers(prepared.block_rows)
         for number in blocks:
             out[prepared.rows_of(number)] = 0.0
         # only a few tables at a time, so that they stay in the cache of the core
         for group in scorer.groups(prepared.in_memory):
-            letters = slice(group[0].position, group[-1].position + self.d)
+            letters = slice(group[0].position, max(part.stop for part in group))
             for number in blocks:
                 block = self.block(prepared, number, letters)
-                add_parts(group, block, buffers, out[block.rows])
+                for part in group:
+                    part.add(block, buffers, out[block.rows])
+
+    def rounds_weights(self, n_rows: int) -> bool:
+        return n_rows >= SHARED_ROWS
 
     def scorer(self, ids: Ids, weights: Floats) -> KmerScorer:
         return KmerScorer(self, ids, weights)

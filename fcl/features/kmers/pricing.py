@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
 from fcl.features.candidates import Heap
-from fcl.features.kmers.columns import SCRATCH_POSITIONS
+from fcl.features.kmers.margins import SCRATCH_POSITIONS
 from fcl.features.prices import (
     Ids,
     PriceQuery,
