@@ -29,6 +29,8 @@ SideArrays = tuple[np.ndarray, ...]
 ALIGNMENT = 64
 #: Bytes of packed side arrays beyond the arrays, at most, for up to four arrays.
 PACKING = 1 << 9
+#: Bytes of a block's side arrays up to which they stay in memory, since mapping them takes long.
+SMALL_SIDES = 1 << 12
 
 
 class PreparedRows:
@@ -181,14 +183,19 @@ class PreparedRows:
     def sides(self, block: int) -> SideArrays:
         """The side arrays of a block; those of a file are mapped as long as they exist."""
         sides = self._sides[block]
-        if sides is None and self._own_file is not None and block in self._places:
+        if sides is not None:
+            return sides
+        if self._own_file is not None and block in self._places:
             sides = unpack_sides(map_file(self._own_file, *self._places[block]))
-        elif sides is None and self._load_sides is not None:
+        elif self._load_sides is not None:
             sides = self._load_sides(block)
-            if self.in_memory:
-                self._sides[block] = sides
-        if sides is None:
+        else:
             raise AssertionError(f"row block {block} was never prepared")
+        if sum(side.nbytes for side in sides) <= SMALL_SIDES:
+            sides = tuple(side.copy() for side in sides)  # a view would keep the file mapped
+            self._sides[block] = sides
+        elif self.in_memory:
+            self._sides[block] = sides
         return sides
 
     def forget_sides(self, block: int) -> None:

@@ -11,9 +11,9 @@ letter most significant. A *pattern* is a pair (care, value) of such bit fields;
 ``code & care == value``. Wildcard letters have 0 in both. A pattern also has a *five code*: its letters
 as digits in base 5 (wildcard = 4), with the first letter most significant. So has a window, in which 4
 stands for every unknown letter and every letter beyond the end of the row.
-"""
 
-from typing import NamedTuple
+Blocks and buffers are :class:`fcl.features.windows.WindowBlock` and ``WindowBuffers``.
+"""
 
 import numpy as np
 
@@ -26,32 +26,6 @@ LEAST_SLICED = 28
 #: Rows of such bitmaps: so many that a pattern's loops over them take longer than setting up, and so few
 #: that the bitmaps stay near the core.
 SLICE = 8 * CHUNK
-
-
-class WindowBlock(NamedTuple):
-    """A block of prepared rows."""
-
-    planes: np.ndarray  # uint8 (ceil(L / 4), >= n_rows)
-    unknown_start: np.ndarray  # int64 (L + 1,)
-    unknown_rows: np.ndarray  # int32
-    first_row: int
-    n_rows: int
-
-    @property
-    def rows(self) -> slice:
-        """The rows of the block among all rows."""
-        return slice(self.first_row, self.first_row + self.n_rows)
-
-
-class WindowBuffers(NamedTuple):
-    """Buffers for the windows at one position of the rows of a block."""
-
-    codes: np.ndarray  # uint32 (CHUNK,), of some rows
-    sums: np.ndarray  # float64 (CHUNK,), of some rows
-    # uint32 (n_rows,), 3 for each unknown letter of a row's window, as in a code; all 0 between calls
-    masks: np.ndarray
-    # int32 (n_rows,), the rows with unknown letters, in the order in which they are found
-    rows: np.ndarray
 
 
 @kernel
@@ -180,16 +154,28 @@ def add_to_table(planes, k, d, r, inverse, codes, table):
 
 
 @kernel
-def add_marginals(shared, first, second):
-    """Add the sums of a table over its last letter to ``first``, over its first letter to ``second``.
+def take_marginals(shared, first, second):
+    """Move the sums of a table over its last letter to ``first``, and over its first to ``second``.
 
-    shared : int64 (4^(d + 1),), the table that two neighbouring positions share.
-    first, second : int64 (4^d,), their own tables; changed in place.
+    shared : int64 (4^(d + 1),), the table that two neighbouring positions share; 0 afterwards.
+    first, second : int64 (4^d,), their own tables, overwritten.
     """
     n = first.shape[0]
-    for i in range(n):
-        first[i] += (shared[4 * i] + shared[4 * i + 1]) + (shared[4 * i + 2] + shared[4 * i + 3])
-        second[i] += (shared[i] + shared[n + i]) + (shared[2 * n + i] + shared[3 * n + i])
+    step = min(n, CHUNK)
+    for start in range(0, 4 * n, step):  # while they are in the first-level cache
+        part = shared[start : start + step]
+        fours = part.reshape((step // 4, 4))
+        to_first = first[start // 4 : (start + step) // 4]
+        for i in range(step // 4):
+            to_first[i] = (fours[i, 0] + fours[i, 1]) + (fours[i, 2] + fours[i, 3])
+        to_second = second[start % n : start % n + step]
+        if start < n:
+            for i in range(step):
+                to_second[i] = part[i]
+        else:
+            for i in range(step):
+                to_second[i] += part[i]
+        part[:] = 0
 
 
 @kernel

@@ -57,6 +57,22 @@ def _both_sums(cells, start, size):
 
 
 @kernel
+def _add_letters(cells, start, size, radix, at):
+    """Write the sums over the first letter of a table of radix * size cells to cells[at : at + size]."""
+    a = cells[start : start + size]  # only loops that index from 0 are vectorised
+    c = cells[start + size : start + 2 * size]
+    g = cells[start + 2 * size : start + 3 * size]
+    t = cells[start + 3 * size : start + 4 * size]
+    out = cells[at : at + size]
+    for i in range(size):
+        out[i] = (a[i] + c[i]) + (g[i] + t[i])
+    if radix == 5:
+        unknown = cells[start + 4 * size : start + 5 * size]
+        for i in range(size):
+            out[i] += unknown[i]
+
+
+@kernel
 def _expand_axes(cells, start, letters, radix, flat_a, flat_b):
     """Expand radix^letters cells to the sums of all 5^letters patterns, axis by axis from the last.
 
@@ -213,14 +229,7 @@ def scan_patterns(cells, d, radix, items, stack, first_id, flats, wanted):
                     into += 1
         else:
             at = wild_start[level + 1]
-            s = start[level]
-            for i in range(size):
-                cells[at + i] = (cells[s + i] + cells[s + size + i]) + (
-                    cells[s + 2 * size + i] + cells[s + 3 * size + i]
-                )
-            if radix == 5:
-                for i in range(size):
-                    cells[at + i] += cells[s + 4 * size + i]
+            _add_letters(cells, start[level], size, radix, at)
             for e in range(list_start[level], list_stop[level]):
                 item = stack[e]
                 if mask[item] & rest == 0:  # no unknown letters remain: add to an ordinary cell

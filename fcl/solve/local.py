@@ -17,8 +17,8 @@ from fcl.solve.view import RowView
 
 #: Rounding of weights changes slopes by less than this share of the target.
 ROUNDED_SHARE = 0.01
-#: Steps that are sums of absolute weights over a smaller number are of no use: in these steps, sums of any
-#: of the weights are integers of 32 bits.
+#: The step is at most the sum of the absolute weights over this number: then any sum of the weights, in
+#: steps, is an integer of 32 bits.
 USEFUL_STEPS = 2.0**30
 
 

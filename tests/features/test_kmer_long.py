@@ -10,7 +10,7 @@ import pytest
 
 import fcl.features.kmers.pricing as module
 from fcl.features import KmerFamily
-from fcl.features.kmers.columns import TABLE_LETTERS
+from fcl.features.kmers.margins import TABLE_LETTERS
 from fcl.features.kmers.pricing import MAX_FIVE_LETTERS
 from tests import brute
 from tests.pricing import Pricing

@@ -249,8 +249,8 @@ def test_a_table_that_two_positions_share_does_not_change_a_bit(
     prices = expected.price(r, watch, 1.0, None, 2.0, 0.5)
     monkeypatch.setattr(module, "PAIR_LETTERS", (d,))
     filled = []
-    marginals = kmers.add_marginals
-    monkeypatch.setattr(kmers, "add_marginals", lambda *a: (filled.append(a), marginals(*a)))
+    marginals = kmers.take_marginals
+    monkeypatch.setattr(kmers, "take_marginals", lambda *a: (filled.append(a), marginals(*a)))
     for rows, pairs in ((module.PAIR_ROWS, 0), (1, family.n_positions // 2)):
         monkeypatch.setattr(module, "PAIR_ROWS", rows)
         pricer = Pricing(family, prepare(family, codes), 20)

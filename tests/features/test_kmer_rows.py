@@ -10,7 +10,7 @@ from explicit import select_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fcl.features.kmers.columns as module
+import fcl.features.kmers.margins as module
 from fcl.data.prepared import PreparedRows
 from fcl.features import KmerFamily
 from fcl.features.base import BitColumns
@@ -149,7 +149,7 @@ def test_margins_of_two_positions_are_added_together(
     prepared = prepare(family, codes)
     found = margins(family, prepared, ids, weights)
     assert len(added) == together * prepared.n_blocks  # of five positions, the last is alone
-    monkeypatch.setattr(module.MarginPart, "shares", lambda *_: False)
+    monkeypatch.setattr(module.Pair, "fits", lambda *_: False)
     assert margins(family, prepared, ids, weights).tobytes() == found.tobytes()
     assert len(added) == together * prepared.n_blocks
 

@@ -48,7 +48,7 @@ PARTS = {
         "spread_table",
     ),
     "residuals": ("residuals_curvatures",),
-    "table": ("add_to_table", "add_marginals", "take_unknown"),
+    "table": ("add_to_table", "take_marginals", "take_unknown"),
     "scan": ("scan_patterns", "pattern_sums"),
 }
 

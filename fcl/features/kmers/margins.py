@@ -10,11 +10,10 @@ import numpy.typing as npt
 
 from fcl.features.base import Floats, Ids
 from fcl.features.steps import common_step
-from fcl.features.windows import buffers_for
+from fcl.features.windows import WindowBlock, WindowBuffers, buffers_for
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
-    from fcl.kernels.kmers import WindowBlock, WindowBuffers
 
 #: Most letters of a table of margins.
 TABLE_LETTERS = 9
@@ -90,15 +89,15 @@ class MarginPart:
             kmers.add_margins(block.planes, k, span, self.table(), buffers.codes, out)
         else:
             kmers.add_patterns(block.planes, k, span, *patterns, buffers.codes, buffers.sums, out)
-        self.mend(block, buffers, out)
+        if len(block.unknown_rows):
+            self.mend(block, buffers, out)
 
     def mend(self, block: WindowBlock, buffers: WindowBuffers, out: Floats) -> None:
         """Correct the margins of rows with unknown letters, in place."""
         from fcl.kernels import kmers
 
-        if len(block.unknown_rows):
-            patterns = self.cares, self.values, self.weights
-            kmers.mend_margins(block, self.position, self.span, *patterns, buffers, out)
+        patterns = self.cares, self.values, self.weights
+        kmers.mend_margins(block, self.position, self.span, *patterns, buffers, out)
 
     def table(self) -> Floats:
         """The margin of every code, float64 (4^span,)."""
@@ -175,8 +174,9 @@ class Shared:
         kmers.add_margins_in_steps(
             block.planes, k, span, self._table, self._step, buffers.codes, out
         )
-        for part in self._parts:
-            part.mend(block, buffers, out)
+        if len(block.unknown_rows):
+            for part in self._parts:
+                part.mend(block, buffers, out)
 
     def _folded(self, span: int) -> npt.NDArray[np.int32]:
         from fcl.kernels import kmers

@@ -24,7 +24,7 @@ from fcl.features.prices import (
     merge_prices,
     only_watched,
 )
-from fcl.features.windows import window_buffers
+from fcl.features.windows import WindowBlock, window_buffers
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 GROUP_BYTES = 1 << 28
 #: The same with rows in memory: tables of this size stay in the first cache of the core.
 CORE_CACHE_BYTES = 1 << 15
-#: Values of d for which two neighbouring positions share a table of d + 1 letters. It is filled once for
-#: both, and fits in the second-level cache; tables of fewer letters are filled as fast one by one.
+#: Values of d for which two neighbouring positions share a table of d + 1 letters, which is filled once
+#: for both; tables of fewer letters are filled as fast one by one, and a larger one leaves the caches. A
+#: table of 32 bits, of residuals on a coarser grid, was measured: it saves a tenth of the filling, but at
+#: 8 million rows that grid is too coarse once the gap is below 1e-2.
 PAIR_LETTERS = (7, 8)
-#: Smallest number of rows for which that is faster: the shared table also has to be emptied, and added up
-#: for both positions.
-PAIR_ROWS = 1 << 19
+#: Smallest number of rows for which that is faster: the shared table has to be added up for both.
+PAIR_ROWS = 1 << 17
 #: Largest number of bytes of the windows with unknown letters (items) that are listed in one reading.
 ITEM_BYTES = 1 << 25
 BYTES_AN_ITEM = 16  #: code 4, mask 4, value 8
@@ -89,7 +90,7 @@ def unknown_counts(family: KmerFamily, prepared: PreparedRows) -> npt.NDArray[np
         start, unknown = prepared.sides(number)
         if not len(unknown):
             continue
-        block = kmers.WindowBlock(no_planes, start, unknown, rows.start, rows.stop - rows.start)
+        block = WindowBlock(no_planes, start, unknown, rows.start, rows.stop - rows.start)
         for k in range(len(counts)):
             n = kmers.unknown_windows(block, k, family.d, buffers)
             buffers.masks[buffers.rows[:n]] = 0
@@ -102,13 +103,13 @@ def pricing_bytes(family: KmerFamily, scratch: bool) -> int:
     from fcl.kernels import patterns
 
     group = tables_in_group(family, in_memory=not scratch)
-    shared = shared_cells(family, in_memory=not scratch)
+    shared = shared_cells(family, group)
     return 8 * (int(patterns.scan_size(family.d, 4)) + 4**family.d * (group - 1) + shared)
 
 
-def shared_cells(family: KmerFamily, in_memory: bool) -> int:
-    """Number of cells of the table that two positions share; 0 if positions share no table."""
-    return 4 ** (family.d + 1) if in_memory and family.d in PAIR_LETTERS else 0
+def shared_cells(family: KmerFamily, n_positions: int) -> int:
+    """Number of cells of the tables that two of so many positions share; 0 if positions share none."""
+    return 4 ** (family.d + 1) * (n_positions // 2) if family.d in PAIR_LETTERS else 0
 
 
 def unknown_bytes(family: KmerFamily, prepared: PreparedRows) -> int:
@@ -135,6 +136,19 @@ class Tables:
     positions: Ids
     tables: npt.NDArray[np.int64]
     items: list[Items]
+
+
+@dataclass
+class Fill:
+    """A table of sums by the codes of ``letters`` letters at a position.
+
+    pair : the tables of two neighbouring positions that receive its sums; None if it is the table of one.
+    """
+
+    position: int
+    letters: int
+    table: npt.NDArray[np.int64]
+    pair: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
 
 
 class KmerPricer:
@@ -166,8 +180,7 @@ class KmerPricer:
             self._cells = np.empty(
                 self._group * n_cells + self._scan_cells - n_cells, dtype=np.int64
             )
-            shared = shared_cells(family, prepared.in_memory) if self._group > 1 else 0
-            self._shared = np.empty(shared, np.int64)
+            self._shared = np.zeros(shared_cells(family, self._group), np.int64)
         except MemoryError as error:
             raise BudgetError(
                 f"kmers:d={family.d}: the tables of one position need "
@@ -186,42 +199,79 @@ class KmerPricer:
     def accumulate(
         self, request: Ids, rows: RowVector, blocks: range, progress: Progress
     ) -> Tables:
-        from fcl.kernels import kmers
-
-        d, inverse = self.family.d, rows.inverse
         room = np.concatenate([[0], np.cumsum(self._unknown[request])])
-        used = room[:-1].copy()
         self._make_room(len(request), int(room[-1]))
         tables = self._tables(len(request))
-        tables[:] = 0
-        # of each table: its first position, its letters, and the places of its positions in the request
-        fills = [(k, d, tables[t], [t]) for t, k in enumerate(request.tolist())]
-        shared = self._is_pair(request) and len(blocks) * self.prepared.block_rows >= PAIR_ROWS
-        if shared:
-            self._shared[:] = 0
-            fills = [(int(request[0]), d + 1, self._shared, [0, 1])]
-        letters = slice(int(request[0]), int(request[-1]) + d)
-        # a large table goes through all blocks alone, so that it stays in the cache of the core
-        alone = len(self._shared) > 0
-        for some in [[fill] for fill in fills] if alone else [fills]:
-            for number in blocks:
-                block = self.family.block(self.prepared, number, letters)
-                part = rows.raw(block.rows)
-                for first, span, table, places in some:
-                    to = part, inverse, self._buffers.codes, table
-                    kmers.add_to_table(block.planes, first, span, *to)
-                    if len(block.unknown_rows):
-                        for t in places:
-                            window = block, int(request[t]), d, part, inverse, self._buffers
-                            used[t] = kmers.take_unknown(*window, tables[t], used[t], self._items)
-        if shared:
-            kmers.add_marginals(self._shared, tables[0], tables[1])
+        try:
+            self._fill(request, rows, blocks, tables)
+        except BaseException:
+            self._shared[:] = 0  # as every fill begins and ends
+            raise
+        used = room[:-1].copy()
+        if room[-1]:
+            self._take_unknown(request, rows, blocks, tables, used)
         bounds = zip(room.tolist(), used.tolist(), strict=False)
         return Tables(request, tables, [_cut(self._items, slice(*ends)) for ends in bounds])
 
-    def _is_pair(self, request: Ids) -> bool:
-        """Whether two neighbouring positions may share a table."""
-        return len(self._shared) > 0 and len(request) == 2 and request[1] == request[0] + 1
+    def _fill(
+        self, request: Ids, rows: RowVector, blocks: range, tables: npt.NDArray[np.int64]
+    ) -> None:
+        """Write the sums by window code, with each unknown letter as an A, to ``tables``."""
+        from fcl.kernels import kmers
+
+        fills = self._fills(request, tables, len(blocks) * self.prepared.block_rows)
+        # a large table goes through all blocks alone, so that it stays in the cache of the core
+        alone = self.prepared.in_memory and len(self._shared) > 0
+        for some in [[fill] for fill in fills] if alone else [fills]:
+            letters = slice(some[0].position, some[-1].position + some[-1].letters)
+            for number in blocks:
+                block = self.family.block(self.prepared, number, letters)
+                part = rows.raw(block.rows)
+                for fill in some:
+                    to = part, rows.inverse, self._buffers.codes, fill.table
+                    kmers.add_to_table(block.planes, fill.position, fill.letters, *to)
+        for fill in fills:
+            if fill.pair is not None:
+                kmers.take_marginals(fill.table, *fill.pair)
+
+    def _take_unknown(
+        self,
+        request: Ids,
+        rows: RowVector,
+        blocks: range,
+        tables: npt.NDArray[np.int64],
+        used: npt.NDArray[np.int64],
+    ) -> None:
+        """Move windows with unknown letters from tables to the lists of items, from ``used`` on."""
+        from fcl.kernels import kmers
+
+        d = self.family.d
+        first, stop = int(request[0]), int(request[-1]) + d
+        for number in blocks:
+            start, _ = self.prepared.sides(number)
+            if start[first] == start[stop]:
+                continue
+            block = self.family.block(self.prepared, number, slice(first, stop))
+            part = rows.raw(block.rows)
+            for t, k in enumerate(request.tolist()):
+                window = block, k, d, part, rows.inverse, self._buffers
+                used[t] = kmers.take_unknown(*window, tables[t], used[t], self._items)
+
+    def _fills(self, request: Ids, tables: npt.NDArray[np.int64], n_rows: int) -> list[Fill]:
+        """The tables that are filled from the rows, all 0: of positions, or of two neighbours each."""
+        d, size = self.family.d, 4 ** (self.family.d + 1)
+        shared = self._shared if n_rows >= PAIR_ROWS else self._shared[:0]
+        fills, at = [], 0
+        while at < len(request):
+            k = int(request[at])
+            if len(shared) and at + 1 < len(request) and request[at + 1] == k + 1:
+                fills.append(Fill(k, d + 1, shared[:size], (tables[at], tables[at + 1])))
+                shared, at = shared[size:], at + 2
+            else:
+                tables[at] = 0
+                fills.append(Fill(k, d, tables[at]))
+                at += 1
+        return fills
 
     def _make_room(self, n_tables: int, n_items: int) -> None:
         """Grow the buffers for a request that another pricer made, over fewer unknown letters."""
