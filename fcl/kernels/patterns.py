@@ -12,8 +12,8 @@ from fcl.kernels import kernel
 from fcl.kernels.candidates import SKIPPED, VISITED, edge, take
 from fcl.kernels.kmers import five_code
 
-#: Number of letters that are expanded together at the bottom of the tree: 4^4 cells to 5^4 patterns.
-FLAT_LETTERS = 4
+#: Number of letters that are expanded together at the bottom of the tree: 4^2 cells to 5^2 patterns.
+FLAT_LETTERS = 2
 
 
 class Items(NamedTuple):
