@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,16 +20,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Patterns:
-    """Patterns as bit fields over window codes (see :mod:`fcl.kernels.kmers`), each int64 (k,)."""
+    """Patterns as bit fields over window codes (see :mod:`fcl.kernels.kmers`), each int64 (k,).
+
+    Sorted by position, unless :meth:`at` is not used.
+    """
 
     positions: npt.NDArray[np.int64]
     cares: npt.NDArray[np.int64]
     values: npt.NDArray[np.int64]
 
     def at(self, position: int) -> tuple[slice, Ids, Ids]:
-        """The patterns at one position: their range, cares and values; patterns sorted by position."""
-        lo, hi = np.searchsorted(self.positions, [position, position + 1])
-        return slice(int(lo), int(hi)), self.cares[lo:hi], self.values[lo:hi]
+        """The patterns at one position: their range, cares and values."""
+        here = self._ranges.get(position, slice(0, 0))
+        return here, self.cares[here], self.values[here]
+
+    @cached_property
+    def _ranges(self) -> dict[int, slice]:
+        positions, first = np.unique(self.positions, return_index=True)
+        ends = [*first[1:].tolist(), len(self.positions)]
+        return dict(zip(positions.tolist(), map(slice, first.tolist(), ends), strict=False))
 
 
 class KmerColumns(ColumnMaker):

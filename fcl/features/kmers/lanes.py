@@ -18,7 +18,7 @@ from fcl.features.candidates import Heap
 from fcl.features.kmers.columns import Patterns
 from fcl.features.kmers.pricing import (
     KmerPricer,
-    five_letters,
+    most_items,
     tables_in_group,
     unknown_counts,
 )
@@ -199,8 +199,7 @@ class LanePricer(KmerPricer):
         found = []
         for t in range(len(some) - 1, -1, -1):  # a scan overwrites what follows its table
             cells = self._cells[t * n_cells : t * n_cells + LANES * self._scan_cells]
-            n_items = np.array([ends[t].stop - ends[t].start])
-            many = five_letters(self.family, n_items)[0]
+            many = ends[t].stop - ends[t].start > most_items(self.family)
             price = self._price_apart if many else self._price_together
             found.append(price(outputs, int(some[t]), cells, ends[t]))
         return found[::-1] if outputs.queries[0].find else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -68,15 +69,12 @@ def tables_in_group(family: KmerFamily, in_memory: bool, most_unknown: int = 0) 
     return min(family.n_positions, max(1, fit))
 
 
-def five_letters(family: KmerFamily, unknown: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Whether the scan of each position is faster with unknown as a fifth letter: bool (n_positions,).
+def most_items(family: KmerFamily) -> float:
+    """Number of windows with unknown letters above which unknown is a fifth letter in a scan.
 
-    It is never chosen for long patterns, whose table would be too large.
-
-    unknown : number of windows with unknown letters at each position.
+    It never is with long patterns, whose table would be too large.
     """
-    few = family.d <= MAX_FIVE_LETTERS
-    return (unknown > FIVE_LETTERS_FROM * 5**family.d) & few
+    return FIVE_LETTERS_FROM * 5**family.d if family.d <= MAX_FIVE_LETTERS else math.inf
 
 
 def unknown_counts(family: KmerFamily, prepared: PreparedRows) -> npt.NDArray[np.int64]:
@@ -120,7 +118,8 @@ def unknown_bytes(family: KmerFamily, prepared: PreparedRows) -> int:
     group = tables_in_group(family, prepared.in_memory, int(unknown.max(initial=0)))
     items = BYTES_AN_ITEM * int(np.sort(unknown)[-group:].sum())
     stack = 4 * (family.d + 1) * int(unknown.max(initial=0))
-    five = 8 * int(patterns.scan_size(family.d, 5)) if five_letters(family, unknown).any() else 0
+    many = unknown.max(initial=0) > most_items(family)
+    five = 8 * int(patterns.scan_size(family.d, 5)) if many else 0
     return items + stack + five
 
 
@@ -370,7 +369,7 @@ class KmerPricer:
 
         d, n_items, radix = self.family.d, len(items.code), 4
         each = self.family.per_position
-        if five_letters(self.family, np.array([n_items]))[0]:
+        if n_items > most_items(self.family):
             if not len(self._five_cells):
                 self._five_cells = np.empty(int(patterns.scan_size(d, 5)), np.int64)
             patterns.five_letter_table(cells, d, items, self._five_cells)
