@@ -36,11 +36,15 @@ class ExplicitFamily:
     name: str = "matrix"
     verifies_columns: bool = True
     lists_columns: bool = False
+    quick_passes: bool = True
     integer_bound: float = 0.0
     factors: tuple[float, ...] = ()  #: of the features in the penalty; none: 1
 
     def penalty_factors(self, ids: np.ndarray) -> np.ndarray:
         return np.array(self.factors)[ids] if self.factors else np.ones(len(ids))
+
+    def rounds_weights(self, n_rows: int) -> bool:
+        return False
 
     def features_in_pass(self, number: int) -> range:
         return range(self.n_features)

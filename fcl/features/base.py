@@ -254,6 +254,14 @@ class Family(ABC):
         """Whether columns are lists of nonzeros with about as many entries as those of sparse rows."""
         return False
 
+    @property
+    def quick_passes(self) -> bool:
+        """Whether a pass takes less time than a step of the trainer with a whole Hessian, in most cases.
+
+        By default if it only reads lists of nonzeros, since other families compute features.
+        """
+        return self.lists_columns
+
     def rounds_weights(self, n_rows: int) -> bool:
         """Whether margins of so many rows take less time if all weights are multiples of a coarse step.
 

@@ -78,6 +78,10 @@ class SupportFamily(Family):
     def lists_columns(self) -> bool:
         return self.whole.lists_columns
 
+    @property
+    def quick_passes(self) -> bool:
+        return self.whole.quick_passes
+
     def rounds_weights(self, n_rows: int) -> bool:
         return self.whole.rounds_weights(n_rows)
 

@@ -148,6 +148,7 @@ class WindowFamily(Family):
     d: int
     length: int
     row_kind = "sequences"
+    quick_passes = True
 
     @property
     def row_width(self) -> int:

@@ -126,7 +126,7 @@ class Solver:
             view.objective.block_rows,
             objective.team,
         )
-        trainer = Trainer(inner, hessian_columns)
+        trainer = Trainer(inner, hessian_columns, family.quick_passes)
         self.local = make_local(view, cache, trainer, family, objective.n_rows)
         self._all_blocks = passes.blocks
         self._prices: Prices | None = None

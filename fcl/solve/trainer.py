@@ -53,8 +53,9 @@ CHEAP_ROWS = 1 << 16
 #: Work (:meth:`ExactModel.work`) up to which a step uses the whole Hessian of the columns that may move,
 #: about 15 ms: sweeps over the sample take as long, or longer, and make more steps necessary.
 CHEAP_WORK = 2e7
-#: Violation above which a step is an early one: a sampled model, even if it has to be made again, takes a
-#: fraction of the time of a whole Hessian that costs more than EARLY_SHARE of the two limits above.
+#: Violation above which a step is an early one if passes are quick: a sampled model, even if it has to be
+#: made again, takes a fraction of the time of a whole Hessian that costs more than EARLY_SHARE of the two
+#: limits above.
 EARLY = 1.0
 EARLY_SHARE = 0.1
 #: Rows times columns squared up to which the trainer minimises the squared loss itself.
@@ -115,15 +116,24 @@ class Trainer:
         columns, and the same team of threads.
     hessian_columns : int
         Number of columns whose whole Hessian fits in memory.
+    quick_passes : bool
+        See :attr:`fcl.features.base.Family.quick_passes`. If passes take longer, every step is worth as
+        much care as the last ones.
     """
 
-    def __init__(self, inner: InnerModel, hessian_columns: int = MOST_COLUMNS) -> None:
+    def __init__(
+        self,
+        inner: InnerModel,
+        hessian_columns: int = MOST_COLUMNS,
+        quick_passes: bool = True,
+    ) -> None:
         self._buffers = [np.empty(inner.n_rows) for _ in range(4)]
         self.resize(inner.n_rows)
         self.inner = inner
         self._exact = ExactModel(min(hessian_columns, inner.max_columns))
         self._raised = 0.0  # share of a majoriser's curvatures that bounds the model's from below
         self._careful = False  # whether coordinate descent on a sample has proved insufficient
+        self._early = EARLY if quick_passes else math.inf
         self._team = inner.team
         # the local problem that is being solved
         #: free coefficients of the trainer's point, and of the anchor
@@ -276,7 +286,7 @@ class Trainer:
             if violation <= target or self._settled or self._refused or not may_move:
                 return StepResult(False, decrease, violation, sweeps)
             tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
-            step = self._minimise(view, working, local, tolerance, violation > EARLY)
+            step = self._minimise(view, working, local, tolerance, violation > self._early)
             sweeps += step.sweeps
             found = self._line(view, working, local, step).search()
             if found is not None:

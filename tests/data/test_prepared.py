@@ -152,3 +152,18 @@ def test_a_full_disk_is_reported_before_anything_is_read(
     with pytest.raises(InputError, match="room for 8 MiB of prepared rows, got No space left"):
         PreparedRows(64, 8, (1 << 20,), tmp_path)
     assert list(tmp_path.iterdir()) == [] and len(os.listdir("/dev/fd")) == before
+
+
+def test_only_small_side_arrays_of_a_file_stay_in_memory(tmp_path: Path) -> None:
+    rows = PreparedRows(20, 10, (1,), tmp_path)
+    sides = {0: np.arange(module.SMALL_SIDES // 8), 1: np.arange(module.SMALL_SIDES // 8 + 1)}
+    for block, array in sides.items():
+        rows.writable(block)
+        rows.commit(block, (array,))
+    for block, array in sides.items():
+        (found,) = rows.sides(block)
+        assert (found == array).all()
+        assert (found.base is None) == (block == 0)  # else it is a view of the file
+        assert (rows.sides(block)[0] is found) == (block == 0)
+        rows.forget_sides(block)
+        assert (rows.sides(block)[0] == array).all()

@@ -261,6 +261,31 @@ def test_a_table_that_two_positions_share_does_not_change_a_bit(
         assert pricer.sums(r, scattered).tobytes() == expected.sums(r, scattered).tobytes()
 
 
+def test_a_fill_that_failed_leaves_nothing_in_the_shared_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    family = KmerFamily(3, 8)
+    prepared = prepare(family, make_windows(7, MAX_ROWS, 8, "few"))
+    r = make_residuals(7, MAX_ROWS, "balanced")
+    monkeypatch.setattr(module, "PAIR_LETTERS", (3,))
+    monkeypatch.setattr(module, "PAIR_ROWS", 1)
+    pricer = Pricing(family, prepared, 20)
+    watch = np.arange(5)
+    expected = pricer.price(r, watch, 1.0)
+    add, calls = kmers.add_to_table, []
+
+    def add_some(*arguments: object) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise OSError("the disk is gone")
+        add(*arguments)
+
+    monkeypatch.setattr(kmers, "add_to_table", add_some)
+    with pytest.raises(OSError, match="gone"):
+        pricer.price(r, watch, 1.0)
+    assert same_bits(pricer.price(r, watch, 1.0), expected)
+
+
 def test_sums_at_scattered_positions_have_room_for_all_their_unknown_letters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

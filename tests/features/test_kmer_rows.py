@@ -19,6 +19,7 @@ from tests import brute
 from tests.windows import (
     BLOCK_ROWS,
     INTERPRETED,
+    MAX_D,
     MAX_ROWS,
     UNKNOWN,
     cases,
@@ -152,6 +153,72 @@ def test_margins_of_two_positions_are_added_together(
     monkeypatch.setattr(module.Pair, "fits", lambda *_: False)
     assert margins(family, prepared, ids, weights).tobytes() == found.tobytes()
     assert len(added) == together * prepared.n_blocks
+
+
+def grid_model(family: KmerFamily, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct features, and weights that are multiples of 2^-20, none of them 0."""
+    rng = np.random.default_rng(seed)
+    ids = np.sort(rng.choice(family.n_features, min(n, family.n_features), replace=False))
+    return ids, rng.choice([-1.0, 1.0], len(ids)) * rng.integers(1, 1 << 20, len(ids)) * 2.0**-20
+
+
+def shared_parts(family: KmerFamily, ids: np.ndarray, weights: np.ndarray) -> list[module.Shared]:
+    parts = module.KmerScorer(family, ids, weights, module.SHARED_ROWS)._parts
+    return [part for part in parts if isinstance(part, module.Shared)]
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN)
+@pytest.mark.parametrize(
+    ("d", "length", "n"), [(1, 3, 12), (3, 14, 200), (4, 20, 300), (7, 16, 200), (8, 12, 200)]
+)
+def test_positions_that_share_a_table_have_the_same_margins_bit_for_bit(
+    d: int, length: int, n: int, unknown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if INTERPRETED and d > MAX_D:
+        pytest.skip("too many cells, one by one")
+    family = KmerFamily(d, length)
+    codes = make_windows(8, MAX_ROWS, length, unknown)
+    ids, weights = grid_model(family, n, 8)
+    monkeypatch.setattr(module, "MOST_MATCHED_IN_PASS", [1] * 10)
+    in_memory, on_disk = prepare(family, codes), prepare(family, codes, scratch=tmp_path)
+    alone = margins(family, in_memory, ids, weights)
+    if d <= MAX_D:  # else an explicit matrix takes too long
+        expected = brute.matrix(codes, d)[:, ids] @ weights
+        np.testing.assert_allclose(alone, expected, rtol=0, atol=tolerance(weights))
+    monkeypatch.setattr(module, "SHARED_ROWS", 1)
+    found = shared_parts(family, ids, weights)
+    assert found
+    assert all(part.stop - part.position <= module.TABLE_LETTERS for part in found)
+    for prepared in (in_memory, on_disk):
+        assert margins(family, prepared, ids, weights).tobytes() == alone.tobytes()
+    assert family.scorer(ids, weights).margins(codes).tobytes() == alone.tobytes()
+
+
+def test_a_shared_table_never_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = KmerFamily(1, 3)
+    codes = make_windows(9, 50, 3, "none")
+    monkeypatch.setattr(module, "SHARED_ROWS", 1)
+    monkeypatch.setattr(module, "MOST_MATCHED_IN_PASS", [0] * 10)
+    ids = np.arange(12)  # four patterns at each of three positions
+    for total, stops in ((2**31 - 5, [3]), (2**31 - 1, [2, 3]), (2**31, [1, 2, 3])):
+        weights = np.ones(12)
+        weights[4] = total - 7  # so that the first two positions have this sum
+        assert [part.stop for part in shared_parts(family, ids, weights)] == stops
+        found = margins(family, prepare(family, codes), ids, weights)
+        assert (found == brute.matrix(codes, 1)[:, ids] @ weights).all()
+
+
+def test_no_table_is_shared_by_weights_whose_sums_are_rounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    family = KmerFamily(3, 10)
+    ids, weights = grid_model(family, 100, 10)
+    monkeypatch.setattr(module, "MOST_MATCHED_IN_PASS", [0] * 10)
+    assert shared_parts(family, ids, weights)
+    weights[-1] = 2.0**40  # sums with 2^-20 need more than 53 bits
+    assert not shared_parts(family, ids, weights)
+    assert not shared_parts(family, ids, np.random.default_rng(10).normal(size=len(ids)))
+    assert not shared_parts(family, ids[:0], weights[:0])
 
 
 @pytest.mark.parametrize("unknown", UNKNOWN)

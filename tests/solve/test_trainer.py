@@ -89,7 +89,7 @@ def test_early_steps_use_no_whole_hessian_unless_it_is_cheap(
 
     monkeypatch.setattr(ExactModel, "minimise", minimise)
     for early, expected in ((0.0, []), (math.inf, [1])):
-        monkeypatch.setattr(trainer, "EARLY", early)
+        monkeypatch.setattr(solver.local.trainer, "_early", early)
         solver.local.return_to_anchor()
         assert solver.local.step(0.0).moved and called == expected
 

@@ -149,7 +149,7 @@ class TrainerProcess:
             self._team,
         )
         inner.hurry = self.link.hurry
-        trainer = Trainer(inner, config.hessian_columns)
+        trainer = Trainer(inner, config.hessian_columns, family.quick_passes)
         self._local = make_local(self._all_rows(), cache, trainer, family, self.config.n_rows)
         self._margins = [layout.array(f"margins{i}") for i in range(2)]
 

@@ -122,6 +122,10 @@ class ConcatFamily(Family):
     def row_width(self) -> int:
         return self.members[0].row_width
 
+    @property
+    def quick_passes(self) -> bool:
+        return all(member.quick_passes for member in self.members)
+
     def rounds_weights(self, n_rows: int) -> bool:
         return any(member.rounds_weights(n_rows) for member in self.members)
 

@@ -24,7 +24,7 @@ from fcl.errors import InputError
 from fcl.features.base import FEATURES_LIMIT, Floats, Ids
 from fcl.features.kmers.columns import KmerColumns, Patterns
 from fcl.features.kmers.lanes import MAX_LANE_D, LanePricer, lane_bytes, lane_item_bytes
-from fcl.features.kmers.margins import SHARED_ROWS, KmerScorer, margin_table_bytes
+from fcl.features.kmers.margins import KmerScorer, margin_table_bytes, shares_tables
 from fcl.features.kmers.pricing import KmerPricer, pricing_bytes, unknown_bytes
 from fcl.features.kmers.rows import KmerRows
 from fcl.features.motif import Motif
@@ -186,7 +186,7 @@ class KmerFamily(WindowFamily):
                     part.add(block, buffers, out[block.rows])
 
     def rounds_weights(self, n_rows: int) -> bool:
-        return n_rows >= SHARED_ROWS
+        return shares_tables(n_rows)
 
     def scorer(self, ids: Ids, weights: Floats) -> KmerScorer:
         return KmerScorer(self, ids, weights)

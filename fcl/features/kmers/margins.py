@@ -46,6 +46,11 @@ def margin_table_bytes(family: KmerFamily, scratch: bool) -> int:
     return max(8 * own, two, shared)
 
 
+def shares_tables(n_rows: int) -> bool:
+    """Whether neighbouring positions share tables in a pass over so many rows."""
+    return n_rows >= SHARED_ROWS
+
+
 class MarginPart:
     """The weights of the patterns at one position.
 
@@ -255,7 +260,7 @@ class KmerScorer:
             here, cares, values = found.at(int(position))
             some = weights[here].copy()
             parts.append(MarginPart(family, int(position), cares, values, some, most_matched))
-        self._parts = together(parts, share=n_rows >= SHARED_ROWS)
+        self._parts = together(parts, shares_tables(n_rows))
 
     def groups(self, in_memory: bool) -> Iterator[Parts]:
         """Yield the parts in order, in groups that go through the blocks together.
