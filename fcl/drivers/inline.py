@@ -130,7 +130,7 @@ class InlineRun:
             if session.state is not None:
                 solver.restore(session.state)
                 self.certified = session.state.last
-        solver.between = self._making_columns
+        solver.admission.between = self._making_columns
         solver.passes.on_progress = lambda share: self.session.working("pricing", share)
         solver.local.trainer.inner.cease = self._ceases
 

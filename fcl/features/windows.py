@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +19,9 @@ from fcl.units import counted
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
     from fcl.data.sequences import SequenceReader
+    from fcl.kernels.kmers import WindowBlock, WindowBuffers
 
 __all__ = [
-    "WindowBlock",
-    "WindowBuffers",
     "WindowFamily",
     "buffers_for",
     "found_by",
@@ -38,30 +38,12 @@ _PACKED_LETTERS = 1 << 17
 LETTERS = "ACGT."
 
 
-class WindowBlock(NamedTuple):
-    """A block of prepared rows."""
+@cache
+def _block_class() -> type[WindowBlock]:
+    """The class of blocks, which is imported once: an import takes as long as making a block."""
+    from fcl.kernels.kmers import WindowBlock
 
-    planes: np.ndarray  # uint8 (ceil(L / 4), >= n_rows)
-    unknown_start: np.ndarray  # int64 (L + 1,)
-    unknown_rows: np.ndarray  # int32
-    first_row: int
-    n_rows: int
-
-    @property
-    def rows(self) -> slice:
-        """The rows of the block among all rows."""
-        return slice(self.first_row, self.first_row + self.n_rows)
-
-
-class WindowBuffers(NamedTuple):
-    """Buffers for the windows at one position of the rows of a block."""
-
-    codes: np.ndarray  # uint32 (CHUNK,), of some rows
-    sums: np.ndarray  # float64 (CHUNK,), of some rows
-    # uint32 (n_rows,), 3 for each unknown letter of a row's window, as in a code; all 0 between calls
-    masks: np.ndarray
-    # int32 (n_rows,), the rows with unknown letters, in the order in which they are found
-    rows: np.ndarray
+    return WindowBlock
 
 
 def window_length(rows: RowReader, d: int, name: str) -> int:
@@ -131,7 +113,7 @@ def found_by(texts: Sequence[str], form: re.Pattern[str], number: Callable[..., 
 
 def window_buffers(n_rows: int) -> WindowBuffers:
     """Buffers for blocks of up to ``n_rows`` rows."""
-    from fcl.kernels.kmers import CHUNK
+    from fcl.kernels.kmers import CHUNK, WindowBuffers
 
     codes, sums = np.empty(CHUNK, np.uint32), np.empty(CHUNK)
     return WindowBuffers(codes, sums, np.zeros(n_rows, np.uint32), np.empty(n_rows, np.int32))
@@ -203,13 +185,13 @@ class WindowFamily(Family):
         first, stop, _ = letters.indices(self.length)
         record, (start, unknown) = prepared.read(number, slice(first // 4, -(-stop // 4)))
         rows = prepared.rows_of(number)
-        return WindowBlock(record, start, unknown, rows.start, rows.stop - rows.start)
+        return _block_class()(record, start, unknown, rows.start, rows.stop - rows.start)
 
     def block_of(self, raw: np.ndarray) -> WindowBlock:
         """Prepare raw rows as one block."""
         record = np.zeros(self.record_shape(len(raw)), np.uint8)
         start, unknown = self.prepare(raw, record, len(raw))
-        return WindowBlock(record, start, unknown, 0, len(raw))
+        return _block_class()(record, start, unknown, 0, len(raw))
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
         wanted = rows[chosen.rows_of(number)]

@@ -2,7 +2,7 @@
 
 Prepared rows, codes, patterns (care, value) and five codes are defined in :mod:`fcl.kernels.kmers`. Only
 a wildcard matches an unknown letter, or a letter beyond the end of the row. Kernels that take a position
-k get :class:`fcl.features.windows.WindowBuffers`; row-by-row kernels get :class:`RowBuffers`.
+k get :class:`fcl.kernels.kmers.WindowBuffers`; row-by-row kernels get :class:`RowBuffers`.
 
 Counts are sums over positions, so all positions share one table. Presence is not a sum over
 positions: the codes of a row are visited together, and each distinct code counts once.

@@ -11,9 +11,9 @@ letter most significant. A *pattern* is a pair (care, value) of such bit fields;
 ``code & care == value``. Wildcard letters have 0 in both. A pattern also has a *five code*: its letters
 as digits in base 5 (wildcard = 4), with the first letter most significant. So has a window, in which 4
 stands for every unknown letter and every letter beyond the end of the row.
-
-Blocks and buffers are :class:`fcl.features.windows.WindowBlock` and ``WindowBuffers``.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,32 @@ LEAST_SLICED = 28
 #: Rows of such bitmaps: so many that a pattern's loops over them take longer than setting up, and so few
 #: that the bitmaps stay near the core.
 SLICE = 8 * CHUNK
+
+
+class WindowBlock(NamedTuple):
+    """A block of prepared rows."""
+
+    planes: np.ndarray  # uint8 (ceil(L / 4), >= n_rows)
+    unknown_start: np.ndarray  # int64 (L + 1,)
+    unknown_rows: np.ndarray  # int32
+    first_row: int
+    n_rows: int
+
+    @property
+    def rows(self) -> slice:
+        """The rows of the block among all rows."""
+        return slice(self.first_row, self.first_row + self.n_rows)
+
+
+class WindowBuffers(NamedTuple):
+    """Buffers for the windows at one position of the rows of a block."""
+
+    codes: np.ndarray  # uint32 (CHUNK,), of some rows
+    sums: np.ndarray  # float64 (CHUNK,), of some rows
+    # uint32 (n_rows,), 3 for each unknown letter of a row's window, as in a code; all 0 between calls
+    masks: np.ndarray
+    # int32 (n_rows,), the rows with unknown letters, in the order in which they are found
+    rows: np.ndarray
 
 
 @kernel

@@ -20,18 +20,17 @@ The objective never rises from one anchor to the next. The steps are implemented
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fcl.cache import ColumnCache, StagedColumns, fit_in_room
+from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.prices import Prices
 from fcl.objective import Outputs
+from fcl.solve.admission import Admission
 from fcl.solve.exact import MOST_COLUMNS
 from fcl.solve.inner import InnerModel
 from fcl.solve.make import is_coupled, make_local, view_of_all_rows
@@ -112,11 +111,6 @@ class Solver:
         if view is None:
             view = view_of_all_rows(objective, family.name if family.verifies_columns else "")
             view_rows = passes.rows_here()
-        #: called before each batch of columns that :meth:`admit` makes, with the share that is made; if
-        #: it raises, the certificate of the anchor still holds, but the solver must not be used further
-        self.between: Callable[[float], None] = lambda share: None
-        self._staging = staging
-        self.maker = family.column_maker(view_rows or passes.prepared, staging)
         inner = InnerModel(
             view.objective.n_rows if sampler is None else sampler.most,
             cache.max_columns,
@@ -128,6 +122,7 @@ class Solver:
         )
         trainer = Trainer(inner, hessian_columns, family.quick_passes)
         self.local = make_local(view, cache, trainer, family, objective.n_rows)
+        self.admission = Admission(passes, cache, self.local, staging, view_rows or passes.prepared)
         self._all_blocks = passes.blocks
         self._prices: Prices | None = None
         #: the threshold of these prices; infinite if they cannot be reused
@@ -272,47 +267,20 @@ class Solver:
         """Admit the most promising features to the cache; returns the number of columns evicted."""
         if self._prices is None:
             raise RuntimeError("admit() needs the prices of the anchor; call price() first")
-        cache, self._priced_to = self.cache, math.inf  # other features will be watched
+        self._priced_to = math.inf  # other features will be watched
         self._cut_short = False
         if self.sampler is not None and self.sampler.pending:
             selection = self._draw(self.sampler, self._prices)
         else:
             selection = self.outer.select(
-                self._prices, self._frozen, self._frozen_gradients, cache.ids
+                self._prices, self._frozen, self._frozen_gradients, self.cache.ids
             )
             new = np.count_nonzero(~is_active(selection.weights))
             self._cut_short = bool(new >= self.outer.most_admitted)
-        evicted = 0
-        if len(selection.ids) * cache.largest > cache.free or (
-            len(selection.ids) > cache.max_columns - cache.n
-        ):
-            selection, evicted = self._make_room(selection)
-            self._cut_short = False  # features that left may come back: more steps are worth it
-        entered: list[int] = []
-        first = cache.n
-        for part, staged in self._staged(selection.ids):
-            # a frozen weight needs its own column; a new feature equal to a cached one does not
-            needed = is_active(selection.weights[part]) | ~cache.familiar(staged.hashes)
-            some = cache.admit_some(staged, np.flatnonzero(needed))
-            self._enter(selection, part[some], entered)
-            for t in np.flatnonzero(~needed):
-                feature, nonzeros = int(staged.ids[t]), int(staged.nonzeros[t])
-                hash_, gradient = int(staged.hashes[t]), selection.gradients[part[t]]
-                if not self.local.has_equal(feature, nonzeros, hash_, gradient):
-                    self._enter(selection, part[cache.admit_some(staged, np.array([t]))], entered)
-        self.local.entered(
-            first,
-            selection.weights[entered],
-            selection.gradients[entered],
-            self._exact_curvatures(selection.ids[entered]),
-        )
+        evicted, roomy = self.admission.admit(selection, self._exact_curvatures)
+        # features that left may come back: more steps are worth it
+        self._cut_short = self._cut_short and roomy
         return evicted
-
-    def _enter(self, selection: Selection, which: npt.NDArray[np.intp], entered: list[int]) -> None:
-        """Note that the cache has just admitted these features: the next are compared with them."""
-        gradients = selection.gradients[which]
-        self.local.working.put("gradients", gradients, self.cache.n - len(which))
-        entered += which.tolist()
 
     def _draw(self, sampler: Sampler, prices: Prices) -> Selection:
         """Draw a new sample for the trainer, at the anchor; returns the features to cache over it.
@@ -354,58 +322,7 @@ class Solver:
         view.proximal = self.local.view.proximal
         self.local.change_view(view)
         self.cache.resize(view.objective.n_rows)
-        self.maker = self.family.column_maker(prepared, self._staging)
-
-    def _staged(self, ids: Ids) -> Iterator[tuple[npt.NDArray[np.intp], StagedColumns]]:
-        """Make the columns of features in batches; yields (indices into ids, measured columns)."""
-        order = self.maker.order(ids)
-        for at in range(0, len(ids), self.maker.batch):
-            self.between(at / len(ids))
-            part = order[at : at + self.maker.batch]
-            yield part, self.cache.measure(ids[part], self.maker.make(ids[part]))
-
-    def _make_room(self, selection: Selection) -> tuple[Selection, int]:
-        """Evict for a selection that may not fit; returns the part to admit and the number evicted.
-
-        Measures sizes first, so the columns are made twice: memory is short, not time. All dead columns
-        may be evicted. Columns with a weight may be evicted up to half the cache per round, so that the
-        working set stays useful.
-        """
-        cache = self.cache
-        sizes = np.empty(len(selection.ids), np.int64)
-        for part, staged in self._staged(selection.ids):
-            sizes[part] = staged.sizes
-        n = cache.n
-        room, slots = cache.free, cache.max_columns - n
-        held, live = cache.sizes, self.local.live_weights
-        live_room = 0
-        keep = np.ones(n, bool)
-        need = int(sizes.sum())
-        for j in self.local.leaving_order():
-            if room >= need and slots >= len(sizes):
-                break
-            size = int(held[j])
-            if live[j] != 0.0:
-                enough = room >= int(sizes[0]) and slots > 0
-                if enough and live_room + size > cache.capacity // 2:
-                    break
-                live_room += size
-            keep[j] = False
-            room += size
-            slots += 1
-        evicted = int(n - keep.sum())
-        if evicted:
-            self.local.evict(keep)
-        curvatures = self.passes.curvature_sums(selection.ids)
-        factors = self.family.penalty_factors(selection.ids)
-        penalty, C = self.objective.penalty, self.objective.C
-        # in the units of slopes
-        if curvatures.ndim > 1:  # of the outputs, the largest
-            curvatures = curvatures.max(axis=1)
-        curvatures = (C * curvatures + penalty.ridge(factors)) / penalty.absolute(factors) ** 2
-        chosen = np.flatnonzero(fit_in_room(selection.violations, curvatures, sizes, cache.free))
-        chosen = chosen[: cache.max_columns - cache.n]  # the largest violation is the first
-        return selection.take(chosen), evicted
+        self.admission.change_rows(prepared)
 
     def train(self) -> Solved:
         """Solve the local problem on the cached columns, from the anchor.
@@ -477,17 +394,8 @@ class Solver:
         self._place(outer.point)
         self._check_objective(outer)
         self.local.trainer.state = state.trainer
-        kept = []
-        batch = self.maker.batch
-        for at in range(0, len(cached), batch):
-            # a batch is in the order of the cache, which differs from the maker's
-            order = self.maker.order(cached[at : at + batch])
-            ids = cached[at : at + batch][order]
-            staged = self.cache.measure(ids, self.maker.make(ids))
-            some = self.cache.admit_some(staged, np.argsort(order, kind="stable"))
-            kept += (at + order[some]).tolist()
-        n = len(kept)
-        self.local.working.seen[:n] = state.seen[kept]
+        kept = self.admission.admit_again(cached)
+        self.local.working.seen[: len(kept)] = state.seen[kept]
 
     def _place(self, point: Point) -> None:
         """Write the margins of a point as the anchor's margins."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fcl.features.prices import Pricer
     from fcl.solve.state import Floats, Point
 
+MOST_ROWS = 1 << 20
 #: The kernels of each part of a pass.
 PARTS = {
     "margins": (
@@ -231,7 +232,8 @@ def reading(codes: npt.NDArray[np.uint8], y: npt.NDArray[np.int8], repeat: int) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     common.add_data_options(parser, every=8)
-    parser.add_argument("--rows", type=int, default=1 << 20, help="most rows (default 1048576)")
+    told = f"number of rows, repeated if the data have fewer (default: at most {MOST_ROWS})"
+    parser.add_argument("--rows", type=int, help=told)
     parser.add_argument("--d", default="6,8,10", help="comma-separated (default 6,8,10)")
     parser.add_argument("--C", type=float, default=0.03, help="weight of the losses (default 0.03)")
     parser.add_argument("--fit-rows", type=int, default=1 << 17, help="rows to fit the model on")
@@ -242,10 +244,13 @@ def main() -> None:
     from fcl.drivers.warmup import warmup
 
     codes, y = common.load(common.windows_folder(args.data), args.every)
-    codes, y = codes[: args.rows], y[: args.rows]
+    n = args.rows or min(MOST_ROWS, len(y))
+    codes, y = codes[:n], y[:n]
     warmup()
     gigabytes = bandwidth(args.repeat)
     read = reading(codes, y, args.repeat)
+    if n > len(y):
+        codes, y = np.resize(codes, (n, codes.shape[1])), np.resize(y, n)
     rows = [row for d in args.d.split(",") for row in passes(codes, y, int(d), args)]
     print(common.machine())
     print(

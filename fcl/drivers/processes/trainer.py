@@ -36,10 +36,11 @@ from fcl.drivers.processes.messages import ProposalTaken, SetUp
 from fcl.objective import Outputs
 from fcl.options import Options
 from fcl.parallel import Team
+from fcl.solve.admission import Newcomers, admit_needed
 from fcl.solve.inner import InnerModel
 from fcl.solve.make import make_local, view_of_all_rows
 from fcl.solve.output_view import OutputView
-from fcl.solve.state import Floats, Ids, is_active
+from fcl.solve.state import Columns, Floats, Ids
 from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
 
@@ -286,21 +287,16 @@ class TrainerProcess:
         gradients = layout.array("slot_gradients")[parity][slots]
         weights = layout.array("slot_weights")[slots]
         cache.take(extent, slots)
-        first, store = cache.n, cache.store
-        # a frozen weight needs its own column; a new feature does not if an equal column is cached
-        needed = is_active(weights) | ~cache.familiar(store.hashes[slots])
-        cache.adopt(slots[needed])
-        local.working.put("gradients", gradients[needed], first)
-        entered = np.flatnonzero(needed).tolist()
-        for i in np.flatnonzero(~needed).tolist():
-            feature, nonzeros = int(store.ids[slots[i]]), int(store.nonzeros[slots[i]])
-            hash_ = int(store.hashes[slots[i]])
-            if local.has_equal(feature, nonzeros, hash_, gradients[i]):
-                cache.drop(int(slots[i]))
-                continue
-            cache.adopt(slots[i : i + 1])
-            local.working.put("gradients", gradients[i : i + 1], cache.n - 1)
-            entered.append(i)
+        store = cache.store
+        found = store.ids[slots], store.nonzeros[slots], store.hashes[slots]
+
+        def adopt(some: Columns) -> Columns:
+            cache.adopt(slots[some])
+            return some
+
+        entered = admit_needed(local, Newcomers(*found, weights, gradients), adopt)
+        for slot in np.delete(slots, entered).tolist():
+            cache.drop(slot)
         exact = None
         if self.config.view_rows:
             exact = layout.array("slot_curvatures")[parity][slots[entered]]

@@ -10,11 +10,12 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import BitColumns, ColumnMaker, Columns, DenseColumns, Floats, Ids
-from fcl.features.windows import WindowBlock, buffers_for, window_buffers
+from fcl.features.windows import buffers_for, window_buffers
 
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
     from fcl.kernels.bags import RowBuffers
+    from fcl.kernels.kmers import WindowBlock
 
 
 def row_buffers(family: BagFamily) -> RowBuffers:

@@ -24,10 +24,11 @@ from fcl.features.prices import (
     only_watched,
     within,
 )
-from fcl.features.windows import WindowBlock, window_buffers
+from fcl.features.windows import window_buffers
 
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
+    from fcl.kernels.kmers import WindowBlock
 
 #: Largest number of parts, which are ranges of ids; one table prices all of them.
 MOST_PARTS = 32

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from fcl.features.base import Floats, Ids
 from fcl.features.steps import common_step
-from fcl.features.windows import WindowBlock, WindowBuffers, buffers_for
+from fcl.features.windows import buffers_for
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
+    from fcl.kernels.kmers import WindowBlock, WindowBuffers
 
 #: Most letters of a table of margins.
 TABLE_LETTERS = 9

@@ -25,7 +25,7 @@ from fcl.features.prices import (
     merge_prices,
     only_watched,
 )
-from fcl.features.windows import WindowBlock, window_buffers
+from fcl.features.windows import window_buffers
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
@@ -88,7 +88,7 @@ def unknown_counts(family: KmerFamily, prepared: PreparedRows) -> npt.NDArray[np
         start, unknown = prepared.sides(number)
         if not len(unknown):
             continue
-        block = WindowBlock(no_planes, start, unknown, rows.start, rows.stop - rows.start)
+        block = kmers.WindowBlock(no_planes, start, unknown, rows.start, rows.stop - rows.start)
         for k in range(len(counts)):
             n = kmers.unknown_windows(block, k, family.d, buffers)
             buffers.masks[buffers.rows[:n]] = 0
