@@ -3,9 +3,9 @@
 The data are decoded only once: each row block is kept as one record of fixed size, whose content the
 family defines, and a few *side* arrays, such as the unknown letters or the entries of sparse rows. Both
 are kept in memory, or in an unlinked scratch file. Records are read from the file block by block with
-``preadv`` into one reused buffer. The side arrays of a block are mapped while they are in use, so that
+``preadv`` into one reused buffer. Large side arrays of a block are mapped while they are in use, so that
 only the pages that are touched are read. Mapped pages count as memory of the process, so at most one
-block is mapped at a time.
+block is mapped at a time. Small ones stay in memory.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class PreparedRows:
         Descriptor of a file that another object owns, and the position of the records in it; it is not
         closed here.
     load_sides : callable or None
-        Returns the side arrays of a block that was prepared elsewhere. Those of a file are loaded again
-        for each request.
+        Returns the side arrays of a block that was prepared elsewhere. Large ones of a file are loaded
+        again for each request.
     checksums : uint64 (blocks,) or None
         Checksums that another object owns; :meth:`commit` updates them in place.
 
@@ -181,7 +181,7 @@ class PreparedRows:
         return self._buffer, sides
 
     def sides(self, block: int) -> SideArrays:
-        """The side arrays of a block; those of a file are mapped as long as they exist."""
+        """The side arrays of a block; large ones of a file are mapped as long as they exist."""
         sides = self._sides[block]
         if sides is not None:
             return sides
@@ -191,10 +191,10 @@ class PreparedRows:
             sides = self._load_sides(block)
         else:
             raise AssertionError(f"row block {block} was never prepared")
-        if sum(side.nbytes for side in sides) <= SMALL_SIDES:
-            sides = tuple(side.copy() for side in sides)  # a view would keep the file mapped
+        if self.in_memory:
             self._sides[block] = sides
-        elif self.in_memory:
+        elif sum(side.nbytes for side in sides) <= SMALL_SIDES:
+            sides = tuple(side.copy() for side in sides)  # a view would keep the file mapped
             self._sides[block] = sides
         return sides
 

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from fcl.cache import ColumnCache
+from fcl.data.prepared import SMALL_SIDES
 from fcl.errors import BudgetError
 from fcl.features.base import Family
 from fcl.solve.coupled import CoupledTrainer
@@ -231,6 +232,8 @@ def _divide(
     if job.remote and view_rows:  # the trainer's sample alone is here
         rows = 0
     buffers = crew * job.prepared_block * (2 if job.n_valid else 1)
+    n_blocks = -(-n_rows // block_rows) + -(-job.n_valid // block_rows)
+    buffers += crew * min(job.sides, n_blocks * SMALL_SIDES)  # with a scratch file
     n_view, outputs = view_rows or n_rows, job.n_outputs
     column = ColumnCache.largest_column(n_view, block_rows, family.binary, family.step)
     staging = max(min(STAGING, 64 * column), column)

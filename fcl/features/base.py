@@ -265,7 +265,7 @@ class Family(ABC):
     def rounds_weights(self, n_rows: int) -> bool:
         """Whether margins of so many rows take less time if all weights are multiples of a coarse step.
 
-        The trainer then rounds weights as far as the gap allows.
+        The trainer then rounds weights as far as the gap allows. Values must be from -1 to 1.
         """
         return False
 

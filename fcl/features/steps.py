@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
+__all__ = ["common_step", "rounded_to", "useful_step"]
+
 Floats = npt.NDArray[np.float64]
+
+#: Numbers of at least this many steps are multiples of the step, since float64 has no finer ones.
+WHOLE = 2.0**52
 
 
 def common_step(weights: Floats) -> float:
@@ -18,7 +25,18 @@ def common_step(weights: Floats) -> float:
     return float(np.ldexp(1.0, int((exponents - 53 + last_bit).min())))
 
 
-def in_steps(weights: Floats, step: float) -> Floats:
-    """Round weights to the nearest multiples of a power of two."""
-    out: Floats = np.rint(weights / step) * step
+def useful_step(weights: Floats) -> float:
+    """A power of two such that any sum of weights, rounded to its multiples, has about 31 bits.
+
+    A coarser step would be of no further use; 0 if all weights are 0.
+    """
+    total = float(np.abs(weights).sum())
+    return 2.0 ** (math.floor(math.log2(total)) - 30) if total > 0.0 else 0.0
+
+
+def rounded_to(weights: Floats, step: float) -> Floats:
+    """The nearest multiples of a power of two."""
+    out = weights.copy()
+    finer = np.abs(weights) < step * WHOLE
+    out[finer] = np.rint(weights[finer] / step) * step
     return out

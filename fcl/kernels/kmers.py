@@ -181,10 +181,10 @@ def add_to_table(planes, k, d, r, inverse, codes, table):
 
 @kernel
 def take_marginals(shared, first, second):
-    """Move the sums of a table over its last letter to ``first``, and over its first to ``second``.
+    """Add the sums of a table over its last letter to ``first``, and over its first to ``second``.
 
     shared : int64 (4^(d + 1),), the table that two neighbouring positions share; 0 afterwards.
-    first, second : int64 (4^d,), their own tables, overwritten.
+    first, second : int64 (4^d,), their own tables; changed in place.
     """
     n = first.shape[0]
     step = min(n, CHUNK)
@@ -193,14 +193,10 @@ def take_marginals(shared, first, second):
         fours = part.reshape((step // 4, 4))
         to_first = first[start // 4 : (start + step) // 4]
         for i in range(step // 4):
-            to_first[i] = (fours[i, 0] + fours[i, 1]) + (fours[i, 2] + fours[i, 3])
+            to_first[i] += (fours[i, 0] + fours[i, 1]) + (fours[i, 2] + fours[i, 3])
         to_second = second[start % n : start % n + step]
-        if start < n:
-            for i in range(step):
-                to_second[i] = part[i]
-        else:
-            for i in range(step):
-                to_second[i] += part[i]
+        for i in range(step):
+            to_second[i] += part[i]
         part[:] = 0
 
 

@@ -9,17 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.cache import LiveColumns, evict_order
-from fcl.features.steps import in_steps
+from fcl.features.steps import rounded_to, useful_step
 from fcl.solve.select import SAME_GRADIENT
 from fcl.solve.state import Columns, Floats, Ids, Point, WorkingSet
 from fcl.solve.trainer import Solved, StepResult, Trainer
 from fcl.solve.view import RowView
 
-#: Rounding of weights changes slopes by less than this share of the target.
+#: Rounding of weights changes slopes by about this share of the target.
 ROUNDED_SHARE = 0.01
-#: The step is at most the sum of the absolute weights over this number: then any sum of the weights, in
-#: steps, is an integer of 32 bits.
-USEFUL_STEPS = 2.0**30
 
 
 class LocalSolver:
@@ -49,6 +46,7 @@ class LocalSolver:
         self._rounds = rounds
         self._total_q = math.inf
         self._target = 0.0
+        self._step = 0.0  # of the weights of the last proposal; 0 if they were not rounded
 
     @property
     def cache(self) -> LiveColumns:
@@ -90,6 +88,8 @@ class LocalSolver:
 
     def keep_point(self) -> bool:
         """Keep the trainer's point if it is better than the new anchor; else return to the anchor."""
+        if self._step:
+            self._snap()
         self.trainer.start(self.view, self.working, self.anchor.free, self.trainer.free)
         if self.rise() < 0.0:
             return True
@@ -208,6 +208,13 @@ class LocalSolver:
         """
         scale = self.view.objective.C * self._total_q
         allowed = ROUNDED_SHARE * self._target / scale if scale > 0.0 else 0.0
-        useful = float(np.abs(weights).sum()) / USEFUL_STEPS
-        step = min(allowed, useful)
-        return in_steps(weights, 2.0 ** math.floor(math.log2(step))) if step > 0.0 else weights
+        step = min(allowed, useful_step(weights))
+        self._step = 2.0 ** math.floor(math.log2(step)) if step > 0.0 else 0.0
+        return rounded_to(weights, self._step) if self._step else weights
+
+    def _snap(self) -> None:
+        """Return weights that differ from the anchor's by the rounding of a proposal alone to them."""
+        n = self.cache.n
+        weights, anchor = self.working.weights[:n], self.working.anchor_weights[:n]
+        same = rounded_to(weights, self._step) == anchor
+        weights[same] = anchor[same]

@@ -16,7 +16,7 @@ from fcl.cache.store import Allocate, fresh
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family, Ids, MeasuringPricer, is_sampled
 from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, ones, run, sums_of
-from fcl.features.steps import common_step, in_steps
+from fcl.features.steps import common_step, rounded_to, useful_step
 from fcl.objective import ROUNDING, block_sums
 from fcl.objective.balance import balanced, slack
 from fcl.objective.block_sums import EPSILON
@@ -224,9 +224,12 @@ class Passes:
         if found.beta == 1.0:
             return self.settled(proposed, value, 1.0, found.intercept)
         point = anchor.toward(proposed, found.beta, found.intercept)
-        if self.family.rounds_weights(self.objective.n_rows):
-            weights = in_steps(point.weights, common_step(proposed.weights))
-            point = Point.make(point.ids, weights, point.intercept, point.covariates)
+        if proposed.weights.ndim == 1 and self.family.rounds_weights(self.objective.n_rows):
+            # as the proposed point was rounded
+            step = min(common_step(proposed.weights), useful_step(point.weights))
+            if step > 0.0:
+                weights = rounded_to(point.weights, step)
+                point = Point.make(point.ids, weights, point.intercept, point.covariates)
         return Searched(found.beta, point, found.objective)
 
     def _step_to(self, proposed: Point) -> Any:

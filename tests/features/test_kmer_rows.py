@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -192,6 +193,40 @@ def test_positions_that_share_a_table_have_the_same_margins_bit_for_bit(
     for prepared in (in_memory, on_disk):
         assert margins(family, prepared, ids, weights).tobytes() == alone.tobytes()
     assert family.scorer(ids, weights).margins(codes).tobytes() == alone.tobytes()
+
+
+def test_ranges_of_blocks_have_the_margins_of_all_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = KmerFamily(3, 14)
+    prepared = prepare(family, make_windows(8, MAX_ROWS, 14, "few"))
+    ids, weights = grid_model(family, 200, 8)
+    whole = margins(family, prepared, ids, weights)
+    parts = np.zeros(prepared.n_rows)
+    for share, blocks in ((1, range(1)), (10**9, range(1, 2)), (1, range(2, prepared.n_blocks))):
+        monkeypatch.setattr(module, "SHARED_ROWS", share)
+        family.write_margins(prepared, ids, weights, parts, blocks)
+    assert parts.tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize(("d", "length"), [(1, 30), (6, 30), (7, 30), (8, 30), (9, 30), (12, 30)])
+def test_tables_of_margins_take_the_bytes_that_are_planned(
+    d: int, length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if INTERPRETED:
+        pytest.skip("too many cells, one by one")
+    family = KmerFamily(d, length)
+    codes = make_windows(8, BLOCK_ROWS, length, "none")
+    ids, weights = grid_model(family, 1000, 8)
+    monkeypatch.setattr(module, "MOST_MATCHED_IN_PASS", [1] * 10)
+    for share in (1, 10**9):
+        monkeypatch.setattr(module, "SHARED_ROWS", share)
+        for scratch in (None, tmp_path):
+            prepared = prepare(family, codes, scratch=scratch)
+            margins(family, prepared, ids, weights)  # kernels may be compiled
+            tracemalloc.start()
+            margins(family, prepared, ids, weights)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert peak <= module.margin_table_bytes(family, scratch is not None) + (1 << 18)
 
 
 def test_a_shared_table_never_overflows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from explicit import dense_weights, make_solver, run
 from judge import ALL_LOSSES, Problem, confirm, kmer_matrix
 from rows import STRENGTHS, acceptors, targets
 
+import fcl
 import fcl.features.kmers.margins as module
+from fcl.drivers.job import make_job
 from fcl.features import KmerFamily
 from fcl.features.steps import common_step
 from fcl.solve import local
 from fcl.solve.solver import Solver
+from fcl.solve.state import Point
 
 #: Steps of weights of float64 are at most this share of them, unless they were rounded.
 UNROUNDED = 2.0**-45
@@ -79,6 +85,69 @@ def test_a_point_between_two_is_rounded_too() -> None:
     assert 0.0 < beta < 1.0
     assert coarse(solver.outer.point.weights)
     assert solver.price().objective == solver.outer.objective
+
+
+@pytest.mark.usefixtures("every_table_is_shared")
+@pytest.mark.parametrize("weights", [[], [1.0], [0.5, -1.0, 2.0]])
+def test_a_coarse_proposal_does_not_coarsen_the_point_between(weights: list[float]) -> None:
+    """Its step says nothing about rounding: an empty or a hand-made model has a step of about 1."""
+    solver, _ = make("logistic", 1e-3)
+    run(solver, 2)
+    start = solver.outer.point
+    ids = np.sort(np.random.default_rng(1).choice(solver.family.n_features, 3, replace=False))
+    proposed = Point(ids[: len(weights)], np.array(weights), start.intercept)
+    solver.passes.write_margins(proposed, solver.passes.blocks)
+    found = solver.passes.search(start, solver.outer.objective, proposed)
+    if found.point is not None and found.beta != 1.0:
+        exact = start.toward(proposed, found.beta, found.point.intercept)
+        change = np.abs(found.point.weights_of(exact.ids) - exact.weights).max()
+        assert change <= 2.0**-30 * np.abs(exact.weights).sum()
+
+
+@pytest.mark.usefixtures("every_table_is_shared")
+def test_a_point_that_the_pass_rounded_is_the_anchor() -> None:
+    """The trainer of the driver with processes keeps its own weights, which rounding alone changed."""
+    solver, _ = make("logistic", 1e-3)
+    run(solver, 2)
+    solver.admit()
+    solver.train()
+    point = solver.proposal()
+    working, n = solver.local.working, solver.cache.n
+    unrounded = working.weights[:n].copy()
+    assert solver.propose(point) == 1.0
+    solver.price()
+    assert (unrounded != working.anchor_weights[:n]).any()
+    working.weights[:n] = unrounded
+    moved = np.flatnonzero(unrounded)[0]
+    working.weights[moved] *= 1.5
+    solver.local.keep_point()
+    away = np.flatnonzero(working.weights[:n] != working.anchor_weights[:n])
+    assert away.tolist() in ([], [moved])  # it returns to the anchor if that is better
+
+
+@pytest.mark.usefixtures("every_table_is_shared")
+def test_only_features_of_small_values_are_rounded() -> None:
+    codes, y = acceptors(14, 200)
+    data = fcl.open_data(codes, y=y)
+    binary = make_job(data, "kmers:d=3 + bag:d=3,value=presence", C=1.0).family
+    counts = make_job(data, "kmers:d=3 + bag:d=3", C=1.0).family
+    assert binary.rounds_weights(200) and not counts.rounds_weights(200)
+
+
+@pytest.mark.usefixtures("every_table_is_shared")
+def test_a_resumed_run_rounds_in_the_same_way(tmp_path: Path) -> None:
+    codes, y = acceptors(14, 2000)
+    data = fcl.open_data(codes, y=y)
+    options: dict[str, Any] = {"C": 0.3, "tol": 1e-6, "driver": "inline"}
+    whole = fcl.train(data, "kmers:d=3", **options)
+    assert coarse(whole.model.weights)
+    checkpoint = tmp_path / "run.fcl"
+    with pytest.warns(fcl.ConvergenceWarning):
+        fcl.train(data, "kmers:d=3", **options, max_passes=3, checkpoint=checkpoint)
+    resumed = fcl.train(data, "kmers:d=3", **options, resume=checkpoint)
+    assert resumed.model.ids.tobytes() == whole.model.ids.tobytes()
+    assert resumed.model.weights.tobytes() == whole.model.weights.tobytes()
+    assert resumed.certificate == whole.certificate
 
 
 def test_few_rows_leave_weights_as_they_are() -> None:

@@ -127,7 +127,8 @@ class ConcatFamily(Family):
         return all(member.quick_passes for member in self.members)
 
     def rounds_weights(self, n_rows: int) -> bool:
-        return any(member.rounds_weights(n_rows) for member in self.members)
+        # a small change of the weight of a large value would matter
+        return self.binary and any(member.rounds_weights(n_rows) for member in self.members)
 
     def penalty_factors(self, ids: Ids) -> Floats:
         out = np.empty(len(ids))

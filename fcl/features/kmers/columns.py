@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Patterns:
     """Patterns as bit fields over window codes (see :mod:`fcl.kernels.kmers`), each int64 (k,).
 
-    Sorted by position, unless :meth:`at` is not used.
+    Sorted by position if :meth:`at` is used.
     """
 
     positions: npt.NDArray[np.int64]

@@ -26,13 +26,13 @@ MOST_MATCHED = (4, 4, 4, 4, 4, 4, 4, 16, 32, 48)
 MOST_MATCHED_IN_PASS = (4, 4, 4, 4, 4, 4, 4, 6, 8, 12)
 #: Number of tables of margins that a scorer keeps between blocks of raw rows.
 MAX_KEPT_TABLES = 256
-#: Number of neighbouring positions that share one reading of a scratch file: few enough that their tables
-#: stay in the cache of the core, and their letters are a few planes of each block's record.
+#: Parts that begin at so many neighbouring positions share one reading of a scratch file: few enough that
+#: their tables stay in the cache of the core, and their letters are a few planes of each block's record.
 SCRATCH_POSITIONS = 4
 #: Fewest rows of a pass for which neighbouring positions share a table: making it takes longer.
 SHARED_ROWS = 1 << 17
 #: Sums of absolute weights stay below this number of steps in the tables that positions share: int32.
-MOST_STEPS = 2.0**31
+MOST_SHARED_STEPS = 2.0**31
 #: Sums of float64 are exact below this number of steps.
 EXACT_STEPS = 2.0**53
 
@@ -40,11 +40,14 @@ EXACT_STEPS = 2.0**53
 def margin_table_bytes(family: KmerFamily, scratch: bool) -> int:
     """Bytes of the tables of one group of positions, which are in memory at the same time."""
     own = 4 ** min(family.d, TABLE_LETTERS)
-    shared = 4 * (own + 4 ** min(family.length, TABLE_LETTERS))
     two = 2 * 8 * 4 ** min(family.d, TABLE_LETTERS - 1)
-    if scratch:
-        return SCRATCH_POSITIONS * max(8 * own, shared)
-    return max(8 * own, two, shared)
+    shared = 4 * (own + 4 ** min(family.length, TABLE_LETTERS))
+    largest = max(8 * own, two, shared)
+    if not scratch:
+        return largest
+    # the other positions of a group are alone, or share a table of up to two letters more
+    each = 24 * own if family.d + 2 <= TABLE_LETTERS else 8 * own
+    return largest + (SCRATCH_POSITIONS - 1) * each
 
 
 def shares_tables(n_rows: int) -> bool:
@@ -188,8 +191,9 @@ class Shared:
         from fcl.kernels import kmers
 
         shared = np.zeros(4**span, np.int32)
+        room = np.empty(4 ** max(part.span for part in self._parts), np.int32)
         for part in self._parts:
-            own = np.empty(4**part.span, np.int32)
+            own = room[: 4**part.span]
             steps = (part.weights * (1.0 / self._step)).astype(np.int32)
             kmers.fold_table(part.cares, part.values, steps, part.span, own)
             kmers.spread_table(own, self.stop - part.stop, shared)
@@ -206,12 +210,14 @@ Parts = Sequence[MarginPart | Pair | Shared]
 def together(parts: Sequence[MarginPart], share: bool) -> Parts:
     """The parts in order, some of them joined.
 
-    share : whether to join neighbours with few letters and round weights to a shared table.
+    share : whether neighbours of few letters may share a table if sums of the weights are exact.
     """
     out: list[MarginPart | Pair | Shared] = []
-    weights = np.concatenate([part.weights for part in parts]) if parts else np.empty(0)
-    step = common_step(weights)
-    share = share and bool(np.abs(weights).sum() < EXACT_STEPS * step)
+    step = 0.0
+    if share and parts:
+        weights = np.concatenate([part.weights for part in parts])
+        step = common_step(weights)
+        share = bool(np.abs(weights).sum() < EXACT_STEPS * step)
     at = 0
     while at < len(parts):
         n = _n_shared(parts[at:], step) if share else 0
@@ -233,7 +239,7 @@ def _n_shared(parts: Sequence[MarginPart], step: float) -> int:
     for n, part in enumerate(parts):
         stop = max(stop, part.stop)
         total += float(np.abs(part.weights).sum())
-        if stop - parts[0].position > TABLE_LETTERS or not total < MOST_STEPS * step:
+        if stop - parts[0].position > TABLE_LETTERS or not total < MOST_SHARED_STEPS * step:
             return n
     return len(parts)
 
@@ -286,8 +292,10 @@ class KmerScorer:
         out = np.zeros(len(rows))
         block = self.family.block_of(rows)
         buffers = buffers_for(block)
-        for n, part in enumerate(self._parts):
+        n_tables = 0
+        for part in self._parts:
             part.add(block, buffers, out)
-            if n >= MAX_KEPT_TABLES:
+            n_tables += 2 if isinstance(part, Pair) else 1
+            if n_tables > MAX_KEPT_TABLES:
                 part.forget()
         return out

@@ -72,7 +72,7 @@ def tables_in_group(family: KmerFamily, in_memory: bool, most_unknown: int = 0) 
 def most_items(family: KmerFamily) -> float:
     """Number of windows with unknown letters above which unknown is a fifth letter in a scan.
 
-    It never is with long patterns, whose table would be too large.
+    With long patterns, whose table would be too large, it is not a letter.
     """
     return FIVE_LETTERS_FROM * 5**family.d if family.d <= MAX_FIVE_LETTERS else math.inf
 
@@ -141,13 +141,13 @@ class Tables:
 class Fill:
     """A table of sums by the codes of ``letters`` letters at a position.
 
-    pair : the tables of two neighbouring positions that receive its sums; None if it is the table of one.
+    places : in the request, of the positions whose sums it has.
     """
 
     position: int
     letters: int
     table: npt.NDArray[np.int64]
-    pair: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
+    places: list[int]
 
 
 class KmerPricer:
@@ -199,25 +199,30 @@ class KmerPricer:
         self, request: Ids, rows: RowVector, blocks: range, progress: Progress
     ) -> Tables:
         room = np.concatenate([[0], np.cumsum(self._unknown[request])])
+        used = room[:-1].copy()
         self._make_room(len(request), int(room[-1]))
         tables = self._tables(len(request))
+        tables[:] = 0
         try:
-            self._fill(request, rows, blocks, tables)
+            self._fill(request, rows, blocks, tables, used)
         except BaseException:
-            self._shared[:] = 0  # as every fill begins and ends
+            self._shared[:] = 0  # every fill expects zeros, and leaves zeros
             raise
-        used = room[:-1].copy()
-        if room[-1]:
-            self._take_unknown(request, rows, blocks, tables, used)
         bounds = zip(room.tolist(), used.tolist(), strict=False)
         return Tables(request, tables, [_cut(self._items, slice(*ends)) for ends in bounds])
 
     def _fill(
-        self, request: Ids, rows: RowVector, blocks: range, tables: npt.NDArray[np.int64]
+        self,
+        request: Ids,
+        rows: RowVector,
+        blocks: range,
+        tables: npt.NDArray[np.int64],
+        used: npt.NDArray[np.int64],
     ) -> None:
-        """Write the sums by window code, with each unknown letter as an A, to ``tables``."""
+        """Add sums by window code to ``tables``, and the other windows to the lists from ``used`` on."""
         from fcl.kernels import kmers
 
+        d = self.family.d
         fills = self._fills(request, tables, len(blocks) * self.prepared.block_rows)
         # a large table goes through all blocks alone, so that it stays in the cache of the core
         alone = self.prepared.in_memory and len(self._shared) > 0
@@ -229,47 +234,26 @@ class KmerPricer:
                 for fill in some:
                     to = part, rows.inverse, self._buffers.codes, fill.table
                     kmers.add_to_table(block.planes, fill.position, fill.letters, *to)
+                    for t in fill.places if len(block.unknown_rows) else ():
+                        window = block, int(request[t]), d, part, rows.inverse, self._buffers
+                        used[t] = kmers.take_unknown(*window, tables[t], used[t], self._items)
         for fill in fills:
-            if fill.pair is not None:
-                kmers.take_marginals(fill.table, *fill.pair)
-
-    def _take_unknown(
-        self,
-        request: Ids,
-        rows: RowVector,
-        blocks: range,
-        tables: npt.NDArray[np.int64],
-        used: npt.NDArray[np.int64],
-    ) -> None:
-        """Move windows with unknown letters from tables to the lists of items, from ``used`` on."""
-        from fcl.kernels import kmers
-
-        d = self.family.d
-        first, stop = int(request[0]), int(request[-1]) + d
-        for number in blocks:
-            start, _ = self.prepared.sides(number)
-            if start[first] == start[stop]:
-                continue
-            block = self.family.block(self.prepared, number, slice(first, stop))
-            part = rows.raw(block.rows)
-            for t, k in enumerate(request.tolist()):
-                window = block, k, d, part, rows.inverse, self._buffers
-                used[t] = kmers.take_unknown(*window, tables[t], used[t], self._items)
+            if len(fill.places) == 2:
+                kmers.take_marginals(fill.table, *(tables[t] for t in fill.places))
 
     def _fills(self, request: Ids, tables: npt.NDArray[np.int64], n_rows: int) -> list[Fill]:
-        """The tables that are filled from the rows, all 0: of positions, or of two neighbours each."""
+        """The tables that are filled from the rows: of single positions, or of two neighbours."""
         d, size = self.family.d, 4 ** (self.family.d + 1)
         shared = self._shared if n_rows >= PAIR_ROWS else self._shared[:0]
         fills, at = [], 0
         while at < len(request):
             k = int(request[at])
             if len(shared) and at + 1 < len(request) and request[at + 1] == k + 1:
-                fills.append(Fill(k, d + 1, shared[:size], (tables[at], tables[at + 1])))
-                shared, at = shared[size:], at + 2
+                fills.append(Fill(k, d + 1, shared[:size], [at, at + 1]))
+                shared = shared[size:]
             else:
-                tables[at] = 0
-                fills.append(Fill(k, d, tables[at]))
-                at += 1
+                fills.append(Fill(k, d, tables[at], [at]))
+            at += len(fills[-1].places)
         return fills
 
     def _make_room(self, n_tables: int, n_items: int) -> None:
