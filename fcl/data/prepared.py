@@ -93,8 +93,21 @@ class PreparedRows:
         # of each block: the side arrays, or their position and bytes in our own file
         self._sides: list[SideArrays | None] = [None] * self.n_blocks
         self._places: dict[int, tuple[int, int]] = {}
-        #: uint64, one per prepared block: shows whether two reads of the data gave the same rows
-        self.checksums = np.zeros(self.n_blocks, np.uint64) if checksums is None else checksums
+        self._checksums = np.zeros(self.n_blocks, np.uint64) if checksums is None else checksums
+        self._at_once = checksums is not None or file is not None  # else when they are asked for
+        self._unsummed: set[int] = set()  # blocks without a checksum yet
+
+    @property
+    def checksums(self) -> npt.NDArray[np.uint64]:
+        """Checksums of the prepared blocks, which show whether two reads gave the same rows: uint64.
+
+        Those of blocks in memory are made when they are asked for.
+        """
+        for block in sorted(self._unsummed):
+            assert self._records is not None
+            self._checksums[block] = _checksum(self._records[block], self.sides(block))
+        self._unsummed.clear()
+        return self._checksums
 
     @property
     def in_memory(self) -> bool:
@@ -140,7 +153,10 @@ class PreparedRows:
     def commit(self, block: int, sides: Sequence[np.ndarray]) -> None:
         """Save the record that :meth:`writable` returned, with its side arrays."""
         record = self._buffer if self._records is None else self._records[block]
-        self.checksums[block] = _checksum(record, sides)
+        if self._at_once:
+            self._checksums[block] = _checksum(record, sides)
+        else:
+            self._unsummed.add(block)
         if self._file is None:
             self._sides[block] = tuple(sides)
         else:

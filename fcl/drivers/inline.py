@@ -89,8 +89,8 @@ class InlineRun:
         session.started()
         start = time.perf_counter()
         try:
-            self.checksums = self._read()
-            session.prepared(time.perf_counter() - start, self.checksums)
+            self._read()
+            session.prepared(time.perf_counter() - start, lambda: self.checksums)
             self._begin()
         except BaseException:
             self.__exit__()
@@ -104,13 +104,17 @@ class InlineRun:
         # memory until the next garbage collection
         vars(self).pop("solver", None)
 
-    def _read(self) -> np.ndarray:
-        """Read the rows; returns the checksums of the blocks of training rows."""
+    @property
+    def checksums(self) -> np.ndarray:
+        """Checksums of the blocks of training rows, uint64 (n_blocks,)."""
+        return self._rows[0].checksums
+
+    def _read(self) -> None:
+        """Read the rows."""
         job = self.job
         self._rows.append(job.prepare(job.train, self._reading))
         if job.valid is not None:
             self._rows.append(job.prepare(job.valid, self._reading))
-        return self._rows[0].checksums
 
     def _plan_passes(self) -> tuple[Plan, Passes]:
         """The memory plan, now that the rows are known, and the steps of a pass."""

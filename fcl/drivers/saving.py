@@ -97,6 +97,11 @@ class Saver:
         if self._folder is not None:
             self._folder.release()
 
+    @property
+    def saves(self) -> bool:
+        """Whether checkpoints are saved."""
+        return self._folder is not None
+
     def describe(
         self, job: Job, fingerprint: str, checksums: np.ndarray, history: list[dict[str, Any]]
     ) -> None:

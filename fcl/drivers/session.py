@@ -135,15 +135,16 @@ class Session:
             )
         )
 
-    def prepared(self, seconds: float, checksums: np.ndarray) -> None:
+    def prepared(self, seconds: float, checksums: Callable[[], np.ndarray]) -> None:
         """Report that the rows are read; a resumed job first compares them with its checkpoint.
 
         Parameters
         ----------
         seconds : float
             Time that reading took.
-        checksums : uint64 (n_blocks,)
-            Of the prepared training rows.
+        checksums : callable
+            Returns uint64 (n_blocks,), the checksums of the prepared training rows; called if they are
+            needed.
 
         Raises
         ------
@@ -152,11 +153,13 @@ class Session:
         """
         # computed now: if the source has disappeared by the end, the model must not be lost
         self.fingerprint = self.job.train.data.fingerprint()
+        needed = self.resumed is not None or self.saver.saves
+        sums = checksums() if needed else np.empty(0, np.uint64)
         if self.resumed is not None:
             CheckpointFolder.check_resume(
-                self.resumed, self.job.options.of_job(), self.fingerprint, checksums
+                self.resumed, self.job.options.of_job(), self.fingerprint, sums
             )
-        self.saver.describe(self.job, self.fingerprint, checksums, self.history)
+        self.saver.describe(self.job, self.fingerprint, sums, self.history)
         self.seconds["read"] = seconds
         n_read = self.job.train.n + (self.job.valid.n if self.job.valid else 0)
         self.report(Prepared(seconds, n_read / max(seconds, 1e-9)))

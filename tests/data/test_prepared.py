@@ -167,3 +167,21 @@ def test_only_small_side_arrays_of_a_file_stay_in_memory(tmp_path: Path) -> None
         assert (rows.sides(block)[0] is found) == (block == 0)
         rows.forget_sides(block)
         assert (rows.sides(block)[0] == array).all()
+
+
+def test_checksums_of_blocks_in_memory_are_made_when_they_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    checksum = module._checksum
+    monkeypatch.setattr(module, "_checksum", lambda *a: (made.append(1), checksum(*a))[1])
+    rows = {scratch: PreparedRows(25, 10, (3,), scratch) for scratch in (None, tmp_path)}
+    fill(rows[None])
+    assert not made
+    fill(rows[tmp_path])  # reading the blocks again would take longer
+    assert len(made) == 3
+    expected = rows[tmp_path].checksums.tolist()
+    assert rows[None].checksums.tolist() == expected and len(set(expected)) == 3
+    assert rows[None].checksums.tolist() == expected and len(made) == 6
+    rows[None].commit(1, (np.arange(9),))
+    assert (rows[None].checksums != expected).tolist() == [False, True, False]

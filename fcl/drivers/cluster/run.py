@@ -147,7 +147,11 @@ class ClusterRun(InlineRun):
 
     # -- the steps of the inline driver ----------------------------------------------------------
 
-    def _read(self) -> np.ndarray:
+    @property
+    def checksums(self) -> np.ndarray:
+        return self._checksums
+
+    def _read(self) -> None:
         job = self.job
         check_job(job)
         self._look_at_workers()
@@ -158,9 +162,8 @@ class ClusterRun(InlineRun):
         self._report_workers()
         found = [shards.read(self._reading) for shards in self._shards]
         job.train.data.check_unchanged()
-        checksums = found[0][0]
+        self._checksums = found[0][0]
         self._sides = np.concatenate([sides for _, sides in found])
-        return checksums
 
     def _plan_passes(self) -> tuple[Plan, Passes]:
         job = self.job

@@ -325,7 +325,7 @@ class Supervisor:
             if rows is not None:
                 rows.data.check_unchanged()
         checksums = shared.layout.prepared(0).checksums.copy()
-        session.prepared(time.monotonic() - self._reading_since, checksums)
+        session.prepared(time.monotonic() - self._reading_since, lambda: checksums)
         self.logic.extents.limit(shared.complete())
         for child in self.roster:
             self.roster.send(child, shared.set_up)
