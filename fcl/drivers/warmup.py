@@ -124,7 +124,7 @@ def _sequences() -> None:
         model = _train(codes, labels, features, loss)
     # tables of two positions
     numbers = np.zeros(64, np.int64)
-    kmers.take_marginals(numbers, numbers[:16].copy(), numbers[:16].copy())
+    kmers.take_marginals(numbers, numbers[:16].copy(), numbers[:16].copy(), False)
     table, word = np.zeros(4), np.zeros(kmers.CHUNK, np.uint32)
     kmers.add_two_margins(np.zeros((1, 8), np.uint8), 0, 1, table, 1, table, word, np.zeros(8))
     steps, shared = np.zeros(4, np.int32), np.zeros(16, np.int32)

@@ -180,11 +180,12 @@ def add_to_table(planes, k, d, r, inverse, codes, table):
 
 
 @kernel
-def take_marginals(shared, first, second):
-    """Add the sums of a table over its last letter to ``first``, and over its first to ``second``.
+def take_marginals(shared, first, second, add):
+    """Move the sums of a table over its last letter to ``first``, and over its first to ``second``.
 
     shared : int64 (4^(d + 1),), the table that two neighbouring positions share; 0 afterwards.
-    first, second : int64 (4^d,), their own tables; changed in place.
+    first, second : int64 (4^d,), their own tables.
+    add : whether to add to these tables; False overwrites them.
     """
     n = first.shape[0]
     step = min(n, CHUNK)
@@ -192,9 +193,13 @@ def take_marginals(shared, first, second):
         part = shared[start : start + step]
         fours = part.reshape((step // 4, 4))
         to_first = first[start // 4 : (start + step) // 4]
+        if not add:
+            to_first[:] = 0
         for i in range(step // 4):
             to_first[i] += (fours[i, 0] + fours[i, 1]) + (fours[i, 2] + fours[i, 3])
         to_second = second[start % n : start % n + step]
+        if start < n and not add:
+            to_second[:] = 0
         for i in range(step):
             to_second[i] += part[i]
         part[:] = 0

@@ -29,12 +29,18 @@ def pattern_sums(table, items, cares, values, d, out):
     """Write the sum over the windows that match each pattern, from table and items, to ``out``."""
     full = (1 << (2 * d)) - 1
     for j in range(cares.shape[0]):
-        free = full & ~cares[j]
+        size = 1  # of the neighbouring cells that differ in the wildcards at the end
+        while size <= full and cares[j] & size == 0:
+            size *= 4
+        free = full & ~cares[j] & ~(size - 1)
         fixed = values[j]
         total = 0
         sub = 0
         while True:
-            total += table[fixed | sub]
+            start = fixed | sub
+            part = table[start : start + size]
+            for i in range(size):
+                total += part[i]
             sub = (sub - free) & free
             if sub == 0:
                 break

@@ -203,11 +203,14 @@ class LocalSolver:
     def _rounded(self, weights: Floats) -> Floats:
         """Weights as multiples of a power of two, as coarse as is of use and does not matter.
 
-        If all weights change by an amount e, slopes change by about C e sum_i q_i times the share of the
-        rows that a column has, since changes in both directions cancel.
+        If all weights change by an amount e, prices change by about C e sum_i q_i times the share of the
+        rows that a column has, since changes in both directions cancel. Slopes are prices divided by the
+        coefficients of |w_j|.
         """
         scale = self.view.objective.C * self._total_q
-        allowed = ROUNDED_SHARE * self._target / scale if scale > 0.0 else 0.0
+        factors = self.working.factor[: self.cache.n]
+        least = self.view.objective.penalty.absolute(factors).min(initial=1.0)
+        allowed = ROUNDED_SHARE * self._target * float(least) / scale if scale > 0.0 else 0.0
         step = min(allowed, useful_step(weights))
         self._step = 2.0 ** math.floor(math.log2(step)) if step > 0.0 else 0.0
         return rounded_to(weights, self._step) if self._step else weights

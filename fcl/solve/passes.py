@@ -225,10 +225,9 @@ class Passes:
             return self.settled(proposed, value, 1.0, found.intercept)
         point = anchor.toward(proposed, found.beta, found.intercept)
         if proposed.weights.ndim == 1 and self.family.rounds_weights(self.objective.n_rows):
-            # as the proposed point was rounded
-            step = min(common_step(proposed.weights), useful_step(point.weights))
-            if step > 0.0:
-                weights = rounded_to(point.weights, step)
+            step = common_step(proposed.weights)
+            if step <= useful_step(proposed.weights):  # else the trainer did not round them
+                weights = rounded_to(point.weights, min(step, useful_step(point.weights)))
                 point = Point.make(point.ids, weights, point.intercept, point.covariates)
         return Searched(found.beta, point, found.objective)
 

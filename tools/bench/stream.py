@@ -18,7 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from fcl.features.prices import PriceQuery, RowVector, run
+from fcl.features.steps import rounded_to, useful_step
 from fcl.kernels import kernel
 from tools.bench import common
 
@@ -278,6 +279,9 @@ def passes(
 
     job = make_job(open_data(codes, y=y), f"kmers:d={d}", C=args.C, memory="8GiB")
     point = fitted(codes, y, d, args.C, args.fit_rows)
+    if job.family.rounds_weights(len(y)):  # as the trainer does, also if it had fewer rows
+        weights = rounded_to(point.weights, useful_step(point.weights))
+        point = replace(point, weights=weights)
     update = random_update(d, args.repeat)
     cells = len(y) * (codes.shape[1] - d + 1)
     for where in ("memory", "scratch file"):

@@ -31,6 +31,8 @@ MAX_KEPT_TABLES = 256
 SCRATCH_POSITIONS = 4
 #: Fewest rows of a pass for which neighbouring positions share a table: making it takes longer.
 SHARED_ROWS = 1 << 17
+#: Most patterns of several positions that are matched one by one rather than in a table that they share.
+MOST_APART = 4
 #: Sums of absolute weights stay below this number of steps in the tables that positions share: int32.
 MOST_SHARED_STEPS = 2.0**31
 #: Sums of float64 are exact below this number of steps.
@@ -221,7 +223,8 @@ def together(parts: Sequence[MarginPart], share: bool) -> Parts:
     at = 0
     while at < len(parts):
         n = _n_shared(parts[at:], step) if share else 0
-        if sum(len(part.weights) for part in parts[at : at + n]) > MOST_MATCHED_IN_PASS[-1]:
+        most = MOST_APART if n > 1 else MOST_MATCHED_IN_PASS[-1]
+        if sum(len(part.weights) for part in parts[at : at + n]) > most:
             out.append(Shared(parts[at : at + n], step))
         elif at + 1 < len(parts) and Pair.fits(*parts[at : at + 2]):
             n = 2

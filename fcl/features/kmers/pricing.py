@@ -38,7 +38,7 @@ CORE_CACHE_BYTES = 1 << 15
 #: Values of d for which two neighbouring positions share a table of d + 1 letters, which is filled once
 #: for both; tables of fewer letters are filled as fast one by one, and a larger one leaves the caches. A
 #: table of 32 bits, of residuals on a coarser grid, was measured: it saves a tenth of the filling, but at
-#: 8 million rows that grid is too coarse once the gap is below 1e-2.
+#: 8 million rows that grid loosens the bound by up to 2e-3 of the objective.
 PAIR_LETTERS = (7, 8)
 #: Smallest number of rows for which that is faster: the shared table has to be added up for both.
 PAIR_ROWS = 1 << 17
@@ -202,7 +202,6 @@ class KmerPricer:
         used = room[:-1].copy()
         self._make_room(len(request), int(room[-1]))
         tables = self._tables(len(request))
-        tables[:] = 0
         try:
             self._fill(request, rows, blocks, tables, used)
         except BaseException:
@@ -219,11 +218,14 @@ class KmerPricer:
         tables: npt.NDArray[np.int64],
         used: npt.NDArray[np.int64],
     ) -> None:
-        """Add sums by window code to ``tables``, and the other windows to the lists from ``used`` on."""
+        """Write sums by window code to ``tables``, and other windows to the lists from ``used`` on."""
         from fcl.kernels import kmers
 
-        d = self.family.d
+        d, unknown = self.family.d, bool(self._unknown[request].any())
         fills = self._fills(request, tables, len(blocks) * self.prepared.block_rows)
+        for fill in fills:
+            if unknown or len(fill.places) == 1:  # else its sums overwrite the tables
+                tables[fill.places] = 0
         # a large table goes through all blocks alone, so that it stays in the cache of the core
         alone = self.prepared.in_memory and len(self._shared) > 0
         for some in [[fill] for fill in fills] if alone else [fills]:
@@ -239,7 +241,8 @@ class KmerPricer:
                         used[t] = kmers.take_unknown(*window, tables[t], used[t], self._items)
         for fill in fills:
             if len(fill.places) == 2:
-                kmers.take_marginals(fill.table, *(tables[t] for t in fill.places))
+                first, second = fill.places
+                kmers.take_marginals(fill.table, tables[first], tables[second], unknown)
 
     def _fills(self, request: Ids, tables: npt.NDArray[np.int64], n_rows: int) -> list[Fill]:
         """The tables that are filled from the rows: of single positions, or of two neighbours."""
