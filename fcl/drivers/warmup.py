@@ -130,7 +130,7 @@ def _sequences() -> None:
     steps, shared = np.zeros(4, np.int32), np.zeros(16, np.int32)
     kmers.fold_table(numbers[:1], numbers[:1], steps[:1], 1, steps)
     kmers.spread_table(steps, 1, shared)
-    kmers.add_margins_in_steps(np.zeros((1, 8), np.uint8), 0, 2, shared, 1.0, word, np.zeros(8))
+    kmers.add_margins(np.zeros((1, 8), np.uint8), 0, 2, shared, 1.0, word, np.zeros(8))
     # scores of patterns of two letters by table, and of the longest pattern by itself
     for ids in ([*range(5**8 - 1, 4 * 5**9, 5**8)], [0]):
         scorer = model.family.scorer(np.array(ids, np.int64), np.ones(len(ids)))

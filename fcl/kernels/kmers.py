@@ -256,7 +256,7 @@ def spread_table(own, after, shared):
     """Add the table of one position to one that it shares with neighbours, for each of their letters.
 
     own : (4^d,).
-    after : number of letters that follow those of the position.
+    after : number of letters of the shared table that follow those of the position.
     shared : (4^span,), changed in place.
     """
     size, n_after = own.shape[0], 4**after
@@ -283,10 +283,10 @@ def spread_table(own, after, shared):
 
 
 @kernel
-def add_margins_in_steps(planes, k, d, table, step, codes, m):
+def add_margins(planes, k, d, table, step, codes, m):
     """Add ``step * table[code of the window at k]`` to the margins of a block of rows, in place.
 
-    table : int32 (4^d,).
+    table : int32 (4^d,), or float64 with a step of 1.
     """
     n_rows = m.shape[0]
     for start in range(0, n_rows, CHUNK):
@@ -295,18 +295,6 @@ def add_margins_in_steps(planes, k, d, table, step, codes, m):
         part = m[start:stop]
         for i in range(stop - start):
             part[i] += step * table[codes[i]]
-
-
-@kernel
-def add_margins(planes, k, d, table, codes, m):
-    """Add ``table[code of the window at k]`` to the margins of a block of rows, in place."""
-    n_rows = m.shape[0]
-    for start in range(0, n_rows, CHUNK):
-        stop = min(n_rows, start + CHUNK)
-        window_codes(planes, k, d, start, stop, codes)
-        part = m[start:stop]
-        for i in range(stop - start):
-            part[i] += table[codes[i]]
 
 
 @kernel

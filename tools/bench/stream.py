@@ -42,7 +42,6 @@ MOST_ROWS = 1 << 20
 PARTS = {
     "margins": (
         "add_margins",
-        "add_margins_in_steps",
         "add_two_margins",
         "add_patterns",
         "mend_margins",

@@ -183,7 +183,7 @@ class BagScorer:
         buffers = buffers_for(block)
         for k, span in spans(family):
             table = self._tables[span]
-            kmers.add_margins(block.planes, k, span, table, buffers.codes, out)
+            kmers.add_margins(block.planes, k, span, table, 1.0, buffers.codes, out)
             if len(block.unknown_rows):
                 bags.mend_unknown(block, k, span, d, table, self._five, buffers, out)
 

@@ -97,7 +97,7 @@ class MarginPart:
         k, span = self.position, self.span
         patterns = self.cares, self.values, self.weights
         if self.tabled:
-            kmers.add_margins(block.planes, k, span, self.table(), buffers.codes, out)
+            kmers.add_margins(block.planes, k, span, self.table(), 1.0, buffers.codes, out)
         else:
             kmers.add_patterns(block.planes, k, span, *patterns, buffers.codes, buffers.sums, out)
         if len(block.unknown_rows):
@@ -182,9 +182,7 @@ class Shared:
         k, span = self.position, self.stop - self.position
         if not len(self._table):
             self._table = self._folded(span)
-        kmers.add_margins_in_steps(
-            block.planes, k, span, self._table, self._step, buffers.codes, out
-        )
+        kmers.add_margins(block.planes, k, span, self._table, self._step, buffers.codes, out)
         if len(block.unknown_rows):
             for part in self._parts:
                 part.mend(block, buffers, out)
