@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.features.prices import Floats, Ids, PriceQuery, Prices, in_units, within
 
-__all__ = ["Collector", "Heap", "largest"]
+if TYPE_CHECKING:
+    from fcl.kernels.candidates import Wanted
+
+__all__ = ["Collector", "Heaps", "largest"]
 
 #: An integer larger than any sum.
 ENDLESS = 1 << 62
@@ -137,64 +141,70 @@ class Collector:
         )
 
 
-class Heap:
-    """Collects the same as :class:`Collector`, in a kernel that searches a tree of integer sums.
+class Heaps:
+    """Collects the same as :class:`Collector`, in kernels that search trees of integer sums.
+
+    The parts of a family that are priced one after another share the arrays.
 
     Parameters
     ----------
     query : PriceQuery
     keep : int
-        Number of candidates to keep.
+        Number of candidates to keep in each part.
     step : float
         Step of the sums.
     reach : float
         Bound on |phi_ij|.
-    known : int64 (k,)
-        Watched features of the part, increasing.
-    known_sums : int64 (k,)
-        Overwritten with the sums of these features.
-
-    Attributes
-    ----------
-    wanted : Wanted
-        What the kernel gets; see :mod:`fcl.kernels.candidates`.
+    n_parts : int
+        Number of parts.
     """
 
     def __init__(
-        self,
-        query: PriceQuery,
-        keep: int,
-        step: float,
-        reach: float,
-        known: Ids,
-        known_sums: npt.NDArray[np.int64],
+        self, query: PriceQuery, keep: int, step: float, reach: float, n_parts: int = 1
     ) -> None:
         from fcl.kernels.candidates import FOUND, Wanted
 
         self._step, self._reach, self._change = step, reach, query.imbalance * reach
         floor = math.inf if query.level is None else (query.level - self._change) / step
         self._endless = floor <= 0.0
-        if self._endless:
-            floor = math.inf
-        threshold = int(min(query.threshold / step, ENDLESS)) if query.find else ENDLESS
-        ids, sums = np.empty((2, keep), np.int64)
-        self.wanted = Wanted(threshold, floor, known, known_sums, ids, sums, np.zeros(FOUND))
+        self._floor = math.inf if self._endless else floor
+        self._threshold = int(min(query.threshold / step, ENDLESS)) if query.find else ENDLESS
+        self._ids, self._sums = np.empty((2, n_parts, keep), np.int64)
+        self._found = np.zeros((n_parts, FOUND))
+        self._wanted = Wanted
+
+    def wanted(self, part: int, known: Ids, known_sums: npt.NDArray[np.int64]) -> Wanted:
+        """What a kernel gets to search a part; see :mod:`fcl.kernels.candidates`.
+
+        part : from 0 to ``n_parts`` - 1.
+        known : int64 (k,), the watched features of the part, increasing.
+        known_sums : int64 (k,), overwritten with the sums of those that the kernel visits.
+        """
+        heap = self._ids[part], self._sums[part]
+        return self._wanted(
+            self._threshold, self._floor, known, known_sums, *heap, self._found[part]
+        )
 
     def prices(self, n_priced: int) -> Prices:
-        """The prices that the kernel found in the part, unordered and without watched sums."""
+        """The prices that the kernels found in all parts, without watched sums.
+
+        n_priced : number of features of the parts.
+        """
         from fcl.kernels import candidates
 
-        found, step = self.wanted.found, self._step
-        n = int(found[candidates.COUNT])
-        largest = max(found[candidates.LARGEST], found[candidates.SKIPPED])
-        excess = math.inf if self._endless else float(found[candidates.EXCESS]) * step * step
+        found, step = self._found, self._step
+        kept = np.arange(self._ids.shape[1]) < found[:, candidates.COUNT, None]
+        ids, sums = self._ids[kept], self._sums[kept]
+        order = np.argsort(ids, kind="stable")
+        largest = found[:, [candidates.LARGEST, candidates.SKIPPED]].max(initial=0.0)
+        excess = found[:, candidates.EXCESS] * step * step
         return Prices(
-            ids=self.wanted.heap_id[:n],
-            gradients=in_units(self.wanted.heap_value[:n], step),
+            ids=ids[order],
+            gradients=in_units(sums[order], step),
             largest=float(largest) * step + self._change,
             watched=np.empty(0),
             n_priced=n_priced,
-            excess=np.array([excess]),
+            excess=np.full(len(found), math.inf) if self._endless else excess,
             reach=self._reach,
-            n_visited=int(found[candidates.VISITED]),
+            n_visited=int(found[:, candidates.VISITED].sum()),
         )

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError, InputError
 from fcl.features.bag.columns import row_buffers
-from fcl.features.candidates import Heap
+from fcl.features.candidates import Heaps
 from fcl.features.prices import (
     Ids,
     PriceQuery,
@@ -190,12 +190,13 @@ class SearchPricer:
         family, d = self.family, self.family.d
         low, high = self._codes(part)
         letter, n, node = self._letter(part), len(listed.occurrences), self._nodes[0]
-        heap = Heap(query, self._keep, step, family.integer_bound, known, sums)
+        heaps = Heaps(query, self._keep, step, family.integer_bound)
+        wanted = heaps.wanted(0, known, sums)
         # the pattern of the letter alone: the search visits only patterns of more letters
         alone = (letter + 1) * 5 ** (d - 1) - 1
         if low <= alone < high and self._is_feature(alone):
             total = int(occurrences.distinct_sum(self._occurrences, n, listed.units))
-            candidates.take(alone, total, heap.wanted)
+            candidates.take(alone, total, wanted)
         node[:] = 0
         node[occurrences.SPAN], node[occurrences.PREFIX] = 1, letter
         node[occurrences.STOP] = node[occurrences.CUTS] = n
@@ -214,13 +215,13 @@ class SearchPricer:
                 self._sums,
                 at,
                 WORK,
-                heap.wanted,
+                wanted,
             )
         if not family.both:
-            return heap.prices(high - low)
+            return heaps.prices(high - low)
         codes = family.canonical()[0]
         first, last = np.searchsorted(codes, [low, high])
-        found = heap.prices(int(last - first))
+        found = heaps.prices(int(last - first))
         return replace(found, ids=np.searchsorted(codes, found.ids).astype(np.int64))
 
     def _is_feature(self, code: int) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.candidates import Heap
+from fcl.features.candidates import Heaps
 from fcl.features.kmers.columns import Patterns
 from fcl.features.kmers.pricing import (
     KmerPricer,
@@ -28,7 +28,6 @@ from fcl.features.prices import (
     Prices,
     Progress,
     RowVector,
-    merge_prices,
     only_watched,
     run,
 )
@@ -76,11 +75,11 @@ def lane_item_bytes(family: KmerFamily, prepared: PreparedRows) -> int:
 class _Outputs:
     """The outputs that are priced together; their queries differ only in the imbalance."""
 
-    queries: Sequence[PriceQuery]
     rows: Sequence[RowVector]
+    heaps: Sequence[Heaps]  #: of each output; none if only the watched features are summed
     known: Ids  #: watched features, increasing
     patterns: Patterns  #: of these features
-    watched: npt.NDArray[np.float64]  #: (k, outputs), overwritten with their sums
+    units: npt.NDArray[np.int64]  #: (outputs, k), overwritten with their sums in steps
 
 
 class LanePricer(KmerPricer):
@@ -102,6 +101,8 @@ class LanePricer(KmerPricer):
             np.empty(room, np.uint32),
             np.empty((lanes.LANES, room), np.int64),
         )
+        #: of lanes without an output
+        self._unused = Heaps(PriceQuery(range(0), find=False), 1, 1.0, family.integer_bound)
 
     def price_several(
         self,
@@ -169,40 +170,38 @@ class LanePricer(KmerPricer):
         query = queries[0]
         order = np.argsort(query.watched, kind="stable")
         known = query.watched[order]
-        outputs = _Outputs(
-            queries, rows, known, self.family.patterns(known), np.zeros((len(known), len(rows)))
-        )
+        patterns, units = self.family.patterns(known), np.zeros((len(rows), len(known)), np.int64)
+        heaps = []
+        if query.find:
+            heaps = [self._heaps(own, mine.step) for own, mine in zip(queries, rows, strict=True)]
+        outputs = _Outputs(rows, heaps, known, patterns, units)
         positions = np.array(query.parts, np.int64)
         if not query.find:
-            positions = np.intersect1d(positions, outputs.patterns.positions)
-        prices: list[list[Prices]] = [[] for _ in rows]
+            positions = np.intersect1d(positions, patterns.positions)
         for at in range(0, len(positions), self._lane_group):
             progress(at / len(positions))
-            for found in self._price_group(outputs, positions[at : at + self._lane_group], blocks):
-                for own, one in zip(prices, found, strict=True):
-                    own.append(one)
-        watched = np.empty_like(outputs.watched)
-        watched[order] = outputs.watched
-        sums = np.ascontiguousarray(watched.T)
+            self._price_group(outputs, positions, slice(at, at + self._lane_group), blocks)
+        watched = np.empty(units.shape)
+        watched[:, order] = units * np.array([[own.step] for own in rows])
         if not query.find:
-            return [only_watched(own) for own in sums]
+            return [only_watched(own) for own in watched]
+        n_priced = len(positions) * self.family.per_position
         return [
-            replace(merge_prices(own), watched=mine) for own, mine in zip(prices, sums, strict=True)
+            replace(heap.prices(n_priced), watched=own)
+            for heap, own in zip(heaps, watched, strict=True)
         ]
 
-    def _price_group(self, outputs: _Outputs, some: Ids, blocks: range) -> list[list[Prices]]:
-        """The prices at some positions: for each of them a list of the outputs'."""
+    def _price_group(self, outputs: _Outputs, positions: Ids, group: slice, blocks: range) -> None:
+        """Sum and scan some of the positions."""
         from fcl.kernels.lanes import LANES
 
-        n_cells = LANES * 4**self.family.d
+        n_cells, some = LANES * 4**self.family.d, positions[group]
         ends = self._fill_lanes(outputs.rows, some, blocks)
-        found = []
         for t in range(len(some) - 1, -1, -1):  # a scan overwrites what follows its table
             cells = self._cells[t * n_cells : t * n_cells + LANES * self._scan_cells]
             many = ends[t].stop - ends[t].start > most_items(self.family)
             price = self._price_apart if many else self._price_together
-            found.append(price(outputs, int(some[t]), cells, ends[t]))
-        return found[::-1] if outputs.queries[0].find else []
+            price(outputs, group.start + t, int(some[t]), cells, ends[t])
 
     def _fill_lanes(self, rows: Sequence[RowVector], some: Ids, blocks: range) -> list[slice]:
         """Fill the tables of some positions; returns the range of the items of each."""
@@ -229,9 +228,9 @@ class LanePricer(KmerPricer):
         return [slice(*ends) for ends in zip(room.tolist(), used.tolist(), strict=False)]
 
     def _price_together(
-        self, outputs: _Outputs, k: int, cells: npt.NDArray[np.int64], items: slice
-    ) -> list[Prices]:
-        """The prices of a position with few unknown letters."""
+        self, outputs: _Outputs, at: int, k: int, cells: npt.NDArray[np.int64], items: slice
+    ) -> None:
+        """Price a position, the ``at``-th of the query, with few unknown letters."""
         from fcl.kernels import lane_tables, lanes
 
         own_items = self._lane_items
@@ -244,45 +243,33 @@ class LanePricer(KmerPricer):
         if len(cares):
             sums = np.empty((len(cares), lanes.LANES), np.int64)
             lane_tables.lane_pattern_sums(cells, mine, cares, values, self.family.d, sums)
-            for lane, own in enumerate(outputs.rows):
-                np.multiply(sums[:, lane], own.step, out=outputs.watched[here, lane])
-        if not outputs.queries[0].find:
-            return []
-        heaps = [
-            self._heap(query, own.step, outputs.known[here], self._keep)
-            for query, own in zip(outputs.queries, outputs.rows, strict=True)
+            outputs.units[:, here] = sums[:, : len(outputs.rows)].T
+        if not outputs.heaps:
+            return
+        d, each, known = self.family.d, self.family.per_position, outputs.known[here]
+        wanted = [
+            heaps.wanted(at, known, units)
+            for heaps, units in zip(outputs.heaps, outputs.units[:, here], strict=True)
         ]
-        unused = self._heap(PriceQuery(range(0), find=False), 1.0, np.empty(0, np.int64), 1)
-        padded = [*heaps, *[unused] * (lanes.LANES - len(heaps))]
-        wanted = lanes.LaneWanted(*(heap.wanted for heap in padded))
-        each = self.family.per_position
-        d, flats = self.family.d, self._lane_flats
-        lanes.scan_lanes(cells, d, mine, self._stack, k * each, flats, wanted)
-        return [heap.prices(each) for heap in heaps]
-
-    def _heap(self, query: PriceQuery, step: float, known: Ids, keep: int) -> Heap:
-        spare = np.empty(len(known), np.int64)
-        return Heap(query, keep, step, self.family.integer_bound, known, spare)
+        unused = self._unused.wanted(0, known[:0], np.empty(0, np.int64))
+        padded = lanes.LaneWanted(*wanted, *[unused] * (lanes.LANES - len(wanted)))
+        lanes.scan_lanes(cells, d, mine, self._stack, k * each, self._lane_flats, padded)
 
     def _price_apart(
-        self, outputs: _Outputs, k: int, cells: npt.NDArray[np.int64], items: slice
-    ) -> list[Prices]:
-        """The prices of a position with many unknown letters, which each output scans by itself."""
+        self, outputs: _Outputs, at: int, k: int, cells: npt.NDArray[np.int64], items: slice
+    ) -> None:
+        """Price a position with many unknown letters, which each output scans by itself."""
         from fcl.kernels.lanes import LANES
 
         here, cares, values = outputs.patterns.at(k)
-        n_cells = 4**self.family.d
-        found = []
-        for lane, (query, own) in enumerate(zip(outputs.queries, outputs.rows, strict=True)):
+        n_cells, known = 4**self.family.d, outputs.known[here]
+        for lane, units in enumerate(outputs.units[:, here]):
             self._lane_cells[:n_cells] = cells[lane : n_cells * LANES : LANES]
             mine = _items_of(self._lane_items, lane, items)
-            sums = self._watched(self._lane_cells, mine, cares, values)
-            np.multiply(sums, own.step, out=outputs.watched[here, lane])
-            if query.find:
-                found.append(
-                    self._scan(k, self._lane_cells, mine, outputs.known[here], query, own.step)
-                )
-        return found
+            self._watched(self._lane_cells, mine, cares, values, units)
+            if outputs.heaps:
+                wanted = outputs.heaps[lane].wanted(at, known, units)
+                self._scan(k, self._lane_cells, mine, wanted)
 
 
 def _items_of(items: LaneItems, lane: int, some: slice) -> Items:

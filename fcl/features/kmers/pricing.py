@@ -12,23 +12,22 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
-from fcl.features.candidates import Heap
+from fcl.features.candidates import Heaps
 from fcl.features.kmers.margins import SCRATCH_POSITIONS
 from fcl.features.prices import (
     Ids,
     PriceQuery,
-    Prices,
     Progress,
     RowVector,
     Scan,
     in_units,
-    merge_prices,
     only_watched,
 )
 from fcl.features.windows import window_buffers
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
+    from fcl.kernels.candidates import Wanted
     from fcl.kernels.patterns import Items
 
 #: Largest number of bytes of the tables of residuals that are filled in one reading of a scratch file.
@@ -288,42 +287,47 @@ class KmerPricer:
         return [positions[at : at + size] for at in range(0, len(positions), size)]
 
     def scan(self, query: PriceQuery, step: float) -> Scan:
-        prices: list[Prices] = []
-        units = yield from self._scan_tables(query, step, prices)
+        heaps = self._heaps(query, step) if query.find else None
+        units = yield from self._scan_tables(query, heaps)
         watched = in_units(units, step)
-        if not query.find:
+        if heaps is None:
             return only_watched(watched)
-        return replace(merge_prices(prices), watched=watched)
+        found = heaps.prices(len(query.parts) * self.family.per_position)
+        return replace(found, watched=watched)
 
     def watched_units(self, query: PriceQuery) -> Generator[Any, Any, Ids]:
         """See :class:`fcl.features.prices.Pricer`."""
-        return self._scan_tables(query, 0.0, [])
+        return self._scan_tables(query, None)
 
-    def _scan_tables(
-        self, query: PriceQuery, step: float, prices: list[Prices]
-    ) -> Generator[Any, Any, Ids]:
-        """Sums of the watched features in steps; appends the prices of the positions."""
-        family = self.family
+    def _heaps(self, query: PriceQuery, step: float) -> Heaps:
+        """What scans of the positions of a query find."""
+        return Heaps(query, self._keep, step, self.family.integer_bound, len(query.parts))
+
+    def _scan_tables(self, query: PriceQuery, heaps: Heaps | None) -> Generator[Any, Any, Ids]:
+        """Scan all positions, if there are heaps; returns the sums of the watched features in steps."""
         order = np.argsort(query.watched, kind="stable")
         known = query.watched[order]
-        patterns = family.patterns(known)
+        patterns = self.family.patterns(known)
         requests = self.requests(query)
-        watched = np.zeros(len(known), np.int64)
+        units = np.zeros(len(known), np.int64)
+        done = 0
         for at, positions in enumerate(requests):
             sums = yield positions, at / len(requests), (at + 1) / len(requests)
             tables = self._tables(len(positions))
             if not np.may_share_memory(tables, sums.tables):
                 tables[:] = sums.tables
-            found = []
             for t in range(len(positions) - 1, -1, -1):  # a scan overwrites what follows its table
-                start = t * 4**family.d
+                start = t * 4**self.family.d
                 cells = self._cells[start : start + self._scan_cells]
                 k, items = int(positions[t]), sums.items[t]
                 here, cares, values = patterns.at(k)
-                watched[order[here]] = self._watched(cells, items, cares, values)
-                if query.find:
-                    found.append(self._scan(k, cells, items, known[here], query, step))
-            prices += reversed(found)
+                own = units[here]
+                self._watched(cells, items, cares, values, own)
+                if heaps is not None:
+                    self._scan(k, cells, items, heaps.wanted(done + t, known[here], own))
+            done += len(positions)
+        watched = np.empty_like(units)
+        watched[order] = units
         return watched
 
     def _tables(self, n: int) -> npt.NDArray[np.int64]:
@@ -332,30 +336,24 @@ class KmerPricer:
         return self._cells[: n * n_cells].reshape(n, n_cells)
 
     def _watched(
-        self, cells: npt.NDArray[np.int64], items: Items, cares: Ids, values: Ids
-    ) -> npt.NDArray[np.int64]:
-        """Sums of some patterns of a position, in steps."""
-        from fcl.kernels import patterns
-
-        out = np.empty(len(cares), np.int64)
-        if len(out):
-            patterns.pattern_sums(cells, items, cares, values, self.family.d, out)
-        return out
-
-    def _scan(
         self,
-        k: int,
         cells: npt.NDArray[np.int64],
         items: Items,
-        known: Ids,
-        query: PriceQuery,
-        step: float,
-    ) -> Prices:
+        cares: Ids,
+        values: Ids,
+        out: npt.NDArray[np.int64],
+    ) -> None:
+        """Write the sums of some patterns of a position to ``out``, in steps."""
+        from fcl.kernels import patterns
+
+        if len(out):
+            patterns.pattern_sums(cells, items, cares, values, self.family.d, out)
+
+    def _scan(self, k: int, cells: npt.NDArray[np.int64], items: Items, wanted: Wanted) -> None:
         """Scan a position."""
         from fcl.kernels import patterns
 
         d, n_items, radix = self.family.d, len(items.code), 4
-        each = self.family.per_position
         if n_items > most_items(self.family):
             if not len(self._five_cells):
                 self._five_cells = np.empty(int(patterns.scan_size(d, 5)), np.int64)
@@ -363,12 +361,8 @@ class KmerPricer:
             cells, items, radix = self._five_cells, _cut(items, slice(0)), 5
         elif n_items * (d + 1) > len(self._stack):
             self._stack = np.empty(n_items * (d + 1), np.int32)
-        spare = np.empty(len(known), np.int64)
-        heap = Heap(query, self._keep, step, self.family.integer_bound, known, spare)
-        patterns.scan_patterns(
-            cells, d, radix, items, self._stack, k * each, self._flats, heap.wanted
-        )
-        return heap.prices(each)
+        first = k * self.family.per_position
+        patterns.scan_patterns(cells, d, radix, items, self._stack, first, self._flats, wanted)
 
 
 def _cut(items: Items, some: slice) -> Items:
