@@ -188,21 +188,23 @@ def take_marginals(shared, first, second, add):
     add : whether to add to these tables; False overwrites them.
     """
     n = first.shape[0]
+    letters, to_first = shared.reshape((4, n)), first.reshape((4, n // 4))
     step = min(n, CHUNK)
-    for start in range(0, 4 * n, step):  # while they are in the first-level cache
-        part = shared[start : start + step]
-        fours = part.reshape((step // 4, 4))
-        to_first = first[start // 4 : (start + step) // 4]
-        if not add:
-            to_first[:] = 0
-        for i in range(step // 4):
-            to_first[i] += (fours[i, 0] + fours[i, 1]) + (fours[i, 2] + fours[i, 3])
-        to_second = second[start % n : start % n + step]
-        if start < n and not add:
-            to_second[:] = 0
+    for start in range(0, n, step):  # so few cells that they stay in the first-level cache
+        stop = start + step
+        a, c, g, t = letters[0], letters[1], letters[2], letters[3]
+        a, c, g, t = a[start:stop], c[start:stop], g[start:stop], t[start:stop]
+        out = second[start:stop]
         for i in range(step):
-            to_second[i] += part[i]
-        part[:] = 0
+            out[i] = (out[i] if add else 0) + ((a[i] + c[i]) + (g[i] + t[i]))
+        for letter in range(4):
+            part = letters[letter, start:stop]
+            fours = part.reshape((step // 4, 4))
+            out = to_first[letter, start // 4 : stop // 4]
+            for i in range(step // 4):
+                total = (fours[i, 0] + fours[i, 1]) + (fours[i, 2] + fours[i, 3])
+                out[i] = (out[i] if add else 0) + total
+            part[:] = 0
 
 
 @kernel

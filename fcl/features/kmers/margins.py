@@ -60,6 +60,8 @@ def shares_tables(n_rows: int) -> bool:
 class MarginPart:
     """The weights of the patterns at one position.
 
+    every : the letters that some pattern cares for.
+    total : sum of the absolute weights.
     most_matched : most patterns that are matched one by one, by the letters they span.
     """
 
@@ -70,9 +72,10 @@ class MarginPart:
         cares: Ids,
         values: Ids,
         weights: Floats,
+        every: int,
+        total: float,
         most_matched: Sequence[int],
     ) -> None:
-        every = int(np.bitwise_or.reduce(cares))
         trailing = 0
         while not every >> (2 * trailing) & 3:
             trailing += 1
@@ -81,6 +84,7 @@ class MarginPart:
         self.cares = cares >> (2 * trailing)
         self.values = values >> (2 * trailing)
         self.weights = weights
+        self.total = total
         # a table has 4^span cells; a few patterns, or long ones, are matched faster one by one
         self.tabled = self.span <= TABLE_LETTERS and len(cares) > most_matched[self.span]
         self._table: Floats = np.empty(0)
@@ -181,23 +185,28 @@ class Shared:
 
         k, span = self.position, self.stop - self.position
         if not len(self._table):
-            self._table = self._folded(span)
+            self._table = self._sums(self._parts, self.stop)
         kmers.add_margins(block.planes, k, span, self._table, self._step, buffers.codes, out)
         if len(block.unknown_rows):
             for part in self._parts:
                 part.mend(block, buffers, out)
 
-    def _folded(self, span: int) -> npt.NDArray[np.int32]:
+    def _sums(self, parts: Sequence[MarginPart], stop: int) -> npt.NDArray[np.int32]:
+        """The sums of some parts by the letters from the first part's to ``stop``, in steps."""
         from fcl.kernels import kmers
 
-        shared = np.zeros(4**span, np.int32)
-        room = np.empty(4 ** max(part.span for part in self._parts), np.int32)
-        for part in self._parts:
-            own = room[: 4**part.span]
-            steps = (part.weights * (1.0 / self._step)).astype(np.int32)
-            kmers.fold_table(part.cares, part.values, steps, part.span, own)
-            kmers.spread_table(own, self.stop - part.stop, shared)
-        return shared
+        out = np.zeros(4 ** (stop - self.position), np.int32)
+        before = [part for part in parts if part.stop < stop]
+        if before:  # their sums go to a smaller table first, so that fewer cells are added
+            end = max(part.stop for part in before)
+            kmers.spread_table(self._sums(before, end), stop - end, out)
+        for part in parts:
+            if part.stop == stop:
+                own = np.empty(4**part.span, np.int32)
+                steps = (part.weights * (1.0 / self._step)).astype(np.int32)
+                kmers.fold_table(part.cares, part.values, steps, part.span, own)
+                kmers.spread_table(own, 0, out)
+        return out
 
     def forget(self) -> None:
         """Discard the table."""
@@ -239,7 +248,7 @@ def _n_shared(parts: Sequence[MarginPart], step: float) -> int:
     stop, total = 0, 0.0
     for n, part in enumerate(parts):
         stop = max(stop, part.stop)
-        total += float(np.abs(part.weights).sum())
+        total += part.total
         if stop - parts[0].position > TABLE_LETTERS or not total < MOST_SHARED_STEPS * step:
             return n
     return len(parts)
@@ -263,11 +272,14 @@ class KmerScorer:
         order = order[weights[order] != 0.0]
         found = family.patterns(ids[order])
         weights = np.ascontiguousarray(weights[order], np.float64)
+        positions, starts = np.unique(found.positions, return_index=True)
+        every = np.bitwise_or.reduceat(found.cares, starts).tolist()
+        totals = np.add.reduceat(np.abs(weights), starts).tolist()
         parts = []
-        for position in np.unique(found.positions):
-            here, cares, values = found.at(int(position))
-            some = weights[here].copy()
-            parts.append(MarginPart(family, int(position), cares, values, some, most_matched))
+        for position, letters, total in zip(positions.tolist(), every, totals, strict=True):
+            here, cares, values = found.at(position)
+            patterns = cares, values, weights[here]
+            parts.append(MarginPart(family, position, *patterns, letters, total, most_matched))
         self._parts = together(parts, shares_tables(n_rows))
 
     def groups(self, in_memory: bool) -> Iterator[Parts]:

@@ -197,17 +197,17 @@ class KmerPricer:
     def accumulate(
         self, request: Ids, rows: RowVector, blocks: range, progress: Progress
     ) -> Tables:
-        room = np.concatenate([[0], np.cumsum(self._unknown[request])])
-        used = room[:-1].copy()
-        self._make_room(len(request), int(room[-1]))
+        ends = [0, *np.cumsum(self._unknown[request]).tolist()]
+        used = ends[:-1]
+        self._make_room(len(request), ends[-1])
         tables = self._tables(len(request))
         try:
-            self._fill(request, rows, blocks, tables, used)
+            self._fill(request, rows, blocks, tables, used, unknown=ends[-1] > 0)
         except BaseException:
             self._shared[:] = 0  # every fill expects zeros, and leaves zeros
             raise
-        bounds = zip(room.tolist(), used.tolist(), strict=False)
-        return Tables(request, tables, [_cut(self._items, slice(*ends)) for ends in bounds])
+        items = [_cut(self._items, slice(*bounds)) for bounds in zip(ends, used, strict=False)]
+        return Tables(request, tables, items)
 
     def _fill(
         self,
@@ -215,12 +215,14 @@ class KmerPricer:
         rows: RowVector,
         blocks: range,
         tables: npt.NDArray[np.int64],
-        used: npt.NDArray[np.int64],
+        used: list[int],
+        *,
+        unknown: bool,
     ) -> None:
         """Write sums by window code to ``tables``, and other windows to the lists from ``used`` on."""
         from fcl.kernels import kmers
 
-        d, unknown = self.family.d, bool(self._unknown[request].any())
+        d, codes = self.family.d, self._buffers.codes
         fills = self._fills(request, tables, len(blocks) * self.prepared.block_rows)
         for fill in fills:
             if unknown or len(fill.places) == 1:  # else its sums overwrite the tables
@@ -231,13 +233,13 @@ class KmerPricer:
             letters = slice(some[0].position, some[-1].position + some[-1].letters)
             for number in blocks:
                 block = self.family.block(self.prepared, number, letters)
-                part = rows.raw(block.rows)
+                to = rows.raw(block.rows), rows.inverse
                 for fill in some:
-                    to = part, rows.inverse, self._buffers.codes, fill.table
-                    kmers.add_to_table(block.planes, fill.position, fill.letters, *to)
+                    window = block.planes, fill.position, fill.letters
+                    kmers.add_to_table(*window, *to, codes, fill.table)
                     for t in fill.places if len(block.unknown_rows) else ():
-                        window = block, int(request[t]), d, part, rows.inverse, self._buffers
-                        used[t] = kmers.take_unknown(*window, tables[t], used[t], self._items)
+                        into = self._buffers, tables[t], used[t], self._items
+                        used[t] = kmers.take_unknown(block, int(request[t]), d, *to, *into)
         for fill in fills:
             if len(fill.places) == 2:
                 first, second = fill.places
