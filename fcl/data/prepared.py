@@ -2,10 +2,10 @@
 
 The data are decoded only once: each row block is kept as one record of fixed size, whose content the
 family defines, and a few *side* arrays, such as the unknown letters or the entries of sparse rows. Both
-are kept in memory, or in an unlinked scratch file. Records are read from the file block by block with
-``preadv`` into one reused buffer. Large side arrays of a block are mapped while they are in use, so that
-only the pages that are touched are read. Mapped pages count as memory of the process, so at most one
-block is mapped at a time. Small ones stay in memory.
+are kept in memory, or in an unlinked scratch file. Records, or the same part of several records, are
+read from the file with ``preadv`` into one reused buffer of the size of a record. Large side arrays of a
+block are mapped while they are in use, so that only the pages that are touched are read. Mapped pages
+count as memory of the process, so at most one block is mapped at a time. Small ones stay in memory.
 """
 
 from __future__ import annotations
@@ -87,8 +87,12 @@ class PreparedRows:
         elif records is None and file is None:
             records = np.empty((self.n_blocks, *record_shape), np.uint8)
         self._records, self._file, self._file_start = records, file, file_start
-        self._buffer = np.empty(record_shape if records is None else 0, np.uint8)
-        self._buffered = (-1, 0, 0)  # the block in the buffer, and its valid range
+        n_rows = 2 * record_shape[0] if records is None else 0
+        # only the second half is used; records whose part does not begin at 0 reach into the first
+        self._room = np.empty((n_rows, *record_shape[1:]), np.uint8)
+        self._buffer = self._room[n_rows // 2 :]
+        self._held: dict[int, int] = {}  # the blocks in the buffer, the oldest first: their places
+        self._held_part = (0, 0)  # the range of the first axis that the buffer has of them
         self._load_sides = load_sides
         # of each block: the side arrays, or their position and bytes in our own file
         self._sides: list[SideArrays | None] = [None] * self.n_blocks
@@ -145,7 +149,7 @@ class PreparedRows:
         if self._records is not None:
             record: npt.NDArray[np.uint8] = self._records[block]
         else:
-            self._buffered = (-1, 0, 0)
+            self._held.clear()
             record = self._buffer
         record[...] = 0
         return record
@@ -176,25 +180,52 @@ class PreparedRows:
         """Record and side arrays of a block.
 
         part : the range of the first axis that is needed. A record from a scratch file has arbitrary
-            content outside this range, and is valid only until the next call.
+            content, or no more rows, outside this range, and is valid only until the next call.
         """
         sides = self.sides(block)
         if self._records is not None:
             return self._records[block], sides
-        first, stop, _ = part.indices(self.record_shape[0])
-        held, held_first, held_stop = self._buffered
-        if held != block or first < held_first or stop > held_stop:
-            assert self._file is not None
-            row = self._record_bytes // self.record_shape[0]
-            view = self._buffer.data.cast("B")[first * row : stop * row]
-            at = self._file_start + block * self._record_bytes + first * row
-            while view:
-                got = os.preadv(self._file, [view], at)
-                if got == 0:
-                    raise OSError(f"scratch file ended inside row block {block}")
-                view, at = view[got:], at + got
-            self._buffered = (block, first, stop)
-        return self._buffer, sides
+        n = self.record_shape[0]
+        first, stop, _ = part.indices(n)
+        if first < self._held_part[0] or stop > self._held_part[1]:
+            self._held.clear()
+            self._held_part = (first, stop)
+        first, stop = self._held_part
+        if block not in self._held:
+            full = (len(self._held) + 1) * (stop - first) > n
+            place = (
+                self._held.pop(next(iter(self._held))) if full and self._held else len(self._held)
+            )
+            self._load(block, place)
+        start = n + self._held[block] * (stop - first) - first
+        return self._room[start : start + n], sides
+
+    def together(self, blocks: range, part: slice) -> list[range]:
+        """Split blocks into ranges whose records, or parts, are in memory or fit in the buffer together.
+
+        Whoever reads the blocks of a range several times has them read from the file only once.
+
+        part : the range of the first axis, as for :meth:`read`.
+        """
+        size = max(1, len(blocks))
+        if self._records is None:
+            first, stop, _ = part.indices(self.record_shape[0])
+            size = max(1, self.record_shape[0] // max(1, stop - first))
+        return [blocks[at : at + size] for at in range(0, len(blocks), size)]
+
+    def _load(self, block: int, place: int) -> None:
+        """Read a part of a record from the file to a place in the buffer."""
+        assert self._file is not None
+        first, stop = self._held_part
+        row, height = self._record_bytes // self.record_shape[0], stop - first
+        view = self._buffer[place * height : (place + 1) * height].data.cast("B")
+        at = self._file_start + block * self._record_bytes + first * row
+        while view:
+            got = os.preadv(self._file, [view], at)
+            if got == 0:
+                raise OSError(f"scratch file ended inside row block {block}")
+            view, at = view[got:], at + got
+        self._held[block] = place
 
     def sides(self, block: int) -> SideArrays:
         """The side arrays of a block; large ones of a file are mapped as long as they exist."""

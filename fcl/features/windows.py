@@ -182,10 +182,18 @@ class WindowFamily(Family):
 
         A block from a scratch file may hold no other letters, and is valid until the next is read.
         """
-        first, stop, _ = letters.indices(self.length)
-        record, (start, unknown) = prepared.read(number, slice(first // 4, -(-stop // 4)))
+        record, (start, unknown) = prepared.read(number, self._planes(letters))
         rows = prepared.rows_of(number)
         return _block_class()(record, start, unknown, rows.start, rows.stop - rows.start)
+
+    def together(self, prepared: PreparedRows, blocks: range, letters: slice) -> list[range]:
+        """Split blocks into ranges of which these letters need to be read only once."""
+        return prepared.together(blocks, self._planes(letters))
+
+    def _planes(self, letters: slice) -> slice:
+        """The planes that hold a range of letters."""
+        first, stop, _ = letters.indices(self.length)
+        return slice(first // 4, -(-stop // 4))
 
     def block_of(self, raw: np.ndarray) -> WindowBlock:
         """Prepare raw rows as one block."""

@@ -14,6 +14,8 @@ from fcl.kernels.kmers import five_code
 
 #: Number of letters that are expanded together at the bottom of the tree: 4^2 cells to 5^2 patterns.
 FLAT_LETTERS = 2
+#: Cells whose sums are made once, for the bounds of all nodes whose tables contain them: 4^3.
+GRAIN = 64
 
 
 class Items(NamedTuple):
@@ -52,13 +54,36 @@ def pattern_sums(table, items, cares, values, d, out):
 
 
 @kernel
-def _both_sums(cells, start, size):
+def _weigh(cells, start, size, grains):
+    """Write the sums and the sums of absolute values of every GRAIN cells, as pairs.
+
+    cells[start : start + size] : from the ``start / GRAIN``-th pair of ``grains`` on; fewer than GRAIN
+        cells have none.
+    """
+    for g in range(start // GRAIN, (start + size) // GRAIN):
+        total = absolute = 0
+        part = cells[g * GRAIN : (g + 1) * GRAIN]  # only loops that index from 0 are vectorised
+        for i in range(GRAIN):
+            total += part[i]
+            absolute += abs(part[i])
+        grains[2 * g] = total
+        grains[2 * g + 1] = absolute
+
+
+@kernel
+def _both_sums(cells, start, size, grains):
     """Sums of the positive and of the |negative| entries of cells[start : start + size]."""
     total = absolute = 0
-    part = cells[start : start + size]  # only loops that index from 0 are vectorised
-    for i in range(size):
-        total += part[i]
-        absolute += abs(part[i])
+    if size % GRAIN == 0:
+        part = grains[2 * start // GRAIN : 2 * (start + size) // GRAIN]
+        for g in range(size // GRAIN):
+            total += part[2 * g]
+            absolute += part[2 * g + 1]
+    else:
+        part = cells[start : start + size]
+        for i in range(size):
+            total += part[i]
+            absolute += abs(part[i])
     return (absolute + total) >> 1, (absolute - total) >> 1
 
 
@@ -151,7 +176,7 @@ def scan_size(d, radix):
     size = radix**d
     for level in range(2, d + 1):
         size += radix ** (d - level)
-    return size
+    return size + 2 * (size // GRAIN)
 
 
 @kernel
@@ -204,6 +229,9 @@ def scan_patterns(cells, d, radix, items, stack, first_id, flats, wanted):
     for level in range(2, d + 1):
         wild_start[level] = room
         room += radix ** (d - level)
+    grains = cells[room : room + 2 * (room // GRAIN)]
+    if radix == 4:  # with five letters, no table consists of whole grains
+        _weigh(cells, 0, 4**d, grains)
     leaves = 1
     for _ in range(flat_letters):
         leaves *= 5
@@ -243,7 +271,9 @@ def scan_patterns(cells, d, radix, items, stack, first_id, flats, wanted):
                 else:
                     stack[into] = item
                     into += 1
-        up, down = _both_sums(cells, at, size)
+            if radix == 4:
+                _weigh(cells, at, size, grains)
+        up, down = _both_sums(cells, at, size, grains)
         for e in range(first, into):
             x = value[stack[e]]
             if x > 0:

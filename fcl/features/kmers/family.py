@@ -177,13 +177,14 @@ class KmerFamily(WindowFamily):
         buffers = window_buffers(prepared.block_rows)
         for number in blocks:
             out[prepared.rows_of(number)] = 0.0
-        # only a few tables at a time, so that they stay in the cache of the core
+        # one table at a time goes through as many blocks as possible, so that it stays near the core
         for group in scorer.groups(prepared.in_memory):
             letters = slice(group[0].position, max(part.stop for part in group))
-            for number in blocks:
-                block = self.block(prepared, number, letters)
+            for some in self.together(prepared, blocks, letters):
                 for part in group:
-                    part.add(block, buffers, out[block.rows])
+                    for number in some:
+                        block = self.block(prepared, number, letters)
+                        part.add(block, buffers, out[block.rows])
 
     def rounds_weights(self, n_rows: int) -> bool:
         return shares_tables(n_rows)

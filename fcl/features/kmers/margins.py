@@ -43,7 +43,8 @@ def margin_table_bytes(family: KmerFamily, scratch: bool) -> int:
     """Bytes of the tables of one group of positions, which are in memory at the same time."""
     own = 4 ** min(family.d, TABLE_LETTERS)
     two = 2 * 8 * 4 ** min(family.d, TABLE_LETTERS - 1)
-    shared = 4 * (own + 4 ** min(family.length, TABLE_LETTERS))
+    letters = min(family.length, TABLE_LETTERS)
+    shared = 4 * (max(own, 4 ** (letters - 1)) + 4**letters)
     largest = max(8 * own, two, shared)
     if not scratch:
         return largest
@@ -185,28 +186,30 @@ class Shared:
 
         k, span = self.position, self.stop - self.position
         if not len(self._table):
-            self._table = self._sums(self._parts, self.stop)
+            self._table = self._sums()
         kmers.add_margins(block.planes, k, span, self._table, self._step, buffers.codes, out)
         if len(block.unknown_rows):
             for part in self._parts:
                 part.mend(block, buffers, out)
 
-    def _sums(self, parts: Sequence[MarginPart], stop: int) -> npt.NDArray[np.int32]:
-        """The sums of some parts by the letters from the first part's to ``stop``, in steps."""
+    def _sums(self) -> npt.NDArray[np.int32]:
+        """The sum of the weights by the code of all letters, in steps.
+
+        Positions that end early go to a table of their letters, which is then spread over more letters.
+        """
         from fcl.kernels import kmers
 
-        out = np.zeros(4 ** (stop - self.position), np.int32)
-        before = [part for part in parts if part.stop < stop]
-        if before:  # their sums go to a smaller table first, so that fewer cells are added
-            end = max(part.stop for part in before)
-            kmers.spread_table(self._sums(before, end), stop - end, out)
-        for part in parts:
-            if part.stop == stop:
+        table, end = np.zeros(1, np.int32), self.position
+        for stop in sorted({part.stop for part in self._parts}):
+            wider = np.zeros(4 ** (stop - self.position), np.int32)
+            kmers.spread_table(table, stop - end, wider)
+            table, end = wider, stop
+            for part in (part for part in self._parts if part.stop == stop):
                 own = np.empty(4**part.span, np.int32)
                 steps = (part.weights * (1.0 / self._step)).astype(np.int32)
                 kmers.fold_table(part.cares, part.values, steps, part.span, own)
-                kmers.spread_table(own, 0, out)
-        return out
+                kmers.spread_table(own, 0, table)
+        return table
 
     def forget(self) -> None:
         """Discard the table."""

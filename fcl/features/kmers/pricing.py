@@ -223,38 +223,47 @@ class KmerPricer:
         from fcl.kernels import kmers
 
         d, codes = self.family.d, self._buffers.codes
-        fills = self._fills(request, tables, len(blocks) * self.prepared.block_rows)
+        letters = slice(int(request[0]), int(request[-1]) + d)
+        runs = self.family.together(self.prepared, blocks, letters)
+        fills = self._fills(request, tables, blocks, once=len(runs) == 1)
         for fill in fills:
             if unknown or len(fill.places) == 1:  # else its sums overwrite the tables
                 tables[fill.places] = 0
-        # a large table goes through all blocks alone, so that it stays in the cache of the core
-        alone = self.prepared.in_memory and len(self._shared) > 0
-        for some in [[fill] for fill in fills] if alone else [fills]:
-            letters = slice(some[0].position, some[-1].position + some[-1].letters)
-            for number in blocks:
-                block = self.family.block(self.prepared, number, letters)
-                to = rows.raw(block.rows), rows.inverse
-                for fill in some:
-                    window = block.planes, fill.position, fill.letters
-                    kmers.add_to_table(*window, *to, codes, fill.table)
-                    for t in fill.places if len(block.unknown_rows) else ():
-                        into = self._buffers, tables[t], used[t], self._items
-                        used[t] = kmers.take_unknown(block, int(request[t]), d, *to, *into)
-        for fill in fills:
-            if len(fill.places) == 2:
-                first, second = fill.places
-                kmers.take_marginals(fill.table, tables[first], tables[second], unknown)
+        # a large table goes through as many blocks as possible alone, so that it stays near the core
+        alone = 8 * 4**d > CORE_CACHE_BYTES
+        for run in runs:
+            for some in [[fill] for fill in fills] if alone else [fills]:
+                for number in run:
+                    block = self.family.block(self.prepared, number, letters)
+                    to = rows.raw(block.rows), rows.inverse
+                    for fill in some:
+                        window = block.planes, fill.position, fill.letters
+                        kmers.add_to_table(*window, *to, codes, fill.table)
+                        for t in fill.places if len(block.unknown_rows) else ():
+                            into = self._buffers, tables[t], used[t], self._items
+                            used[t] = kmers.take_unknown(block, int(request[t]), d, *to, *into)
+                for fill in some if run is runs[-1] else ():
+                    if len(fill.places) == 2:
+                        first, second = fill.places
+                        kmers.take_marginals(fill.table, tables[first], tables[second], unknown)
 
-    def _fills(self, request: Ids, tables: npt.NDArray[np.int64], n_rows: int) -> list[Fill]:
-        """The tables that are filled from the rows: of single positions, or of two neighbours."""
+    def _fills(
+        self, request: Ids, tables: npt.NDArray[np.int64], blocks: range, *, once: bool
+    ) -> list[Fill]:
+        """The tables that are filled from the rows: of single positions, or of two neighbours.
+
+        once : whether each table is filled and used before the next, so that all pairs can use one, which
+            stays in the caches.
+        """
         d, size = self.family.d, 4 ** (self.family.d + 1)
+        n_rows = len(blocks) * self.prepared.block_rows
         shared = self._shared if n_rows >= PAIR_ROWS else self._shared[:0]
         fills, at = [], 0
         while at < len(request):
             k = int(request[at])
             if len(shared) and at + 1 < len(request) and request[at + 1] == k + 1:
                 fills.append(Fill(k, d + 1, shared[:size], [at, at + 1]))
-                shared = shared[size:]
+                shared = shared if once else shared[size:]
             else:
                 fills.append(Fill(k, d, tables[at], [at]))
             at += len(fills[-1].places)
