@@ -106,7 +106,7 @@ def _train(
 
 
 def _sequences() -> None:
-    from fcl.kernels import kmers
+    from fcl.kernels import kmers, margins
 
     codes, labels = _windows()
     _train(codes, np.arange(len(codes)) % 3, "kmers:d=5", "softmax")
@@ -126,11 +126,13 @@ def _sequences() -> None:
     numbers = np.zeros(64, np.int64)
     kmers.take_marginals(numbers, numbers[:16].copy(), numbers[:16].copy(), False)
     table, word = np.zeros(4), np.zeros(kmers.CHUNK, np.uint32)
-    kmers.add_two_margins(np.zeros((1, 8), np.uint8), 0, 1, table, 1, table, word, np.zeros(8))
+    margins.add_two_margins(np.zeros((1, 8), np.uint8), 0, 1, table, 1, table, word, np.zeros(8))
     steps, shared = np.zeros(4, np.int32), np.zeros(16, np.int32)
-    kmers.fold_table(numbers[:1], numbers[:1], steps[:1], 1, steps)
-    kmers.spread_table(steps, 1, shared)
-    kmers.add_margins(np.zeros((1, 8), np.uint8), 0, 2, shared, 1.0, word, np.zeros(8))
+    margins.fold_table(numbers[:1], numbers[:1], steps[:1], 1, steps)
+    margins.spread_table(steps, 1, shared)
+    total, two = np.zeros(1), np.zeros((2, 1), np.int64)
+    margins.choose_tables(two[0], two, total, 1.0, np.zeros(2), 1.0, *two)
+    margins.add_margins(np.zeros((1, 8), np.uint8), 0, 2, shared, 1.0, word, np.zeros(8))
     # scores of patterns of two letters by table, and of the longest pattern by itself
     for ids in ([*range(5**8 - 1, 4 * 5**9, 5**8)], [0]):
         scorer = model.family.scorer(np.array(ids, np.int64), np.ones(len(ids)))

@@ -16,6 +16,7 @@ from fcl.data.prepared import PreparedRows
 from fcl.features import KmerFamily
 from fcl.features.base import BitColumns
 from fcl.kernels import kmers
+from fcl.kernels import margins as kernels
 from tests import brute
 from tests.windows import (
     BLOCK_ROWS,
@@ -146,8 +147,8 @@ def test_margins_of_two_positions_are_added_together(
     ids = np.sort(rng.choice(family.n_features, 300, replace=False))
     weights = rng.normal(size=300)
     added = []
-    add = kmers.add_two_margins
-    monkeypatch.setattr(kmers, "add_two_margins", lambda *a: (added.append(a), add(*a)))
+    add = kernels.add_two_margins
+    monkeypatch.setattr(kernels, "add_two_margins", lambda *a: (added.append(a), add(*a)))
     prepared = prepare(family, codes)
     found = margins(family, prepared, ids, weights)
     assert len(added) == together * prepared.n_blocks  # of five positions, the last is alone
@@ -157,10 +158,23 @@ def test_margins_of_two_positions_are_added_together(
 
 
 def grid_model(family: KmerFamily, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct features, and weights that are multiples of 2^-20, none of them 0."""
+    """Distinct features, and weights that are multiples of 2^-20, none of them 0.
+
+    Half of the features have wildcards from the middle on.
+    """
     rng = np.random.default_rng(seed)
     ids = np.sort(rng.choice(family.n_features, min(n, family.n_features), replace=False))
+    tails = 5 ** (family.d // 2)
+    ids[::2] += tails - 1 - ids[::2] % tails
+    ids = np.unique(ids)
     return ids, rng.choice([-1.0, 1.0], len(ids)) * rng.integers(1, 1 << 20, len(ids)) * 2.0**-20
+
+
+def share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let neighbouring positions share tables, however few the rows and patterns are."""
+    monkeypatch.setattr(module, "SHARED_ROWS", 1)
+    monkeypatch.setattr(module, "LOOKUP_PATTERNS", 1.5)
+    monkeypatch.setattr(module, "MAKING_PATTERNS", 0.0)
 
 
 def shared_parts(family: KmerFamily, ids: np.ndarray, weights: np.ndarray) -> list[module.Shared]:
@@ -170,7 +184,11 @@ def shared_parts(family: KmerFamily, ids: np.ndarray, weights: np.ndarray) -> li
 
 @pytest.mark.parametrize("unknown", UNKNOWN)
 @pytest.mark.parametrize(
-    ("d", "length", "n"), [(1, 3, 12), (3, 14, 200), (4, 20, 300), (7, 16, 200), (8, 12, 200)]
+    ("d", "length", "n"),
+    [
+        *[(1, 3, 12), (3, 14, 200), (4, 20, 300), (7, 16, 200), (8, 12, 200)],
+        *[(9, 20, 300), (10, 24, 300), (12, 24, 100)],  # the longest patterns are in no table
+    ],
 )
 def test_positions_that_share_a_table_have_the_same_margins_bit_for_bit(
     d: int, length: int, n: int, unknown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -186,10 +204,15 @@ def test_positions_that_share_a_table_have_the_same_margins_bit_for_bit(
     if d <= MAX_D:  # else an explicit matrix takes too long
         expected = brute.matrix(codes, d)[:, ids] @ weights
         np.testing.assert_allclose(alone, expected, rtol=0, atol=tolerance(weights))
-    monkeypatch.setattr(module, "SHARED_ROWS", 1)
-    found = shared_parts(family, ids, weights)
-    assert found
-    assert all(part.stop - part.position <= module.TABLE_LETTERS for part in found)
+    share(monkeypatch)
+    found = module.KmerScorer(family, ids, weights, module.SHARED_ROWS)._parts
+    tables = [part for part in found if isinstance(part, module.Shared)]
+    assert tables
+    assert all(part.stop - part.position <= module.TABLE_LETTERS for part in tables)
+    matched = [part for part in found if isinstance(part, module.MarginPart)]
+    assert all(part.span <= module.MATCHED_LETTERS for part in matched)
+    if module.TABLE_LETTERS < d <= module.MATCHED_LETTERS - 2:  # some of neighbours go together
+        assert max(part.span for part in matched) > d
     for prepared in (in_memory, on_disk):
         assert margins(family, prepared, ids, weights).tobytes() == alone.tobytes()
     assert family.scorer(ids, weights).margins(codes).tobytes() == alone.tobytes()
@@ -201,8 +224,9 @@ def test_ranges_of_blocks_have_the_margins_of_all_blocks(monkeypatch: pytest.Mon
     ids, weights = grid_model(family, 200, 8)
     whole = margins(family, prepared, ids, weights)
     parts = np.zeros(prepared.n_rows)
-    for share, blocks in ((1, range(1)), (10**9, range(1, 2)), (1, range(2, prepared.n_blocks))):
-        monkeypatch.setattr(module, "SHARED_ROWS", share)
+    share(monkeypatch)
+    for rows, blocks in ((1, range(1)), (10**9, range(1, 2)), (1, range(2, prepared.n_blocks))):
+        monkeypatch.setattr(module, "SHARED_ROWS", rows)
         family.write_margins(prepared, ids, weights, parts, blocks)
     assert parts.tobytes() == whole.tobytes()
 
@@ -217,8 +241,9 @@ def test_tables_of_margins_take_the_bytes_that_are_planned(
     codes = make_windows(8, BLOCK_ROWS, length, "none")
     ids, weights = grid_model(family, 1000, 8)
     monkeypatch.setattr(module, "MOST_MATCHED_IN_PASS", [1] * 10)
-    for share in (1, 10**9):
-        monkeypatch.setattr(module, "SHARED_ROWS", share)
+    share(monkeypatch)
+    for rows in (1, 10**9):
+        monkeypatch.setattr(module, "SHARED_ROWS", rows)
         for scratch in (None, tmp_path):
             prepared = prepare(family, codes, scratch=scratch)
             margins(family, prepared, ids, weights)  # kernels may be compiled
@@ -229,10 +254,47 @@ def test_tables_of_margins_take_the_bytes_that_are_planned(
             assert peak <= module.margin_table_bytes(family, scratch is not None) + (1 << 18)
 
 
+@given(st.data())
+def test_tables_are_chosen_for_the_least_time(data: st.DataObject) -> None:
+    """The choice takes no longer than any other, and the sums of a table stay below the limit."""
+    n, d, most = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 4)), 10.0
+    spaces = data.draw(st.lists(st.integers(1, 3), min_size=n, max_size=n))
+    positions = np.cumsum(spaces)
+    sizes = st.lists(st.integers(0, 4), min_size=d, max_size=d).filter(any)
+    counts = np.array([[0, *data.draw(sizes)] for _ in range(n)])
+    longer = counts.sum(axis=1)[:, None] - np.cumsum(counts, axis=1)
+    totals = np.array(data.draw(st.lists(st.integers(1, 11), min_size=n, max_size=n)), np.float64)
+    costs = np.array(data.draw(st.lists(st.integers(0, 6), min_size=5, max_size=5)), np.float64)
+    extra = float(data.draw(st.integers(0, 2)))
+
+    def time(first: int, stop: int, letters: int) -> float:
+        """Of a table with the patterns of some positions, or of matching those of one position."""
+        if not letters:
+            return float(longer[first, 0] + extra) if stop == first + 1 else np.inf
+        room = positions[first] + letters - positions[first:stop]
+        if room.min() <= 0 or totals[first:stop].sum() >= most:
+            return np.inf
+        beyond = [longer[t, min(r, d)] for t, r in zip(range(first, stop), room, strict=True)]
+        return float(costs[letters] + sum(b + extra for b in beyond if b))
+
+    least = [np.inf] * n + [0.0]
+    for first in range(n - 1, -1, -1):
+        ends = ((stop, size) for stop in range(first + 1, n + 1) for size in range(5))
+        least[first] = min(time(first, stop, size) + least[stop] for stop, size in ends)
+    stops, letters = np.empty((2, n), np.int64)
+    kernels.choose_tables(positions, longer, totals, most, costs, extra, stops, letters)
+    at, spent = 0, 0.0
+    while at < n:
+        stop = max(int(stops[at]), at + 1)
+        spent += time(at, stop, int(letters[at]))
+        at = stop
+    assert spent == least[0]
+
+
 def test_a_shared_table_never_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
     family = KmerFamily(1, 3)
     codes = make_windows(9, 50, 3, "none")
-    monkeypatch.setattr(module, "SHARED_ROWS", 1)
+    share(monkeypatch)
     monkeypatch.setattr(module, "MOST_MATCHED_IN_PASS", [0] * 10)
     ids = np.arange(12)  # four patterns at each of three positions
     for total, stops in ((2**31 - 5, [3]), (2**31 - 1, [2, 3]), (2**31, [1, 2, 3])):

@@ -105,12 +105,12 @@ class Clock:
 @contextmanager
 def timed_kernels() -> Iterator[Clock]:
     """Time the calls of the kernels of a pass, which must already be compiled."""
-    from fcl.kernels import kmers, losses, patterns
+    from fcl.kernels import kmers, losses, margins, patterns
 
     clock = Clock()
     before: list[tuple[Any, str, Any]] = []
     for name in (n for names in PARTS.values() for n in names):
-        module = next(m for m in (kmers, losses, patterns) if hasattr(m, name))
+        module = next(m for m in (kmers, losses, margins, patterns) if hasattr(m, name))
         before.append((module, name, getattr(module, name)))
         setattr(module, name, _timed(name, getattr(module, name), clock))
     try:

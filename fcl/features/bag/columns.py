@@ -166,7 +166,7 @@ class BagScorer:
 
     def add(self, block: WindowBlock, out: Floats) -> None:
         """Add the margins of a block of prepared rows, in place."""
-        from fcl.kernels import bags, kmers, occurrences
+        from fcl.kernels import bags, margins, occurrences
 
         if self._empty:
             return
@@ -183,7 +183,7 @@ class BagScorer:
         buffers = buffers_for(block)
         for k, span in spans(family):
             table = self._tables[span]
-            kmers.add_margins(block.planes, k, span, table, 1.0, buffers.codes, out)
+            margins.add_margins(block.planes, k, span, table, 1.0, buffers.codes, out)
             if len(block.unknown_rows):
                 bags.mend_unknown(block, k, span, d, table, self._five, buffers, out)
 

@@ -31,8 +31,14 @@ MAX_KEPT_TABLES = 256
 SCRATCH_POSITIONS = 4
 #: Fewest rows of a pass for which neighbouring positions share a table: making it takes longer.
 SHARED_ROWS = 1 << 17
-#: Most patterns of several positions that are matched one by one rather than in a table that they share.
-MOST_APART = 4
+#: Times in patterns that are matched: of a look-up in a table that positions share; of making a cell of
+#: it, times the number of rows; and of the first of some matched patterns.
+LOOKUP_PATTERNS = 8.0
+MAKING_PATTERNS = 4.0
+MATCHING_PATTERNS = 6.0
+#: Most letters that patterns of several positions span if they are matched together: the codes of more
+#: letters would need more than four planes of the prepared rows.
+MATCHED_LETTERS = 13
 #: Sums of absolute weights stay below this number of steps in the tables that positions share: int32.
 MOST_SHARED_STEPS = 2.0**31
 #: Sums of float64 are exact below this number of steps.
@@ -48,9 +54,8 @@ def margin_table_bytes(family: KmerFamily, scratch: bool) -> int:
     largest = max(8 * own, two, shared)
     if not scratch:
         return largest
-    # the other positions of a group are alone, or share a table of up to two letters more
-    each = 24 * own if family.d + 2 <= TABLE_LETTERS else 8 * own
-    return largest + (SCRATCH_POSITIONS - 1) * each
+    # the other positions of a group have their own tables, or one that is as large as the first
+    return largest + max((SCRATCH_POSITIONS - 1) * 8 * own, 4 * 4**letters)
 
 
 def shares_tables(n_rows: int) -> bool:
@@ -59,35 +64,25 @@ def shares_tables(n_rows: int) -> bool:
 
 
 class MarginPart:
-    """The weights of the patterns at one position.
+    """The weights of patterns at one position, or of patterns that begin at it or soon after.
 
-    every : the letters that some pattern cares for.
-    total : sum of the absolute weights.
-    most_matched : most patterns that are matched one by one, by the letters they span.
+    span : number of letters from the position on that the patterns care for, at most.
+    cares, values : int64 (k,), for codes of so many letters.
+    tabled : whether a table of all codes is faster than matching the patterns one by one.
     """
 
     def __init__(
         self,
-        family: KmerFamily,
         position: int,
+        span: int,
         cares: Ids,
         values: Ids,
         weights: Floats,
-        every: int,
-        total: float,
-        most_matched: Sequence[int],
+        tabled: bool = False,
     ) -> None:
-        trailing = 0
-        while not every >> (2 * trailing) & 3:
-            trailing += 1
-        self.position = position
-        self.span = family.d - trailing
-        self.cares = cares >> (2 * trailing)
-        self.values = values >> (2 * trailing)
-        self.weights = weights
-        self.total = total
-        # a table has 4^span cells; a few patterns, or long ones, are matched faster one by one
-        self.tabled = self.span <= TABLE_LETTERS and len(cares) > most_matched[self.span]
+        self.position, self.span = position, span
+        self.cares, self.values, self.weights = cares, values, weights
+        self.tabled = tabled
         self._table: Floats = np.empty(0)
 
     @property
@@ -97,31 +92,31 @@ class MarginPart:
 
     def add(self, block: WindowBlock, buffers: WindowBuffers, out: Floats) -> None:
         """Add the margins of a block of prepared rows, in place."""
-        from fcl.kernels import kmers
+        from fcl.kernels import margins
 
         k, span = self.position, self.span
         patterns = self.cares, self.values, self.weights
         if self.tabled:
-            kmers.add_margins(block.planes, k, span, self.table(), 1.0, buffers.codes, out)
+            margins.add_margins(block.planes, k, span, self.table(), 1.0, buffers.codes, out)
         else:
-            kmers.add_patterns(block.planes, k, span, *patterns, buffers.codes, buffers.sums, out)
+            margins.add_patterns(block.planes, k, span, *patterns, buffers.codes, buffers.sums, out)
         if len(block.unknown_rows):
             self.mend(block, buffers, out)
 
     def mend(self, block: WindowBlock, buffers: WindowBuffers, out: Floats) -> None:
         """Correct the margins of rows with unknown letters, in place."""
-        from fcl.kernels import kmers
+        from fcl.kernels import margins
 
         patterns = self.cares, self.values, self.weights
-        kmers.mend_margins(block, self.position, self.span, *patterns, buffers, out)
+        margins.mend_margins(block, self.position, self.span, *patterns, buffers, out)
 
     def table(self) -> Floats:
         """The margin of every code, float64 (4^span,)."""
-        from fcl.kernels import kmers
+        from fcl.kernels import margins
 
         if not len(self._table):
             self._table = np.empty(4**self.span)
-            kmers.fold_table(self.cares, self.values, self.weights, self.span, self._table)
+            margins.fold_table(self.cares, self.values, self.weights, self.span, self._table)
         return self._table
 
     def forget(self) -> None:
@@ -149,12 +144,12 @@ class Pair:
         A block with unknown letters in these windows takes two readings, since its margins are corrected
         position by position.
         """
-        from fcl.kernels import kmers
+        from fcl.kernels import margins
 
         if block.unknown_start[self.position] == block.unknown_start[self.stop]:
             first, second = self._parts
             tables = first.span, first.table(), second.span, second.table()
-            kmers.add_two_margins(block.planes, self.position, *tables, buffers.codes, out)
+            margins.add_two_margins(block.planes, self.position, *tables, buffers.codes, out)
         else:
             for part in self._parts:
                 part.add(block, buffers, out)
@@ -182,12 +177,12 @@ class Shared:
 
     def add(self, block: WindowBlock, buffers: WindowBuffers, out: Floats) -> None:
         """Add the margins at all positions, in place."""
-        from fcl.kernels import kmers
+        from fcl.kernels import margins
 
         k, span = self.position, self.stop - self.position
         if not len(self._table):
             self._table = self._sums()
-        kmers.add_margins(block.planes, k, span, self._table, self._step, buffers.codes, out)
+        margins.add_margins(block.planes, k, span, self._table, self._step, buffers.codes, out)
         if len(block.unknown_rows):
             for part in self._parts:
                 part.mend(block, buffers, out)
@@ -197,19 +192,25 @@ class Shared:
 
         Positions that end early go to a table of their letters, which is then spread over more letters.
         """
-        from fcl.kernels import kmers
+        from fcl.kernels import margins
 
         table, end = np.zeros(1, np.int32), self.position
         for stop in sorted({part.stop for part in self._parts}):
             wider = np.zeros(4 ** (stop - self.position), np.int32)
-            kmers.spread_table(table, stop - end, wider)
+            margins.spread_table(table, stop - end, wider)
             table, end = wider, stop
             for part in (part for part in self._parts if part.stop == stop):
-                own = np.empty(4**part.span, np.int32)
-                steps = (part.weights * (1.0 / self._step)).astype(np.int32)
-                kmers.fold_table(part.cares, part.values, steps, part.span, own)
-                kmers.spread_table(own, 0, table)
+                self._add(part, table)
         return table
+
+    def _add(self, part: MarginPart, table: npt.NDArray[np.int32]) -> None:
+        """Add a part to a table whose last letter is that of the part."""
+        from fcl.kernels import margins
+
+        own = np.empty(4**part.span, np.int32)
+        steps = (part.weights * (1.0 / self._step)).astype(np.int32)
+        margins.fold_table(part.cares, part.values, steps, part.span, own)
+        margins.spread_table(own, 0, table)
 
     def forget(self) -> None:
         """Discard the table."""
@@ -219,48 +220,138 @@ class Shared:
 Parts = Sequence[MarginPart | Pair | Shared]
 
 
-def together(parts: Sequence[MarginPart], share: bool) -> Parts:
-    """The parts in order, some of them joined.
+def exact_step(weights: Floats) -> float:
+    """The step of which all weights are multiples, if sums of them are exact; else, or without any, 0."""
+    step = common_step(weights)
+    return step if 0.0 < float(np.abs(weights).sum()) < EXACT_STEPS * step else 0.0
 
-    share : whether neighbours of few letters may share a table if sums of the weights are exact.
+
+class _Model:
+    """The patterns of a model, sorted by position, with their weights.
+
+    spans : int64 (k,), letters from the position of each pattern to the last that it cares for.
+    positions, starts, longest : of each position with patterns: the position, its first pattern, and the
+        largest span. ``starts`` ends with the number of patterns.
     """
-    out: list[MarginPart | Pair | Shared] = []
-    step = 0.0
-    if share and parts:
-        weights = np.concatenate([part.weights for part in parts])
-        step = common_step(weights)
-        share = bool(np.abs(weights).sum() < EXACT_STEPS * step)
-    at = 0
-    while at < len(parts):
-        n = _n_shared(parts[at:], step) if share else 0
-        most = MOST_APART if n > 1 else MOST_MATCHED_IN_PASS[-1]
-        if sum(len(part.weights) for part in parts[at : at + n]) > most:
-            out.append(Shared(parts[at : at + n], step))
-        elif at + 1 < len(parts) and Pair.fits(*parts[at : at + 2]):
-            n = 2
-            out.append(Pair(*parts[at : at + 2]))
-        else:
-            n = 1
-            out.append(parts[at])
-        at += n
-    return out
 
+    def __init__(self, family: KmerFamily, ids: Ids, weights: Floats) -> None:
+        order = np.argsort(ids, kind="stable")
+        order = order[weights[order] != 0.0]
+        self.d = family.d
+        self.found = family.patterns(ids[order])
+        self.weights = np.ascontiguousarray(weights[order], np.float64)
+        last = self.found.cares & -self.found.cares  # a bit of the last letter
+        self.spans = family.d - (np.frexp(last.astype(np.float64))[1] - 1) // 2
+        positions, starts = np.unique(self.found.positions, return_index=True)
+        self.positions: list[int] = positions.tolist()
+        self.starts: list[int] = [*starts.tolist(), len(self.weights)]
+        self.longest: list[int] = np.maximum.reduceat(self.spans, starts).tolist()
 
-def _n_shared(parts: Sequence[MarginPart], step: float) -> int:
-    """Number of the first parts whose letters and sums of weights fit in one table."""
-    stop, total = 0, 0.0
-    for n, part in enumerate(parts):
-        stop = max(stop, part.stop)
-        total += part.total
-        if stop - parts[0].position > TABLE_LETTERS or not total < MOST_SHARED_STEPS * step:
-            return n
-    return len(parts)
+    def part(self, t: int, some: slice | Ids, span: int, tabled: bool = False) -> MarginPart:
+        """Some patterns of the t-th position, which care for ``span`` letters at most."""
+        unused = 2 * (self.d - span)
+        fields = self.found.cares[some] >> unused, self.found.values[some] >> unused
+        return MarginPart(self.positions[t], span, *fields, self.weights[some], tabled)
+
+    def apart(self, t: int, most_matched: Sequence[int]) -> MarginPart:
+        """All patterns of the t-th position."""
+        some, span = slice(*self.starts[t : t + 2]), self.longest[t]
+        tabled = span <= TABLE_LETTERS and some.stop - some.start > most_matched[span]
+        return self.part(t, some, span, tabled)
+
+    def pairs(self, most_matched: Sequence[int]) -> Iterator[MarginPart | Pair]:
+        """The parts of all positions; neighbours whose tables fit in the cache together are joined."""
+        parts = [self.apart(t, most_matched) for t in range(len(self.positions))]
+        at = 0
+        while at < len(parts):
+            if at + 1 < len(parts) and Pair.fits(*parts[at : at + 2]):
+                yield Pair(*parts[at : at + 2])
+                at += 1
+            else:
+                yield parts[at]
+            at += 1
+
+    def shared(self, step: float, n_rows: int) -> list[MarginPart | Shared]:
+        """Tables that positions share, and the patterns that are in none of them, by position."""
+        out: list[MarginPart | Shared] = []
+        matched, at = [np.empty(0, np.int64)], 0
+        totals = np.add.reduceat(np.abs(self.weights), self.starts[:-1]) / step
+        stops, letters = self._tables(totals, n_rows)
+        while at < len(stops):
+            if stops[at] > at:
+                table, longer = self._table(range(at, stops[at]), letters[at], step)
+                out.append(table)
+                matched += longer
+            elif totals[at] < MOST_SHARED_STEPS:
+                matched.append(np.arange(*self.starts[at : at + 2]))
+            else:
+                out.append(self.apart(at, MOST_MATCHED_IN_PASS))
+            at = max(at + 1, stops[at])
+        out += self._matched(np.concatenate(matched))
+        return sorted(out, key=lambda part: part.position)
+
+    def _tables(self, totals: Floats, n_rows: int) -> tuple[list[int], list[int]]:
+        """Where a table that begins at each position ends, and its letters; see ``choose_tables``.
+
+        totals : float64 (positions,), the sums of absolute weights in steps.
+        """
+        from fcl.kernels import margins
+
+        n, d, counts = len(self.positions), self.d, np.diff(self.starts)
+        cells = np.repeat(np.arange(n) * (d + 1), counts) + self.spans
+        sizes = np.bincount(cells, minlength=n * (d + 1)).reshape(n, d + 1)
+        longer = counts[:, None] - np.cumsum(
+            sizes, axis=1
+        )  # patterns of more letters than each number
+        making = MAKING_PATTERNS / n_rows * 4.0 ** np.arange(TABLE_LETTERS + 1)
+        # the first of a group of matched patterns, which has patterns of so many positions
+        extra = MATCHING_PATTERNS / (MATCHED_LETTERS + 1 - d)
+        stops, letters = np.empty((2, n), np.int64)
+        positions, costs = np.array(self.positions), LOOKUP_PATTERNS + making
+        margins.choose_tables(
+            positions, longer, totals, MOST_SHARED_STEPS, costs, extra, stops, letters
+        )
+        return stops.tolist(), letters.tolist()
+
+    def _table(self, places: range, letters: int, step: float) -> tuple[Shared, list[Ids]]:
+        """A table of so many letters that positions share, and the patterns that reach further."""
+        parts, longer = [], []
+        stop = self.positions[places.start] + letters
+        for t in places:
+            own = np.arange(*self.starts[t : t + 2])
+            room = stop - self.positions[t]
+            if self.longest[t] <= room:
+                parts.append(self.part(t, slice(*self.starts[t : t + 2]), self.longest[t]))
+                continue
+            beyond = self.spans[own] > room
+            longer.append(own[beyond])
+            own = own[~beyond]
+            if len(own):
+                parts.append(self.part(t, own, int(self.spans[own].max())))
+        return Shared(parts, step), longer
+
+    def _matched(self, some: Ids) -> Iterator[MarginPart]:
+        """Patterns in groups of so few letters that they are matched together."""
+        positions = self.found.positions[some]
+        ends = positions + self.spans[some]
+        at = 0
+        while at < len(some):
+            position = int(positions[at])
+            beyond = np.flatnonzero(ends[at:] > position + MATCHED_LETTERS)
+            group = slice(at, at + int(beyond[0]) if len(beyond) else len(some))
+            span = int(ends[group].max()) - position
+            left = 2 * (span - self.d - (positions[group] - position))
+            fields = self.found.cares[some[group]], self.found.values[some[group]]
+            cares, values = (np.where(left < 0, x >> -left, x << left) for x in fields)
+            yield MarginPart(position, span, cares, values, self.weights[some[group]])
+            at = group.stop
 
 
 class KmerScorer:
     """Computes the margins of a model: one table look-up per row and position with many patterns.
 
-    Few patterns, and patterns of more than TABLE_LETTERS letters, are matched one by one instead.
+    Few patterns, and patterns of more than TABLE_LETTERS letters, are matched one by one instead. If sums
+    of the weights are exact, several positions share a look-up.
 
     ids : int64 (k,).
     weights : float64 (k,); weights of 0 are ignored.
@@ -270,20 +361,13 @@ class KmerScorer:
 
     def __init__(self, family: KmerFamily, ids: Ids, weights: Floats, n_rows: int = 0) -> None:
         self.family = family
-        most_matched = MOST_MATCHED_IN_PASS if n_rows else MOST_MATCHED
-        order = np.argsort(ids, kind="stable")
-        order = order[weights[order] != 0.0]
-        found = family.patterns(ids[order])
-        weights = np.ascontiguousarray(weights[order], np.float64)
-        positions, starts = np.unique(found.positions, return_index=True)
-        every = np.bitwise_or.reduceat(found.cares, starts).tolist()
-        totals = np.add.reduceat(np.abs(weights), starts).tolist()
-        parts = []
-        for position, letters, total in zip(positions.tolist(), every, totals, strict=True):
-            here, cares, values = found.at(position)
-            patterns = cares, values, weights[here]
-            parts.append(MarginPart(family, position, *patterns, letters, total, most_matched))
-        self._parts = together(parts, shares_tables(n_rows))
+        model = _Model(family, ids, weights)
+        step = exact_step(model.weights) if shares_tables(n_rows) else 0.0
+        self._parts: Parts
+        if step:
+            self._parts = model.shared(step, n_rows)
+        else:
+            self._parts = [*model.pairs(MOST_MATCHED_IN_PASS if n_rows else MOST_MATCHED)]
 
     def groups(self, in_memory: bool) -> Iterator[Parts]:
         """Yield the parts in order, in groups that go through the blocks together.

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from fcl.kernels.candidates import Wanted
     from fcl.kernels.patterns import Items
 
-#: Largest number of bytes of the tables of residuals that are filled in one reading of a scratch file.
-GROUP_BYTES = 1 << 28
+#: Largest number of bytes of the tables of residuals that are filled in one reading of a scratch file:
+#: fewer tables stay near the core, more of them need fewer readings.
+GROUP_BYTES = 1 << 22
 #: The same with rows in memory: tables of this size stay in the first cache of the core.
 CORE_CACHE_BYTES = 1 << 15
 #: Values of d for which two neighbouring positions share a table of d + 1 letters, which is filled once
@@ -54,8 +55,9 @@ def tables_in_group(family: KmerFamily, in_memory: bool, most_unknown: int = 0) 
     """Number of positions whose tables are filled in one pass over the rows.
 
     With rows in memory, the tables fit in the cache of the core together, or two positions share one.
-    With a scratch file the group is larger, because every pass reads the letters of these positions from
-    all blocks. In all cases the memory for the lists of windows with unknown letters limits it.
+    With a scratch file the group is larger unless its tables are large, because every pass reads the
+    letters of these positions from all blocks. In all cases the memory for the lists of windows with
+    unknown letters limits it.
 
     most_unknown : the largest number of windows with unknown letters at a position.
     """
