@@ -66,6 +66,46 @@ def test_records_come_back_in_any_order(
         rows.close()
 
 
+@given(
+    height=st.integers(1, 6),
+    reads=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 5), st.integers(1, 6)), max_size=30),
+)
+@examples(60)
+def test_parts_of_records_come_back_in_any_order(
+    tmp_path_factory: pytest.TempPathFactory, height: int, reads: list[tuple[int, int, int]]
+) -> None:
+    for scratch in (None, tmp_path_factory.getbasetemp()):
+        rows = PreparedRows(9, 1, (height, 5), scratch)
+        fill(rows)
+        for block, first, size in reads:
+            part = slice(first % height, first % height + size)
+            found = rows.read(block, part)[0]
+            assert (found[part] == record_of(rows, block)[part]).all()
+
+
+def test_blocks_that_fit_in_the_buffer_together_are_read_from_the_file_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = PreparedRows(70, 10, (6, 5), tmp_path)
+    fill(rows)
+    read: list[int] = []
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda *a: (read.append(a[2]), preadv(*a))[1])
+    part = slice(1, 3)
+    assert rows.together(range(7), part) == [range(3), range(3, 6), range(6, 7)]
+    for _ in range(2):  # the second time, what the buffer still has of other blocks is in the way
+        for some in rows.together(range(7), part):
+            before = len(read)
+            for _ in range(3):
+                for block in some:
+                    assert (rows.read(block, part)[0][part] == record_of(rows, block)[part]).all()
+            assert len(read) == before + len(some)
+    assert rows.together(range(2, 4), slice(None)) == [range(2, 3), range(3, 4)]
+    in_memory = PreparedRows(70, 10, (6, 5))
+    assert in_memory.together(range(2, 6), part) == [range(2, 6)]
+    assert in_memory.together(range(0), part) == []
+
+
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_a_record_may_be_overwritten(on_disk: bool, tmp_path: Path) -> None:
     rows = PreparedRows(30, 10, (4,), tmp_path if on_disk else None)
