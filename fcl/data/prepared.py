@@ -87,10 +87,11 @@ class PreparedRows:
         elif records is None and file is None:
             records = np.empty((self.n_blocks, *record_shape), np.uint8)
         self._records, self._file, self._file_start = records, file, file_start
-        n_rows = 2 * record_shape[0] if records is None else 0
-        # only the second half is used; records whose part does not begin at 0 reach into the first
-        self._room = np.empty((n_rows, *record_shape[1:]), np.uint8)
-        self._buffer = self._room[n_rows // 2 :]
+        height = record_shape[0] if records is None else 0
+        # the buffer is the second half; a record of which it has a later part begins in the first,
+        # whose memory is never touched
+        self._room = np.empty((2 * height, *record_shape[1:]), np.uint8)
+        self._buffer = self._room[height:]
         self._held: dict[int, int] = {}  # the blocks in the buffer, the oldest first: their places
         self._held_part = (0, 0)  # the range of the first axis that the buffer has of them
         self._load_sides = load_sides
@@ -192,10 +193,9 @@ class PreparedRows:
             self._held_part = (first, stop)
         first, stop = self._held_part
         if block not in self._held:
-            full = (len(self._held) + 1) * (stop - first) > n
-            place = (
-                self._held.pop(next(iter(self._held))) if full and self._held else len(self._held)
-            )
+            place = len(self._held)
+            if (place + 1) * (stop - first) > n:  # then the oldest has to leave
+                place = self._held.pop(next(iter(self._held)))
             self._load(block, place)
         start = n + self._held[block] * (stop - first) - first
         return self._room[start : start + n], sides

@@ -28,6 +28,7 @@ from fcl.features.windows import window_buffers
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
     from fcl.kernels.candidates import Wanted
+    from fcl.kernels.kmers import WindowBlock
     from fcl.kernels.patterns import Items
 
 #: Largest number of bytes of the tables of residuals that are filled in one reading of a scratch file:
@@ -224,7 +225,7 @@ class KmerPricer:
         """Write sums by window code to ``tables``, and other windows to the lists from ``used`` on."""
         from fcl.kernels import kmers
 
-        d, codes = self.family.d, self._buffers.codes
+        d = self.family.d
         letters = slice(int(request[0]), int(request[-1]) + d)
         runs = self.family.together(self.prepared, blocks, letters)
         fills = self._fills(request, tables, blocks, once=len(runs) == 1)
@@ -237,17 +238,31 @@ class KmerPricer:
             for some in [[fill] for fill in fills] if alone else [fills]:
                 for number in run:
                     block = self.family.block(self.prepared, number, letters)
-                    to = rows.raw(block.rows), rows.inverse
-                    for fill in some:
-                        window = block.planes, fill.position, fill.letters
-                        kmers.add_to_table(*window, *to, codes, fill.table)
-                        for t in fill.places if len(block.unknown_rows) else ():
-                            into = self._buffers, tables[t], used[t], self._items
-                            used[t] = kmers.take_unknown(block, int(request[t]), d, *to, *into)
+                    self._add(some, block, rows, request, tables, used)
                 for fill in some if run is runs[-1] else ():
                     if len(fill.places) == 2:
                         first, second = fill.places
                         kmers.take_marginals(fill.table, tables[first], tables[second], unknown)
+
+    def _add(
+        self,
+        fills: list[Fill],
+        block: WindowBlock,
+        rows: RowVector,
+        request: Ids,
+        tables: npt.NDArray[np.int64],
+        used: list[int],
+    ) -> None:
+        """Add the rows of a block to tables, and take windows with unknown letters out of them."""
+        from fcl.kernels import kmers
+
+        to = rows.raw(block.rows), rows.inverse
+        for fill in fills:
+            window = block.planes, fill.position, fill.letters
+            kmers.add_to_table(*window, *to, self._buffers.codes, fill.table)
+            for t in fill.places if len(block.unknown_rows) else ():
+                into = self._buffers, tables[t], used[t], self._items
+                used[t] = kmers.take_unknown(block, int(request[t]), self.family.d, *to, *into)
 
     def _fills(
         self, request: Ids, tables: npt.NDArray[np.int64], blocks: range, *, once: bool
