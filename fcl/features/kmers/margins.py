@@ -44,15 +44,18 @@ EXACT_STEPS = 2.0**53
 
 def margin_table_bytes(family: KmerFamily, scratch: bool) -> int:
     """Bytes of the tables of one group of positions, which are in memory at the same time."""
-    own = 4 ** min(family.d, TABLE_LETTERS)
-    two = 2 * 8 * 4 ** min(family.d, TABLE_LETTERS - 1)
     letters = min(family.length, TABLE_LETTERS)
-    shared = 4 * (max(own, 4 ** (letters - 1)) + 4**letters)
-    largest = max(8 * own, two, shared)
-    if not scratch:
-        return largest
-    # the other positions of a group have their own tables, or one that is as large as the first
-    return largest + max((SCRATCH_POSITIONS - 1) * 8 * own, 4 * 4**letters)
+    making = 4 * 4 ** max(min(family.d, TABLE_LETTERS), letters - 1)  # beside a shared table
+    if scratch:
+        return _group_bytes(family) + making
+    own, two = 8 * 4 ** min(family.d, TABLE_LETTERS), 16 * 4 ** min(family.d, TABLE_LETTERS - 1)
+    return max(own, two, 4 * 4**letters + making)
+
+
+def _group_bytes(family: KmerFamily) -> int:
+    """Most bytes of the tables that share one reading of a scratch file."""
+    own = 8 * 4 ** min(family.d, TABLE_LETTERS)
+    return max(own, 4 * 4 ** min(family.length, TABLE_LETTERS)) + (SCRATCH_POSITIONS - 1) * own
 
 
 def shares_tables(n_rows: int) -> bool:
@@ -218,15 +221,20 @@ class KmerScorer:
         """
         at = 0
         while at < len(self._parts):
-            n, last = 1, self._parts[at].position + SCRATCH_POSITIONS
-            while (
-                not in_memory and at + n < len(self._parts) and self._parts[at + n].position < last
-            ):
-                n += 1
-            yield self._parts[at : at + n]
-            for part in self._parts[at : at + n]:
+            group = self._parts[at : at + (1 if in_memory else self._n_together(at))]
+            yield group
+            for part in group:
                 part.forget()
-            at += n
+            at += len(group)
+
+    def _n_together(self, at: int) -> int:
+        """Number of parts from one on that share one reading of a scratch file."""
+        last, room = self._parts[at].position + SCRATCH_POSITIONS, _group_bytes(self.family)
+        for n, part in enumerate(self._parts[at:]):
+            room -= part.table_bytes
+            if n and (part.position >= last or room < 0):
+                return n
+        return len(self._parts) - at
 
     def margins(self, rows: np.ndarray) -> Floats:
         """The margins of raw rows, uint8 (m, L) codes 0-4, without the intercept: float64 (m,)."""

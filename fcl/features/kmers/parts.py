@@ -37,6 +37,7 @@ class MarginPart:
         self.position, self.span = position, span
         self.cares, self.values, self.weights = cares, values, weights
         self.tabled = tabled
+        self.table_bytes = 8 * 4**span if tabled else 0
         self._table: Floats = np.empty(0)
 
     @property
@@ -84,6 +85,7 @@ class Pair:
     def __init__(self, first: MarginPart, second: MarginPart) -> None:
         self.position = first.position
         self.stop = max(first.stop, second.stop)
+        self.table_bytes = first.table_bytes + second.table_bytes
         self._parts = first, second
 
     @classmethod
@@ -125,6 +127,7 @@ class Shared:
     def __init__(self, parts: Sequence[MarginPart], step: float) -> None:
         self.position = parts[0].position
         self.stop = max(part.stop for part in parts)
+        self.table_bytes = 4 * 4 ** (self.stop - self.position)
         self._parts = parts
         self._step = step
         self._table: npt.NDArray[np.int32] = np.empty(0, np.int32)
