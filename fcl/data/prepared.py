@@ -88,10 +88,10 @@ class PreparedRows:
             records = np.empty((self.n_blocks, *record_shape), np.uint8)
         self._records, self._file, self._file_start = records, file, file_start
         height = record_shape[0] if records is None else 0
-        # the buffer is the second half; a record of which it has a later part begins in the first,
-        # whose memory is never touched
-        self._room = np.empty((2 * height, *record_shape[1:]), np.uint8)
-        self._buffer = self._room[height:]
+        # a record of which the buffer has a part may begin before the buffer, or end after it; the memory
+        # around the buffer is never touched
+        self._room = np.empty((3 * height, *record_shape[1:]), np.uint8)
+        self._buffer = self._room[height : 2 * height]
         self._held: dict[int, int] = {}  # the blocks in the buffer, the oldest first: their places
         self._held_part = (0, 0)  # the range of the first axis that the buffer has of them
         self._load_sides = load_sides
@@ -181,29 +181,34 @@ class PreparedRows:
         """Record and side arrays of a block.
 
         part : the range of the first axis that is needed. A record from a scratch file has arbitrary
-            content, or no more rows, outside this range, and is valid only until the next call.
+            content outside this range, and is valid only until the next call.
         """
         sides = self.sides(block)
         if self._records is not None:
             return self._records[block], sides
         n = self.record_shape[0]
         first, stop, _ = part.indices(n)
-        if first < self._held_part[0] or stop > self._held_part[1]:
-            self._held.clear()
-            self._held_part = (first, stop)
-        first, stop = self._held_part
-        if block not in self._held:
+        within = self._held_part[0] <= first and stop <= self._held_part[1]
+        if not (within and block in self._held):
+            if (first, stop) != self._held_part:
+                self._held.clear()
+                self._held_part = (first, stop)
             place = len(self._held)
             if (place + 1) * (stop - first) > n:  # then the oldest has to leave
                 place = self._held.pop(next(iter(self._held)))
-            self._load(block, place)
+            try:
+                self._load(block, place)
+            except BaseException:
+                self._held.clear()  # else the place of the oldest would be forgotten
+                raise
+        first, stop = self._held_part
         start = n + self._held[block] * (stop - first) - first
         return self._room[start : start + n], sides
 
     def together(self, blocks: range, part: slice) -> list[range]:
         """Split blocks into ranges whose records, or parts, are in memory or fit in the buffer together.
 
-        Whoever reads the blocks of a range several times has them read from the file only once.
+        A caller that reads the blocks of a range several times causes only one reading of the file.
 
         part : the range of the first axis, as for :meth:`read`.
         """

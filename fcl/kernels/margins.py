@@ -11,19 +11,19 @@ from fcl.kernels.kmers import CHUNK, code_of_row, unknown_windows, window_codes
 
 @kernel
 def choose_tables(positions, longer, totals, most, costs, extra, stops, letters):
-    """Choose the tables that neighbouring positions share such that a row takes the least time.
+    """Choose the tables that neighbouring positions share, so that a row takes the least time.
 
     A table has some letters from its first position on. Patterns that reach further, and those of
     positions without a table, are matched one by one. Times are in patterns that are matched.
 
     positions : int64 (n,), increasing.
-    longer : int64 (n, d + 1), the patterns of each position that have more letters than 0, 1, .. d.
+    longer : int64 (n, d + 1), the number of patterns of each position with more than 0, 1, .. d letters.
     totals : float64 (n,); the sum of the positions of a table stays below ``most``.
     costs : float64 (>= 2,), the time of a table by its letters.
     extra : the time of a position with patterns that are matched, beyond those of the patterns.
     stops : int64 (n,), overwritten with the end of a table that begins at each position, as an index of
         ``positions``; the index of the position itself if no table should begin there.
-    letters : int64 (n,), overwritten with the letters of the table.
+    letters : int64 (n,), overwritten with the number of letters of the table; 0 if none begins there.
     """
     n, d = positions.shape[0], longer.shape[1] - 1
     least = np.zeros(n + 1)  # the time of all patterns from each position on

@@ -176,7 +176,7 @@ def scan_size(d, radix):
     size = radix**d
     for level in range(2, d + 1):
         size += radix ** (d - level)
-    return size + 2 * (size // GRAIN)
+    return size + (2 * (size // GRAIN) if radix == 4 else 0)
 
 
 @kernel
@@ -229,7 +229,7 @@ def scan_patterns(cells, d, radix, items, stack, first_id, flats, wanted):
     for level in range(2, d + 1):
         wild_start[level] = room
         room += radix ** (d - level)
-    grains = cells[room : room + 2 * (room // GRAIN)]
+    grains = cells[room:]
     if radix == 4:  # with five letters, no table consists of whole grains
         _weigh(cells, 0, 4**d, grains)
     leaves = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from functools import cache
@@ -17,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 
 import fcl
 from fcl.drivers import plan
+from fcl.drivers.job import make_job
 from fcl.features import Bag, Concat, Kmers
 
 LENGTH = 24
@@ -204,18 +206,23 @@ def test_model_comes_back_and_predicts(text: str, tmp_path: Path) -> None:
     assert all((":" in name) == (" + " in text) for name in names)
 
 
-def test_scratch_files_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = CONCATS[1]
+@pytest.mark.parametrize("text", [CONCATS[1], "kmers:d=2 * 1.5", "kmers:d=2 + kmers:d=3"])
+def test_scratch_files_change_nothing(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = train(text)
-    given = plan.make_plan
 
     def on_disk(*args: Any, **options: Any) -> plan.Plan:
-        return given(*args, **{**options, "scratch": True})
+        return plan.make_plan(*args, **{**options, "scratch": True})
 
-    monkeypatch.setattr("fcl.drivers.job.make_plan", on_disk)
-    read = train(text, scratch=tmp_path)
-    assert read.certificate == kept.certificate
-    assert read.model.weights.tobytes() == kept.model.weights.tobytes()
+    monkeypatch.setitem(make_job.__kwdefaults__, "divide", on_disk)
+    read: list[int] = []
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda *a: (read.append(a[2]), preadv(*a))[1])
+    again = train(text, scratch=tmp_path)
+    assert read
+    assert again.certificate == kept.certificate
+    assert again.model.weights.tobytes() == kept.model.weights.tobytes()
 
 
 def test_of_equal_columns_the_cheaper_has_the_weight() -> None:

@@ -127,7 +127,7 @@ def test_online_learners_need_no_kernel_after_the_warm_up() -> None:
 def test_kmers_over_many_rows_need_no_kernel_after_the_warm_up(
     d: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fcl.features.kmers import margins, pricing
+    from fcl.features.kmers import margins, parts, pricing
     from fcl.kernels import kmers, patterns
     from fcl.kernels import margins as kernels
 
@@ -138,10 +138,14 @@ def test_kmers_over_many_rows_need_no_kernel_after_the_warm_up(
     warmup.KINDS["sequences"]()
     before = compiled()
     monkeypatch.setattr(margins, "SHARED_ROWS", 1)
-    monkeypatch.setattr(margins, "MOST_MATCHED_IN_PASS", [1] * 10)
+    monkeypatch.setattr(margins, "LOOKUP_PATTERNS", 1.5)
+    monkeypatch.setattr(margins, "MAKING_PATTERNS", 0.0)
     monkeypatch.setattr(pricing, "PAIR_ROWS", 1)
+    made = []
+    sums = parts.Shared._sums
+    monkeypatch.setattr(parts.Shared, "_sums", lambda *a: (made.append(a), sums(*a))[1])
     letters = np.random.default_rng(0).integers(0, 5, (300, 12)).astype(np.uint8)
     data = fcl.open_data(letters, y=letters[:, 5] > 1)
     for tol in (1e-2, 1e-9):
         fcl.train(data, f"kmers:d={d}", C=0.3, tol=tol)
-    assert compiled() == before and sum(before.values()) > 5
+    assert made and compiled() == before and sum(before.values()) > 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,15 @@ from tests.bag_matrix import matrix as bag_matrix
 from tests.explicit import prepare, select_rows
 from tests.features.test_bag import dense as bag_dense
 from tests.pricing import Pricing
-from tests.windows import BLOCK_ROWS, MAX_ROWS, UNKNOWN, examples, make_windows, tolerance
+from tests.windows import (
+    BLOCK_ROWS,
+    MAX_ROWS,
+    UNKNOWN,
+    examples,
+    make_residuals,
+    make_windows,
+    tolerance,
+)
 
 
 class Shares(Generator):
@@ -259,6 +268,33 @@ def test_margins_of_many_groups_of_blocks(monkeypatch: pytest.MonkeyPatch) -> No
     family.write_margins(prepared, ids, w, cut)
     assert whole.tobytes() == cut.tobytes()
     np.testing.assert_allclose(whole, family.scorer(ids, w).margins(codes), rtol=0, atol=1e-12)
+
+
+def test_a_scratch_file_of_many_planes_and_blocks_does_not_change_a_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members read their parts of several blocks, which are in the buffer together, only once."""
+    codes = make_windows(6, 400, 26, "few")
+    family = bind(Concat([Kmers(7), Bag(3), (Kmers(2), 0.5)]), codes)
+    in_memory, on_disk = (prepare(family, codes, 64, scratch) for scratch in (None, tmp_path))
+    rng = np.random.default_rng(6)
+    ids = np.sort(rng.choice(family.n_features, 300, replace=False))
+    w, r = rng.normal(size=300), make_residuals(6, 400, "balanced")
+    margins = np.empty((2, 400))
+    read: list[int] = []
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda *a: (read.append(a[1][0].nbytes), preadv(*a))[1])
+    found = []
+    for out, prepared in zip(margins, (in_memory, on_disk), strict=True):
+        family.write_margins(prepared, ids, w, out)
+        pricing = Pricing(family, prepared, 20)
+        read.clear()
+        found.append(pricing.price(r, ids, 0.5))
+    assert margins[0].tobytes() == margins[1].tobytes()
+    assert found[0].gradients.tobytes() == found[1].gradients.tobytes()
+    assert found[0].watched.tobytes() == found[1].watched.tobytes()
+    # one of seven blocks has 7 planes; the 20 positions of k-mers with d = 7 need 5 groups of 3 or 4
+    assert 0 < sum(read) <= 7 * 64 * (5 * 4 + 3 * 7)
 
 
 def test_members_that_prepare_alike_share_records() -> None:

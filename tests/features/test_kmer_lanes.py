@@ -108,9 +108,7 @@ def test_outputs_together_have_the_prices_of_each_alone(
 
 @pytest.mark.parametrize("unknown", UNKNOWN)
 @pytest.mark.parametrize("d", [3, 7])  # the second walks a tree
-def test_groups_of_positions_of_a_scratch_file(
-    d: int, unknown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outputs_priced_from_a_scratch_file(d: int, unknown: str, tmp_path: Path) -> None:
     if INTERPRETED and (d > 3 or unknown != "few"):
         pytest.skip("too many cells, one by one")
     family = KmerFamily(d, 11)
@@ -119,7 +117,5 @@ def test_groups_of_positions_of_a_scratch_file(
     watched = np.random.default_rng(5).integers(family.n_features, size=40)
     queries = [PriceQuery(range(family.n_positions), watched, 1.0, 2.0, 0.5)] * 3
     rows = make_rows(5, MAX_ROWS, 3, "balanced", in_steps=True)
-    for group in (1, 5, 9, 100):
-        monkeypatch.setattr(module, "GROUP_BYTES", group * 8 * 4**d)
-        pricer, alone = (kind(family, prepared, 20) for kind in (LanePricer, KmerPricer))
-        check(pricer, alone, queries, rows)
+    pricer, alone = (kind(family, prepared, 20) for kind in (LanePricer, KmerPricer))
+    check(pricer, alone, queries, rows)

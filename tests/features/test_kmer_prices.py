@@ -233,9 +233,16 @@ def test_neither_scratch_file_nor_groups_of_positions_change_a_bit(
 
 @pytest.mark.parametrize("unknown", UNKNOWN)
 @pytest.mark.parametrize(("d", "length"), [(3, 10), (3, 11), (7, 12), (8, 12)])
+@pytest.mark.parametrize("block_rows", [0, BLOCK_ROWS // 8, MAX_ROWS])  # 0: in memory
 def test_a_table_that_two_positions_share_does_not_change_a_bit(
-    d: int, length: int, unknown: str, monkeypatch: pytest.MonkeyPatch
+    d: int,
+    length: int,
+    unknown: str,
+    block_rows: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """With a scratch file, the blocks are read in several runs, or in one."""
     if INTERPRETED and d > MAX_D:
         pytest.skip("too many cells, one by one")
     family = KmerFamily(d, length)
@@ -251,9 +258,14 @@ def test_a_table_that_two_positions_share_does_not_change_a_bit(
     filled = []
     marginals = kmers.take_marginals
     monkeypatch.setattr(kmers, "take_marginals", lambda *a: (filled.append(a), marginals(*a)))
+    place = (BLOCK_ROWS, None) if block_rows == 0 else (block_rows, tmp_path)
+    prepared = prepare(family, codes, *place)
+    if block_rows:
+        runs = family.together(prepared, range(prepared.n_blocks), slice(0, d + 3))
+        assert (len(runs) > 1) == (block_rows < MAX_ROWS)
     for rows, pairs in ((module.PAIR_ROWS, 0), (1, family.n_positions // 2)):
         monkeypatch.setattr(module, "PAIR_ROWS", rows)
-        pricer = Pricing(family, prepare(family, codes), 20)
+        pricer = Pricing(family, prepared, 20)
         filled.clear()
         assert same_bits(pricer.price(r, watch, 1.0, None, 2.0, 0.5), prices)
         assert len(filled) == pairs

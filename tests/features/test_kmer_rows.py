@@ -303,6 +303,10 @@ def test_a_shared_table_never_overflows(monkeypatch: pytest.MonkeyPatch) -> None
         assert [part.stop for part in shared_parts(family, ids, weights)] == stops
         found = margins(family, prepare(family, codes), ids, weights)
         assert (found == brute.matrix(codes, 1)[:, ids] @ weights).all()
+    weights[4] = 2.0**31  # too much for a table of 32 bits, even of one position
+    parts = module.KmerScorer(family, ids, weights, module.SHARED_ROWS)._parts
+    assert [type(part) for part in parts] == [module.Shared, module.MarginPart, module.Shared]
+    assert [part.tabled for part in parts if isinstance(part, module.MarginPart)] == [True]
 
 
 def test_no_table_is_shared_by_weights_whose_sums_are_rounded(

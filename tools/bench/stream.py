@@ -47,6 +47,7 @@ PARTS = {
         "mend_margins",
         "fold_table",
         "spread_table",
+        "choose_tables",
     ),
     "residuals": ("residuals_curvatures",),
     "table": ("add_to_table", "take_marginals", "take_unknown"),

@@ -91,11 +91,21 @@ class PartRows(PreparedRows):
         self, block: int, part: slice = slice(None)
     ) -> tuple[npt.NDArray[np.uint8], SideArrays]:
         slot = self._slot
+        record, _ = self._whole.read(block + self._first, self._bytes(part))
+        return record[slot.start : slot.stop].reshape(slot.shape), self.sides(block)
+
+    def together(self, blocks: range, part: slice) -> list[range]:
+        first = self._first
+        own = range(blocks.start + first, blocks.stop + first)
+        found = self._whole.together(own, self._bytes(part))
+        return [range(some.start - first, some.stop - first) for some in found]
+
+    def _bytes(self, part: slice) -> slice:
+        """The bytes of the whole record that hold a range of the first axis."""
+        slot = self._slot
         first, stop, _ = part.indices(slot.shape[0])
         row = (slot.stop - slot.start) // slot.shape[0]
-        wanted = slice(slot.start + first * row, slot.start + stop * row)
-        record, _ = self._whole.read(block + self._first, wanted)
-        return record[slot.start : slot.stop].reshape(slot.shape), self.sides(block)
+        return slice(slot.start + first * row, slot.start + stop * row)
 
     def sides(self, block: int) -> SideArrays:
         counts, *sides = self._whole.sides(block + self._first)

@@ -19,7 +19,6 @@ from fcl.features.kmers.columns import Patterns
 from fcl.features.kmers.pricing import (
     KmerPricer,
     most_items,
-    tables_in_group,
     unknown_counts,
 )
 from fcl.features.prices import (
@@ -45,13 +44,6 @@ LEAST_LANES = 3
 BYTES_A_LANE_ITEM = 40  #: code 4, mask 4, values 8 each
 
 
-def _positions_in_group(family: KmerFamily, group: int) -> int:
-    """Number of positions whose tables fit in the buffer for ``group`` tables of one output."""
-    from fcl.kernels.lanes import LANES
-
-    return max(1, (group - 1) // LANES)
-
-
 def lane_bytes(family: KmerFamily, scratch: bool) -> int:
     """Bytes that a :class:`LanePricer` needs beyond :func:`pricing_bytes`."""
     from fcl.kernels import patterns
@@ -66,9 +58,7 @@ def lane_item_bytes(family: KmerFamily, prepared: PreparedRows) -> int:
     """Bytes that a :class:`LanePricer` needs for the unknown letters, beyond :func:`unknown_bytes`."""
     if family.d > MAX_LANE_D:
         return 0
-    unknown = unknown_counts(family, prepared)
-    group = tables_in_group(family, prepared.in_memory, int(unknown.max(initial=0)))
-    return BYTES_A_LANE_ITEM * int(np.sort(unknown)[-_positions_in_group(family, group) :].sum())
+    return BYTES_A_LANE_ITEM * int(unknown_counts(family, prepared).max(initial=0))
 
 
 @dataclass
@@ -89,13 +79,12 @@ class LanePricer(KmerPricer):
         from fcl.kernels import lanes, patterns
 
         super().__init__(family, prepared, keep)
-        self._lane_group = _positions_in_group(family, self._group)
         cells = lanes.LANES * self._scan_cells
         if len(self._cells) < cells:
             self._cells = np.empty(cells, np.int64)
         self._lane_cells = np.empty(self._scan_cells, np.int64)
         self._lane_flats = np.empty((2, lanes.LANES * 5**patterns.FLAT_LETTERS), np.int64)
-        room = int(np.sort(self._unknown)[-self._lane_group :].sum())
+        room = int(self._unknown.max(initial=0))
         self._lane_items = lanes.LaneItems(
             np.empty(room, np.uint32),
             np.empty(room, np.uint32),
@@ -178,9 +167,12 @@ class LanePricer(KmerPricer):
         positions = np.array(query.parts, np.int64)
         if not query.find:
             positions = np.intersect1d(positions, patterns.positions)
-        for at in range(0, len(positions), self._lane_group):
+        for at, k in enumerate(positions.tolist()):
             progress(at / len(positions))
-            self._price_group(outputs, positions, slice(at, at + self._lane_group), blocks)
+            n_items = self._fill_lanes(rows, k, blocks)
+            many = n_items > most_items(self.family)
+            price = self._price_apart if many else self._price_together
+            price(outputs, at, k, slice(n_items))
         watched = np.empty(units.shape)
         watched[:, order] = units * np.array([[own.step] for own in rows])
         if not query.find:
@@ -191,45 +183,26 @@ class LanePricer(KmerPricer):
             for heap, own in zip(heaps, watched, strict=True)
         ]
 
-    def _price_group(self, outputs: _Outputs, positions: Ids, group: slice, blocks: range) -> None:
-        """Sum and scan some of the positions."""
-        from fcl.kernels.lanes import LANES
-
-        n_cells, some = LANES * 4**self.family.d, positions[group]
-        ends = self._fill_lanes(outputs.rows, some, blocks)
-        for t in range(len(some) - 1, -1, -1):  # a scan overwrites what follows its table
-            cells = self._cells[t * n_cells : t * n_cells + LANES * self._scan_cells]
-            many = ends[t].stop - ends[t].start > most_items(self.family)
-            price = self._price_apart if many else self._price_together
-            price(outputs, group.start + t, int(some[t]), cells, ends[t])
-
-    def _fill_lanes(self, rows: Sequence[RowVector], some: Ids, blocks: range) -> list[slice]:
-        """Fill the tables of some positions; returns the range of the items of each."""
+    def _fill_lanes(self, rows: Sequence[RowVector], k: int, blocks: range) -> int:
+        """Fill the table of a position; returns the number of items."""
         from fcl.kernels import lane_tables, lanes
 
-        d = self.family.d
+        d, n_items = self.family.d, 0
         padded = [*rows, *[rows[-1]] * (lanes.LANES - len(rows))]
         inverses = None if rows[0].inverse is None else np.array([own.inverse for own in padded])
-        room = np.concatenate([[0], np.cumsum(self._unknown[some])])
-        used = room[:-1].copy()
-        tables = self._cells[: len(some) * lanes.LANES * 4**d].reshape(len(some), -1)
-        tables[:] = 0
-        letters = slice(int(some[0]), int(some[-1]) + d)
+        table = self._cells[: lanes.LANES * 4**d]
+        table[:] = 0
         for number in blocks:
-            block = self.family.block(self.prepared, number, letters)
+            block = self.family.block(self.prepared, number, slice(k, k + d))
             part = lanes.LaneRows(*(own.raw(block.rows) for own in padded))
-            for t, k in enumerate(some.tolist()):
-                at = part, inverses
-                lane_tables.add_to_lanes(block.planes, k, d, *at, self._buffers.codes, tables[t])
-                if len(block.unknown_rows):
-                    used[t] = lane_tables.take_unknown_lanes(
-                        block, k, d, *at, self._buffers, tables[t], used[t], self._lane_items
-                    )
-        return [slice(*ends) for ends in zip(room.tolist(), used.tolist(), strict=False)]
+            at = part, inverses
+            lane_tables.add_to_lanes(block.planes, k, d, *at, self._buffers.codes, table)
+            if len(block.unknown_rows):
+                into = self._buffers, table, n_items, self._lane_items
+                n_items = lane_tables.take_unknown_lanes(block, k, d, *at, *into)
+        return int(n_items)
 
-    def _price_together(
-        self, outputs: _Outputs, at: int, k: int, cells: npt.NDArray[np.int64], items: slice
-    ) -> None:
+    def _price_together(self, outputs: _Outputs, at: int, k: int, items: slice) -> None:
         """Price a position, the ``at``-th of the query, with few unknown letters."""
         from fcl.kernels import lane_tables, lanes
 
@@ -242,7 +215,7 @@ class LanePricer(KmerPricer):
         here, cares, values = outputs.patterns.at(k)
         if len(cares):
             sums = np.empty((len(cares), lanes.LANES), np.int64)
-            lane_tables.lane_pattern_sums(cells, mine, cares, values, self.family.d, sums)
+            lane_tables.lane_pattern_sums(self._cells, mine, cares, values, self.family.d, sums)
             outputs.units[:, here] = sums[:, : len(outputs.rows)].T
         if not outputs.heaps:
             return
@@ -253,18 +226,16 @@ class LanePricer(KmerPricer):
         ]
         unused = self._unused.wanted(0, known[:0], np.empty(0, np.int64))
         padded = lanes.LaneWanted(*wanted, *[unused] * (lanes.LANES - len(wanted)))
-        lanes.scan_lanes(cells, d, mine, self._stack, k * each, self._lane_flats, padded)
+        lanes.scan_lanes(self._cells, d, mine, self._stack, k * each, self._lane_flats, padded)
 
-    def _price_apart(
-        self, outputs: _Outputs, at: int, k: int, cells: npt.NDArray[np.int64], items: slice
-    ) -> None:
+    def _price_apart(self, outputs: _Outputs, at: int, k: int, items: slice) -> None:
         """Price a position with many unknown letters, which each output scans by itself."""
         from fcl.kernels.lanes import LANES
 
         here, cares, values = outputs.patterns.at(k)
         n_cells, known = 4**self.family.d, outputs.known[here]
         for lane, units in enumerate(outputs.units[:, here]):
-            self._lane_cells[:n_cells] = cells[lane : n_cells * LANES : LANES]
+            self._lane_cells[:n_cells] = self._cells[lane : n_cells * LANES : LANES]
             mine = _items_of(self._lane_items, lane, items)
             self._watched(self._lane_cells, mine, cares, values, units)
             if outputs.heaps:

@@ -24,7 +24,7 @@ MOST_MATCHED_IN_PASS = (4, 4, 4, 4, 4, 4, 4, 6, 8, 12)
 #: Number of tables of margins that a scorer keeps between blocks of raw rows.
 MAX_KEPT_TABLES = 256
 #: Parts that begin at so many neighbouring positions share one reading of a scratch file: few enough that
-#: their tables stay in the cache of the core, and their letters are a few planes of each block's record.
+#: their letters are a few planes of each block's record, of which many blocks fit in the buffer.
 SCRATCH_POSITIONS = 4
 #: Fewest rows of a pass for which neighbouring positions share a table: making it takes longer.
 SHARED_ROWS = 1 << 17
@@ -67,7 +67,7 @@ Parts = Sequence[MarginPart | Pair | Shared]
 
 
 def exact_step(weights: Floats) -> float:
-    """The step of which all weights are multiples, if sums of them are exact; else, or without any, 0."""
+    """The step of which all weights are multiples if their sums are exact; else 0, as without weights."""
     step = common_step(weights)
     return step if 0.0 < float(np.abs(weights).sum()) < EXACT_STEPS * step else 0.0
 
@@ -186,7 +186,7 @@ class _Model:
             span = int(ends[group].max()) - position
             left = 2 * (span - self.d - (positions[group] - position))
             fields = self.found.cares[some[group]], self.found.values[some[group]]
-            cares, values = (np.where(left < 0, x >> -left, x << left) for x in fields)
+            cares, values = (x << np.maximum(left, 0) >> np.maximum(-left, 0) for x in fields)
             yield MarginPart(position, span, cares, values, self.weights[some[group]])
             at = group.stop
 
@@ -214,10 +214,10 @@ class KmerScorer:
             self._parts = [*model.pairs(MOST_MATCHED_IN_PASS if n_rows else MOST_MATCHED)]
 
     def groups(self, in_memory: bool) -> Iterator[Parts]:
-        """Yield the parts in order, in groups that go through the blocks together.
+        """Yield the parts in order, in groups that share one reading of the blocks.
 
-        With rows in memory these are single parts, whose tables fit in the cache of the core; else parts
-        of neighbouring positions. The tables of a group are discarded when the next group is requested.
+        With rows in memory these are single parts, else parts of neighbouring positions. The tables of a
+        group are discarded when the next group is requested.
         """
         at = 0
         while at < len(self._parts):

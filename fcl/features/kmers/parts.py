@@ -165,7 +165,7 @@ class Shared:
         from fcl.kernels import margins
 
         own = np.empty(4**part.span, np.int32)
-        steps = (part.weights * (1.0 / self._step)).astype(np.int32)
+        steps = (part.weights / self._step).astype(np.int32)
         margins.fold_table(part.cares, part.values, steps, part.span, own)
         margins.spread_table(own, 0, table)
 
