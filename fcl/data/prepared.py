@@ -31,6 +31,8 @@ ALIGNMENT = 64
 PACKING = 1 << 9
 #: Bytes of a block's side arrays up to which they stay in memory, since mapping them takes long.
 SMALL_SIDES = 1 << 12
+#: Bytes of records up to which a file that was just written is taken to be in the page cache.
+SMALL_FILE = 1 << 28
 
 
 class PreparedRows:
@@ -190,9 +192,12 @@ class PreparedRows:
         first, stop, _ = part.indices(n)
         within = self._held_part[0] <= first and stop <= self._held_part[1]
         if not (within and block in self._held):
-            if (first, stop) != self._held_part:
+            # what comes next, too, if the buffer has room for it from all blocks
+            wider = first, min(n, max(stop, first + n // self.n_blocks))
+            if wider != self._held_part:
                 self._held.clear()
-                self._held_part = (first, stop)
+                self._held_part = wider
+            first, stop = wider
             place = len(self._held)
             if (place + 1) * (stop - first) > n:  # then the oldest has to leave
                 place = self._held.pop(next(iter(self._held)))
@@ -206,17 +211,23 @@ class PreparedRows:
         return self._room[start : start + n], sides
 
     def together(self, blocks: range, part: slice) -> list[range]:
-        """Split blocks into ranges whose records, or parts, are in memory or fit in the buffer together.
+        """Split blocks into ranges that a caller should read several times before the next one.
 
-        A caller that reads the blocks of a range several times causes only one reading of the file.
+        If the records, or these parts of them, are in memory or fit in the buffer together, this is one
+        range, which is read from the file once. Else the ranges are single blocks, so that what was read
+        is used while it is near the core.
 
         part : the range of the first axis, as for :meth:`read`.
         """
-        size = max(1, len(blocks))
-        if self._records is None:
-            first, stop, _ = part.indices(self.record_shape[0])
-            size = max(1, self.record_shape[0] // max(1, stop - first))
-        return [blocks[at : at + size] for at in range(0, len(blocks), size)]
+        first, stop, _ = part.indices(self.record_shape[0])
+        if self.in_memory or len(blocks) * (stop - first) <= self.record_shape[0]:
+            return [blocks]
+        return [blocks[at : at + 1] for at in range(len(blocks))]
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether the records are in memory, or in a file so small that the system keeps it there."""
+        return self.in_memory or self.n_blocks * self._record_bytes <= SMALL_FILE
 
     def _load(self, block: int, place: int) -> None:
         """Read a part of a record from the file to a place in the buffer."""

@@ -187,7 +187,7 @@ class WindowFamily(Family):
         return _block_class()(record, start, unknown, rows.start, rows.stop - rows.start)
 
     def together(self, prepared: PreparedRows, blocks: range, letters: slice) -> list[range]:
-        """Split blocks into ranges of which these letters need to be read only once."""
+        """Split blocks into ranges; see :meth:`PreparedRows.together`."""
         return prepared.together(blocks, self._planes(letters))
 
     def _planes(self, letters: slice) -> slice:

@@ -92,21 +92,37 @@ def test_blocks_that_fit_in_the_buffer_together_are_read_from_the_file_once(
     preadv = os.preadv
     monkeypatch.setattr(os, "preadv", lambda *a: (read.append(a[1][0].nbytes), preadv(*a))[1])
     part = slice(1, 3)
-    assert rows.together(range(7), part) == [range(3), range(3, 6), range(6, 7)]
+    assert rows.together(range(3, 6), part) == [range(3, 6)]
+    assert rows.together(range(2, 4), slice(None)) == [range(2, 3), range(3, 4)]
     # what the buffer still has of other blocks, of a larger or of another part is not in the way
     for before in (slice(1, 3), slice(None), slice(1, 5), slice(4, 6)):
         rows.read(6, before)
-        for some in rows.together(range(7), part):
-            read.clear()
-            for _ in range(3):
-                for block in some:
-                    assert (rows.read(block, part)[0][part] == record_of(rows, block)[part]).all()
-            held = before == slice(1, 3) and 6 in some
-            assert sum(read) <= len(some) * 2 * 5 and (len(read) == len(some) or held)
-    assert rows.together(range(2, 4), slice(None)) == [range(2, 3), range(3, 4)]
+        read.clear()
+        for _ in range(3):
+            for block in range(3, 6):
+                assert (rows.read(block, part)[0][part] == record_of(rows, block)[part]).all()
+        assert read == [2 * 5] * 3
     in_memory = PreparedRows(70, 10, (6, 5))
     assert in_memory.together(range(2, 6), part) == [range(2, 6)]
-    assert in_memory.together(range(0), part) == []
+    assert rows.at_hand and in_memory.at_hand
+    monkeypatch.setattr(module, "SMALL_FILE", 7 * 6 * 5 - 1)
+    assert in_memory.at_hand and not rows.at_hand
+
+
+def test_what_comes_next_is_read_at_once_if_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = PreparedRows(3, 1, (10, 5), tmp_path)
+    fill(rows)
+    read: list[int] = []
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda *a: (read.append(a[1][0].nbytes), preadv(*a))[1])
+    for first in range(9):
+        part = slice(first, first + 2)
+        for block in range(3):
+            assert (rows.read(block, part)[0][part] == record_of(rows, block)[part]).all()
+    # three of ten rows at a time, from rows 0, 2, 4, 6 and 8 on
+    assert read == [3 * 5] * 12 + [2 * 5] * 3
 
 
 def test_a_read_that_failed_leaves_no_block_in_the_place_of_another(

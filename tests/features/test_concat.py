@@ -293,8 +293,8 @@ def test_a_scratch_file_of_many_planes_and_blocks_does_not_change_a_bit(
     assert margins[0].tobytes() == margins[1].tobytes()
     assert found[0].gradients.tobytes() == found[1].gradients.tobytes()
     assert found[0].watched.tobytes() == found[1].watched.tobytes()
-    # one of seven blocks has 7 planes; the 20 positions of k-mers with d = 7 need 5 groups of 3 or 4
-    assert 0 < sum(read) <= 7 * 64 * (5 * 4 + 3 * 7)
+    # each of seven blocks has 7 planes of 64 bytes; ten pairs of positions with d = 7 need 2 or 3 planes
+    assert 0 < sum(read) <= 7 * 64 * (10 * 3 + 3 * 7)
 
 
 def test_members_that_prepare_alike_share_records() -> None:

@@ -222,10 +222,11 @@ def test_neither_scratch_file_nor_groups_of_positions_change_a_bit(
     options = (None, 2.0, 0.5)  # all parts, a level and a slack
     expected = Pricing(family, prepare(family, codes), 20).price(r, watch, 1.0, *options)
     on_disk = prepare(family, codes, scratch=tmp_path)
+    monkeypatch.setattr("fcl.data.prepared.SMALL_FILE", 0)
     for group in (1, 2, 3, 9, 100):
         monkeypatch.setattr(module, "GROUP_BYTES", group * 8 * 4**d)
         most = min(group, module.SCRATCH_POSITIONS, family.n_positions)
-        assert module.tables_in_group(family, in_memory=False) == most
+        assert module.tables_in_group(family, at_hand=False) == most
         pricer = Pricing(family, on_disk, 20)
         assert same_bits(pricer.price(r, watch, 1.0, *options), expected)
         assert pricer.sums(r, watch).tobytes() == expected.watched.tobytes()
@@ -258,6 +259,7 @@ def test_a_table_that_two_positions_share_does_not_change_a_bit(
     filled = []
     marginals = kmers.take_marginals
     monkeypatch.setattr(kmers, "take_marginals", lambda *a: (filled.append(a), marginals(*a)))
+    monkeypatch.setattr("fcl.data.prepared.SMALL_FILE", 0)
     place = (BLOCK_ROWS, None) if block_rows == 0 else (block_rows, tmp_path)
     prepared = prepare(family, codes, *place)
     if block_rows:

@@ -80,6 +80,10 @@ class PartRows(PreparedRows):
     def in_memory(self) -> bool:
         return self._whole.in_memory
 
+    @property
+    def at_hand(self) -> bool:
+        return self._whole.at_hand
+
     def writable(self, block: int) -> npt.NDArray[np.uint8]:
         assert self._record is not None
         return self._record[self._slot.start : self._slot.stop].reshape(self._slot.shape)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: More positions need fewer readings, but their tables take each other's place in the caches: with
 #: d = 10, a table takes 2.0 ns for each row alone, and 5.0 ns if there are four.
 GROUP_BYTES = 1 << 22
-#: The same with rows in memory: tables of this size stay in the first cache of the core.
+#: The same with rows at hand: tables of this size stay in the first cache of the core.
 CORE_CACHE_BYTES = 1 << 15
 #: Values of d for which two neighbouring positions share a table of d + 1 letters, which is filled once
 #: for both; tables of fewer letters are filled as fast one by one, and a larger one leaves the caches. A
@@ -53,19 +53,19 @@ FIVE_LETTERS_FROM = 1 / 40
 MAX_FIVE_LETTERS = 10
 
 
-def tables_in_group(family: KmerFamily, in_memory: bool, most_unknown: int = 0) -> int:
+def tables_in_group(family: KmerFamily, at_hand: bool, most_unknown: int = 0) -> int:
     """Number of positions whose tables are filled in one pass over the rows.
 
-    With rows in memory, the tables fit in the cache of the core together, or two positions share one.
-    With a scratch file the group is larger unless its tables are large, because every pass reads the
+    With rows at hand, the tables fit in the cache of the core together, or two positions share one. With
+    a large scratch file the group is larger unless its tables are large, because every pass reads the
     letters of these positions from all blocks. In all cases the memory for the lists of windows with
     unknown letters limits it.
 
     most_unknown : the largest number of windows with unknown letters at a position.
     """
-    room = CORE_CACHE_BYTES if in_memory else GROUP_BYTES
+    room = CORE_CACHE_BYTES if at_hand else GROUP_BYTES
     fit = min(SCRATCH_POSITIONS, room // (8 * 4**family.d))
-    if in_memory and family.d in PAIR_LETTERS:
+    if at_hand and family.d in PAIR_LETTERS:
         fit = 2
     if most_unknown:
         fit = min(fit, ITEM_BYTES // (BYTES_AN_ITEM * most_unknown))
@@ -103,7 +103,7 @@ def pricing_bytes(family: KmerFamily, scratch: bool) -> int:
     """Bytes of the tables of a pricer, without those needed for unknown letters."""
     from fcl.kernels import patterns
 
-    group = tables_in_group(family, in_memory=not scratch)
+    group = tables_in_group(family, at_hand=not scratch)
     shared = shared_cells(family, group)
     return 8 * (int(patterns.scan_size(family.d, 4)) + 4**family.d * (group - 1) + shared)
 
@@ -118,7 +118,7 @@ def unknown_bytes(family: KmerFamily, prepared: PreparedRows) -> int:
     from fcl.kernels import patterns
 
     unknown = unknown_counts(family, prepared)
-    group = tables_in_group(family, prepared.in_memory, int(unknown.max(initial=0)))
+    group = tables_in_group(family, prepared.at_hand, int(unknown.max(initial=0)))
     items = BYTES_AN_ITEM * int(np.sort(unknown)[-group:].sum())
     stack = 4 * (family.d + 1) * int(unknown.max(initial=0))
     many = unknown.max(initial=0) > most_items(family)
@@ -176,7 +176,7 @@ class KmerPricer:
         n_cells = 4**family.d
         unknown = unknown_counts(family, prepared)
         most = int(unknown.max(initial=0))
-        self._group = tables_in_group(family, prepared.in_memory, most)
+        self._group = tables_in_group(family, prepared.at_hand, most)
         try:
             # the tables of a group one after another, followed by the workspace of a scan
             self._cells = np.empty(
@@ -229,7 +229,7 @@ class KmerPricer:
         d = self.family.d
         letters = slice(int(request[0]), int(request[-1]) + d)
         runs = self.family.together(self.prepared, blocks, letters)
-        # a large table goes through as many blocks as possible alone, so that it stays near the core
+        # a large table goes through as many blocks as possible alone, to stay near the core
         alone = 8 * 4**d > CORE_CACHE_BYTES
         fills = self._fills(request, tables, blocks, once=alone and len(runs) == 1)
         for fill in fills:
