@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from fcl.data.record_buffer import RecordBuffer
 from fcl.errors import InputError, reason
 
 SideArrays = tuple[np.ndarray, ...]
@@ -89,13 +90,7 @@ class PreparedRows:
         elif records is None and file is None:
             records = np.empty((self.n_blocks, *record_shape), np.uint8)
         self._records, self._file, self._file_start = records, file, file_start
-        height = record_shape[0] if records is None else 0
-        # a record of which the buffer has a part may begin before the buffer, or end after it; the memory
-        # around the buffer is never touched
-        self._room = np.empty((3 * height, *record_shape[1:]), np.uint8)
-        self._buffer = self._room[height : 2 * height]
-        self._held: dict[int, int] = {}  # the blocks in the buffer, the oldest first: their places
-        self._held_part = (0, 0)  # the range of the first axis that the buffer has of them
+        self._buffer = RecordBuffer(record_shape, self.n_blocks) if records is None else None
         self._load_sides = load_sides
         # of each block: the side arrays, or their position and bytes in our own file
         self._sides: list[SideArrays | None] = [None] * self.n_blocks
@@ -149,17 +144,21 @@ class PreparedRows:
 
     def writable(self, block: int) -> npt.NDArray[np.uint8]:
         """The zeroed record of a block, to be filled; call :meth:`commit` afterwards."""
-        if self._records is not None:
-            record: npt.NDArray[np.uint8] = self._records[block]
-        else:
-            self._held.clear()
-            record = self._buffer
+        record = self._own_record(block)
         record[...] = 0
+        return record
+
+    def _own_record(self, block: int) -> npt.NDArray[np.uint8]:
+        """The memory in which a record is prepared."""
+        if self._buffer is not None:
+            return self._buffer.record
+        assert self._records is not None
+        record: npt.NDArray[np.uint8] = self._records[block]
         return record
 
     def commit(self, block: int, sides: Sequence[np.ndarray]) -> None:
         """Save the record that :meth:`writable` returned, with its side arrays."""
-        record = self._buffer if self._records is None else self._records[block]
+        record = self._own_record(block)
         if self._at_once:
             self._checksums[block] = _checksum(record, sides)
         else:
@@ -168,7 +167,7 @@ class PreparedRows:
             self._sides[block] = tuple(sides)
         else:
             at = self._file_start + block * self._record_bytes
-            write_all(self._file, at, [self._buffer.data.cast("B")])
+            write_all(self._file, at, [record.data.cast("B")])
         if self._own_file is not None:
             at = -(-self._end // ALIGNMENT) * ALIGNMENT
             try:
@@ -186,41 +185,33 @@ class PreparedRows:
             content outside this range, and is valid only until the next call.
         """
         sides = self.sides(block)
-        if self._records is not None:
+        if self._buffer is None:
+            assert self._records is not None
             return self._records[block], sides
-        n = self.record_shape[0]
-        first, stop, _ = part.indices(n)
-        within = self._held_part[0] <= first and stop <= self._held_part[1]
-        if not (within and block in self._held):
-            # what comes next, too, if the buffer has room for it from all blocks
-            wider = first, min(n, max(stop, first + n // self.n_blocks))
-            if wider != self._held_part:
-                self._held.clear()
-                self._held_part = wider
-            first, stop = wider
-            place = len(self._held)
-            if (place + 1) * (stop - first) > n:  # then the oldest has to leave
-                place = self._held.pop(next(iter(self._held)))
-            try:
-                self._load(block, place)
-            except BaseException:
-                self._held.clear()  # else the place of the oldest would be forgotten
-                raise
-        first, stop = self._held_part
-        start = n + self._held[block] * (stop - first) - first
-        return self._room[start : start + n], sides
+        first, stop, _ = part.indices(self.record_shape[0])
+        return self._buffer.read(block, first, stop, self._fill), sides
+
+    def _fill(self, block: int, start: int, view: memoryview) -> None:
+        """Read some bytes of a record from the file."""
+        assert self._file is not None
+        at = self._file_start + block * self._record_bytes + start
+        while view:
+            got = os.preadv(self._file, [view], at)
+            if got == 0:
+                raise OSError(f"scratch file ended inside row block {block}")
+            view, at = view[got:], at + got
 
     def together(self, blocks: range, part: slice) -> list[range]:
-        """Split blocks into ranges that a caller should read several times before the next one.
+        """Split blocks into ranges, each of which should be read as often as needed before the next.
 
         If the records, or these parts of them, are in memory or fit in the buffer together, this is one
         range, which is read from the file once. Else the ranges are single blocks, so that what was read
-        is used while it is near the core.
+        is used while it is in the caches of the core.
 
         part : the range of the first axis, as for :meth:`read`.
         """
         first, stop, _ = part.indices(self.record_shape[0])
-        if self.in_memory or len(blocks) * (stop - first) <= self.record_shape[0]:
+        if self._buffer is None or len(blocks) <= self._buffer.places(first, stop):
             return [blocks]
         return [blocks[at : at + 1] for at in range(len(blocks))]
 
@@ -228,20 +219,6 @@ class PreparedRows:
     def at_hand(self) -> bool:
         """Whether the records are in memory, or in a file so small that the system keeps it there."""
         return self.in_memory or self.n_blocks * self._record_bytes <= SMALL_FILE
-
-    def _load(self, block: int, place: int) -> None:
-        """Read a part of a record from the file to a place in the buffer."""
-        assert self._file is not None
-        first, stop = self._held_part
-        row, height = self._record_bytes // self.record_shape[0], stop - first
-        view = self._buffer[place * height : (place + 1) * height].data.cast("B")
-        at = self._file_start + block * self._record_bytes + first * row
-        while view:
-            got = os.preadv(self._file, [view], at)
-            if got == 0:
-                raise OSError(f"scratch file ended inside row block {block}")
-            view, at = view[got:], at + got
-        self._held[block] = place
 
     def sides(self, block: int) -> SideArrays:
         """The side arrays of a block; large ones of a file are mapped as long as they exist."""

@@ -225,7 +225,7 @@ def test_neither_scratch_file_nor_groups_of_positions_change_a_bit(
     monkeypatch.setattr("fcl.data.prepared.SMALL_FILE", 0)
     for group in (1, 2, 3, 9, 100):
         monkeypatch.setattr(module, "GROUP_BYTES", group * 8 * 4**d)
-        most = min(group, module.SCRATCH_POSITIONS, family.n_positions)
+        most = min(group, module.POSITIONS_IN_GROUP, family.n_positions)
         assert module.tables_in_group(family, at_hand=False) == most
         pricer = Pricing(family, on_disk, 20)
         assert same_bits(pricer.price(r, watch, 1.0, *options), expected)

@@ -99,10 +99,7 @@ class PartRows(PreparedRows):
         return record[slot.start : slot.stop].reshape(slot.shape), self.sides(block)
 
     def together(self, blocks: range, part: slice) -> list[range]:
-        first = self._first
-        own = range(blocks.start + first, blocks.stop + first)
-        found = self._whole.together(own, self._bytes(part))
-        return [range(some.start - first, some.stop - first) for some in found]
+        return self._whole.together(blocks, self._bytes(part))
 
     def _bytes(self, part: slice) -> slice:
         """The bytes of the whole record that hold a range of the first axis."""

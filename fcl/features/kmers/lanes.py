@@ -16,11 +16,7 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.features.candidates import Heaps
 from fcl.features.kmers.columns import Patterns
-from fcl.features.kmers.pricing import (
-    KmerPricer,
-    most_items,
-    unknown_counts,
-)
+from fcl.features.kmers.pricing import KmerPricer, most_items, unknown_counts
 from fcl.features.prices import (
     Ids,
     PriceQuery,
@@ -172,7 +168,7 @@ class LanePricer(KmerPricer):
             n_items = self._fill_lanes(rows, k, blocks)
             many = n_items > most_items(self.family)
             price = self._price_apart if many else self._price_together
-            price(outputs, at, k, slice(n_items))
+            price(outputs, at, k, n_items)
         watched = np.empty(units.shape)
         watched[:, order] = units * np.array([[own.step] for own in rows])
         if not query.find:
@@ -195,22 +191,22 @@ class LanePricer(KmerPricer):
         for number in blocks:
             block = self.family.block(self.prepared, number, slice(k, k + d))
             part = lanes.LaneRows(*(own.raw(block.rows) for own in padded))
-            at = part, inverses
-            lane_tables.add_to_lanes(block.planes, k, d, *at, self._buffers.codes, table)
+            codes = self._buffers.codes
+            lane_tables.add_to_lanes(block.planes, k, d, part, inverses, codes, table)
             if len(block.unknown_rows):
                 into = self._buffers, table, n_items, self._lane_items
-                n_items = lane_tables.take_unknown_lanes(block, k, d, *at, *into)
+                n_items = lane_tables.take_unknown_lanes(block, k, d, part, inverses, *into)
         return int(n_items)
 
-    def _price_together(self, outputs: _Outputs, at: int, k: int, items: slice) -> None:
+    def _price_together(self, outputs: _Outputs, at: int, k: int, n_items: int) -> None:
         """Price a position, the ``at``-th of the query, with few unknown letters."""
         from fcl.kernels import lane_tables, lanes
 
         own_items = self._lane_items
         mine = lanes.LaneItems(
-            own_items.code[items],
-            own_items.mask[items],
-            np.ascontiguousarray(own_items.values[:, items]),
+            own_items.code[:n_items],
+            own_items.mask[:n_items],
+            np.ascontiguousarray(own_items.values[:, :n_items]),
         )
         here, cares, values = outputs.patterns.at(k)
         if len(cares):
@@ -228,7 +224,7 @@ class LanePricer(KmerPricer):
         padded = lanes.LaneWanted(*wanted, *[unused] * (lanes.LANES - len(wanted)))
         lanes.scan_lanes(self._cells, d, mine, self._stack, k * each, self._lane_flats, padded)
 
-    def _price_apart(self, outputs: _Outputs, at: int, k: int, items: slice) -> None:
+    def _price_apart(self, outputs: _Outputs, at: int, k: int, n_items: int) -> None:
         """Price a position with many unknown letters, which each output scans by itself."""
         from fcl.kernels.lanes import LANES
 
@@ -236,15 +232,15 @@ class LanePricer(KmerPricer):
         n_cells, known = 4**self.family.d, outputs.known[here]
         for lane, units in enumerate(outputs.units[:, here]):
             self._lane_cells[:n_cells] = self._cells[lane : n_cells * LANES : LANES]
-            mine = _items_of(self._lane_items, lane, items)
+            mine = _items_of(self._lane_items, lane, n_items)
             self._watched(self._lane_cells, mine, cares, values, units)
             if outputs.heaps:
                 wanted = outputs.heaps[lane].wanted(at, known, units)
                 self._scan(k, self._lane_cells, mine, wanted)
 
 
-def _items_of(items: LaneItems, lane: int, some: slice) -> Items:
-    """Some of the items, with the values of a lane."""
+def _items_of(items: LaneItems, lane: int, n: int) -> Items:
+    """The first of the items, with the values of a lane."""
     from fcl.kernels.patterns import Items
 
-    return Items(items.code[some], items.mask[some], items.values[lane, some])
+    return Items(items.code[:n], items.mask[:n], items.values[lane, :n])

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 #: Most patterns at a position that are matched one by one, by the letters they span (0 to TABLE_LETTERS):
 #: a look-up takes longer if its table is larger than the first-level cache of the core, above all if the
-#: tables of other positions have displaced it since the last block of rows. While one position goes
-#: through all blocks, its table stays near the core.
+#: tables of other positions have displaced it since the last block of rows. In a pass one position goes
+#: through all blocks, unless they are in a large scratch file, and its table stays in the caches.
 MOST_MATCHED = (4, 4, 4, 4, 4, 4, 4, 16, 32, 48)
 MOST_MATCHED_IN_PASS = (4, 4, 4, 4, 4, 4, 4, 6, 8, 12)
 #: Number of tables of margins that a scorer keeps between blocks of raw rows.
 MAX_KEPT_TABLES = 256
-#: Parts that begin at so many neighbouring positions share one reading of a scratch file: few enough that
-#: their letters are a few planes of each block's record, of which many blocks fit in the buffer.
-SCRATCH_POSITIONS = 4
+#: At most so many neighbouring positions share one reading of the rows, so that their letters are a few
+#: planes of each record.
+POSITIONS_IN_GROUP = 4
 #: Fewest rows of a pass for which neighbouring positions share a table: making it takes longer.
 SHARED_ROWS = 1 << 17
 #: Times in patterns that are matched: of a look-up in a table that positions share; of making a cell of
@@ -55,7 +55,7 @@ def margin_table_bytes(family: KmerFamily, scratch: bool) -> int:
 def _group_bytes(family: KmerFamily) -> int:
     """Most bytes of the tables that share one reading of a scratch file."""
     own = 8 * 4 ** min(family.d, TABLE_LETTERS)
-    return max(own, 4 * 4 ** min(family.length, TABLE_LETTERS)) + (SCRATCH_POSITIONS - 1) * own
+    return max(own, 4 * 4 ** min(family.length, TABLE_LETTERS)) + (POSITIONS_IN_GROUP - 1) * own
 
 
 def shares_tables(n_rows: int) -> bool:
@@ -199,8 +199,8 @@ class KmerScorer:
 
     ids : int64 (k,).
     weights : float64 (k,); weights of 0 are ignored.
-    n_rows : number of rows of a pass, in which each position goes through all blocks before the next
-        one; 0 if raw rows come in blocks.
+    n_rows : number of rows of a pass, in which each position usually goes through all blocks before the
+        next one; 0 if raw rows come in blocks.
     """
 
     def __init__(self, family: KmerFamily, ids: Ids, weights: Floats, n_rows: int = 0) -> None:
@@ -228,8 +228,8 @@ class KmerScorer:
             at += len(group)
 
     def _n_together(self, at: int) -> int:
-        """Number of parts from one on that share one reading of a scratch file."""
-        last, room = self._parts[at].position + SCRATCH_POSITIONS, _group_bytes(self.family)
+        """Number of parts, from the given one on, that share one reading of a scratch file."""
+        last, room = self._parts[at].position + POSITIONS_IN_GROUP, _group_bytes(self.family)
         for n, part in enumerate(self._parts[at:]):
             room -= part.table_bytes
             if n and (part.position >= last or room < 0):

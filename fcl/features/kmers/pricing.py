@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
 from fcl.features.candidates import Heaps
-from fcl.features.kmers.margins import SCRATCH_POSITIONS
+from fcl.features.kmers.margins import POSITIONS_IN_GROUP
 from fcl.features.prices import (
     Ids,
     PriceQuery,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from fcl.kernels.kmers import WindowBlock
     from fcl.kernels.patterns import Items
 
-#: Largest number of bytes of the tables of residuals that are filled in one reading of a scratch file.
-#: More positions need fewer readings, but their tables take each other's place in the caches: with
+#: Largest number of bytes of the tables of residuals that are filled in one reading of a large file. More
+#: positions need fewer readings, but their tables take each other's place in the caches: with
 #: d = 10, a table takes 2.0 ns for each row alone, and 5.0 ns if there are four.
 GROUP_BYTES = 1 << 22
 #: The same with rows at hand: tables of this size stay in the first cache of the core.
@@ -56,15 +56,15 @@ MAX_FIVE_LETTERS = 10
 def tables_in_group(family: KmerFamily, at_hand: bool, most_unknown: int = 0) -> int:
     """Number of positions whose tables are filled in one pass over the rows.
 
-    With rows at hand, the tables fit in the cache of the core together, or two positions share one. With
-    a large scratch file the group is larger unless its tables are large, because every pass reads the
+    With rows at hand, these are as many as fit in the first cache of the core, or two that share a table.
+    With a large scratch file they are more, unless their tables are large, because every pass reads the
     letters of these positions from all blocks. In all cases the memory for the lists of windows with
-    unknown letters limits it.
+    unknown letters limits the group, which has at most POSITIONS_IN_GROUP.
 
     most_unknown : the largest number of windows with unknown letters at a position.
     """
     room = CORE_CACHE_BYTES if at_hand else GROUP_BYTES
-    fit = min(SCRATCH_POSITIONS, room // (8 * 4**family.d))
+    fit = min(POSITIONS_IN_GROUP, room // (8 * 4**family.d))
     if at_hand and family.d in PAIR_LETTERS:
         fit = 2
     if most_unknown:
@@ -229,19 +229,19 @@ class KmerPricer:
         d = self.family.d
         letters = slice(int(request[0]), int(request[-1]) + d)
         runs = self.family.together(self.prepared, blocks, letters)
-        # a large table goes through as many blocks as possible alone, to stay near the core
+        # a large table goes through as many blocks as possible alone, to stay in the caches of the core
         alone = 8 * 4**d > CORE_CACHE_BYTES
         fills = self._fills(request, tables, blocks, once=alone and len(runs) == 1)
         for fill in fills:
             if unknown or len(fill.places) == 1:  # else its sums overwrite the tables
                 tables[fill.places] = 0
-        for run in runs:
+        for at, run in enumerate(runs):
             for some in [[fill] for fill in fills] if alone else [fills]:
                 for number in run:
                     block = self.family.block(self.prepared, number, letters)
                     self._add(some, block, rows, request, tables, used)
-                for fill in some if run is runs[-1] else ():
-                    if len(fill.places) == 2:
+                for fill in some:
+                    if at == len(runs) - 1 and len(fill.places) == 2:
                         first, second = fill.places
                         kmers.take_marginals(fill.table, tables[first], tables[second], unknown)
 
@@ -261,9 +261,10 @@ class KmerPricer:
         for fill in fills:
             window = block.planes, fill.position, fill.letters
             kmers.add_to_table(*window, *to, self._buffers.codes, fill.table)
-            for t in fill.places if len(block.unknown_rows) else ():
-                into = self._buffers, tables[t], used[t], self._items
-                used[t] = kmers.take_unknown(block, int(request[t]), self.family.d, *to, *into)
+            if len(block.unknown_rows):
+                for t in fill.places:
+                    into = self._buffers, tables[t], used[t], self._items
+                    used[t] = kmers.take_unknown(block, int(request[t]), self.family.d, *to, *into)
 
     def _fills(
         self, request: Ids, tables: npt.NDArray[np.int64], blocks: range, *, once: bool
