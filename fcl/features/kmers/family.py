@@ -177,8 +177,8 @@ class KmerFamily(WindowFamily):
         buffers = window_buffers(prepared.block_rows)
         for number in blocks:
             out[prepared.rows_of(number)] = 0.0
-        # one table at a time goes through as many blocks as possible, to stay in the caches of the core; for
-        # each table a file is not read again, even a small one: that takes longer
+        # one table at a time goes through as many blocks as possible, to stay in the caches of the core;
+        # but a file, even a small one, is not read again for each table: that takes longer
         for group in scorer.groups(prepared.in_memory):
             letters = slice(group[0].position, max(part.stop for part in group))
             for some in self.together(prepared, blocks, letters):
