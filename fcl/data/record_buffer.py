@@ -51,7 +51,7 @@ class RecordBuffer:
         if not (within and number in self._held):
             if (first, stop) != part and not (within and self.places(*part) >= self._n_records):
                 self._held.clear()
-                # also the rows that follow, if the buffer has room for those of all records
+                # read ahead as far as the buffer has room for all records
                 ahead = stop if self._flat else first + self._n // self._n_records
                 self._part = (first, min(self._n, max(stop, ahead)))
             self._load(number, fill)

@@ -1,6 +1,6 @@
 """Margins of positional k-mers: tables by window code, and patterns that are matched one by one.
 
-Windows, codes and patterns are those of :mod:`fcl.kernels.kmers`.
+The module :mod:`fcl.kernels.kmers` defines windows, codes and patterns.
 """
 
 import numpy as np
@@ -13,14 +13,14 @@ from fcl.kernels.kmers import CHUNK, code_of_row, unknown_windows, window_codes
 def choose_tables(positions, longer, totals, most, costs, extra, stops, letters):
     """Choose the tables that neighbouring positions share, so that a row takes the least time.
 
-    A table has some letters from its first position on. Patterns that reach further, and those of
-    positions without a table, are matched one by one. Times are in patterns that are matched.
+    A table covers some letters, beginning at its first position. Patterns that reach further, and those
+    of positions without a table, are matched one by one. Times are in patterns that are matched.
 
     positions : int64 (n,), increasing.
     longer : int64 (n, d + 1), the number of patterns of each position with more than 0, 1, .. d letters.
     totals : float64 (n,); the sum of the positions of a table stays below ``most``.
     costs : float64 (>= 2,), the time of a table by its letters.
-    extra : the time of a position with patterns that are matched, beyond those of the patterns.
+    extra : the time that a position takes, beyond that of its patterns, if some of them are matched.
     stops : int64 (n,), overwritten with the end of a table that begins at each position, as an index of
         ``positions``; the index of the position itself if no table should begin there.
     letters : int64 (n,), overwritten with the number of letters of the table; 0 if none begins there.

@@ -148,7 +148,7 @@ class _Model:
         sizes = np.bincount(cells, minlength=n * (d + 1)).reshape(n, d + 1)
         longer = counts[:, None] - np.cumsum(sizes, axis=1)
         making = MAKING_PATTERNS / n_rows * 4.0 ** np.arange(TABLE_LETTERS + 1)
-        # a group of matched patterns has those of so many positions
+        # patterns of so many positions are matched together, and share this time
         extra = MATCHING_PATTERNS / (MATCHED_LETTERS + 1 - d)
         stops, letters = np.empty((2, n), np.int64)
         positions, costs = np.array(self.positions), LOOKUP_PATTERNS + making
