@@ -26,7 +26,7 @@ from fcl.parallel import SERIAL, Team
 from fcl.solve.coupled_model import Bend, minimise_model, model_bytes
 from fcl.solve.inner import InnerModel
 from fcl.solve.inner_descent import MAX_SWEEPS
-from fcl.solve.line import search_share
+from fcl.solve.line import Share, search_share
 from fcl.solve.output_view import OutputView, OutputWorking, output_moments
 from fcl.solve.state import Columns, Floats, LocalPoint, Step, is_active
 from fcl.solve.trainer import (
@@ -234,7 +234,7 @@ class CoupledTrainer:
             if self.inner.cease() or self._raised >= MOST_RAISED:
                 return StepResult(False, decrease, violation, sweeps)
             self._raised = max(10.0 * self._raised, LEAST_RAISED)
-        beta, gained, seen = found
+        beta, gained, seen, _ = found
         before = working.of("anchor_weights")[part.columns]
         if gained > self.most_decrease and (part.weights != before).any():
             return StepResult(False, decrease, violation, sweeps)
@@ -290,7 +290,7 @@ class CoupledTrainer:
 
     def _search(
         self, view: OutputView, working: OutputWorking, local: LocalPoint, step: Step
-    ) -> tuple[float, float, bool] | None:
+    ) -> Share | None:
         """Search along a step; writes the margins of the step."""
         part = view.objective
         self._dm[:] = step.x[:, None] if len(step.x) else 0.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,15 @@ SHRINK = 1e-2
 #: Slope, as a share of the step's promise, at which the search ends. Where the second derivative jumps,
 #: the search must end beyond the jump, so that the next model includes the rows that cut the step.
 FLAT_SHARE = 0.1
+
+
+class Share(NamedTuple):
+    """The share of a step that a search accepts."""
+
+    beta: float
+    decrease: float  #: of the objective, >= 0
+    seen: bool  #: whether rounding does not hide the decrease
+    left: float  #: |slope| along the step after it, as a share of that before it
 
 
 @dataclass(frozen=True)
@@ -53,19 +63,19 @@ class Line:
         slope += float((absolute * np.sign(new)) @ d)
         return C * change, C * slope, C * (sums.curve_beta + self.square)
 
-    def search(self) -> tuple[float, float, bool] | None:
+    def search(self) -> Share | None:
         """See :func:`search_share`."""
         return search_share(self.at, self.promised, self.rounding)
 
 
 def search_share(
     at: Callable[[float], tuple[float, float, float]], promised: float, rounding: float
-) -> tuple[float, float, bool] | None:
+) -> Share | None:
     """Find a share beta of the step with sufficient decrease; 1 if the whole step has it.
 
-    Returns (beta, decrease, seen), or None if there is no such share. A violation of v promises a
-    decrease of the order v^2, so for v below 1e-8 rounding hides the decrease: then the whole step is
-    accepted unless it raises the objective by more than rounding, and ``seen`` is False.
+    Returns None if there is no such share. A violation of v promises a decrease of the order v^2, so for
+    v below 1e-8 rounding hides the decrease: then the whole step is accepted unless it raises the
+    objective by more than rounding, and ``seen`` is False.
 
     Parameters
     ----------
@@ -79,17 +89,17 @@ def search_share(
     if not promised < 0.0:
         return None
     low, high, beta = 0.0, math.inf, 1.0
-    best: tuple[float, float] | None = None
+    best: Share | None = None
     for look in range(MAX_EVALUATIONS):
         change, slope, curve = at(beta)
         lowest = change < -rounding and abs(slope) <= SIGMA * -promised
         if change <= SIGMA * beta * promised or lowest:
-            if best is None or change < best[1]:
-                best = beta, change
+            if best is None or -change > best.decrease:
+                best = Share(beta, -change, -promised > rounding, abs(slope) / -promised)
             if beta == 1.0 or abs(slope) <= FLAT_SHARE * -promised:
                 break
         elif -promised <= rounding and change <= rounding:
-            return beta, max(0.0, -change), False
+            return Share(beta, max(0.0, -change), False, abs(slope) / -promised)
         if slope < 0.0:
             low = beta
         else:
@@ -101,4 +111,4 @@ def search_share(
             beta = newton
         else:
             beta = math.sqrt(low * high) if low > 0.0 else SHRINK * high
-    return None if best is None else (best[0], -best[1], -promised > rounding)
+    return best

@@ -331,9 +331,9 @@ class Solver:
         next pass comes first if it only reads lists of nonzeros, which takes less time than the step.
         """
         reads = self.family.lists_columns and not is_coupled(self.objective)
-        once = self._cut_short and reads and self.local.view.complete
-        self.local.trainer.most_decrease = self.outer.gap
-        self._solved = self.local.solve(self.outer.target(), 1 if once else TRAIN_STEPS)
+        reads = reads and self.local.view.complete
+        self.local.trainer.most_decrease, self.local.trainer.foresees = self.outer.gap, reads
+        self._solved = self.local.solve(self.outer.target(), 1 if reads and self._cut_short else TRAIN_STEPS)
         return self._solved
 
     def proposal(self) -> Point:

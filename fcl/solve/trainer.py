@@ -69,6 +69,9 @@ SETTLED = 0.15
 #: A dear step that gained at most this share of the losses leaves their curvatures nearly the same, so
 #: the next one uses its model again. Gathering the columns takes a fifth of a step.
 NEARLY_SAME = 2e-3
+#: Violation above which an early step is not looked at again if its model held: the next pass, which is
+#: needed anyway, computes the same gradients.
+FAR = 5.0
 #: Inner tolerance, as a share of the violation before the step, and of the target.
 INNER_SHARE = 0.1
 INNER_TARGET = 0.3
@@ -104,6 +107,8 @@ class StepResult:
     #: largest over the columns of the step, before the step; of the last look at them if it takes none
     violation: float
     sweeps: int
+    #: violation after a whole step, if it fell as the slope along the step did
+    foreseen: float = math.inf
 
 
 class Trainer:
@@ -147,6 +152,8 @@ class Trainer:
         self._undo: tuple[Columns, Floats, Floats] | None = None
         #: absolute gap of the anchor: no point lowers the objective by more
         self.most_decrease = math.inf
+        #: whether a pass follows each local problem soon, since it only reads lists of nonzeros
+        self.foresees = False
         self._refused = False  # whether a step promised more than that
 
     def resize(self, n_rows: int) -> None:
@@ -184,8 +191,10 @@ class Trainer:
             decrease += taken.decrease
             sweeps += taken.sweeps
             steps += taken.moved
+            far = self.foresees and taken.violation > FAR
+            last = steps == max_steps or (far and taken.foreseen <= target)
             # a step whose decrease rounding hides needs another look at the columns, to confirm it
-            if not taken.moved or (steps == max_steps and self._undo is None):
+            if not taken.moved or (last and self._undo is None):
                 return Solved(self.free, decrease, taken.violation, steps, sweeps)
 
     def start(self, view: RowView, working: WorkingSet, anchor: Floats, free: Floats) -> None:
@@ -296,7 +305,7 @@ class Trainer:
             self._careful = self._careful or self._raised == 1.0
             self._raise()
             self.inner.forget()
-        beta, gained, seen = found
+        beta, gained, seen, left = found
         if self._decrease > 0.0 and self._decrease + gained > self.most_decrease:
             # a sample is not reliable this far from the anchor; a first step is taken, since its
             # rejection raises the proximal weight
@@ -322,7 +331,8 @@ class Trainer:
         working.weights[columns] = local.weights + beta * step.d
         self.free = self.free + beta * step.x
         losses.combine(self._m, self._dm, beta, self._m)
-        return StepResult(True, decrease + gained, violation, sweeps)
+        foreseen = left * violation if beta == 1.0 else math.inf
+        return StepResult(True, decrease + gained, violation, sweeps, foreseen)
 
     def _raise(self) -> None:
         """Raise the curvatures of the next model, after the last one promised too much."""
