@@ -117,8 +117,7 @@ class Columns(Generator):
     def listed_columns(self, ids: Ids, block: Any, dtype: Any) -> ListedColumns | None:
         from fcl.kernels import matrix
 
-        # a class derived from this one may compute other features
-        if not isinstance(block, SparseColumns) or type(self).columns is not Columns.columns:
+        if not self._reads_entries(block):
             return None
         at = np.searchsorted(block.columns, ids)
         at = at[at < len(block.columns)]
@@ -131,6 +130,20 @@ class Columns(Generator):
         matrix.listed_columns(block.entries(), ids, start, rows, values)
         n = start[-1]
         return ListedColumns(start, rows[:n], values[:n], block.n_rows)
+
+    def power_sums(self, ids: Ids, block: Any, power: int, v: Floats) -> Floats | None:
+        from fcl.kernels import matrix
+
+        if not self._reads_entries(block):
+            return None
+        out = np.zeros((len(v), len(ids)))
+        for own, sums in zip(v, out, strict=True):
+            matrix.sparse_powers(block.entries(), ids, power, own, sums)
+        return out
+
+    def _reads_entries(self, block: Any) -> bool:
+        """Whether the features are the columns of sparse rows, which a derived class may change."""
+        return isinstance(block, SparseColumns) and type(self).columns is Columns.columns
 
     def gradients(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
         from fcl.kernels import matrix

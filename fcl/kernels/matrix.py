@@ -212,6 +212,28 @@ def sparse_columns(entries, ids, out):
 
 
 @kernel
+def sparse_powers(entries, ids, power, v, out):
+    """Write sum_i v_i x_ij^power over the nonzeros of the columns ``ids`` (increasing) to ``out``.
+
+    power : 0, 1 or 2.  out : float64 (len(ids),), zero on entry.
+    """
+    columns, start, rows, values = entries
+    t = 0
+    for k in range(ids.shape[0]):
+        t += np.searchsorted(columns[t:], ids[k])
+        if t == columns.shape[0]:
+            return
+        if columns[t] == ids[k]:
+            for e in range(start[t], start[t + 1]):
+                x = np.float64(values[e])
+                if power == 0:
+                    x = np.float64(x != 0.0)
+                elif power == 2:
+                    x *= x
+                out[k] += v[rows[e]] * x
+
+
+@kernel
 def listed_columns(entries, ids, start, rows, values):
     """Write the nonzeros of the columns ``ids`` (increasing) to lists that have room for all entries.
 
@@ -225,9 +247,10 @@ def listed_columns(entries, ids, start, rows, values):
         t += np.searchsorted(columns[t:], ids[k])
         if t < columns.shape[0] and columns[t] == ids[k]:
             for e in range(begin[t], begin[t + 1]):
+                x = values.dtype.type(own_values[e])
                 rows[n] = own_rows[e]
-                values[n] = own_values[e]
-                n += np.int64(values[n] != 0.0)
+                values[n] = x
+                n += np.int64(x != 0.0)
         start[k + 1] = n
 
 

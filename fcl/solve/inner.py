@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -378,12 +379,12 @@ class InnerModel:
         """
         k = len(columns)
         slots = working.cache.slots[columns]
-        full = working.cache.store.nonzeros[slots] > FULL * len(q)
-        # regions in proportion to the entries of their columns
-        held = np.concatenate([[0], np.cumsum(working.cache.store.nonzeros[slots] + 1)])
+        nonzeros = working.cache.store.nonzeros[slots]
+        full = nonzeros > FULL * len(q)
+        held = np.concatenate([[0], np.cumsum(nonzeros + 1)])
+        # parts of about as many entries
         cuts = np.searchsorted(held, np.linspace(0, held[-1], GATHER_PARTS + 1)[1:-1])
         cuts = np.concatenate([[0], cuts, [k]])
-        room = (len(self._rows) * (held[cuts] / held[-1])).astype(np.int64)
         fits = FILLED * len(self._rows) * len(q) / held[-1]
         # the sample may have as many segments as there is room for their cuts
         segments = len(self._cuts) // max(k, 1) - sampling.KINDS
@@ -391,7 +392,7 @@ class InnerModel:
             fits = min(fits, FILLED * segments * sampling.SEGMENT_ROWS)
         most = int(min(self.grown * wanted, max(fits, 1.0)))
 
-        def part(p: int) -> float:
+        def part(p: int, room: npt.NDArray[np.int64]) -> float:
             """Gather a part of the columns; returns the share of their nonzeros that it came to."""
             some = slice(cuts[p], cuts[p + 1])
             columns = self._columns(k)
@@ -413,7 +414,12 @@ class InnerModel:
 
         while True:
             rows = self._choose_rows(q, most)
-            share = min(self.team.map(part, range(GATHER_PARTS)))
+            # regions no larger than the parts may need, so that they lie on few pages
+            most_entries = np.where(full, rows, np.minimum(nonzeros, rows))
+            room = np.concatenate([[0], np.cumsum(most_entries)])[cuts]
+            if room[-1] > len(self._rows):
+                room = (len(self._rows) * (held[cuts] / held[-1])).astype(np.int64)
+            share = min(self.team.map(partial(part, room=room), range(GATHER_PARTS)))
             if share == 1.0:
                 return rows
             most = int(FILLED * max(share, LEAST_KEPT) * min(most, rows))

@@ -332,8 +332,9 @@ class Solver:
         """
         reads = self.family.lists_columns and not is_coupled(self.objective)
         reads = reads and self.local.view.complete
+        steps = 1 if reads and self._cut_short else TRAIN_STEPS
         self.local.trainer.most_decrease, self.local.trainer.foresees = self.outer.gap, reads
-        self._solved = self.local.solve(self.outer.target(), 1 if reads and self._cut_short else TRAIN_STEPS)
+        self._solved = self.local.solve(self.outer.target(), steps)
         return self._solved
 
     def proposal(self) -> Point:

@@ -223,13 +223,16 @@ class RowView:
         team = self.objective.team
         g, h = sums or column_moments(working, columns, self._r, self._q, team)
         working.correction[some], working.curvatures[some] = working.gradients[some] - g, h
-        new = columns[working.squares[some] == 0.0]
+        top = float(np.abs(self._r).max(initial=0.0)) or 1.0  # its square may overflow
+        rounded = ROUNDED * top * math.sqrt(float(np.square(self._r / top).sum()))
+        # sum_i phi_ij^2 of few columns is needed: h_j, divided by the largest curvature, is not larger
+        least = h / max(float(self._q.max(initial=0.0)), 1e-300)
+        doubtful = np.abs(working.correction[some]) > rounded * np.sqrt(least)
+        new = columns[doubtful & (working.squares[some] == 0.0)]
         if len(new):
             ones = np.ones(len(self._r))
             _, working.squares[new] = column_moments(working, new, ones, ones, team)
-        squares = working.squares[some]
-        top = float(np.abs(self._r).max(initial=0.0)) or 1.0  # its square may overflow
-        most = ROUNDED * top * np.sqrt(squares * float(np.square(self._r / top).sum()))
+        most = rounded * np.sqrt(np.maximum(least, working.squares[some]))
         wrong = np.flatnonzero(np.abs(working.correction[some]) > most)
         if len(wrong):
             feature = int(working.cache.ids[first + wrong[0]])

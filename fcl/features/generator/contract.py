@@ -238,6 +238,20 @@ class Generator(ABC):
         """
         return None
 
+    def power_sums(self, ids: Ids, block: Any, power: int, v: Floats) -> Floats | None:
+        """sum_i v_ki phi_ij^power of some features (increasing), float64 (K, len(ids)).
+
+        None, the default: compute them from the columns.
+
+        Parameters
+        ----------
+        power : int
+            0, 1 or 2; 0 to the power of 0 is 0.
+        v : float64 (K, n)
+            Numbers of the rows.
+        """
+        return None
+
     def check(self, rows: Any, numbers: Ids, name: str) -> None:
         """Raise InputError for rows that the family cannot use; called for every block that is read.
 

@@ -19,7 +19,6 @@ from fcl.features.generator.checked import (
 )
 from fcl.features.generator.columns import STAGE_BYTES, batches
 from fcl.features.generator.contract import overrides
-from fcl.features.generator.forms import read_only
 from fcl.features.prices import (
     BlockSums,
     Floats,
@@ -36,7 +35,6 @@ from fcl.features.prices import (
 )
 
 if TYPE_CHECKING:
-    from fcl.features.base import ListedColumns
     from fcl.features.generator.family import GeneratedFamily
 
 __all__ = ["PART_FEATURES", "GeneratedPricer", "parts_of", "pricing_bytes"]
@@ -215,13 +213,12 @@ class GeneratedPricer:
         return g, most
 
     def _block_powers(self, request: Powers, block: Any, number: int, v: Floats) -> Floats:
-        out, n = np.empty((len(v), len(request.ids))), v.shape[1]
         generator = self._family.generator
+        found = generator.power_sums(request.ids, block, request.power, v)
+        if found is not None:
+            return found
+        out, n = np.empty((len(v), len(request.ids))), v.shape[1]
         for some in batches(len(request.ids), n):
-            listed = generator.listed_columns(request.ids[some], block, np.float64)
-            if listed is not None:
-                out[:, some] = _listed_powers(listed, request.power, v)
-                continue
             columns = checked_columns(generator, request.ids[some], block, number, n)
             # by columns, which stay in the processor's cache
             values = (_power(column, request.power) for column in columns.T)
@@ -417,19 +414,3 @@ def _power(values: np.ndarray, power: int) -> np.ndarray:
     if power == 0:
         return values != 0
     return values.astype(np.float64, copy=False) ** power
-
-
-def _listed_powers(listed: ListedColumns, power: int, v: Floats) -> Floats:
-    """sum_i v_ki phi_ij^power over lists of nonzeros, float64 (K, columns)."""
-    from fcl.kernels import matrix
-
-    if power == 0 and (v == 1.0).all():  # the counts of a model's features
-        return np.tile(np.diff(listed.start).astype(np.float64), (len(v), 1))
-    columns = np.arange(len(listed.start) - 1)
-    values = _power(listed.values, power).astype(np.float64)
-    arrays = [read_only(array) for array in (columns, listed.start, listed.rows, values)]
-    entries = matrix.Entries(*arrays)
-    out = np.zeros((len(v), len(columns)))
-    for own, sums in zip(v, out, strict=True):
-        matrix.sparse_sums(entries, 0, len(columns), own, sums)
-    return out
