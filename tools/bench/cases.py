@@ -189,7 +189,10 @@ def made(args: argparse.Namespace) -> Path:
 
 
 def tiny(folder: Path, like: Path, d: int) -> None:
-    """Save a few random rows of the same types as a case, for imports and compilation."""
+    """Save a few random rows of the same types as a case, for imports and compilation.
+
+    There are more columns than rows, so that fcl also loads the kernels of coordinate descent.
+    """
     from scipy import sparse
 
     random = np.random.default_rng(0)
@@ -200,7 +203,8 @@ def tiny(folder: Path, like: Path, d: int) -> None:
         np.save(folder / "seq.npy", codes)
         X = all_kmers(codes, d)
     else:
-        X = sparse.random(len(y), 20, 0.5, format="csr", random_state=0)
+        width = 20 if (like / "columns.npy").exists() else 400
+        X = sparse.random(len(y), width, 0.5, format="csr", random_state=0)
     if (like / "columns.npy").exists():
         np.save(folder / "columns.npy", X.toarray())
         X = sparse.random(len(y), math.comb(20 + DEGREE, DEGREE) - 1, 0.5, format="csr")
