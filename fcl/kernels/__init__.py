@@ -2,8 +2,8 @@
 
 A kernel does no I/O and no logging, and uses no classes of fcl except the named tuples of this folder,
 which are defined here because compiled code refers to their fields by position. The decorator
-:func:`kernel` declares a kernel, and :func:`inlined` a function of a few numbers that becomes part of the
-kernels that call it. So that each kernel is compiled only once, arrays are C-contiguous and
+:func:`kernel` declares a kernel; :func:`inlined` and :func:`summing` declare small functions that become
+part of the kernels that call them. So that each kernel is compiled only once, arrays are C-contiguous and
 writeable, except blocks of sparse rows, which are read-only; margins, residuals and gradients are
 float64, ids and offsets int64. The caller provides the buffers, and the first line of a docstring says
 which buffers the kernel writes. A call should take at most about 100 ms (loops are split by row blocks),
@@ -26,7 +26,15 @@ from typing import Any, TypeVar
 import numba
 from numba.core import event
 
-__all__ = ["Compilation", "cache_folder", "inlined", "is_compiled", "kernel", "mark_compiled"]
+__all__ = [
+    "Compilation",
+    "cache_folder",
+    "inlined",
+    "is_compiled",
+    "kernel",
+    "mark_compiled",
+    "summing",
+]
 
 #: Prefix of the marker files, which say that all kernels of a kind are in the cache.
 _COMPLETE = "complete"
@@ -109,6 +117,14 @@ def inlined(function: F) -> F:
     Loops that call it can then compile to vector instructions. For functions of a few numbers.
     """
     return _compiled(function, forceinline=True)
+
+
+def summing(function: F) -> F:
+    """Like :func:`inlined`, but its sums are added in any order, so by vector instructions too.
+
+    Another processor may round them differently, so this is for numbers that no certificate depends on.
+    """
+    return _compiled(function, forceinline=True, fastmath={"reassoc"})
 
 
 def _compiled(function: F, **options: Any) -> F:

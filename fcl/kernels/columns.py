@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels import inlined, kernel
+from fcl.kernels import inlined, kernel, summing
 from fcl.kernels.bits import trailing_zeros
 
 BITS = 0
@@ -74,10 +74,22 @@ def _listed_moments(rows, values, rq):
     return g0 + g1, h0 + h1
 
 
+@summing
+def _dense_moments(values, r, q):
+    """The moments of a value for every row."""
+    g = h = 0.0
+    for i in range(values.shape[0]):
+        x = np.float64(values[i])
+        g += r[i] * x
+        h += q[i] * (x * x)
+    return g, h
+
+
 @kernel
-def piece_moments(pieces, j, b, rq):
+def piece_moments(pieces, j, b, r, q, rq):
     """Sums of r_i phi_ij and of q_i phi_ij^2 over the rows of block b.
 
+    r, q : float64, of the rows of the block.
     rq : float64 (rows of the block, 2), each r_i beside its q_i, so that one line of memory has both.
     """
     offset = pieces.first[j] + np.int64(pieces.offsets[j, b])
@@ -123,19 +135,11 @@ def piece_moments(pieces, j, b, rq):
         g, h = _listed_moments(rows, pieces.fine[at : at + n], rq)
     elif kind == STEPS:
         step = np.float64(pieces.arena32[offset >> 2])
-        steps = pieces.arena8[offset + 8 : offset + 8 + n]
-        for e in range(n):
-            x = np.float64(steps[e])
-            g += rq[e, 0] * x
-            h += rq[e, 1] * x * x
+        g, h = _dense_moments(pieces.arena8[offset + 8 : offset + 8 + n], r, q)
         g *= step
         h *= step * step
     else:
-        values = pieces.arena32[offset >> 2 : (offset >> 2) + n]
-        for e in range(n):
-            x = np.float64(values[e])
-            g += rq[e, 0] * x
-            h += rq[e, 1] * x * x
+        g, h = _dense_moments(pieces.arena32[offset >> 2 : (offset >> 2) + n], r, q)
     return g, h
 
 
@@ -187,12 +191,13 @@ def block_moments(pieces, columns, b, r, q, g, h):
     """
     first = b * pieces.block_rows
     # a sample has fewer rows than the cache has room for
-    rows = slice(first, min(first + pieces.block_rows, r.shape[0]))
-    rq = np.empty((max(rows.stop - first, 0), 2))
-    rq[:, 0] = r[rows]
-    rq[:, 1] = q[rows]
+    stop = max(first, min(first + pieces.block_rows, r.shape[0]))
+    r, q = r[first:stop], q[first:stop]
+    rq = np.empty((stop - first, 2))
+    rq[:, 0] = r
+    rq[:, 1] = q
     for t in range(columns.shape[0]):
-        g[t], h[t] = piece_moments(pieces, columns[t], b, rq)
+        g[t], h[t] = piece_moments(pieces, columns[t], b, r, q, rq)
 
 
 @kernel

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels import inlined, kernel
 from fcl.kernels.bits import trailing_zeros
-from fcl.kernels.columns import BITS, DENSE, FINE, ROWS, STEPS, VALUES
+from fcl.kernels.columns import BITS, DENSE, FINE, STEPS, VALUES
 from fcl.kernels.sampling import SEGMENT_ROWS, rank
 
 
@@ -35,21 +35,46 @@ def _kept(inside, words):
 
 
 @kernel
-def _chosen_entries(pieces, j, full, sample, found, held):
-    """Write the codes of the entries of a column in the sample, and their values; returns their number.
+def _chosen_rows(wanted, firsts, rows):
+    """Write the rows of the sample within their blocks to ``rows``, uint16, in order.
+
+    firsts : int64 (blocks + 1,), overwritten with the first row of each block among them.
+    """
+    n = 0
+    for b in range(wanted.shape[0]):
+        firsts[b] = n
+        for w in range(wanted.shape[1]):
+            word = wanted[b, w]
+            while word != 0:
+                rows[n] = 64 * w + np.int64(trailing_zeros(word))
+                n += 1
+                word &= word - np.uint64(1)
+    firsts[wanted.shape[0]] = n
+
+
+@kernel
+def _chosen_entries(pieces, j, full, sample, firsts, rows, found, held, ends):
+    """Write the entries of a column in the sample, segment by segment; returns their number.
+
+    Those in segment s begin at ``sample.firsts[s]`` of ``found`` and ``held``, and end at ``ends[s]``.
 
     full : whether zeros of a piece that is stored densely are entries too.
-    found : uint32, overwritten with codes; held : float32, with values, or empty.
+    firsts, rows : see :func:`_chosen_rows`; unused if all values are 1.
+    found : uint16, overwritten with the numbers of the rows within their segments.
+    held : float32, overwritten with values, or empty if all values are 1.
+    ends : uint64, overwritten.
     """
     valued = held.shape[0] > 0
-    into = 0
+    mask = np.uint32(SEGMENT_ROWS - 1)
+    n_segments = ends.shape[0]
+    for s in range(n_segments):
+        ends[s] = sample.firsts[s]
     for b in range(pieces.kinds.shape[1]):
         offset = pieces.first[j] + np.int64(pieces.offsets[j, b])
         n = np.int64(pieces.counts[j, b])
         kind = pieces.kinds[j, b]
         wanted = sample.wanted[b]
         before = sample.before[b]
-        begin = into
         if kind == BITS:
             n_words = (min(pieces.block_rows, pieces.n_rows - b * pieces.block_rows) + 63) >> 6
             words = pieces.arena64[offset >> 3 : (offset >> 3) + n_words]
@@ -57,25 +82,28 @@ def _chosen_entries(pieces, j, full, sample, found, held):
                 word = words[w] & wanted[w]
                 while word != 0:
                     row = 64 * w + np.int64(trailing_zeros(word))
-                    found[into] = sample.codes[rank(row, wanted, before)]
-                    into += 1
+                    code = sample.codes[rank(row, wanted, before)]
+                    end = ends[code >> np.uint32(16)]
+                    found[end] = code & mask
+                    if valued:
+                        held[end] = 1.0
+                    ends[code >> np.uint32(16)] = end + np.uint64(1)
                     word &= word - np.uint64(1)
         elif kind in (DENSE, STEPS):
+            chosen = rows[firsts[b] : firsts[b + 1]]
+            codes = sample.codes[firsts[b] : firsts[b + 1]]
             step = pieces.arena32[offset >> 2]
-            for w in range((n + 63) >> 6):
-                word = wanted[w]
-                number = before[w]
-                while word != 0:
-                    e = 64 * w + np.int64(trailing_zeros(word))
-                    if kind == DENSE:
-                        value = pieces.arena32[(offset >> 2) + e]
-                    else:
-                        value = step * np.float32(pieces.arena8[offset + 8 + e])
-                    found[into] = sample.codes[number]
-                    held[into] = value
-                    into += np.int64((value != 0.0) | full)
-                    number += 1
-                    word &= word - np.uint64(1)
+            values = pieces.arena32[offset >> 2 : (offset >> 2) + n]
+            steps = pieces.arena8[offset + 8 : offset + 8 + n]
+            for e in range(codes.shape[0]):
+                if kind == DENSE:
+                    value = values[chosen[e]]
+                else:
+                    value = step * np.float32(steps[chosen[e]])
+                end = ends[codes[e] >> np.uint32(16)]
+                found[end] = codes[e] & mask
+                held[end] = value
+                ends[codes[e] >> np.uint32(16)] = end + np.uint64((value != 0.0) | full)
         else:
             inside = pieces.arena16[offset >> 1 : (offset >> 1) + n]
             at = (offset + ((2 * n + 7) & ~7)) >> 2
@@ -83,16 +111,21 @@ def _chosen_entries(pieces, j, full, sample, found, held):
                 kept = _kept(inside[first : min(first + 64, n)], wanted)
                 while kept != 0:
                     e = first + np.int64(trailing_zeros(kept))
-                    found[into] = sample.codes[rank(inside[e], wanted, before)]
+                    code = sample.codes[rank(inside[e], wanted, before)]
+                    end = ends[code >> np.uint32(16)]
+                    found[end] = code & mask
                     if kind == VALUES:
-                        held[into] = pieces.arena32[at + e]
+                        held[end] = pieces.arena32[at + e]
                     elif kind == FINE:
-                        held[into] = pieces.fine[(at >> 1) + e]
-                    into += 1
+                        held[end] = pieces.fine[(at >> 1) + e]
+                    elif valued:
+                        held[end] = 1.0
+                    ends[code >> np.uint32(16)] = end + np.uint64(1)
                     kept &= kept - np.uint64(1)
-        if valued and kind <= ROWS:
-            held[begin:into] = np.float32(1.0)
-    return into
+    total = 0
+    for s in range(n_segments):
+        total += np.int64(ends[s]) - sample.firsts[s]
+    return total
 
 
 @kernel
@@ -103,57 +136,70 @@ def gather_columns(pieces, columns, full, sample, found, held, begin, end, gathe
 
     full : bool (len(columns),), whether zeros of a column that is stored densely are entries too.
     sample : SampledRows.
-    found, held : uint32 and float32 buffers for one column: one entry more than the sample has rows.
+    found, held : uint16 and float32 buffers for one column, with room for the rows of the sample.
         ``held`` is empty if all values are 1.
     begin, end : the part of ``gathered.rows`` and ``gathered.values`` that may be written.
     gathered : GatheredColumns, whose cuts, rows and values are overwritten.
     lean, curve : float64 (len(columns),), overwritten with sum q_i phi_ij and sum q_i phi_ij^2 over the
         sample.
     """
-    valued = held.shape[0] > 0
+    valued = gathered.values.shape[0] > 0
+    firsts = np.empty(sample.wanted.shape[0] + 1, np.int64)
+    rows = np.empty(sample.codes.shape[0] if valued else 0, np.uint16)
+    if valued:
+        _chosen_rows(sample.wanted, firsts, rows)
     n_segments = gathered.firsts.shape[0] - 1
-    mask = np.uint32(SEGMENT_ROWS - 1)
-    places = np.empty(n_segments, np.int64)
+    ends = np.empty(n_segments, np.uint64)
     into = begin
     for t in range(columns.shape[0]):
-        n = _chosen_entries(pieces, columns[t], full[t], sample, found, held)
+        n = _chosen_entries(pieces, columns[t], full[t], sample, firsts, rows, found, held, ends)
         if into + n > end:
             return t
-        places[:] = 0
-        for e in range(n):
-            places[found[e] >> np.uint32(16)] += 1
         cuts = gathered.cuts[t]
         cuts[0] = into
+        lean[t] = curve[t] = 0.0
         for s in range(n_segments):
-            into += places[s]
-            cuts[s + 1] = into
-            places[s] = cuts[s]
-        for e in range(n):
-            s = found[e] >> np.uint32(16)
-            gathered.rows[places[s]] = found[e] & mask
+            first = sample.firsts[s]
+            count = np.int64(ends[s]) - first
+            own = slice(first, first + count)
+            gathered.rows[into : into + count] = found[own]
+            weights = sample.q[first : sample.firsts[s + 1]]
             if valued:
-                gathered.values[places[s]] = held[e]
-            places[s] += 1
-        lean[t], curve[t] = _sums(gathered, t, sample)
+                gathered.values[into : into + count] = held[own]
+                total, squares = _sums(weights, found[own], held[own])
+            else:
+                total = squares = _sum(weights, found[own])
+            lean[t] += total
+            curve[t] += squares
+            into += count
+            cuts[s + 1] = into
     return columns.shape[0]
 
 
-@kernel
-def _sums(gathered, t, sample):
-    """sum q_i phi_it and sum q_i phi_it^2 over the sample, for one gathered column."""
-    valued = gathered.values.shape[0] > 0
-    total = 0.0
-    squares = 0.0
-    for s in range(sample.firsts.shape[0] - 1):
-        begin = gathered.cuts[t, s]
-        end = gathered.cuts[t, s + 1]
-        q = sample.q[sample.firsts[s] : sample.firsts[s + 1]]
-        for e in range(begin, end):
-            weight = q[gathered.rows[e]]
-            x = np.float64(gathered.values[e]) if valued else 1.0
-            total += weight * x
-            squares += weight * x * x
-    return total, squares
+@inlined
+def _sum(q, rows):
+    """The sum of q over some rows."""
+    # two sums, since an addition waits for the last one to the same sum
+    a = b = 0.0
+    n = rows.shape[0]
+    for e in range(0, n - 1, 2):
+        a += q[rows[e]]
+        b += q[rows[e + 1]]
+    if n & 1:
+        a += q[rows[n - 1]]
+    return a + b
+
+
+@inlined
+def _sums(q, rows, values):
+    """The sums of q times the values, and times their squares."""
+    g = h = 0.0
+    for e in range(rows.shape[0]):
+        x = np.float64(values[e])
+        weighted = q[rows[e]] * x
+        g += weighted
+        h += weighted * x
+    return g, h
 
 
 @kernel

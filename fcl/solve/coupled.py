@@ -234,7 +234,7 @@ class CoupledTrainer:
             if self.inner.cease() or self._raised >= MOST_RAISED:
                 return StepResult(False, decrease, violation, sweeps)
             self._raised = max(10.0 * self._raised, LEAST_RAISED)
-        beta, gained, seen, _ = found
+        beta, gained = found.beta, found.decrease
         before = working.of("anchor_weights")[part.columns]
         if gained > self.most_decrease and (part.weights != before).any():
             return StepResult(False, decrease, violation, sweeps)
@@ -242,7 +242,7 @@ class CoupledTrainer:
             self._raised = max(10.0 * self._raised, LEAST_RAISED)
         elif beta == 1.0:
             self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
-        self._undo = None if seen else (part.columns, part.weights, self.free)
+        self._undo = None if found.seen else (part.columns, part.weights, self.free)
         self._before = violation
         self._set(working, part.columns, part.weights + beta * step.d)
         self.free = self.free + beta * step.x

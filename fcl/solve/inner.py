@@ -138,9 +138,9 @@ class InnerModel:
         self._firsts, self._shared = np.empty(segments + 1, np.int64), np.empty(segments)
         self._rows = np.empty(entries, np.uint16)
         self._values = np.empty(0 if binary else entries, np.float32)
-        # codes and values of one column, for each part
-        self._found = np.empty((GATHER_PARTS, n_rows + 1), np.uint32)
-        self._held = np.empty((GATHER_PARTS, 0 if binary else n_rows + 1), np.float32)
+        # rows and values of one column, for each part
+        self._found = np.empty((GATHER_PARTS, n_rows), np.uint16)
+        self._held = np.empty((GATHER_PARTS, 0 if binary else n_rows), np.float32)
         self._block_rows = block_rows
         self._sample = self._sample_of(0, 0)
         self._seed = seed % MOST_SEEDS
@@ -158,7 +158,7 @@ class InnerModel:
         iterates = 8 * EXTRAPOLATE_VECTORS * min(n_rows, EXTRAPOLATE_ROWS)
         iterates = max(iterates, 8 * MOMENTUM_VECTORS * min(n_rows, MOMENTUM_ROWS))
         rows = n_rows * (8 + 2 * 4 + 4) + -(-n_rows // 64) * (8 + 4)
-        rows += n_rows * GATHER_PARTS * (4 if binary else 8)
+        rows += n_rows * GATHER_PARTS * (2 if binary else 6)
         cuts = 8 * _reserved_cuts(n_rows) * max_columns
         return rows + iterates + (2 if binary else 6) * entries + cuts
 

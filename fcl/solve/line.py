@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +26,8 @@ SHRINK = 1e-2
 FLAT_SHARE = 0.1
 
 
-class Share(NamedTuple):
+@dataclass(frozen=True)
+class Share:
     """The share of a step that a search accepts."""
 
     beta: float

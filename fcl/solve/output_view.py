@@ -131,9 +131,6 @@ class OutputView:
         for k, view in enumerate(self.outputs):
             sums = (g[:, k].copy(), h[:, k].copy()) if self.approximate else None
             own = None if exact is None else exact[:, k].copy()
-            if self.verified and k:  # all outputs have the same columns
-                known = working.outputs[0].squares[first : working.cache.n]
-                working.outputs[k].put("squares", known, first)
             view.correct(working.outputs[k], first, own, sums)
 
 

@@ -108,7 +108,6 @@ ZEROED = (
     "anchor_weights",
     "gradients",
     "curvatures",
-    "squares",
     "correction",
     "floor",
 )
@@ -129,8 +128,6 @@ class WorkingSet:
     gradients: Floats = field(init=False)  #: g_j at the anchor over all rows, exact
     #: h_j at the anchor over the rows of the view; unused if the view is not approximate
     curvatures: Floats = field(init=False)
-    #: sum_i phi_ij^2 over all rows; 0 until a verified view needs it
-    squares: Floats = field(init=False)
     correction: Floats = field(init=False)  #: c_j: exact gradient minus the view's, at the anchor
     floor: Floats = field(init=False)  #: kappa_j: curvature that the view misses
     seen: npt.NDArray[np.bool_] = field(init=False)  #: by both a local solve and a pass
@@ -145,7 +142,7 @@ class WorkingSet:
     @staticmethod
     def bytes_for(max_columns: int) -> int:
         """Bytes of the arrays, without the cache."""
-        return max_columns * (8 * 8 + 1)
+        return max_columns * (8 * 7 + 1)
 
     def enter(self, first: int, factors: Floats, weights: Floats, gradients: Floats) -> None:
         """Initialise the entries of columns that have just been admitted, from number ``first`` on."""
@@ -153,8 +150,7 @@ class WorkingSet:
         self.factor[new] = factors
         self.weights[new] = self.anchor_weights[new] = weights
         self.gradients[new] = gradients
-        self.curvatures[new] = self.squares[new] = 0.0
-        self.correction[new] = self.floor[new] = 0.0
+        self.curvatures[new] = self.correction[new] = self.floor[new] = 0.0
         self.seen[new] = False
 
     def put(self, name: str, values: Floats, first: int = 0) -> None:

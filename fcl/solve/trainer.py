@@ -305,7 +305,7 @@ class Trainer:
             self._careful = self._careful or self._raised == 1.0
             self._raise()
             self.inner.forget()
-        beta, gained, seen, left = found
+        beta, gained = found.beta, found.decrease
         if self._decrease > 0.0 and self._decrease + gained > self.most_decrease:
             # a sample is not reliable this far from the anchor; a first step is taken, since its
             # rejection raises the proximal weight
@@ -321,7 +321,7 @@ class Trainer:
         elif beta == 1.0:
             self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
         # if rounding hides the decrease, the violation of the next step has to confirm it
-        self._undo = None if seen else (columns, local.weights, self.free)
+        self._undo = None if found.seen else (columns, local.weights, self.free)
         self._before = violation
         self._gains = [*self._gains, gained] if step.dear else []
         self._decrease += gained
@@ -331,7 +331,7 @@ class Trainer:
         working.weights[columns] = local.weights + beta * step.d
         self.free = self.free + beta * step.x
         losses.combine(self._m, self._dm, beta, self._m)
-        foreseen = left * violation if beta == 1.0 else math.inf
+        foreseen = found.left * violation if beta == 1.0 else math.inf
         return StepResult(True, decrease + gained, violation, sweeps, foreseen)
 
     def _raise(self) -> None:

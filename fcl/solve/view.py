@@ -225,15 +225,14 @@ class RowView:
         working.correction[some], working.curvatures[some] = working.gradients[some] - g, h
         top = float(np.abs(self._r).max(initial=0.0)) or 1.0  # its square may overflow
         rounded = ROUNDED * top * math.sqrt(float(np.square(self._r / top).sum()))
-        # sum_i phi_ij^2 of few columns is needed: h_j, divided by the largest curvature, is not larger
+        # sums of phi_ij^2 are needed of few columns: h_j divided by the largest curvature is not larger
         least = h / max(float(self._q.max(initial=0.0)), 1e-300)
-        doubtful = np.abs(working.correction[some]) > rounded * np.sqrt(least)
-        new = columns[doubtful & (working.squares[some] == 0.0)]
-        if len(new):
+        wrong = np.flatnonzero(np.abs(working.correction[some]) > rounded * np.sqrt(least))
+        if len(wrong):
             ones = np.ones(len(self._r))
-            _, working.squares[new] = column_moments(working, new, ones, ones, team)
-        most = rounded * np.sqrt(np.maximum(least, working.squares[some]))
-        wrong = np.flatnonzero(np.abs(working.correction[some]) > most)
+            _, squares = column_moments(working, first + wrong, ones, ones, team)
+            off = np.abs(working.correction[first + wrong])
+            wrong = wrong[off > rounded * np.sqrt(squares)]
         if len(wrong):
             feature = int(working.cache.ids[first + wrong[0]])
             raise GeneratorError(

@@ -24,8 +24,8 @@ def room_for(
     cuts = np.full((k, len(sample.firsts)), -1)
     values = np.empty(rows if valued else 0, np.float32)
     columns = GatheredColumns(cuts, np.full(rows, 7, np.uint16), values, sample.firsts)
-    most = len(sample.q) + 1
-    return columns, np.empty(most, np.uint32), np.empty(most if valued else 0, np.float32)
+    most = len(sample.q)
+    return columns, np.empty(most, np.uint16), np.empty(most if valued else 0, np.float32)
 
 
 @given(filled, st.sampled_from([0.0, 0.1, 0.6, 1.0]), st.sampled_from([0.0, 0.2, 2.0]))

@@ -36,7 +36,8 @@ def column_moments(pieces: Any, j: Any, rq: Any) -> Any:
     for b in range(pieces.kinds.shape[1]):
         first = b * pieces.block_rows
         stop = min(first + pieces.block_rows, pieces.n_rows)
-        part_g, part_h = piece_moments(pieces, j, b, rq[first:stop])
+        part = rq[first:stop]
+        part_g, part_h = piece_moments(pieces, j, b, part[:, 0], part[:, 1], part)
         g += part_g
         h += part_h
     return g, h
