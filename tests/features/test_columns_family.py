@@ -180,6 +180,14 @@ def test_sparse_columns_are_made_of_their_nonzeros(dtype: Any) -> None:
         assert listed.values.dtype == dtype
         assert listed.values.all()
         assert (listed.dense() == Columns().columns(ids, block).T.astype(dtype)).all()
+        v = rng.normal(size=(2, 300))
+        for power in (0, 1, 2):
+            found = Columns().power_sums(ids, block, power, v)
+            phi = Columns().columns(ids, block).astype(np.float64)
+            expected = v @ (phi != 0.0 if power == 0 else phi**power)
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    assert Doubled().power_sums(np.arange(40), block, 1, v) is None
+    assert Columns().power_sums(np.arange(40), X, 1, v) is None
     assert Columns().listed_columns(np.array([7]), block, dtype) is None  # without zeros
     assert Doubled().listed_columns(np.arange(40), block, dtype) is None
     nothing = forms.SparseColumns.of(

@@ -16,8 +16,9 @@ from fcl.features import KmerFamily
 from fcl.solve import inner, inner_descent, trainer
 from fcl.solve.exact import ExactModel
 from fcl.solve.inner import InnerModel
+from fcl.solve.line import search_share
 from fcl.solve.solver import Certified, Solver
-from fcl.solve.state import Step
+from fcl.solve.state import LocalPoint, Step
 
 #: Problems as small as these would be solved by their whole Hessian (test_exact.py).
 pytestmark = pytest.mark.usefixtures("coordinate_descent")
@@ -308,6 +309,52 @@ def test_a_settled_problem_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatc
     assert solver.train().steps == 1
     monkeypatch.setattr(trainer, "column_moments", None)
     assert not solver.local.step(solver.outer.target()).moved
+
+
+def test_a_step_far_from_the_optimum_is_not_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If a pass follows soon, and the slope along the step fell below the target with its model."""
+    ends = []
+    for foresees, far, looks in ((False, 0.0, 2), (True, math.inf, 2), (True, 0.0, 1)):
+        monkeypatch.setattr(trainer, "FAR", far)
+        solver, problem = ready("logistic")
+        own = solver.local.trainer
+        own.foresees, own.most_decrease = foresees, solver.outer.gap
+        points: list[LocalPoint] = []
+        localise = own._localise
+
+        def look(*args: Any, localise: Any = localise, points: Any = points) -> LocalPoint:
+            points.append(localise(*args))
+            return points[-1]
+
+        monkeypatch.setattr(own, "_localise", look)
+        target = 0.5 * (solver.outer.max_violation - 1.0)
+        solved = solver.local.solve(target, 6)
+        assert (solved.steps, len(points)) == (1, looks)
+        ends.append(trained(solver))
+        assert problem.objective(ends[-1], solved.free.sum()) < solver.outer.objective
+    assert (ends[0] == ends[1]).all() and (ends[0] == ends[2]).all()
+
+
+@pytest.mark.parametrize("at", [0.4, 1.0, 1.5])
+def test_the_slope_that_a_step_leaves(at: float) -> None:
+    """Of a quadratic it is the share that is left of the way to the minimum."""
+    found = search_share(lambda b: (b * b / 2 - at * b, b - at, 1.0), -at, 1e-16)
+    assert found is not None
+    assert found.left == pytest.approx(abs(found.beta - at) / at, abs=1e-12)
+    assert found.decrease == pytest.approx(at * found.beta - found.beta**2 / 2)
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_the_solver_tells_the_trainer_whether_a_pass_only_reads_lists(lists: bool) -> None:
+    phi = np.random.default_rng(2).normal(size=(120, 9)).astype(np.float32)
+    problem = Problem(phi, targets("logistic", 120), np.ones(120), "logistic", 1.0, True)
+    solver = make_solver(replace(explicit_family(phi), lists_columns=lists), phi, problem)
+    run(solver, 1)
+    solver.admit()
+    solver.train()
+    assert solver.local.trainer.foresees == lists
 
 
 def test_a_settled_problem_stays_settled_unless_a_weight_changes(
