@@ -178,18 +178,22 @@ def fill(n_rows: int, block_rows: int, seed: int, kinds: str) -> Filled:
     rng = np.random.default_rng(seed)
     binary = kinds == "binary"
     capacity = 14 * ColumnCache.largest_column(n_rows, block_rows, binary) + 500
+    capacity *= 3 if kinds == "fine" else 1  # ten bytes for each entry
     cache = ColumnCache(capacity, 20, n_rows, block_rows, binary)
     parts = []
     # bitmaps or not; and the step of the values, which the cache may or may not know
     ways = {
         "binary": [(True, 0.0, False)],
         "real": [(False, 0.0, False)],
+        "fine": [(False, 0.0, False)],
         "steps": [(False, STEP, True)],
         "whole": [(False, 1.0, False)],
         "all": [(True, 0.0, False), (False, 0.0, False), (False, 0.25, True), (False, 1.0, False)],
     }[kinds]
     for number, (bitmaps, step, told) in enumerate(ways):
         part = make_phi(rng, 12 // len(ways), n_rows, bitmaps, step)
+        if kinds == "fine":
+            part = part * (1.0 + 1e-9 * rng.random(part.shape))
         ids = np.arange(len(part)) + 100 * number
         staged = stage(cache, ids, part, bitmaps, step if told else 0.0)
         assert all(cache.admit(staged, t) for t in range(len(part)))
@@ -202,7 +206,7 @@ filled = st.builds(
     lambda shape, seed, kinds: fill(*shape, seed, kinds),
     st.sampled_from(SHAPES[:5] if INTERPRETED else SHAPES),
     st.integers(0, 2**31),
-    st.sampled_from(["binary", "real", "steps", "whole", "all"]),
+    st.sampled_from(["binary", "real", "fine", "steps", "whole", "all"]),
 )
 
 

@@ -15,12 +15,14 @@ def sample_rows(
     n, most = len(q), sampling.most_segments(len(q))
     words = -(-n // block_rows), -(-block_rows // 64)
     wanted, before = np.ones(words, np.uint64), np.ones(words, np.int32)
-    codes, weights = np.empty(n, np.uint32), np.full(n, np.nan)
+    inside, codes = np.full(n, 7, np.uint16), np.empty(n, np.uint32)
+    weights = np.full(n, np.nan)
     firsts, shared = np.empty(most + 1, np.int64), np.empty(most)
-    buffers = wanted, before, codes, firsts, shared, weights
+    buffers = wanted, before, inside, codes, firsts, shared, weights
     rows, segments = sampling.choose_rows(q, tau, seed, block_rows, *buffers)
     sample = SampledRows(
-        wanted, before, codes[:rows], firsts[: segments + 1], shared[:segments], weights[:rows]
+        *(wanted, before, inside[:rows], codes[:rows]),
+        *(firsts[: segments + 1], shared[:segments], weights[:rows]),
     )
     numbers = np.full(n, -1)
     at = 0
@@ -31,6 +33,7 @@ def sample_rows(
                 sampling.rank(i % block_rows, wanted[i // block_rows], before[i // block_rows])
                 == at
             )
+            assert inside[at] == i % block_rows
             code = int(codes[at])
             numbers[i] = firsts[code >> 16] + (code & 0xFFFF)
             at += 1

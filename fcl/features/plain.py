@@ -142,7 +142,7 @@ class Columns(Generator):
         return out
 
     def _reads_entries(self, block: Any) -> bool:
-        """Whether the features are the columns of sparse rows, which a derived class may change."""
+        """Whether the features are the columns of sparse rows; a derived class may compute others."""
         return isinstance(block, SparseColumns) and type(self).columns is Columns.columns
 
     def gradients(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:

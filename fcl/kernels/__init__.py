@@ -114,15 +114,15 @@ def kernel(function: F) -> F:
 def inlined(function: F) -> F:
     """Like :func:`kernel`, but each kernel that calls ``function`` contains its machine code.
 
-    Loops that call it can then compile to vector instructions. For functions of a few numbers.
+    Loops that call it can then compile to vector instructions. For small functions.
     """
     return _compiled(function, forceinline=True)
 
 
 def summing(function: F) -> F:
-    """Like :func:`inlined`, but its sums are added in any order, so by vector instructions too.
+    """Like :func:`inlined`, but the terms of its sums are added in any order, so by vector instructions.
 
-    Another processor may round them differently, so this is for numbers that no certificate depends on.
+    Another processor may round them differently: this is for numbers that no certificate depends on.
     """
     return _compiled(function, forceinline=True, fastmath={"reassoc"})
 

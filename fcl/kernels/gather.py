@@ -35,31 +35,12 @@ def _kept(inside, words):
 
 
 @kernel
-def _chosen_rows(wanted, firsts, rows):
-    """Write the rows of the sample within their blocks to ``rows``, uint16, in order.
-
-    firsts : int64 (blocks + 1,), overwritten with the first row of each block among them.
-    """
-    n = 0
-    for b in range(wanted.shape[0]):
-        firsts[b] = n
-        for w in range(wanted.shape[1]):
-            word = wanted[b, w]
-            while word != 0:
-                rows[n] = 64 * w + np.int64(trailing_zeros(word))
-                n += 1
-                word &= word - np.uint64(1)
-    firsts[wanted.shape[0]] = n
-
-
-@kernel
-def _chosen_entries(pieces, j, full, sample, firsts, rows, found, held, ends):
+def _chosen_entries(pieces, j, full, sample, found, held, ends):
     """Write the entries of a column in the sample, segment by segment; returns their number.
 
     Those in segment s begin at ``sample.firsts[s]`` of ``found`` and ``held``, and end at ``ends[s]``.
 
     full : whether zeros of a piece that is stored densely are entries too.
-    firsts, rows : see :func:`_chosen_rows`; unused if all values are 1.
     found : uint16, overwritten with the numbers of the rows within their segments.
     held : float32, overwritten with values, or empty if all values are 1.
     ends : uint64, overwritten.
@@ -76,9 +57,10 @@ def _chosen_entries(pieces, j, full, sample, firsts, rows, found, held, ends):
         wanted = sample.wanted[b]
         before = sample.before[b]
         if kind == BITS:
+            # a sample of the rows may have fewer words than this, and the arena too
             n_words = (min(pieces.block_rows, pieces.n_rows - b * pieces.block_rows) + 63) >> 6
             words = pieces.arena64[offset >> 3 : (offset >> 3) + n_words]
-            for w in range(n_words):
+            for w in range(words.shape[0]):
                 word = words[w] & wanted[w]
                 while word != 0:
                     row = 64 * w + np.int64(trailing_zeros(word))
@@ -90,28 +72,32 @@ def _chosen_entries(pieces, j, full, sample, firsts, rows, found, held, ends):
                     ends[code >> np.uint32(16)] = end + np.uint64(1)
                     word &= word - np.uint64(1)
         elif kind in (DENSE, STEPS):
-            chosen = rows[firsts[b] : firsts[b + 1]]
-            codes = sample.codes[firsts[b] : firsts[b + 1]]
+            last = n - 1
+            chosen = (wanted[last >> 6] >> np.uint64(last & 63)) & np.uint64(1)
+            own = slice(before[0], rank(last, wanted, before) + np.int64(chosen))
+            inside = sample.inside[own]
+            codes = sample.codes[own]
             step = pieces.arena32[offset >> 2]
             values = pieces.arena32[offset >> 2 : (offset >> 2) + n]
             steps = pieces.arena8[offset + 8 : offset + 8 + n]
             for e in range(codes.shape[0]):
                 if kind == DENSE:
-                    value = values[chosen[e]]
+                    value = values[inside[e]]
                 else:
-                    value = step * np.float32(steps[chosen[e]])
+                    value = step * np.float32(steps[inside[e]])
                 end = ends[codes[e] >> np.uint32(16)]
+                # a zero that is no entry is overwritten by the next value: there is room for all rows
                 found[end] = codes[e] & mask
                 held[end] = value
                 ends[codes[e] >> np.uint32(16)] = end + np.uint64((value != 0.0) | full)
         else:
-            inside = pieces.arena16[offset >> 1 : (offset >> 1) + n]
+            listed = pieces.arena16[offset >> 1 : (offset >> 1) + n]
             at = (offset + ((2 * n + 7) & ~7)) >> 2
             for first in range(0, n, 64):
-                kept = _kept(inside[first : min(first + 64, n)], wanted)
+                kept = _kept(listed[first : min(first + 64, n)], wanted)
                 while kept != 0:
                     e = first + np.int64(trailing_zeros(kept))
-                    code = sample.codes[rank(inside[e], wanted, before)]
+                    code = sample.codes[rank(listed[e], wanted, before)]
                     end = ends[code >> np.uint32(16)]
                     found[end] = code & mask
                     if kind == VALUES:
@@ -143,16 +129,12 @@ def gather_columns(pieces, columns, full, sample, found, held, begin, end, gathe
     lean, curve : float64 (len(columns),), overwritten with sum q_i phi_ij and sum q_i phi_ij^2 over the
         sample.
     """
-    valued = gathered.values.shape[0] > 0
-    firsts = np.empty(sample.wanted.shape[0] + 1, np.int64)
-    rows = np.empty(sample.codes.shape[0] if valued else 0, np.uint16)
-    if valued:
-        _chosen_rows(sample.wanted, firsts, rows)
+    valued = held.shape[0] > 0
     n_segments = gathered.firsts.shape[0] - 1
     ends = np.empty(n_segments, np.uint64)
     into = begin
     for t in range(columns.shape[0]):
-        n = _chosen_entries(pieces, columns[t], full[t], sample, firsts, rows, found, held, ends)
+        n = _chosen_entries(pieces, columns[t], full[t], sample, found, held, ends)
         if into + n > end:
             return t
         cuts = gathered.cuts[t]

@@ -224,13 +224,15 @@ def sparse_powers(entries, ids, power, v, out):
         if t == columns.shape[0]:
             return
         if columns[t] == ids[k]:
+            total = 0.0
             for e in range(start[t], start[t + 1]):
                 x = np.float64(values[e])
                 if power == 0:
                     x = np.float64(x != 0.0)
                 elif power == 2:
                     x *= x
-                out[k] += v[rows[e]] * x
+                total += v[rows[e]] * x
+            out[k] = total
 
 
 @kernel

@@ -33,9 +33,8 @@ class SampledRows(NamedTuple):
 
     wanted: np.ndarray  # uint64 (blocks, words), bitmaps of the chosen rows
     before: np.ndarray  # int32 (blocks, words), how many rows are chosen before each word
-    codes: (
-        np.ndarray
-    )  # uint32 (rows,), in the order of the rows: 65,536 * segment + number within it
+    inside: np.ndarray  # uint16 (rows,), in their order: their numbers within their blocks
+    codes: np.ndarray  # uint32 (rows,), in the same order: 65,536 * segment + number within it
     firsts: np.ndarray  # int64 (segments + 1,), number of the first row of each segment
     shared: np.ndarray  # float64 (segments,), weight of all rows of a segment, or 0: their own
     q: np.ndarray  # float64 (rows,), weights by number
@@ -110,16 +109,16 @@ def _weight(kind, tau):
 
 
 @kernel
-def choose_rows(q, tau, seed, block_rows, wanted, before, codes, firsts, shared, weights):
+def choose_rows(q, tau, seed, block_rows, wanted, before, inside, codes, firsts, shared, weights):
     """Sample the rows, row i with probability min(1, q_i / tau); returns their number, and the segments'.
 
     A hash of (seed, i) decides whether row i is chosen. Sums over the sample are unbiased: a row has the
     weight tau if q_i < tau, its own if tau is 0 or far below q_i, and otherwise one of the two nearest
     powers of the root of two times tau, at random, which adds at most 3 % of q_i^2 to the variance.
 
-    wanted, before, codes, firsts, shared, weights : overwritten with the sample (:class:`SampledRows`;
-        ``weights`` is its q); ``codes`` and ``weights`` have room for all rows, ``firsts`` and ``shared``
-        for :func:`most_segments`.
+    wanted, before, inside, codes, firsts, shared, weights : overwritten with the sample
+        (:class:`SampledRows`; ``weights`` is its q); ``inside``, ``codes`` and ``weights`` have room for
+        all rows, ``firsts`` and ``shared`` for :func:`most_segments`.
     """
     wanted[:] = np.uint64(0)
     counts = np.zeros(KINDS, np.int64)
@@ -133,6 +132,7 @@ def choose_rows(q, tau, seed, block_rows, wanted, before, codes, firsts, shared,
             kind = _kind(q[i], tau, seed, i)
             if kind >= 0:
                 wanted[b, place >> 6] |= np.uint64(1) << np.uint64(place & 63)
+                inside[n] = place
                 codes[n] = kind
                 counts[kind] += 1
                 n += 1

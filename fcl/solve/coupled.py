@@ -138,6 +138,7 @@ class CoupledTrainer:
         self._undo: tuple[Columns, Floats, Floats] | None = None
         #: absolute gap of the anchor: no point lowers the objective by more
         self.most_decrease = math.inf
+        self.foresees = False  #: as of Trainer, but every step is looked at again
 
     def resize(self, n_rows: int) -> None:
         """Set the number of rows of the view, at most the size of the buffers."""

@@ -132,7 +132,7 @@ class InnerModel:
         self._single_buffers = [np.empty(n_rows, np.float32) for _ in range(2)]
         words = -(-n_rows // block_rows), -(-block_rows // 64)
         self._wanted, self._before = np.empty(words, np.uint64), np.empty(words, np.int32)
-        self._codes = np.empty(n_rows, np.uint32)
+        self._inside, self._codes = np.empty(n_rows, np.uint16), np.empty(n_rows, np.uint32)
         segments = sampling.most_segments(n_rows)
         self._cuts = np.empty(max_columns * _reserved_cuts(n_rows), np.int64)
         self._firsts, self._shared = np.empty(segments + 1, np.int64), np.empty(segments)
@@ -157,7 +157,7 @@ class InnerModel:
         """Bytes of the buffers."""
         iterates = 8 * EXTRAPOLATE_VECTORS * min(n_rows, EXTRAPOLATE_ROWS)
         iterates = max(iterates, 8 * MOMENTUM_VECTORS * min(n_rows, MOMENTUM_ROWS))
-        rows = n_rows * (8 + 2 * 4 + 4) + -(-n_rows // 64) * (8 + 4)
+        rows = n_rows * (8 + 2 * 4 + 2 + 4) + -(-n_rows // 64) * (8 + 4)
         rows += n_rows * GATHER_PARTS * (2 if binary else 6)
         cuts = 8 * _reserved_cuts(n_rows) * max_columns
         return rows + iterates + (2 if binary else 6) * entries + cuts
@@ -343,6 +343,7 @@ class InnerModel:
             self._block_rows,
             self._wanted,
             self._before,
+            self._inside,
             self._codes,
             self._firsts,
             self._shared,
@@ -356,6 +357,7 @@ class InnerModel:
         return SampledRows(
             self._wanted,
             self._before,
+            self._inside[:rows],
             self._codes[:rows],
             self._firsts[: segments + 1],
             self._shared[:segments],
@@ -382,7 +384,7 @@ class InnerModel:
         nonzeros = working.cache.store.nonzeros[slots]
         full = nonzeros > FULL * len(q)
         held = np.concatenate([[0], np.cumsum(nonzeros + 1)])
-        # parts of about as many entries
+        # parts with about equally many entries
         cuts = np.searchsorted(held, np.linspace(0, held[-1], GATHER_PARTS + 1)[1:-1])
         cuts = np.concatenate([[0], cuts, [k]])
         fits = FILLED * len(self._rows) * len(q) / held[-1]

@@ -33,7 +33,7 @@ class Share:
     beta: float
     decrease: float  #: of the objective, >= 0
     seen: bool  #: whether rounding does not hide the decrease
-    left: float  #: |slope| along the step after it, as a share of that before it
+    left: float  #: |slope| along the step after it, as a share of what the step promised
 
 
 @dataclass(frozen=True)

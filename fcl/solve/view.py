@@ -225,7 +225,7 @@ class RowView:
         working.correction[some], working.curvatures[some] = working.gradients[some] - g, h
         top = float(np.abs(self._r).max(initial=0.0)) or 1.0  # its square may overflow
         rounded = ROUNDED * top * math.sqrt(float(np.square(self._r / top).sum()))
-        # sums of phi_ij^2 are needed of few columns: h_j divided by the largest curvature is not larger
+        # few columns need their sum of phi_ij^2, of which h_j by the largest curvature is a lower bound
         least = h / max(float(self._q.max(initial=0.0)), 1e-300)
         wrong = np.flatnonzero(np.abs(working.correction[some]) > rounded * np.sqrt(least))
         if len(wrong):

@@ -379,7 +379,7 @@ class Steps:
 
         def search(line: Line) -> Any:
             taken = before(line)
-            self.betas.append(taken[0] if taken else 0.0)
+            self.betas.append(taken.beta if taken else 0.0)
             return taken
 
         monkeypatch.setattr(Line, "search", search)

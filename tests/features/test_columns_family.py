@@ -174,6 +174,7 @@ def test_sparse_columns_are_made_of_their_nonzeros(dtype: Any) -> None:
     stored.data[::5] = 0.0  # stored zeros
     rows = SparseRows(stored.indptr, stored.indices.astype(np.int32), stored.data, 40)
     block = forms.SparseColumns.of(rows, "<f8")
+    values = forms.SparseColumns.of(rows, np.dtype(dtype).str)
     for ids in (np.arange(40), np.array([3, 9, 30]), np.empty(0, np.int64)):
         listed = Columns().listed_columns(ids, block, dtype)
         assert listed is not None
@@ -182,8 +183,8 @@ def test_sparse_columns_are_made_of_their_nonzeros(dtype: Any) -> None:
         assert (listed.dense() == Columns().columns(ids, block).T.astype(dtype)).all()
         v = rng.normal(size=(2, 300))
         for power in (0, 1, 2):
-            found = Columns().power_sums(ids, block, power, v)
-            phi = Columns().columns(ids, block).astype(np.float64)
+            found = Columns().power_sums(ids, values, power, v)
+            phi = Columns().columns(ids, values).astype(np.float64)
             expected = v @ (phi != 0.0 if power == 0 else phi**power)
             np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
     assert Doubled().power_sums(np.arange(40), block, 1, v) is None
@@ -193,6 +194,7 @@ def test_sparse_columns_are_made_of_their_nonzeros(dtype: Any) -> None:
     nothing = forms.SparseColumns.of(
         SparseRows(np.zeros(4, np.int64), rows.indices[:0], X[0, :0], 9), "<f8"
     )
+    assert not Columns().power_sums(np.array([0, 8]), nothing, 2, np.ones((2, 3))).any()
     empty = Columns().listed_columns(np.array([0, 8]), nothing, dtype)
     assert empty is not None
     assert not empty.dense().any()

@@ -162,6 +162,8 @@ def test_a_class_that_was_changed_before_a_resume(
             lambda *_: np.full(64, np.inf),
             r"margins\(.*\) on the sample of .*: expected float64 \(300,",
         ),
+        ("power_sums", lambda *_: np.ones(3), r"power_sums on row block 0: expected float64 \(1, "),
+        ("power_sums", lambda *_: 1 / 0, r"power_sums on row block 0 raised ZeroDivisionError"),
         ("prepare", lambda _, b: b[:-1], r"prepare: expected an array \(300, c\).*\(299, 70\)"),
         ("prepare", lambda _, b: 1 / 0, r"prepare raised ZeroDivisionError"),
         ("fit", lambda *_: 1 / 0, r"fit on a sample of 300 rows raised ZeroDivisionError"),

@@ -74,6 +74,27 @@ def test_few_rows_with_curvature_are_all_in() -> None:
     assert len(choose(np.where(q > 0.0, q, 1e-40), 100)[0]) < 100
 
 
+def test_room_for_all_entries_is_enough() -> None:
+    """Also where zeros of nearly full columns are entries."""
+    rng = np.random.default_rng(4)
+    phi = rng.normal(size=(6, 3000)).astype(np.float32) * (rng.random((6, 3000)) < 0.95)
+    phi[4:] *= rng.random((2, 3000)) < 0.2
+    cache = ColumnCache(1 << 20, 6, 3000, 1024, binary=False)
+    staged = stage(cache, np.arange(6), phi.astype(np.float32), False)
+    assert all(cache.admit(staged, t) for t in range(6))
+    entries = 4 * 3000 + int(np.count_nonzero(phi[4:]))
+    for room, whole in ((entries, True), (entries - 700, False)):
+        model = InnerModel(3000, 6, room, binary=False, block_rows=1024)
+        lean, h = np.empty(6), np.empty(6)
+        # more rows than seem to fit, so that only the room itself limits them
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(inner, "FILLED", 1.2)
+            rows = model.gather(WorkingSet(cache), np.arange(6), np.ones(3000), lean, h, 3000)
+        assert (rows == 3000) == whole == (model.drawn == 1)
+        if whole:
+            np.testing.assert_allclose(lean, phi.sum(axis=1, dtype=float), rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.usefixtures("coordinate_descent")
 @pytest.mark.parametrize("scale", [2.0**-100, 1e-12, 1e12, 2.0**100])
 def test_weights_and_C_scaled_inversely_are_the_same_problem(

@@ -157,9 +157,11 @@ def test_rounding_is_judged_by_all_rows_of_a_column() -> None:
     assert (g != working.gradients[:n]).any()
     nowhere = np.zeros(n)
     view.correct(working, 0, None, (g, nowhere))
-    g[3] += 1e-3 * np.abs(g).max()
-    with pytest.raises(GeneratorError, match="has the gradient"):
-        view.correct(working, 0, None, (g, nowhere))
+    g[7] += 1e-3 * np.abs(g).max()
+    for first in (0, 5):
+        with pytest.raises(GeneratorError, match=f"feature {solver.cache.ids[7]} has the gradient"):
+            view.correct(working, first, None, (g[first:], nowhere[first:]))
+    view.correct(working, 8, None, (g[8:], nowhere[8:]))
 
 
 @pytest.mark.parametrize("loss", LOSSES)

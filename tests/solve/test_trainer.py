@@ -16,9 +16,9 @@ from fcl.features import KmerFamily
 from fcl.solve import inner, inner_descent, trainer
 from fcl.solve.exact import ExactModel
 from fcl.solve.inner import InnerModel
-from fcl.solve.line import search_share
+from fcl.solve.line import Line, Share, search_share
 from fcl.solve.solver import Certified, Solver
-from fcl.solve.state import LocalPoint, Step
+from fcl.solve.state import Step
 
 #: Problems as small as these would be solved by their whole Hessian (test_exact.py).
 pytestmark = pytest.mark.usefixtures("coordinate_descent")
@@ -311,30 +311,38 @@ def test_a_settled_problem_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatc
     assert not solver.local.step(solver.outer.target()).moved
 
 
+@pytest.mark.parametrize(
+    ("foresees", "far", "change", "again"),
+    [
+        (True, 0.0, {}, False),
+        (False, 0.0, {}, True),
+        (True, math.inf, {}, True),
+        (True, 0.0, {"left": 0.9}, True),  # the model did not hold
+        (True, 0.0, {"beta": 0.9, "left": 0.0}, True),  # a share of the step
+        (True, 0.0, {"seen": False}, True),  # rounding hides the decrease
+    ],
+)
 def test_a_step_far_from_the_optimum_is_not_looked_at_again(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, foresees: bool, far: float, change: dict[str, Any], again: bool
 ) -> None:
-    """If a pass follows soon, and the slope along the step fell below the target with its model."""
-    ends = []
-    for foresees, far, looks in ((False, 0.0, 2), (True, math.inf, 2), (True, 0.0, 1)):
-        monkeypatch.setattr(trainer, "FAR", far)
-        solver, problem = ready("logistic")
-        own = solver.local.trainer
-        own.foresees, own.most_decrease = foresees, solver.outer.gap
-        points: list[LocalPoint] = []
-        localise = own._localise
+    """If a pass is quicker, and the slope along the whole step fell as far as the violation should."""
+    search = Line.search
 
-        def look(*args: Any, localise: Any = localise, points: Any = points) -> LocalPoint:
-            points.append(localise(*args))
-            return points[-1]
+    def changed(line: Line) -> Share:
+        found = search(line)
+        assert found is not None
+        return replace(found, **change)
 
-        monkeypatch.setattr(own, "_localise", look)
-        target = 0.5 * (solver.outer.max_violation - 1.0)
-        solved = solver.local.solve(target, 6)
-        assert (solved.steps, len(points)) == (1, looks)
-        ends.append(trained(solver))
-        assert problem.objective(ends[-1], solved.free.sum()) < solver.outer.objective
-    assert (ends[0] == ends[1]).all() and (ends[0] == ends[2]).all()
+    monkeypatch.setattr(trainer, "FAR", far)
+    monkeypatch.setattr(Line, "search", changed)
+    solver, problem = ready("logistic")
+    own = solver.local.trainer
+    own.foresees, own.most_decrease = foresees, solver.outer.gap
+    localise, looks = own._localise, []
+    monkeypatch.setattr(own, "_localise", lambda *args: looks.append(0) or localise(*args))
+    solved = solver.local.solve(0.5 * (solver.outer.max_violation - 1.0), 6)
+    assert (len(looks) > solved.steps) == again
+    assert problem.objective(trained(solver), solved.free.sum()) < solver.outer.objective
 
 
 @pytest.mark.parametrize("at", [0.4, 1.0, 1.5])
@@ -347,14 +355,20 @@ def test_the_slope_that_a_step_leaves(at: float) -> None:
 
 
 @pytest.mark.parametrize("lists", [False, True])
-def test_the_solver_tells_the_trainer_whether_a_pass_only_reads_lists(lists: bool) -> None:
+@pytest.mark.parametrize("sampled", [False, True])
+def test_the_solver_tells_the_trainer_whether_passes_are_quicker(
+    lists: bool, sampled: bool
+) -> None:
+    """They are if they only read lists of nonzeros, and the trainer works on all rows."""
     phi = np.random.default_rng(2).normal(size=(120, 9)).astype(np.float32)
     problem = Problem(phi, targets("logistic", 120), np.ones(120), "logistic", 1.0, True)
-    solver = make_solver(replace(explicit_family(phi), lists_columns=lists), phi, problem)
+    family = replace(explicit_family(phi), lists_columns=lists)
+    sample = (np.arange(0, 120, 2), np.full(60, 0.5)) if sampled else None
+    solver = make_solver(family, phi, problem, sample=sample)
     run(solver, 1)
     solver.admit()
     solver.train()
-    assert solver.local.trainer.foresees == lists
+    assert solver.local.trainer.foresees == (lists and not sampled)
 
 
 def test_a_settled_problem_stays_settled_unless_a_weight_changes(

@@ -191,7 +191,7 @@ def made(args: argparse.Namespace) -> Path:
 def tiny(folder: Path, like: Path, d: int) -> None:
     """Save a few random rows of the same types as a case, for imports and compilation.
 
-    There are more columns than rows, so that fcl also loads the kernels of coordinate descent.
+    Sparse rows have so many columns that fcl does not use the whole Hessian, and so loads all kernels.
     """
     from scipy import sparse
 

@@ -182,6 +182,15 @@ def checked_array(
     return found
 
 
+def checked_powers(
+    generator: Generator, ids: Ids, block: Any, place: Place, power: int, v: Floats
+) -> Floats | None:
+    """Validated result of ``generator.power_sums``, float64 (K, len(ids)); squares may overflow."""
+    where = f"features {name_of(generator)}: power_sums on {_on(place)}"
+    found = called(where, generator.power_sums, ids, block, power, v)
+    return None if found is None else _floats(where, found, (len(v), len(ids)))
+
+
 def checked_nonzeros(generator: Generator, block: Any, n: int, place: Place) -> RowChunk:
     """Validated result of ``generator.nonzeros`` on n rows, with values of float32 or float64."""
     where = f"features {name_of(generator)}: nonzeros on {_on(place)}"

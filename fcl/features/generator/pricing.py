@@ -15,6 +15,7 @@ from fcl.features.generator.checked import (
     checked_array,
     checked_columns,
     checked_largest,
+    checked_powers,
     checked_vector,
 )
 from fcl.features.generator.columns import STAGE_BYTES, batches
@@ -214,7 +215,7 @@ class GeneratedPricer:
 
     def _block_powers(self, request: Powers, block: Any, number: int, v: Floats) -> Floats:
         generator = self._family.generator
-        found = generator.power_sums(request.ids, block, request.power, v)
+        found = checked_powers(generator, request.ids, block, number, request.power, v)
         if found is not None:
             return found
         out, n = np.empty((len(v), len(request.ids))), v.shape[1]
