@@ -10,6 +10,7 @@ from rows import acceptors, pyrimidines
 
 from fcl.errors import GeneratorError
 from fcl.features import KmerFamily
+from fcl.solve import view as views
 from fcl.solve.solver import Certified, Solver
 
 N = 3000
@@ -146,7 +147,7 @@ def test_at_an_anchor_the_moments_are_known(
     assert not own._knows(local.view, local.working)
 
 
-def test_rounding_is_judged_by_all_rows_of_a_column() -> None:
+def test_rounding_is_judged_by_all_rows_of_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also by those without curvature: a column that has it nowhere is as right as any other."""
     _, problem = problem_of("logistic")
     phi = np.asarray(problem.phi, np.float32)
@@ -158,9 +159,14 @@ def test_rounding_is_judged_by_all_rows_of_a_column() -> None:
     nowhere = np.zeros(n)
     view.correct(working, 0, None, (g, nowhere))
     g[7] += 1e-3 * np.abs(g).max()
+    moments, asked = views.column_moments, []
+    monkeypatch.setattr(
+        views, "column_moments", lambda w, j, *a: asked.append(j.min()) or moments(w, j, *a)
+    )
     for first in (0, 5):
         with pytest.raises(GeneratorError, match=f"feature {solver.cache.ids[7]} has the gradient"):
             view.correct(working, first, None, (g[first:], nowhere[first:]))
+        assert asked[-1] >= first
     view.correct(working, 8, None, (g[8:], nowhere[8:]))
 
 
