@@ -60,9 +60,7 @@ class RecordBuffer:
 
     def places(self, first: int, stop: int) -> int:
         """Number of records of which the buffer can hold a range of the first axis."""
-        if (
-            self._flat
-        ):  # parts of such a record keep their places, which are aligned for their dtypes
+        if self._flat:  # the parts stay in place, where their dtypes find them aligned
             return 1
         return self._n // max(1, stop - first)
 

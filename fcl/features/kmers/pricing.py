@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: positions need fewer readings, but their tables take each other's place in the caches: with
 #: d = 10, a table takes 2.0 ns for each row alone, and 5.0 ns if there are four.
 GROUP_BYTES = 1 << 22
-#: The same if the rows are at hand: tables of this size stay in the first-level cache.
+#: Bytes of the tables that are filled together if the rows are at hand: the first-level cache holds them.
 CORE_CACHE_BYTES = 1 << 15
 #: Values of d for which two neighbouring positions share a table of d + 1 letters, which is filled once
 #: for both; tables of fewer letters are filled as fast one by one, and a larger one leaves the caches. A
@@ -56,8 +56,8 @@ MAX_FIVE_LETTERS = 10
 def tables_in_group(family: KmerFamily, at_hand: bool, most_unknown: int = 0) -> int:
     """Number of positions whose tables are filled in one pass over the rows.
 
-    If the rows are at hand, as many tables are filled as fit in the first-level cache, or two positions
-    share one. With a large scratch file there are more, unless their tables are large, because every pass
+    If the rows are at hand, a group is as large as the first-level cache allows, or two positions share a
+    table. With a large scratch file there are more, unless their tables are large, because every pass
     reads the letters of these positions from all blocks. In all cases the memory for the lists of windows
     with unknown letters limits the group, which has at most POSITIONS_IN_GROUP.
 
