@@ -59,6 +59,120 @@ def test_models_of_vowpal_wabbit_predict_as_it_does(name: str) -> None:
     assert margins == pytest.approx(predicted, abs=1e-5)
 
 
+#: The columns of models of few bits, several of which have the same hash; and as PREDICTED.
+EIGHT = ["age", "x1", "height_cm", "3", "b", "c", "dd", "e9"]
+FEW = {
+    "few.inv": (
+        [-0.033076, -0.033076, 0.082508, 0.563874, 0.563874, 0.148512, 0.082508, 0.459733],
+        0.082508,
+    ),
+    "few.txt": (
+        [-0.033076, -0.033076, 0.082508, 0.563874, 0.563874, 0.148512, 0.082508, 0.459733],
+        0.082508,
+    ),
+    "few-ns.inv": (
+        [0.172339, -0.47004, 0.172339, 0.172339, 0.668315, 0.126073, 0.126073, 0.668315],
+        0.668315,
+    ),
+    "few-all.inv": (
+        [-0.061842, -0.061842, 0.006963, 0.006963, 1.233777, 0.146828, 0.006963, 0.48761],
+        0.006963,
+    ),
+    "few-quad.inv": (
+        [0.168294, -0.314231, 0.089352, 0.168294, 0.042053, -0.052002, -0.05242, 0.09357],
+        0.119989,
+    ),
+    "few-cubic.inv": (
+        [0.082897, -0.045845, 0.068898, -0.001076, 0.145199, 0.039753, 0.086604, 0.048317],
+        0.040177,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_features_of_equal_hashes_share_a_weight_as_in_vowpal_wabbit(name: str) -> None:
+    """--invert_hash names one of them, or the intercept; predictions are Vowpal Wabbit's own."""
+    found = load_weights(VW / name)
+    predicted, constant = FEW[name]
+    assert found.intercept == pytest.approx(constant, abs=2e-6)
+    degree = {"few-quad.inv": 2, "few-cubic.inv": 3}.get(name, 0)
+    of = family(f"products:degree={degree}" if degree else "columns", 8)
+    own = weights_of(found, of, EIGHT)
+    margins = []
+    for column in EIGHT:  # of a row with 1 in the column, and powers of it
+        mine = of.find([column, f"{column}^2", f"{column}^3"], EIGHT).tolist()
+        margins.append(sum(own.get(id, 0.0) for id in mine if id >= 0))
+    assert margins == pytest.approx(predicted, abs=5e-6)
+    if degree == 3:  # it was trained without products of two columns
+        assert own.get(int(of.find(["age * x1"], EIGHT)[0]), 0.0) == 0.0
+    if not degree:
+        assert len(own) == 8 > (VW / name).read_text().count(":0.")
+
+
+def test_the_certificate_of_a_model_with_equal_hashes() -> None:
+    """Its objective is that of the margins of Vowpal Wabbit, by numpy alone."""
+    import pandas as pd
+
+    random = np.random.default_rng(3)
+    x, C = random.normal(size=(120, 8)), 0.5
+    y = np.where(x @ random.normal(size=8) > 0, 1, -1)
+    (weights, _), radius = FEW["few.txt"], 0.0
+    data = fcl.open_data(pd.DataFrame(x, columns=EIGHT), y=y)
+    found = [fcl.certify(VW / name, data, C) for name in ("few.inv", "few.txt")]
+    margins = x @ np.array(weights)
+    shifts = np.linspace(-2, 2, 4001)  # the intercept is fitted
+    loss = min(np.logaddexp(0, -y * (margins + b)).sum() for b in shifts)
+    radius = float(np.abs(weights).sum())
+    for each in found:
+        assert each.objective == pytest.approx(radius + C * loss, rel=2e-5)
+    assert found[0].objective == pytest.approx(found[1].objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["few.inv", "few.txt", "bare.inv", "l1.txt"])
+def test_a_file_that_is_cut_off_is_refused(name: str, tmp_path: Path) -> None:
+    """After its header, within the state of the learner, or within a weight."""
+    text = (VW / name).read_text()
+    lines = text.splitlines(keepends=True)
+    header = next(at for at, line in enumerate(lines) if line.startswith("options:"))
+    path = tmp_path / "model.txt"
+    for cut in (
+        "".join(lines[: header + 1]),
+        "".join(lines[: header + 3]),
+        "".join(lines[:header]),
+        text[:-3],
+    ):
+        path.write_text(cut)
+        with pytest.raises(InputError, match="cut off") as error:
+            load_weights(path)
+        assert str(path) in str(error.value)
+
+
+def test_a_hash_that_is_not_at_its_place_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.txt"
+    path.write_text((VW / "few.inv").read_text().replace("age:1:", "age:6:"))
+    with pytest.raises(InputError, match="expected the hash 1 of 'age', got 6; it cannot be found"):
+        load_weights(path).of(family(width=8), EIGHT)
+    text = (VW / "few-ns.inv").read_text()
+    path.write_text(text.replace("f^b:4", f"g^b:{murmur(b'b', murmur(b'g', 0)) % 8}"))
+    with pytest.raises(InputError, match=r"expected features of one namespace, got \['f', 'g'\]"):
+        load_weights(path).of(family(width=8), EIGHT)
+
+
+def test_numbers_of_columns_without_names(caplog: pytest.LogCaptureFixture) -> None:
+    """They fit a hash by chance: refused if any would, said if the chance is not small."""
+    with pytest.raises(
+        InputError, match="the numbers of 8 columns without names fit any hash of 3 bits"
+    ):
+        load_weights(VW / "few.txt").of(family(width=8))
+    places = [str(place) for place in range(3)]
+    found = Weights("m", np.array([0.5, -1.0, 2.0]), 0.0, places, hashing=Hashing(4))
+    assert weights_of(found, family(width=8)) == {0: 0.5, 1: -1.0, 2: 2.0}
+    assert "fit all 3 weights with a chance of 0.12" in caplog.text
+    caplog.clear()
+    few = Weights("m", np.array([0.5, -1.0]), 0.0, ["3", "1"], hashing=Hashing(18))
+    assert weights_of(few, family()) == {3: 0.5, 1: -1.0} and not caplog.text
+
+
 def test_columns_without_names_are_numbered() -> None:
     of = family(width=70_000)
     found = Weights("m", np.array([0.5, -1.0]), 0.0, ["3", "66000"], hashing=Hashing(18))

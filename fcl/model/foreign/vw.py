@@ -5,18 +5,23 @@ after ``:1`` the state of the learner, lines of a key and a number. Then each we
 ``place:weight`` or ``name:place:weight``; a model that can be resumed (``:1``) adds numbers of the
 learner after the weight. With ``--l1`` and ``--l2`` the weights of a resumable model are raw:
 predictions shrink them by ``l1_state`` towards 0, and multiply them by ``l2_state``.
+
+Features with equal hashes share a place, and one of them alone has a name there.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from fcl.checks import shown
 from fcl.errors import InputError
-from fcl.model.foreign.hashing import Hashing
+from fcl.model.foreign.hashing import Hashing, SharedPlaces
 from fcl.model.foreign.weights import Weights, lines_of, number
 
 __all__ = ["read_vw"]
@@ -27,16 +32,64 @@ _LINEAR = {
     "bit_precision", "quadratic", "cubic", "interactions",
 }  # fmt: skip
 _JOINED = {"quadratic", "cubic", "interactions"}
+_CONSTANT = "Constant"
 _WEIGHT = re.compile(r"(?:(.*):)?(\d{1,10}):(\S+)")
 _STATE = re.compile(r"[a-z_:. A-Z0-9]+? \S+")
 
 
 def read_vw(path: str) -> Weights:
     """Read a readable model; raises InputError for one that is not linear, or has several outputs."""
-    lines = lines_of(path)
+    lines = lines_of(path, ends=True)
     header = _header(lines, path)
     options = _options(header, path)
     hashing = Hashing(_bits(header, path), options.get("hash") == "all")
+    found = _weights(lines, path)
+    values, names, places = found.values, found.names, found.places
+    named = [name is not None for name in names]
+    if any(named) and not all(named):
+        raise InputError(
+            f"{path}, line {found.lines[named.index(False)]}: expected a name before the hash, as in "
+            "other lines, found none; write the model while training (--invert_hash), when the names are "
+            "known"
+        )
+    joined = bool(_JOINED & options.keys())
+    if joined and not any(named):
+        raise InputError(
+            f"{path}: expected names, since the hashes of products of features cannot be told apart, got "
+            "hashes alone; write the model with --invert_hash"
+        )
+    # the intercept's place may have the name of a column with the same hash
+    own = np.array(places, np.int64) == hashing.constant
+    if "noconstant" in options:
+        own[:] = False
+    intercept = float(values[own].sum())
+    if not any(named):
+        texts = list(map(str, places))
+        return Weights(path, values, intercept, texts, found.lines, hashing)
+    words = [name or "" for name in names]
+    kept = [at for at, name in enumerate(words) if name != _CONSTANT]
+    return Weights(
+        path,
+        values[kept],
+        intercept,
+        [_plain(words[at], joined, path, found.lines[at]) for at in kept],
+        [found.lines[at] for at in kept],
+        shared=_shared(header, hashing, found, joined, path),
+    )
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """The weights of a file, with what the state of the learner does to them."""
+
+    values: npt.NDArray[np.float64]
+    names: list[str | None]
+    places: list[int]
+    lines: list[int]
+
+
+def _weights(lines: Iterator[tuple[int, str]], path: str) -> _Lines:
+    """The lines of weights; InputError if there are none, or for another line."""
     state: dict[str, float] = {}
     names: list[str | None] = []
     places: list[int] = []
@@ -57,34 +110,55 @@ def read_vw(path: str) -> Weights:
         places.append(int(place))
         values.append(number(weight, path, at))
         numbers.append(at)
+    if not values:
+        raise InputError(
+            f"{path}: expected a weight after the header, found none; the file is cut off, or the model "
+            "is empty"
+        )
     found = np.array(values, np.float64)
     found = np.sign(found) * np.maximum(np.abs(found) - state.get("l1_state", 0.0), 0.0)
     found *= state.get("l2_state", 1.0)
-    named = [name is not None for name in names]
-    if any(named) and not all(named):
-        raise InputError(
-            f"{path}, line {numbers[named.index(False)]}: expected a name before the hash, as in other "
-            "lines, found none; write the model while training (--invert_hash), when the names are known"
-        )
-    joined = bool(_JOINED & options.keys())
-    if joined and not any(named):
-        raise InputError(
-            f"{path}: expected names, since the hashes of products of features cannot be told apart, got "
-            "hashes alone; write the model with --invert_hash"
-        )
-    own = np.array([name == "Constant" for name in names], bool)
-    kept = np.flatnonzero(~own).tolist()  # without names all, since columns may have the same hash
-    if not any(named) and "noconstant" not in options:
-        own = np.array(places, np.int64) == hashing.constant
-    words = [name or str(place) for name, place in zip(names, places, strict=True)]
-    return Weights(
-        path,
-        found[kept],
-        float(found[own].sum()),
-        [_plain(words[at], joined, path, numbers[at]) for at in kept],
-        [numbers[at] for at in kept],
-        None if any(named) else hashing,
-    )
+    return _Lines(found, names, places, numbers)
+
+
+def _shared(
+    header: Mapping[str, str], hashing: Hashing, found: _Lines, joined: bool, path: str
+) -> SharedPlaces:
+    """The table of places; it knows the first name whose hash is not at its place."""
+    spaces: dict[str, str] = {}
+    weights: dict[int, float] = {}
+    wrong = ""
+    rows = zip(found.names, found.places, found.values.tolist(), found.lines, strict=True)
+    for name, place, weight, line in rows:
+        weights[place] = weight
+        if name is None or name == _CONSTANT:
+            continue
+        factors = [_factor(part) for part in (name.split("*") if joined else [name])]
+        spaces |= {own: space for space, own in factors}
+        hashes = [hashing.hash_of(own, space) for space, own in factors]
+        computed = int(hashing.joined(np.array([hashes], np.uint64))[0])
+        if computed != place and not wrong:
+            wrong = (
+                f"{path}, line {line}: expected the hash {computed} of {shown(name)}, got {place}; it "
+                "cannot be found which features share a weight: train without options that change hashes"
+            )
+    return SharedPlaces(hashing, weights, spaces, _degrees(header), wrong)
+
+
+def _factor(part: str) -> tuple[str, str]:
+    """The namespace, empty for the default one, and the name of a feature."""
+    space, mark, name = part.partition("^")
+    return (space, name) if mark and name else ("", part)
+
+
+def _degrees(header: Mapping[str, str]) -> tuple[int, ...]:
+    """The numbers of factors of the features, by the options in the header."""
+    words = header.get("options", "").replace("=", " ").split()
+    degrees = {1}
+    for option, value in pairwise(words):
+        if option in ("--quadratic", "--cubic", "--interactions"):
+            degrees.add(value.count("|") + 1 if value.startswith("[") else len(value))
+    return tuple(sorted(degrees))
 
 
 def _header(lines: Iterator[tuple[int, str]], path: str) -> dict[str, str]:
@@ -153,4 +227,4 @@ def _plain(name: str, joined: bool, path: str, line: int) -> str:
             f"{shown(name)}; train one model for each class"
         )
     parts = name.split("*") if joined else [name]
-    return " * ".join(part.partition("^")[2] or part for part in parts)
+    return " * ".join(_factor(part)[1] for part in parts)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.base import Family
-from fcl.model.foreign.hashing import Hashing
+from fcl.model.foreign.hashing import Hashing, SharedPlaces
 from fcl.store import open_file
 
 __all__ = ["Weights", "lines_of", "number"]
@@ -42,6 +42,8 @@ class Weights:
         numbers, perhaps with the intercept's, which columns may share.
     ids : int64 (k,), or None
         Of the features, in the place of names.
+    shared : SharedPlaces or None
+        The table of weights in which features that are not named may share a place with named ones.
     """
 
     source: str
@@ -51,6 +53,7 @@ class Weights:
     lines: Sequence[int] = field(default=())
     hashing: Hashing | None = None
     ids: Ids | None = None
+    shared: SharedPlaces | None = None
 
     def of(
         self, family: Family, columns: Sequence[str] | None = None, namespace: str = ""
@@ -91,11 +94,11 @@ class Weights:
         unknown = np.flatnonzero(ids < 0)
         if len(unknown):
             at = int(unknown[0])
-            more = f" ({len(unknown):,} such weights)" if len(unknown) > 1 else ""
+            such = f" ({len(unknown):,} such weights)" if len(unknown) > 1 else ""
             why = "" if self.hashing is None else self.hashing.advice
             raise InputError(
                 f"{self._where(int(used[at]))}: {shown(names[at])} is no feature of {family.name}"
-                f"{more}; {why or 'give the data and --features that the model was trained on'}"
+                f"{such}; {why or 'give the data and --features that the model was trained on'}"
             )
         order = np.argsort(ids, kind="stable")
         again = np.flatnonzero(np.diff(ids[order]) == 0)
@@ -105,7 +108,10 @@ class Weights:
                 f"{self._where(int(second))}: {shown(self.names[second])} is the same feature as "
                 f"{shown(self.names[first])} ({self._where(int(first))}); leave one of them out"
             )
-        return ids, self.values[used]
+        if self.shared is None:
+            return ids, self.values[used]
+        more, shared = self.shared.others(family, columns, set(ids.tolist()), self.source)
+        return np.concatenate([ids, more]), np.concatenate([self.values[used], shared])
 
     def _by_id(self, ids: Ids, family: Family) -> tuple[Ids, Floats]:
         if len(ids) != len(self.values):
@@ -139,11 +145,19 @@ def number(text: str, source: str, line: int) -> float:
     return value
 
 
-def lines_of(path: str) -> Iterator[tuple[int, str]]:
-    """The lines of a text file with their numbers from 1, without line ends and without empty lines."""
+def lines_of(path: str, ends: bool = False) -> Iterator[tuple[int, str]]:
+    """The lines of a text file with their numbers from 1, without line ends and without empty lines.
+
+    ends : whether the last line must have an end, as programs write it; otherwise the file is cut off.
+    """
     try:
         with io.TextIOWrapper(open_file(path), encoding="utf-8-sig", newline="\n") as file:
             for at, line in enumerate(file, 1):
+                if ends and not line.endswith("\n"):
+                    raise InputError(
+                        f"{path}, line {at}: expected the end of a line, found the end of the file; "
+                        "it is cut off: copy it again"
+                    )
                 if text := line.rstrip("\r\n"):
                     yield at, text
     except UnicodeDecodeError as error:
