@@ -141,6 +141,8 @@ def _command(name: str) -> Iterator[None]:
         sys.path.append(here)
     logger.addHandler(messages)
     logger.setLevel(logging.WARNING)
+    columns = logging.getLogger("fcl.columns")
+    columns.setLevel(logging.INFO)
     logger.propagate = False
     try:
         yield
@@ -148,6 +150,7 @@ def _command(name: str) -> Iterator[None]:
         if added and here in sys.path:
             sys.path.remove(here)
         logger.removeHandler(messages)
+        columns.setLevel(logging.NOTSET)
         messages.command, logger.level, logger.propagate = before
         messages.write = messages.to_stderr
 
@@ -168,6 +171,11 @@ def _set_storage_options(ctx: click.Context, param: click.Parameter, values: Seq
             )
         options[name] = text
     ctx.with_resource(usual_options(options))
+
+
+def be_quiet() -> None:
+    """Show no notes on columns until the command ends."""
+    logging.getLogger("fcl.columns").setLevel(logging.WARNING)
 
 
 class Command(click.Command):
@@ -192,6 +200,12 @@ class Command(click.Command):
             "region=NAME or requests=N (at once); can be given several times.",
         )
         return [*own, option, last]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; with ``--quiet`` without notes."""
+        if ctx.params.get("quiet"):
+            be_quiet()
+        return super().invoke(ctx)
 
     def main(
         self,

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from fcl.checks import file_kind, shortened, shown
+from fcl.cli.common import be_quiet
 from fcl.cli.options import GroupedCommand
 from fcl.errors import InputError
 from fcl.options import Option
@@ -99,6 +100,8 @@ def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[st
             if name in given and rival in in_file:
                 values[rival] = ctx.params[rival]  # its default
                 del in_file[rival]
+    if values.get("quiet"):
+        be_quiet()
     return values, given | in_file
 
 

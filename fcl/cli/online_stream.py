@@ -78,16 +78,36 @@ def stream_arguments(
     from fcl.cli.opening import initial_model, open_valid
 
     pieces, resumes = _pieces(sys.stdin.buffer, should_stop), options["resume"] is not None
+    first_id = _first_id(options)
     features = options["features"]
     return {
         **{name: options[name] for name in (*ARGUMENTS, "resume") if name not in REFUSED},
-        "blocks": _blocks(pieces, options["columns"], options["zero_based"], stop, resumes),
+        "blocks": _blocks(pieces, options["columns"], first_id, stop, resumes),
         "features": None if features is None else parse_features(features, trusted),
         "valid": open_valid(options, {name: options[name] for name in ("x", "y")}),
         "initial": initial_model(options),
         "intercept": not options["no_intercept"],
         "weights": options["table"],
     }
+
+
+def _first_id(options: Mapping[str, Any]) -> int:
+    """The id of the first column: as the user says, and as a model to begin with knows it."""
+    from fcl.cli.common import messages
+    from fcl.model import load_model
+
+    stated = 0 if options["zero_based"] else 1
+    path = options["resume"] or options["initial"]
+    known = None if path is None else load_model(path, options["imports"]).column_record.first_id
+    if known is None or known == stated:
+        return stated
+    if options["zero_based"]:
+        raise InputError(
+            f"--zero-based: the ids of {path} begin at 1, to which its weights belong; leave it out"
+        )
+    if not options["quiet"]:
+        messages.say(f"ids: from {known}, as in {path}")
+    return known
 
 
 def _pieces(file: Any, should_stop: Callable[[], bool]) -> Iterator[bytes]:
@@ -186,22 +206,24 @@ def _texts(pieces: Iterator[bytes], first_lines: int) -> Iterator[tuple[int, byt
 
 
 def _blocks(
-    pieces: Iterator[bytes], columns: int, zero_based: bool, stop: Stop, resumes: bool
+    pieces: Iterator[bytes], columns: int, first_id: int, stop: Stop, resumes: bool
 ) -> Iterator[StreamBlock]:
     """The rows of the lines; raises Interrupted if a signal comes before the first row.
 
     resumes : whether the first block needs no more rows than are waiting.
     """
     from fcl.convert.svmlight import line_parser
+    from fcl.data.columns import ColumnRecord
     from fcl.drivers.online.stream import FIRST_ROWS, StreamBlock
 
-    parse = line_parser(NAME, columns, zero_based)
+    parse = line_parser(NAME, columns, first_id == 0)
+    record = ColumnRecord(first_id=first_id, is_stated=True)
     none = True
     for first, text in _texts(pieces, 1 if resumes else FIRST_ROWS):
         x, y = parse(first, text)
         if len(y):
             none = False
-            yield StreamBlock(x, y, partial(_line, first, text))
+            yield StreamBlock(x, y, partial(_line, first, text), record)
     if none and stop.signum is not None:
         raise Interrupted(stop.signum)
 

@@ -14,8 +14,6 @@ from fcl.store import absolute, local_folder, locate
 
 if TYPE_CHECKING:
     from fcl.convert.contract import Budget
-    from fcl.convert.plink.like import TrainingVariants
-    from fcl.convert.tables.reference import ReferenceColumns
     from fcl.model.predictor import Predictor
     from fcl.scoring.lines import ScoreKind
     from fcl.scoring.sites import SiteWindows
@@ -57,6 +55,7 @@ class Request:
 def predict_files(model: Predictor, request: Request) -> ScoreSummary:
     """Score the rows of files that ``fcl convert`` reads; raises InputError for wrong input."""
     from fcl.cli.explained import explained_model
+    from fcl.convert.reference import Reference
     from fcl.convert.run import open_inputs
     from fcl.model.outputs import table_scores
     from fcl.model.text_output import text_output
@@ -69,15 +68,12 @@ def predict_files(model: Predictor, request: Request) -> ScoreSummary:
     options, budget = request.options, request.budget
     scorer = BlockScorer(model)
     named = {name: options[name] for name in CONVERT_NAMES}
-    columns = _table_columns(model, options)
-    source = open_inputs(
-        request.inputs,
-        options["format"],
-        named,
-        budget,
-        columns,
-        lambda: _training_variants(model, request),
-    ).source
+    command = (
+        f"fcl predict {shlex.quote(request.model)} {shlex.join(request.inputs)} --like TRAIN.zarr --out "
+        f"{shlex.quote(request.out)}"
+    )
+    columns = Reference.of_model(model, options["like"], command)
+    source = open_inputs(request.inputs, options["format"], named, budget, columns).source
     target = "--label" if options["label"] else "--y" if options["y"] else ""
     name = f"{request.inputs[0]}: {target}" if target else "the labels of the files"
     top = options["explain"]
@@ -95,42 +91,6 @@ def predict_files(model: Predictor, request: Request) -> ScoreSummary:
             collected=compared(model, name, budget.total, strict=bool(target)),
             keep_dropped=options["keep_dropped"],
         )
-
-
-def _table_columns(model: Predictor, options: Mapping[str, Any]) -> ReferenceColumns | None:
-    """The columns that are read from a table; None if the model does not know their names."""
-    from fcl.convert.tables.reference import ReferenceColumns
-
-    if model.column_names:
-        return ReferenceColumns.of_model(list(model.column_names.values()), options["like"])
-    if options["missing"] == "mean" and options["like"] is None:
-        raise InputError(
-            "--missing mean: the means of the training rows are not known; give --like TRAIN.zarr, the "
-            "output of fcl convert for the training data, or --missing drop"
-        )
-    return None
-
-
-def _training_variants(model: Predictor, request: Request) -> TrainingVariants | None:
-    """The variants that a model reads, with alleles and means; None if it reads no column."""
-    import numpy as np
-
-    from fcl.convert.plink.like import TrainingVariants
-    from fcl.convert.plink.trio import Variants
-
-    if model.column_names is not None and not model.column_names:
-        return None
-    if model.variants is None:
-        files = shlex.join(request.inputs)
-        raise InputError(
-            f"{request.inputs[0]}: the model does not know which alleles its columns count, nor their "
-            "means; give the output of fcl convert for the training data: fcl predict "
-            f"{shlex.quote(request.model)} {files} --like TRAIN.zarr --out {shlex.quote(request.out)}"
-        )
-    names = model.column_names or {}
-    found = [model.variants[column] for column in names]
-    variants = Variants([*names.values()], [v.a1 for v in found], [v.a2 for v in found])
-    return TrainingVariants(variants, np.array([v.mean for v in found], np.float32), "the model")
 
 
 def predict_sites(model: Predictor, request: Request) -> ScoreSummary:

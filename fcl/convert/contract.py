@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.convert.files import InputFile
+from fcl.data.columns import VARIANT_COLUMNS, ColumnRecord, KnownVariants, Variant
 from fcl.data.sparse import SparseRows
 from fcl.errors import BudgetError
 from fcl.units import format_bytes
@@ -43,6 +44,10 @@ class Layout:
         Names of the columns, of which there are ``width``.
     var : mapping of str to array (width,)
         What else is known about named columns: numbers, or text of ``StringDType``.
+    first_id : int or None
+        Of svmlight rows, the id of the first column.
+    is_stated : bool
+        Whether the user stated this id.
     """
 
     kind: Literal["codes", "dense", "sparse"]
@@ -50,6 +55,18 @@ class Layout:
     width: int
     names: Sequence[str] | None = None
     var: Mapping[str, np.ndarray] = field(default_factory=dict)
+    first_id: int | None = None
+    is_stated: bool = False
+
+    @property
+    def record(self) -> ColumnRecord:
+        """What is known about the columns, for a model that reads the rows."""
+        variants = None
+        if self.names is not None and "a1" in self.var:
+            columns = (self.var[name].tolist() for name in VARIANT_COLUMNS)
+            found = zip(*columns, strict=True)
+            variants = KnownVariants({at: Variant(*cells) for at, cells in enumerate(found)})
+        return ColumnRecord(self.names, self.first_id, self.is_stated, variants)
 
 
 @dataclass(frozen=True)

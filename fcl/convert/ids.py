@@ -31,6 +31,9 @@ class IdColumns:
         Id of the first column; None if the files decide.
     ignores_others : bool
         Whether entries with ids beyond the last column are left out, instead of refused.
+    asks : bool
+        Whether the first id must be stated, unless an id is 0: the rows are for a model that does not
+        know the first id of its training rows.
     """
 
     width: int | None = None
@@ -38,36 +41,45 @@ class IdColumns:
     names: Sequence[str] | None = None
     first_id: int | None = None
     ignores_others: bool = False
+    asks: bool = False
 
     @classmethod
     def of(
-        cls, columns: int | None, names: InputFile | None, like: str | None, budget: Budget
+        cls,
+        columns: int | None,
+        names: InputFile | None,
+        like: str | Reference | None,
+        budget: Budget,
     ) -> IdColumns:
         """The columns that one of the options decides; raises InputError if two of them are given."""
-        given = {"--columns": columns, "--names": names, "--like": like}
+        reference = Reference.read(like) if isinstance(like, str) else like
+        model = None if reference is None or reference.is_complete else reference
+        given = {"--columns": columns, "--names": names, "--like": None if model else reference}
         found = [option for option, value in given.items() if value is not None]
         if len(found) > 1:
             raise InputError(
                 f"{' and '.join(found)} each decide the number of columns; give one of them"
             )
-        if like is not None:
-            return cls._like(like)
+        if reference is not None and reference.is_complete:
+            return cls._like(reference)
+        first_id = None if model is None else model.record.first_id
+        asks = model is not None and first_id is None
         if names is not None:
             texts = _read_names(names, budget)
-            return cls(len(texts), f"the {counted(len(texts), 'name')} of {names.name}", texts)
-        return cls(columns, f"--columns {columns}")
+            words = f"the {counted(len(texts), 'name')} of {names.name}"
+            return cls(len(texts), words, texts, first_id, asks=asks)
+        return cls(columns, f"--columns {columns}", None, first_id, asks=asks)
 
     @classmethod
-    def _like(cls, path: str) -> IdColumns:
+    def _like(cls, found: Reference) -> IdColumns:
         """The columns of an output of fcl convert."""
-        found = Reference.open(path)
-        first_id = found.attributes.get("first_id")
-        if first_id not in (0, 1):
+        record = found.record
+        if record.first_id is None:
             raise InputError(
-                f"--like: expected an output of fcl convert from svmlight files, got {path}"
+                f"--like: expected an output of fcl convert from svmlight files, got {found.name}"
             )
-        data = found.data
-        return cls(data.rows.shape[1], f"--like {path}", data.column_names, first_id, True)
+        names = None if record.names is None else [name for _, name in record.named]
+        return cls(found.width, f"--like {found.name}", names, record.first_id, True)
 
 
 def _read_names(file: InputFile, budget: Budget) -> list[str]:

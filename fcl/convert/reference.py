@@ -1,46 +1,80 @@
-"""The data set that ``--like`` names: an earlier output of ``fcl convert``."""
+"""The columns that X must have: those of an earlier output of ``fcl convert``, or those of a model."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-from fcl.data import DataSet
+from fcl.data.columns import ColumnRecord
 from fcl.errors import InputError
+from fcl.model.predictor import Predictor
 
 __all__ = ["Reference"]
 
 
 @dataclass(frozen=True)
 class Reference:
-    """An output of ``fcl convert``.
+    """Columns that are known before the files are read.
 
     Attributes
     ----------
-    path : str
-    data : DataSet
-    group : zarr.Group
-    attributes : dict
-        What the output says about its conversion; empty if another program wrote it.
+    record : ColumnRecord
+    width : int
+        Columns of the training rows.
+    words, name : str
+        Where the columns come from, for messages: in words, and the path of the output.
+    advice : str
+        What to do if a fact is not known, for messages.
+    command : str
+        The command to give instead if alleles are not known, for messages.
+    is_complete : bool
+        True for all columns of the training data; False for only the columns that a model reads.
     """
 
-    path: str
-    data: DataSet
-    group: Any
-    attributes: dict[str, Any]
+    record: ColumnRecord
+    width: int
+    words: str
+    name: str = ""
+    advice: str = "convert the training data again"
+    command: str = ""
+    is_complete: bool = True
 
     @classmethod
-    def open(cls, path: str) -> Reference:
-        """Open a Zarr group; raises InputError for anything else."""
+    def read(cls, path: str) -> Reference:
+        """The columns of an output of ``fcl convert``; raises InputError for anything else."""
         import zarr
 
         from fcl.data.open import open_data
 
         data = open_data(path, y=None)
         try:
-            group: Any = zarr.open_group(path, mode="r")
+            zarr.open_group(path, mode="r")
         except (OSError, ValueError) as error:
             raise InputError(
                 f"--like: expected an output of fcl convert, which ends in .zarr, got {path}"
             ) from error
-        return cls(path, data, group, group.attrs.get("fcl", {}))
+        width = data.rows.shape[1] if len(data.rows.shape) == 2 else 1
+        return cls(data.column_record, width, "--like", path)
+
+    @classmethod
+    def of_model(cls, model: Predictor, like: str | None, command: str = "") -> Reference:
+        """The columns that a model reads, with what ``--like`` knows of them if it is given.
+
+        A model that knows no names, or no alleles of PLINK data, needs all columns of ``--like``.
+        """
+        record, width = model.column_record, model.family.row_width
+        if like is None:
+            advice = "give --like TRAIN.zarr, the output of fcl convert for the training data"
+            return cls(record, width, "the model", "", advice, command, is_complete=False)
+        found = cls.read(like)
+        more = found.record
+        first_id = more.first_id if record.first_id is None else record.first_id
+        if record.names is None or (record.variants is None and more.variants_at([0])):
+            return replace(found, record=replace(more, first_id=first_id))
+        record = replace(
+            record,
+            first_id=first_id,
+            means={**more.means, **record.means},
+            categories={**more.categories, **record.categories},
+        )
+        advice = f"{like} does not have it"
+        return cls(record, width, "the model", "", advice, command, is_complete=False)

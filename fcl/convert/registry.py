@@ -23,7 +23,7 @@ from fcl.convert.options import TABLE
 from fcl.data.foreign import find_format
 from fcl.errors import InputError
 
-__all__ = ["PLINK", "READERS", "TABLES", "format_of", "open_source"]
+__all__ = ["READERS", "WITH_COLUMNS", "format_of", "open_source"]
 
 #: format -> module; fcl/data/foreign.py says how the formats are recognised
 READERS = {
@@ -35,9 +35,8 @@ READERS = {
     "parquet": "fcl.convert.tables.parquet",
     "plink": "fcl.convert.plink.reader",
 }
-#: the formats with named columns
-TABLES = ("table", "parquet")
-PLINK = "plink"
+#: the formats whose columns are known by name or id, in other files, too
+WITH_COLUMNS = ("table", "parquet", "svmlight", "plink")
 
 
 def format_of(inputs: Sequence[InputFile], options: dict[str, Any]) -> str:

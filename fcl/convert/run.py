@@ -17,9 +17,8 @@ from fcl.convert.contract import Budget, Layout, Source
 from fcl.convert.files import STDIN, InputFile
 from fcl.convert.native import refuse_native
 from fcl.convert.options import DEFAULT_MEMORY, TABLE
-from fcl.convert.plink.like import TrainingVariants
-from fcl.convert.registry import PLINK, TABLES, format_of, open_source
-from fcl.convert.tables.reference import ReferenceColumns
+from fcl.convert.reference import Reference
+from fcl.convert.registry import WITH_COLUMNS, format_of, open_source
 from fcl.convert.writer import RowWriter
 from fcl.errors import BudgetError, InputError
 from fcl.model.atomic import atomic_folder, check_output
@@ -127,22 +126,18 @@ def open_inputs(
     format: str | None,
     options: dict[str, Any],
     budget: Budget,
-    columns: ReferenceColumns | None = None,
-    training_variants: Callable[[], TrainingVariants | None] | None = None,
+    model: Reference | None = None,
 ) -> Opened:
     """Open files of one format as :func:`convert` does, with the same options and errors.
 
-    columns : the columns of X to read from tables, with the means of ``--like`` in them.
-    training_variants : gives the variants to read from PLINK files without ``--like``, or None for all.
+    model : the columns that a model reads, for rows that it scores.
     """
     names, given = _checked_inputs(inputs), _checked_options(options)
     _refuse_repeated([*names, *filter(None, [given.get("negatives")])])
     files = [InputFile(name) for name in names]
     kind = format or format_of(files, given)
-    if columns is not None and kind in TABLES:
-        given["like"] = columns
-    if training_variants is not None and kind == PLINK and "like" not in given:
-        given["like"] = training_variants()
+    if model is not None and kind in WITH_COLUMNS:
+        given["like"] = model
     return Opened(kind, given, open_source(files, kind, given, budget))
 
 

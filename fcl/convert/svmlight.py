@@ -16,6 +16,7 @@ from fcl.convert.contract import Budget, Column, Layout, Rows, Source
 from fcl.convert.files import InputFile
 from fcl.convert.ids import IdColumns
 from fcl.convert.numbers import FIRST_INEXACT, any_inexact_in_float32, is_rounded_integer
+from fcl.convert.reference import Reference
 from fcl.convert.rereading import RereadableFile, complete_lines
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
@@ -35,7 +36,7 @@ class Options:
     zero_based: str = "auto"
     columns: int | None = None
     names: str | None = None
-    like: str | None = None
+    like: str | Reference | None = None
     dtype: str = "auto"
 
 
@@ -105,7 +106,14 @@ class _SvmlightSource(Source):
 
     @property
     def layout(self) -> Layout:
-        return Layout("sparse", self._dtype, self._width, self._columns.names)
+        return Layout(
+            "sparse",
+            self._dtype,
+            self._width,
+            self._columns.names,
+            first_id=self._base,
+            is_stated=self._options.zero_based != "auto",
+        )
 
     def attributes(self) -> dict[str, Any]:
         return {"first_id": self._base}
@@ -129,13 +137,20 @@ class _SvmlightSource(Source):
         if self._options.zero_based != "auto":
             return 0 if self._options.zero_based == "yes" else 1
         if self._columns.first_id is not None:
-            return self._columns.first_id
+            base = self._columns.first_id
+            self.notes.append(f"ids: from {base}, as in the training data")
+            return base
         slices = (
             lines.text
             for file in self._files
             for lines in _lines(file.reopen(), min(_SLICE, budget.block))
         )
         base = 0 if any(_has_id_0(text) for text in slices) else 1
+        if base and self._columns.asks:
+            raise InputError(
+                f"{self._files[0].name}: no id is 0, and the model does not know whether the ids of its "
+                "training rows begin at 0 or at 1; give --zero-based yes or no, or --like TRAIN.zarr"
+            )
         found = "an id is 0" if base == 0 else "no id is 0"
         first = "x0" if self._columns.names is None else shown(self._columns.names[0])
         self.notes.append(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.data.base import RowReader, Stamp
+from fcl.data.columns import ColumnRecord
 from fcl.data.covariates import CovariateArray, read_covariates
 from fcl.data.fingerprint import fingerprint
 from fcl.data.targets import check_offset
@@ -39,8 +41,12 @@ class DataSet:
         Unpenalised columns, as they are stored; None for none.
     groups : (n,) of any dtype, or None
         Groups of rows, which folds do not split.
-    column_names : sequence of str, or None
-        Names of the columns of X; None if they have none.
+    column_record : ColumnRecord
+        What is known about the columns of X, such as their names.
+    matched_to : ColumnRecord or None
+        The record to which the columns were matched (:func:`fcl.model.columns.matched`).
+    ignored_columns : int
+        Columns of the source that were left out when columns were matched.
     """
 
     def __init__(
@@ -52,7 +58,7 @@ class DataSet:
         target_name: str = "y",
         stamps: Sequence[Stamp] = (),
         offset: np.ndarray | None = None,
-        column_names: Sequence[str] | None = None,
+        column_record: ColumnRecord | None = None,
     ) -> None:
         self.name = name
         self.rows = rows
@@ -60,7 +66,9 @@ class DataSet:
         self.weights = weights
         self.offset = offset
         self.target_name = target_name
-        self.column_names = column_names
+        self.column_record = column_record or ColumnRecord()
+        self.matched_to: ColumnRecord | None = None
+        self.ignored_columns = 0
         self.target_columns: tuple[str, ...] | None = None
         self.groups: np.ndarray | None = None
         self.covariates: tuple[CovariateArray, ...] | None = None
@@ -90,12 +98,20 @@ class DataSet:
         """The same rows with other covariates: an array (n,) or (n, columns), or a data frame."""
         other = self.with_target(self.target, self.weights, self.target_name)
         other.covariates = read_covariates(None, covariates, self.rows)
+        names = [array.name for array in other.covariates]
+        other.column_record = replace(self.column_record, covariates=names)
         return other
 
     def with_added(self, offset: Any = None, covariates: Any = None) -> DataSet:
         """The same rows with another offset and other covariates, each unless it is None."""
         found = self if offset is None else self.with_offset(offset)
         return found if covariates is None else found.with_covariates(covariates)
+
+    @property
+    def column_names(self) -> Sequence[str] | None:
+        """Names of the columns of X; None if they have none."""
+        names = self.column_record.names
+        return list(names.values()) if isinstance(names, Mapping) else names
 
     @property
     def n_rows(self) -> int:

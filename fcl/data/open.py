@@ -7,11 +7,13 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fcl.data.base import Container, RowReader
+from fcl.data.columns import ColumnRecord, read_record
 from fcl.data.covariates import read_covariates, split_covariates
 from fcl.data.dataset import DataSet
 from fcl.data.encodings import open_column, open_rows, read_column_names
@@ -118,6 +120,7 @@ def open_data(
     name = "arrays in memory"
     rows: RowReader[Any]
     names: Sequence[str] | None = None
+    offset_name = offset if isinstance(offset, str) else None
     if is_frame(source):
         roles = {"y": y, "weights": weights, "offset": offset, "groups": groups}
         source, covariates = split_covariates(source, covariates)
@@ -163,7 +166,7 @@ def open_data(
         target,
         weight_values,
         target_name=target_name,
-        column_names=names or _column_names(container, rows),
+        column_record=ColumnRecord(names),
         stamps=container.stamps() if container else [],
     )
     if offset is not None:
@@ -177,6 +180,10 @@ def open_data(
         data.groups = _open_column(container, groups, rows, "groups").read_all().reshape(-1)
     if container:
         data.source = _source(path, group, x)
+        own = _column_names(container, rows)
+        data.column_record = read_record(container, own, rows, data.source, open_columns)
+    names_of_others = [array.name for array in data.covariates or ()]
+    data.column_record = replace(data.column_record, offset=offset_name, covariates=names_of_others)
     return data
 
 

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from fcl.checks import shortened
-from fcl.data.variants import read_variants
 from fcl.drivers.job import Job
 from fcl.features.base import Family, Ids
 from fcl.features.standardized import deviations, plain
 from fcl.model.certificate import Certificate
-from fcl.model.columns import names_read
+from fcl.model.columns import record_of
 from fcl.model.covariates import CovariateTerm
 from fcl.model.history import History
 from fcl.model.model import Model
@@ -48,7 +47,7 @@ def model_at(
     options = job.options
     terms, intercept = free_in_units(job, point)
     sd = deviations(job.family, point.ids)
-    names = names_read(job.family, point.ids, job.train.data.column_names)
+    data = job.train.data
     return Model(
         family=plain(job.family),
         ids=point.ids,
@@ -66,9 +65,8 @@ def model_at(
         certificate=certificate,
         options={**options.of_job(), "C_min": C_min},
         history=History(history),
-        feature_names=feature_names(plain(job.family), point.ids, job.train.data.column_names),
-        column_names=names,
-        variants=None if names is None else read_variants(job.train.data, sorted(names)),
+        feature_names=feature_names(plain(job.family), point.ids, data.column_names),
+        column_record=record_of(job.family, point.ids, data.column_record),
     )
 
 

@@ -8,7 +8,7 @@ from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.base import Family
 from fcl.features.hashed import HashedFamily, refuse_hashed
-from fcl.model.columns import first_difference
+from fcl.model.columns import difference
 from fcl.model.compact import refuse_compact
 from fcl.model.model import Model
 
@@ -41,8 +41,7 @@ def refuse_other_features(
             "initial: expected a model of the same features over rows of the same form, got one of "
             f"{before}, for {now}; leave it out"
         )
-    names = data.column_names
-    if names is not None and (other := first_difference(model.column_names or {}, names)):
+    if other := difference(model.column_record, data.column_record):
         raise InputError(
             f"initial: {other}; give the data the columns of the model, or leave it out"
         )

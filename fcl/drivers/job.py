@@ -45,7 +45,7 @@ from fcl.features import (
 )
 from fcl.features.registry import check_home
 from fcl.features.standardized import standardized
-from fcl.model.columns import by_position, matched
+from fcl.model.columns import matched
 from fcl.objective import Loss, find_loss, resolve_C
 from fcl.options import Options
 from fcl.solve.sampling import SampleSize
@@ -358,7 +358,7 @@ def _matched_valid(valid: DataSet, data: DataSet, family: Family) -> DataSet:
             f"{without.name}: expected an offset as {with_one.name} has one, got none; give zeros "
             "where there is nothing to add"
         )
-    valid = matched(valid, by_position(data.column_names), family.row_width)
+    valid = matched(valid, data.column_record, family.row_width)
     family.check_rows(valid.rows)
     return valid
 

@@ -111,6 +111,7 @@ class Saver:
         history : the list to which each pass is added later.
         """
         self._job, self._fingerprint, self._checksums = job, fingerprint, checksums
+        self._columns = job.train.data.column_record.summary if self.saves else None
         self._history = history
 
     def offer(self, state: RunState) -> None:
@@ -155,6 +156,7 @@ class Saver:
             options=self._options,
             family=self._job.family.to_config(),
             fingerprint=self._fingerprint,
+            columns=self._columns,
             n_rows=self._job.train.n,
             block_checksums=self._checksums,
             state=numbers,

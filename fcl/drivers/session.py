@@ -157,7 +157,11 @@ class Session:
         sums = checksums() if needed else np.empty(0, np.uint64)
         if self.resumed is not None:
             CheckpointFolder.check_resume(
-                self.resumed, self.job.options.of_job(), self.fingerprint, sums
+                self.resumed,
+                self.job.options.of_job(),
+                self.fingerprint,
+                sums,
+                columns=self.job.train.data.column_record,
             )
         self.saver.describe(self.job, self.fingerprint, sums, self.history)
         self.seconds["read"] = seconds

@@ -86,6 +86,15 @@ class Subject:
         if self.model is None:
             return data.with_added(offset, covariates)
         found = self.model.opened(data, offset, covariates)
+        width, expected = data.rows.shape[1:], found.rows.shape[1:]
+        if found.ignored_columns or (data.column_names is not None and width != expected):
+            # the certificate is about all features of the family, which read all columns
+            raise InputError(
+                f"{data.name}: expected all columns of the training data and no others, since the "
+                f"certificate is about the whole family of features; got {width[0]:,} columns, of which "
+                f"{found.ignored_columns:,} are not among the {expected[0]:,} of the model; give the "
+                "training data, or rows with their columns (fcl convert --like TRAIN.zarr)"
+            )
         self.model.require_offset(found)
         if found.offset is not None and not self.model.has_offset:
             raise InputError(

@@ -25,7 +25,7 @@ from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.features.standardized import uneven_scales
 from fcl.model.certificate import Certificate
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
-from fcl.model.columns import names_read
+from fcl.model.columns import record_of
 from fcl.model.file import check_header
 from fcl.model.model import Model
 from fcl.options import TRAINING
@@ -343,7 +343,9 @@ def _check_savable(job: Job) -> None:
             fingerprint="",
             certificate=Certificate(0.0, 0.0, 0.0, 0.0, 0),
             options=job.options.of_job(),
-            column_names=names_read(job.family, np.empty(0, np.int64), job.train.data.column_names),
+            column_record=record_of(
+                job.family, np.empty(0, np.int64), job.train.data.column_record
+            ),
         ).header()
     )
 

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fcl.checks import flag, is_whole, whole
 from fcl.data import DataSet
+from fcl.data.columns import ColumnRecord, joined
 from fcl.drivers.bar import on_event
 from fcl.drivers.cluster.jobs import place_of_jobs
 from fcl.drivers.job import make_job
@@ -27,7 +28,7 @@ from fcl.estimators.rows import Training, open_rows, resolve_features, with_inpu
 from fcl.features import Columns, Family, bind_features
 from fcl.features.generator import without_probes
 from fcl.features.standardized import uneven_scales
-from fcl.model.columns import first_difference, matched
+from fcl.model.columns import difference, matched
 from fcl.objective import COUPLED_LOSSES, LOSSES, Loss, find_loss, resolve_C
 from fcl.options import TRAINING
 from fcl.solve.state import is_active
@@ -74,10 +75,8 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
         models = self.models_
         family = models[0].family
         data = open_rows(self, family, X, offset, covariates)
-        read: dict[int, str] = {}
-        for model in models:
-            read.update(model.column_names or {})
-        data = matched(data, read or None, family.row_width)
+        record = joined([model.column_record for model in models])
+        data = matched(data, record, family.row_width)
         added = [model.added_margins(data) for model in models]
         scorers = [model.scorer() for model in models]
         margins = np.empty((data.n_rows, sum(model.n_outputs for model in models)))
@@ -205,7 +204,7 @@ class Estimator(Predictor):
                 text = f" ({number + 1} of {len(targets)})" if len(targets) > 1 else ""
                 initial = begin[number]
                 if initial is not None and not _same_features(
-                    initial, family, data[number].column_names
+                    initial, family, data[number].column_record
                 ):
                     initial = None
                 problem = _Problem(number, problems[number] + text, initial, place)
@@ -391,9 +390,9 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-def _same_features(before: Model, now: Family, names: Sequence[str] | None) -> bool:
+def _same_features(before: Model, now: Family, columns: ColumnRecord) -> bool:
     """Whether a model's weights belong to the same features of the same columns."""
-    if names is not None and first_difference(before.column_names or {}, names):
+    if difference(before.column_record, columns):
         return False
     return without_probes(before.family.to_config()) == without_probes(now.to_config())
 

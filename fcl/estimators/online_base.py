@@ -128,21 +128,19 @@ class OnlineEstimator(Predictor):
                 f"{training.target.shape}; fit an estimator to each (sklearn.multioutput)"
             )
         if first:
+            self._columns = data.column_record
             return training
         if probe.n_features_in_ != self.n_features_in_:
             raise InputError(
                 f"X has {probe.n_features_in_} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input"
             )
-        if is_data_set(X):
-            read = dict(enumerate(self._column_names() or ()))
-            data = matched(training.data, read or None, self._family.row_width)
-            return replace(training, data=data)
-        try:
-            _check_feature_names(self, X, reset=False)
-        except ValueError as error:
-            raise InputError(str(error)) from error
-        return training
+        if not is_data_set(X):
+            try:
+                _check_feature_names(self, X, reset=False)
+            except ValueError as error:
+                raise InputError(str(error)) from error
+        return replace(training, data=matched(data, self._columns, self._family.row_width))
 
     def _begin(self, training: Training, rows: Sequence[Rows], labels: Sequence[Any]) -> None:
         """Make a learner for each output; ``rows`` differ in their targets alone."""

@@ -7,7 +7,7 @@ what ``fcl.open_data`` returned. Families over sequences take arrays and lists o
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -152,6 +152,7 @@ def open_training(
     else:
         if is_frame(X):  # scikit-learn's error does not name the column
             check_numeric(X)
+        names_of_columns = _column_names(X)
         X, target = validate_data(
             estimator,
             X,
@@ -163,8 +164,7 @@ def open_training(
         )
         target = _outputs(target)
         data = open_data(_canonical(X), y=None)
-        columns = getattr(estimator, "feature_names_in_", None)
-        data.column_names = None if columns is None else [str(name) for name in columns]
+        data.column_record = replace(data.column_record, names=names_of_columns)
         data, weights = given.add_to(data), _weights(given.sample_weight, data)
     target = np.asarray(target)
     if _n_outputs(target) > 1:
@@ -193,12 +193,30 @@ def open_rows(
     """Open the rows to predict."""
     if isinstance(X, DataSet):
         return RowArrays(offset=offset, covariates=covariates).add_to(X)
+    names = None
     if takes_sequences(family) and not is_data_set(X):
         X = _sequences(X, family)
     elif not is_data_set(X):
-        dtypes = (np.float64, np.float32)
+        names, dtypes = _column_names(X), (np.float64, np.float32)
         X = _canonical(validate_data(estimator, X, accept_sparse="csr", dtype=dtypes, reset=False))
-    return open_data(X, y=None, offset=offset, covariates=_columns(covariates))
+    data = open_data(X, y=None, offset=offset, covariates=_columns(covariates))
+    if names is not None:
+        data.column_record = replace(data.column_record, names=names)
+    return data
+
+
+def _column_names(X: Any) -> list[str] | None:
+    """Names of the columns of a data frame, whatever they are: texts, numbers or tuples; else None.
+
+    scikit-learn compares names only if all are texts.
+    """
+    if not is_frame(X):
+        return None
+    names = [str(name) for name in X.columns]
+    if len(set(names)) < len(names):
+        name = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"X: the data frame has several columns {name!r}; rename them")
+    return names
 
 
 def _columns(covariates: Any) -> Any:

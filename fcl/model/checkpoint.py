@@ -21,9 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.checks import shortened, shown
+from fcl.data.columns import ColumnRecord
 from fcl.errors import CheckpointError, InputError, reason
 from fcl.model.atomic import atomic_file, check_name
 from fcl.model.checkpoint_file import Checkpoint, Damaged, read_checkpoint, write_checkpoint
+from fcl.model.columns import other_record
 from fcl.options import FIXED, JOB_DEFAULTS
 from fcl.plain import plain
 from fcl.store import local_path
@@ -252,6 +254,7 @@ class CheckpointFolder:
         family: Mapping[str, Any] | None = None,
         n_features: int | None = None,
         n_outputs: int | None = None,
+        columns: ColumnRecord | None = None,
     ) -> None:
         """Raise InputError naming every difference between the saved job and the one to be run.
 
@@ -264,6 +267,7 @@ class CheckpointFolder:
         family : configuration of the bound family.
         n_features : number of its features.
         n_outputs : number of classes or targets of the job.
+        columns : what is known about the columns of the data.
         """
         wrong = []
         before = JOB_DEFAULTS | plain(checkpoint.options)
@@ -275,6 +279,8 @@ class CheckpointFolder:
                 f"the data differ: fingerprint was {shortened(checkpoint.fingerprint[:12])}, is "
                 f"{fingerprint[:12]} (of X, names of its columns, target, weights, offset, covariates)"
             )
+        if columns is not None and (other := other_record(checkpoint.columns, columns)):
+            wrong.append(other)
         if family is not None:
             from fcl.features.generator import same_features
 

@@ -32,7 +32,15 @@ from fcl.model.archive import (
 )
 from fcl.plain import plain
 
-__all__ = ["FORMAT", "VERSION", "Checkpoint", "Damaged", "read_checkpoint", "write_checkpoint"]
+__all__ = [
+    "COLUMNS_TABLE",
+    "FORMAT",
+    "VERSION",
+    "Checkpoint",
+    "Damaged",
+    "read_checkpoint",
+    "write_checkpoint",
+]
 
 FORMAT = "fcl-checkpoint"
 VERSION = 2
@@ -107,6 +115,10 @@ def _options(where: str, value: Any) -> dict[str, Any]:
     return {**schema.table(where, value), **used(where, value)}
 
 
+#: Of the record of the columns: the first id of svmlight rows, and a hash of everything else.
+COLUMNS_TABLE = schema.nullable(
+    schema.record(first_id=schema.nullable(schema.whole(0, 1)), sha256=schema.text)
+)
 _HEADER_TABLE = schema.record(
     format=schema.one_of(FORMAT),
     version=schema.whole(1),
@@ -119,6 +131,7 @@ _HEADER_TABLE = schema.record(
     options=_options,
     n_rows=schema.whole(1),
     fingerprint=schema.text,
+    columns=schema.Maybe(COLUMNS_TABLE),
     arrays=schema.listing(schema.text),
     state=_STATE,
     history=schema.listing(schema.table),
@@ -173,6 +186,9 @@ class Checkpoint:
         Configuration of the bound family.
     fingerprint : str
         Hash of the training data.
+    columns : mapping or None
+        Of the record of the columns (:meth:`fcl.data.columns.ColumnRecord.summary`); None in checkpoints
+        of earlier versions.
     n_rows : int
         Number of training rows.
     block_checksums : uint64 (blocks,)
@@ -205,6 +221,7 @@ class Checkpoint:
     state: Mapping[str, Any]
     history: list[dict[str, Any]]
     block_checksums: npt.NDArray[np.uint64]
+    columns: Mapping[str, Any] | None = None
 
 
 _NOT_PLAIN = ("version", "arrays", "state", "history", "block_checksums")

@@ -1,199 +1,545 @@
-"""Columns of rows matched by name to the columns that a model reads.
+"""Columns of rows matched to the columns that a model reads.
 
-All rows that a model scores go through :func:`matched`, or for foreign files :class:`ColumnMap`. Without
-names on either side, columns are matched by position. Stored rows must have the model's columns at the
-model's positions; columns in memory are put in the model's order.
+All rows that a model scores, and all rows beside training rows, go through :func:`match`, which compares
+two records of columns (:class:`fcl.data.columns.ColumnRecord`). It turns what can be turned, refuses what
+does not fit, and says in one line what it did.
 """
 
 from __future__ import annotations
 
-import hashlib
+import copy
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcl.checks import shown
-from fcl.data.memory import MemoryReader
-from fcl.data.sparse import SparseRows
+from fcl.checks import shortened, shown
+from fcl.data.column_map import ColumnMap, columns_of, mapped_rows
+from fcl.data.columns import (
+    ColumnRecord,
+    KnownVariants,
+    Variant,
+    kept_name,
+    whole_number,
+)
 from fcl.errors import InputError
+from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features.base import Family
 
-__all__ = [
-    "ColumnMap",
-    "by_position",
-    "cut",
-    "first_difference",
-    "matched",
-    "names_read",
-    "select_columns",
-]
+__all__ = ["difference", "match", "matched", "other_record", "record_of", "select_columns"]
 
-#: Longest name that a model keeps as it is.
-MOST_NAME = 1000
+#: commands show its notes, unless they are to be quiet
+_log = logging.getLogger("fcl.columns")
+
+#: How PLINK writes an allele that no sample has.
+_NO_ALLELE = "0"
+#: How PLINK writes the name of a variant that has none.
+_NO_NAME = "."
 
 
-def names_read(
-    family: Family, ids: np.ndarray, names: Sequence[str] | None
-) -> dict[int, str] | None:
-    """The columns of the rows that some features read, and their names; None without names."""
-    if names is None:
-        return None
-    return {column: _key(names[column]) for column in family.columns_read(ids).tolist()}
+def record_of(family: Family, ids: np.ndarray, record: ColumnRecord) -> ColumnRecord:
+    """The part of the record of the training rows that is about columns which some features read."""
+    if record.names is None:
+        return record.part()
+    return record.part(family.columns_read(ids).tolist())
 
 
-def by_position(names: Sequence[str] | None) -> dict[int, str] | None:
-    """All columns and their names; None without names."""
-    return None if names is None else {column: _key(name) for column, name in enumerate(names)}
+# -- one record against another --------------------------------------------------------------------
 
 
-def _key(name: str) -> str:
-    """A name as models keep it: a hash stands for the end of a very long one."""
-    if len(name) <= MOST_NAME:
-        return name
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{name[: MOST_NAME - 100]}... (SHA-256 {digest})"
+def match(wanted: ColumnRecord, given: ColumnRecord, width: int, n_given: int) -> ColumnMap:
+    """Match the columns of an input to those that a model reads.
 
+    Columns that have names on both sides are matched by name. A variant without a name of its own, or
+    of which the input has no name, is matched by chromosome, position and alleles. Alleles that are
+    exchanged are turned. Columns of svmlight rows are matched by id, unless the user stated the first id
+    of the input. Other columns are matched by position.
 
-def first_difference(wanted: Mapping[int, str], names: Sequence[str]) -> str:
-    """The first column that has another name, in words; empty if all names agree.
+    Parameters
+    ----------
+    wanted, given : ColumnRecord
+        Of the model (or of the training rows), and of the input.
+    width, n_given : int
+        Columns of the rows of the model, and of the input.
 
-    wanted : names by position.
+    Raises
+    ------
+    InputError
+        The input lacks a column, or has other alleles; the message does not name the input.
     """
-    for column, name in wanted.items():
-        if column < len(names) and _key(names[column]) == name:
-            continue
-        found = shown(names[column]) if column < len(names) else "missing"
-        place = next((at for at, other in enumerate(names) if _key(other) == name), None)
-        elsewhere = "is missing" if place is None else f"is at position {place}"
-        return (
-            f"the column at position {column} (from 0) is {found}, but the model reads {shown(name)} "
-            f"there, which {elsewhere}"
-        )
+    if wanted.names is not None and given.names is not None:
+        return _by_name(wanted, given, width, n_given)
+    if wanted.first_id is not None and given.first_id is not None:
+        return _by_id(wanted, given, width, n_given)
+    note = ""
+    if wanted.names and given.names is None:
+        note = "columns: matched by position, as the input has no names of columns"
+    return _by_position(width, note)
+
+
+def difference(wanted: ColumnRecord, given: ColumnRecord) -> str:
+    """The first column that is another one at the same position, in words; empty if all are the same."""
+    names = given.names
+    if wanted.names is not None and names is not None:
+        for column, name in wanted.named:
+            if column < len(names) and kept_name(names[column]) == kept_name(name):
+                continue
+            found = shown(names[column]) if column < len(names) else "missing"
+            place = next((at for at, other in given.named if kept_name(other) == name), None)
+            elsewhere = "is missing" if place is None else f"is at position {place}"
+            return (
+                f"the column at position {column} (from 0) is {found}, but the model reads "
+                f"{shown(name)} there, which {elsewhere}"
+            )
+        columns = sorted(dict(wanted.named))
+        ours, theirs = wanted.variants_at(columns), given.variants_at(columns)
+        for column in columns if ours and theirs else ():
+            assert ours is not None and theirs is not None
+            if _orientation(ours[column], theirs[column]) is not False:
+                a, b = ours[column], theirs[column]
+                return (
+                    f"the variant at position {column} (from 0), {shown(names[column])}, counts the "
+                    f"alleles {b.a1}/{b.a2}, but {a.a1}/{a.a2} in the model"
+                )
+        return ""
+    first, other = wanted.first_id, given.first_id
+    if None not in (first, other) and first != other and not given.is_stated:
+        return f"the ids of the columns begin at {other}, but at {first} in the model"
     return ""
 
 
-def matched(data: DataSet, wanted: Mapping[int, str] | None, width: int) -> DataSet:
-    """The data set with each wanted column at its position.
+def other_record(before: Mapping[str, Any] | None, now: ColumnRecord) -> str:
+    """How the columns differ from those that a checkpoint describes, in words; empty if they do not."""
+    if before is None:  # saved by an earlier version
+        return ""
+    found = now.summary
+    if before["first_id"] != found["first_id"]:
+        return f"the ids of its columns began at {before['first_id']}, begin at {found['first_id']}"
+    if before["sha256"] != found["sha256"]:
+        return "its columns had other names, alleles, means or categories"
+    return ""
+
+
+def _by_position(width: int, note: str) -> ColumnMap:
+    # rows of another width are refused, or cut, by those who know their form
+    places = np.arange(width)
+    return ColumnMap(width, places, places, note=note)
+
+
+def _by_id(wanted: ColumnRecord, given: ColumnRecord, width: int, n_given: int) -> ColumnMap:
+    assert wanted.first_id is not None and given.first_id is not None
+    shift = given.first_id - wanted.first_id
+    if shift and given.is_stated:
+        note = (
+            f"columns: matched by position; ids begin at {given.first_id} as stated (--zero-based), at "
+            f"{wanted.first_id} in the training data"
+        )
+        return _by_position(width, note)
+    if shift < 0:
+        raise InputError(
+            f"the ids of the columns begin at {given.first_id}, but at {wanted.first_id} in the training "
+            f"data, which have no column {given.first_id}; convert the files with --like TRAIN.zarr, or "
+            "state with --zero-based how each counts"
+        )
+    source = np.arange(max(0, min(n_given, width - shift)))
+    ignored = n_given - len(source)
+    note = ""
+    if shift or ignored:
+        note = (
+            f"columns: matched by id, from {given.first_id} here and {wanted.first_id} in the model"
+        )
+        note += f"; {counted(ignored, 'column')} beyond those of the model ignored" * bool(ignored)
+    return ColumnMap(width, source, source + shift, ignored=ignored, note=note)
+
+
+def _by_name(wanted: ColumnRecord, given: ColumnRecord, width: int, n_given: int) -> ColumnMap:
+    """Match names, and alleles where columns are variants."""
+    columns = sorted(dict(wanted.named))
+    ours = wanted.variants_at(columns)
+    #: column of the model -> column of the input
+    pairs, absent, places = _found_names(wanted, given, ours)
+    n_by_name, n_zero = len(pairs), 0
+    if absent and ours:
+        pairs |= _by_place(absent, ours, given, n_given, places)
+    elif absent:
+        found = _by_category(absent, wanted, given, places)
+        pairs |= found
+        n_zero = len(absent) - len(found)
+    theirs = given.variants_at(sorted(set(pairs.values()))) if ours else None
+    turned: list[int] = []
+    if ours and theirs:
+        _refuse_other_scale(wanted, given)
+        turned = _turned(pairs, ours, theirs, wanted)
+    n_read = len(pairs)
+    source, target = _all_columns(pairs, width, n_given)
+    parts = [f"{n_by_name:,} read, by name"]
+    by_place = n_read - n_by_name if ours else 0
+    parts += [f"{by_place:,} by chromosome, position and alleles"] if by_place else []
+    parts += [f"{len(turned):,} with A1 and A2 exchanged, turned"] if turned else []
+    parts += [f"{n_zero:,} without a row of their category, 0"] if n_zero else []
+    ignored = n_given - n_read
+    parts += [f"{ignored:,} more ignored"] if ignored and n_given != width else []
+    unknown = _unknown_categories(wanted, given)
+    if unknown:
+        more = f" and {len(unknown) - 5:,} more" if len(unknown) > 5 else ""
+        parts.append(f"not in the training data: {', '.join(unknown[:5])}{more}")
+    found_map = ColumnMap(
+        width,
+        source,
+        target,
+        turned=np.array(turned, np.int64),
+        scale=given.scale,
+        ignored=n_given - len(source),
+        note=f"columns: {'; '.join(parts)}",
+    )
+    if ours and theirs:
+        found_map = _with_means(found_map, pairs, ours, theirs)
+    is_same = found_map.changes_nothing and not unknown
+    return replace(found_map, note="") if is_same else found_map
+
+
+def _found_names(
+    wanted: ColumnRecord, given: ColumnRecord, variants: Mapping[int, Variant] | None
+) -> tuple[dict[int, int], list[tuple[int, str]], dict[str, int]]:
+    """Columns of the model and of the input with the same name; columns that were not found.
+
+    Also the position of each name in the input, unless all wanted names are at their positions.
+
+    variants : of the model, by column.
+    """
+    names = given.names
+    assert names is not None
+
+    def is_variant_without_name(column: int, name: str) -> bool:
+        return name == _NO_NAME and variants is not None and variants[column].place is not None
+
+    if all(
+        column < len(names)
+        and kept_name(names[column]) == kept_name(name)
+        and not is_variant_without_name(column, name)
+        for column, name in wanted.named
+    ):
+        return {column: column for column, _ in wanted.named}, [], {}
+    places: dict[str, int] = {}
+    repeated: set[str] = set()
+    for column, name in given.named:
+        if places.setdefault(kept_name(name), column) != column:
+            repeated.add(kept_name(name))
+    pairs: dict[int, int] = {}
+    absent: list[tuple[int, str]] = []
+    for column, name in wanted.named:
+        kept = kept_name(name)
+        if kept in repeated:
+            raise InputError(
+                f"several columns are called {shown(name)}; rename them, or store the columns in the "
+                "order of the training data"
+            )
+        if kept not in places or is_variant_without_name(column, name):
+            absent.append((column, name))
+        else:
+            pairs[column] = places[kept]
+    return pairs, absent, places
+
+
+def _all_columns(pairs: dict[int, int], width: int, n_given: int) -> tuple[np.ndarray, np.ndarray]:
+    """Source and target of a map; columns that the model does not read stay, if widths agree."""
+    if n_given == width:
+        if all(column == place for column, place in pairs.items()):
+            return np.arange(width), np.arange(width)
+        free = sorted(set(range(width)) - pairs.keys())
+        left = sorted(set(range(width)) - set(pairs.values()))
+        pairs = pairs | dict(zip(free, left, strict=False))
+    return columns_of([(place, column) for column, place in pairs.items()])
+
+
+# -- variants --------------------------------------------------------------------------------------
+
+
+def _orientation(wanted: Variant, given: Variant) -> bool | None:
+    """Whether the alleles of a variant are exchanged; None if they are other alleles.
+
+    An allele that is not named (0) fits any; the order in which more alleles are equal is taken.
+    """
+    ours = wanted.a1, wanted.a2
+    best, exchanged = -1, None
+    for order in (False, True):
+        theirs = (given.a2, given.a1) if order else (given.a1, given.a2)
+        pairs = list(zip(ours, theirs, strict=True))
+        if all(one == other or _NO_ALLELE in (one, other) for one, other in pairs):
+            equal = sum(one == other for one, other in pairs)
+            if equal > best:
+                best, exchanged = equal, order
+    return exchanged
+
+
+def _turned(
+    pairs: Mapping[int, int],
+    ours: Mapping[int, Variant],
+    theirs: Mapping[int, Variant],
+    wanted: ColumnRecord,
+) -> list[int]:
+    """The columns whose alleles are exchanged; InputError for other alleles."""
+    assert wanted.names is not None
+    turned = []
+    for column, place in sorted(pairs.items()):
+        exchanged = _orientation(ours[column], theirs[place])
+        if exchanged is None:
+            a, b = ours[column], theirs[place]
+            raise InputError(
+                f"the variant {shown(wanted.names[column])} has the alleles {shown(f'{b.a1}/{b.a2}')}, "
+                f"in the training data {shown(f'{a.a1}/{a.a2}')}; is it another variant, or on the "
+                "other strand (plink --flip)?"
+            )
+        if exchanged:
+            turned.append(column)
+    return turned
+
+
+def _by_place(
+    absent: Sequence[tuple[int, str]],
+    ours: Mapping[int, Variant],
+    given: ColumnRecord,
+    n_given: int,
+    places: Mapping[str, int],
+) -> dict[int, int]:
+    """Variants found by chromosome, position and alleles; InputError for those that are not there."""
+    wanted_places = {ours[column].place for column, _ in absent} - {None}
+    candidates: dict[tuple[str, int], list[tuple[int, Variant]]] = {}
+    if wanted_places:
+        every = given.variants_at(range(n_given)) or {}
+        for at, variant in every.items():
+            if variant.place in wanted_places and variant.place is not None:
+                candidates.setdefault(variant.place, []).append((at, variant))
+    pairs: dict[int, int] = {}
+    lacking: list[str] = []
+    for column, name in absent:
+        own = ours[column]
+        fits = [
+            at
+            for at, variant in (candidates.get(own.place, []) if own.place else [])
+            if _orientation(own, variant) is not None
+        ]
+        if len(fits) > 1:
+            raise InputError(
+                f"{len(fits):,} variants could be {shown(name)} of the training data: chromosome "
+                f"{own.chromosome}, position {own.position}, alleles {own.a1}/{own.a2}; keep one of them "
+                "(plink --exclude)"
+            )
+        if not fits and not own.place and name in places:
+            fits = [places[name]]
+        if fits:
+            pairs[column] = fits[0]
+        else:
+            lacking.append(name)
+    if lacking:
+        some = ", ".join(map(shown, lacking[:3]))
+        raise InputError(
+            f"lacks {len(lacking):,} of the {counted(len(ours), 'variant')} of the training data, such "
+            f"as {some}; add them (plink --bmerge), or train on the variants that both have (plink "
+            "--extract)"
+        )
+    return pairs
+
+
+def _refuse_other_scale(wanted: ColumnRecord, given: ColumnRecord) -> None:
+    if wanted.scale != given.scale:
+        raise InputError(
+            f"the genotypes go up to {given.scale:g}, in the training data to {wanted.scale:g}; convert "
+            "the files again"
+        )
+
+
+def _with_means(
+    columns: ColumnMap,
+    pairs: Mapping[int, int],
+    ours: Mapping[int, Variant],
+    theirs: Mapping[int, Variant],
+) -> ColumnMap:
+    """The map that puts the means of the training data in place of the input's own."""
+    turned = set(columns.turned.tolist())
+    filled: list[int] = []
+    old: list[np.float32] = []
+    new: list[np.float32] = []
+    for column, variant in sorted(ours.items()):
+        # X holds means as float32; one that is a whole number cannot be told from genotypes
+        mean = np.float32(theirs[pairs[column]].mean)
+        wanted = np.float32(variant.mean)
+        if column in turned:  # turned afterwards
+            wanted = np.float32(columns.scale) - wanted
+        if np.isfinite(mean) and np.isfinite(wanted) and mean != wanted and mean % 1 != 0:
+            filled.append(column)
+            old.append(mean)
+            new.append(wanted)
+    if not filled:
+        return columns
+    return replace(
+        columns,
+        filled=np.array(filled, np.int64),
+        old=np.array(old, np.float32),
+        new=np.array(new, np.float32),
+        note=f"{columns.note}; missing genotypes take the means of the training data",
+    )
+
+
+# -- categories ------------------------------------------------------------------------------------
+
+
+def _by_category(
+    absent: Sequence[tuple[int, str]],
+    wanted: ColumnRecord,
+    given: ColumnRecord,
+    places: Mapping[str, int],
+) -> dict[int, int]:
+    """Categories that are spelled in another way; others, that no row of the input has, are left out.
+
+    Raises InputError for a column that is no category.
+    """
+    found: dict[int, int] = {}
+    missing: list[str] = []
+    for column, name in absent:
+        place = _category(name, wanted, given)
+        if place is None:
+            missing.append(name)
+        elif place:
+            found[column] = places[kept_name(place)]
+    if missing:
+        more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
+        raise InputError(
+            f"the model reads the columns {', '.join(map(shown, missing[:5]))}{more}, which the input "
+            "lacks; add them, or name the right file"
+        )
+    return found
+
+
+def _category(name: str, wanted: ColumnRecord, given: ColumnRecord) -> str | None:
+    """The name in the input of a category of the model; empty if no row has it, None if it is none."""
+    marks = [place for place, letter in enumerate(name) if letter == "="]
+    for mark in marks:
+        source, value = name[:mark], name[mark + 1 :]
+        if source not in given.categories or source not in wanted.categories:
+            continue
+        number = whole_number(value)
+        same = [
+            other
+            for other in given.categories[source]
+            if number is not None and whole_number(other) == number
+        ]
+        return f"{source}={same[0]}" if len(same) == 1 else ""
+    return None
+
+
+def _unknown_categories(wanted: ColumnRecord, given: ColumnRecord) -> list[str]:
+    """Categories of the input that the training data did not have."""
+    unknown = []
+    for column, known in wanted.categories.items():
+        numbers = {whole_number(value) for value in known} - {None}
+        unknown += [
+            f"{shortened(column, 40)}={shown(value)}"
+            for value in given.categories.get(column, ())
+            if value not in known and whole_number(value) not in numbers
+        ]
+    return unknown
+
+
+# -- data sets -------------------------------------------------------------------------------------
+
+
+def matched(data: DataSet, wanted: ColumnRecord, width: int) -> DataSet:
+    """The data set with each wanted column at its position; logs in one line what was done.
 
     Parameters
     ----------
     data : DataSet
-    wanted : mapping of int to str, or None
-        Names by position in the rows of the model; None if the model has no names.
+    wanted : ColumnRecord
+        Of the model, or of the training rows.
     width : int
         Columns of the rows of the model.
 
     Returns
     -------
     DataSet
-        `data` itself if its columns have no names, or have the wanted names at the wanted positions.
-        Otherwise the rows in memory with (n, width) columns, and 0 in columns that are not wanted.
+        `data` itself if its columns are the wanted ones at their positions. Otherwise a data set whose
+        rows are turned as they are read, with (n, width) columns.
 
     Raises
     ------
     InputError
-        A column is missing, or stored rows have their columns in another order.
+        A column is missing, or has other alleles than in the training data.
     """
-    names = data.column_names
-    if wanted is None or names is None:
+    if data.matched_to is wanted or len(data.rows.shape) != 2:
         return data
-    difference = first_difference(wanted, names)
-    is_memory = isinstance(data.rows, MemoryReader)
-    if not difference and not (is_memory and len(names) != width):
-        return data
-    if not is_memory:
-        raise InputError(
-            f"{data.name}: {difference}; store the columns in the order of the training data (fcl "
-            "convert --like TRAIN.zarr does it), or pass a data frame, whose columns are matched by name"
-        )
     try:
-        found = ColumnMap.by_name(wanted, names, width)
+        columns = match(wanted, data.column_record, width, data.rows.shape[1])
     except InputError as error:
         raise InputError(f"{data.name}: {error}") from None
-    ordered = data.with_target(data.target, data.weights, data.target_name)
-    ordered.rows = MemoryReader(found.dense(data.rows.read(0, data.n_rows)), data.rows.name)
-    ordered.column_names = [wanted.get(column, "") for column in range(width)]
-    return ordered
+    warning = _other_means(wanted, data.column_record)
+    if columns.changes_nothing and not columns.note and not warning:
+        return data
+    if columns.note:
+        _log.info("%s: %s", data.name, columns.note)
+    if warning:
+        _log.warning("%s: %s", data.name, warning)
+    found = copy.copy(data)
+    found.matched_to = wanted
+    if columns.changes_nothing:
+        return found
+    found.rows = mapped_rows(data.rows, columns)
+    found.source = None  # another process could read the rows, but not turn them
+    found.ignored_columns = columns.ignored
+    found.column_record = _aligned(wanted, data.column_record, columns)
+    return found.with_target(data.target, data.weights, data.target_name)
 
 
-def select_columns(frame: Any, wanted: Mapping[int, str], more: Iterable[Any]) -> Any:
+def _aligned(wanted: ColumnRecord, given: ColumnRecord, columns: ColumnMap) -> ColumnRecord:
+    """The record of rows that were matched: names of all columns, of which some are empty."""
+    names = None
+    if wanted.names is not None and given.names is not None:
+        sources = zip(columns.source.tolist(), columns.target.tolist(), strict=True)
+        own = {target: given.names[source] for source, target in sources}
+        own |= dict(wanted.named)
+        names = [own.get(column, "") for column in range(columns.width)]
+    variants = wanted.variants_at(sorted(dict(wanted.named)))
+    return replace(
+        given,
+        names=names,
+        first_id=wanted.first_id,
+        is_stated=False,
+        variants=None if variants is None else KnownVariants(variants),
+    )
+
+
+def _other_means(wanted: ColumnRecord, given: ColumnRecord) -> str:
+    """A warning if missing numbers of a table have other means in their place; empty without them."""
+    columns = {
+        name: given.filled[name]
+        for name, mean in wanted.means.items()
+        if given.filled.get(name) and given.means.get(name) not in (None, mean)
+    }
+    if not columns:
+        return ""
+    name = next(iter(columns))
+    return (
+        f"missing values ({sum(columns.values()):,}) were replaced by the means of these rows "
+        f"({shown(name)}: {given.means[name]:g}), not of the training data ({wanted.means[name]:g}); "
+        "convert the files with --like TRAIN.zarr"
+    )
+
+
+def select_columns(frame: Any, wanted: ColumnRecord, more: Iterable[Any]) -> Any:
     """The columns of a data frame that are wanted by name, or named in `more`; without any, all columns.
 
     more : names, lists of names, or text with commas between names; anything else names no column.
     """
-    names = set(wanted.values())
+    names = {name for _, name in wanted.named}
     for given in more:
         if isinstance(given, str):
             names.update(name.strip() for name in given.split(","))
         elif isinstance(given, list | tuple):
             names.update(map(str, given))
-    kept = [key for key in frame.columns if _key(str(key)) in names]
+    kept = [key for key in frame.columns if kept_name(str(key)) in names]
     return frame[kept] if kept else frame
-
-
-@dataclass(frozen=True)
-class ColumnMap:
-    """Which column of an input is which column of the model's rows.
-
-    Attributes
-    ----------
-    width : int
-        Columns of the model's rows.
-    source, target : int64 (k,)
-        Column ``source[i]`` of the input is column ``target[i]`` of the rows; the model does not read the
-        other ones.
-    notes : list of str
-        For the summary.
-    """
-
-    width: int
-    source: np.ndarray
-    target: np.ndarray
-    notes: list[str] = field(default_factory=list)
-
-    @classmethod
-    def by_name(cls, wanted: Mapping[int, str], given: Sequence[str], width: int) -> ColumnMap:
-        """Match names; raises InputError for a column that the input lacks."""
-        place = {_key(name): at for at, name in enumerate(given)}
-        missing = [name for name in wanted.values() if name not in place]
-        if missing:
-            more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
-            raise InputError(
-                f"the model reads the columns {', '.join(map(shown, missing[:5]))}{more}, which the "
-                "input lacks; add them, or name the right file"
-            )
-        source = [place[name] for name in wanted.values()]
-        ignored = len(given) - len(source)
-        note = f"columns: {len(source):,} read, by name"
-        note += f"; {ignored:,} more ignored" if ignored else ""
-        return cls(width, np.array(source, np.int64), np.array([*wanted], np.int64), [note])
-
-    def dense(self, x: np.ndarray) -> np.ndarray:
-        """The rows (m, width) of the model from rows of the input."""
-        found = np.zeros((len(x), self.width), x.dtype)
-        found[:, self.target] = x[:, self.source]
-        return found
-
-    def sparse(self, x: SparseRows) -> SparseRows:
-        """Sparse rows of the model from sparse rows of the input."""
-        # not a table of all columns of the input, of which there may be 2^31
-        source, order = np.append(self.source, -1), np.argsort(self.source)
-        found = np.append(order, -1)[np.searchsorted(self.source, x.indices, sorter=order)]
-        is_read = source[found] == x.indices
-        return _recoded(x, np.where(is_read, np.append(self.target, -1)[found], -1), self.width)
-
-
-def cut(x: SparseRows, width: int) -> SparseRows:
-    """Sparse rows without the entries from column ``width`` on."""
-    return _recoded(x, np.where(x.indices < width, x.indices, -1), width)
-
-
-def _recoded(x: SparseRows, indices: np.ndarray, width: int) -> SparseRows:
-    keep = indices >= 0
-    ends = np.concatenate([[0], np.cumsum(keep)])
-    return SparseRows(ends[x.indptr], indices[keep].astype(np.int32), x.data[keep], width)

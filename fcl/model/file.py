@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from fcl.checks import shown
-from fcl.data.variants import Variant
 from fcl.errors import InputError
 from fcl.model import schema
 from fcl.model.archive import (
@@ -25,6 +24,7 @@ from fcl.model.archive import (
     write_json,
 )
 from fcl.model.atomic import atomic_file
+from fcl.model.column_file import COLUMN_KEYS
 from fcl.model.compact import ENCODING_TABLE, PACKED, Encoding, pack_arrays, read_packed
 from fcl.model.reading import HEADER, KIND, HeaderFormat, open_model, read_header
 from fcl.model.tasks import TASKS
@@ -74,12 +74,6 @@ def _intercept(where: str, value: Any) -> float | list[float]:
     return [_FINITE(f"{where}[{k}]", number) for k, number in enumerate(value)]
 
 
-def _variant(where: str, value: Any) -> tuple[int, Variant]:
-    column, a1, a2, mean = schema.listing(schema.anything, 4)(where, value)
-    a1, a2 = schema.text(f"{where}[1]", a1), schema.text(f"{where}[2]", a2)
-    return schema.whole()(f"{where}[0]", column), Variant(a1, a2, _FINITE(f"{where}[3]", mean))
-
-
 def _options(where: str, value: Any) -> dict[str, Any]:
     """Keep all options for the user to read; validate those that fcl uses."""
     used = schema.record(
@@ -125,8 +119,7 @@ _HEADER_TABLE = schema.record(
     options=_options,
     history=schema.listing(schema.table),
     feature_names=schema.Maybe(schema.listing(schema.text)),
-    column_names=schema.Maybe(schema.listing(schema.column_name)),
-    variants=schema.Maybe(schema.listing(_variant)),
+    **COLUMN_KEYS,
     encoding=schema.Maybe(ENCODING_TABLE),
     created=schema.text,
     fcl_version=schema.text,

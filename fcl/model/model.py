@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fcl.data.variants import Variant
+from fcl.data.columns import ColumnRecord, Variant
 from fcl.errors import InputError, ModelFileError
 from fcl.model.archive import installed_version, now
 from fcl.model.arrays import checked_arrays, reshaped
 from fcl.model.certificate import Certificate
+from fcl.model.column_file import record_from_header, record_to_header
 from fcl.model.columns import matched, select_columns
 from fcl.model.compact import Encoding
 from fcl.model.covariates import CovariateTerm, covariate_margins
@@ -92,11 +93,9 @@ class Model:
         A list with one mapping for each pass; ``history.to_dataframe()`` is a table of the passes.
     feature_names : sequence of str (k,), or None
         Descriptions of the features by the names of the columns of X; None if the columns have no names.
-    column_names : mapping of int to str, or None
-        Names of the columns of X that the features read, by position; None if the columns have no names.
-        Rows to predict that have names are matched by these.
-    variants : mapping of int to Variant, or None
-        The PLINK variants that the features read, by position in X; None for other data.
+    column_record : ColumnRecord
+        What is known about the columns of X that the features read: names, alleles, means and the like.
+        Rows to predict are matched by it.
     covariates : sequence of CovariateTerm
         Unpenalised covariates with their coefficients; they are not among the features.
     encoding : Encoding or None
@@ -128,8 +127,7 @@ class Model:
     options: Mapping[str, Any] = field(default_factory=dict)
     history: History = field(default_factory=History)
     feature_names: Sequence[str] | None = None
-    column_names: Mapping[int, str] | None = None
-    variants: Mapping[int, Variant] | None = None
+    column_record: ColumnRecord = field(default_factory=ColumnRecord)
     covariates: Sequence[CovariateTerm] = ()
     encoding: Encoding | None = None
     created: str = field(default_factory=now)
@@ -175,14 +173,7 @@ class Model:
             raise InputError(
                 f"feature_names: expected {len(self.ids)}, one for each id, got {len(self.feature_names)}"
             )
-        columns = [] if self.column_names is None else list(self.column_names)
-        if columns and not 0 <= min(columns) <= max(columns) < self.family.row_width:
-            raise InputError(
-                f"column_names: expected columns in [0, {self.family.row_width}), got {min(columns)} to "
-                f"{max(columns)}"
-            )
-        if self.variants is not None and self.variants.keys() != (self.column_names or {}).keys():
-            raise InputError("variants: expected the same columns as in column_names")
+        self.column_record.check(self.family.row_width)
 
     def _check_outputs(self) -> None:
         K = self.n_outputs
@@ -198,6 +189,16 @@ class Model:
         find_task(self.loss, K).check_labels(self.labels, K)
         if self.covariates:
             raise InputError(f"covariates: expected none for a model of {K} outputs")
+
+    @property
+    def column_names(self) -> dict[int, str] | None:
+        """Names of the columns of X that the features read, by position; None without names."""
+        return self.column_record.column_names
+
+    @property
+    def variants(self) -> dict[int, Variant] | None:
+        """The PLINK variants that the features read, by position in X; None for other data."""
+        return self.column_record.variants_at(sorted(self.column_names or {}))
 
     @property
     def n_outputs(self) -> int:
@@ -306,21 +307,15 @@ class Model:
             "covariates": not self.covariates,
             "encoding": self.encoding is None,
         }
-        left_out = {"family", "column_names", "variants", *ARRAYS}
+        left_out = {"family", "column_record", *ARRAYS}
         left_out |= {name for name, missing in optional.items() if missing}
-        named = {}
-        if self.column_names is not None:  # JSON has no keys that are numbers
-            named["column_names"] = plain(list(self.column_names.items()))
-        if self.variants is not None:
-            cells = self.variants.items()
-            named["variants"] = plain([[at, v.a1, v.a2, v.mean] for at, v in cells])
         return {
             "family": plain(self.family.to_config()),
             "n_active": self.n_active,
             **{
                 f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in left_out
             },
-            **named,
+            **record_to_header(self.column_record),
         }
 
     # -- prediction
@@ -328,10 +323,11 @@ class Model:
     def opened(self, data: DataSet | Any, offset: Any = None, covariates: Any = None) -> DataSet:
         """Open rows, with each column that the features read at its position in the training rows.
 
-        Columns of data frames, and of data sets with names, are matched by name; a frame may have more
-        columns in any order, and stored data must have the order of the training data. Columns without
-        names are matched by position. Arguments are as in :meth:`iter_margins`; raises InputError for a
-        column that is missing or at another position.
+        Columns of data frames, and of data sets with names, are matched by name, and may be more columns
+        in any order; alleles of variants that are exchanged are turned. Columns of svmlight rows are
+        matched by id, and other columns without names by position
+        (:func:`fcl.model.columns.match`). Arguments are as in :meth:`iter_margins`; raises InputError for
+        a column that is missing.
         """
         from fcl.data import DataSet, open_data
         from fcl.data.frame import is_frame
@@ -339,12 +335,12 @@ class Model:
         if covariates is None and isinstance(data, str | os.PathLike):
             covariates = self.covariate_names or None
         if not isinstance(data, DataSet):
-            if self.column_names is not None and is_frame(data):
-                data = select_columns(data, self.column_names, (offset, covariates))
+            if self.column_record.names is not None and is_frame(data):
+                data = select_columns(data, self.column_record, (offset, covariates))
             data = open_data(data, y=None, offset=offset, covariates=covariates)
         else:
             data = data.with_added(offset, covariates)
-        return matched(data, self.column_names, self.family.row_width)
+        return matched(data, self.column_record, self.family.row_width)
 
     def margins(
         self,
@@ -449,9 +445,11 @@ class Model:
     def require_offset(self, data: DataSet) -> None:
         """Raise InputError if the model was trained with an offset and the data have none."""
         if self.has_offset and data.offset is None:
+            name = self.column_record.offset
             raise InputError(
-                f"{data.name}: expected an offset, since the model was trained with one, got none; name "
-                "its array (offset=, --offset), or give zeros"
+                f"{data.name}: expected an offset, since the model was trained with one"
+                f"{f' ({name})' if name else ''}, got none; name its array (offset=, --offset), or give "
+                "zeros"
             )
         if data.offset is not None and data.offset.shape[1:] != self.weights.shape[1:]:
             expected = (data.n_rows, *self.weights.shape[1:])
@@ -663,14 +661,12 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
     try:
         header["family"] = family_from_config(header["family"], trusted)
         header["labels"] = None if labels is None else tuple(labels)
-        if "column_names" in header:
-            header["column_names"] = dict(header["column_names"])
-        if "variants" in header:
-            header["variants"] = dict(header["variants"])
         header["intercept"] = _from_file(header["intercept"], arrays)
         header["certificate"] = Certificate.from_dict(header["certificate"])
         terms = header.get("covariates", ())
         header["covariates"] = tuple(CovariateTerm.from_dict(term) for term in terms)
+        names = tuple(term.name for term in header["covariates"])
+        header["column_record"] = record_from_header(header, names)
         if "encoding" in header:
             header["encoding"] = Encoding(**header["encoding"])
         model = Model(**header | arrays)

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from fcl.data.columns import ColumnRecord
     from fcl.data.dataset import DataSet
-    from fcl.data.variants import Variant
     from fcl.features.base import Family
 
 __all__ = ["Predictor"]
@@ -50,12 +50,12 @@ class Predictor(Protocol):
         """What :meth:`mean` computes: "probability", "mean"; "" if margins are it, or for none."""
 
     @property
-    def column_names(self) -> Mapping[int, str] | None:
-        """Names of the columns that the model reads, by position; None if they have no names."""
+    def column_record(self) -> ColumnRecord:
+        """What the model knows about the columns that it reads."""
 
     @property
-    def variants(self) -> Mapping[int, Variant] | None:
-        """The PLINK variants that the model reads, by position; None for other data."""
+    def column_names(self) -> Mapping[int, str] | None:
+        """Names of the columns that the model reads, by position; None if they have no names."""
 
     @property
     def has_offset(self) -> bool:

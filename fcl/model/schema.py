@@ -20,7 +20,6 @@ __all__ = [
     "Mismatch",
     "anything",
     "class_weight",
-    "column_name",
     "flag",
     "label",
     "listing",
@@ -112,12 +111,6 @@ def class_weight(where: str, value: Any) -> Any:
         raise _expected(where, "at least two pairs", value)
     positive = number(5e-324)
     return [[label(where, name), positive(where, weight)] for name, weight in pairs]
-
-
-def column_name(where: str, value: Any) -> tuple[int, str]:
-    """Check for a pair of a position and the name of a column."""
-    column, name = listing(anything, 2)(where, value)
-    return whole()(f"{where}[0]", column), text(f"{where}[1]", name)
 
 
 def flag(where: str, value: Any) -> bool:

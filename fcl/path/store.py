@@ -154,6 +154,7 @@ class TrackFolder:
             options=plain({**saved.options, "points_done": len(saved.points)}),
             family=plain(saved.family),
             fingerprint=saved.fingerprint,
+            columns=saved.columns,
             n_rows=saved.n_rows,
             block_checksums=saved.checksums,
             state=numbers,

@@ -60,6 +60,7 @@ class Saved:
     options: Mapping[str, Any] = field(default_factory=dict)  #: of the job that do not change
     family: Mapping[str, Any] = field(default_factory=dict)
     n_rows: int = 0
+    columns: Mapping[str, Any] | None = None  #: summary of the record of the columns
     checkpoint: Checkpoint | None = None  #: of points of an earlier run, to recognise the rows
 
 
@@ -243,6 +244,7 @@ class _Chain:
             fixed_options(job),
             job.family.to_config(),
             job.train.n,
+            columns=job.train.data.column_record.summary,
         )
 
     def report_last(self) -> None:
@@ -284,6 +286,7 @@ class _Chain:
                 self._checksums,
                 job.family.to_config(),
                 job.family.n_features,
+                columns=job.train.data.column_record,
             )
 
     def _move(self, run: InlineRun, number: int) -> None:

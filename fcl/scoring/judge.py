@@ -16,6 +16,7 @@ from fcl.data import DataSet
 from fcl.drivers.rows import held_out_rows, select_rows, weighted_by_class, weighted_by_code
 from fcl.errors import InputError
 from fcl.model import Certificate, Model
+from fcl.model.columns import record_of
 from fcl.model.compact import Encoding, refuse_compact, round_weights
 from fcl.model.explain import iter_values
 from fcl.model.history import History
@@ -202,22 +203,16 @@ def _compacted(model: Model, encoding: Encoding, certificate: Certificate) -> Mo
     refuse_compact(model.encoding, "model")
     weights = round_weights(model.weights, model.ids, encoding.m, encoding.rounding, encoding.seed)
     kept = weights != 0.0 if weights.ndim == 1 else (weights != 0.0).any(axis=1)
-    names, columns, variants = model.feature_names, model.column_names, model.variants
+    names = model.feature_names
     if names is not None:
         names = [names[i] for i in np.flatnonzero(kept).tolist()]
-    if columns is not None:
-        read = set(model.family.columns_read(model.ids[kept]).tolist())
-        columns = {column: name for column, name in columns.items() if column in read}
-        if variants is not None:
-            variants = {column: variants[column] for column in columns}
     return replace(
         model,
         ids=model.ids[kept],
         weights=weights[kept],
         support=model.support[kept],
         feature_names=names,
-        column_names=columns,
-        variants=variants,
+        column_record=record_of(model.family, model.ids[kept], model.column_record),
         certificate=certificate,
         history=History(),
         encoding=encoding,

@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from fcl.convert.contract import Layout
 from fcl.data.base import RowReader
+from fcl.data.column_map import ColumnMap, cut
 from fcl.data.memory import MemoryReader
 from fcl.data.sparse import SparseRows, from_matrix
 from fcl.errors import InputError
-from fcl.model.columns import ColumnMap, cut
+from fcl.model.columns import match
 from fcl.model.explain import Explanation, LinearModel, explain_rows
 from fcl.model.outputs import scores_of
 from fcl.model.predictor import Predictor
@@ -56,12 +57,13 @@ class BlockScorer:
         self._margins_of = model.scorer()
         self._shape = scores_of(model, "margin").shape
         self._map: ColumnMap | None = None
+        self._note = ""
         self._is_matched = False
 
     @property
     def notes(self) -> list[str]:
         """Lines for the summary."""
-        notes = [] if self._map is None else list(self._map.notes)
+        notes = [self._note] if self._note else []
         if self.ignored_entries:
             notes.append(
                 f"columns: ignored {counted(self.ignored_entries, 'entry', 'entries')} beyond the "
@@ -122,13 +124,20 @@ class BlockScorer:
                 f"({self._family.name}) are made for {self._family.row_kind}"
             )
         width = self._family.row_width
-        wanted = self.model.column_names
-        if wanted is not None and layout.names is not None:
-            try:
-                self._map = ColumnMap.by_name(wanted, layout.names, width)
-            except InputError as error:
-                raise InputError(f"{name}: {error}") from None
-        elif layout.kind == "dense" and layout.width != width:
+        wanted, given = self.model.column_record, layout.record
+        # rows of svmlight files may have fewer columns than the training rows, or more
+        n_given = width if given.names is None else len(given.names)
+        try:
+            found = match(wanted, given, width, n_given)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
+        self._note = found.note
+        if not found.changes_nothing:
+            self._map = found
+            return
+        if given.names is not None and wanted.names is not None:
+            return
+        if layout.kind == "dense" and layout.width != width:
             raise InputError(
                 f"{name} has {counted(layout.width, 'column')}, but the model has no names of "
                 "columns and was "

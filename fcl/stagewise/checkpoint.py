@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fcl.checks import shortened, shown
+from fcl.data.columns import ColumnRecord
 from fcl.errors import CheckpointError, InputError, reason
 from fcl.features.generator import same_features
 from fcl.model import schema
@@ -30,6 +31,8 @@ from fcl.model.archive import (
 )
 from fcl.model.atomic import atomic_file
 from fcl.model.checkpoint import CheckpointFolder
+from fcl.model.checkpoint_file import COLUMNS_TABLE
+from fcl.model.columns import other_record
 from fcl.plain import plain
 from fcl.stagewise.file import ARRAYS, DONE_TABLE, SETTINGS_TABLE, shaped, vector
 from fcl.stagewise.learner import BlockDone, State
@@ -46,6 +49,7 @@ _TABLE = schema.record(
     settings=SETTINGS_TABLE,
     command=schema.table,
     fingerprint=schema.text,
+    columns=schema.Maybe(COLUMNS_TABLE),
     family=schema.table,
     n_features=schema.whole(1),
     n_margins=schema.whole(1),
@@ -70,6 +74,9 @@ class Saved:
     family : dict
         Configuration of the fitted family.
     state : State
+    columns : dict or None
+        Of the record of the columns (:meth:`fcl.data.columns.ColumnRecord.summary`); None in checkpoints
+        of earlier versions.
     """
 
     settings: Settings
@@ -77,8 +84,15 @@ class Saved:
     fingerprint: str
     family: dict[str, Any]
     state: State
+    columns: dict[str, Any] | None = None
 
-    def check(self, settings: Settings, fingerprint: str, family: Mapping[str, Any]) -> None:
+    def check(
+        self,
+        settings: Settings,
+        fingerprint: str,
+        family: Mapping[str, Any],
+        columns: ColumnRecord,
+    ) -> None:
         """Raise InputError naming what differs between the saved job and the one to be run."""
         before, now_ = self.settings.fixed(), settings.fixed()
         wrong = [
@@ -88,6 +102,8 @@ class Saved:
         ]
         if fingerprint != self.fingerprint:
             wrong.append("the data differ")
+        if other := other_record(self.columns, columns):
+            wrong.append(other)
         if not same_features(self.family, plain(family)):
             wrong.append("the features differ: their options, their class, or what it learnt")
         if wrong:
@@ -125,6 +141,7 @@ class StateFolder:
             "settings": saved.settings.fixed(),
             "command": saved.command,
             "fingerprint": saved.fingerprint,
+            "columns": saved.columns,
             "family": saved.family,
             "n_features": state.weights.features.shape[0],
             "n_margins": state.weights.features.shape[1],
@@ -188,7 +205,14 @@ def _read(archive: zipfile.ZipFile) -> Saved:
         ],
         history=[BlockDone(**row) for row in header["history"]],
     )
-    return Saved(settings, header["command"], header["fingerprint"], header["family"], state)
+    return Saved(
+        settings,
+        header["command"],
+        header["fingerprint"],
+        header["family"],
+        state,
+        header.get("columns"),
+    )
 
 
 def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:

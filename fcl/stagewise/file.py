@@ -19,6 +19,7 @@ from fcl.features.generator.family import GeneratedFamily
 from fcl.model import schema
 from fcl.model.archive import add_array, add_member, read_array, read_member, write_json
 from fcl.model.atomic import atomic_file
+from fcl.model.column_file import COLUMN_KEYS, record_from_header
 from fcl.model.compact import ENCODING_TABLE, Encoding, packed_weights, unpacked_weights
 from fcl.model.reading import HEADER, KIND, HeaderFormat, open_model, read_header
 from fcl.plain import plain
@@ -86,7 +87,7 @@ _HEADER_TABLE = schema.record(
     n_rows=schema.whole(1),
     fingerprint=schema.text,
     has_offset=schema.flag,
-    column_names=schema.nullable(schema.listing(schema.column_name)),
+    **COLUMN_KEYS | {"column_names": COLUMN_KEYS["column_names"].check},
     certificate=schema.nullable(
         schema.record(objective=schema.number(), bound=schema.number(), n_features=schema.whole(1))
     ),
@@ -162,26 +163,16 @@ def _fields(
     if (labels is None and is_classes) or (labels is not None and len(set(labels)) != K):
         raise InputError(f"labels: expected {counted(K, 'different label')}, got {shown(labels)}")
     settings = Settings(**header["settings"]).checked()
-    columns, certificate = header["column_names"], header["certificate"]
+    certificate, record = header["certificate"], record_from_header(found)
+    record.check(family.row_width)
     return found | {
         "family": family,
         "weights": shaped(arrays, family.n_features, K, settings),
         "settings": settings,
         "labels": None if labels is None else tuple(labels),
-        "column_names": _columns(columns, family),
+        "column_record": record,
         "certificate": None if certificate is None else JointGap(**certificate),
     }
-
-
-def _columns(
-    stored: list[tuple[int, str]] | None, family: GeneratedFamily
-) -> dict[int, str] | None:
-    names = None if stored is None else dict(stored)
-    if names and max(names) >= family.row_width:
-        raise InputError(
-            f"column_names: expected columns in [0, {family.row_width}), got {max(names)}"
-        )
-    return names
 
 
 def shaped(arrays: Mapping[str, Floats], D: int, K: int, settings: Settings) -> Weights:

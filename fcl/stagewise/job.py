@@ -14,7 +14,7 @@ from fcl.drivers.rows import Rows, check_data_set, weighted_by_code
 from fcl.errors import InputError
 from fcl.features import Spec, bind_features, parse_features
 from fcl.features.generator.family import GeneratedFamily
-from fcl.model.columns import by_position, matched
+from fcl.model.columns import matched
 from fcl.stagewise.blocks import check_family
 from fcl.stagewise.plan import StagewisePlan, make_plan
 from fcl.stagewise.settings import Settings
@@ -111,7 +111,7 @@ def make_job(
     spec = parse_features(features) if isinstance(features, str) else features
     family = check_family(bind_features(spec, data.rows, parts[0].keep))
     if valid is not None:
-        valid = matched(valid, by_position(data.column_names), family.row_width)
+        valid = matched(valid, data.column_record, family.row_width)
         valid_keep, valid_targets = _targets(valid, numbers, targets)
         if valid_targets.labels is not None:
             refuse_absent_classes(valid_targets.values, valid_targets.labels, valid.target_name)

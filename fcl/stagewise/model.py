@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data import open_data
+from fcl.data.columns import ColumnRecord
 from fcl.data.dataset import DataSet
 from fcl.data.frame import is_frame
 from fcl.errors import InputError
 from fcl.features.generator.family import GeneratedFamily
 from fcl.model.archive import installed_version, now
+from fcl.model.column_file import record_to_header
 from fcl.model.columns import matched, select_columns
 from fcl.model.compact import Encoding
 from fcl.stagewise.blocks import TILE_ROWS, powers_of
@@ -58,8 +60,8 @@ class StagewiseModel:
         Training rows.
     fingerprint : str
         Of the training data.
-    column_names : dict of int to str, or None
-        Names of the columns of the rows, by position.
+    column_record : ColumnRecord
+        What is known about the columns of the training rows.
     certificate : JointGap or None
         The gap to the joint ridge optimum, if it was requested.
     has_offset : bool
@@ -83,7 +85,7 @@ class StagewiseModel:
     best_number: int
     n_rows: int
     fingerprint: str
-    column_names: dict[int, str] | None = None
+    column_record: ColumnRecord = field(default_factory=ColumnRecord)
     certificate: JointGap | None = None
     has_offset: bool = False
     encoding: Encoding | None = None
@@ -91,7 +93,6 @@ class StagewiseModel:
     fcl_version: str = field(default_factory=installed_version)
 
     #: As other models have them.
-    variants: ClassVar[None] = None
     covariate_names: ClassVar[tuple[str, ...]] = ()
 
     def __repr__(self) -> str:
@@ -104,6 +105,11 @@ class StagewiseModel:
     def n_outputs(self) -> int:
         """Number K of margins of a row: classes, or numbers to predict."""
         return self.weights.features.shape[1]
+
+    @property
+    def column_names(self) -> dict[int, str] | None:
+        """Names of the columns of the rows, by position; None if they have no names."""
+        return self.column_record.column_names
 
     @property
     def noun(self) -> str:
@@ -132,13 +138,14 @@ class StagewiseModel:
 
         Raises InputError if the path exists and ``overwrite`` is false, or cannot be written to.
         """
-        names, certificate = self.column_names, self.certificate
+        certificate, left_out = self.certificate, ("weights", "column_record")
         header = {
-            **{f.name: getattr(self, f.name) for f in fields(self) if f.name != "weights"},
+            **{f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out},
             "family": self.family.to_config(),
             "settings": self.settings.fixed(),
             "n_outputs": self.n_outputs,
-            "column_names": None if names is None else list(names.items()),
+            "column_names": None,
+            **record_to_header(self.column_record),
             "certificate": None if certificate is None else asdict(certificate),
         }
         if self.encoding is None:
@@ -158,12 +165,12 @@ class StagewiseModel:
         Raises InputError for a column that is missing, and for covariates.
         """
         if not isinstance(data, DataSet):
-            if self.column_names is not None and is_frame(data):
-                data = select_columns(data, self.column_names, (offset, covariates))
+            if self.column_record.names is not None and is_frame(data):
+                data = select_columns(data, self.column_record, (offset, covariates))
             data = open_data(data, y=None, offset=offset, covariates=covariates)
         else:
             data = data.with_added(offset, covariates)
-        return matched(data, self.column_names, self.family.row_width)
+        return matched(data, self.column_record, self.family.row_width)
 
     def added_margins(self, data: DataSet) -> Floats | None:
         """The offsets of the rows, float64 (n, 1) or (n, K), or None.

@@ -19,7 +19,6 @@ from fcl.drivers.events import Event
 from fcl.drivers.job import available_cores
 from fcl.errors import ConvergenceWarning
 from fcl.features import Spec
-from fcl.model.columns import by_position
 from fcl.parallel import Team, one_blas_thread
 from fcl.plain import plain
 from fcl.stagewise.blocks import Part
@@ -155,7 +154,8 @@ def train_stagewise(
         check_certifiable(settings.checked())
     job = make_job(data, features, settings, valid, numbers, running.threads, running.certify)
     if running.resume is not None:
-        running.resume.check(job.settings, job.fingerprint, job.family.to_config())
+        columns = job.rows[0].data.column_record
+        running.resume.check(job.settings, job.fingerprint, job.family.to_config(), columns)
     running.report(_started(job))
     team = Team(running.threads)
     with ExitStack() as stack:
@@ -229,7 +229,8 @@ def _run(job: StagewiseJob, learner: Learner, running: Running) -> str:
 
 def _saved(job: StagewiseJob, state: State, running: Running) -> Saved:
     family = plain(job.family.to_config())
-    return Saved(job.settings, running.command, job.fingerprint, family, state)
+    columns = job.rows[0].data.column_record.summary
+    return Saved(job.settings, running.command, job.fingerprint, family, state, columns)
 
 
 def _seconds_left(learner: Learner) -> float:
@@ -254,7 +255,7 @@ def _result(
         n_rows=job.rows[0].n,
         fingerprint=job.rows[0].data.fingerprint(),
         has_offset=job.rows[0].offset is not None,
-        column_names=by_position(job.rows[0].data.column_names),
+        column_record=job.rows[0].data.column_record.part(),
         certificate=gap,
     )
     last = [done.seconds for done in state.history[-n:]]

@@ -362,3 +362,221 @@ def test_prediction_with_the_variants_of_the_model(
         fcl.load_model("u.fcl").margins(complete),
         rtol=1e-5,
     )
+
+
+# -- through Zarr, and in other files ----------------------------------------------------------------
+
+
+def trio(folder: Path, x: np.ndarray, **properties: Any) -> Path:
+    """Write geno.bed, .bim and .fam in a new folder: genotypes (n, m), NaN if missing."""
+    folder.mkdir()
+    n, m = x.shape
+    found = {
+        "fid": [f"f{i}" for i in range(n)],
+        "iid": [f"i{i}" for i in range(n)],
+        "sid": [f"rs{j}" for j in range(m)],
+        "chromosome": [str(1 + j % 3) for j in range(m)],
+        "bp_position": range(1000, 1000 + m),
+        "allele_1": ["A"] * m,
+        "allele_2": ["G"] * m,
+        "pheno": [-9] * n,
+        "sex": [0] * n,
+    }
+    path = folder / "geno.bed"
+    bed_reader.to_bed(path, x, properties=found | properties, num_threads=1)
+    return path
+
+
+def genotypes(n: int, m: int, seed: int, missing: float = 0.05) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    x = rng.binomial(2, rng.uniform(0.2, 0.8, m), (n, m)).astype(np.float64)
+    x[rng.random((n, m)) < missing] = np.nan
+    return x
+
+
+def predicted(*arguments: object) -> np.ndarray:
+    from click.testing import CliRunner
+
+    from fcl.cli.predict import command
+
+    words = [*map(str, arguments), "--out", "-", "--quiet"]
+    result = CliRunner().invoke(command, words)
+    assert result.exit_code == 0, result.output
+    lines = [line.split("\t") for line in result.stdout.splitlines()]
+    place = lines[0].index("margin")
+    return np.array([float(cells[place]) for cells in lines[1:]])
+
+
+@pytest.mark.parametrize("how", ["exchanged", "order", "more"])
+@pytest.mark.parametrize("covariates", [None, "obs/age"])
+def test_alleles_are_turned_wherever_rows_come_in(
+    how: str, covariates: str | None, tmp_path: Path
+) -> None:
+    """From .bed and from Zarr, in Python, validation and report: with the training alleles and means."""
+    import zarr
+
+    import fcl
+    from fcl.report.measured import measure
+
+    n, m = 60, 12
+    x, test = genotypes(n, m, 1), genotypes(40, m, 2)
+    means = np.nanmean(x, 0).astype(np.float32)
+    complete = np.where(np.isnan(x), means, x)
+    y = complete @ np.linspace(-1, 1, m) + 10
+    run.convert([trio(tmp_path / "train", x)], tmp_path / "train.zarr", memory="4GiB")
+    exchanged = [0, 3, 7, 11]
+    stored, names = flipped(test, exchanged), [f"rs{j}" for j in range(m)]
+    alleles = np.array([["A", "G"]] * m)
+    alleles[exchanged] = ["G", "A"]
+    order = np.arange(m) if how == "exchanged" else np.random.default_rng(3).permutation(m)
+    extra = int(how == "more")
+    wide = np.column_stack([stored[:, order], *[np.ones(40)] * extra])
+    bed = trio(
+        tmp_path / "test",
+        wide,
+        sid=[*np.array(names)[order], *["new"] * extra],
+        allele_1=[*alleles[order, 0], *["T"] * extra],
+        allele_2=[*alleles[order, 1], *["C"] * extra],
+        chromosome=[*[str(1 + j % 3) for j in order], *["9"] * extra],
+        bp_position=[*(1000 + order), *[7] * extra],
+    )
+    path = tmp_path / "test.zarr"
+    run.convert([bed], path, memory="4GiB")
+    ages = {"train": np.linspace(20, 60, n), "test": np.linspace(30, 50, 40)}
+    targets = {"train": y, "test": np.arange(40.0)}
+    for name, age in ages.items():
+        group = zarr.open_group(tmp_path / f"{name}.zarr", mode="a")
+        group.create_array("obs/age", data=age)
+        group.create_array("y", data=targets[name])
+    train = fcl.open_data(tmp_path / "train.zarr", covariates=covariates)
+    valid = fcl.open_data(path, covariates=covariates)
+    result = fcl.train(train, "columns", loss="squared", C=0.05, valid=valid)
+    result.model.save(tmp_path / "m.fcl")
+    model = fcl.load_model(tmp_path / "m.fcl")
+    assert 0 < model.n_active <= m
+    x_test = np.where(np.isnan(test), means, test)
+    want = model.intercept + x_test[:, model.ids] @ model.weights
+    if covariates:
+        want = want + model.covariates[0].coefficients[0] * ages["test"]
+    np.testing.assert_allclose(model.margins(path), want, rtol=1e-6)
+    np.testing.assert_allclose(predicted(tmp_path / "m.fcl", path), want, rtol=1e-6)
+    np.testing.assert_allclose(model.explain(valid).margins, want, rtol=1e-6)
+    measured = measure(model, valid).predictions.margins.values
+    np.testing.assert_allclose(np.sort(measured), np.unique(want), rtol=1e-6)
+    mse = np.mean((want - targets["test"]) ** 2)
+    assert result.history[-1]["validation"]["mse"] == pytest.approx(mse, rel=1e-5)
+    if covariates is None:
+        np.testing.assert_allclose(predicted(tmp_path / "m.fcl", bed), want, rtol=1e-6)
+    # the rows that --like makes need not be turned
+    run.convert([bed], tmp_path / "like.zarr", like=str(tmp_path / "train.zarr"), memory="4GiB")
+    ages_like = zarr.open_group(tmp_path / "like.zarr", mode="a")
+    ages_like.create_array("obs/age", data=ages["test"])
+    np.testing.assert_allclose(model.margins(tmp_path / "like.zarr"), want, rtol=1e-6)
+
+
+def test_other_alleles_in_zarr_are_refused(tmp_path: Path) -> None:
+    import fcl
+
+    x = genotypes(30, 4, 1, 0.0)
+    run.convert([trio(tmp_path / "a", x)], tmp_path / "a.zarr", memory="4GiB")
+    other = trio(tmp_path / "b", x, allele_2=["G", "T", "G", "G"])
+    run.convert([other], tmp_path / "b.zarr", memory="4GiB")
+    data = fcl.open_data(fcl_array(tmp_path / "a.zarr", x @ [1, -1, 1, -1]))
+    model = fcl.train(data, "columns", loss="squared", C=1.0).model
+    with pytest.raises(
+        fcl.InputError, match=r"b\.zarr: the variant 'rs1' has the alleles 'A/T', in"
+    ):
+        model.margins(tmp_path / "b.zarr")
+    exchanged = trio(tmp_path / "c", 2 - x, allele_1=["G"] * 4, allele_2=["A"] * 4)
+    run.convert([exchanged], tmp_path / "c.zarr", memory="4GiB")
+    start = fcl.open_data(fcl_array(tmp_path / "c.zarr", x @ [1, -1, 1, -1]))
+    with pytest.raises(fcl.InputError, match=r"initial: the variant at position 0 .* alleles G/A"):
+        fcl.train(start, "columns", loss="squared", C=1.0, initial=model)
+    # the same genotypes with another record of alleles are another job
+    import zarr
+
+    fcl.train(data, "columns", loss="squared", C=1.0, checkpoint=tmp_path / "ck")
+    group = zarr.open_group(tmp_path / "a.zarr", mode="a")
+    first, second = group["var/a1"][:], group["var/a2"][:]
+    group["var/a1"][:], group["var/a2"][:] = second, first
+    again = fcl.open_data(tmp_path / "a.zarr")
+    with pytest.raises(fcl.InputError, match="its columns had other names, alleles, means or cat"):
+        fcl.train(again, "columns", loss="squared", C=1.0, resume=tmp_path / "ck")
+
+
+def fcl_array(path: Path, y: np.ndarray) -> Path:
+    """Add a target to a Zarr group."""
+    import zarr
+
+    zarr.open_group(path, mode="a").create_array("y", data=y)
+    return path
+
+
+IDS = ["rs1", "rs1", ".", ".", "rs5", "."]
+
+
+@pytest.mark.parametrize(
+    ("sid", "chromosome"), [(IDS, ["1"] * 6), (["rs1", "x", ".", "y", ".", "."], ["chr1"] * 6)]
+)
+def test_duplicated_ids_with_exchanged_alleles(
+    sid: list[str], chromosome: list[str], tmp_path: Path
+) -> None:
+    """They are found by chromosome, position and the set of their alleles; in any order."""
+    import fcl
+
+    x, test = genotypes(40, 6, 5, 0.0), genotypes(30, 6, 6, 0.0)
+    place = {"bp_position": [10, 10, 30, 40, 50, 60], "chromosome": ["1"] * 6}
+    first = {"allele_1": list("ACAAAA"), "allele_2": list("GTGGGG")}
+    bed = trio(tmp_path / "train", x, sid=IDS, **place, **first)
+    run.convert([bed], tmp_path / "train.zarr", memory="4GiB")
+    exchanged, order = [0, 2, 4, 5], [5, 3, 1, 0, 2, 4]
+    a1, a2 = list("GCGAGG"), list("ATAGAA")
+    found = trio(
+        tmp_path / "test",
+        flipped(test, exchanged)[:, order],
+        sid=[sid[j] for j in order],
+        bp_position=[place["bp_position"][j] for j in order],
+        chromosome=chromosome,
+        allele_1=[a1[j] for j in order],
+        allele_2=[a2[j] for j in order],
+    )
+    like = converted(found, like=str(tmp_path / "train.zarr"))
+    np.testing.assert_array_equal(like.x, test)
+    assert "4 have A1 and A2 in the other order" in like.notes
+    data = fcl.open_data(fcl_array(tmp_path / "train.zarr", x @ [1, -1, 2, -2, 3, 1]))
+    model = fcl.train(data, "columns", loss="squared", C=1.0).model
+    model.save(tmp_path / "m.fcl")
+    want = model.intercept + test[:, model.ids] @ model.weights
+    np.testing.assert_allclose(predicted(tmp_path / "m.fcl", found), want, rtol=1e-9)
+    run.convert([found], tmp_path / "test.zarr", memory="4GiB")
+    np.testing.assert_allclose(model.margins(tmp_path / "test.zarr"), want, rtol=1e-9)
+
+
+def test_places_that_do_not_decide(tmp_path: Path) -> None:
+    """Two variants with the same place and alleles, or none."""
+    x = genotypes(20, 2, 7, 0.0)
+    run.convert(
+        [trio(tmp_path / "a", x, sid=[".", "rs2"], chromosome=["1", "1"])],
+        tmp_path / "a.zarr",
+        memory="4GiB",
+    )
+    like = {"like": str(tmp_path / "a.zarr")}
+    three = np.column_stack([x, x[:, 0]])
+    same = {"bp_position": [1000, 1001, 1000], "chromosome": ["1"] * 3}
+    twice = trio(tmp_path / "b", three, sid=["q", "rs2", "r"], **same)
+    assert "2 variants could be '.' of the training data: chromosome 1" in refusal(twice, **like)
+    other = trio(tmp_path / "c", three, sid=[".", "rs2", "r"], bp_position=[9, 1001, 8])
+    assert "lacks 1 of the 2 variants of the training data, such as '.'" in refusal(other, **like)
+
+
+def test_an_allele_that_no_sample_has(tmp_path: Path) -> None:
+    """PLINK writes 0 for it: the order in which the other allele is the same counts."""
+    x = np.zeros((10, 2))  # nobody has A1
+    run.convert(
+        [trio(tmp_path / "a", x, allele_1=["0", "0"], allele_2=["A", "A"])],
+        tmp_path / "a.zarr",
+        memory="4GiB",
+    )
+    test = trio(tmp_path / "b", 2 - x, allele_1=["A", "A"], allele_2=["0", "G"])
+    found = converted(test, like=str(tmp_path / "a.zarr"))
+    np.testing.assert_array_equal(found.x, x)

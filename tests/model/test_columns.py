@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,11 @@ import pytest
 
 import fcl
 from fcl.convert.contract import Layout
+from fcl.data.column_map import ColumnMap
+from fcl.data.columns import ColumnRecord
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
-from fcl.model.columns import ColumnMap, first_difference, names_read
+from fcl.model.columns import difference, record_of
 from fcl.model.explain import iter_explanations
 from fcl.report.measured import measure
 from fcl.scoring.margins import BlockScorer
@@ -107,7 +108,9 @@ def stored(folder: Path, names: list[str] | None) -> str:
     import zarr
 
     group = zarr.open_group(folder, mode="w", zarr_format=2)
-    group.create_array("X", data=X if names is None else FRAME[names].to_numpy())
+    group.create_array(
+        "X", data=X if names is None else FRAME.assign(q=9.0, zip=-3.0)[names].to_numpy()
+    )
     group.create_array("y", data=Y.astype(np.int64))
     if names is not None:
         var = group.create_group("var", attributes={"_index": "_index"})
@@ -161,40 +164,79 @@ def test_columns_that_features_read() -> None:
     assert other.column_names == dict(enumerate(NAMES))
 
 
-def test_stored_data_in_another_order_are_refused(tmp_path: Path) -> None:
+def margins_of(model: fcl.Model) -> np.ndarray:
+    """Margins of X from the weights alone."""
+    weights = {row.feature: row.weight for row in model.describe()}
+    margins: np.ndarray = model.intercept + FRAME[[*weights]].to_numpy() @ [*weights.values()]
+    return margins
+
+
+@pytest.mark.parametrize("more", [[], ["q", "zip"]])
+def test_stored_data_in_another_order_are_read_by_name(more: list[str], tmp_path: Path) -> None:
+    """Every way to score them gives the same margins; so do validation rows of each driver."""
     model = trained("columns", FRAME)
+    expected = margins_of(model)
     same, none = stored(tmp_path / "a.zarr", NAMES), stored(tmp_path / "b.zarr", None)
-    np.testing.assert_array_equal(model.margins(same), model.margins(X))
-    np.testing.assert_array_equal(model.margins(none), model.margins(X))
-    mixed = stored(tmp_path / "c.zarr", MIXED)
-    swapped = fcl.open_data(stored(tmp_path / "d.zarr", ["age", "height", *NAMES[1:5]]))
-    renamed = ["q" if name == "height" else name for name in NAMES]
-    message = (
-        r"c\.zarr: the column at position 0 \(from 0\) is 'colour=red', but the model reads 'age' there, "
-        r"which is at position 2; store the columns .* --like TRAIN\.zarr"
-    )
-    train, opened = fcl.open_data(FRAME, y=Y), fcl.open_data(mixed)
-    uses: list[Callable[[], object]] = [
-        lambda: model.margins(mixed),
-        lambda: model.explain(opened),
-        lambda: model.columns(mixed),
-        lambda: measure(model, opened),
-        lambda: list(iter_explanations(model, opened, 1)),
-        lambda: fcl.train(train, "columns", C=1.0, valid=opened),
-        lambda: fcl.FCLClassifier().fit(same).predict(mixed),
-    ]
-    for use in uses:
-        with pytest.raises(InputError, match=message):
-            use()
-    with pytest.raises(InputError, match=r"position 1 .* is 'height', but .* position 2"):
-        model.margins(swapped)
-    assert "'height' there, which is missing" in first_difference(dict(enumerate(NAMES)), renamed)
+    mixed = stored(tmp_path / "c.zarr", [*MIXED[:3], *more, *MIXED[3:]])
+    opened, train = fcl.open_data(mixed), fcl.open_data(FRAME, y=Y)
+    for rows in (same, none, mixed, opened):
+        np.testing.assert_allclose(model.margins(rows), expected, rtol=1e-12)
+    np.testing.assert_allclose(model.explain(opened).margins, expected, rtol=1e-12)
+    columns = model.columns(mixed) @ model.weights + model.intercept
+    np.testing.assert_allclose(columns, expected, rtol=1e-12)
+    measured = measure(model, opened).predictions.margins.values
+    np.testing.assert_allclose(measured, np.unique(expected), rtol=1e-12)
+    (explained,) = iter_explanations(model, opened, 1)
+    np.testing.assert_allclose(explained.margins, expected, rtol=1e-12)
+    estimator = fcl.FCLClassifier().fit(same)
+    np.testing.assert_array_equal(estimator.predict(mixed), estimator.predict(same))
+    for driver in ("inline", "processes"):
+        results = [
+            fcl.train(train, "columns", C=1.0, valid=rows, driver=driver, writers=1)
+            for rows in (opened, train)
+        ]
+        first, second = (result.history[-1]["validation"] for result in results)
+        assert first == second
+    same_width = fcl.open_data(stored(tmp_path / "d.zarr", MIXED))
     with pytest.raises(InputError, match=r"initial: the column at position 0 .* is 'colour=red'"):
-        fcl.train(opened, "columns", C=1.0, initial=model)
-    # validation rows in memory are read by name
-    valid = fcl.open_data(FRAME[MIXED], y=Y)
-    scores = [fcl.train(train, "columns", C=1.0, valid=rows).history for rows in (valid, train)]
-    assert scores[0][-1]["validation"] == scores[1][-1]["validation"]
+        fcl.train(same_width, "columns", C=1.0, initial=model)
+
+
+def test_stored_data_without_a_column(tmp_path: Path) -> None:
+    model = trained("columns", FRAME)
+    renamed = ["q" if name == "height" else name for name in NAMES]
+    message = difference(ColumnRecord(dict(enumerate(NAMES))), ColumnRecord(renamed))
+    assert "'height' there, which is missing" in message
+    lacking = stored(tmp_path / "a.zarr", NAMES[:5])
+    with pytest.raises(InputError, match=r"a\.zarr: the model reads the columns 'height', which"):
+        model.margins(lacking)
+    twice = FRAME.to_numpy()
+    data = fcl.open_data(twice, y=None)
+    data.column_record = ColumnRecord(["height", "age", *NAMES[1:4], "age"])
+    with pytest.raises(InputError, match="several columns are called 'age'; rename them"):
+        model.margins(data)
+
+
+def test_a_certificate_needs_all_columns(tmp_path: Path) -> None:
+    """Rows in another order have the same certificate; columns that the model does not read count."""
+    model = fcl.train(fcl.open_data(FRAME, y=Y), "columns", C=0.05).model
+    assert 0 < model.n_active < 6
+    expected = fcl.certify(model, fcl.open_data(FRAME, y=Y), C=1.0, top=6)
+    for data in (
+        fcl.open_data(FRAME[MIXED], y=Y),
+        fcl.open_data(stored(tmp_path / "a.zarr", MIXED)),
+    ):
+        found = fcl.certify(model, data, C=1.0, top=6)
+        assert found.own_gap == pytest.approx(expected.own_gap, rel=1e-9)
+        assert found.own_gap > 0.01  # the model is of another C
+        names = {each.feature for each in found.violators}
+        assert names == {each.feature for each in expected.violators} and "" not in names
+    read = list((model.column_names or {}).values())
+    for frame in (FRAME[read], FRAME.assign(more=1.0)):
+        with pytest.raises(
+            InputError, match="expected all columns of the training data and no others"
+        ):
+            fcl.certify(model, fcl.open_data(frame, y=Y))
 
 
 def test_a_job_is_not_resumed_on_other_columns(tmp_path: Path) -> None:
@@ -213,7 +255,8 @@ def test_very_long_names(tmp_path: Path) -> None:
     assert (tmp_path / "m.fcl").stat().st_size < 100_000
     order = FRAME[MIXED].rename(columns=long)
     np.testing.assert_array_equal(model.margins(order), model.margins(X))
-    assert names_read(model.family, model.ids, list(long.values())) == model.column_names
+    record = record_of(model.family, model.ids, ColumnRecord(list(long.values())))
+    assert record.column_names == model.column_names
 
 
 def test_columns_of_large_numbers() -> None:

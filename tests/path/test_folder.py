@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fcl
+from fcl.data.columns import ColumnRecord
 from fcl.errors import InputError
 from fcl.model.checkpoint import CheckpointFolder
 from fcl.path import track as tracks
@@ -161,7 +162,7 @@ def test_renamed_columns_are_refused(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(90, 3))
     data = [fcl.open_data(X, y=X[:, 0] > 0) for _ in range(3)]
     for opened, names in zip(data, (["a", "b", "c"], ["b", "a", "c"], None), strict=True):
-        opened.column_names = names
+        opened.column_record = ColumnRecord(names)
     job: dict[str, Any] = {"C": 0.1, "tol": 1e-2, "memory": "1GiB"}
     fcl.train_path(data[0], "columns", points=2, folder=tmp_path / "p")
     fcl.train(data[0], "columns", checkpoint=tmp_path / "c", **job)

@@ -11,6 +11,7 @@ import pytest
 from waves import Problem
 
 import fcl
+from fcl.data.columns import ColumnRecord
 from fcl.errors import InputError
 from fcl.report.make import make_report
 from fcl.stagewise.settings import Settings
@@ -24,7 +25,7 @@ def saved(path: Path, numbers: bool = False, **options: Any) -> fcl.DataSet:
     problem = Problem()
     y = problem.numbers if numbers else np.where(problem.y == "a", HOSTILE, problem.y)
     data = problem.data(y)
-    data.column_names = [HOSTILE, "b", "c", "d"]
+    data.column_record = ColumnRecord([HOSTILE, "b", "c", "d"])
     settings = Settings(block=2, visits=2, valid_fraction=0.2, **options)
     running = Running(cores=1, certify=True)
     result = train_stagewise(data, "columns", settings, numbers=numbers, running=running)

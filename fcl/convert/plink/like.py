@@ -2,62 +2,50 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 
 import numpy as np
 
-from fcl.checks import shown
 from fcl.convert.contract import TEXT_BYTES, Budget
 from fcl.convert.plink.trio import Variants
 from fcl.convert.reference import Reference
+from fcl.data.columns import ColumnRecord, KnownVariants
 from fcl.errors import InputError
+from fcl.model.columns import match
 from fcl.units import counted
 
-__all__ = ["Columns", "TrainingVariants", "var_columns"]
+__all__ = ["Columns", "training_variants"]
 
 _TEXT = np.dtypes.StringDType()
-#: How PLINK writes an allele that no sample has.
-_NO_ALLELE = "0"
 
 
-def var_columns(variants: Variants, means: np.ndarray) -> dict[str, np.ndarray]:
-    """The arrays that an output stores beside the names of its variants, for ``--like``."""
-    return {
-        "a1": np.array(variants.a1, _TEXT),
-        "a2": np.array(variants.a2, _TEXT),
-        "mean": means,
-    }
+def training_variants(like: str | Reference | None, name: str) -> Reference | None:
+    """The variants of training data; None for all variants of the files.
 
+    like : path of an output of ``fcl convert``, or the columns of a model.
+    name : of the .bed file, for messages.
 
-@dataclass(frozen=True)
-class TrainingVariants:
-    """The variants of training data, as an output of ``fcl convert`` or a model knows them.
-
-    Attributes
-    ----------
-    variants : Variants
-        With the alleles that X counts.
-    means : float32 (k,)
-        Values for missing genotypes.
-    words : str
-        Where the variants come from, for messages.
+    Raises InputError if the alleles are not known.
     """
-
-    variants: Variants
-    means: np.ndarray
-    words: str
-
-    @classmethod
-    def read(cls, path: str) -> TrainingVariants:
-        """Read the variants of an output of ``fcl convert``; raises InputError if it has none."""
-        group = Reference.open(path).group
-        if any(f"var/{name}" not in group for name in ("_index", "a1", "a2", "mean")):
-            raise InputError(
-                "--like: expected an output of fcl convert from PLINK files, with the alleles of its "
-                f"variants, got {path}; convert the training data again"
-            )
-        names, first, second = (group[f"var/{name}"][:].tolist() for name in ("_index", "a1", "a2"))
-        return cls(Variants(names, first, second), group["var/mean"][:], f"--like {path}")
+    if like is None:
+        return None
+    found = Reference.read(like) if isinstance(like, str) else like
+    record = found.record
+    if record.names is not None and not len(record.names):  # the model reads no column
+        return None
+    columns = [column for column, _ in record.named]
+    if record.variants_at(columns[:1]) is not None:
+        return found
+    if found.is_complete:
+        raise InputError(
+            "--like: expected an output of fcl convert from PLINK files, with the alleles of its "
+            f"variants, got {found.name}; convert the training data again"
+        )
+    raise InputError(
+        f"{name}: the model does not know which alleles its columns count, nor their means; give the "
+        f"output of fcl convert for the training data: {found.command}"
+    )
 
 
 @dataclass(frozen=True)
@@ -81,14 +69,18 @@ class Columns:
     swapped: np.ndarray
     means: np.ndarray | None = None
 
+    def __len__(self) -> int:
+        return len(self.order)
+
     @classmethod
     def of(cls, variants: Variants) -> Columns:
         """All variants of the file, in its order."""
-        return cls(variants, np.arange(len(variants)), np.zeros(len(variants), np.bool_))
+        order = np.arange(len(variants))
+        return cls(variants, order, np.zeros(len(order), np.bool_))
 
     @classmethod
     def like(
-        cls, training: TrainingVariants, variants: Variants, bim_name: str, budget: Budget
+        cls, training: Reference, variants: Variants, bim_name: str, budget: Budget
     ) -> Columns:
         """The variants of training data, in their order.
 
@@ -97,42 +89,43 @@ class Columns:
         InputError
             The .bim file lacks a variant, or has it with other alleles.
         """
-        wanted, means = training.variants, training.means
+        record = training.record
+        columns = sorted(column for column, _ in record.named)
         budget.check(
-            f"the names of {counted(len(wanted), 'variant')} of --like",
-            2 * TEXT_BYTES * len(wanted),
+            f"the names of {counted(len(columns), 'variant')} of --like",
+            4 * TEXT_BYTES * len(columns),
             1,
         )
-        places = {name: at for at, name in enumerate(variants.names)}
-        order = np.array([places.get(name, -1) for name in wanted.names], np.int64)
-        if (order < 0).any():
-            lacking = np.flatnonzero(order < 0).tolist()
-            some = ", ".join(shown(wanted.names[column]) for column in lacking[:3])
-            raise InputError(
-                f"{training.words}: {bim_name} lacks {len(lacking):,} of the "
-                f"{counted(len(wanted), 'variant')} of the training data, "
-                f"such as {some}; add them (plink --bmerge), or train on the variants that both have "
-                "(plink --extract)"
-            )
-        found = cls(wanted, order, np.zeros(len(wanted), np.bool_), means)
-        for column, at in enumerate(order.tolist()):
-            found.swapped[column] = _is_swapped(training, column, variants, at, bim_name)
-        return found
+        wanted = record.variants_at(columns)
+        assert wanted is not None and record.names is not None
+        # the position of a variant among those that are read
+        names = dict(enumerate(record.names[column] for column in columns))
+        known = dict(enumerate(wanted[column] for column in columns))
+        own = ColumnRecord(names, variants=KnownVariants(known))
+        given = ColumnRecord(variants.names, variants=variants)
+        try:
+            found = match(own, given, len(columns), len(variants))
+        except InputError as error:
+            raise InputError(f"{training.words}: {bim_name}: {error}") from None
+        swapped = np.zeros(len(columns), np.bool_)
+        swapped[found.turned] = True
+        found_variants = Variants(
+            list(names.values()),
+            [variant.a1 for variant in known.values()],
+            [variant.a2 for variant in known.values()],
+            [variant.chromosome for variant in known.values()],
+            array("q", (variant.position for variant in known.values())),
+        )
+        means = np.array([variant.mean for variant in known.values()], np.float32)
+        return cls(found_variants, found.source, swapped, means)
 
-
-def _is_swapped(
-    training: TrainingVariants, column: int, variants: Variants, at: int, bim_name: str
-) -> bool:
-    """Whether the alleles of a variant are in the other order."""
-    wanted = training.variants
-    train = wanted.a1[column], wanted.a2[column]
-    here = variants.a1[at], variants.a2[at]
-    for found in (here, here[::-1]):
-        pairs = zip(train, found, strict=True)
-        if all(one == other or _NO_ALLELE in (one, other) for one, other in pairs):
-            return found is not here
-    raise InputError(
-        f"{training.words}: {bim_name}: the variant {shown(wanted.names[column])} has the alleles "
-        f"{shown('/'.join(here))}, in the training data {shown('/'.join(train))}; is it another variant, "
-        "or on the other strand (plink --flip)?"
-    )
+    def var(self, means: np.ndarray) -> dict[str, np.ndarray]:
+        """The arrays that an output stores beside the names of its variants: see :class:`Variant`."""
+        variants = self.variants
+        return {
+            "a1": np.array(variants.a1, _TEXT),
+            "a2": np.array(variants.a2, _TEXT),
+            "mean": means,
+            "chromosome": np.array(variants.chromosome, _TEXT),
+            "position": np.array(variants.position, np.int64),
+        }

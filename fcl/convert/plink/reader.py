@@ -11,10 +11,12 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Source
 from fcl.convert.files import InputFile
-from fcl.convert.plink.like import Columns, TrainingVariants, var_columns
+from fcl.convert.plink.like import Columns, training_variants
 from fcl.convert.plink.samples import kept_samples, read_phenotype
 from fcl.convert.plink.transpose import Transposed
 from fcl.convert.plink.trio import Trio
+from fcl.convert.reference import Reference
+from fcl.data.columns import DIPLOID
 from fcl.errors import InputError
 from fcl.units import counted
 
@@ -31,7 +33,7 @@ class Options:
     y: str | None = None
     keep: str | None = None
     missing: str = "mean"
-    like: str | TrainingVariants | None = None
+    like: str | Reference | None = None
 
 
 def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
@@ -80,9 +82,12 @@ class _PlinkSource(Source):
 
     @property
     def layout(self) -> Layout:
-        found = self._columns.variants
-        var = var_columns(found, self._means)
-        return Layout("dense", self._dtype, len(found), found.names, var)
+        found = self._columns
+        var = found.var(self._means)
+        return Layout("dense", self._dtype, len(found), found.variants.names, var)
+
+    def attributes(self) -> dict[str, Any]:
+        return {"scale": DIPLOID}
 
     def blocks(self, budget: Budget) -> Iterator[Rows]:
         step = budget.block_rows((2 + 4 + 4) * len(self._means))
@@ -95,12 +100,11 @@ class _PlinkSource(Source):
 
     def _find_columns(self, budget: Budget) -> Columns:
         """Choose the variants that become columns: all in the file, or the training variants."""
-        trio, like = self._trio, self._options.like
-        if like is None:
+        trio = self._trio
+        training = training_variants(self._options.like, trio.bed.name)
+        if training is None:
             return Columns.of(trio.variants)
-        if isinstance(like, str):
-            like = TrainingVariants.read(like)
-        found = Columns.like(like, trio.variants, trio.bim.name, budget)
+        found = Columns.like(training, trio.variants, trio.bim.name, budget)
         self.notes.append(
             f"like: uses {len(found.order):,} of {counted(len(trio.variants), 'variant')}; "
             f"{int(found.swapped.sum()):,} have A1 and A2 in the other order, and were turned"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from fcl.checks import shown
 from fcl.convert.contract import TEXT_BYTES, Budget
 from fcl.convert.files import InputFile
 from fcl.convert.rereading import complete_lines
+from fcl.data.columns import Variant
 from fcl.errors import InputError
 from fcl.units import counted
 
@@ -78,14 +80,31 @@ class Variants:
         Their ids; duplicates have chrom:pos:a1:a2 appended.
     a1, a2 : list of str
         Their alleles; the genotypes count a1. "0" is an allele that the file does not name.
+    chromosome : list of str
+    position : array of int64
+        Of the base, from 1; 0 if it is not known.
     """
 
     names: list[str]
     a1: list[str]
     a2: list[str]
+    chromosome: list[str]
+    position: array[int]
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def some(self, columns: Sequence[int]) -> dict[int, Variant]:
+        """Some of the variants by their place in the file, as the record of columns has them."""
+        return {
+            at: Variant(
+                self.a1[at],
+                self.a2[at],
+                chromosome=self.chromosome[at],
+                position=self.position[at],
+            )
+            for at in columns
+        }
 
 
 @dataclass(frozen=True)
@@ -203,11 +222,14 @@ def _read_samples(fam: InputFile) -> Samples:
 
 
 def _read_variants(bim: InputFile) -> Variants:
-    found = Variants([], [], [])
-    for _, (_, name, _, _, first, second) in _records(bim):
+    found = Variants([], [], [], [], array("q"))
+    for _, (chromosome, name, _, position, first, second) in _records(bim):
         found.names.append(name)
         found.a1.append(sys.intern(first))
         found.a2.append(sys.intern(second))
+        found.chromosome.append(sys.intern(chromosome))
+        is_known = position.isascii() and position.isdecimal() and len(position) < 19
+        found.position.append(int(position) if is_known else 0)
     names = found.names
     if not names:
         raise InputError(f"{bim.name}: expected variants, got an empty file")

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fcl.checks import shown
+from fcl.convert.reference import Reference
 from fcl.convert.tables.contract import TableFile, shown_columns
-from fcl.convert.tables.reference import ReferenceColumns
 from fcl.errors import InputError
 
-__all__ = ["ColumnOptions", "Roles", "matching"]
+__all__ = ["ColumnOptions", "Roles", "find_columns", "matching"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ColumnOptions:
     missing: str = "error"
     layout: str = "auto"
     dtype: str = "auto"
-    like: str | ReferenceColumns | None = None
+    like: str | Reference | None = None
 
 
 @dataclass(frozen=True)
@@ -79,15 +79,41 @@ class Roles:
 
     @classmethod
     def like(
-        cls, reference: ReferenceColumns, table: TableFile, options: ColumnOptions
+        cls, reference: Reference, table: TableFile, options: ColumnOptions
     ) -> tuple[Roles, list[int]]:
         """The roles of the columns by the names of others, and which columns are one-hot there."""
         if options.x is not None:
             raise InputError(f"{reference.words} names the columns of X; leave out --x")
-        found = reference.find(table)
+        found = find_columns(reference, table)
         one_hot = [at for _, at, value in found if value is not None]
         x = sorted({at for _, at, _ in found})
         return replace(cls.of(table, options), x=x, left_out=[]), one_hot
+
+
+def find_columns(reference: Reference, table: TableFile) -> list[tuple[str, int, str | None]]:
+    """For each name of a reference: the column of the table, and the category if it is one-hot.
+
+    Raises InputError if the table lacks a column.
+    """
+    index = {name: at for at, name in enumerate(table.columns)}
+    found: list[tuple[str, int, str | None]] = []
+    missing: list[str] = []
+    for _, name in reference.record.named:
+        marks = [place for place, letter in enumerate(name) if letter == "="]
+        cuts = [place for place in marks if name[:place] in index]
+        if name in index:
+            found.append((name, index[name], None))
+        elif cuts:
+            found.append((name, index[name[: cuts[0]]], name[cuts[0] + 1 :]))
+        else:
+            missing.append(name)
+    if missing:
+        more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
+        raise InputError(
+            f"{reference.words}: {table.name} has no column for "
+            f"{', '.join(map(shown, missing[:5]))}{more}"
+        )
+    return found
 
 
 def matching(table: TableFile, option: str, text: str, among: Sequence[int]) -> list[int]:

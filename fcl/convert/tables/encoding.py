@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
-from fcl.checks import shown
+from fcl.checks import shortened, shown
+from fcl.convert.reference import Reference
+from fcl.convert.tables.columns import find_columns
 from fcl.convert.tables.contract import Batch
-from fcl.convert.tables.reference import ReferenceColumns
 from fcl.convert.tables.survey import Survey, TextStats
+from fcl.data.columns import by_whole_number, spellings, whole_number
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
+from fcl.units import counted
 
 __all__ = ["Encoding"]
 
@@ -21,13 +26,45 @@ NO_VALUE = "(missing)"
 _TRUE, _FALSE = {"true", "True", "TRUE"}, {"false", "False", "FALSE"}
 
 
+#: Unknown categories that are named.
+_MOST_NAMED = 5
+
+
 @dataclass(frozen=True)
 class _OneHot:
     """A column of text: value -> column of X; ``missing`` is the column for rows without a value."""
 
+    name: str
     place: int  #: in the texts of a batch
     columns: dict[str, int]
     missing: int = -1  #: -1 if there is none
+    known: frozenset[str] = frozenset()  #: categories of the training data without a column of X
+
+    def codes(self, values: Sequence[str]) -> dict[str, int]:
+        """The columns of X of some values, which may spell whole numbers in another way."""
+        numbers = self._numbers
+        found = {value: self.columns.get(value, -1) for value in values}
+        for value, column in found.items():
+            if (
+                column < 0
+                and value not in self.known
+                and (number := whole_number(value)) in numbers
+            ):
+                found[value] = numbers[number]
+        return found
+
+    def is_known(self, value: str) -> bool:
+        """Whether a value without a column of X is one of the training data."""
+        return value in self.known or value in _FALSE or whole_number(value) in self._known_numbers
+
+    @cached_property
+    def _numbers(self) -> dict[int, int]:
+        return by_whole_number(self.columns)
+
+    @cached_property
+    def _known_numbers(self) -> set[int]:
+        numbers = map(whole_number, self.known)
+        return {number for number in numbers if number is not None}
 
 
 @dataclass
@@ -45,8 +82,12 @@ class Encoding:
         Values for missing numbers, by place in a batch.
     keeps_missing : bool
         Whether texts without a value are a category.
-    unknown : int
-        Values of rows that no column of X stands for.
+    categories : dict of str to list of str
+        Columns of text that are one-hot, and their categories.
+    unknown : Counter
+        Values that no column of X stands for, as (column, value), and their numbers of rows.
+    reference_words : str
+        Where these values are lacking.
     """
 
     means: np.ndarray
@@ -55,7 +96,9 @@ class Encoding:
     number_places: list[int] = field(default_factory=list)
     number_columns: list[int] = field(default_factory=list)
     one_hot: list[_OneHot] = field(default_factory=list)
-    unknown: int = 0
+    categories: dict[str, list[str]] = field(default_factory=dict)
+    unknown: Counter[tuple[str, str]] = field(default_factory=Counter)
+    reference_words: str = ""
 
     @classmethod
     def of(cls, survey: Survey) -> Encoding:
@@ -85,20 +128,22 @@ class Encoding:
         return found
 
     @classmethod
-    def like(cls, reference: ReferenceColumns, survey: Survey) -> Encoding:
+    def like(cls, reference: Reference, survey: Survey) -> Encoding:
         """The columns of another data set, or of a model, by their names.
 
         Raises InputError for a mean that is needed and not known, or for a column of another kind.
         """
         table = survey.files[0]
         number_places, text_places = survey.selection.places()
-        found = cls(survey.numbers.mean, survey.options.missing == "mean", list(reference.names))
+        record = reference.record
+        names = [name for _, name in record.named]
+        found = cls(survey.numbers.mean, survey.options.missing == "mean", names)
         texts: dict[int, _OneHot] = {}
-        for number, (name, at, value) in enumerate(reference.find(table)):
+        for number, (name, at, value) in enumerate(find_columns(reference, table)):
             if at in number_places:
                 place = number_places[at]
-                if name in reference.means:
-                    found.means[place] = reference.means[name]
+                if name in record.means:
+                    found.means[place] = record.means[name]
                 elif found.keeps_missing and survey.numbers.count[place] < survey.n_rows:
                     raise InputError(
                         f"{table.name}: the column {shown(name)} has missing values, and the mean of "
@@ -108,7 +153,9 @@ class Encoding:
                 found.number_columns.append(number)
                 continue
             place = text_places[at]
-            old = texts.get(at) or _OneHot(place, {})
+            column = table.columns[at]
+            known = frozenset(record.categories.get(column, ()))
+            old = texts.get(at) or _OneHot(column, place, {}, known=known)
             if value is None:
                 if not _is_flag(survey.texts[place]):
                     raise InputError(
@@ -119,8 +166,17 @@ class Encoding:
             else:
                 columns = {**old.columns, value: number}
             missing = number if value == NO_VALUE else old.missing
-            texts[at] = _OneHot(place, columns, missing)
+            texts[at] = replace(old, columns=columns, missing=missing)
         found.one_hot = list(texts.values())
+        if reference.is_complete:
+            found.reference_words = "--like"
+        elif all(one.known or one.columns.keys() <= _TRUE for one in found.one_hot):
+            found.reference_words = "the training data"
+        else:  # a model of an earlier version, which does not know the others
+            found.reference_words = "the categories that the model reads"
+        found.categories = {
+            one.name: list(record.categories.get(one.name, one.columns)) for one in found.one_hot
+        }
         return found
 
     def _add_number(self, name: str, place: int) -> None:
@@ -135,15 +191,18 @@ class Encoding:
             self.names.append(name)
             columns = dict.fromkeys(_TRUE, start)
         else:
-            values = sorted(stats.codes)
+            kept = spellings(stats.codes)
+            values = sorted(set(kept.values()))
             self.names += [f"{name}={value}" for value in values]
-            columns = {value: start + code for code, value in enumerate(values)}
+            codes = {value: start + code for code, value in enumerate(values)}
+            columns = {value: codes[spelling] for value, spelling in kept.items()}
+            self.categories[name] = values + [NO_VALUE] * bool(has_missing)
         missing = -1
         if has_missing:
             missing = columns.get(NO_VALUE, len(self.names))
             if missing == len(self.names):
                 self.names.append(f"{name}={NO_VALUE}")
-        self.one_hot.append(_OneHot(place, columns, missing))
+        self.one_hot.append(_OneHot(name, place, columns, missing))
 
     def density(self, survey: Survey) -> float:
         """The share of the values of X that are not 0."""
@@ -188,11 +247,32 @@ class Encoding:
     def _columns(self, batch: Batch, one_hot: _OneHot) -> np.ndarray:
         """The column of X in which each row has a 1; -1 for none."""
         texts = batch.texts[one_hot.place]
-        found = texts.recoded(one_hot.columns)
-        known = one_hot.columns.keys() | _FALSE
-        lacking = [code for code, value in enumerate(texts.values) if value not in known]
-        self.unknown += int(np.isin(texts.codes, lacking).sum()) if lacking else 0
-        return np.where(texts.codes < 0, one_hot.missing, found)
+        columns = one_hot.codes(texts.values)
+        counts = np.bincount(texts.codes[texts.codes >= 0], minlength=len(texts.values))
+        for value, count in zip(texts.values, counts.tolist(), strict=True):
+            if count and columns[value] < 0 and not one_hot.is_known(value):
+                self.unknown[one_hot.name, value] += count
+        if one_hot.missing < 0 and not one_hot.is_known(NO_VALUE):
+            n_missing = int((texts.codes < 0).sum())
+            if n_missing:
+                self.unknown[one_hot.name, NO_VALUE] += n_missing
+        return np.where(texts.codes < 0, one_hot.missing, texts.recoded(columns))
+
+    @property
+    def unknown_note(self) -> str:
+        """How many values no column of X stands for, and which, in a line; empty if there are none."""
+        if not self.unknown:
+            return ""
+        some = ", ".join(
+            f"{shortened(column, 40)}={shown(value)} ({count:,})"
+            for (column, value), count in self.unknown.most_common(_MOST_NAMED)
+        )
+        more = len(self.unknown) - _MOST_NAMED
+        some += f" and {more:,} more" if more > 0 else ""
+        return (
+            f"categories: {counted(self.unknown.total(), 'value')} not in {self.reference_words}; "
+            f"columns of 0 stand for them: {some}"
+        )
 
 
 def _is_flag(stats: TextStats) -> bool:

@@ -10,10 +10,10 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Source
 from fcl.convert.files import InputFile
+from fcl.convert.reference import Reference
 from fcl.convert.tables.columns import ColumnOptions, Roles
 from fcl.convert.tables.contract import Batch, Selection, TableFile, shown_columns
 from fcl.convert.tables.encoding import Encoding
-from fcl.convert.tables.reference import ReferenceColumns
 from fcl.convert.tables.survey import Survey
 from fcl.errors import InputError
 from fcl.units import counted
@@ -45,7 +45,10 @@ class TableSource(Source):
         _check_same_columns(files)
         like = options.like
         if isinstance(like, str):
-            like = ReferenceColumns.read(like)
+            like = Reference.read(like)
+        if like is not None and not like.record.names:
+            _refuse_without_names(like, options)
+            like = None
         forced: list[int] = []
         if like is None:
             roles = Roles.of(files[0], options)
@@ -77,15 +80,20 @@ class TableSource(Source):
         return self._layout
 
     def attributes(self) -> dict[str, Any]:
-        if self._encoding.unknown and self._is_complete:
-            self.notes.append(
-                f"categories: {counted(self._encoding.unknown, 'value')} not in --like; columns "
-                "of 0 stand "
-                "for them"
-            )
-        names = [self._encoding.names[column] for column in self._encoding.number_columns]
-        means = self._encoding.means[self._encoding.number_places]
-        return {"means": dict(zip(names, means.tolist(), strict=True))}
+        encoding = self._encoding
+        if note := encoding.unknown_note:
+            self.notes.append(note)
+        names = [encoding.names[column] for column in encoding.number_columns]
+        means = encoding.means[encoding.number_places]
+        counts = self._survey.n_rows - self._survey.numbers.count[encoding.number_places]
+        filled = dict(zip(names, counts.tolist(), strict=True))
+        if self._options.missing != "mean":
+            filled = {}
+        return {
+            "means": dict(zip(names, means.tolist(), strict=True)),
+            "filled": {name: count for name, count in filled.items() if count},
+            "categories": encoding.categories,
+        }
 
     def blocks(self, budget: Budget) -> Iterator[Rows]:
         selection = self._survey.selection
@@ -188,6 +196,19 @@ class TableSource(Source):
         place = selection.numbers.index(at)
         whole = self._survey.numbers.whole[place]
         return batch.numbers[:, place].astype(np.int64 if whole else np.float64)
+
+
+def _refuse_without_names(like: Reference, options: ColumnOptions) -> None:
+    """Raise InputError if columns without names do not serve; a model may read all columns in order."""
+    if like.is_complete:
+        raise InputError(
+            f"--like: {like.name} has no names of columns; expected an output of fcl convert"
+        )
+    if options.missing == "mean":
+        raise InputError(
+            f"--missing mean: the means of the training rows are not known; {like.advice}, or --missing "
+            "drop"
+        )
 
 
 def _check_same_columns(files: Sequence[TableFile]) -> None:

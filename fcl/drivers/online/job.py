@@ -28,7 +28,7 @@ from fcl.features import bind_features, parse_features, spell_features
 from fcl.features.base import Family, Floats
 from fcl.features.hashed import HashedFamily, hashed_family
 from fcl.features.rows import CHUNK_IDS, RowView
-from fcl.model.columns import by_position, matched
+from fcl.model.columns import matched
 from fcl.objective import Loss, find_loss, resolve_C
 from fcl.online import METHODS, OnlineOptions
 from fcl.online.base import PIECE, Learner, Point
@@ -258,7 +258,7 @@ def make_online_job(
     if held is not None:
         valid_rows = select_rows(data, y, data.weights, held, "validate on: raise valid_fraction")
     elif valid is not None:
-        valid = matched(valid, by_position(data.column_names), family.row_width)
+        valid = matched(valid, data.column_record, family.row_width)
         family.check_rows(valid.rows)
         valid_rows = select_valid_rows(valid, loss, labels)
     sum_weights = math.fsum(train.s)

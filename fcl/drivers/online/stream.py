@@ -7,11 +7,12 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fcl.data.columns import ColumnRecord
 from fcl.data.dataset import DataSet
 from fcl.data.sparse import SparseRows, from_matrix
 from fcl.drivers.bar import Progress, on_event
@@ -28,6 +29,7 @@ from fcl.drivers.online.train import OnlineResult, _state, kept_options, model_o
 from fcl.drivers.rows import weighted_by_class
 from fcl.errors import InputError
 from fcl.features.base import Floats
+from fcl.model.columns import difference
 from fcl.model.model import Model, load_model
 from fcl.model.online_state import OnlineState, read_state
 from fcl.online import Learner
@@ -54,11 +56,14 @@ class StreamBlock:
         Targets or labels.
     line : callable
         Returns the number of the line of a row of the block, from 1, for messages.
+    columns : ColumnRecord
+        What is known about the columns; the same for all blocks.
     """
 
     x: SparseRows
     y: Floats
     line: Callable[[int], int]
+    columns: ColumnRecord = field(default_factory=ColumnRecord)
 
 
 def learn_stream(
@@ -292,6 +297,8 @@ def _resumed(
             f"resume: expected the model of a stream, got one that learnt stored rows; give its DATA in "
             f"place of {data.name}, or --initial to start from its weights"
         )
+    if other := difference(model.column_record, replace(data.column_record, is_stated=False)):
+        raise InputError(f"{data.name}: {other}; the rows must count ids as those before")
     labels = None
     if model.labels is not None:
         labels = (model.labels[0], model.labels[1])
@@ -313,7 +320,9 @@ def _resumed(
 
 
 def _data_set(block: StreamBlock, name: str) -> DataSet:
-    return DataSet(name, from_matrix(block.x, name), block.y, target_name=f"{name}: label")
+    rows = from_matrix(block.x, name)
+    label = f"{name}: label"
+    return DataSet(name, rows, block.y, target_name=label, column_record=block.columns)
 
 
 def _message(end: End, run: _StreamRun, name: str) -> str:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcl.data.variants import read_variants
 from fcl.drivers.bar import Progress, on_event
 from fcl.drivers.certify import Optimality
 from fcl.drivers.certify import certify as certify_model
@@ -32,7 +31,7 @@ from fcl.drivers.online.run import End, OnlineRun, Place
 from fcl.errors import InputError, ModelFileError
 from fcl.features.base import Family
 from fcl.model.certificate import Certificate, Scope
-from fcl.model.columns import names_read
+from fcl.model.columns import difference, record_of
 from fcl.model.model import Model, load_model
 from fcl.model.online_state import OnlineState, read_state
 from fcl.online import Learner
@@ -355,6 +354,8 @@ def _check_data(model: Model, state: OnlineState, data: DataSet, path: Any) -> N
             f"{data.name}: expected the data of the run in {os.fspath(path)}, got others (another "
             "fingerprint); give the same rows, or learn from them without resume"
         )
+    if other := difference(model.column_record, data.column_record):
+        raise InputError(f"{data.name}: {other}; give the data of the run in {os.fspath(path)}")
 
 
 def _start(job: OnlineJob, state: OnlineState | None) -> tuple[Learner, Place]:
@@ -415,8 +416,7 @@ def _state(job: OnlineJob, learner: Learner, place: Place, fingerprint: str) -> 
 def model_of(job: OnlineJob, learner: Learner, fingerprint: str) -> Model:
     """The model of what was learnt so far, of which nothing is proved."""
     ids, weights, intercept = learner.point()
-    data, names = job.train.data, job.train.data.column_names
-    read = names_read(job.family, ids, names)
+    data = job.train.data
     inf = float("inf")
     return Model(
         family=job.family,
@@ -433,9 +433,8 @@ def model_of(job: OnlineJob, learner: Learner, fingerprint: str) -> Model:
         fingerprint=fingerprint,
         certificate=Certificate(inf, -inf, inf, inf, 0, Scope.UNKNOWN),
         options={**job.described(), "rate": job.options.rate, "rows_learnt": learner.rows},
-        feature_names=feature_names(job.family, ids, names),
-        column_names=read,
-        variants=None if read is None else read_variants(data, sorted(read)),
+        feature_names=feature_names(job.family, ids, data.column_names),
+        column_record=record_of(job.family, ids, data.column_record),
     )
 
 
