@@ -14,7 +14,7 @@ from fcl.data.memory import MemoryReader
 from fcl.data.sparse import SparseRowReader, SparseRows, from_matrix
 from fcl.errors import InputError
 
-__all__ = ["ColumnMap", "cut", "mapped_rows"]
+__all__ = ["ColumnMap", "columns_of", "cut", "mapped_rows", "refuse_mapped"]
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,13 @@ class ColumnMap:
     ----------
     width : int
         Columns of the model's rows.
-    source, target : int64 (k,)
-        Column ``source[i]`` of the input is column ``target[i]`` of the rows. Other columns of the rows
-        are 0.
+    source, target : int64 (k,), or None
+        Column ``source[i]`` of the input is column ``target[i]`` of the rows. None: column j of the input
+        is column j + ``shift``. Other columns of the rows are 0.
+    shift : int
+        At least 0.
+    n_given : int
+        Columns of the input.
     turned : int64 (t,)
         Columns of the rows that count the other allele in the input.
     scale : float
@@ -43,8 +47,10 @@ class ColumnMap:
     """
 
     width: int
-    source: np.ndarray
-    target: np.ndarray
+    source: np.ndarray | None = None
+    target: np.ndarray | None = None
+    shift: int = 0
+    n_given: int = 0
     turned: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     scale: float = 2.0
     filled: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
@@ -56,11 +62,11 @@ class ColumnMap:
     @property
     def keeps_places(self) -> bool:
         """Whether each column of the rows is the column of the input at the same position."""
-        return (
-            self.ignored == 0
-            and len(self.source) == self.width
-            and bool((self.source == self.target).all())
-        )
+        if self.n_given != self.width:
+            return False
+        if self.source is None or self.target is None:
+            return self.shift == 0
+        return len(self.source) == self.width and bool((self.source == self.target).all())
 
     @property
     def changes_nothing(self) -> bool:
@@ -73,7 +79,11 @@ class ColumnMap:
             found = x.copy()
         else:
             found = np.zeros((len(x), self.width), x.dtype)
-            found[:, self.target] = x[:, self.source]
+            if self.source is None:
+                n = min(self.n_given, self.width - self.shift)
+                found[:, self.shift : self.shift + n] = x[:, :n]
+            else:
+                found[:, self.target] = x[:, self.source]
         if len(self.filled) and found.dtype.kind == "f":  # integers have no means
             values = found[:, self.filled]
             found[:, self.filled] = np.where(values == self.old, self.new, values)
@@ -83,7 +93,10 @@ class ColumnMap:
 
     def sparse(self, x: SparseRows) -> SparseRows:
         """Sparse rows of the model from sparse rows of the input; in the order of the input."""
-        # not a table of all columns of the input, of which there may be 2^31
+        # no table of all columns of the input, of which there may be 2^31
+        if self.source is None or self.target is None:
+            moved = x.indices.astype(np.int64) + self.shift
+            return _recoded(x, np.where(moved < self.width, moved, -1), self.width)
         source, order = np.append(self.source, -1), np.argsort(self.source)
         found = np.append(order, -1)[np.searchsorted(self.source, x.indices, sorter=order)]
         is_read = source[found] == x.indices
@@ -99,6 +112,15 @@ def _recoded(x: SparseRows, indices: np.ndarray, width: int) -> SparseRows:
     keep = indices >= 0
     ends = np.concatenate([[0], np.cumsum(keep)])
     return SparseRows(ends[x.indptr], indices[keep].astype(np.int32), x.data[keep], width)
+
+
+def refuse_mapped(rows: RowReader[Any], name: str) -> None:
+    """Raise InputError for rows that are turned as they are read, which other machines cannot do."""
+    if isinstance(rows, MappedRows | MappedSparseRows):
+        raise InputError(
+            f"{name}: expected the columns of the training data in their order, with the same alleles "
+            "and ids, as workers of a cluster do not turn them; convert the files with --like TRAIN.zarr"
+        )
 
 
 def mapped_rows(rows: RowReader[Any], columns: ColumnMap) -> RowReader[Any]:

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fcl.data.base import Container, RowReader
+from fcl.checks import shown
+from fcl.data.base import RowReader
 from fcl.errors import InputError
 
 __all__ = [
@@ -334,17 +335,18 @@ def _values(reader: RowReader[Any], columns: Sequence[int]) -> list[Any]:
 
 
 def read_record(
-    container: Container,
+    stored: Any,
     names: Sequence[str] | None,
     rows: RowReader[Any],
     source: Mapping[str, Any] | None,
     open_columns: OpenColumns,
 ) -> ColumnRecord:
-    """The record that ``fcl convert`` stored beside X in a container.
+    """The record of the columns of a data set, with what ``fcl convert`` stored beside X.
 
     Parameters
     ----------
-    container : Container
+    stored : mapping, or anything else
+        The attribute ``fcl`` of the data set.
     names : sequence of str, or None
         Of the columns.
     rows : RowReader
@@ -357,9 +359,8 @@ def read_record(
     Raises
     ------
     InputError
-        The attribute ``fcl`` of the container is not one that fcl writes.
+        The attribute is not one that fcl writes.
     """
-    stored = container.attribute("", "fcl")
     variants = None
     if names is not None and source is not None:
         variants = StoredVariants(source, rows.shape[1], open_columns)
@@ -372,8 +373,8 @@ def read_record(
             isinstance(value, kind) and not isinstance(value, bool) for value in found.values()
         ):
             raise InputError(
-                f"{container.name}: its attribute fcl has {key} of another form than fcl convert "
-                "writes; convert the data again"
+                f"{rows.name}: expected {key} in the attribute fcl as fcl convert writes them, got "
+                f"{shown(found)}; convert the data again"
             )
         return dict(found)
 

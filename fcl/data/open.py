@@ -181,7 +181,8 @@ def open_data(
     if container:
         data.source = _source(path, group, x)
         own = _column_names(container, rows)
-        data.column_record = read_record(container, own, rows, data.source, open_columns)
+        stored = container.attribute("", "fcl") if x == "X" else None  # it is about X
+        data.column_record = read_record(stored, own, rows, data.source, open_columns)
     names_of_others = [array.name for array in data.covariates or ()]
     data.column_record = replace(data.column_record, offset=offset_name, covariates=names_of_others)
     return data

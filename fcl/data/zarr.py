@@ -234,6 +234,8 @@ class ZarrContainer(GroupContainer):
         return value
 
     def _node(self, path: str) -> Any:
+        if not path.strip("/"):  # known already: no request to a store
+            return self._group
         try:
             with _settings(self._place):
                 return self._group[path.strip("/")]

@@ -127,8 +127,7 @@ def other_record(before: Mapping[str, Any] | None, now: ColumnRecord) -> str:
 
 def _by_position(width: int, note: str) -> ColumnMap:
     # rows of another width are refused, or cut, by those who know their form
-    places = np.arange(width)
-    return ColumnMap(width, places, places, note=note)
+    return ColumnMap(width, n_given=width, note=note)
 
 
 def _by_id(wanted: ColumnRecord, given: ColumnRecord, width: int, n_given: int) -> ColumnMap:
@@ -146,15 +145,14 @@ def _by_id(wanted: ColumnRecord, given: ColumnRecord, width: int, n_given: int) 
             f"data, which have no column {given.first_id}; convert the files with --like TRAIN.zarr, or "
             "state with --zero-based how each counts"
         )
-    source = np.arange(max(0, min(n_given, width - shift)))
-    ignored = n_given - len(source)
+    ignored = max(0, n_given + shift - width)
     note = ""
     if shift or ignored:
         note = (
             f"columns: matched by id, from {given.first_id} here and {wanted.first_id} in the model"
         )
         note += f"; {counted(ignored, 'column')} beyond those of the model ignored" * bool(ignored)
-    return ColumnMap(width, source, source + shift, ignored=ignored, note=note)
+    return ColumnMap(width, shift=shift, n_given=n_given, ignored=ignored, note=note)
 
 
 def _by_name(wanted: ColumnRecord, given: ColumnRecord, width: int, n_given: int) -> ColumnMap:
@@ -192,6 +190,7 @@ def _by_name(wanted: ColumnRecord, given: ColumnRecord, width: int, n_given: int
         width,
         source,
         target,
+        n_given=n_given,
         turned=np.array(turned, np.int64),
         scale=given.scale,
         ignored=n_given - len(source),
@@ -499,6 +498,7 @@ def _aligned(wanted: ColumnRecord, given: ColumnRecord, columns: ColumnMap) -> C
     """The record of rows that were matched: names of all columns, of which some are empty."""
     names = None
     if wanted.names is not None and given.names is not None:
+        assert columns.source is not None and columns.target is not None
         sources = zip(columns.source.tolist(), columns.target.tolist(), strict=True)
         own = {target: given.names[source] for source, target in sources}
         own |= dict(wanted.named)

@@ -101,6 +101,20 @@ def test_ids_are_those_of_the_training_rows(base: int, run: Run) -> None:
     assert "columns: matched by position; ids begin at" in result.stderr
 
 
+def test_the_certificate_of_rows_matched_by_id(base: int) -> None:
+    """Objective and loss at the weights of the model, by numpy; the intercept is fitted."""
+    convert([svm("t.svm", T, base)], "t.zarr", memory="4GiB")
+    model = fcl.load_model("m.fcl")
+    found = fcl.certify(model, fcl.open_data("t.zarr"), C=1.0)
+    own = expected(model, T) - model.intercept
+    shifts = np.linspace(-3, 3, 6001)
+    loss = min(np.logaddexp(0.0, -Y * (own + b)).sum() for b in shifts)
+    assert found.objective == pytest.approx(np.abs(model.weights).sum() + loss, rel=1e-6)
+    convert([svm("u.svm", np.column_stack([T, X[:, 0]]), base)], "u.zarr", memory="4GiB")
+    with pytest.raises(fcl.InputError, match="of which 1 are not among the 5 of the model"):
+        fcl.certify(model, fcl.open_data("u.zarr"))
+
+
 def test_validation_rows_are_matched_by_id(base: int) -> None:
     """The metric of the shifted rows is that of the right margins; the driver does not matter."""
     convert([svm("v.svm", T, base)], "v.zarr", memory="4GiB")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 
 import fcl
 from fcl.convert.contract import Layout
-from fcl.data.column_map import ColumnMap
-from fcl.data.columns import ColumnRecord
+from fcl.data.column_map import ColumnMap, refuse_mapped
+from fcl.data.columns import ColumnRecord, KnownVariants, Variant
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
-from fcl.model.columns import difference, record_of
+from fcl.model import schema
+from fcl.model.column_file import COLUMN_KEYS, record_from_header, record_to_header
+from fcl.model.columns import difference, matched, record_of
 from fcl.model.explain import iter_explanations
 from fcl.report.measured import measure
 from fcl.scoring.margins import BlockScorer
@@ -260,7 +263,7 @@ def test_very_long_names(tmp_path: Path) -> None:
 
 
 def test_columns_of_large_numbers() -> None:
-    given = ColumnMap(3, np.array([2**31 - 5, 4]), np.array([0, 2]))
+    given = ColumnMap(3, np.array([2**31 - 5, 4]), np.array([0, 2]), n_given=2**31)
     rows = SparseRows(
         np.array([0, 2, 5]),
         np.array([4, 2**31 - 5, 0, 3, 2**31 - 2], np.int32),
@@ -272,3 +275,91 @@ def test_columns_of_large_numbers() -> None:
     assert found.data.tolist() == [1.0, 2.0]
     nothing = ColumnMap(3, np.empty(0, np.int64), np.empty(0, np.int64)).sparse(rows)
     assert nothing.nnz == 0 and len(nothing) == 2
+
+
+# -- the record in files ---------------------------------------------------------------------------
+
+RECORD = ColumnRecord(
+    {0: "rs1", 4: "c=2"},
+    first_id=1,
+    variants=KnownVariants({0: Variant("A", "G", 0.5, "X", 7), 4: Variant("C", "0", 1.5)}),
+    means={"rs1": 0.25},
+    categories={"c": ["2", "u"]},
+    offset="obs/o",
+)
+
+
+def header_of(record: ColumnRecord) -> dict[str, Any]:
+    header: dict[str, Any] = json.loads(json.dumps(record_to_header(record)))
+    return header
+
+
+def read_back(header: dict[str, Any]) -> ColumnRecord:
+    return record_from_header(schema.record(**COLUMN_KEYS)("", header))
+
+
+def test_a_record_is_kept_in_a_file() -> None:
+    for record in (RECORD, ColumnRecord(), ColumnRecord(first_id=0), ColumnRecord({})):
+        assert read_back(header_of(record)) == record
+    # a model of an earlier version has no key "columns"
+    old = header_of(RECORD)
+    del old["columns"]
+    found = read_back(old)
+    assert found.names == RECORD.names and found.first_id is None and not found.categories
+    assert found.variants_at([0]) == {0: Variant("A", "G", 0.5)}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("first_id", 2),
+        ("first_id", "0"),
+        ("first_id", True),
+        ("scale", 0),
+        ("scale", None),
+        ("places", [[0, "1", 0]]),
+        ("places", [[0, 1, 5]]),
+        ("places", {"0": "1"}),
+        ("means", [["a", None]]),
+        ("means", [["a"]]),
+        ("categories", [["a", "b"]]),
+        ("categories", [["a", [1]]]),
+        ("offset", 3),
+    ],
+)
+def test_a_wrong_record_in_a_file_is_refused(key: str, value: Any) -> None:
+    header = header_of(RECORD)
+    header["columns"][key] = value
+    with pytest.raises(schema.Mismatch, match=f"columns.{key}"):
+        read_back(header)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "message"),
+    [
+        ({"means": [1]}, "expected means in the attribute fcl"),
+        ({"means": {"a": "x"}}, "expected means"),
+        ({"categories": {"a": "xy"}}, "expected categories"),
+        ({"filled": {"a": 0.5}}, "expected filled"),
+        ({"first_id": 7, "scale": "x", "options": 3}, ""),
+        ("text", ""),
+    ],
+)
+def test_attributes_of_another_form(attribute: Any, message: str, tmp_path: Path) -> None:
+    """Facts of another form are refused, or not known."""
+    import zarr
+
+    path = stored(tmp_path / "a.zarr", NAMES)
+    zarr.open_group(path, mode="a").attrs["fcl"] = attribute
+    if message:
+        with pytest.raises(InputError, match=message):
+            fcl.open_data(path)
+        return
+    assert fcl.open_data(path).column_record.first_id is None
+
+
+def test_workers_of_a_cluster_do_not_turn_columns(tmp_path: Path) -> None:
+    data = matched(fcl.open_data(stored(tmp_path / "a.zarr", MIXED)), ColumnRecord(NAMES), 6)
+    with pytest.raises(InputError, match=r"a\.zarr: expected the columns of the training data in"):
+        refuse_mapped(data.rows, data.name)
+    refuse_mapped(fcl.open_data(X, y=None).rows, "X")

@@ -107,6 +107,7 @@ class Columns:
             found = match(own, given, len(columns), len(variants))
         except InputError as error:
             raise InputError(f"{training.words}: {bim_name}: {error}") from None
+        assert found.source is not None  # the map is by name
         swapped = np.zeros(len(columns), np.bool_)
         swapped[found.turned] = True
         found_variants = Variants(

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fcl.data import DataSet
+from fcl.data.column_map import refuse_mapped
 from fcl.drivers.cluster import tasks
 from fcl.drivers.cluster.client import MEMORY_SHARE, POLL, Cluster
 from fcl.drivers.cluster.connect import check_cluster, connected
@@ -57,6 +58,7 @@ class SentData:
     @classmethod
     def of(cls, data: DataSet) -> SentData:
         """Describe a data set; InputError if its rows are in memory and too large to be sent."""
+        refuse_mapped(data.rows, data.name)
         others = dict(vars(data))
         rows = others.pop("rows")
         del others["_stamps"]

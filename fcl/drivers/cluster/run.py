@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 
+from fcl.data.column_map import refuse_mapped
 from fcl.drivers.cluster import tasks
 from fcl.drivers.cluster.client import Cluster
 from fcl.drivers.cluster.passes import SUMS_AT_ONCE, ClusterPasses, bytes_of_sums, is_by_rows
@@ -45,6 +46,8 @@ def check_job(job: Job) -> None:
     if job.options.standardize:
         raise InputError(f"standardize: expected no standardised features with {where}")
     for rows in (job.train, job.valid):
+        if rows is not None:
+            refuse_mapped(rows.data.rows, rows.data.name)
         if rows is not None and rows.data.source is None:
             raise InputError(
                 f"{rows.data.name}: expected rows in files that all workers see, got arrays in memory; "
