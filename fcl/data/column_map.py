@@ -44,6 +44,8 @@ class ColumnMap:
         Columns of the input that are not read.
     note : str
         In a line, what is done; empty if there is nothing to say.
+    says_more : bool
+        Whether the line is to be said although nothing changes.
     """
 
     width: int
@@ -58,6 +60,7 @@ class ColumnMap:
     new: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32))
     ignored: int = 0
     note: str = ""
+    says_more: bool = False
 
     @property
     def keeps_places(self) -> bool:

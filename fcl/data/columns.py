@@ -46,7 +46,7 @@ MOST_CATEGORIES = 100_000
 DIPLOID = 2.0
 
 #: Columns of the table ``var`` of PLINK data, in the order of the fields of :class:`Variant`.
-VARIANT_COLUMNS = ("a1", "a2", "mean", "chromosome", "position")
+VARIANT_COLUMNS = ("a1", "a2", "mean", "chromosome", "position", "missing")
 
 #: Opens columns of a table in a data set; see :func:`fcl.data.open.open_columns`.
 OpenColumns = Callable[[Mapping[str, Any], Mapping[str, str], int], Mapping[str, RowReader[Any]]]
@@ -70,6 +70,9 @@ class Variant:
         As in the .bim file; empty if it is not known.
     position : int
         Of the base, from 1; 0 if it is not known.
+    missing : int
+        Number of rows in which the mean stands for the genotype, -1 if it is not known; models do not
+        keep it.
     """
 
     a1: str
@@ -77,6 +80,7 @@ class Variant:
     mean: float = float("nan")
     chromosome: str = ""
     position: int = 0
+    missing: int = field(default=-1, compare=False)
 
     @property
     def place(self) -> tuple[str, int] | None:
@@ -133,13 +137,12 @@ class StoredVariants:
             return None
         if not np.isfinite(np.asarray(found["mean"], np.float64)).all():
             return None
-        unknown: list[Any] = [0] * len(columns)
-        found.setdefault("position", unknown)
-        found.setdefault("chromosome", [""] * len(columns))
+        for name, value in (("chromosome", ""), ("position", 0), ("missing", -1)):
+            found.setdefault(name, [value] * len(columns))
         rows = zip(columns, *(found[name] for name in VARIANT_COLUMNS), strict=True)
         return {
-            column: Variant(str(a1), str(a2), float(mean), str(chromosome), int(position))
-            for column, a1, a2, mean, chromosome, position in rows
+            column: Variant(str(a1), str(a2), float(mean), str(place), int(position), int(missing))
+            for column, a1, a2, mean, place, position, missing in rows
         }
 
 

@@ -25,6 +25,13 @@ from fcl.data.columns import (
     whole_number,
 )
 from fcl.errors import InputError
+from fcl.model.variants import (
+    found_by_place,
+    orientation,
+    refuse_other_scale,
+    turned_columns,
+    with_means,
+)
 from fcl.units import counted
 
 if TYPE_CHECKING:
@@ -36,8 +43,6 @@ __all__ = ["difference", "match", "matched", "other_record", "record_of", "selec
 #: commands show its notes, unless they are to be quiet
 _log = logging.getLogger("fcl.columns")
 
-#: How PLINK writes an allele that no sample has.
-_NO_ALLELE = "0"
 #: How PLINK writes the name of a variant that has none.
 _NO_NAME = "."
 
@@ -100,7 +105,7 @@ def difference(wanted: ColumnRecord, given: ColumnRecord) -> str:
         ours, theirs = wanted.variants_at(columns), given.variants_at(columns)
         for column in columns if ours and theirs else ():
             assert ours is not None and theirs is not None
-            if _orientation(ours[column], theirs[column]) is not False:
+            if orientation(ours[column], theirs[column]) is not False:
                 a, b = ours[column], theirs[column]
                 return (
                     f"the variant at position {column} (from 0), {shown(names[column])}, counts the "
@@ -163,7 +168,7 @@ def _by_name(wanted: ColumnRecord, given: ColumnRecord, width: int, n_given: int
     pairs, absent, places = _found_names(wanted, given, ours)
     n_by_name, n_zero = len(pairs), 0
     if absent and ours:
-        pairs |= _by_place(absent, ours, given, n_given, places)
+        pairs |= found_by_place(absent, ours, given, n_given, places)
     elif absent:
         found = _by_category(absent, wanted, given, places)
         pairs |= found
@@ -171,8 +176,8 @@ def _by_name(wanted: ColumnRecord, given: ColumnRecord, width: int, n_given: int
     theirs = given.variants_at(sorted(set(pairs.values()))) if ours else None
     turned: list[int] = []
     if ours and theirs:
-        _refuse_other_scale(wanted, given)
-        turned = _turned(pairs, ours, theirs, wanted)
+        refuse_other_scale(wanted, given)
+        turned = turned_columns(pairs, ours, theirs, wanted)
     n_read = len(pairs)
     source, target = _all_columns(pairs, width, n_given)
     parts = [f"{n_by_name:,} read, by name"]
@@ -197,8 +202,8 @@ def _by_name(wanted: ColumnRecord, given: ColumnRecord, width: int, n_given: int
         note=f"columns: {'; '.join(parts)}",
     )
     if ours and theirs:
-        found_map = _with_means(found_map, pairs, ours, theirs)
-    is_same = found_map.changes_nothing and not unknown
+        found_map = with_means(found_map, pairs, ours, theirs)
+    is_same = found_map.changes_nothing and not unknown and not found_map.says_more
     return replace(found_map, note="") if is_same else found_map
 
 
@@ -254,135 +259,6 @@ def _all_columns(pairs: dict[int, int], width: int, n_given: int) -> tuple[np.nd
         left = sorted(set(range(width)) - set(pairs.values()))
         pairs = pairs | dict(zip(free, left, strict=False))
     return columns_of([(place, column) for column, place in pairs.items()])
-
-
-# -- variants --------------------------------------------------------------------------------------
-
-
-def _orientation(wanted: Variant, given: Variant) -> bool | None:
-    """Whether the alleles of a variant are exchanged; None if they are other alleles.
-
-    An allele that is not named (0) fits any; the order in which more alleles are equal is taken.
-    """
-    ours = wanted.a1, wanted.a2
-    best, exchanged = -1, None
-    for order in (False, True):
-        theirs = (given.a2, given.a1) if order else (given.a1, given.a2)
-        pairs = list(zip(ours, theirs, strict=True))
-        if all(one == other or _NO_ALLELE in (one, other) for one, other in pairs):
-            equal = sum(one == other for one, other in pairs)
-            if equal > best:
-                best, exchanged = equal, order
-    return exchanged
-
-
-def _turned(
-    pairs: Mapping[int, int],
-    ours: Mapping[int, Variant],
-    theirs: Mapping[int, Variant],
-    wanted: ColumnRecord,
-) -> list[int]:
-    """The columns whose alleles are exchanged; InputError for other alleles."""
-    assert wanted.names is not None
-    turned = []
-    for column, place in sorted(pairs.items()):
-        exchanged = _orientation(ours[column], theirs[place])
-        if exchanged is None:
-            a, b = ours[column], theirs[place]
-            raise InputError(
-                f"the variant {shown(wanted.names[column])} has the alleles {shown(f'{b.a1}/{b.a2}')}, "
-                f"in the training data {shown(f'{a.a1}/{a.a2}')}; is it another variant, or on the "
-                "other strand (plink --flip)?"
-            )
-        if exchanged:
-            turned.append(column)
-    return turned
-
-
-def _by_place(
-    absent: Sequence[tuple[int, str]],
-    ours: Mapping[int, Variant],
-    given: ColumnRecord,
-    n_given: int,
-    places: Mapping[str, int],
-) -> dict[int, int]:
-    """Variants found by chromosome, position and alleles; InputError for those that are not there."""
-    wanted_places = {ours[column].place for column, _ in absent} - {None}
-    candidates: dict[tuple[str, int], list[tuple[int, Variant]]] = {}
-    if wanted_places:
-        every = given.variants_at(range(n_given)) or {}
-        for at, variant in every.items():
-            if variant.place in wanted_places and variant.place is not None:
-                candidates.setdefault(variant.place, []).append((at, variant))
-    pairs: dict[int, int] = {}
-    lacking: list[str] = []
-    for column, name in absent:
-        own = ours[column]
-        fits = [
-            at
-            for at, variant in (candidates.get(own.place, []) if own.place else [])
-            if _orientation(own, variant) is not None
-        ]
-        if len(fits) > 1:
-            raise InputError(
-                f"{len(fits):,} variants could be {shown(name)} of the training data: chromosome "
-                f"{own.chromosome}, position {own.position}, alleles {own.a1}/{own.a2}; keep one of them "
-                "(plink --exclude)"
-            )
-        if not fits and not own.place and name in places:
-            fits = [places[name]]
-        if fits:
-            pairs[column] = fits[0]
-        else:
-            lacking.append(name)
-    if lacking:
-        some = ", ".join(map(shown, lacking[:3]))
-        raise InputError(
-            f"lacks {len(lacking):,} of the {counted(len(ours), 'variant')} of the training data, such "
-            f"as {some}; add them (plink --bmerge), or train on the variants that both have (plink "
-            "--extract)"
-        )
-    return pairs
-
-
-def _refuse_other_scale(wanted: ColumnRecord, given: ColumnRecord) -> None:
-    if wanted.scale != given.scale:
-        raise InputError(
-            f"the genotypes go up to {given.scale:g}, in the training data to {wanted.scale:g}; convert "
-            "the files again"
-        )
-
-
-def _with_means(
-    columns: ColumnMap,
-    pairs: Mapping[int, int],
-    ours: Mapping[int, Variant],
-    theirs: Mapping[int, Variant],
-) -> ColumnMap:
-    """The map that puts the means of the training data in place of the input's own."""
-    turned = set(columns.turned.tolist())
-    filled: list[int] = []
-    old: list[np.float32] = []
-    new: list[np.float32] = []
-    for column, variant in sorted(ours.items()):
-        # X holds means as float32; one that is a whole number cannot be told from genotypes
-        mean = np.float32(theirs[pairs[column]].mean)
-        wanted = np.float32(variant.mean)
-        if column in turned:  # turned afterwards
-            wanted = np.float32(columns.scale) - wanted
-        if np.isfinite(mean) and np.isfinite(wanted) and mean != wanted and mean % 1 != 0:
-            filled.append(column)
-            old.append(mean)
-            new.append(wanted)
-    if not filled:
-        return columns
-    return replace(
-        columns,
-        filled=np.array(filled, np.int64),
-        old=np.array(old, np.float32),
-        new=np.array(new, np.float32),
-        note=f"{columns.note}; missing genotypes take the means of the training data",
-    )
 
 
 # -- categories ------------------------------------------------------------------------------------

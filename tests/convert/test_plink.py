@@ -15,6 +15,7 @@ from fcl.convert.contract import Budget
 from fcl.convert.plink import transpose
 from fcl.convert.plink.transpose import Transposed
 from fcl.errors import BudgetError
+from fcl.model.columns import match
 
 bed_reader = pytest.importorskip("bed_reader")
 
@@ -420,6 +421,7 @@ def test_alleles_are_turned_wherever_rows_come_in(
 
     n, m = 60, 12
     x, test = genotypes(n, m, 1), genotypes(40, m, 2)
+    test[:, 5] = np.tile([0, 1, 2, np.nan], 10)  # a mean like a genotype
     means = np.nanmean(x, 0).astype(np.float32)
     complete = np.where(np.isnan(x), means, x)
     y = complete @ np.linspace(-1, 1, m) + 10
@@ -580,3 +582,29 @@ def test_an_allele_that_no_sample_has(tmp_path: Path) -> None:
     test = trio(tmp_path / "b", 2 - x, allele_1=["A", "A"], allele_2=["0", "G"])
     found = converted(test, like=str(tmp_path / "a.zarr"))
     np.testing.assert_array_equal(found.x, x)
+
+
+def test_missing_genotypes_that_look_like_the_others(tmp_path: Path) -> None:
+    """Of a variant of which all other rows have the same genotype: they are counted."""
+    import fcl
+
+    x = genotypes(40, 3, 8, 0.0)
+    run.convert([trio(tmp_path / "a", x)], tmp_path / "a.zarr", memory="4GiB")
+    data = fcl.open_data(fcl_array(tmp_path / "a.zarr", x @ [1, -1, 2]))
+    model = fcl.train(data, "columns", loss="squared", C=1.0).model
+    test = genotypes(9, 3, 9, 0.0)
+    test[:, 1] = [0, 0, np.nan, 0, 0, np.nan, 0, 0, 0]
+    bed = trio(tmp_path / "b", test)
+    run.convert([bed], tmp_path / "b.zarr", memory="4GiB")
+    found = match(
+        model.column_record, fcl.open_data(tmp_path / "b.zarr", y=None).column_record, 3, 3
+    )
+    assert found.note == (
+        "columns: 3 read, by name; 2 missing genotypes of variants with one genotype in these rows keep "
+        "it (--like replaces them)"
+    )
+    run.convert([bed], tmp_path / "c.zarr", like=str(tmp_path / "a.zarr"), memory="4GiB")
+    record = fcl.open_data(tmp_path / "c.zarr", y=None).column_record
+    assert match(model.column_record, record, 3, 3).note == ""
+    want = np.where(np.isnan(test), x.mean(0), test) @ model.weights + model.intercept
+    np.testing.assert_allclose(model.margins(tmp_path / "c.zarr"), want, rtol=1e-6)

@@ -120,7 +120,7 @@ class Columns:
         means = np.array([variant.mean for variant in known.values()], np.float32)
         return cls(found_variants, found.source, swapped, means)
 
-    def var(self, means: np.ndarray) -> dict[str, np.ndarray]:
+    def var(self, means: np.ndarray, missing: np.ndarray) -> dict[str, np.ndarray]:
         """The arrays that an output stores beside the names of its variants: see :class:`Variant`."""
         variants = self.variants
         return {
@@ -129,4 +129,5 @@ class Columns:
             "mean": means,
             "chromosome": np.array(variants.chromosome, _TEXT),
             "position": np.array(variants.position, np.int64),
+            "missing": missing,
         }

@@ -22,6 +22,9 @@ from fcl.units import counted
 
 __all__ = ["Options", "open_source"]
 
+#: A mean that stands for missing genotypes differs by this from 1, so that it can be told from a
+#: genotype, and replaced by the mean of the training data.
+_APART = 2.0**-22
 #: The code of a missing genotype in int8.
 _MISSING = -127
 
@@ -62,6 +65,7 @@ class _PlinkSource(Source):
         self._kept = self._find_kept()
         self._columns = self._find_columns(budget)
         self._means = np.zeros(len(self._columns.order), np.float32)
+        self._missing = np.zeros(len(self._columns.order), np.int32)
         self._n_missing = 0
         self._genotypes = self._transpose(budget)
         imputes = self._n_missing > 0 and options.missing == "mean"
@@ -83,7 +87,7 @@ class _PlinkSource(Source):
     @property
     def layout(self) -> Layout:
         found = self._columns
-        var = found.var(self._means)
+        var = found.var(self._means, self._missing)
         return Layout("dense", self._dtype, len(found), found.variants.names, var)
 
     def attributes(self) -> dict[str, Any]:
@@ -180,7 +184,12 @@ class _PlinkSource(Source):
             )
         self._n_missing += int(count.sum())
         total = codes.sum(0, dtype=np.int64) - _MISSING * count
-        self._means[columns] = total / np.maximum(1, len(codes) - count)
+        means = total / np.maximum(1, len(codes) - count)
+        # a column of one genotype stays constant
+        is_mixed = np.where(missing, -1, codes).max(0) > np.where(missing, 3, codes).min(0)
+        means += _APART * (is_mixed & (count > 0) & (means % 1 == 0))
+        self._means[columns] = means
+        self._missing[columns] = count
 
     def _rows(self, codes: np.ndarray, samples: np.ndarray) -> Rows:
         x: np.ndarray = codes
