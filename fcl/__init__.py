@@ -13,6 +13,9 @@ In the manner of scikit-learn: ``FCLClassifier`` and ``FCLRegressor``.
 
 from __future__ import annotations
 
+from fcl import run_as_module as _first  # noqa: F401  (before other modules are looked up)
+
+# isort: split
 import sys
 from importlib import import_module
 from types import ModuleType

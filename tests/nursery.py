@@ -51,6 +51,7 @@ READ_LATER = (
     "FCL_FAULTS_SAMPLED",
     "FCL_DEADLINE",
     "FCL_CHILD_PATH",
+    "FCL_CHILD_MODULES",
     "FCL_CHILD_TEMPORARY",
     "PYTHONPATH",
 )
@@ -324,7 +325,8 @@ def run_program(arguments: list[str]) -> None:
     path = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     option, *rest = arguments
     if option == "-m":
-        sys.path[:] = [os.getcwd(), *path, *INSTALLED]
+        own = rest[0].partition(".")[0] == "fcl"  # which leaves out the working folder
+        sys.path[:] = [*path, *INSTALLED] if own else [os.getcwd(), *path, *INSTALLED]
         sys.argv[:] = rest
         sys.modules.pop(rest[0], None)
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)

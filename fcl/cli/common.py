@@ -16,6 +16,7 @@ import click
 
 from fcl.errors import CheckpointError, FclError, InputError, RepeatedDeaths, reason
 from fcl.store import RemotePath, is_remote, locate, usual_options
+from fcl.working_folder import protected
 
 __all__ = [
     "EXIT_CHECKPOINT",
@@ -131,24 +132,15 @@ def _command(name: str) -> Iterator[None]:
     logger = logging.getLogger("fcl")
     before = messages.command, logger.level, logger.propagate
     messages.command = name
-    # like python -m, but last in sys.path: --features module:Class may name a module in this folder
-    try:
-        here = os.getcwd()
-    except OSError:  # the folder was removed
-        here = ""
-    added = bool(here) and not sys.flags.safe_path and here not in sys.path and "" not in sys.path
-    if added:
-        sys.path.append(here)
     logger.addHandler(messages)
     logger.setLevel(logging.WARNING)
     columns = logging.getLogger("fcl.columns")
     columns.setLevel(logging.INFO)
     logger.propagate = False
     try:
-        yield
+        with protected():
+            yield
     finally:
-        if added and here in sys.path:
-            sys.path.remove(here)
         logger.removeHandler(messages)
         columns.setLevel(logging.NOTSET)
         messages.command, logger.level, logger.propagate = before

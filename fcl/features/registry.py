@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Collection, Iterable
@@ -15,6 +14,7 @@ from fcl.errors import GeneratorError, InputError
 from fcl.features.bag import Bag, BagFamily
 from fcl.features.generator.contract import Generator, family_name
 from fcl.features.kmers import KmerFamily, Kmers
+from fcl.working_folder import import_module, why_missing
 
 __all__ = ["OWN", "check_home", "class_of", "family_names", "meant"]
 
@@ -163,7 +163,7 @@ def _import(path: str, where: str, trusted: Collection[str] | None) -> Any:
             raise InputError(f"{where}: the module {module} has no class {shortened(name)}")
         return _as_generator(found, path, where)
     try:
-        found = importlib.import_module(module)
+        found = import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
     except Exception as error:
@@ -173,9 +173,10 @@ def _import(path: str, where: str, trusted: Collection[str] | None) -> Any:
             for key, value in (vars(loaded) if loaded else {}).items()
             if isinstance(value, type) and issubclass(value, Generator) and value is not Generator
         ]
+        hint = why_missing(error) or meant(name, there, f"{module}:")
         raise InputError(
             f"{where}: {path} cannot be imported ({type(error).__name__}: {error}); is its module "
-            f"installed, or in the current folder?{meant(name, there, module + ':')}"
+            f"installed, or in the current folder?{hint}"
         ) from error
     return _as_generator(found, path, where)
 

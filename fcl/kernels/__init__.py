@@ -13,6 +13,7 @@ because signal handlers of the main thread wait for the call to return.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import sys
 import tempfile
@@ -23,8 +24,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numba
-from numba.core import event
+from fcl.private_folder import make_private
+from fcl.working_folder import NUMBA_SETTINGS, without_numba_settings
+
+with without_numba_settings():
+    import numba
+    from numba.core import event
 
 __all__ = [
     "Compilation",
@@ -36,6 +41,8 @@ __all__ = [
     "summing",
 ]
 
+#: A process that is started by another one is silent, since that one has reported the folder.
+_logger = logging.getLogger(__name__)
 #: Prefix of the marker files, which say that all kernels of a kind are in the cache.
 _COMPLETE = "complete"
 
@@ -68,8 +75,11 @@ def _sources_digest() -> str:
 def _candidate_folders() -> list[Path]:
     name = f"kernels-{_sources_digest()}"
     folders = []
-    if numba.config.CACHE_DIR:
-        folders.append(Path(numba.config.CACHE_DIR) / "fcl" / name)
+    named = numba.config.CACHE_DIR
+    if os.path.lexists(NUMBA_SETTINGS):  # a stranger's data may have come with it
+        named = os.environ.get("NUMBA_CACHE_DIR")
+    if named:
+        folders.append(Path(named) / "fcl" / name)
     elif sys.platform == "darwin":
         folders.append(Path.home() / "Library" / "Caches" / "fcl" / name)
     else:
@@ -79,24 +89,30 @@ def _candidate_folders() -> list[Path]:
     return folders
 
 
-def _usable(folder: Path) -> bool:
-    """Whether the folder is writeable, and belongs to this user, so that no other user put code there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if folder.stat().st_uid != os.getuid():
-            return False
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
-
-
 def _find_cache_folder() -> Path | None:
+    """The first folder that is writeable, and into which no other user can put code."""
     try:
         candidates = _candidate_folders()
     except RuntimeError:  # no home folder
         return None
-    return next((folder for folder in candidates if _usable(folder)), None)
+    unsafe = ""
+    usable = None
+    for folder in candidates:
+        try:
+            reason = make_private(folder)
+            if not reason:
+                with tempfile.TemporaryFile(dir=folder):
+                    usable = folder
+                    break
+        except OSError:
+            continue
+        unsafe = unsafe or f"{folder.parent} is not used for compiled kernels ({reason})"
+    if unsafe:
+        instead = f"they are kept in {usable}" if usable else "each process compiles them again"
+        _logger.warning(
+            "%s; %s; name a folder that only you can write in NUMBA_CACHE_DIR", unsafe, instead
+        )
+    return usable
 
 
 #: Folder of the compiled kernels; None if no folder is writeable, so that every process compiles them.

@@ -14,6 +14,7 @@ import pytest
 
 from fcl import kernels
 from fcl.features import KmerFamily, Kmers
+from fcl.working_folder import NUMBA_SETTINGS
 from tests.windows import CHECKED, INTERPRETED, make_windows
 
 ROOT = Path(__file__).parents[2]
@@ -140,12 +141,35 @@ def test_a_folder_that_cannot_be_made_falls_back_to_the_next(
     assert kernels._find_cache_folder() is None
 
 
-def test_a_folder_of_another_user_is_not_trusted(
+def test_a_folder_that_others_can_replace_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Machine code of another user would run as this one's: the next folder is used, with one line."""
+    open_to_all, good = tmp_path / "open", tmp_path / "good"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    folders = [open_to_all / "fcl-0" / "kernels", good]
+    monkeypatch.setattr(kernels, "_candidate_folders", lambda: folders)
+    assert kernels._find_cache_folder() == good
+    assert len(caplog.messages) == 1
+    assert f"other users can write to {open_to_all}" in caplog.text and str(good) in caplog.text
+    caplog.clear()
+    folders[1] = folders[0]
+    assert kernels._find_cache_folder() is None
+    assert len(caplog.messages) == 1 and "compiles them again" in caplog.text
+
+
+def test_settings_of_the_working_folder_do_not_name_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert kernels._usable(tmp_path)
-    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
-    assert not kernels._usable(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "evil"))  # by the program
+    assert str(kernels._candidate_folders()[0]).startswith(str(tmp_path / "evil"))
+    (tmp_path / NUMBA_SETTINGS).write_text("cache_dir: evil\n")
+    assert not any("evil" in str(folder) for folder in kernels._candidate_folders())
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "named"))
+    assert str(kernels._candidate_folders()[0]).startswith(str(tmp_path / "named"))
 
 
 @pytest.mark.skipif(INTERPRETED, reason="nothing is compiled")

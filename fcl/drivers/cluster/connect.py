@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 from fcl.checks import shown
 from fcl.drivers.cluster.client import Cluster
 from fcl.errors import InputError
+from fcl.working_folder import in_use
 
 __all__ = ["KEEP_WORKERS", "Tls", "check_cluster", "connected"]
 
@@ -111,7 +113,7 @@ def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
     try:
         from distributed import Client, LocalCluster
 
-        from fcl.drivers.cluster.plugins import IgnoreInterrupts
+        from fcl.drivers.cluster.plugins import IgnoreInterrupts, NamedModules
     except ImportError as error:
         raise InputError(
             f"dask: the package distributed cannot be imported ({error}); pip install 'fcl[dask]'"
@@ -139,6 +141,12 @@ def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
         if tls is not None:
             raise InputError("dask_tls: expected none with local:N, which needs no network")
     else:
+        if names := in_use():
+            raise InputError(
+                f"dask: {', '.join(names)} is in the working folder, where only workers of this "
+                "machine (local:N) look for modules; put its folder into PYTHONPATH here and where the "
+                "workers are started, or install it on all machines"
+            )
         place["address"] = where if "://" in where else _address_in(where)
         _check_address(place["address"], tls)
     with ExitStack() as stack:
@@ -147,6 +155,7 @@ def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
             import dask
 
             stack.enter_context(dask.config.set(KEEP_WORKERS))
+            stack.enter_context(_safe_path())
             place["address"] = stack.enter_context(
                 LocalCluster(
                     n_workers=int(number),
@@ -166,6 +175,7 @@ def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
         stack.callback(_close, client)
         if kind == "local":
             client.register_plugin(IgnoreInterrupts())
+            client.register_plugin(NamedModules())
         yield Cluster(client)
 
 
@@ -222,6 +232,20 @@ def _close(client: Any) -> None:
     with suppress(Exception):
         client.close(timeout=5)
     gc.collect()  # waits that were interrupted report their end now, and not on the terminal later
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Start workers and what watches over them without modules of the working folder."""
+    name = "PYTHONSAFEPATH"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
 
 
 @contextmanager

@@ -7,7 +7,9 @@ from typing import Any
 
 from distributed import WorkerPlugin
 
-__all__ = ["IgnoreInterrupts"]
+from fcl.working_folder import handed_on, protect
+
+__all__ = ["IgnoreInterrupts", "NamedModules"]
 
 
 class IgnoreInterrupts(WorkerPlugin):  # type: ignore[misc]
@@ -21,3 +23,17 @@ class IgnoreInterrupts(WorkerPlugin):  # type: ignore[misc]
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         except ValueError:  # the event loop is not in the main thread, which gets the signal
             return
+
+
+class NamedModules(WorkerPlugin):  # type: ignore[misc]
+    """Lets a worker of this machine import the modules of the working folder that the user named."""
+
+    name = "fcl-named-modules"
+
+    def __init__(self) -> None:
+        self._modules = handed_on()
+
+    def setup(self, worker: Any) -> None:
+        """Called when a worker starts, before its first task."""
+        if self._modules:
+            protect(**self._modules)

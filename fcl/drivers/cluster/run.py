@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import subprocess
 import sys
@@ -82,9 +83,13 @@ async def compile_kernels(kinds: tuple[str, ...]) -> None:
 
     The worker answers its scheduler meanwhile.
     """
-    code = f"from fcl.drivers.warmup import warmup; warmup({set(kinds)!r})"
+    code = (
+        "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+        f"from fcl.drivers.warmup import warmup; warmup({set(kinds)!r})"
+    )
+    path = json.dumps([folder for folder in sys.path if isinstance(folder, str)])
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, stdin=subprocess.DEVNULL
+        sys.executable, "-P", "-c", code, path, stdin=subprocess.DEVNULL
     )
     await child.wait()
 

@@ -21,11 +21,19 @@ if __name__ == "__main__":
 
         # not PYTHONPATH: a process that the child starts may be another Python
         sys.path[:] = json.loads(os.environ.pop("FCL_CHILD_PATH"))
+        _modules = json.loads(os.environ.pop("FCL_CHILD_MODULES", "{}"))
+        if _modules:
+            from fcl.working_folder import protect
+
+            protect(**_modules)
     if "FCL_CHILD_TEMPORARY" in os.environ:
         import tempfile
 
         # else Python tests the folder with a file, which a child killed at that moment would leave behind
         tempfile.tempdir = os.environ.pop("FCL_CHILD_TEMPORARY")
+    import logging
+
+    logging.getLogger("fcl.kernels").disabled = True  # the supervisor has said where they are kept
     # import it by name, so that there is only one class Link, not another in __main__; does not return
     from importlib import import_module
 

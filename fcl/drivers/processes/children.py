@@ -24,6 +24,7 @@ from fcl.drivers.processes.channel import Channel
 from fcl.drivers.processes.child import IGNORED
 from fcl.drivers.processes.shared import Segment, above_stdio
 from fcl.errors import FclError
+from fcl.working_folder import handed_on
 
 #: Seconds that children have to exit on their own.
 PATIENCE = 2.0
@@ -107,6 +108,7 @@ class Child:
                     **(environment or {}),
                     "FCL_CHILD_TEMPORARY": tempfile.gettempdir(),
                     "FCL_CHILD_PATH": json.dumps([p for p in sys.path if isinstance(p, str)]),
+                    "FCL_CHILD_MODULES": json.dumps(handed_on()),
                 },
             )
             signal.pthread_sigmask(signal.SIG_SETMASK, before)  # may raise KeyboardInterrupt

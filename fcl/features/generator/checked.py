@@ -12,6 +12,7 @@ from fcl.errors import GeneratorError, InputError
 from fcl.features.base import FEATURES_LIMIT, MOST_STEPS, Floats, Ids
 from fcl.features.generator.contract import Generator
 from fcl.features.rows import RowChunk, id_type
+from fcl.working_folder import why_missing
 
 __all__ = [
     "Place",
@@ -83,7 +84,8 @@ def called(where: str, function: Callable[..., Any], *arguments: Any, **options:
     except Exception as error:
         if isinstance(error, InputError) and _is_own(function):
             raise
-        raise GeneratorError(f"{where} raised {type(error).__name__}: {error}") from error
+        text = f"{where} raised {type(error).__name__}: {error}{why_missing(error)}"
+        raise GeneratorError(text) from error
 
 
 def _is_own(function: Callable[..., Any]) -> bool:

@@ -6,6 +6,7 @@ import json
 import logging
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import fcl
+from fcl import working_folder
 from fcl.cli.train import command
 from fcl.drivers.cluster.connect import Tls, connected
 from fcl.drivers.train import plan_training
@@ -116,3 +118,32 @@ def test_plan_without_the_rows(folder: Path) -> None:
     there = dict(plan_training(data, "kmers:d=3", dask="local:1", **given).parts)
     assert here["margins and residuals"] == 40 * 2100
     assert there["margins and residuals"] == there["prepared rows"] == 0
+
+
+def test_modules_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of this machine get those that the user named, and no others; other workers get none."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "named_here.py").write_text("import helper_here\nVALUE = helper_here.VALUE\n")
+    (tmp_path / "helper_here.py").write_text("VALUE = 7\n")
+    for name in (
+        "multiprocessing",
+        "org",
+        "yaml",
+        "msgpack",
+    ):  # workers import these at their start
+        (tmp_path / f"{name}.py").write_text("open('RAN', 'w')\n")
+    (tmp_path / "not_named.py").write_text("")
+    with working_folder.protected():
+        assert working_folder.import_module("named_here").VALUE == 7
+        with pytest.raises(InputError, match=r"named_here is in the working folder.*PYTHONPATH"):
+            connected("tcp://127.0.0.1:1").__enter__()
+        with connected("local:1") as cluster:
+            asked = ["__import__('named_here').VALUE"]
+            asked += [
+                f"__import__('importlib.util').util.find_spec({name!r})"
+                for name in ("not_named", "org")
+            ]
+            found = cluster.gather(cluster.submit_all(eval, [(text,) for text in asked]))
+    assert found == [7, None, None] and not (tmp_path / "RAN").exists()
+    for name in ("named_here", "working_folder", "working_folder.helper_here"):
+        del sys.modules[name]
