@@ -193,6 +193,10 @@ class Option:
     planned: bool = True  #: part of the plan, and stored in models and checkpoints
     command_default: Any = None  #: default of ``fcl-train``; None: ``default``
     hidden: bool = False  #: for tests and benchmarks: not in the help, not in TOML
+    #: whether the TOML file of --config, which may come from a stranger, may set the option: what is
+    #: learnt and how long it takes, but not where to connect, what to write or which code to load. URLs
+    #: are refused in any case. None: not decided, which a test rejects for commands with --config.
+    from_file: bool | None = None
 
     @property
     def spelled(self) -> str:
@@ -211,11 +215,11 @@ def _option(kind: Kind, help: str, default: Any = None, **more: Any) -> Any:
     return field(default=default, metadata={"option": option})
 
 
-_model = partial(_option, group="model")
-_stopping = partial(_option, group="stopping", resume=Resume.FREE)
+_model = partial(_option, group="model", from_file=True)
+_stopping = partial(_option, group="stopping", resume=Resume.FREE, from_file=True)
 _running = partial(_option, group="running", resume=Resume.FREE)
 _saving = partial(_option, group="checkpoints", planned=False)
-_unseen = partial(_running, resume=Resume.NOT_KEPT, planned=False, hidden=True)
+_unseen = partial(_running, resume=Resume.NOT_KEPT, planned=False, hidden=True, from_file=False)
 
 
 @dataclass(frozen=True)
@@ -228,7 +232,10 @@ class Options:
     """
 
     valid_fraction: float | None = _option(
-        real(checks.share), "Or validate on this share of the rows of DATA.", group="data"
+        real(checks.share),
+        "Or validate on this share of the rows of DATA.",
+        group="data",
+        from_file=True,
     )
 
     features: str = _model(
@@ -277,20 +284,24 @@ class Options:
         FROM_1, "Stop after this many passes, not counting the first, of the null model."
     )
 
-    memory: int = _running(SIZE, "Memory budget of all processes together.", "4GiB")
+    memory: int = _running(SIZE, "Memory budget of all processes together.", "4GiB", from_file=True)
     driver: str = _running(
         one_of("inline", "processes", "dask"),
         "Many processes, one process (inline) with bitwise reproducible results, or a cluster (dask).",
         "inline",
         command_default="processes",
+        from_file=True,
     )
-    writers: int = _running(FROM_1, "Number of writer processes; default: the cores.")  #: 0: inline
+    writers: int = _running(  #: 0: inline
+        FROM_1, "Number of writer processes; default: the cores.", from_file=True
+    )
     dask: str | None = _running(
         TEXT,
         "Make the passes on a Dask cluster: tcp://HOST:8786, a scheduler file, or local:N workers.",
         metavar="ADDRESS",
         planned=False,
         resume=Resume.NOT_KEPT,
+        from_file=False,
     )
     dask_tls: str | None = _running(
         TEXT,
@@ -298,19 +309,29 @@ class Options:
         metavar="CA,CERT,KEY",
         planned=False,
         resume=Resume.NOT_KEPT,
+        from_file=False,
     )
     row_view: str | int = _running(
         ROW_VIEW,
         "Rows that the trainer uses: all, about N, or a sample where that pays (auto). Affects speed and "
         "memory only.",
         "auto",
+        from_file=True,
     )
-    seed: int = _running(FROM_0, "Seeds all sampling.", 0, resume=Resume.FIXED)
+    seed: int = _running(FROM_0, "Seeds all sampling.", 0, resume=Resume.FIXED, from_file=True)
     block_rows: int = _running(
-        _whole(_block_rows), "Rows per block, a multiple of 64.", 65_536, resume=Resume.FIXED
+        _whole(_block_rows),
+        "Rows per block, a multiple of 64.",
+        65_536,
+        resume=Resume.FIXED,
+        from_file=True,
     )
     scratch: str | None = _running(
-        PATH, "Folder for prepared rows that do not fit in memory.", metavar="DIR", planned=False
+        PATH,
+        "Folder for prepared rows that do not fit in memory.",
+        metavar="DIR",
+        planned=False,
+        from_file=False,
     )
     share_cores: bool = _unseen(FLAG, "Let writers and trainer share cores.", True)
     shared_files: str | None = _unseen(
@@ -322,6 +343,7 @@ class Options:
         "Folder of checkpoints; default: the name of the model + .checkpoint.",
         metavar="DIR",
         resume=Resume.NOT_KEPT,
+        from_file=False,
     )
     checkpoint_every: float = _saving(
         DURATION,
@@ -329,6 +351,7 @@ class Options:
         300.0,
         command_default="5m",
         resume=Resume.FREE,
+        from_file=True,
     )
 
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -15,11 +16,12 @@ from fcl.cli.common import be_quiet
 from fcl.cli.options import GroupedCommand
 from fcl.errors import InputError
 from fcl.options import Option
+from fcl.store import is_remote
 
 __all__ = ["RIVALS", "checked_value", "given_options", "merge_config", "read_toml"]
 
-#: options of one call, which are not settings of a run
-_ACTIONS = {"config", "help", "import", "plan", "resume", "version", "warmup"}
+#: options that tables do not declare; a file may set none of them
+_UNDECLARED = {"help", "import", "storage-option", "version"}
 #: options that exclude each other; one on the command line overrides the other one in the file
 RIVALS = (("C", "alpha"), ("valid", "valid_fraction"), ("checkpoint", "no_checkpoint"))
 
@@ -62,6 +64,8 @@ def given_options(ctx: click.Context) -> dict[str, str]:
 def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[str, str]]:
     """Merge the command line with a TOML file, which it overrides.
 
+    The file may come from a stranger: options without ``from_file`` and URLs are refused.
+
     The command declares its options in a table (:class:`GroupedCommand`). Keys of the file are the long
     names of the options, with ``-`` or ``_``; paths in it are relative to the working folder, as on the
     command line.
@@ -76,18 +80,25 @@ def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[st
     Raises
     ------
     InputError
-        A key is unknown, or its value has a wrong type or is invalid; the message names file and key.
+        A key is unknown or no setting that a file may have, or its value has a wrong type or is invalid;
+        the message names file and key.
     """
     command = ctx.command
     assert isinstance(command, GroupedCommand)
     table = command.table
     values, given = dict(ctx.params), given_options(ctx)
-    names = _long_names(ctx.command)
+    names = _long_names(command)
     seen: dict[str, str] = {}
     in_file = {}
     for key, value in read_toml(path).items():
-        param, negated = _find(names, key, path)
+        param, negated = _find(names, table, key, path)
         name = str(param.name)
+        if not table[name].from_file or is_remote(value):
+            positional = isinstance(param, click.Argument)
+            spelled = name.upper() if positional else table[name].spelled
+            raise InputError(
+                _refusal(path, f"{key}, a URL," if table[name].from_file else key, spelled)
+            )
         if name in seen:
             raise InputError(f"{path}: {key} and {seen[name]} are the same option; keep one")
         seen[name] = key
@@ -105,12 +116,12 @@ def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[st
     return values, given | in_file
 
 
-def _long_names(command: click.Command) -> dict[str, tuple[click.Parameter, bool]]:
+def _long_names(command: GroupedCommand) -> dict[str, tuple[click.Parameter, bool]]:
     """Map each key, spelled with dashes, to its parameter and whether the key negates it."""
     names: dict[str, tuple[click.Parameter, bool]] = {}
     for param in command.params:
-        if getattr(param, "hidden", False):
-            continue  # for tests and benchmarks
+        if getattr(param, "hidden", False) or str(param.name) not in command.table:
+            continue  # for tests and benchmarks, or such as --version
         if isinstance(param, click.Argument):
             names[str(param.name)] = param, False  # DATA: a file may describe a whole job
             continue
@@ -118,24 +129,36 @@ def _long_names(command: click.Command) -> dict[str, tuple[click.Parameter, bool
             for option in options:
                 if option.startswith("--"):
                     names[option[2:]] = param, negated
-    return {name: found for name, found in names.items() if name not in _ACTIONS}
+    return names
+
+
+def _refusal(path: str, key: str, spelled: str) -> str:
+    return (
+        f"{path}: {key} is not a setting of a run; a file, which may come from a stranger, can set what "
+        f"is learnt, but not where to connect, what to write, or which code to load: give {spelled} on "
+        "the command line"
+    )
 
 
 def _find(
-    names: dict[str, tuple[click.Parameter, bool]], key: str, path: str
+    names: dict[str, tuple[click.Parameter, bool]],
+    table: Mapping[str, Option],
+    key: str,
+    path: str,
 ) -> tuple[click.Parameter, bool]:
     dashed = key.replace("_", "-")
     if dashed in names:
         return names[dashed]
-    if dashed in _ACTIONS:
-        raise InputError(
-            f"{path}: {key} is not a setting of a run; give --{dashed} on the command line"
-        )
+    if dashed in _UNDECLARED:
+        raise InputError(_refusal(path, key, f"--{dashed}"))
     # difflib distinguishes case: "c" would not match "C"
-    folded = {name.lower(): name for name in names}
+    settable = [name for name, (param, _) in names.items() if table[str(param.name)].from_file]
+    folded = {name.lower(): name for name in settable}
     near = difflib.get_close_matches(dashed.lower()[:100], folded, n=1, cutoff=0.5)
     hint = (
-        f"did you mean {folded[near[0]]!r}?" if near else f"options are: {', '.join(sorted(names))}"
+        f"did you mean {folded[near[0]]!r}?"
+        if near
+        else f"options are: {', '.join(sorted(settable))}"
     )
     raise InputError(f"{path}: unknown option {shown(key)}; {hint}")
 

@@ -43,11 +43,11 @@ def _table(name: str, value: Any) -> str:
 
 
 _NUMBER: Kind = replace(real(checks.positive), name="number")
-_data = partial(Option, group="data")
-_model = partial(Option, group="model")
-_learning = partial(Option, group="learning")
+_data = partial(Option, group="data", from_file=True)
+_model = partial(Option, group="model", from_file=True)
+_learning = partial(Option, group="learning", from_file=True)
 _running = partial(Option, group="running")
-_flag = partial(Option, FLAG, default=False)
+_flag = partial(Option, FLAG, default=False, from_file=True)
 
 _OPTIONS = {
     "data": _data(PATH),
@@ -122,25 +122,28 @@ _OPTIONS = {
         help="Numbers in the table of weights. Of ogd also q2.13 (N + M = 15): 24 bits for a weight and "
         "its count; q chooses N by the features.",
         default="float64",
+        from_file=True,
     ),
-    "memory": _running(SIZE, help="Memory budget.", default="4GiB"),
+    "memory": _running(SIZE, help="Memory budget.", default="4GiB", from_file=True),
     "block_rows": TRAIN_TABLE["block_rows"],
-    "max_time": _running(DURATION, help="Stop after this time."),
+    "max_time": _running(DURATION, help="Stop after this time.", from_file=True),
     "config": TRAIN_TABLE["config"],
-    "plan": _flag(group="running", help="Print the memory plan and exit."),
+    "plan": _flag(group="running", help="Print the memory plan and exit.", from_file=False),
     "no_certify": _flag(group="running", help="Leave out the pass that certifies the model."),
     "resume": _running(
         PATH,
         help="Continue from the state in FILE, the model of an earlier run with the same data, or of a "
         "stream that continues; with the options of FILE, but --passes may be larger.",
         metavar="FILE",
+        from_file=False,
     ),
     "initial": _running(
         PATH,
         help="Start from the weights of MODEL, a model of the same features; not of method ball.",
         metavar="MODEL",
+        from_file=True,
     ),
-    "out": Option(PATH, "output", "Write the model to FILE.", metavar="FILE"),
+    "out": Option(PATH, "output", "Write the model to FILE.", metavar="FILE", from_file=False),
     "bare": _flag(group="output", help="Leave out the learner's state, which --resume needs."),
     "log_json": TRAIN_TABLE["log_json"],
     "overwrite": TRAIN_TABLE["overwrite"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ __all__ = [
     "x_option",
 ]
 
-_X = Option(TEXT, "data", "Array of the rows in DATA.", "X", name="x")
+_X = Option(TEXT, "data", "Array of the rows in DATA.", "X", name="x", from_file=True)
 _OFFSET = "Array in DATA and DATA2 that is added to the margins."
 _COVARIATES = (
     "Arrays in DATA and DATA2, separated by commas, whose coefficients are not penalised; categories "
@@ -43,27 +44,31 @@ _COVARIATES = (
 _OUT = "Write the model to FILE."
 _VALID = "Data to validate on after each pass."
 
+_data = partial(Option, group="data", from_file=True)
+
 #: Options of the command that a checkpoint keeps besides the options of training.
 _FILE_OPTIONS = (
-    Option(PATH, "data", name="data", resume=Resume.FREE),
+    _data(PATH, name="data", resume=Resume.FREE),
     _X,
-    Option(TEXT, "data", "Array of the target in DATA.", "y", name="y"),
-    Option(
+    _data(TEXT, help="Array of the target in DATA.", default="y", name="y"),
+    _data(
         TEXT,
-        "data",
-        "Array of the sample weights in DATA, and in DATA2 if it has one.",
+        help="Array of the sample weights in DATA, and in DATA2 if it has one.",
         name="weights",
         metavar="NAME",
     ),
-    Option(TEXT, "data", _OFFSET, name="offset", metavar="NAME"),
-    Option(TEXT, "data", _COVARIATES, name="covariates", metavar="NAMES"),
-    Option(PATH, "data", _VALID, name="valid", metavar="DATA2", resume=Resume.FREE),
-    Option(PATH, "output", _OUT, name="out", metavar="FILE", resume=Resume.FREE),
+    _data(TEXT, help=_OFFSET, name="offset", metavar="NAME"),
+    _data(TEXT, help=_COVARIATES, name="covariates", metavar="NAMES"),
+    _data(PATH, help=_VALID, name="valid", metavar="DATA2", resume=Resume.FREE),
+    Option(PATH, "output", _OUT, name="out", metavar="FILE", resume=Resume.FREE, from_file=False),
 )
 
 
-def _call_option(name: str, group: str, help: str, kind: Kind = FLAG, **more: Any) -> Option:
+def _call_option(
+    name: str, group: str, help: str, kind: Kind = FLAG, *, from_file: bool, **more: Any
+) -> Option:
     """Declare an option of one call, which checkpoints do not keep."""
+    more["from_file"] = from_file
     if kind is FLAG:
         more["default"] = False
     return Option(kind, group, help, name=name, resume=Resume.NOT_KEPT, planned=False, **more)
@@ -77,32 +82,36 @@ _PATH = (
 _CV = "Cross-validate the path: K folds, folds of whole groups:NAME, or folds:NAME of rows."
 _OUTER = "Nested cross-validation: choose C without each of these outer folds, and score it there."
 _SAVE_OOF = "Write the margin of each row, by the fold that held it out, to FILE.npy."
+_of_path = partial(_call_option, group="path", from_file=True)
 _PATH_ONLY = (
-    _call_option("path", "path", _PATH, FROM_1, metavar="N"),
-    _call_option("cv", "path", _CV, TEXT, metavar="K|groups:NAME|folds:NAME"),
-    _call_option("outer", "path", _OUTER, TEXT, metavar="K|groups:NAME|folds:NAME"),
+    _of_path("path", help=_PATH, kind=FROM_1, metavar="N"),
+    _of_path("cv", help=_CV, kind=TEXT, metavar="K|groups:NAME|folds:NAME"),
+    _of_path("outer", help=_OUTER, kind=TEXT, metavar="K|groups:NAME|folds:NAME"),
     *(option for option in PATH_OPTIONS if option.name != "points"),
-    _call_option("save_oof", "path", _SAVE_OOF, TEXT, metavar="FILE"),
+    _call_option("save_oof", "path", _SAVE_OOF, TEXT, metavar="FILE", from_file=False),
 )
 _WAIT = "How long to retry if the disk is full at the end."
 _INITIAL = "Start from the weights of MODEL, of the same features."
 _RESUME = "Continue from the last checkpoint in DIR."
 _WARM_UP = "Compile all kernels now, or the kernels for --features, and exit; needs no DATA."
 _REPORT = "Write a report of the model, an HTML page, with the rows of DATA2 or else DATA."
-_OVERWRITE = _call_option("overwrite", "output", "Replace existing outputs.")
+_CONFIG = "TOML file of options that say what is learnt; the command line says where to write."
+_LOG_JSON = "Log each event as a line of JSON."
+_VERBOSE = "Show the effective options and more messages."
+_OVERWRITE = _call_option("overwrite", "output", "Replace existing outputs.", from_file=False)
 _CALL_OPTIONS = (
-    _call_option("config", "running", "TOML file of options.", TEXT, metavar="FILE"),
-    _call_option("plan", "running", "Print the memory plan and exit."),
-    _call_option("warmup", "running", _WARM_UP),
-    _call_option("initial", "running", _INITIAL, TEXT, metavar="MODEL"),
-    _call_option("no_checkpoint", "checkpoints", "Save no checkpoints."),
-    _call_option("resume", "checkpoints", _RESUME, TEXT, metavar="DIR"),
-    _call_option("log_json", "output", "Log each event as a line of JSON.", TEXT, metavar="FILE"),
-    _call_option("report", "output", _REPORT, TEXT, metavar="FILE"),
-    _call_option("disk_wait", "output", _WAIT, DURATION, default="60s"),
+    _call_option("config", "running", _CONFIG, TEXT, metavar="FILE", from_file=False),
+    _call_option("plan", "running", "Print the memory plan and exit.", from_file=False),
+    _call_option("warmup", "running", _WARM_UP, from_file=False),
+    _call_option("initial", "running", _INITIAL, TEXT, metavar="MODEL", from_file=True),
+    _call_option("no_checkpoint", "checkpoints", "Save no checkpoints.", from_file=True),
+    _call_option("resume", "checkpoints", _RESUME, TEXT, metavar="DIR", from_file=False),
+    _call_option("log_json", "output", _LOG_JSON, TEXT, metavar="FILE", from_file=False),
+    _call_option("report", "output", _REPORT, TEXT, metavar="FILE", from_file=False),
+    _call_option("disk_wait", "output", _WAIT, DURATION, default="60s", from_file=True),
     _OVERWRITE,
-    _call_option("quiet", "output", "Show only warnings and errors."),
-    _call_option("verbose", "output", "Show the effective options and more messages."),
+    _call_option("quiet", "output", "Show only warnings and errors.", from_file=True),
+    _call_option("verbose", "output", _VERBOSE, from_file=True),
 )
 
 

@@ -37,7 +37,7 @@ Examples:
   fcl stagewise --resume model.fcl.checkpoint
 
 fcl predict, fcl inspect, fcl report and fcl.load_model read the model. Keys in the TOML file of --config
-are the long names of the options; the command line overrides them.
+are the long names of the options that say what is learnt; the command line overrides them.
 
 \b
 Exit codes: 0 success, also if --max-time or a signal ended the training (the best model so far is

@@ -25,10 +25,10 @@ __all__ = ["GROUPS", "SETTINGS", "TABLE"]
 GROUPS = ("data", "model", "stopping", "running", "checkpoints", "output")
 
 
-_data = partial(Option, group="data")
-_model = partial(Option, group="model")
+_data = partial(Option, group="data", from_file=True)
+_model = partial(Option, group="model", from_file=True)
 _running = partial(Option, group="running")
-_flag = partial(Option, FLAG, default=False)
+_flag = partial(Option, FLAG, default=False, from_file=True)
 
 _OPTIONS = {
     "data": _data(PATH),
@@ -81,13 +81,16 @@ _OPTIONS = {
         "stopping",
         "Stop after this many blocks without a lower validation loss.",
         10,
+        from_file=True,
     ),
-    "max_time": Option(DURATION, "stopping", "Begin no block after this time."),
-    "memory": _running(SIZE, help="Memory budget.", default="4GiB"),
-    "cores": _running(FROM_1, help="Threads; default: all cores.", metavar="N"),
-    "scratch": _running(PATH, help="Folder for rows that do not fit in memory.", metavar="DIR"),
+    "max_time": Option(DURATION, "stopping", "Begin no block after this time.", from_file=True),
+    "memory": _running(SIZE, help="Memory budget.", default="4GiB", from_file=True),
+    "cores": _running(FROM_1, help="Threads; default: all cores.", metavar="N", from_file=True),
+    "scratch": _running(
+        PATH, help="Folder for rows that do not fit in memory.", metavar="DIR", from_file=False
+    ),
     "config": TRAIN_TABLE["config"],
-    "plan": _flag(group="running", help="Print the memory plan and exit."),
+    "plan": _flag(group="running", help="Print the memory plan and exit.", from_file=False),
     "certify": _flag(
         group="running", help="Compute the gap to the joint optimum over all blocks at the end."
     ),
@@ -96,8 +99,11 @@ _OPTIONS = {
         "checkpoints",
         "Folder of checkpoints; default: the name of the model + .checkpoint.",
         metavar="DIR",
+        from_file=False,
     ),
-    "checkpoint_every": Option(DURATION, "checkpoints", "Time between checkpoints.", "5m"),
+    "checkpoint_every": Option(
+        DURATION, "checkpoints", "Time between checkpoints.", "5m", from_file=True
+    ),
     "no_checkpoint": _flag(group="checkpoints", help="Save no checkpoints."),
     "resume": Option(
         PATH,
@@ -105,8 +111,9 @@ _OPTIONS = {
         "Continue from the checkpoint in DIR, with its options; only --visits, --patience, --max-time "
         "and those of running may change.",
         metavar="DIR",
+        from_file=False,
     ),
-    "out": Option(PATH, "output", "Write the model to FILE.", metavar="FILE"),
+    "out": Option(PATH, "output", "Write the model to FILE.", metavar="FILE", from_file=False),
     "log_json": TRAIN_TABLE["log_json"],
     "overwrite": TRAIN_TABLE["overwrite"],
     "quiet": _flag(group="output", help="Show only warnings and errors."),

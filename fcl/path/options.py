@@ -24,7 +24,7 @@ _CHECKPOINTS = ("checkpoint", "checkpoint_every")
 
 
 def _option(kind: Kind, help: str, default: Any = None, **more: Any) -> Any:
-    fixed: dict[str, Any] = {"resume": Resume.NOT_KEPT, "planned": False}
+    fixed: dict[str, Any] = {"resume": Resume.NOT_KEPT, "planned": False, "from_file": True}
     option = Option(kind, "path", help, default, **fixed, **more)
     return field(default=default, metadata={"option": option})
 

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
 
+from fcl.cli import COMMANDS
+from fcl.options import PATH
+
 Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(run: Run, tmp_path: Path) -> Run:
+    """As usual, with an output, which no file can name."""
+
+    def with_output(name: str, *arguments: object) -> Result:
+        return run(name, *arguments, "--out", tmp_path / "o.fcl")
+
+    return with_output
 
 
 @pytest.fixture
 def config(tmp_path: Path, data: Path) -> Callable[[str], Path]:
     def write(text: str) -> Path:
         path = tmp_path / "run.toml"
-        base = f'data = "{data}"\nfeatures = "kmers:d=3"\nout = "{tmp_path / "o.fcl"}"\n'
-        path.write_text(base + text)
+        path.write_text(f'data = "{data}"\nfeatures = "kmers:d=3"\n' + text)
         return path
 
     return write
@@ -64,12 +77,10 @@ def test_negated_name(config: Callable[[str], Path], driver: Any, run: Run) -> N
 
 
 def test_driver_and_checkpoint(config: Callable[[str], Path], driver: Any, run: Run) -> None:
-    path = config('C = 1\ndriver = "inline"\ncheckpoint = "c"\ncheckpoint-every = "2m"\n')
-    assert run("train", "--config", path).exit_code == 0
+    path = config('C = 1\ndriver = "inline"\ncheckpoint-every = "2m"\n')
+    assert run("train", "--config", path, "--checkpoint", "c").exit_code == 0
     call = driver.calls[-1]
     assert (call["driver"], call["checkpoint"], call["checkpoint_every"]) == ("inline", "c", 120)
-    assert run("train", "--config", path, "--no-checkpoint", "--overwrite").exit_code == 0
-    assert driver.calls[-1]["checkpoint"] is None
     path = config("C = 1\nno-checkpoint = true\n")
     assert run("train", "--config", path, "--overwrite").exit_code == 0
     assert driver.calls[-1]["checkpoint"] is None
@@ -106,7 +117,7 @@ def test_the_rival_in_the_file_gives_way(
         ("C = 1\nrow-view = 'x'", "of rows of at least 64, got 'x'"),
         ("C = 1\nrow-view = 1.5", 'expected "all", "auto" or a number of rows, got 1.5'),
         ("C = 1\nl1-ratio = 2", "l1-ratio: expected above 0 and at most 1, got 2"),
-        ("C = 1\nlog_jsn = 'x'", "unknown option 'log_jsn'; did you mean 'log-json'?"),
+        ("C = 1\nblock_row = 64", "unknown option 'block_row'; did you mean 'block-rows'?"),
         ("c = 1", "unknown option 'c'; did you mean 'C'?"),
         ("C = 1\nqqqq = 3", "unknown option 'qqqq'; options are: C, "),
         ("C = 1\nplan = true", "plan is not a setting of a run"),
@@ -122,16 +133,15 @@ def test_the_rival_in_the_file_gives_way(
         ("C = 1\nmemory = []", "run.toml: memory: expected a size"),
         ("C = 1\nmemory = 'big'", "run.toml: memory: expected a size"),
         ("C = 1\nmax-time = '5 moons'", "run.toml: max-time: expected a duration"),
-        ("C = 1\noverwrite = 'yes'", "run.toml: overwrite: expected true or false, got 'yes'"),
+        ("C = 1\nquiet = 'yes'", "run.toml: quiet: expected true or false, got 'yes'"),
         ("C = 1\nloss = 'hinge'", "run.toml: loss: unknown loss 'hinge'; expected one of logistic"),
         ("C = 1\n[features2]\nd = 8", "unknown option 'features2'; did you mean 'features'?"),
-        ("C = 1\n[scratch]\nd = 8", "run.toml: scratch: expected a string, got {'d': 8}"),
+        ("C = 1\n[initial]\nd = 8", "run.toml: initial: expected a string, got {'d': 8}"),
         ("C = 1\nwriters = 0", "run.toml: writers: expected a whole number of at least 1, got 0"),
         ("C = 1\nshare-cores = true", "run.toml: unknown option 'share-cores'"),
-        ("C = 1\ncheckpoint = 'c'\nno-checkpoint = true", "--no-checkpoint, not both"),
         ("C = ", "run.toml: not TOML: "),
         (f"C = {'9' * 5000}", "run.toml: not TOML: "),
-        ('scratch = "a\\u0000"', "run.toml: scratch: expected text without NUL"),
+        ('initial = "a\\u0000"', "run.toml: initial: expected text without NUL"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -171,3 +181,86 @@ def test_made_by_hand(tmp_path: Path, run: Any, content: bytes, words: str) -> N
     result = run("train", "--config", tmp_path / "run.toml")
     assert result.exit_code == 2 and words in result.stderr, result.stderr[:500]
     assert len(result.stderr) < 1500
+
+
+# -- a file from a stranger
+
+#: What --config must not set, whatever the tables say: the words of the refusal, and a value.
+DANGEROUS = {
+    "where to connect": {
+        "dask": "'tcp://localhost:1'", "dask-tls": "'a,b,c'", "storage-option": "['endpoint=x']",
+    },
+    "what to write": {
+        "out": "'profile'", "log-json": "'profile'", "report": "'profile'", "save-oof": "'profile'",
+        "checkpoint": "'profile'", "scratch": "'.'", "overwrite": "true", "resume": "'c'",
+    },
+    "which code to load": {"import": "['evil']"},
+    "not a setting of a run": {"config": "'x'", "plan": "true", "warmup": "true", "version": "true"},
+}  # fmt: skip
+WITH_CONFIG = ("train", "stagewise", "online")
+
+
+def command_of(name: str) -> Any:
+    return import_module(COMMANDS[name][0]).command
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_option_says_whether_a_file_may_set_it(name: str) -> None:
+    """Whoever adds an option to a command with --config decides whether a stranger may set it."""
+    command = command_of(name)
+    names = {str(param.name) for param in command.params}
+    assert ("config" in names) == (name in WITH_CONFIG)
+    if name not in WITH_CONFIG:
+        return
+    undeclared = names - command.table.keys()
+    assert undeclared <= {"imports", "version"}
+    undecided = {name for name in names - undeclared if command.table[name].from_file is None}
+    assert not undecided, "declare from_file"
+    allowed = {name for name in names - undeclared if command.table[name].from_file}
+    forbidden = {key.replace("-", "_") for keys in DANGEROUS.values() for key in keys}
+    assert not allowed & forbidden
+    # what a path or an address may do is in the list above; the rest are numbers, words and names
+    for option in (command.table[name] for name in allowed):
+        assert option.kind is not PATH or option.name in ("data", "valid", "initial"), option.name
+
+
+@pytest.mark.parametrize("name", WITH_CONFIG)
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [(key, value, words) for words, keys in DANGEROUS.items() for key, value in keys.items()],
+)
+def test_what_a_file_cannot_set(
+    name: str, key: str, value: str, words: str, tmp_path: Path, run: Run
+) -> None:
+    (tmp_path / "run.toml").write_text(f"{key} = {value}\n")
+    result = run(name, "--config", tmp_path / "run.toml")
+    known = {option[2:] for param in command_of(name).params for option in param.opts}
+    if key not in known and key != "storage-option":
+        assert result.exit_code == 2 and f"unknown option '{key}'" in result.stderr
+        return
+    assert result.exit_code == 2 and f"run.toml: {key} is not a setting of a run" in result.stderr
+    assert words in result.stderr and f"give --{key} on the command line" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["run.toml"]
+
+
+@pytest.mark.parametrize("name", WITH_CONFIG)
+@pytest.mark.parametrize("key", ["data", "valid", "initial"])
+@pytest.mark.parametrize("url", ["https://localhost:1/x.zarr", "S3://b/x", "memory://x/y"])
+def test_a_file_names_no_url(name: str, key: str, url: str, tmp_path: Path, run: Run) -> None:
+    if name == "stagewise" and key == "initial":
+        return
+    (tmp_path / "run.toml").write_text(f"{key} = '{url}'\n")
+    result = run(name, "--config", tmp_path / "run.toml")
+    assert result.exit_code == 2 and f"run.toml: {key}, a URL, is not a setting" in result.stderr
+    spelled = "DATA" if key == "data" else f"--{key}"
+    assert f"give {spelled} on the command line" in result.stderr
+
+
+def test_a_log_does_not_replace_a_profile(
+    config: Callable[[str], Path], tmp_path: Path, run: Run
+) -> None:
+    """The log holds names of features, in which there may be text that a shell runs."""
+    profile = tmp_path / ".profile"
+    profile.write_text("# mine\n")
+    result = run("train", "--config", config(f"C = 1\noverwrite = true\nlog-json = '{profile}'\n"))
+    assert result.exit_code == 2 and profile.read_text() == "# mine\n"

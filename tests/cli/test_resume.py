@@ -125,7 +125,7 @@ def test_precedence(
 ) -> None:
     folder = start("--tol", 1e-2, "--max-passes", 5, "--memory", "1GiB", "--writers", 2)
     config = tmp_path / "run.toml"
-    config.write_text('tol = 1e-4\nmax-passes = 7\nout = "new.fcl"\nC = 0.1\n')
+    config.write_text("tol = 1e-4\nmax-passes = 7\nC = 0.1\n")
     new = tmp_path / "new2.fcl"
     result = run("train", "--resume", folder, "--config", config, "--tol", 1e-6, "--out", new)
     assert result.exit_code == 0, result.output

@@ -67,15 +67,18 @@ def test_the_commands(folder: Path) -> None:
     refused(command("inspect", "m.fcl"), folder)
     refused(command("predict", "m.fcl", "data", "--out", "s.npy"), folder)
     refused(command("train", "--resume", "m.fcl.checkpoint"), folder)
-    toml = 'data = "data"\nfeatures = "halves_of_mine:Halves"\nC = 1\nout = "n.fcl"\n'
+    toml = 'data = "data"\nfeatures = "halves_of_mine:Halves"\nC = 1\n'
     (folder / "run.toml").write_text(toml)
-    refused(command("train", "--config", "run.toml"), folder)
+    refused(command("train", "--config", "run.toml", "--out", "n.fcl"), folder)
     assert not (folder / "n.fcl").exists() and not (folder / "s.npy").exists()
     trusted = ("--import", "halves_of_mine")
     shown = command("inspect", "m.fcl", *trusted)
     assert shown.returncode == 0 and "halves_of_mine:Halves" in shown.stdout, shown.stderr
     assert (folder / "was_run").exists()
-    for arguments in (("--resume", "m.fcl.checkpoint"), ("--config", "run.toml")):
+    for arguments in (
+        ("--resume", "m.fcl.checkpoint"),
+        ("--config", "run.toml", "--out", "n.fcl"),
+    ):
         result = command("train", *arguments, *trusted, "--driver", "inline", "--tol", "1e-4")
         assert result.returncode == 0, result.stderr
     (folder / "run.toml").write_text(toml + 'import = ["halves_of_mine"]\n')
