@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from fcl.errors import CheckpointError, FclError, InputError, RepeatedDeaths, reason
-from fcl.store import RemotePath, is_remote, locate, usual_options
+from fcl.store import RemotePath, check_no_secrets, is_remote, locate, usual_options
 from fcl.working_folder import protected
 
 __all__ = [
@@ -198,6 +198,12 @@ class Command(click.Command):
         if ctx.params.get("quiet"):
             be_quiet()
         return super().invoke(ctx)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; a URL with a password is refused before anything is said about it."""
+        for word in args:
+            check_no_secrets(word)
+        return super().parse_args(ctx, args)
 
     def main(
         self,

@@ -65,7 +65,8 @@ run continues.
 
 Sizes: 768MiB, 4GiB, 2G. Times: 90s, 5m, 2h. Keys in the TOML file of --config are the long names of
 the options that say what is learnt; outputs, URLs and the like are given on the command line, since a
-file may come from a stranger. The command line overrides the TOML, and both override the checkpoint of --resume.
+file may come from a stranger. The command line overrides the TOML, and both override the checkpoint
+of --resume.
 
 --resume DIR continues from the last checkpoint in DIR. DATA is needed only if it has moved. The resumed
 job may change only {MAY_CHANGE}.

@@ -1,8 +1,8 @@
 """Object stores: a location is a local path or a :class:`RemotePath`, and both are opened alike.
 
 ``locate`` turns what a user wrote into a location. A :class:`RemotePath` offers what fcl uses of
-``pathlib.Path``. ``clients.py`` sends single requests, by obstore or fsspec; ``buckets.py`` keeps several
-in flight; ``writing.py`` sends outputs. The libraries are imported when the first URL is opened.
+``pathlib.Path``. ``clients.py`` sends single requests, by obstore or fsspec, and ``web.py`` those to web
+servers; ``buckets.py`` keeps several in flight; ``writing.py`` sends outputs. The libraries are imported when the first URL is opened.
 """
 
 from fcl.store.buckets import Window, changed, gone
@@ -11,6 +11,8 @@ from fcl.store.location import (
     Location,
     RemotePath,
     absolute,
+    check_no_secrets,
+    check_url,
     default_options,
     is_remote,
     kind_of,
@@ -31,6 +33,8 @@ __all__ = [
     "Window",
     "absolute",
     "changed",
+    "check_no_secrets",
+    "check_url",
     "default_options",
     "gone",
     "is_remote",

@@ -11,7 +11,17 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 from fcl.errors import InputError
-from fcl.store.clients import Answer, Client, ObjectInfo, make_client
+from fcl.store.clients import (
+    OBSTORE,
+    OWN_OPTIONS,
+    WEB,
+    Answer,
+    Client,
+    Fsspec,
+    ObjectInfo,
+    Obstore,
+)
+from fcl.store.web import Web
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -249,8 +259,17 @@ def find_bucket(scheme: str, host: str, options: Mapping[str, str]) -> Bucket:
     with _lock:
         if at not in _buckets:
             requests = int(options.get("requests", REQUESTS))
-            _buckets[at] = Bucket(make_client(scheme, host, options), requests)
+            _buckets[at] = Bucket(_make_client(scheme, host, options), requests)
         return _buckets[at]
+
+
+def _make_client(scheme: str, host: str, options: Mapping[str, str]) -> Client:
+    """A client of the bucket or host of a URL; raises InputError if it needs a missing package."""
+    root = f"{scheme}://{host}"
+    given = {name: value for name, value in options.items() if name not in OWN_OPTIONS}
+    if scheme in WEB:
+        return Web(root, given)
+    return (Obstore if scheme in OBSTORE else Fsspec)(root, scheme, given)
 
 
 def _forget() -> None:

@@ -1,7 +1,7 @@
 """Clients of object stores: the few requests that fcl makes, whichever library sends them.
 
-obstore serves the schemes that it knows. fsspec serves others if the user has installed it. Both retry a
-request that fails for a passing reason, with growing pauses.
+``web.py`` has the requests to web servers. obstore serves the schemes that it knows. fsspec serves others
+if the user has installed it. All retry a request that fails for a passing reason, with growing pauses.
 """
 
 from __future__ import annotations
@@ -20,10 +20,27 @@ from typing import Any, TypeVar
 from fcl.checks import shortened
 from fcl.errors import FclError, InputError, StoreError
 
-__all__ = ["OWN_OPTIONS", "Answer", "Client", "ObjectInfo", "make_client"]
+__all__ = [
+    "OBSTORE",
+    "OWN_OPTIONS",
+    "SCHEMES_OF_DASK",
+    "WEB",
+    "Answer",
+    "Client",
+    "Fsspec",
+    "ObjectInfo",
+    "Obstore",
+    "denied",
+    "repeated",
+    "where_secrets_belong",
+]
 
-#: Schemes that obstore knows; fsspec gets the others.
-_OBSTORE = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https", "memory")
+#: Schemes that obstore serves; fsspec gets the others.
+OBSTORE = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory")
+#: Schemes of web servers, to which fcl sends requests itself.
+WEB = ("http", "https")
+#: Schemes of the addresses of Dask clusters.
+SCHEMES_OF_DASK = ("tcp", "tls", "ws", "wss", "ucx")
 #: Storage options of fcl itself, which the libraries do not get.
 OWN_OPTIONS = ("requests",)
 #: Other names of options that fsspec's users know -> obstore's.
@@ -107,17 +124,8 @@ class Client(ABC):
         """Remove objects."""
 
 
-def make_client(scheme: str, host: str, options: Mapping[str, str]) -> Client:
-    """A client of the bucket or host of a URL; raises InputError if it needs a missing package."""
-    root = f"{scheme}://{host}"
-    given = {name: value for name, value in options.items() if name not in OWN_OPTIONS}
-    if scheme in _OBSTORE:
-        return _Obstore(root, scheme, given)
-    return _Fsspec(root, scheme, given)
-
-
-class _Obstore(Client):
-    """Requests by obstore."""
+class Obstore(Client):
+    """Requests by obstore, for the schemes of OBSTORE."""
 
     #: Stores in the memory of this process, by host.
     _memory: dict[str, Any] = {}  # noqa: RUF012
@@ -129,7 +137,6 @@ class _Obstore(Client):
         except ImportError as error:
             raise InputError(f"{root}: {scheme}:// needs obstore ({error}); {_INSTALL}") from error
         self._obstore = obstore
-        self.lists = not scheme.startswith("http")
         if scheme == "memory":
             from obstore.store import MemoryStore
 
@@ -137,7 +144,7 @@ class _Obstore(Client):
             return
         config: Any = {_ALIASES.get(name, name): value for name, value in options.items()}
         named = [config.get("endpoint"), *map(os.environ.get, _ENDPOINTS)]
-        plain = scheme == "http" or any(str(url).startswith("http://") for url in named)
+        plain = any(str(url).startswith("http://") for url in named)
         retry: Any = {
             "max_retries": _MOST_RETRIES,
             "backoff": {
@@ -166,11 +173,7 @@ class _Obstore(Client):
 
         def fetch() -> Answer:
             options: Any = {} if whole else {"range": part}
-            try:
-                found = self._obstore.get(self._store, key, options=options)
-            except self._obstore.exceptions.NotSupportedError:  # a plain HTTP server has no ranges
-                found = self._obstore.get(self._store, key)
-                return Answer(memoryview(found.bytes())[start:stop], self._info(found.meta))
+            found = self._obstore.get(self._store, key, options=options)
             return Answer(found.bytes(), self._info(found.meta))
 
         return self._do(key, fetch)
@@ -213,7 +216,7 @@ class _Obstore(Client):
         except (FileExistsError, kinds.AlreadyExistsError) as error:
             raise FileExistsError(errno.EEXIST, "exists already", url) from error
         except (PermissionError, kinds.PermissionDeniedError, kinds.UnauthenticatedError) as error:
-            raise _denied(url) from error
+            raise denied(url) from error
         except FclError:
             raise
         except Exception as error:
@@ -223,11 +226,11 @@ class _Obstore(Client):
             if "404 Not Found" in str(error):
                 raise InputError(f"{self.root}: there is no such bucket") from error
             if "403 Forbidden" in str(error) or "401 Unauthorized" in str(error):
-                raise _denied(url) from error
+                raise denied(url) from error
             raise StoreError(f"{url}: the store failed: {_first_line(error)}") from error
 
 
-class _Fsspec(Client):
+class Fsspec(Client):
     """Requests by fsspec, for other schemes."""
 
     def __init__(self, root: str, scheme: str, options: Mapping[str, str]) -> None:
@@ -235,7 +238,7 @@ class _Fsspec(Client):
         try:
             import fsspec
         except ImportError as error:
-            known = ", ".join(f"{name}://" for name in _OBSTORE)
+            known = ", ".join(f"{name}://" for name in (*OBSTORE, *WEB))
             raise InputError(
                 f"{root}: obstore does not know {scheme}://, only {known}; other schemes need fsspec "
                 f"({error}); install it with the package that serves {scheme}://"
@@ -290,31 +293,56 @@ class _Fsspec(Client):
         return ObjectInfo(key, int(info["size"]), _text(version))
 
     def _do(self, key: str, request: Callable[[], Result]) -> Result:
-        """Make a request, repeat it if the store fails, and explain its error."""
-        pause, since = _FIRST_PAUSE, time.monotonic()
-        url = self.url(key)
-        while True:
-            try:
-                return request()
-            except FileNotFoundError as error:
-                raise FileNotFoundError(errno.ENOENT, "there is no such object", url) from error
-            except PermissionError as error:
-                raise _denied(url) from error
-            except OSError as error:
-                if pause > _FIRST_PAUSE * 2 ** (_MOST_RETRIES - 1) or (
-                    time.monotonic() - since > _RETRY_SECONDS
-                ):
-                    raise StoreError(f"{url}: the store failed: {_first_line(error)}") from error
-            time.sleep(min(pause, _LONGEST_PAUSE))
-            pause *= 2
+        return repeated(self.url(key), request)
 
 
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _denied(url: str) -> InputError:
+def denied(url: str) -> InputError:
+    """The error for an object that may not be read or written."""
+    scheme = url.partition(":")[0]
+    if scheme in WEB:
+        return InputError(f"{url}: access is denied; {where_secrets_belong(scheme)}")
     return InputError(f"{url}: access is denied; {_CREDENTIALS}")
+
+
+def where_secrets_belong(scheme: str) -> str:
+    """For a message: where credentials for a scheme are to be given."""
+    if scheme in WEB:
+        return (
+            "give user name and password in ~/.netrc, or the file that NETRC names, by a line such as: "
+            "machine HOST login NAME password PASSWORD"
+        )
+    if scheme in SCHEMES_OF_DASK:
+        return "a Dask scheduler takes certificates, from files: --dask-tls CA,CERT,KEY"
+    if scheme in ("gs",):
+        return "give them in the environment, by GOOGLE_APPLICATION_CREDENTIALS"
+    if scheme in ("az", "adl", "azure", "abfs", "abfss"):
+        return "give them in the environment, by AZURE_STORAGE_ACCOUNT_KEY or the like"
+    if scheme in OBSTORE:
+        return "give them in the environment, by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    return f"give them in the environment, by FSSPEC_{scheme.upper()}_PASSWORD or the like"
+
+
+def repeated(url: str, request: Callable[[], Result]) -> Result:
+    """Make a request, repeat it if the store fails, and explain its error."""
+    pause, since = _FIRST_PAUSE, time.monotonic()
+    while True:
+        try:
+            return request()
+        except FileNotFoundError as error:
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", url) from error
+        except PermissionError as error:
+            raise denied(url) from error
+        except OSError as error:
+            if pause > _FIRST_PAUSE * 2 ** (_MOST_RETRIES - 1) or (
+                time.monotonic() - since > _RETRY_SECONDS
+            ):
+                raise StoreError(f"{url}: the store failed: {_first_line(error)}") from error
+        time.sleep(min(pause, _LONGEST_PAUSE))
+        pause *= 2
 
 
 def _first_line(error: BaseException) -> str:

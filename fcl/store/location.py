@@ -18,12 +18,20 @@ from urllib.parse import unquote, urlsplit
 from fcl.checks import file_kind, shown
 from fcl.errors import InputError
 from fcl.store.buckets import Bucket, changed, find_bucket, gone
-from fcl.store.clients import OWN_OPTIONS, ObjectInfo
+from fcl.store.clients import (
+    OWN_OPTIONS,
+    SCHEMES_OF_DASK,
+    WEB,
+    ObjectInfo,
+    where_secrets_belong,
+)
 
 __all__ = [
     "Location",
     "RemotePath",
     "absolute",
+    "check_no_secrets",
+    "check_url",
     "default_options",
     "is_remote",
     "kind_of",
@@ -38,11 +46,48 @@ __all__ = [
 ]
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://")
+#: A URL that is a word, or follows the name of an option in it.
+_URL_AT_END = re.compile(r"(?:^|[=,])([a-zA-Z][a-zA-Z0-9+.-]+://.*)", re.DOTALL)
 #: Files that show a folder in a store that cannot list its objects.
 _FOLDER_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
 #: Options of all remote locations that have none of their own; a command sets them.
 _defaults: dict[str, str] = {}
+
+
+def check_url(url: str) -> None:
+    """Raise InputError for a URL with a password, a token or a signature; the message does not show it.
+
+    URLs are stored in checkpoints and logs, and printed. A user name alone is no secret in schemes that
+    need it, such as ``sftp://user@host`` and ``abfs://container@account``; for web servers it may be a
+    token.
+    """
+    scheme, _, rest = url.partition("://")
+    scheme = scheme.lower()
+    before, mark, _ = re.split(r"[/?#\\]", rest, maxsplit=1)[0].rpartition("@")
+    nameless = scheme in WEB or scheme in SCHEMES_OF_DASK
+    # github://organisation:repository@branch
+    secret = bool(mark) and (nameless or (":" in before and scheme != "github"))
+    # a password with a slash in it: the part before would be taken for a host and its port
+    secret |= nameless and "@" in rest and re.match(r"[^/?#@\[]*:(?!\d*(/|$))", rest) is not None
+    if secret:
+        raise InputError(
+            f"{scheme}://***: expected a URL without user name and password, which would be shown, and "
+            f"kept in checkpoints and logs; {where_secrets_belong(scheme)}"
+        )
+    if "?" in rest or ("#" in rest and scheme in WEB):
+        public = re.split("[?#]", url, maxsplit=1)[0]
+        raise InputError(
+            f"{public}: expected the address of an object without ? and #, after which a signature or "
+            "token may stand; signed addresses are not supported"
+        )
+
+
+def check_no_secrets(text: str) -> None:
+    """Raise InputError for a word of a command line that is a URL with a secret, or ends with one."""
+    found = _URL_AT_END.search(text)
+    if found is not None and not _is_file_url(found[1]):
+        check_url(found[1])
 
 
 class RemotePath(os.PathLike[str]):
@@ -58,12 +103,8 @@ class RemotePath(os.PathLike[str]):
     """
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
+        check_url(url)
         parts = urlsplit(url)
-        if parts.query or (parts.fragment and parts.scheme.startswith("http")):
-            raise InputError(
-                f"{url}: expected the address of an object without ? and #; signed addresses are not "
-                "supported"
-            )
         self.scheme, self.host = parts.scheme.lower(), parts.netloc
         start = url.index("://") + 3 + len(parts.netloc)
         self.key = re.sub("/+", "/", url[start:]).strip("/")
@@ -256,6 +297,8 @@ def _texts(options: Mapping[str, Any]) -> dict[str, str]:
                 f"{shown(value)}"
             )
         found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        if is_remote(found[name]):
+            check_url(found[name])
     for name in OWN_OPTIONS:
         if name in found and (not found[name].isdecimal() or not 1 <= int(found[name]) <= 256):
             raise InputError(

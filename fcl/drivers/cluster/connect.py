@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 from fcl.checks import shown
 from fcl.drivers.cluster.client import Cluster
 from fcl.errors import InputError
+from fcl.store import check_url
+from fcl.store.clients import SCHEMES_OF_DASK
 from fcl.working_folder import in_use
 
 __all__ = ["KEEP_WORKERS", "Tls", "check_cluster", "connected"]
@@ -36,8 +38,6 @@ _TALKATIVE = (
     "distributed.nanny",
     "distributed.scheduler",
 )
-#: Protocols of Dask.
-SCHEMES = ("tcp", "tls", "ws", "wss", "ucx")
 #: Forms of the address of a cluster, for messages.
 FORMS = "tcp://HOST:8786, the path of a scheduler file, or local:N"
 
@@ -201,12 +201,14 @@ def _check_address(address: str, tls: Tls | None) -> None:
 
     Dask's client would take a minute to give up, and more to close.
     """
+    if "://" in address:
+        check_url(address)
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
-    if host is None or port is None or parts.scheme not in SCHEMES:
+    if host is None or port is None or parts.scheme not in SCHEMES_OF_DASK:
         raise InputError(f"dask: expected {FORMS}, got {shown(address)}")
     if tls is not None and parts.scheme not in ("tls", "wss"):
         raise InputError(
