@@ -26,6 +26,7 @@ __all__ = [
     "TABLE",
     "GroupedCommand",
     "TrainCommand",
+    "allow_host_option",
     "click_option",
     "import_option",
     "overwrite_option",
@@ -165,7 +166,7 @@ class GroupedCommand(Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in self.groups}
-        elsewhere = {"imports": self.import_group}
+        elsewhere = {"imports": self.import_group, "allowed_hosts": "checkpoints"}
         for param in self.get_params(ctx):
             name = str(param.name)
             group = self.table[name].group if name in self.table else elsewhere.get(name, "output")
@@ -319,6 +320,18 @@ def import_option() -> Decorator:
     )
 
 
+def allow_host_option() -> Decorator:
+    """``--allow-host HOST``: hosts to which a stranger's checkpoint may lead."""
+    return click.option(
+        "--allow-host",
+        "allowed_hosts",
+        multiple=True,
+        metavar="HOST",
+        help="With --resume: connect to HOST, although another user or machine wrote the checkpoint that "
+        "names it; can be given several times.",
+    )
+
+
 def overwrite_option() -> Decorator:
     """``--overwrite``: whether to replace existing outputs."""
     return click_option(_OVERWRITE)
@@ -327,6 +340,6 @@ def overwrite_option() -> Decorator:
 def train_options(function: Any) -> Any:
     """Decorate a function with all options of ``fcl-train``."""
     own = [click_option(option) for option in TABLE.values()]
-    for decorate in reversed([*own, import_option(), version_option()]):
+    for decorate in reversed([*own, import_option(), allow_host_option(), version_option()]):
         function = decorate(function)
     return function

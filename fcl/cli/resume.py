@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fcl.cli.config import checked_value
 from fcl.cli.options import KEPT, MAY_CHANGE
 from fcl.errors import InputError, ModelFileError
+from fcl.model.signature import check_hosts
 from fcl.options import FIXED, PATH, Resume
 from fcl.plain import plain
 from fcl.store import absolute
@@ -42,7 +43,8 @@ def resume_options(
 ) -> dict[str, Any]:
     """The options of a job resumed from `folder`; options and given as from `merge_config`.
 
-    Raises InputError naming every given option that would change a fixed option of the job.
+    Raises InputError naming every given option that would change a fixed option of the job, or a host to
+    which the checkpoint of a stranger would lead.
     """
     command = checkpoint.options.get("command")
     if not isinstance(command, Mapping):
@@ -50,6 +52,7 @@ def resume_options(
             f"{folder}: this checkpoint was not made by fcl-train and does not name its data; "
             "resume it from Python, where it was started"
         )
+    check_hosts(folder, "train", command, checkpoint.signature, given, options["allowed_hosts"])
     resumed, wrong = dict(options), []
     for name, option in KEPT.items():
         if name not in command:

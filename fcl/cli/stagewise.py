@@ -12,6 +12,7 @@ from fcl.cli.common import messages, refuse_same, show
 from fcl.cli.config import given_options, merge_config
 from fcl.cli.options import (
     GroupedCommand,
+    allow_host_option,
     import_option,
     table_options,
     version_option,
@@ -73,6 +74,7 @@ class _StagewiseCommand(GroupedCommand):
 @click.command("fcl stagewise", cls=_StagewiseCommand, epilog=EPILOG)
 @table_options(TABLE)
 @import_option()
+@allow_host_option()
 @version_option()
 @click.pass_context
 def command(ctx: click.Context, /, **params: Any) -> int:
@@ -152,6 +154,10 @@ def _resumed(params: dict[str, Any], given: Mapping[str, str], saved: Saved) -> 
             f"{given[wrong[0]]}: a resumed job keeps the options of its checkpoint, except "
             "--visits, --patience, limits and memory; leave it out, or start over"
         )
+    from fcl.model.signature import check_hosts
+
+    hosts = params["allowed_hosts"]
+    check_hosts(params["resume"], "stagewise", saved.command, saved.signature, given, hosts)
     kept = {name: saved.command.get(name) for name in _KEPT}
     if not all(isinstance(value, str | bool | None) for value in kept.values()):
         raise InputError(

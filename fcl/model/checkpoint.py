@@ -26,6 +26,7 @@ from fcl.errors import CheckpointError, InputError, reason
 from fcl.model.atomic import atomic_file, check_name
 from fcl.model.checkpoint_file import Checkpoint, Damaged, read_checkpoint, write_checkpoint
 from fcl.model.columns import other_record
+from fcl.model.signature import sign
 from fcl.options import FIXED, JOB_DEFAULTS
 from fcl.plain import plain
 from fcl.store import local_path
@@ -204,7 +205,8 @@ class CheckpointFolder:
             if self.is_complete:
                 os.unlink(self.path / _COMPLETE)
             with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
-                write_checkpoint(archive, replace(checkpoint, number=number))
+                signature = sign("train", checkpoint.options.get("command"))
+                write_checkpoint(archive, replace(checkpoint, number=number, signature=signature))
         except (OSError, InputError) as error:
             why = reason(error) if isinstance(error, OSError) else str(error)
             raise CheckpointError(

@@ -129,6 +129,7 @@ _HEADER_TABLE = schema.record(
     elapsed=_AT_LEAST_0,
     family=schema.table,
     options=_options,
+    signature=schema.Maybe(schema.text),  # absent in files of earlier versions
     n_rows=schema.whole(1),
     fingerprint=schema.text,
     columns=schema.Maybe(COLUMNS_TABLE),
@@ -205,10 +206,13 @@ class Checkpoint:
         Seconds of work so far, over all resumptions.
     number : int
         0 until it is saved; increases within a folder.
+    signature : str
+        Of the locations in the command of the options; empty until it is saved.
     """
 
     version: int = VERSION
     number: int = 0
+    signature: str = ""
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
     driver: str

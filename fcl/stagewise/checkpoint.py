@@ -33,6 +33,7 @@ from fcl.model.atomic import atomic_file
 from fcl.model.checkpoint import CheckpointFolder
 from fcl.model.checkpoint_file import COLUMNS_TABLE
 from fcl.model.columns import other_record
+from fcl.model.signature import sign
 from fcl.plain import plain
 from fcl.stagewise.file import ARRAYS, DONE_TABLE, SETTINGS_TABLE, shaped, vector
 from fcl.stagewise.learner import BlockDone, State
@@ -48,6 +49,7 @@ _KIND = "a checkpoint of a stagewise job"
 _TABLE = schema.record(
     settings=SETTINGS_TABLE,
     command=schema.table,
+    signature=schema.Maybe(schema.text),
     fingerprint=schema.text,
     columns=schema.Maybe(COLUMNS_TABLE),
     family=schema.table,
@@ -77,6 +79,8 @@ class Saved:
     columns : dict or None
         Of the record of the columns (:meth:`fcl.data.columns.ColumnRecord.summary`); None in checkpoints
         of earlier versions.
+    signature : str
+        Of the locations in the command; empty until it is saved.
     """
 
     settings: Settings
@@ -85,6 +89,7 @@ class Saved:
     family: dict[str, Any]
     state: State
     columns: dict[str, Any] | None = None
+    signature: str = ""
 
     def check(
         self,
@@ -140,6 +145,7 @@ class StateFolder:
             "version": VERSION,
             "settings": saved.settings.fixed(),
             "command": saved.command,
+            "signature": sign("stagewise", saved.command),
             "fingerprint": saved.fingerprint,
             "columns": saved.columns,
             "family": saved.family,
@@ -212,6 +218,7 @@ def _read(archive: zipfile.ZipFile) -> Saved:
         header["family"],
         state,
         header.get("columns"),
+        header.get("signature", ""),
     )
 
 

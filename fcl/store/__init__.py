@@ -2,7 +2,8 @@
 
 ``locate`` turns what a user wrote into a location. A :class:`RemotePath` offers what fcl uses of
 ``pathlib.Path``. ``clients.py`` sends single requests, by obstore or fsspec, and ``web.py`` those to web
-servers; ``buckets.py`` keeps several in flight; ``writing.py`` sends outputs. The libraries are imported when the first URL is opened.
+servers; ``buckets.py`` keeps several in flight; ``writing.py`` sends outputs. The libraries are imported
+when the first URL is opened.
 """
 
 from fcl.store.buckets import Window, changed, gone

@@ -81,6 +81,12 @@ def check_url(url: str) -> None:
             f"{public}: expected the address of an object without ? and #, after which a signature or "
             "token may stand; signed addresses are not supported"
         )
+    try:
+        parts = urlsplit(url)
+        _ = parts.port if nameless else None
+    except ValueError as error:
+        public = f"{scheme}://***" if "@" in rest else url
+        raise InputError(f"{public}: expected a URL such as {scheme}://HOST/PATH") from error
 
 
 def check_no_secrets(text: str) -> None:

@@ -189,6 +189,7 @@ def test_made_by_hand(tmp_path: Path, run: Any, content: bytes, words: str) -> N
 DANGEROUS = {
     "where to connect": {
         "dask": "'tcp://localhost:1'", "dask-tls": "'a,b,c'", "storage-option": "['endpoint=x']",
+        "allow-host": "['x']",
     },
     "what to write": {
         "out": "'profile'", "log-json": "'profile'", "report": "'profile'", "save-oof": "'profile'",
@@ -213,7 +214,7 @@ def test_each_option_says_whether_a_file_may_set_it(name: str) -> None:
     if name not in WITH_CONFIG:
         return
     undeclared = names - command.table.keys()
-    assert undeclared <= {"imports", "version"}
+    assert undeclared <= {"imports", "allowed_hosts", "version"}
     undecided = {name for name in names - undeclared if command.table[name].from_file is None}
     assert not undecided, "declare from_file"
     allowed = {name for name in names - undeclared if command.table[name].from_file}
@@ -235,7 +236,7 @@ def test_what_a_file_cannot_set(
     (tmp_path / "run.toml").write_text(f"{key} = {value}\n")
     result = run(name, "--config", tmp_path / "run.toml")
     known = {option[2:] for param in command_of(name).params for option in param.opts}
-    if key not in known and key != "storage-option":
+    if key not in known and key not in ("storage-option", "allow-host"):
         assert result.exit_code == 2 and f"unknown option '{key}'" in result.stderr
         return
     assert result.exit_code == 2 and f"run.toml: {key} is not a setting of a run" in result.stderr

@@ -1,0 +1,159 @@
+"""Signatures of the hosts in a checkpoint, and the user's key."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fcl.errors import InputError
+from fcl.model import signature
+from fcl.model.signature import check_hosts, is_signed, sign
+
+COMMAND = {
+    "data": "https://host:81/a.zarr",
+    "valid": "data/b.zarr",
+    "C": 0.1,
+    "out": "s3://bucket/m",
+}
+
+
+@pytest.fixture
+def key_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "fcl" / "checkpoint-key"
+
+
+def test_signature(key_file: Path) -> None:
+    found = sign("train", COMMAND)
+    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600 and len(key_file.read_bytes()) == 32
+    # RFC 2104, by hand
+    text = json.dumps(["train", [["data", COMMAND["data"]], ["out", COMMAND["out"]]]]).encode()
+    key = key_file.read_bytes().ljust(64, b"\0")
+    inner = hashlib.sha256(bytes(x ^ 0x36 for x in key) + text).digest()
+    assert found == hashlib.sha256(bytes(x ^ 0x5C for x in key) + inner).hexdigest()
+    assert sign("train", COMMAND) == found  # the same key
+    assert is_signed("train", COMMAND | {"C": 0.2, "valid": "elsewhere"}, found)
+    assert [path.name for path in key_file.parent.iterdir()] == [key_file.name]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "code"),
+    [
+        ("stagewise", {}, None),
+        ("train", {"data": "https://host:82/a.zarr"}, None),
+        ("train", {"valid": "https://host:81/a.zarr"}, None),
+        ("train", {"out": None}, None),
+        ("train", {}, ""),
+        ("train", {}, "é\ud800"),
+        ("train", {}, hmac.digest(b"", b"", "sha256").hex()),
+    ],
+)
+def test_what_is_not_signed(
+    kind: str, change: dict[str, Any], code: str | None, key_file: Path
+) -> None:
+    found = sign("train", COMMAND)
+    assert not is_signed(kind, COMMAND | change, found if code is None else code)
+
+
+def test_nothing_is_kept_without_a_host(key_file: Path) -> None:
+    local = {"data": "/a.zarr", "out": None, "C": 3, "class_weight": {"a": "https://x/y"}}
+    assert sign("train", local) == sign("train", None) == "" and not key_file.parent.exists()
+    assert not is_signed("train", local, "")
+    check_hosts("c", "train", local, "", (), ())
+
+
+@pytest.mark.parametrize("fault", ["readable", "short", "link", "folder", "owner", "open folder"])
+def test_a_key_that_another_user_may_have_made(
+    fault: str, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = sign("train", COMMAND)
+    if fault == "readable":
+        key_file.chmod(0o640)
+    elif fault == "short":
+        key_file.write_bytes(b"x")
+    elif fault == "link":
+        key_file.rename(key_file.with_name("other"))
+        key_file.symlink_to("other")
+    elif fault == "folder":
+        key_file.unlink()
+        key_file.mkdir()
+    elif fault == "owner":
+        monkeypatch.setattr(os, "getuid", lambda: key_file.stat().st_uid + 1)
+    else:
+        key_file.parent.chmod(0o777)
+    assert not is_signed("train", COMMAND, found) and sign("train", COMMAND) == ""
+
+
+def test_without_a_folder_nothing_is_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    assert sign("train", COMMAND) == ""
+
+
+def test_many_processes_make_one_key(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each finds no key, and makes one; all sign with the one that was there first."""
+    barrier = threading.Barrier(8)
+    make = signature._make_key
+
+    def together(file: Path) -> None:
+        barrier.wait()
+        make(file)
+
+    monkeypatch.setattr(signature, "_make_key", together)
+    found: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(sign("train", COMMAND))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8 and len(set(found)) == 1 and found[0]
+    assert [path.name for path in key_file.parent.iterdir()] == [key_file.name]
+
+
+@pytest.mark.parametrize(
+    ("given", "allowed", "words"),
+    [
+        ((), (), r"would connect to bucket, host:81 \(--out, DATA\).*--allow-host bucket"),
+        (("data",), (), r"connect to bucket \(--out\)"),
+        (("data", "out"), (), None),
+        (
+            (),
+            ("bucket",),
+            r"connect to host:81 \(DATA\); .* --allow-host host:81, or give DATA anew",
+        ),
+        ((), ("host:82", "bucket"), r"connect to host:81"),
+        ((), ("bucket", "HOST:81"), None),
+        (("out",), ("host",), None),
+    ],
+)
+def test_hosts_that_the_user_named(
+    given: tuple[str, ...], allowed: tuple[str, ...], words: str | None, key_file: Path
+) -> None:
+    own = sign("train", COMMAND)
+    check_hosts("c", "train", COMMAND, own, given, allowed)
+    if words is None:
+        check_hosts("c", "train", COMMAND, "", given, allowed)
+        return
+    with pytest.raises(InputError, match=words):
+        check_hosts("c", "train", COMMAND, "", given, allowed)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://a:hunter2@h/x", "http://[x/hunter2@", "s3://a:hunter2@h/x"]
+)
+def test_passwords_that_earlier_versions_kept(url: str, key_file: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        check_hosts("c", "train", {"data": url}, "", (), ("h",))
+    assert "hunter2" not in str(caught.value)
