@@ -21,7 +21,6 @@ from fcl.store.clients import (
     ObjectInfo,
     Obstore,
 )
-from fcl.store.web import Web
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -268,6 +267,8 @@ def _make_client(scheme: str, host: str, options: Mapping[str, str]) -> Client:
     root = f"{scheme}://{host}"
     given = {name: value for name, value in options.items() if name not in OWN_OPTIONS}
     if scheme in WEB:
+        from fcl.store.web import Web  # late: others need neither TLS nor HTTP
+
         return Web(root, given)
     return (Obstore if scheme in OBSTORE else Fsspec)(root, scheme, given)
 
