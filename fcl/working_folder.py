@@ -29,7 +29,6 @@ __all__ = [
     "protect",
     "protected",
     "why_missing",
-    "without_numba_settings",
 ]
 
 #: Package under which the helpers of the user's modules are loaded.
@@ -51,8 +50,29 @@ class _Loader(SourceFileLoader):
         super().exec_module(module)
 
 
+class _NumbaConfigLoader(SourceFileLoader):
+    """Loads the module that would read numba's settings from the working folder."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """See :class:`importlib.abc.Loader`."""
+        missing = object()
+        before: Any = sys.modules.get("yaml", missing)
+        sys.modules["yaml"] = None  # type: ignore[assignment]  # without it numba reads no such file
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "A Numba config file is found")
+                super().exec_module(module)
+        finally:
+            del sys.modules["yaml"]
+            if before is not missing:
+                sys.modules["yaml"] = before
+        vars(module)["_config_fname"] = os.devnull  # numba looks again when it compiles
+
+
 class _Finder:
     """Finds the named modules of a folder, their submodules, and their helpers.
+
+    Settings of numba in the working folder are kept from numba.
 
     Parameters
     ----------
@@ -73,6 +93,11 @@ class _Finder:
             package = ModuleSpec(PREFIX, None, is_package=True)
             package.submodule_search_locations = [self.folder]
             return package
+        if fullname == "numba.core.config":
+            spec = PathFinder.find_spec(fullname, path)
+            if spec is not None and type(spec.loader) is SourceFileLoader:
+                spec.loader = _NumbaConfigLoader(fullname, spec.loader.path)
+            return spec
         if top != PREFIX and top not in self.named:
             return None
         spec = PathFinder.find_spec(fullname, path if dot else [self.folder])
@@ -174,24 +199,3 @@ def why_missing(error: BaseException) -> str:
         "(--features, --import) and what they import themselves: to use all, put the folder into "
         "PYTHONPATH"
     )
-
-
-@contextmanager
-def without_numba_settings() -> Iterator[None]:
-    """Import numba without the file of settings in the working folder, if this process is protected."""
-    if not _finders or "numba" in sys.modules:
-        yield
-        return
-    missing = object()
-    before: Any = sys.modules.get("yaml", missing)
-    sys.modules["yaml"] = None  # type: ignore[assignment]  # without it numba reads no such file
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "A Numba config file is found")
-            yield
-    finally:
-        del sys.modules["yaml"]
-        if before is not missing:
-            sys.modules["yaml"] = before
-    # numba reads the file again when it compiles
-    vars(sys.modules["numba.core.config"])["_config_fname"] = os.devnull

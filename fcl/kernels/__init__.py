@@ -24,12 +24,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fcl.private_folder import make_private
-from fcl.working_folder import NUMBA_SETTINGS, without_numba_settings
+import numba
+from numba.core import event
 
-with without_numba_settings():
-    import numba
-    from numba.core import event
+from fcl.private_folder import make_private
+from fcl.working_folder import NUMBA_SETTINGS
 
 __all__ = [
     "Compilation",

@@ -42,7 +42,7 @@ def folder(tmp_path: Path, data: Path, model_file: Path) -> Path:
     del data, model_file  # in this folder
     for name in POISONED:
         (tmp_path / f"{name}.py").write_text(POISON)
-    (tmp_path / working_folder.NUMBA_SETTINGS).write_text("cache_dir: evil\nopt: 0\n")
+    (tmp_path / working_folder.NUMBA_SETTINGS).write_text("cache_dir: evil\nopt: [\n")
     (tmp_path / "positive.fa").write_text(FASTA)
     (tmp_path / "negative.fa").write_text(FASTA[::-1].translate(str.maketrans("\n>", ">\n"))[1:])
     (tmp_path / "numbers").mkdir()
