@@ -85,4 +85,4 @@ def test_help_is_in_groups() -> None:
 
 def test_every_parameter_of_the_command_is_in_the_table() -> None:
     names = {str(param.name) for param in command.params}
-    assert names - TABLE.keys() == {"imports", "version"} and TABLE.keys() <= names
+    assert names - TABLE.keys() == {"allowed_hosts", "imports", "version"} and TABLE.keys() <= names

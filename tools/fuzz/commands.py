@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from fcl.cli.options import TABLE
 from tools.fuzz import odd, stock
 from tools.fuzz.case import Case
 from tools.fuzz.damage import copy
@@ -249,10 +250,17 @@ class Line:
         return [argument.replace("\0", "") for argument in [*line, *self.extra]]
 
 
+def may_be_in_file(name: str) -> bool:
+    """Whether a configuration may set an option of ``fcl-train``."""
+    return name in TABLE and bool(TABLE[name].from_file)
+
+
 def toml_of(case: Case, line: Line) -> bytes:
     """Make a configuration with valid and odd values; the file itself may be damaged."""
     rng, entries = case.rng, []
-    for name in rng.sample(line.options(), k=rng.randint(0, 8)):
+    # one option that a file may not set ends the run, so there are few of them
+    names = [name for name in line.options() if may_be_in_file(name) or case.chance(0.05)]
+    for name in rng.sample(names, k=min(len(names), rng.randint(0, 8))):
         key = name.replace("_", rng.choice("-_"))
         good = line.good(name)
         plain = "true" if good is None else _toml_text(good)
