@@ -40,6 +40,7 @@ if __name__ == "__main__":
 from fcl.drivers.processes import child, children
 from fcl.drivers.processes.children import THREAD_LIMITS
 
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 #: The standard library and what is installed.
 INSTALLED = [p for p in sys.path if p.startswith((sys.prefix, sys.base_prefix))]
 MOST_FDS = 64
@@ -326,7 +327,7 @@ def run_program(arguments: list[str]) -> None:
     option, *rest = arguments
     if option == "-m":
         own = rest[0].partition(".")[0] == "fcl"  # which leaves out the working folder
-        sys.path[:] = [*path, *INSTALLED] if own else [os.getcwd(), *path, *INSTALLED]
+        sys.path[:] = [ROOT if own else os.getcwd(), *path, *INSTALLED]
         sys.argv[:] = rest
         sys.modules.pop(rest[0], None)
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
