@@ -7,6 +7,7 @@ kind, except Python's own for memory, files and interrupts, are bugs in fcl.
 """
 
 import errno
+import os
 
 
 class FclError(Exception):
@@ -34,6 +35,26 @@ class BudgetError(InputError):
 
 class ModelFileError(InputError):
     """A file is damaged, not an fcl model, or written by a newer version of fcl."""
+
+
+class OutputExistsError(InputError):
+    """The name of an output is taken, and must not be replaced.
+
+    ``kept`` is the file or folder that has the result instead, or None if nothing was written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kept: str | None = None) -> None:
+        self.kept = kept
+        name = os.fspath(path)
+        if kept is None:
+            super().__init__(
+                f"{name}: exists already; choose another name or overwrite it on purpose (--overwrite)"
+            )
+        else:
+            super().__init__(
+                f"{name}: another process has written it in the meantime, and it is left as it is; "
+                f"this result is in {kept}"
+            )
 
 
 class StoreError(FclError):

@@ -3,11 +3,13 @@
 
     python3 tools/dev.py demo                train on the example data, show the model
     python3 tools/dev.py test [ARGUMENTS]    run the tests; the arguments go to pytest
+    python3 tools/dev.py test --lowest ...   the same with the lowest versions in pyproject.toml
     python3 tools/dev.py lint                check style, format and types
 
 Each command first creates a virtual environment in .venv, or updates it, which takes no time if it is
-up to date. `-v` before the command shows the output of pip; the variable FCL_VENV names another
-folder for the environment. Works from any folder; paths are relative to the repository's.
+up to date; --lowest has an environment of its own, in .venv-lowest. `-v` before the command shows the
+output of pip; the variable FCL_VENV names another folder for the environment (FCL_VENV-lowest with
+--lowest). Works from any folder; paths are relative to the repository's.
 """
 
 from __future__ import annotations  # a SyntaxError here: fcl needs Python 3.11 or newer
@@ -18,6 +20,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -36,6 +39,10 @@ EXTRAS: dict[str, set[str]] = {"demo": set(), "test": {"test"}, "lint": {"lint"}
 #: Families of all kinds, in two sets whose kernels take equally long to compile.
 FEATURES = "kmers + fourier", "columns + products:degree=2"
 DEMO_CONFIG = "examples/celegans/demo.toml"
+#: The option of `test` that installs the lowest versions that pyproject.toml allows.
+LOWEST = "--lowest"
+# a requirement of pyproject.toml with its lowest version, such as moto[server]>=5.1
+_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?>=([0-9][0-9.]*)")
 # Written into the environment when its creation starts, and again when it is complete. It marks a
 # folder that this tool made and may delete; any other folder is left alone.
 STAMP = "fcl-dev.json"
@@ -127,10 +134,37 @@ def clean_env() -> dict[str, str]:
 # --- the environment ------------------------------------------------------------------------
 
 
-def venv_folder() -> pathlib.Path:
-    """The folder of the environment: FCL_VENV (relative to the working folder), or .venv here."""
+def venv_folder(lowest: bool = False) -> pathlib.Path:
+    """The folder of the environment: FCL_VENV (relative to the working folder), or .venv here.
+
+    The environment of the lowest versions lies beside it.
+    """
     named = os.environ.get("FCL_VENV")
-    return pathlib.Path(named).expanduser().absolute() if named else ROOT / ".venv"
+    folder = pathlib.Path(named).expanduser().absolute() if named else ROOT / ".venv"
+    return folder.with_name(folder.name + "-lowest") if lowest else folder
+
+
+def lowest_versions(pyproject: pathlib.Path, extras: set[str]) -> list[str]:
+    """The lowest versions that pyproject.toml allows, as lines of a file of constraints for pip.
+
+    Requirements of the project and of `extras`; each must have the form NAME>=VERSION, else SetupError.
+    """
+    import tomllib  # not at the top, so that check_python reports its error on an older Python
+
+    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+    requirements = list(project.get("dependencies", ()))
+    for extra in sorted(extras):
+        requirements += project.get("optional-dependencies", {}).get(extra, ())
+    lines = set()
+    for requirement in requirements:
+        parts = _REQUIREMENT.fullmatch(requirement)
+        if parts is None:
+            raise SetupError(
+                f"{pyproject}: expected NAME>=VERSION for {LOWEST}, got {requirement!r}; give the "
+                "lowest version that works"
+            )
+        lines.add(f"{parts[1]}=={parts[2]}")
+    return sorted(lines)
 
 
 def fingerprint(pyproject: pathlib.Path) -> str:
@@ -180,12 +214,13 @@ def judge(stamp: dict[str, Any] | None, wanted: dict[str, Any]) -> str:
     return "nothing" if set(wanted["extras"]) <= set(stamp.get("extras", ())) else "update"
 
 
-def prepare(extras: set[str], verbose: bool) -> float:
+def prepare(extras: set[str], verbose: bool, lowest: bool = False) -> float:
     """Bring the environment up to date; return the seconds it took, 0 if it was up to date.
 
-    The caller holds the lock. Raises SetupError.
+    With `lowest`, packages have the lowest versions that pyproject.toml allows. The caller holds the
+    lock. Raises SetupError.
     """
-    folder = venv_folder()
+    folder = venv_folder(lowest)
     stamp = read_stamp(folder)
     wanted = wanted_stamp(folder, extras | set((stamp or {}).get("extras", ())))
     task = judge(stamp, wanted)
@@ -204,7 +239,13 @@ def prepare(extras: set[str], verbose: bool) -> float:
     say(f"installing {packages} and its dependencies into {shown(folder)} (a minute or two)")
     try:
         pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-        run_quietly([*pip, "install", "--no-input", "--editable", packages], "pip", verbose)
+        install = [*pip, "install", "--no-input"]
+        if lowest:
+            constraints = folder / "lowest.txt"
+            versions = lowest_versions(ROOT / "pyproject.toml", set(wanted["extras"]))
+            constraints.write_text("\n".join(versions) + "\n")
+            install += ["--constraint", str(constraints)]
+        run_quietly([*install, "--editable", packages], "pip", verbose)
     except SetupError:
         if task == "update":
             write_stamp(folder, stamp or {})
@@ -262,14 +303,16 @@ def shown(path: pathlib.Path) -> str:
 
 
 @contextlib.contextmanager
-def ready_venv(extras: set[str], verbose: bool) -> Iterator[tuple[pathlib.Path, float]]:
+def ready_venv(
+    extras: set[str], verbose: bool, lowest: bool = False
+) -> Iterator[tuple[pathlib.Path, float]]:
     """The `bin` folder of an up-to-date environment, and the seconds spent on updating it.
 
     Runs that use the environment share a lock; a run that changes it waits until no other uses it.
     """
     import fcntl  # not at the top, so that check_platform reports its error on Windows
 
-    folder = venv_folder()
+    folder = venv_folder(lowest)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         # beside the folder, because the folder itself may be removed
@@ -297,7 +340,7 @@ def ready_venv(extras: set[str], verbose: bool) -> Iterator[tuple[pathlib.Path, 
             ):
                 break
             acquire(fcntl.LOCK_EX)
-            seconds += prepare(extras, verbose)
+            seconds += prepare(extras, verbose, lowest)
             # Another run may have changed the environment while the lock changed: check again.
         yield folder / "bin", seconds
 
@@ -409,10 +452,12 @@ def main(arguments: list[str]) -> int:
     if rest and command != "test":
         print(f"dev: {command} takes no arguments, got: {' '.join(rest)}", file=sys.stderr)
         return 2
+    lowest = LOWEST in rest
+    rest = [argument for argument in rest if argument != LOWEST]
     try:
         check_platform()
         check_python()
-        with ready_venv(EXTRAS[command], verbose) as (binaries, installation):
+        with ready_venv(EXTRAS[command], verbose, lowest) as (binaries, installation):
             if command == "demo":
                 return demo(binaries, installation)
             return test(binaries, rest) if command == "test" else lint(binaries)

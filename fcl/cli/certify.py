@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcl.cli.certify_report import certify_lines
-from fcl.cli.common import Command, messages, refuse_same, show
+from fcl.cli.common import EXIT_FAILED, Command, messages, refuse_same, show
 from fcl.cli.options import (
     EXIT_CODES,
     FILE,
@@ -20,6 +20,7 @@ from fcl.cli.options import (
     x_option,
 )
 from fcl.cli.process import run
+from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
 
@@ -107,14 +108,14 @@ _PROBLEM = ("loss", "l1_ratio", "class_weight")
 @click.option("--quiet", is_flag=True, help="Show only warnings and errors.")
 @import_option()
 @version_option()
-def command(model: str, data: str, **options: Any) -> None:
+def command(model: str, data: str, **options: Any) -> int:
     """Say how far the file MODEL is from the optimum on DATA, by one pass.
 
     The pass computes the gradients of all features of the family at the model, which give a lower
     bound on the objective of any model. The bound of a poor model is poor, too: the bound of an optimum
     (--bound-from) says more.
     """
-    from fcl.model.atomic import atomic_file, check_output
+    from fcl.model.atomic import Output, check_output, saved_bytes
 
     inputs = {"model": model, "data": data, "the optimum": options["bound_from"]}
     for option in ("out", "json"):
@@ -126,14 +127,18 @@ def command(model: str, data: str, **options: Any) -> None:
         refuse_same(options["as_json"], "--json", model=options["out"])
     with stop_on_signals():
         found, notes = _certify(model, data, options)
+        out, moved = options["out"], False
         if options["out"] is not None and found.model is not None:
-            found.model.save(options["out"], options["overwrite"])
+            output = Output(options["out"], options["overwrite"])
+            moved |= save_result(output, found.model.save)
+            out = output.path
         if options["as_json"] is not None:
             text = json.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n"
-            with atomic_file(options["as_json"], options["overwrite"]) as file:
-                file.write(text.encode())
+            place = Output(options["as_json"], options["overwrite"])
+            moved |= save_result(place, saved_bytes(text.encode()), "the result")
         if not options["quiet"]:
-            show(certify_lines(found, model, options["out"], notes))
+            show(certify_lines(found, model, out, notes))
+    return EXIT_FAILED if moved else 0
 
 
 def _certify(

@@ -14,7 +14,14 @@ from typing import Any
 
 import click
 
-from fcl.errors import CheckpointError, FclError, InputError, RepeatedDeaths, reason
+from fcl.errors import (
+    CheckpointError,
+    FclError,
+    InputError,
+    OutputExistsError,
+    RepeatedDeaths,
+    reason,
+)
 from fcl.store import RemotePath, check_no_secrets, is_remote, locate, usual_options
 from fcl.working_folder import protected
 
@@ -173,7 +180,8 @@ def be_quiet() -> None:
 class Command(click.Command):
     """A click command that reports an error in one line on stderr.
 
-    The exit code is the integer that the callback returns, or 0. Errors exit with 1 (the machine failed),
+    The exit code is the integer that the callback returns, or 0. Errors exit with 1 (the machine failed,
+    or another process has taken the name of an output, so that the result is beside it),
     2 (wrong option or input), 5 (a process died repeatedly) or 6 (the last checkpoint could not be
     written), signals with 128 plus their number. Bugs keep their traceback. With
     ``standalone_mode=False`` exceptions propagate to the caller. All commands have ``--storage-option``.
@@ -236,6 +244,9 @@ def exit_code(run: Callable[[], Any], name: str) -> int:
         hint = f" (see {name} --help)" if isinstance(error, click.UsageError) else ""
         _error(error.format_message() + hint)
         return EXIT_USAGE
+    except OutputExistsError as error:
+        _error(str(error))
+        return EXIT_USAGE if error.kept is None else EXIT_FAILED
     except FclError as error:
         for kind, code in _EXIT_CODES.items():
             if isinstance(error, kind):

@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fcl import checks
-from fcl.cli.common import messages, refuse_same, show
+from fcl.cli.common import EXIT_FAILED, messages, refuse_same, show
+from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
 from fcl.convert.options import TABLE
 from fcl.errors import InputError
@@ -75,10 +76,10 @@ def is_compaction(inputs: Sequence[str], options: Mapping[str, Any]) -> bool:
     return found
 
 
-def compact_file(path: str, out: str, quiet: bool, options: Mapping[str, Any]) -> None:
-    """Write a compact copy of a model file, and say what was saved and lost."""
+def compact_file(path: str, out: str, quiet: bool, options: Mapping[str, Any]) -> int:
+    """Write a compact copy of a model file, and say what was saved and lost; returns the exit code."""
     from fcl.model import load_model
-    from fcl.model.atomic import check_output
+    from fcl.model.atomic import Output, check_output
     from fcl.scoring.compact import compact_model
 
     refuse_same(out, "OUT", model=path, data=options["data"])
@@ -101,9 +102,11 @@ def compact_file(path: str, out: str, quiet: bool, options: Mapping[str, Any]) -
             rounding=options["rounding"],
             seed=options["seed"] or 0,
         )
-        found.model.save(out, options["overwrite"])
+        output = Output(out, options["overwrite"])
+        moved = save_result(output, found.model.save)
     if not quiet:
-        show(_lines(model, found, path, out))
+        show(_lines(model, found, path, output.path))
+    return EXIT_FAILED if moved else 0
 
 
 def _open(model: Any, options: Mapping[str, Any]) -> DataSet:

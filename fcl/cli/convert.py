@@ -69,7 +69,7 @@ class _ConvertCommand(GroupedCommand):
 @table_options(TABLE | MODEL_TABLE)
 @import_option()
 @version_option()
-def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> None:
+def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> int:
     """Convert the files IN into the Zarr group OUT, from which fcl-train reads.
 
     IN is a FASTA file, or one of positive and one of negative sequences; BED, narrowPeak or a table of
@@ -83,7 +83,8 @@ def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> N
     if is_compaction(inputs, options):
         return compact_file(inputs[0], out, quiet, options)
     if len(inputs) == 1 and inputs[0].partition("::")[0].endswith(_HDF5):
-        return _copy_hdf5(inputs[0], out, quiet, options)
+        _copy_hdf5(inputs[0], out, quiet, options)
+        return 0
     files = {f"input {number}": path for number, path in enumerate(inputs, 1) if path != "-"}
     refuse_same(out, "OUT", **files, **_other_inputs(options))
     if not quiet:
@@ -95,6 +96,7 @@ def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> N
         summary = convert(inputs, out, progress=progress, **options)
     if not quiet:
         show([*_summary_lines(summary, out), _next_line(summary, out, options)])
+    return 0
 
 
 def _copy_hdf5(source: str, out: str, quiet: bool, options: Mapping[str, Any]) -> None:

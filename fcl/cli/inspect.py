@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fcl.cli.common import Command, printable, refuse_same, show
+from fcl.cli.common import EXIT_FAILED, Command, printable, refuse_same, show
 from fcl.cli.options import FILE, import_option, overwrite_option, version_option
 from fcl.cli.process import run
+from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
 
@@ -21,8 +22,8 @@ __all__ = ["command", "main"]
 
 EPILOG = """\
 \b
-Exit codes: 0 success, 1 the machine failed, 2 wrong option or not a model file, 129, 130 and 143
-signals (nothing was written).
+Exit codes: 0 success, 1 the machine failed or an output was taken (the result is beside it),
+2 wrong option or not a model file, 129, 130 and 143 signals (nothing was written).
 """
 
 
@@ -58,11 +59,11 @@ def command(
     top: int,
     overwrite: bool,
     imports: tuple[str, ...],
-) -> None:
+) -> int:
     """Show a summary of the file MODEL: objective, certificate, strongest features."""
     from fcl.cli.report import model_lines
     from fcl.model import Model, load_model
-    from fcl.model.atomic import atomic_file, check_output
+    from fcl.model.atomic import Output, check_output, saved_bytes
     from fcl.report.meme import meme_text
 
     for option, path in (("--tsv", tsv), ("--meme", meme)):
@@ -71,6 +72,7 @@ def command(
             check_output(path, overwrite)
     if tsv is not None and meme is not None:
         refuse_same(meme, "--meme", tsv=tsv)
+    moved = False
     with stop_on_signals():  # so that every signal removes partial files
         trained = load_model(model, imports)
         if isinstance(trained, Model):
@@ -82,12 +84,12 @@ def command(
         if meme is not None and isinstance(trained, Model):
             trained.require_one_output("--meme", "--tsv writes the weights of each output")
             motifs = meme_text(trained, top).encode()
-            with atomic_file(meme, overwrite) as file:
-                file.write(motifs)
+            moved |= save_result(Output(meme, overwrite), saved_bytes(motifs), "the patterns")
         if tsv is not None:
-            with atomic_file(tsv, overwrite) as file:
-                file.writelines(line.encode() for line in lines)
+            table = b"".join(line.encode() for line in lines)
+            moved |= save_result(Output(tsv, overwrite), saved_bytes(table), "the features")
         show(summary)
+    return EXIT_FAILED if moved else 0
 
 
 def _stagewise(model: Predictor, path: str, top: int) -> tuple[list[str], Iterator[str]]:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from fcl.cli.common import EXIT_USAGE, Interrupted, messages, refuse_same, show
+from fcl.cli.common import EXIT_FAILED, EXIT_USAGE, Interrupted, messages, refuse_same, show
 from fcl.cli.config import given_options, merge_config
 from fcl.cli.online_options import ARGUMENTS, FIXED, GROUPS, TABLE
 from fcl.cli.online_stream import STDIN, check_stream, stream_arguments
 from fcl.cli.options import GroupedCommand, import_option, table_options, version_option
 from fcl.cli.process import run
+from fcl.cli.saving import save_result
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.errors import InputError
-
-if TYPE_CHECKING:
-    from fcl.drivers.online.train import OnlineResult
 
 __all__ = ["command", "main"]
 
@@ -41,9 +39,9 @@ fcl predict, fcl inspect, fcl report and fcl.load_model read the model; --initia
 fcl.train(initial=model) start from it.
 
 \b
-Exit codes: 0 success, also if --max-time ended learning; 1 the machine failed; 2 wrong option or input,
-or learning diverged (the model before the row that is named was written); 129, 130 and 143 signals (the
-model so far was written).
+Exit codes: 0 success, also if --max-time ended learning; 1 the machine failed, or --out was taken (the
+model is beside it); 2 wrong option or input, or learning diverged (the model before the row that is named
+was written); 129, 130 and 143 signals (the model so far was written).
 """
 
 
@@ -147,6 +145,7 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
     from fcl.drivers.online.run import End
     from fcl.drivers.online.stream import learn_stream
     from fcl.drivers.online.train import plan_online, train_online
+    from fcl.model.atomic import Output
 
     ends_at = (
         float("inf") if options["max_time"] is None else time.monotonic() + options["max_time"]
@@ -155,9 +154,11 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
     def should_stop() -> bool:
         return stop.requested() or time.monotonic() > ends_at
 
+    overwrite, resumed = options["overwrite"], options["resume"]
+    output = Output(options["out"] or "", overwrite, own=options["out"] == resumed is not None)
     if is_stream:
         arguments = stream_arguments(options, trusted, stop, should_stop)
-        arguments |= {"save": options["out"], "bare": options["bare"]}
+        arguments |= {"save": output, "bare": options["bare"]}
         stop.listening = True  # the rows that came before a signal are learnt
     else:
         arguments = _arguments(options, trusted)
@@ -167,7 +168,7 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
             show(plan_lines(plan_online(**arguments)))
             return 0
         arguments["certify"] = not options["no_certify"]
-        arguments["save"] = None if options["bare"] else options["out"]
+        arguments["save"] = None if options["bare"] else output
     learn = learn_stream if is_stream else train_online
     view = View() if options["quiet"] else OnlineLines()
     with watched(options, stop, view, OnlineProgress) as progress:
@@ -177,18 +178,18 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
             if stop.signum is None:
                 raise
             raise Interrupted(stop.signum) from None
-    _save(result, options)
+    moved = save_result(
+        output, lambda path, replace: result.save(path, replace, bare=options["bare"])
+    )
+    moved |= output.path != options["out"]  # perhaps while it learnt
     if result.end is End.DIVERGED:
-        messages.say(f"error: {result.message}; the model before this row is in {options['out']}")
+        messages.say(f"error: {result.message}; the model before this row is in {output.path}")
         return EXIT_USAGE
     if not options["quiet"]:
-        show(result_lines(result, options["out"], options["memory"]))
+        show(result_lines(result, output.path, options["memory"]))
+    if moved:
+        return EXIT_FAILED
     return 128 + stop.signum if stop.signum is not None else 0
-
-
-def _save(result: OnlineResult, options: Mapping[str, Any]) -> None:
-    # the file was free when the command began; since then it may hold what this run saved
-    result.save(options["out"], overwrite=True, bare=options["bare"])
 
 
 def main() -> None:

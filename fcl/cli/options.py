@@ -138,8 +138,8 @@ MAY_CHANGE = ", ".join(
 #: The end of the help of commands that write one output.
 EXIT_CODES = """
 \b
-Exit codes: 0 success, 1 the machine failed, 2 wrong option or input (nothing was written),
-129, 130 and 143 signals (nothing was written).
+Exit codes: 0 success, 1 the machine failed or OUT was taken (the result is beside it), 2 wrong option
+or input (nothing was written), 129, 130 and 143 signals (nothing was written).
 """
 
 

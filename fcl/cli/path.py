@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 from collections.abc import Callable, Collection, Mapping
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fcl.cli.common import EXIT_UNFINISHED, Interrupted, messages, show
+from fcl.cli.common import EXIT_FAILED, EXIT_UNFINISHED, Interrupted, messages, show
 from fcl.cli.options import PATH_ONLY, TABLE
+from fcl.cli.saving import save_result
 from fcl.errors import InputError
 from fcl.path.options import OF_SCORES, PATH_OPTIONS
 from fcl.store import kind_of, local_neighbour, locate
@@ -18,6 +20,7 @@ from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.cli.signals import Stop
+    from fcl.model.atomic import Output, Save
     from fcl.path.result import PathResult
 
 __all__ = ["check_path_options", "path_options", "path_outputs", "run_path"]
@@ -90,6 +93,7 @@ def _refit_name(out: str) -> str:
 def run_path(
     options: Mapping[str, Any],
     arguments: Callable[[], dict[str, Any]],
+    output: Output,
     trusted: Collection[str],
     stop: Stop,
 ) -> int:
@@ -101,6 +105,8 @@ def run_path(
         Effective options of the command.
     arguments : callable
         Opens the data, and returns the arguments of :func:`fcl.train`.
+    output : Output
+        The file of the chosen model.
     trusted : collection of str
         Modules that models may import.
     stop : Stop
@@ -124,11 +130,13 @@ def run_path(
             f"{folder} holds {counted(len(path.points), 'point')}; {_how_to_continue(options)}"
         )
         return 128 + stop.signum
-    written = _write(options, path)
+    written, moved = _write(options, path, output)
     if not options["quiet"]:
         from fcl.cli.path_report import path_lines
 
         show(path_lines(path, written, folder))
+    if moved:
+        return EXIT_FAILED
     unfinished = not path.chosen.converged and path.chosen.reason not in ("max-passes", "max-time")
     return EXIT_UNFINISHED if unfinished else 0
 
@@ -147,7 +155,10 @@ def _remove(folder: str) -> None:
         return
     if not os.path.isfile(os.path.join(folder, "path.json")) and os.listdir(folder):
         raise InputError(f"{folder}: is not the folder of a path, and is never replaced; move it")
-    shutil.rmtree(folder)
+    from fcl.model.checkpoint import CheckpointFolder
+
+    with CheckpointFolder(folder):  # InputError if another job is writing its points there
+        shutil.rmtree(folder)
 
 
 def _all_folds(options: Mapping[str, Any], data: Any) -> dict[str, Any]:
@@ -209,22 +220,33 @@ def _train(options: Mapping[str, Any], given: dict[str, Any], stop: Stop) -> Pat
             raise Interrupted(stop.signum, left) from None
 
 
-def _write(options: Mapping[str, Any], path: PathResult) -> list[tuple[str, str]]:
-    """Write the chosen model and the other outputs; returns the name and the file of each."""
-    overwrite = options["overwrite"]
-    path.chosen.model.save(options["out"], overwrite)
-    written = [("model", options["out"])]
+def _write(
+    options: Mapping[str, Any], path: PathResult, output: Output
+) -> tuple[list[tuple[str, str]], bool]:
+    """Write the chosen model and the other outputs.
+
+    Returns the name and the file of each, and whether one is elsewhere than wanted.
+    """
+    from fcl.model.atomic import Output, saved_bytes
+
+    overwrite, written, moved = options["overwrite"], [], False
+
+    def write(name: str, place: Output, save: Save) -> None:
+        nonlocal moved
+        moved |= save_result(place, save, f"the {name}")
+        written.append((name, place.path))
+
+    write("model", output, path.chosen.model.save)
     if path.refit is not None:
-        path.refit.model.save(_refit_name(options["out"]), overwrite)
-        written.append(("refit model", _refit_name(options["out"])))
+        place = Output(_refit_name(options["out"]), overwrite)
+        write("refit model", place, path.refit.model.save)
     elif options["refit"]:
         messages.say("warning: the chosen model has no features, so there is no refit")
     if options["save_oof"] is not None and path.oof is not None:
         from numpy.lib.format import write_array
 
-        from fcl.model.atomic import atomic_file
-
-        with atomic_file(options["save_oof"], overwrite) as file:
-            write_array(file, path.oof, allow_pickle=False)
-        written.append(("out of fold", options["save_oof"]))
-    return written
+        file = io.BytesIO()
+        write_array(file, path.oof, allow_pickle=False)
+        place = Output(options["save_oof"], overwrite)
+        write("out of fold", place, saved_bytes(file.getvalue()))
+    return written, moved

@@ -6,6 +6,8 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from fcl.cli.common import messages
@@ -21,8 +23,9 @@ from fcl.drivers.events import (
     Validated,
     Workers,
 )
-from fcl.errors import reason
+from fcl.errors import OutputExistsError, reason
 from fcl.plain import plain
+from fcl.store import names_beside
 from fcl.units import counted, format_bytes, format_seconds, score_title
 
 if TYPE_CHECKING:
@@ -267,7 +270,8 @@ class JsonLog:
     """``--log-json``: one JSON object per line, flushed so that other programs can follow the file.
 
     The first line holds the effective options. The file is created after the first pass, so that a run
-    rejected for its input creates no log and leaves an older one unchanged.
+    rejected for its input creates no log and leaves an older one unchanged. If another process has taken
+    the name by then, and ``options`` do not say ``overwrite``, the log gets an unused name beside it.
     """
 
     def __init__(self, path: str, options: Mapping[str, Any]) -> None:
@@ -293,7 +297,7 @@ class JsonLog:
                 self._early.append({"time": _now(), **event.to_dict()})
                 if not event.is_progress:
                     return
-                self._file = open(self._path, "w", encoding="utf-8")  # noqa: SIM115
+                self._file = self._open()
                 options = {"event": "Options", "options": plain(self._options)}
                 self._write({"time": self._early[0]["time"], **options})
                 for record in self._early:
@@ -304,6 +308,18 @@ class JsonLog:
             # a full disk must not end a run of hours; the training itself needs no log
             self._failed = True
             messages.say(f"warning: {self._path}: {reason(error)}; the log ends here")
+
+    def _open(self) -> IO[str]:
+        if self._options.get("overwrite"):
+            return open(self._path, "w", encoding="utf-8")
+        for path in chain([Path(self._path)], names_beside(Path(self._path))):
+            with suppress(FileExistsError):
+                file = open(path, "x", encoding="utf-8")  # noqa: SIM115
+                if path != Path(self._path):
+                    error = OutputExistsError(self._path, str(path))
+                    messages.say(f"warning: {error}")
+                return file
+        raise AssertionError("names without end")
 
     def _write(self, values: Mapping[str, Any]) -> None:
         assert self._file is not None

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fcl.cli.common import Command, messages, refuse_same
+from fcl.cli.common import EXIT_FAILED, Command, messages, refuse_same
 from fcl.cli.options import FILE, import_option, overwrite_option, version_option, x_option
 from fcl.cli.process import run
+from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
-from fcl.errors import InputError
+from fcl.errors import InputError, OutputExistsError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +24,8 @@ __all__ = ["command", "main", "report_on_training", "say_how_to_report"]
 
 EPILOG = """\
 \b
-Exit codes: 0 success, 1 the machine failed, 2 wrong option or input (nothing was written),
-129, 130 and 143 signals.
+Exit codes: 0 success, 1 the machine failed or an output was taken (the result is beside it),
+2 wrong option or input (nothing was written), 129, 130 and 143 signals.
 
 The report needs the extra: pip install 'fcl[report]'
 """
@@ -67,26 +68,32 @@ MOST_NAMES = 1 << 28
 @click.option("--quiet", is_flag=True, help="Show only warnings and errors.")
 @import_option()
 @version_option()
-def command(model: str, out: str, **options: Any) -> None:
+def command(model: str, out: str, **options: Any) -> int:
     """Report on the file MODEL: certificate, convergence, scores, features and effects.
 
     The page is one file, which opens without a network. Rows are streamed. The same model and data give
     the same page, byte for byte.
     """
-    from fcl.model.atomic import atomic_file
+    from fcl.model.atomic import Output, saved_bytes
     from fcl.report.export import write_files
 
     _check_outputs(model, out, options)
+    overwrite, moved = options["overwrite"], False
     with stop_on_signals():
         report = _report(model, options)
-        if options["save_plots"] is not None:
-            write_files(options["save_plots"], report.plots)
-        if options["save_data"] is not None:
-            write_files(options["save_data"], report.data)
-        with atomic_file(out, options["overwrite"]) as file:
-            file.write(report.html.encode())
+        for option, files in (("save_plots", report.plots), ("save_data", report.data)):
+            if options[option] is None:
+                continue
+            try:
+                write_files(options[option], files, overwrite)
+            except OutputExistsError as error:
+                messages.say(f"error: {error}")
+                moved = True
+        page, output = report.html.encode(), Output(out, overwrite)
+        moved |= save_result(output, saved_bytes(page), "the page")
     if not options["quiet"]:
-        messages.say(f"{out}: {len(report.html.encode()) / 1024:,.0f} KiB")
+        messages.say(f"{output.path}: {len(page) / 1024:,.0f} KiB")
+    return EXIT_FAILED if moved else 0
 
 
 def _check_outputs(model: str, out: str, options: Mapping[str, Any]) -> None:
@@ -172,7 +179,7 @@ def report_on_training(model: str, options: Mapping[str, Any], trusted: Collecti
     """
     from fcl.data import open_data
     from fcl.errors import reason
-    from fcl.model.atomic import atomic_file
+    from fcl.model.atomic import Output, saved_bytes
     from fcl.report.make import make_report
 
     out = options["report"]
@@ -183,8 +190,10 @@ def report_on_training(model: str, options: Mapping[str, Any], trusted: Collecti
         else:
             data = open_data(options["valid"], **arrays)
         report = make_report(model, data, trusted=trusted)
-        with atomic_file(out, options["overwrite"]) as file:
-            file.write(report.html.encode())
+        Output(out, options["overwrite"]).write(saved_bytes(report.html.encode()))
+    except OutputExistsError as error:
+        messages.say(f"error: {error}")
+        return
     except Exception as error:  # the model is safe, and a report can be made later
         why = reason(error) if isinstance(error, OSError) else error
         messages.say(f"error: the report could not be written: {why}; the model is not affected")

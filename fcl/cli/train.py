@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 import warnings
 from dataclasses import dataclass, replace
@@ -25,14 +23,13 @@ from fcl.cli.opening import initial_model
 from fcl.cli.options import MAY_CHANGE, TABLE, TrainCommand, train_options
 from fcl.cli.path import check_path_options, path_options, path_outputs
 from fcl.cli.process import run
+from fcl.cli.saving import save_result
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.errors import (
     ConvergenceWarning,
-    FclError,
     GeneratorError,
     InputError,
     RepeatedDeaths,
-    reason,
 )
 from fcl.options import TRAINING
 from fcl.store import kind_of, local_neighbour, local_path, locate
@@ -41,6 +38,7 @@ if TYPE_CHECKING:
     from fcl.cli.progress import View
     from fcl.data import DataSet
     from fcl.drivers.train import TrainResult
+    from fcl.model.atomic import Output
     from fcl.model.checkpoint import Checkpoint
 
 __all__ = ["command", "main"]
@@ -49,7 +47,8 @@ EPILOG = f"""\
 \b
 Exit codes:
   0    success; also if --max-time or --max-passes ended the run (a warning names the gap reached)
-  1    the machine failed: full disk, out of memory
+  1    the machine failed: full disk, out of memory; or another process took the name of an output, and
+       a message names the file beside it
   2    wrong option or input, nothing was written; or a feature class returned wrong values during
        the run: there is a checkpoint, but no model
   3    the gap is above --tol and none of your limits ended the run: the model is written, a message
@@ -114,11 +113,13 @@ class _Request:
     options: dict[str, Any]
     given: dict[str, str]  #: options given now -> where, on the command line or in a TOML file
     resumed: Checkpoint | None
-    replaces_model: bool
+    output: Output  #: the file of the model
+    own_model: bool = False  #: whether that file holds a model that this job wrote earlier
 
 
 def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
     from fcl.cli.config import given_options, merge_config
+    from fcl.model.atomic import Output
 
     options, given = params, given_options(ctx)
     if params["config"] is not None:
@@ -128,7 +129,7 @@ def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
         implied = options["checkpoint"] is None and not options["no_checkpoint"]
         if implied and options["out"] is not None:
             options = options | {"checkpoint": local_neighbour(options["out"], ".checkpoint")}
-        return _Request(options, given, None, options["overwrite"])
+        return _Request(options, given, None, Output(options["out"] or "", options["overwrite"]))
     from fcl.cli.resume import check_command, is_own_model, resume_options
     from fcl.model.checkpoint import CheckpointFolder
 
@@ -141,7 +142,8 @@ def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
         and options["out"] is not None
         and is_own_model(options["out"], resumed, _trusted(options, given))
     )
-    return _Request(options, given, resumed, options["overwrite"] or own)
+    output = Output(options["out"] or "", options["overwrite"], own)
+    return _Request(options, given, resumed, output, own)
 
 
 def _check(request: _Request) -> None:
@@ -196,7 +198,7 @@ def _check_outputs(request: _Request) -> None:
     from fcl.model.atomic import check_output
 
     inputs = {name: options[name] for name in ("data", "valid", "config")}
-    outputs = [("--out", options["out"], request.replaces_model)]
+    outputs = [("--out", options["out"], options["overwrite"] or request.own_model)]
     outputs += [(option, path, options["overwrite"]) for option, path in path_outputs(options)]
     if options["log_json"] is not None:
         outputs.append(("--log-json", options["log_json"], options["overwrite"]))
@@ -300,9 +302,9 @@ def _train_path(request: _Request, stop: Stop) -> int:
     from fcl.cli.path import run_path
 
     trusted = _trusted(request.options, request.given)
-    code = run_path(request.options, lambda: _arguments(request), trusted, stop)
-    if code in (0, EXIT_UNFINISHED):  # else there is no model
-        _report(request.options["out"], request, stop)
+    code = run_path(request.options, lambda: _arguments(request), request.output, trusted, stop)
+    if code in (0, EXIT_UNFINISHED):  # else there is no model at --out
+        _report(request.output.path, request, stop)
     return code
 
 
@@ -398,46 +400,22 @@ def _say_how_to_resume(folder: str | None) -> None:
 
 
 def _save(result: TrainResult, request: _Request, stop: Stop) -> tuple[str, bool]:
-    """Write the model; if that fails, write it elsewhere, since hours of work went into it.
-
-    Returns the path of the model, and whether it differs from ``--out``.
-    """
-    from fcl.model.atomic import retry_while_full
-
-    options = request.options
-    out, before = options["out"], stop.signum
-    try:
-        retry_while_full(
-            lambda: result.model.save(out, overwrite=request.replaces_model),
-            options["disk_wait"],
-            lambda text: messages.say(f"the model cannot be written to {out} yet: {text}"),
-            lambda: stop.signum != before,
-        )
-        return out, False
-    except Exception as error:  # not even a bug in fcl may lose the model
-        why = reason(error) if isinstance(error, OSError) else error
-        messages.say(f"error: the model could not be written: {why}")
-    for place in (tempfile.gettempdir(), ".", os.path.expanduser("~")):
-        try:
-            rescue = tempfile.mkdtemp(prefix="fcl-model-", dir=place)
-        except OSError:
-            continue
-        try:
-            # the name may have been too long
-            path = os.path.join(rescue, os.path.basename(out)[-60:])
-            result.model.save(path)
-        except Exception:
-            shutil.rmtree(rescue, ignore_errors=True)
-            continue
-        messages.say(f"it was written to {path} instead; move it from there")
-        return path, True
+    """Write the model; returns its path, and whether it differs from ``--out``."""
+    options, before = request.options, stop.signum
     folder = None if result.checkpoint_failed else options["checkpoint"]
     hint = "no checkpoint holds it"
     if folder is not None:
         hint = (
             f"the checkpoint has its weights: write it with fcl-train --resume {folder} --out FILE"
         )
-    raise FclError(f"the model could not be written anywhere; {hint}")
+    moved = save_result(
+        request.output,
+        result.model.save,
+        wait=options["disk_wait"],
+        should_stop=lambda: stop.signum != before,
+        hint=hint,
+    )
+    return request.output.path, moved
 
 
 def _warm_up(features: str | None, quiet: bool) -> int:

@@ -1,7 +1,9 @@
 """Files that become visible complete or not at all.
 
-A file is written beside its target, flushed to the disk, and renamed; then the folder is flushed
-too, so that after a crash of the machine the name refers to the old file or to the complete new one.
+A file is written beside its target, flushed to the disk, and put in place by an operation that fails if
+another process has taken the name, unless it may be replaced; then the folder is flushed too, so that
+after a crash of the machine the name refers to the old file or to the complete new one. A result whose
+name was taken gets an unused name beside it, so that it is not lost.
 """
 
 from __future__ import annotations
@@ -20,18 +22,25 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from fcl.errors import InputError
-from fcl.store import Location, RemotePath, locate
+from fcl.errors import InputError, OutputExistsError
+from fcl.store import Location, RemotePath, locate, names_beside
 from fcl.store.writing import check_remote_output, remote_file, remote_folder
 
 __all__ = [
+    "Output",
+    "Save",
     "atomic_file",
     "atomic_folder",
     "check_name",
     "check_output",
     "discard_temporaries",
+    "new_folder",
     "retry_while_full",
+    "saved_bytes",
 ]
+
+#: Writes a result to a path; the second argument says whether it may replace what is there.
+Save = Callable[[str, bool], object]
 
 #: errors of a full disk, and seconds between two attempts
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -107,7 +116,7 @@ def _target(path: str | os.PathLike[str], overwrite: bool, folder: bool = False)
     except FileNotFoundError:
         return target
     if folder and stat.S_ISDIR(mode):
-        if not any((target / name).is_file() for name in _ZARR_FILES) and any(target.iterdir()):
+        if not _holds_zarr(target) and any(target.iterdir()):
             raise InputError(
                 f"{shown}: is a folder that holds something other than a Zarr store and is never "
                 "replaced; choose another name"
@@ -115,9 +124,7 @@ def _target(path: str | os.PathLike[str], overwrite: bool, folder: bool = False)
     elif not stat.S_ISREG(mode):
         raise InputError(f"{shown}: exists and is not a regular file; choose another name")
     if not overwrite:
-        raise InputError(
-            f"{shown}: exists already; choose another name or overwrite it on purpose (--overwrite)"
-        )
+        raise OutputExistsError(shown)
     return target
 
 
@@ -126,12 +133,36 @@ def _beside(target: Path) -> str:
     return os.fspath(target.parent / f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
-def _lock(temporary: str, flags: int) -> int:
-    """Open and lock a temporary file or folder; the lock shows that its writer is alive."""
-    descriptor = os.open(temporary, flags, 0o666)
-    with suppress(OSError):  # some file systems have no locks; leftovers then stay, too
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return descriptor
+def _make_locked(target: Path, folder: bool) -> tuple[str, int]:
+    """Make a temporary file or folder beside a target, locked, which shows that its writer is alive.
+
+    Returns its name and its descriptor.
+    """
+    while True:
+        temporary = _beside(target)
+        _temporaries.add(temporary)
+        try:
+            if folder:
+                os.mkdir(temporary)
+            # not tempfile, whose files are private (0600): an output follows the user's umask
+            flags = os.O_RDONLY if folder else os.O_RDWR | os.O_CREAT | os.O_EXCL
+            descriptor = os.open(temporary, flags, 0o666)
+        except BaseException as error:
+            _discard(temporary)
+            if isinstance(error, FileNotFoundError) and target.parent.is_dir():
+                continue  # removed before it was opened
+            raise
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), os.stat(temporary)):
+                return temporary, descriptor
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        except OSError:  # some file systems have no locks; leftovers then stay, too
+            return temporary, descriptor
+        # another process took it for the leftover of a killed writer before it was locked
+        os.close(descriptor)
+        _discard(temporary)
 
 
 def _remove_leftovers(target: Path) -> None:
@@ -195,8 +226,10 @@ def discard_temporaries() -> None:
 def atomic_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[BinaryIO]:
     """Open a binary file for writing that becomes `path` when the block ends without an error.
 
-    Raises InputError as `check_output` does; after any error the target is unchanged. An output in an
-    object store is written to the local disk first; StoreError if it cannot be sent.
+    Raises InputError as `check_output` does; after any error the target is unchanged. If another process
+    takes the name during the block, the file gets an unused name beside it, and OutputExistsError gives
+    this name. An output in an object store is written to the local disk first; StoreError if it cannot
+    be sent.
     """
     place = locate(path)
     if isinstance(place, RemotePath):
@@ -206,25 +239,105 @@ def atomic_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iterat
     path = place
     target = _target(path, overwrite)
     _remove_leftovers(target)
-    temporary = _beside(target)
-    _temporaries.add(temporary)
+    temporary, descriptor = _make_locked(target, folder=False)
     try:
-        # not tempfile, whose files are private (0600): an output follows the user's umask
-        descriptor = _lock(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         with open(descriptor, "wb") as file:
             step("open")
             yield file
             step("flush")
             _flush_file(file)
-        _target(path, overwrite)  # another process may have written it in the meantime
-        step("rename")
-        os.replace(temporary, target)
-        step("renamed")
+            # within the block, whose lock keeps other processes from removing the temporary file
+            step("rename")
+            _place(temporary, target, path, _replace_file if overwrite else _link_file)
+            step("renamed")
     except BaseException:
         _discard(temporary)
         raise
+    finally:
+        _flush_folder(target.parent)
     _temporaries.discard(temporary)
-    _flush_folder(target.parent)
+
+
+def _place(
+    temporary: str, target: Path, shown: str | os.PathLike[str], put: Callable[[str, Path], None]
+) -> None:
+    """Give a complete file or folder its name, or an unused one beside it and raise OutputExistsError.
+
+    put : gives it a name; raises FileExistsError if the name is taken.
+    """
+    try:
+        put(temporary, target)
+        return
+    except FileExistsError:
+        pass
+    for name in names_beside(target):
+        with suppress(FileExistsError):
+            put(temporary, name)
+            raise OutputExistsError(shown, os.fspath(name))
+
+
+def _replace_file(temporary: str, target: Path) -> None:
+    """Rename a file; raises FileExistsError if a folder or device has taken the name."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(target.lstat().st_mode):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(target))
+    os.replace(temporary, target)
+
+
+def _link_file(temporary: str, target: Path) -> None:
+    """Rename a file; raises FileExistsError if the name is taken, also in the last moment."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links: reserve the name, then replace the empty file
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        try:
+            os.replace(temporary, target)
+        except BaseException:
+            _discard(os.fspath(target))
+            raise
+    else:
+        os.unlink(temporary)
+
+
+def _rename_folder(temporary: str, target: Path) -> None:
+    """Rename a folder; raises FileExistsError if the name is taken by anything but an empty folder."""
+    try:
+        os.rename(temporary, target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise FileExistsError(errno.EEXIST, error.strerror, os.fspath(target)) from None
+        raise
+
+
+@contextmanager
+def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Make a folder to fill that becomes `path`, which must be missing or empty, at the end of the block.
+
+    If `path` has something in it by then, the folder gets an unused name beside it, and OutputExistsError
+    gives this name.
+    """
+    target = Path(os.path.realpath(path))
+    with _temporary_folder(target) as temporary:
+        yield Path(temporary)
+        step("rename")
+        _place(temporary, target, path, _rename_folder)
+
+
+@contextmanager
+def _temporary_folder(target: Path) -> Iterator[str]:
+    """Make a folder beside a target, locked; it is removed after an error."""
+    temporary, descriptor = _make_locked(target, folder=True)
+    try:
+        yield temporary
+    except BaseException:
+        _discard(temporary)
+        raise
+    finally:
+        os.close(descriptor)
+        _flush_folder(target.parent)
+    _temporaries.discard(temporary)
 
 
 @contextmanager
@@ -232,7 +345,9 @@ def atomic_folder(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
     """Make a folder to fill that becomes `path` when the block ends without an error.
 
     A Zarr store at `path` is first moved away, and removed only at the end, so that one of the two always
-    exists. Raises InputError as `check_output` does. A store at a URL is made on the local disk first.
+    exists. Raises InputError as `check_output` does. If another process takes the name during the block,
+    the folder gets an unused name beside it, and OutputExistsError gives this name. A store at a URL is
+    made on the local disk first.
     """
     place = locate(path)
     if isinstance(place, RemotePath):
@@ -241,36 +356,116 @@ def atomic_folder(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
         return
     path = place
     target = _target(path, overwrite, folder=True)
-    temporary = _beside(target)
-    _temporaries.add(temporary)
-    descriptor = -1
-    try:
-        os.mkdir(temporary)
-        descriptor = _lock(temporary, os.O_RDONLY)
-        yield Path(temporary)
-        _target(path, overwrite, folder=True)
-        old = None
-        if target.exists():
-            old = _beside(target)
-            os.rename(target, old)
+    old: list[str] = []
+
+    def replace(temporary: str, name: Path) -> None:
+        if overwrite and name == target and _holds_zarr(target):
+            old.append(_beside(target))
+            os.rename(target, old[-1])
         try:
-            os.rename(temporary, target)
-        except OSError:
-            if old is not None:
-                os.rename(old, target)
+            _rename_folder(temporary, name)
+        except BaseException:
+            with suppress(OSError):  # unless another process has put its own there
+                if old:
+                    os.rename(old[-1], target)
             raise
-    except BaseException:
-        _discard(temporary)
-        raise
+
+    try:
+        with _temporary_folder(target) as temporary:
+            yield Path(temporary)
+            step("rename")
+            _place(temporary, target, path, replace)
     finally:
-        if descriptor >= 0:
-            os.close(descriptor)
-    _temporaries.discard(temporary)
-    _flush_folder(target.parent)
-    if old is not None:
-        _discard(old)
+        if old and os.path.lexists(target):
+            _discard(old[-1])
     # only now, since one of them may be the store that a killed writer moved away
     _remove_leftovers(target)
+
+
+def _holds_zarr(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in _ZARR_FILES)
+
+
+class Output:
+    """The file of a result, which one job writes once or several times.
+
+    The job replaces what it wrote itself, but not what another process has written since the job began:
+    then the result gets an unused name beside it.
+
+    Parameters
+    ----------
+    path : path
+    overwrite : bool
+        Whether the first write may replace what is there, whoever wrote it.
+    own : bool
+        Whether what is there now belongs to the job, which may replace it as long as it does not change.
+
+    Attributes
+    ----------
+    path : str
+        Where the result is, or will be.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], overwrite: bool = False, own: bool = False
+    ) -> None:
+        self.path = os.fspath(path)
+        self._overwrite = overwrite
+        self._written = _stamp(self.path) if own else None
+
+    def write(self, save: Save) -> None:
+        """Write the result.
+
+        Raises OutputExistsError if another process has taken the name; its ``kept``, and ``path`` from
+        now on, is where the result is instead.
+        """
+        wanted = self.path
+        if self._written is None:
+            replace = self._overwrite
+        else:
+            replace = self._written == _stamp(wanted)
+        try:
+            save(wanted, replace)
+        except OutputExistsError as error:
+            self.path = error.kept or _save_beside(save, wanted)
+            self._written = _stamp(self.path)
+            raise OutputExistsError(wanted, self.path) from None
+        self._written = _stamp(wanted)
+
+
+def _stamp(path: str) -> object:
+    """What shows whether a file or an object has changed; None if nothing is there."""
+    place = locate(path)
+    try:
+        if isinstance(place, RemotePath):
+            return place.info()
+        found = os.stat(place)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _save_beside(save: Save, path: str) -> str:
+    """Write a result to an unused name beside a taken one; returns the name."""
+    for name in names_beside(locate(path)):
+        try:
+            save(os.fspath(name), False)
+        except OutputExistsError as error:
+            if error.kept is not None:
+                return error.kept
+            continue
+        return os.fspath(name)
+    raise AssertionError("names without end")
+
+
+def saved_bytes(content: bytes) -> Save:
+    """A function that writes these bytes, for :meth:`Output.write`."""
+
+    def save(path: str, overwrite: bool) -> None:
+        with atomic_file(path, overwrite) as file:
+            file.write(content)
+
+    return save
 
 
 def retry_while_full(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from fcl.drivers.cluster.connect import check_cluster
 from fcl.drivers.cluster.jobs import place_of_jobs
 from fcl.drivers.rows import check_data_set
 from fcl.errors import ConvergenceWarning, InputError
+from fcl.model.checkpoint import CheckpointFolder
 from fcl.parallel import one_blas_thread
 from fcl.path.bar import reporting
 from fcl.path.cross import cross_validated, held_out_margins, refit_cross_validated
@@ -177,6 +179,8 @@ def train_path(
     search = _validated if problem.folds is None else _cross_validated
     stop = should_stop or (lambda: False)
     with (
+        # another job there would mix its points with these
+        nullcontext() if place.path is None else CheckpointFolder(place.path),
         one_blas_thread(),
         reporting(progress) as report,
         place_of_jobs(client, *dask, problem.needs, report, stop) as jobs,

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fcl.plain import plain
 from fcl.report.contract import Figure, Section, Table
@@ -55,11 +55,22 @@ def _csv(table: Table) -> str:
     return file.getvalue()
 
 
-def write_files(folder: str | os.PathLike[str], contents: dict[str, str]) -> None:
-    """Write text files into a folder, which is made if it does not exist."""
-    from fcl.model.atomic import atomic_file
+def write_files(
+    folder: str | os.PathLike[str], contents: Mapping[str, str], overwrite: bool = False
+) -> None:
+    """Write text files into a folder, which is made if it does not exist.
+
+    Unless ``overwrite`` is true, the folder must be missing or empty. If another process has written into
+    it, the files get a folder of an unused name beside it, which OutputExistsError names.
+    """
+    from fcl.model.atomic import atomic_file, new_folder
 
     place = local_path(folder, "folders of pictures and numbers")
+    if not overwrite:
+        with new_folder(place) as made:
+            for name, text in contents.items():
+                (made / name).write_text(text, encoding="utf-8")
+        return
     place.mkdir(exist_ok=True)
     for name, text in contents.items():
         with atomic_file(place / name, overwrite=True) as file:

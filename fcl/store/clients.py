@@ -11,9 +11,11 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -185,17 +187,25 @@ class Obstore(Client):
             yield from map(self._info, page)
 
     def put(self, key: str, source: Path | bytes, overwrite: bool) -> None:
-        # large objects are sent in parts, which no store can refuse; the caller has looked before
         large = isinstance(source, Path) and source.stat().st_size > _LARGEST_PUT
 
-        def send() -> None:
+        def send(content: Path | bytes, mode: Any) -> None:
             try:
-                mode: Any = "overwrite" if overwrite or large else "create"
-                self._obstore.put(self._store, key, source, mode=mode)
+                self._obstore.put(self._store, key, content, mode=mode)
             except (NotImplementedError, self._obstore.exceptions.NotSupportedError):
-                self._obstore.put(self._store, key, source, mode="overwrite")
+                self._obstore.put(self._store, key, content, mode="overwrite")
 
-        self._do(key, send)
+        if overwrite or not large:
+            self._do(key, partial(send, source, "overwrite" if overwrite else "create"))
+            return
+        # large objects are sent in parts, which no store can refuse: an empty object takes the name
+        self._do(key, partial(send, b"", "create"))
+        try:
+            self._do(key, partial(send, source, "overwrite"))
+        except BaseException:
+            with suppress(OSError, FclError):
+                self.delete([key])
+            raise
 
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -275,6 +285,9 @@ class Fsspec(Client):
         if not overwrite and self._do(key, lambda: self._files.exists(url)):
             raise FileExistsError(errno.EEXIST, "exists already", url)
         self._files.makedirs(url.rpartition("/")[0], exist_ok=True)
+        if not overwrite and "mode" in signature(self._files.pipe_file).parameters:
+            # an empty object takes the name; fsspec before 2024.10 has no request that fails
+            self._do(key, lambda: self._files.pipe_file(url, b"", mode="create"))
         if isinstance(source, bytes):
             self._do(key, lambda: self._files.pipe_file(url, source))
         else:
@@ -334,6 +347,8 @@ def repeated(url: str, request: Callable[[], Result]) -> Result:
             return request()
         except FileNotFoundError as error:
             raise FileNotFoundError(errno.ENOENT, "there is no such object", url) from error
+        except FileExistsError as error:
+            raise FileExistsError(errno.EEXIST, "exists already", url) from error
         except PermissionError as error:
             raise denied(url) from error
         except OSError as error:

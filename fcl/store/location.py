@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import io
+import itertools
 import os
 import posixpath
 import re
@@ -39,6 +40,7 @@ __all__ = [
     "local_neighbour",
     "local_path",
     "locate",
+    "names_beside",
     "open_file",
     "open_raw",
     "set_default_options",
@@ -238,6 +240,17 @@ class ObjectStamp:
 
 
 Location = Path | RemotePath
+
+
+def names_beside(path: Location) -> Iterator[Any]:
+    """Names beside a taken one, of the same kind: model.1.fcl, model.2.fcl, ... for model.fcl."""
+    name = path.name
+    packed = name.endswith(".gz")
+    stem, dot, suffix = name.removesuffix(".gz").rpartition(".")
+    if not stem:  # no suffix, or a hidden file
+        stem, dot, suffix = name.removesuffix(".gz"), "", ""
+    for number in itertools.count(1):
+        yield path.parent / f"{stem}.{number}{dot}{suffix}{'.gz' if packed else ''}"
 
 
 def is_remote(path: Any) -> bool:

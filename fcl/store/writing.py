@@ -1,23 +1,30 @@
-"""Outputs in object stores: written to the local disk, and sent when they are complete."""
+"""Outputs in object stores: written to the local disk, and sent when they are complete.
+
+They are sent by requests that fail if another process has taken the name, unless it may be replaced. The
+result then gets an unused name beside it.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from fcl.errors import InputError, StoreError
-from fcl.store.location import RemotePath
+from fcl.errors import InputError, OutputExistsError, StoreError
+from fcl.store.location import RemotePath, names_beside
 
 __all__ = ["check_remote_output", "remote_file", "remote_folder"]
 
 #: Files of a Zarr store that are sent last, since they make it visible.
 _METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+#: The metadata of the root of a Zarr store until it is complete, which no reader opens.
+_CLAIM = b'{"fcl": "this store is being written"}'
 
 
 def check_remote_output(path: RemotePath, overwrite: bool, folder: bool = False) -> None:
@@ -53,26 +60,48 @@ def _check_free(path: RemotePath, overwrite: bool, folder: bool) -> None:
     if kind == "folder":
         if not folder:
             raise InputError(f"{path}: exists and is a folder; choose another name")
-        if not any((path / name).is_file() for name in _METADATA[:3]):
+        if not _holds_zarr(path):
             raise InputError(
                 f"{path}: is a folder that holds something other than a Zarr store and is never "
                 "replaced; choose another name"
             )
     if kind and not overwrite:
-        raise InputError(
-            f"{path}: exists already; choose another name or overwrite it on purpose (--overwrite)"
-        )
+        raise OutputExistsError(path)
+
+
+def _holds_zarr(path: RemotePath) -> bool:
+    return any((path / name).is_file() for name in _METADATA[:3])
 
 
 @contextmanager
 def remote_file(path: RemotePath, overwrite: bool) -> Iterator[BinaryIO]:
-    """Open a local file that is sent to ``path`` when the block ends without an error."""
+    """Open a local file that is sent to ``path`` when the block ends without an error.
+
+    If another process takes the name during the block, the object gets an unused name beside it, and
+    OutputExistsError gives this name.
+    """
     _check_free(path, overwrite, folder=False)
     with tempfile.TemporaryDirectory(prefix="fcl-upload-") as folder:
         local = Path(folder) / "file"
         with local.open("wb") as file:
             yield file
-        _send(local, path, overwrite)
+        _place(path, overwrite, lambda place, replace: _send(local, place, replace))
+
+
+def _place(path: RemotePath, overwrite: bool, send: Callable[[RemotePath, bool], None]) -> None:
+    """Send a result to a path, or to an unused name beside it and raise OutputExistsError.
+
+    send : sends it to a path, which it may replace or not; raises FileExistsError if the path is taken.
+    """
+    try:
+        send(path, overwrite)
+        return
+    except FileExistsError:
+        pass
+    for name in names_beside(path):
+        with suppress(FileExistsError):
+            send(name, False)
+            raise OutputExistsError(path, str(name))
 
 
 @contextmanager
@@ -80,29 +109,38 @@ def remote_folder(path: RemotePath, overwrite: bool) -> Iterator[Path]:
     """Make a local Zarr store to fill, which is sent to ``path`` when the block ends without an error.
 
     Its metadata are sent last. An earlier store is removed before, so that a reader never finds the
-    metadata of one store with chunks of another.
+    metadata of one store with chunks of another. If another process takes the name during the block, the
+    store gets an unused name beside it, and OutputExistsError gives this name.
     """
     _check_free(path, overwrite, folder=True)
     with tempfile.TemporaryDirectory(prefix="fcl-upload-") as name:
         folder = Path(name) / "zarr"
         folder.mkdir()
         yield folder
-        _check_free(path, overwrite, folder=True)
+        _place(path, overwrite, lambda place, replace: _send_folder(folder, place, replace))
+
+
+def _send_folder(folder: Path, path: RemotePath, overwrite: bool) -> None:
+    """Send a Zarr store; raises FileExistsError if the name is taken."""
+    if kind := path.kind():
+        if not (overwrite and kind == "folder" and _holds_zarr(path)):
+            raise FileExistsError(errno.EEXIST, "exists already", str(path))
         _remove(path)
-        files = sorted(found for found in folder.rglob("*") if found.is_file())
-        metadata = [found for found in files if found.name in _METADATA]
-        # the metadata of the root come last of all
-        metadata.sort(key=lambda found: -len(found.parts))
-        with ThreadPoolExecutor(path.bucket.requests) as pool:
-            chunks = [found for found in files if found.name not in _METADATA]
-            sent = [
-                pool.submit(_send, found, path / found.relative_to(folder).as_posix(), True)
-                for found in chunks
-            ]
-            for each in sent:
-                each.result()
-        for found in metadata:
-            _send(found, path / found.relative_to(folder).as_posix(), True)
+    files = sorted(found for found in folder.rglob("*") if found.is_file())
+    metadata = [found for found in files if found.name in _METADATA]
+    # the metadata of the root come last of all, and take the place of the claim
+    metadata.sort(key=lambda found: -len(found.parts))
+    path.bucket.client.put((path / metadata[-1].name).key, _CLAIM, overwrite=False)
+    with ThreadPoolExecutor(path.bucket.requests) as pool:
+        chunks = [found for found in files if found.name not in _METADATA]
+        sent = [
+            pool.submit(_send, found, path / found.relative_to(folder).as_posix(), True)
+            for found in chunks
+        ]
+        for each in sent:
+            each.result()
+    for found in metadata:
+        _send(found, path / found.relative_to(folder).as_posix(), True)
 
 
 def _remove(path: RemotePath) -> None:
@@ -115,10 +153,4 @@ def _remove(path: RemotePath) -> None:
 
 
 def _send(local: Path, path: RemotePath, overwrite: bool) -> None:
-    try:
-        path.bucket.client.put(path.key, local, overwrite)
-    except FileExistsError:
-        raise InputError(
-            f"{path}: another process has written it in the meantime; choose another name or "
-            "overwrite it on purpose (--overwrite)"
-        ) from None
+    path.bucket.client.put(path.key, local, overwrite)

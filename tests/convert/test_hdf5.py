@@ -23,7 +23,7 @@ def file(tmp_path: Path) -> Path:
     from scipy.sparse import random_array
 
     rng = np.random.default_rng(0)
-    matrix = random_array((2000, 30), density=0.2, format="csr", rng=rng)
+    matrix = random_array((2000, 30), density=0.2, format="csr", random_state=rng)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         x = file.create_group("X")
         x.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0"})

@@ -6,11 +6,13 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fcl.errors import InputError
+from fcl.errors import InputError, OutputExistsError
 from fcl.model.atomic import (
     _remove_leftovers,
     atomic_file,
@@ -61,10 +63,54 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 
 def test_a_rival_is_not_overwritten(tmp_path: Path) -> None:
     target = tmp_path / "out.bin"
-    with pytest.raises(InputError, match="exists already"), atomic_file(target):
-        target.write_bytes(b"rival")
-    assert target.read_bytes() == b"rival"
-    assert os.listdir(tmp_path) == ["out.bin"]
+    for number in (1, 2):
+        words = rf"this result is in .*out\.{number}\.bin"
+        with pytest.raises(OutputExistsError, match=words) as caught, atomic_file(target) as file:  # noqa: PT012
+            file.write(b"mine")
+            target.write_bytes(b"rival")
+        assert caught.value.kept == str(tmp_path / f"out.{number}.bin")
+        assert Path(caught.value.kept).read_bytes() == b"mine"
+        assert target.read_bytes() == b"rival"
+        target.unlink()
+    assert sorted(os.listdir(tmp_path)) == ["out.1.bin", "out.2.bin"]
+
+
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("kind", [atomic_file, atomic_folder])
+def test_many_writers_of_one_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any, links: bool
+) -> None:
+    """One gets the name; the results of the others are beside it, all of them complete."""
+    if not links:
+        monkeypatch.setattr(os, "link", _no_links)
+    meet, found = threading.Barrier(8), []
+
+    def write(number: int) -> None:
+        try:
+            with kind(tmp_path / "out.bin") as place:
+                if kind is atomic_file:
+                    place.write(b"%d" % number)
+                else:
+                    (place / "number").write_text(str(number))
+                meet.wait(20)
+            found.append("out.bin")
+        except OutputExistsError as error:
+            found.append(os.path.basename(str(error.kept)))
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    names = ["out.bin", *(f"out.{number}.bin" for number in range(1, 8))]
+    assert sorted(found) == sorted(names) == sorted(os.listdir(tmp_path))
+    files = [tmp_path / name for name in names]
+    texts = [(path / "number" if path.is_dir() else path).read_text() for path in files]
+    assert sorted(texts) == [str(number) for number in range(8)]
+
+
+def _no_links(*_: Any) -> None:
+    raise PermissionError(errno.EPERM, "Operation not permitted")
 
 
 def test_check_output(tmp_path: Path) -> None:

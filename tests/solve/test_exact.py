@@ -128,7 +128,7 @@ def test_the_hessian_of_sparse_columns(
     covariates: np.ndarray | None, intercept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = np.random.default_rng(0)
-    X = scipy.sparse.random_array((400, 60), density=0.08, rng=random, format="csr")
+    X = scipy.sparse.random_array((400, 60), density=0.08, random_state=random, format="csr")
     y = np.where(X @ random.normal(size=60) > random.normal(size=400) / 2, 1, -1)
     sparse, differences = ExactModel._sparse_hessian, []
 

@@ -49,7 +49,7 @@ def test_random_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sparse_rows_give_the_model_of_dense_rows() -> None:
     random = np.random.default_rng(1)
-    sparse = random_array((200, 90), density=0.1, format="csr", rng=random)
+    sparse = random_array((200, 90), density=0.1, format="csr", random_state=random)
     y = random.integers(0, 3, 200)
     found = [
         fitted(fcl.open_data(rows, y=y), "columns", block=40).model.weights.features

@@ -84,7 +84,9 @@ def test_layouts(tmp_path: Path, upload: Upload, server: S3Server, kind: str) ->
 def test_sparse_rows_and_names(tmp_path: Path, upload: Upload, server: S3Server) -> None:
     from scipy.sparse import random_array
 
-    matrix = random_array((4000, 300), density=0.05, format="csr", rng=np.random.default_rng(2))
+    matrix = random_array(
+        (4000, 300), density=0.05, format="csr", random_state=np.random.default_rng(2)
+    )
     group = zarr.open_group(tmp_path / "a.zarr", mode="w")
     x = group.create_group(
         "X",

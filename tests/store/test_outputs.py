@@ -10,6 +10,7 @@ import pytest
 import zarr
 
 import fcl
+from fcl.errors import OutputExistsError
 from fcl.model.atomic import atomic_file, atomic_folder, check_output
 from fcl.model.file import read_model
 from fcl.model.scores import write_scores
@@ -122,9 +123,10 @@ def test_metadata_are_sent_last(place: RemotePath, server: S3Server) -> None:
     with atomic_folder(place / "x.zarr") as made:
         zarr.open_group(made, mode="w").create_array("a/b", data=np.arange(100), chunks=(7,))
     sent = [path for method, path in server.requests if method == "PUT"]
-    metadata = [path.endswith("zarr.json") for path in sent]
-    assert len(sent) == 15 + 3 and metadata == sorted(metadata)
-    assert sent[-1].endswith("x.zarr/zarr.json")
+    # the first object takes the name, and the last one replaces it
+    assert sent[0].endswith("x.zarr/zarr.json") and sent[-1] == sent[0]
+    metadata = [path.endswith("zarr.json") for path in sent[1:]]
+    assert len(metadata) == 15 + 3 and metadata == sorted(metadata)
 
 
 def test_what_is_never_replaced(place: RemotePath, server: S3Server) -> None:
@@ -149,10 +151,47 @@ def test_another_process_was_faster(place: RemotePath) -> None:
             file.write(b"mine")
             place.bucket.client.put((place / "x").key, b"theirs", overwrite=False)
 
-    with pytest.raises(fcl.InputError, match="another process has written it"):
+    with pytest.raises(OutputExistsError, match="another process has written it") as caught:
         write_late()
+    assert caught.value.kept == str(place / "x.1")
+    for name, content in (("x", b"theirs"), ("x.1", b"mine")):
+        with (place / name).open() as file:
+            assert file.read() == content
+
+
+def test_another_process_was_faster_with_a_store(
+    place: RemotePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both looked before either had sent anything; neither mixes its chunks with the other's."""
+
+    def write(content: str) -> None:
+        with atomic_folder(place / "x.zarr") as made:
+            (made / "c").write_text(content)
+            (made / "zarr.json").write_text(content)
+            if content == "mine":
+                write("theirs")
+
+    monkeypatch.setattr(RemotePath, "kind", lambda path: "")
+    with pytest.raises(OutputExistsError) as caught:
+        write("mine")
+    assert caught.value.kept == str(place / "x.1.zarr")
+    for name, content in (("x.zarr", b"theirs"), ("x.1.zarr", b"mine")):
+        for part in ("c", "zarr.json"):
+            with (place / name / part).open() as file:
+                assert file.read() == content
+
+
+def test_a_large_file_takes_its_name_first(
+    place: RemotePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fcl.store.clients._LARGEST_PUT", 10)
+    client = place.bucket.client
+    with atomic_file(place / "x") as file:
+        file.write(b"more than ten bytes")
+    with pytest.raises(FileExistsError):
+        client.put((place / "x").key, Path(__file__), overwrite=False)
     with (place / "x").open() as file:
-        assert file.read() == b"theirs"
+        assert file.read() == b"more than ten bytes"
 
 
 def test_large_files_are_sent_in_parts(place: RemotePath, server: S3Server) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import warnings
@@ -19,12 +20,15 @@ from fcl.drivers.online.blocks import Block, Blocks, ahead
 from fcl.drivers.online.job import OnlineJob
 from fcl.drivers.online.progress import OnlineProgress, Progressive, constant_loss
 from fcl.drivers.rows import Rows
-from fcl.errors import ConvergenceWarning
+from fcl.errors import ConvergenceWarning, FclError, OutputExistsError, reason
 from fcl.features.base import Floats
 from fcl.features.rows import RowChunk
+from fcl.model.atomic import Output, Save
 from fcl.online import Learner
 
-__all__ = ["End", "OnlineRun", "Place", "starting_intercept"]
+__all__ = ["End", "OnlineRun", "Place", "starting_intercept", "write_model"]
+
+_log = logging.getLogger("fcl")
 
 #: Rows after which a progressive loss above the constant's is worth a warning.
 ENOUGH_ROWS = 4000
@@ -70,7 +74,7 @@ class OnlineRun:
         place: Place,
         report: Callable[[Event], None],
         should_stop: Callable[[], bool],
-        save: Callable[[], None],
+        save: Callable[[], object],
     ) -> None:
         self.job, self.learner, self.place = job, learner, place
         self._report, self._should_stop, self._save = report, should_stop, save
@@ -215,6 +219,22 @@ class OnlineRun:
             self.job.loss.metric: self.job.loss.score(valid.y, valid.s, margins),
             "n_rows": valid.n,
         }
+
+
+def write_model(output: Output, save: Save) -> bool:
+    """Write the model so far; returns whether it was written.
+
+    A failure is logged, and never ends learning: the next save may succeed.
+    """
+    try:
+        output.write(save)
+    except OutputExistsError as error:
+        _log.warning("%s", error)
+    except (OSError, FclError) as error:
+        why = reason(error) if isinstance(error, OSError) else error
+        _log.warning("%s: the model so far could not be written: %s", output.path, why)
+        return False
+    return True
 
 
 def margins_of(job: OnlineJob, rows: Rows, learner: Learner) -> Floats:

@@ -24,11 +24,12 @@ from fcl.drivers.online.blocks import Block
 from fcl.drivers.online.job import OnlineJob, Running, make_online_job
 from fcl.drivers.online.progress import OnlineProgress, OnlineStarted, OnlineStopped
 from fcl.drivers.online.rates import choose_rate
-from fcl.drivers.online.run import End, OnlineRun, Place
+from fcl.drivers.online.run import End, OnlineRun, Place, write_model
 from fcl.drivers.online.train import OnlineResult, _state, kept_options, model_of, restored
 from fcl.drivers.rows import weighted_by_class
 from fcl.errors import InputError
 from fcl.features.base import Floats
+from fcl.model.atomic import Output
 from fcl.model.columns import difference
 from fcl.model.model import Model, load_model
 from fcl.model.online_state import OnlineState, read_state
@@ -79,7 +80,7 @@ def learn_stream(
     initial: Model | None = None,
     resume: str | os.PathLike[str] | None = None,
     valid: DataSet | None = None,
-    save: str | os.PathLike[str] | None = None,
+    save: str | os.PathLike[str] | Output | None = None,
     bare: bool = False,
     progress: Progress | None = None,
     should_stop: Callable[[], bool] | None = None,
@@ -168,20 +169,23 @@ def learn_stream(
             seconds["rate"] = time.monotonic() - begun
         learner, place = (job.new_learner(), Place()) if state is None else restored(job, state)
 
-        def written() -> None:
-            if save is not None:
-                more = None if bare else run.state().members()
-                run.model().save(save, overwrite=True, more=more)
+        output = save if isinstance(save, Output) or save is None else Output(save, overwrite=True)
+
+        def written() -> bool:
+            if output is None:
+                return False
+            more = None if bare else run.state().members()
+            model = run.model()
+            return write_model(output, lambda path, replaces: model.save(path, replaces, more))
 
         stop = should_stop or (lambda: False)
         run = _StreamRun(job, learner, place, (first, blocks), report, stop, written, before)
         try:
             end = run.run()
         except InputError as error:
-            if save is None or not learner.rows:
+            if output is None or not learner.rows or not written():
                 raise
-            written()
-            kept = f"the model of the {learner.rows:,} rows before is in {os.fspath(save)}"
+            kept = f"the model of the {learner.rows:,} rows before is in {output.path}"
             raise InputError(f"{error}; {kept}") from None
         seconds["learning"] = time.monotonic() - begun - seconds.get("rate", 0.0)
     message = _message(end, run, name)
@@ -202,7 +206,7 @@ class _StreamRun(OnlineRun):
         blocks: tuple[StreamBlock, Iterator[StreamBlock]],
         report: Callable[[Any], None],
         should_stop: Callable[[], bool],
-        save: Callable[[], None],
+        save: Callable[[], object],
         fingerprint: str,
     ) -> None:
         # a block that was read is learnt to its end, since it could not be read again

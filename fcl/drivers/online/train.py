@@ -27,9 +27,10 @@ from fcl.drivers.online.progress import (
     Progressive,
 )
 from fcl.drivers.online.rates import choose_rate
-from fcl.drivers.online.run import End, OnlineRun, Place
+from fcl.drivers.online.run import End, OnlineRun, Place, write_model
 from fcl.errors import InputError, ModelFileError
 from fcl.features.base import Family
+from fcl.model.atomic import Output
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.columns import difference, record_of
 from fcl.model.model import Model, load_model
@@ -122,7 +123,7 @@ def train_online(
     certify: bool = True,
     resume: str | os.PathLike[str] | None = None,
     initial: Model | None = None,
-    save: str | os.PathLike[str] | None = None,
+    save: str | os.PathLike[str] | Output | None = None,
     progress: Progress | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> OnlineResult:
@@ -180,7 +181,8 @@ def train_online(
         A model of the same features, whose weights and intercept are the first ones; not of the method
         ball. FTRL takes a weight as if its feature had seen one slope of size 1.
     save : path
-        File to which the model is written every five minutes, and which ``resume`` can read.
+        File to which the model is written every five minutes, and which ``resume`` can read. It replaces
+        what was there when learning began, but not what another process writes there meanwhile.
     progress : callable
         Called with each event: OnlineStarted, OnlineProgress, OnlineStopped.
     should_stop : callable
@@ -223,11 +225,13 @@ def train_online(
         learner, place = _start(job, state)
         fingerprint = data.fingerprint()
 
+        output = save if isinstance(save, Output) or save is None else Output(save, overwrite=True)
+
         def written() -> None:
-            if save is not None:
-                now = _state(job, learner, run.place, fingerprint)
+            if output is not None:
+                now = _state(job, learner, run.place, fingerprint).members()
                 model = model_of(job, learner, fingerprint)
-                model.save(save, overwrite=True, more=now.members())
+                write_model(output, lambda path, replaces: model.save(path, replaces, now))
 
         run = OnlineRun(job, learner, place, report, should_stop or (lambda: False), written)
         end = _run(run)

@@ -1,0 +1,81 @@
+"""Results of commands: written to their files or, if that is impossible, elsewhere, but never lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fcl.cli.common import messages
+from fcl.errors import FclError, OutputExistsError, reason
+
+if TYPE_CHECKING:
+    from fcl.model.atomic import Output, Save
+
+__all__ = ["save_result"]
+
+
+def save_result(
+    output: Output,
+    save: Save,
+    what: str = "the model",
+    wait: float = 0.0,
+    should_stop: Callable[[], bool] = lambda: False,
+    hint: str = "",
+) -> bool:
+    """Write a result; returns whether it is elsewhere than wanted, which is said with the place.
+
+    ``output.path`` is then where the result is.
+
+    Parameters
+    ----------
+    output : Output
+    save : callable
+        Writes the result to a path, which it may replace or not.
+    what : str
+        The result in words.
+    wait : float
+        Seconds for which to retry while the disk is full, unless ``should_stop`` returns True.
+    hint : str
+        What to do if the result could not be written anywhere.
+
+    Raises
+    ------
+    FclError
+        The result could not be written anywhere.
+    """
+    from fcl.model.atomic import Output, retry_while_full
+
+    out = output.path
+    try:
+        retry_while_full(
+            lambda: output.write(save),
+            wait,
+            lambda text: messages.say(f"{what} cannot be written to {out} yet: {text}"),
+            should_stop,
+        )
+        return False
+    except OutputExistsError as error:
+        messages.say(f"error: {error}")
+        return True
+    except Exception as error:  # not even a bug in fcl may lose a result
+        why = reason(error) if isinstance(error, OSError) else error
+        messages.say(f"error: {what} could not be written: {why}")
+    for place in (tempfile.gettempdir(), ".", os.path.expanduser("~")):
+        try:
+            rescue = tempfile.mkdtemp(prefix="fcl-result-", dir=place)
+        except OSError:
+            continue
+        try:
+            # the name may have been too long
+            elsewhere = Output(os.path.join(rescue, os.path.basename(out)[-60:]))
+            elsewhere.write(save)
+        except Exception:
+            shutil.rmtree(rescue, ignore_errors=True)
+            continue
+        output.path = elsewhere.path
+        messages.say(f"it was written to {output.path} instead; move it from there")
+        return True
+    raise FclError(f"{what} could not be written anywhere{hint and '; '}{hint}")
