@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -272,6 +274,65 @@ def test_fcl_venv_names_the_folder(dev, checkout, commands, monkeypatch):
     assert not (checkout / ".venv").exists()
 
 
+PYPROJECT = """
+[project]
+dependencies = ["numpy>=2.0", "click>=8.2"]
+[project.optional-dependencies]
+test = ["moto[server]>=5.1", "numpy>=2.0"]
+lint = ["ruff>=0.9"]
+"""
+
+
+def test_lowest_versions_in_an_environment_of_their_own(dev, checkout, commands):
+    (checkout / "pyproject.toml").write_text(PYPROJECT)
+    with dev.ready_venv({"test"}, verbose=False, lowest=True) as (binaries, _):
+        assert binaries == checkout / ".venv-lowest" / "bin"
+    constraints = checkout / ".venv-lowest" / "lowest.txt"
+    assert constraints.read_text() == "click==8.2\nmoto==5.1\nnumpy==2.0\n"
+    assert commands[1][-4:] == ["--constraint", str(constraints), "--editable", ".[test]"]
+    with dev.ready_venv({"test"}, verbose=False):
+        pass
+    assert stages(commands) == ["venv", "pip", "venv", "pip"]
+    assert "--constraint" not in commands[3] and (checkout / ".venv").is_dir()
+
+
+@pytest.mark.parametrize("requirement", ["numpy", "numpy<3", "numpy>=2,<3", "numpy>=2; x == 'y'"])
+def test_a_requirement_without_a_lowest_version(dev, checkout, requirement):
+    text = PYPROJECT.replace("numpy>=2.0", requirement)
+    (checkout / "pyproject.toml").write_text(text)
+    with pytest.raises(dev.SetupError, match=r"expected NAME>=VERSION for --lowest, got .numpy"):
+        dev.lowest_versions(checkout / "pyproject.toml", set())
+
+
+def test_lowest_is_an_option_of_test(dev, monkeypatch):
+    seen = []
+
+    @contextlib.contextmanager
+    def ready(extras, verbose, lowest):
+        seen.append(lowest)
+        yield Path("bin"), 0.0
+
+    monkeypatch.setattr(dev, "ready_venv", ready)
+    monkeypatch.setattr(dev, "run", lambda command: seen.append(list(map(str, command))) or 0)
+    assert dev.main(["test", "-k", "x", "--lowest"]) == 0
+    lowest, command = seen
+    assert lowest and command[:3] == ["bin/python", "-m", "pytest"] and command[-2:] == ["-k", "x"]
+    # libraries that are older than Python and one another use what newer ones deprecate
+    assert "default::DeprecationWarning" in command
+    seen.clear()
+    assert dev.main(["test", "-k", "x"]) == 0
+    assert seen == [False, ["bin/python", "-m", "pytest", "-k", "x"]]
+
+
+def test_pages_name_the_lowest_versions(dev):
+    """The table of CONTRIBUTING.md has those of pyproject.toml."""
+    page = (dev.ROOT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| `([\w-]+)` \| ([\d.]+) \| [\d.]+ \|$", page, re.MULTILINE)
+    extras = {"tables", "dask", "plink", "cloud", "report"}
+    lines = dev.lowest_versions(dev.ROOT / "pyproject.toml", extras)
+    assert sorted(f"{name}=={version}" for name, version in rows) == lines
+
+
 def test_what_pip_says_is_shown_only_if_it_fails(dev, checkout, capfd):
     said = [sys.executable, "-c", "print('no space left'); raise SystemExit(int(input()))"]
     for status, silent in (("0", True), ("3", False)):
@@ -392,7 +453,7 @@ def test_all_tests_run_once_the_kernels_are_compiled(dev, monkeypatch):
 
     monkeypatch.setattr(dev, "run", pretend)
     failure = 0
-    assert dev.test(Path("bin"), []) == 0
+    assert dev.test(Path("bin"), [], lowest=False) == 0
     (first, second), (pytest_command,) = seen
     named = {name for command in (first, second) for name in kinds.kinds_named(command[-1])}
     # every warm-up compiles those of several outputs; few tests need those of online learners
@@ -400,11 +461,11 @@ def test_all_tests_run_once_the_kernels_are_compiled(dev, monkeypatch):
     assert pytest_command[:3] == ["python", "-m", "pytest"]
     seen.clear()
     failure = 1
-    assert dev.test(Path("bin"), []) == 1
+    assert dev.test(Path("bin"), [], lowest=False) == 1
     assert len(seen) == 1
     seen.clear()
     failure = 0
-    assert dev.test(Path("bin"), ["-k", "x"]) == 0
+    assert dev.test(Path("bin"), ["-k", "x"], lowest=False) == 0
     assert seen == [[["python", "-m", "pytest", "-k", "x"]]]
 
 

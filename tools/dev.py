@@ -409,10 +409,16 @@ def demo(binaries: pathlib.Path, installation: float) -> int:
     return 0
 
 
-def test(binaries: pathlib.Path, arguments: list[str]) -> int:
-    """Run pytest with the arguments; without arguments, all tests on all cores."""
+def test(binaries: pathlib.Path, arguments: list[str], lowest: bool) -> int:
+    """Run pytest with the arguments; without arguments, all tests on all cores.
+
+    lowest : whether `binaries` has the lowest versions, which may use what newer ones deprecate.
+    """
+    pytest: list[str | pathlib.Path] = [binaries / "python", "-m", "pytest"]
+    if lowest:
+        pytest += ["-W", "default::DeprecationWarning", "-W", "default::PendingDeprecationWarning"]
     if arguments:
-        return run([binaries / "python", "-m", "pytest", *arguments])
+        return run([*pytest, *arguments])
     # otherwise the workers of pytest, and the children of their tests, would compile the same kernels
     say("compiling the kernels (cached for later runs)")
     program = str(binaries / "fcl-train")
@@ -425,7 +431,7 @@ def test(binaries: pathlib.Path, arguments: list[str]) -> int:
     affinity = getattr(os, "sched_getaffinity", None)  # not on macOS
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     workers = str(max(1, 3 * cores // 2))
-    return run([binaries / "python", "-m", "pytest", "-n", workers, "--dist", "worksteal"])
+    return run([*pytest, "-n", workers, "--dist", "worksteal"])
 
 
 def lint(binaries: pathlib.Path) -> int:
@@ -460,7 +466,7 @@ def main(arguments: list[str]) -> int:
         with ready_venv(EXTRAS[command], verbose, lowest) as (binaries, installation):
             if command == "demo":
                 return demo(binaries, installation)
-            return test(binaries, rest) if command == "test" else lint(binaries)
+            return test(binaries, rest, lowest) if command == "test" else lint(binaries)
     except SetupError as error:
         print(f"dev: {error}", file=sys.stderr)
         return 2

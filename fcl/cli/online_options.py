@@ -29,7 +29,10 @@ def _rate(name: str, value: Any) -> float | str:
 
 def _theta(name: str, value: Any) -> float:
     """A number of at least 0, or inf."""
-    number = float(value) if not isinstance(value, bool) else math.nan
+    try:
+        number = float(value) if not isinstance(value, bool) else math.nan
+    except (TypeError, ValueError):
+        number = math.nan
     if not number >= 0.0:
         raise InputError(f"{name} must be a number of at least 0, or inf, got {value!r}")
     return number

@@ -219,7 +219,8 @@ def _positional(command: click.Command, ctx: click.Context, args: list[str]) -> 
         values, others, _ = parser.parse_args(list(args))
     except click.UsageError:
         return []
-    return [*filter(None, [values.get("data")]), *others]
+    # without DATA some versions of click give a value of a class of their own, others None
+    return [value for value in (values.get("data"), *others) if isinstance(value, str)]
 
 
 if TYPE_CHECKING:

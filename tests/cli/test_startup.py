@@ -5,11 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
 from click.shell_completion import ShellComplete
+from click.testing import Result
 
 import fcl
 from fcl.cli import COMMANDS
@@ -33,6 +36,20 @@ def imported_by(code: str, absent: list[str]) -> list[str]:
 
 def test_import_fcl_is_light() -> None:
     assert imported_by("import fcl; dir(fcl); fcl.InputError", [*HEAVY, "numpy", "click"]) == []
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "warmup"])
+def test_any_option_alone_gives_one_message(name: str, run: Callable[..., Result]) -> None:
+    """Values of all kinds without the inputs that the command needs, as beside ``--resume``."""
+    module = COMMANDS[name][0].removeprefix("fcl.cli.")
+    found = import_module(COMMANDS[name][0]).command
+    for option in found.get_params(click.Context(found)):
+        if not isinstance(option, click.Option) or option.is_flag:
+            continue
+        result = run(module, option.opts[-1], "?")
+        assert result.exit_code == 2, (option.name, result.output, result.exception)
+        (line,) = result.stderr.splitlines()
+        assert f"fcl{'-' if line.startswith('fcl-') else ' '}{name}: error: " in line
 
 
 @pytest.mark.parametrize("name", ["fcl.cli.umbrella", *(module for module, _ in COMMANDS.values())])
