@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fcl.errors import InputError as InputError
     from fcl.errors import ModelFileError as ModelFileError
     from fcl.errors import ScaleWarning as ScaleWarning
+    from fcl.errors import StopTraining as StopTraining
     from fcl.errors import StoreError as StoreError
     from fcl.estimators import FCLClassifier as FCLClassifier
     from fcl.estimators import FCLClassifierCV as FCLClassifierCV
@@ -103,6 +104,7 @@ _NAMES = {
         "InputError",
         "ModelFileError",
         "ScaleWarning",
+        "StopTraining",
         "StoreError",
     ),
     "fcl.store": ("locate",),

@@ -61,6 +61,13 @@ class StoreError(FclError):
     """An object store failed or cannot be reached; the message names the object."""
 
 
+class StopTraining(Exception):
+    """Raised by a ``progress`` callback to end a run with the best model so far.
+
+    fcl raises it itself only if the run has no model by then, as within the folds of a path.
+    """
+
+
 class CheckpointError(FclError):
     """A checkpoint could not be written; earlier checkpoints are kept."""
 

@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.checks import flag, shown
-from fcl.drivers.bar import Progress, on_event
+from fcl.drivers.bar import Progress
 from fcl.drivers.initial import refuse_other_features
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.plan import Plan, RowViewOption
+from fcl.drivers.reporting import Reporter
 from fcl.drivers.result import TrainResult
 from fcl.drivers.rows import check_data_set
 from fcl.drivers.saving import Saver
@@ -203,7 +204,10 @@ def train(
     progress : callable, or progress bar
         A function is called with each event of :mod:`fcl.drivers.events`, such as ``PassDone``, in the
         thread of this call:
-        ``progress=lambda event: print(event.gap) if isinstance(event, PassDone) else None``.
+        ``progress=lambda event: print(event.gap) if isinstance(event, PassDone) else None``. It ends
+        the run with the best model so far by returning False or raising :class:`fcl.StopTraining`, once a
+        pass is done. Any other exception ends the run, too, and is raised when the checkpoint is written;
+        its attribute ``result`` is then the TrainResult.
         A bar of tqdm, or the class ``tqdm.tqdm``, shows how far the gap has fallen towards ``tol``, on a
         log scale; so does any object with ``update``, ``set_postfix`` and ``close`` and a total of 100.
     should_stop, should_checkpoint : callable
@@ -274,19 +278,21 @@ def train(
         )
     if command is not None:
         kept["command"] = dict(command)
-    saver = Saver(checkpoint, options.checkpoint_every, should_checkpoint, kept, resume)
+    reporter = Reporter(progress, should_stop)
+    requested = reporter.guarded(should_checkpoint)
+    saver = Saver(checkpoint, options.checkpoint_every, requested, kept, resume)
     saver.open()
     try:
         session = Session(
             job,
-            on_event(progress),
-            should_stop or (lambda: False),
+            reporter.report,
+            reporter.should_stop,
             saver,
             resume,
             start,
         )
         del job  # the session has it, and may move its arrays elsewhere
-        with session.compilation, one_blas_thread():
+        with session.compilation, one_blas_thread(), reporter.explained():
             if options.driver == "inline":
                 result = InlineRun(session).run()
             elif options.driver == "dask":
@@ -304,9 +310,9 @@ def train(
             saver.complete()
     finally:
         saver.close()
-    if warn and not result.converged:
+    if warn and not result.converged and reporter.error is None:
         warnings.warn(result.message, ConvergenceWarning, stacklevel=2)
-    return result
+    return reporter.finish(result)
 
 
 def _scales(job: Job) -> str:

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from fcl.drivers.bar import Bar, Progress, as_bar, on_event
+from fcl.drivers.bar import Bar, Progress, as_bar
 from fcl.drivers.events import Event, PassDone
+from fcl.drivers.reporting import Reporter
 from fcl.path.events import PointDone, PointStarted
 
 __all__ = ["reporting"]
 
 
 @contextmanager
-def reporting(progress: Progress | None) -> Iterator[Callable[[Event], Any]]:
-    """Yield a function that takes the events of a path and passes them on; closes a bar at the end.
+def reporting(
+    progress: Progress | None, should_stop: Callable[[], bool] | None
+) -> Iterator[Reporter]:
+    """Yield the reporter of the events of a path; closes a bar at the end.
 
     Parameters
     ----------
     progress : callable, Bar, subclass of Bar, or None
         A function gets every event. A class such as ``tqdm.tqdm`` is called with ``total=None`` to
         create the bar, since rules may end a path before its last point.
+    should_stop : callable or None
     """
     bar = as_bar(progress, None)
     if bar is None:
-        yield on_event(progress)
+        yield Reporter(progress, should_stop)
         return
     try:
-        yield _OnBar(bar)
+        yield Reporter(_OnBar(bar), should_stop)
     finally:
         bar.close()
 

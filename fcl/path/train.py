@@ -132,7 +132,8 @@ def train_path(
         points, and a bar such as ``tqdm`` counts the finished points of the folds and of all rows. A
         path that ``should_stop`` ends has the points so far. If it ends a fold, no model over all rows
         has a score yet, so KeyboardInterrupt is raised, as it is if it ends a refit, an outer fold or a
-        job on a cluster; ``folder`` keeps the points.
+        job on a cluster; ``folder`` keeps the points. If ``progress`` ends the path there, StopTraining
+        is raised, or its own exception, whose ``result`` is then None.
     warn : bool
         Whether to warn about columns of uneven scales, and about points above the tolerance.
     **training
@@ -177,15 +178,15 @@ def train_path(
     nested = None if outer is None else outer_folds(problem, outer, cv, groups)
     place = Folder(None if folder is None else local_path(folder, "the points of a path"), trusted)
     search = _validated if problem.folds is None else _cross_validated
-    stop = should_stop or (lambda: False)
     with (
         # another job there would mix its points with these
         nullcontext() if place.path is None else CheckpointFolder(place.path),
         one_blas_thread(),
-        reporting(progress) as report,
-        place_of_jobs(client, *dask, problem.needs, report, stop) as jobs,
+        reporting(progress, should_stop) as reporter,
+        reporter.explained(),
+        place_of_jobs(client, *dask, problem.needs, reporter.report, reporter.should_stop) as jobs,
     ):
-        running = Running(report, stop, place=jobs)
+        running = Running(reporter.report, reporter.should_stop, place=jobs)
         found: list[PathResult] = []
 
         def choose() -> None:
@@ -201,9 +202,9 @@ def train_path(
         result = replace(found[0], outer=scores)
     if folder is not None:
         add_result(folder, result)
-    if warn:
+    if warn and reporter.error is None:
         _warn(result)
-    return result
+    return reporter.finish(result)
 
 
 def _cluster_of(training: dict[str, Any], client: Any) -> tuple[str | None, str | None]:

@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from fcl.data.dataset import DataSet
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.events import Event
 from fcl.drivers.job import available_cores
+from fcl.drivers.reporting import Reporter
 from fcl.errors import ConvergenceWarning
 from fcl.features import Spec
 from fcl.parallel import Team, one_blas_thread
@@ -60,7 +61,8 @@ class Running:
     command : dict
         Options that checkpoints keep for the command.
     progress : callable or None
-        Called with each event of :mod:`fcl.stagewise.events`.
+        Called with each event of :mod:`fcl.stagewise.events`; it may end the training as the callback of
+        :func:`fcl.train` does.
     should_stop : callable
         Called after each block; True ends the training.
     """
@@ -73,7 +75,7 @@ class Running:
     checkpoint_every: float = 300.0
     resume: Saved | None = None
     command: dict[str, Any] = field(default_factory=dict)
-    progress: Callable[[Event], None] | None = None
+    progress: Callable[[Event], Any] | None = None
     should_stop: Callable[[], bool] = lambda: False
 
     @property
@@ -156,6 +158,8 @@ def train_stagewise(
     if running.resume is not None:
         columns = job.rows[0].data.column_record
         running.resume.check(job.settings, job.fingerprint, job.family.to_config(), columns)
+    reporter = Reporter(running.progress, running.should_stop)
+    running = replace(running, progress=reporter.report, should_stop=reporter.should_stop)
     running.report(_started(job))
     team = Team(running.threads)
     with ExitStack() as stack:
@@ -168,14 +172,14 @@ def train_stagewise(
         state = None if running.resume is None else running.resume.state
         learner = Learner(job.family, job.settings, parts, sweeper, job.plan, state)
         reason = _run(job, learner, running)
-        gap = certify(learner) if running.certify else None
+        gap = certify(learner) if running.certify and reporter.error is None else None
     result = _result(job, learner, reason, gap)
     if reason == "patience" and (text := unvisited(result.model)):
         warnings.warn(text, ConvergenceWarning, stacklevel=2)
     final = None if gap is None else gap.gap
     visited, best = len(learner.state.history), learner.state.best_number
     running.report(StagewiseStopped(reason, visited, best, final))
-    return result
+    return reporter.finish(result)
 
 
 def _started(job: StagewiseJob) -> StagewiseStarted:

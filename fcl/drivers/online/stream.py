@@ -15,7 +15,7 @@ import numpy as np
 from fcl.data.columns import ColumnRecord
 from fcl.data.dataset import DataSet
 from fcl.data.sparse import SparseRows, from_matrix
-from fcl.drivers.bar import Progress, on_event
+from fcl.drivers.bar import Progress
 from fcl.drivers.events import Compiling
 from fcl.drivers.initial import online_start
 from fcl.drivers.kinds import JOB_SECONDS
@@ -26,6 +26,7 @@ from fcl.drivers.online.progress import OnlineProgress, OnlineStarted, OnlineSto
 from fcl.drivers.online.rates import choose_rate
 from fcl.drivers.online.run import End, OnlineRun, Place, write_model
 from fcl.drivers.online.train import OnlineResult, _state, kept_options, model_of, restored
+from fcl.drivers.reporting import Reporter
 from fcl.drivers.rows import weighted_by_class
 from fcl.errors import InputError
 from fcl.features.base import Floats
@@ -149,12 +150,12 @@ def learn_stream(
     if initial is not None:
         job = replace(job, start=online_start(job, initial))
     events: list[OnlineProgress] = []
-    tell = on_event(progress)
+    reporter = Reporter(progress, should_stop)
 
     def report(event: Any) -> None:
         if isinstance(event, OnlineProgress):
             events.append(event)
-        tell(event)
+        reporter.report(event)
 
     seconds: dict[str, float] = {}
     n, p = job.train.n, job.family.n_features
@@ -178,7 +179,7 @@ def learn_stream(
             model = run.model()
             return write_model(output, lambda path, replaces: model.save(path, replaces, more))
 
-        stop = should_stop or (lambda: False)
+        stop = reporter.should_stop
         run = _StreamRun(job, learner, place, (first, blocks), report, stop, written, before)
         try:
             end = run.run()
@@ -188,11 +189,15 @@ def learn_stream(
             kept = f"the model of the {learner.rows:,} rows before is in {output.path}"
             raise InputError(f"{error}; {kept}") from None
         seconds["learning"] = time.monotonic() - begun - seconds.get("rate", 0.0)
+        if reporter.error is not None:
+            written()
     message = _message(end, run, name)
     peak = peak_memory()
     report(OnlineStopped(end, message, learner.rows, sum(seconds.values()), peak))
     bad = learner.rows if end is End.DIVERGED else None
-    return OnlineResult(run.model(), learner, events, end, message, seconds, peak, run.state(), bad)
+    return reporter.finish(
+        OnlineResult(run.model(), learner, events, end, message, seconds, peak, run.state(), bad)
+    )
 
 
 class _StreamRun(OnlineRun):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcl.drivers.bar import Progress, on_event
+from fcl.drivers.bar import Progress
 from fcl.drivers.certify import Optimality
 from fcl.drivers.certify import certify as certify_model
 from fcl.drivers.events import Compiling
@@ -28,6 +28,7 @@ from fcl.drivers.online.progress import (
 )
 from fcl.drivers.online.rates import choose_rate
 from fcl.drivers.online.run import End, OnlineRun, Place, write_model
+from fcl.drivers.reporting import Reporter
 from fcl.errors import InputError, ModelFileError
 from fcl.features.base import Family
 from fcl.model.atomic import Output
@@ -184,7 +185,8 @@ def train_online(
         File to which the model is written every five minutes, and which ``resume`` can read. It replaces
         what was there when learning began, but not what another process writes there meanwhile.
     progress : callable
-        Called with each event: OnlineStarted, OnlineProgress, OnlineStopped.
+        Called with each event: OnlineStarted, OnlineProgress, OnlineStopped. It may end learning as the
+        callback of :func:`fcl.train` does.
     should_stop : callable
         Polled between chunks; True ends learning.
 
@@ -201,12 +203,12 @@ def train_online(
     given = dict(locals())
     job, state = _job(given)
     events: list[OnlineProgress] = []
-    tell = on_event(progress)
+    reporter = Reporter(progress, should_stop)
 
     def report(event: Any) -> None:
         if isinstance(event, OnlineProgress):
             events.append(event)
-        tell(event)
+        reporter.report(event)
 
     seconds: dict[str, float] = {}
     report(
@@ -233,7 +235,7 @@ def train_online(
                 model = model_of(job, learner, fingerprint)
                 write_model(output, lambda path, replaces: model.save(path, replaces, now))
 
-        run = OnlineRun(job, learner, place, report, should_stop or (lambda: False), written)
+        run = OnlineRun(job, learner, place, report, reporter.should_stop, written)
         end = _run(run)
         seconds["learning"] = time.monotonic() - begun - seconds.get("rate", 0.0)
         data.check_unchanged()
@@ -243,7 +245,9 @@ def train_online(
         why = "the certificate was declined" if not certify else "learning ended before its passes"
         uncertified: str | None = why
         found: Optimality | None = None
-        if certify and end is End.PASSES:
+        if reporter.error is not None:
+            written()
+        elif certify and end is End.PASSES:
             begun = time.monotonic()
             held = [*learner.arrays(), model.ids, model.weights, kept.ids, kept.table]
             budget = job.running.memory - sum(array.nbytes for array in held)
@@ -258,8 +262,10 @@ def train_online(
     message = _message(end, learner, job, bad)
     peak = peak_memory()
     report(OnlineStopped(end, message, learner.rows, sum(seconds.values()), peak))
-    return OnlineResult(
-        model, learner, events, end, message, seconds, peak, kept, bad, uncertified, found
+    return reporter.finish(
+        OnlineResult(
+            model, learner, events, end, message, seconds, peak, kept, bad, uncertified, found
+        )
     )
 
 

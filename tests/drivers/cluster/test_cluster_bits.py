@@ -145,3 +145,23 @@ def test_packed_vectors(levels: list[float], n: int) -> None:
     assert packed.codes is not None
     many = np.arange(5000.0)
     assert Packed.of(many).values().tobytes() == many.tobytes()
+
+
+def test_a_callback_that_fails_loses_no_model(folder: Path, client: Any) -> None:
+    """The run ends at its pass, with the model of as many passes in this process."""
+
+    def fail(event: Any) -> None:
+        if isinstance(event, PassDone) and event.number == 2:
+            raise ZeroDivisionError
+
+    def end(event: Any) -> bool:
+        return not (isinstance(event, PassDone) and event.number == 2)
+
+    given: dict[str, Any] = {"tol": 1e-9, "max_passes": None, "warn": False}
+    with pytest.raises(ZeroDivisionError) as caught:
+        train(folder, client=client, progress=fail, **given)
+    ended = train(folder, client=client, progress=end, **given)
+    alike = train(folder, **given | {"max_passes": 2})
+    for found in (caught.value.result, ended):  # type: ignore[attr-defined]
+        np.testing.assert_array_equal(found.model.weights, alike.model.weights)
+        assert found.passes == alike.passes and not found.converged

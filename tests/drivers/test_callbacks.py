@@ -1,0 +1,196 @@
+"""Callbacks that end a run: by False, by StopTraining, or by an exception, which keeps the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rows import acceptors
+from waves import Problem, Waves
+
+import fcl
+from fcl.drivers.events import PassDone, Started
+from fcl.drivers.online.progress import OnlineProgress
+from fcl.model.checkpoint import CheckpointFolder
+from fcl.path.events import PointDone
+from fcl.stagewise.checkpoint import StateFolder
+from fcl.stagewise.events import BlockVisited
+from fcl.stagewise.settings import Settings
+from fcl.stagewise.train import Running, train_stagewise
+
+
+class Fault(Exception):
+    """What a user's callback raises."""
+
+
+@pytest.fixture(scope="module")
+def data() -> fcl.DataSet:
+    codes, y = acceptors(12, 420)
+    return fcl.open_data(codes, y=y)
+
+
+Door = Callable[[fcl.DataSet, Path, Any], Any]
+TRAIN: dict[str, Any] = {"C": 0.5, "tol": 1e-9, "memory": "1GiB", "warn": False}
+
+
+def train(data: fcl.DataSet, tmp_path: Path, progress: Any, **more: Any) -> Any:
+    given = TRAIN | {"checkpoint": tmp_path / "state"} | more
+    return fcl.train(data, "kmers:d=2", progress=progress, **given)
+
+
+def processes(data: fcl.DataSet, tmp_path: Path, progress: Any) -> Any:
+    return train(data, tmp_path, progress, driver="processes", writers=1)
+
+
+def path(data: fcl.DataSet, tmp_path: Path, progress: Any) -> Any:
+    given: dict[str, Any] = {"points": 4, "memory": "1GiB", "warn": False}
+    folder = tmp_path / "path"
+    return fcl.train_path(data, "kmers:d=2", folder=folder, progress=progress, **given)
+
+
+def online(data: fcl.DataSet, tmp_path: Path, progress: Any) -> Any:
+    given: dict[str, Any] = {"alpha": 0.01, "passes": 9, "rate": 0.1, "save": tmp_path / "o.fcl"}
+    return fcl.train_online(data, "kmers:d=2", progress=progress, **given)
+
+
+def stagewise(data: fcl.DataSet, tmp_path: Path, progress: Any) -> Any:
+    problem = Problem()
+    folder = StateFolder(tmp_path / "state")
+    running = Running(progress=progress, checkpoint=folder, cores=1)
+    rows = fcl.open_data(problem.x, y=problem.y)
+    return train_stagewise(rows, Waves(), Settings(block=8), running=running)
+
+
+#: door -> the event after which its callback ends it, and how many of them a whole run has at least
+DOORS: dict[str, tuple[Door, type, int]] = {
+    "inline": (train, PassDone, 4),
+    "processes": (processes, PassDone, 4),
+    "path": (path, PointDone, 4),
+    "online": (online, OnlineProgress, 5),
+    "stagewise": (stagewise, BlockVisited, 8),
+}
+
+
+class Ending:
+    """A callback that ends the run at the second event of a kind, and counts its calls."""
+
+    def __init__(self, kind: type, how: str) -> None:
+        self.kind, self.how = kind, how
+        self.seen = self.later = 0
+
+    def __call__(self, event: Any) -> Any:
+        if self.seen >= 2:
+            self.later += 1
+        if not isinstance(event, self.kind):
+            return None
+        self.seen += 1
+        if self.seen != 2:
+            return None
+        if self.how == "error":
+            raise Fault("in a callback")
+        if self.how == "stop":
+            raise fcl.StopTraining
+        return {"false": False, "numpy": np.False_}[self.how]
+
+
+def kept_there(name: str, tmp_path: Path) -> bool:
+    """Whether the checkpoint or its like is on disk."""
+    if name == "online":
+        return (tmp_path / "o.fcl").is_file()
+    if name == "path":
+        return (tmp_path / "path" / "path.json").is_file()
+    if name == "stagewise":
+        return bool(StateFolder(tmp_path / "state").load().state.history)
+    return bool(CheckpointFolder(tmp_path / "state").numbers())
+
+
+@pytest.mark.parametrize("how", ["false", "numpy", "stop", "error"])
+@pytest.mark.parametrize("name", DOORS)
+def test_a_callback_ends_the_run(data: fcl.DataSet, tmp_path: Path, name: str, how: str) -> None:
+    door, kind, whole = DOORS[name]
+    callback = Ending(kind, how)
+    if how == "error":
+        with pytest.raises(Fault, match="in a callback") as caught:
+            door(data, tmp_path, callback)
+        result = caught.value.result  # type: ignore[attr-defined]
+        assert callback.later == 0, "a callback that has failed is called no more"
+    else:
+        result = door(data, tmp_path, callback)
+    assert callback.seen in (2, 3) and whole > 3
+    model = result.chosen.model if name == "path" else result.model
+    x = Problem().x if name == "stagewise" else acceptors(12, 420)[0]
+    assert np.isfinite(model.margins(fcl.open_data(x, y=None))).all()
+    if name == "path":
+        assert len(result.points) == 2
+    if name in ("inline", "processes"):
+        assert not result.converged and result.model.n_active > 0
+    if name != "online" or how == "error":
+        assert kept_there(name, tmp_path)
+
+
+def test_the_model_is_that_of_the_pass(data: fcl.DataSet, tmp_path: Path) -> None:
+    """A run of as many passes gives the same model; the checkpoint continues with the same bits."""
+    with pytest.raises(Fault) as caught:
+        train(data, tmp_path, Ending(PassDone, "error"))
+    result = caught.value.result  # type: ignore[attr-defined]
+    alike = train(data, tmp_path / "other", None, max_passes=result.passes - 1, checkpoint=None)
+    np.testing.assert_array_equal(result.model.weights, alike.model.weights)
+    whole = train(data, tmp_path, None, checkpoint=None)
+    rest = train(data, tmp_path, None, resume=tmp_path / "state")
+    np.testing.assert_array_equal(rest.model.weights, whole.model.weights)
+    assert rest.passes == whole.passes
+
+
+def test_should_stop_and_should_checkpoint_may_fail_too(data: fcl.DataSet, tmp_path: Path) -> None:
+    for name in ("should_stop", "should_checkpoint"):
+        passes: list[PassDone] = []
+
+        def poll(passes: list[PassDone] = passes) -> bool:
+            if len(passes) > 1:
+                raise Fault
+            return False
+
+        def progress(event: Any, passes: list[PassDone] = passes) -> None:
+            if isinstance(event, PassDone):
+                passes.append(event)
+
+        with pytest.raises(Fault) as caught:
+            train(data, tmp_path, progress, **{name: poll})
+        assert caught.value.result.model.n_active > 0  # type: ignore[attr-defined]
+
+
+def test_before_the_first_pass(data: fcl.DataSet, tmp_path: Path) -> None:
+    """There is nothing to keep: an exception comes at once; a request is honoured after the pass."""
+    with pytest.raises(Fault):
+        train(data, tmp_path, Ending2(Started))
+    assert not (tmp_path / "state").exists()
+    result = train(data, tmp_path, lambda event: not isinstance(event, Started))
+    assert result.passes >= 1 and not result.converged
+
+
+class Ending2:
+    """Raises at the first event of a kind."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+
+    def __call__(self, event: Any) -> None:
+        if isinstance(event, self.kind):
+            raise Fault
+
+
+@pytest.mark.parametrize(("how", "error"), [("false", fcl.StopTraining), ("error", Fault)])
+def test_within_the_folds_of_a_path(
+    data: fcl.DataSet, tmp_path: Path, how: str, error: type[Exception]
+) -> None:
+    """No model over all rows exists; the folder keeps the points."""
+    callback, folder = Ending(PointDone, how), tmp_path / "path"
+    given: dict[str, Any] = {"points": 3, "cv": 2, "memory": "1GiB", "warn": False}
+    with pytest.raises(error) as caught:
+        fcl.train_path(data, "kmers:d=2", folder=folder, progress=callback, **given)
+    assert getattr(caught.value, "result", None) is None
+    assert list(folder.rglob("point-*.fcl"))
+    assert fcl.train_path(data, "kmers:d=2", folder=folder, **given).oof is not None
