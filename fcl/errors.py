@@ -81,14 +81,17 @@ class ClusterLost(RepeatedDeaths):
 
 
 def reason(error: OSError) -> str:
-    """The message of an OSError, with the limit of ``ulimit -f`` if a file exceeds it."""
+    """The message of an OSError, with the limit of the process (``ulimit``) if that is the cause."""
+    import resource  # imported late: rarely needed
+
     words = error.strerror or str(error)
     if error.errno == errno.EFBIG:
-        import resource  # imported late: rarely needed
-
         limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
         if limit != resource.RLIM_INFINITY:
             words += f": this process may write files of at most {limit:,} bytes; raise ulimit -f"
+    if error.errno == errno.EMFILE:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        words += f": this process may open {limit:,} at once; raise ulimit -n"
     return words
 
 

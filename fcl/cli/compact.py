@@ -79,7 +79,8 @@ def is_compaction(inputs: Sequence[str], options: Mapping[str, Any]) -> bool:
 def compact_file(path: str, out: str, quiet: bool, options: Mapping[str, Any]) -> int:
     """Write a compact copy of a model file, and say what was saved and lost; returns the exit code."""
     from fcl.model import load_model
-    from fcl.model.atomic import Output, check_output
+    from fcl.model.atomic import check_output
+    from fcl.model.result_file import Output
     from fcl.scoring.compact import compact_model
 
     refuse_same(out, "OUT", model=path, data=options["data"])

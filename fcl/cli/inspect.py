@@ -63,7 +63,8 @@ def command(
     """Show a summary of the file MODEL: objective, certificate, strongest features."""
     from fcl.cli.report import model_lines
     from fcl.model import Model, load_model
-    from fcl.model.atomic import Output, check_output, saved_bytes
+    from fcl.model.atomic import check_output
+    from fcl.model.result_file import Output, saved_bytes
     from fcl.report.meme import meme_text
 
     for option, path in (("--tsv", tsv), ("--meme", meme)):

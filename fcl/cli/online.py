@@ -145,7 +145,7 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
     from fcl.drivers.online.run import End
     from fcl.drivers.online.stream import learn_stream
     from fcl.drivers.online.train import plan_online, train_online
-    from fcl.model.atomic import Output
+    from fcl.model.result_file import Output
 
     ends_at = (
         float("inf") if options["max_time"] is None else time.monotonic() + options["max_time"]

@@ -10,17 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fcl.cli.common import EXIT_FAILED, EXIT_UNFINISHED, Interrupted, messages, show
+from fcl.cli.common import (
+    EXIT_CHECKPOINT,
+    EXIT_FAILED,
+    EXIT_UNFINISHED,
+    Interrupted,
+    messages,
+    show,
+)
 from fcl.cli.options import PATH_ONLY, TABLE
 from fcl.cli.saving import save_result
-from fcl.errors import InputError
+from fcl.errors import FclError, InputError
 from fcl.path.options import OF_SCORES, PATH_OPTIONS
 from fcl.store import kind_of, local_neighbour, locate
 from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.cli.signals import Stop
-    from fcl.model.atomic import Output, Save
+    from fcl.model.result_file import Output, Save
     from fcl.path.result import PathResult
 
 __all__ = ["check_path_options", "path_options", "path_outputs", "run_path"]
@@ -130,6 +137,8 @@ def run_path(
             f"{folder} holds {counted(len(path.points), 'point')}; {_how_to_continue(options)}"
         )
         return 128 + stop.signum
+    if path.checkpoint_failed:
+        messages.say(f"error: {folder} lacks the last points, which could not be written")
     written, moved = _write(options, path, output)
     if not options["quiet"]:
         from fcl.cli.path_report import path_lines
@@ -137,6 +146,8 @@ def run_path(
         show(path_lines(path, written, folder))
     if moved:
         return EXIT_FAILED
+    if path.checkpoint_failed:
+        return EXIT_CHECKPOINT
     unfinished = not path.chosen.converged and path.chosen.reason not in ("max-passes", "max-time")
     return EXIT_UNFINISHED if unfinished else 0
 
@@ -211,13 +222,22 @@ def _train(options: Mapping[str, Any], given: dict[str, Any], stop: Stop) -> Pat
             return train_path(
                 **given, points=options["path"], progress=progress, should_stop=stop.requested
             )
+        except FclError:
+            if left := _left(options, given["folder"]):
+                messages.say(left)
+            raise
         except KeyboardInterrupt:
             if stop.signum is None:
                 raise
-            if not os.path.isdir(given["folder"]):
-                raise Interrupted(stop.signum) from None
-            left = f"{given['folder']} holds points; {_how_to_continue(options)}"
+            left = _left(options, given["folder"]) or "nothing was written"
             raise Interrupted(stop.signum, left) from None
+
+
+def _left(options: Mapping[str, Any], folder: str) -> str:
+    """What a path that ended early has left behind; empty if there is nothing."""
+    if not any("path.json" in files for _, _, files in os.walk(folder)):
+        return ""
+    return f"{folder} holds points; {_how_to_continue(options)}"
 
 
 def _write(
@@ -227,7 +247,7 @@ def _write(
 
     Returns the name and the file of each, and whether one is elsewhere than wanted.
     """
-    from fcl.model.atomic import Output, saved_bytes
+    from fcl.model.result_file import Output, saved_bytes
 
     overwrite, written, moved = options["overwrite"], [], False
 

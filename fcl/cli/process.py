@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import select
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
@@ -16,12 +18,13 @@ from fcl.cli.signals import process_ends_with_command
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["protect_streams", "run"]
+__all__ = ["protect_streams", "quiet_finalisers", "run"]
 
 
 def run(command: Command, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command with the given arguments, by default sys.argv, and exit."""
     protect_streams()
+    quiet_finalisers()
     process_ends_with_command()
     command.main(arguments)
     raise AssertionError("a command ends with SystemExit")
@@ -64,6 +67,21 @@ def protect_streams() -> None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout = _stream(1, getattr(sys.stdout, "encoding", None))
     sys.stderr = _stream(2, getattr(sys.stderr, "encoding", None))
+
+
+def quiet_finalisers() -> None:
+    """Log what Python would write about objects that are destroyed after an error, which has a message.
+
+    Libraries have objects that fail when they are destroyed half made; ``--verbose`` shows the log.
+    """
+    log = logging.getLogger("fcl")
+
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        log.info("ignored: %s in %r", unraisable.exc_value, unraisable.object)
+
+    sys.unraisablehook = hook
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
 
 
 def _stream(descriptor: int, encoding: str | None) -> io.TextIOWrapper:

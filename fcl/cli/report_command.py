@@ -74,7 +74,7 @@ def command(model: str, out: str, **options: Any) -> int:
     The page is one file, which opens without a network. Rows are streamed. The same model and data give
     the same page, byte for byte.
     """
-    from fcl.model.atomic import Output, saved_bytes
+    from fcl.model.result_file import Output, saved_bytes
     from fcl.report.export import write_files
 
     _check_outputs(model, out, options)
@@ -179,7 +179,7 @@ def report_on_training(model: str, options: Mapping[str, Any], trusted: Collecti
     """
     from fcl.data import open_data
     from fcl.errors import reason
-    from fcl.model.atomic import Output, saved_bytes
+    from fcl.model.result_file import Output, saved_bytes
     from fcl.report.make import make_report
 
     out = options["report"]

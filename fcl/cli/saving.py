@@ -12,9 +12,38 @@ from fcl.cli.common import messages
 from fcl.errors import FclError, OutputExistsError, reason
 
 if TYPE_CHECKING:
-    from fcl.model.atomic import Output, Save
+    from fcl.model.result_file import Output, Save
 
-__all__ = ["save_result"]
+__all__ = ["KeptState", "save_result"]
+
+
+class KeptState:
+    """The folder of checkpoints of a job, as it was when the job began.
+
+    Parameters
+    ----------
+    folder : str or None
+    """
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = folder
+        self._before = self._files()
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether the job has saved a checkpoint."""
+        return self._files() != self._before
+
+    def how_to_resume(self, command: str) -> str:
+        """What to say about the checkpoint."""
+        return f"progress is saved; resume with: {command} --resume {self._folder}"
+
+    def _files(self) -> list[tuple[str, int]]:
+        if self._folder is None or not os.path.isdir(self._folder):
+            return []
+        with os.scandir(self._folder) as entries:
+            files = [entry for entry in entries if entry.name.endswith(".fcl-ckpt")]
+            return sorted((entry.name, entry.stat().st_mtime_ns) for entry in files)
 
 
 def save_result(
@@ -46,7 +75,8 @@ def save_result(
     FclError
         The result could not be written anywhere.
     """
-    from fcl.model.atomic import Output, retry_while_full
+    from fcl.model.atomic import retry_while_full
+    from fcl.model.result_file import Output
 
     out = output.path
     try:

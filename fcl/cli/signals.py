@@ -20,6 +20,9 @@ __all__ = ["Stop", "process_ends_with_command", "stop_on_signals"]
 #: this many seconds of the first one counts as the same request
 SAME_REQUEST = 0.25
 
+#: Seconds after which a signal is repeated that was swallowed.
+REPEAT_AFTER = 0.02
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -34,6 +37,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.signum: int | None = None
+        self.interrupted = False  #: whether a signal has ended the command at once
         self.listening = False
         self.checkpoints = False
         self._first = 0.0
@@ -61,6 +65,7 @@ class Stop:
         if self.signum is None:
             self.signum, self._first = signum, now
             if not self.listening:
+                self.interrupted = True
                 raise Interrupted(signum)
             # not print: the handler may have interrupted a write to the same stream
             name = signal.Signals(signum).name
@@ -71,6 +76,21 @@ class Stop:
         # not for SIGHUP, which the kernel or the shell sends, not a user who wants to quit at once
         elif now - self._first > SAME_REQUEST and signum != signal.SIGHUP:
             self.quit(signum)
+
+    def swallowed(self, unraisable: sys.UnraisableHookArgs) -> bool:
+        """Repeat a signal whose `Interrupted` a library swallowed, as callbacks from C do.
+
+        Returns whether it was one.
+        """
+        error = unraisable.exc_value
+        if not isinstance(error, Interrupted):
+            return False
+        # soon, since the callback, or the hook that calls this, would swallow it once more
+        self.signum, self.interrupted = None, False
+        timer = threading.Timer(REPEAT_AFTER, os.kill, (os.getpid(), error.signum))
+        timer.daemon = True
+        timer.start()
+        return True
 
     @staticmethod
     def quit(signum: int) -> None:
@@ -126,9 +146,17 @@ def stop_on_signals() -> Iterator[Stop]:
     atexit.unregister(_ignore_signals)
     atexit.register(_ignore_signals)
     before = {signum: signal.signal(signum, stop.handle) for signum in _handled()}
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda unraisable: stop.swallowed(unraisable) or hook(unraisable)
     try:
         yield stop
+    except Exception:
+        if stop.interrupted and stop.signum is not None:
+            # a library that was being loaded has turned Interrupted into an error of its own
+            raise Interrupted(stop.signum) from None
+        raise
     finally:
+        sys.unraisablehook = hook
         if _Process.ends_with_command:
             _ignore_signals()
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fcl.cli.common import EXIT_FAILED, messages, refuse_same, show
+from fcl.cli.common import EXIT_CHECKPOINT, EXIT_FAILED, messages, refuse_same, show
 from fcl.cli.config import given_options, merge_config
 from fcl.cli.options import (
     GroupedCommand,
@@ -18,10 +18,10 @@ from fcl.cli.options import (
     version_option,
 )
 from fcl.cli.process import run
-from fcl.cli.saving import save_result
+from fcl.cli.saving import KeptState, save_result
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.cli.stagewise_options import GROUPS, SETTINGS, TABLE
-from fcl.errors import InputError
+from fcl.errors import FclError, InputError
 from fcl.store import absolute, kind_of, local_neighbour, locate
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ are the long names of the options that say what is learnt; the command line over
 \b
 Exit codes: 0 success, also if --max-time or a signal ended the training (the best model so far is
 written), 1 the machine failed or --out was taken (the model is beside it), 2 wrong option or input
-(nothing was written), 6 the last checkpoint could not be written (the model was).
+(nothing was written, unless a message names a checkpoint), 6 the last checkpoint could not be written
+(the model was).
 """
 
 #: Options that a checkpoint keeps for the command, besides those of ``Settings``.
@@ -225,7 +226,7 @@ def _train(job: _Job, stop: Stop) -> int:
     from fcl.cli.stagewise_report import BlockLines, result_lines
     from fcl.cli.watched import watched
     from fcl.features import parse_features
-    from fcl.model.atomic import Output
+    from fcl.model.result_file import Output
     from fcl.stagewise.events import StagewiseStarted
     from fcl.stagewise.train import train_stagewise
 
@@ -245,15 +246,25 @@ def _train(job: _Job, stop: Stop) -> int:
         show(plan_lines(planned.plan))
         return 0
     view = View() if options["quiet"] else BlockLines()
+    kept = KeptState(None if job.checkpoint is None else str(job.checkpoint.path))
     with watched(options, stop, view, StagewiseStarted) as progress:
         running = replace(_running(job, stop), progress=progress)
-        result = train_stagewise(data, features, job.settings, valid, numbers, running)
+        try:
+            result = train_stagewise(data, features, job.settings, valid, numbers, running)
+        except FclError:
+            if kept.is_newer:
+                messages.say(kept.how_to_resume("fcl stagewise"))
+            raise
+    if result.checkpoint_failed:
+        messages.say("error: the last checkpoint could not be written")
     output = Output(options["out"], options["overwrite"])
     moved = save_result(output, result.model.save)
     if not options["quiet"]:
         show(result_lines(result, output.path))
     if moved:
         return EXIT_FAILED
+    if result.checkpoint_failed:
+        return EXIT_CHECKPOINT
     return 128 + stop.signum if stop.signum is not None else 0
 
 

@@ -23,13 +23,12 @@ from fcl.cli.opening import initial_model
 from fcl.cli.options import MAY_CHANGE, TABLE, TrainCommand, train_options
 from fcl.cli.path import check_path_options, path_options, path_outputs
 from fcl.cli.process import run
-from fcl.cli.saving import save_result
+from fcl.cli.saving import KeptState, save_result
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.errors import (
     ConvergenceWarning,
-    GeneratorError,
+    FclError,
     InputError,
-    RepeatedDeaths,
 )
 from fcl.options import TRAINING
 from fcl.store import kind_of, local_neighbour, local_path, locate
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
     from fcl.cli.progress import View
     from fcl.data import DataSet
     from fcl.drivers.train import TrainResult
-    from fcl.model.atomic import Output
     from fcl.model.checkpoint import Checkpoint
+    from fcl.model.result_file import Output
 
 __all__ = ["command", "main"]
 
@@ -49,8 +48,8 @@ Exit codes:
   0    success; also if --max-time or --max-passes ended the run (a warning names the gap reached)
   1    the machine failed: full disk, out of memory; or another process took the name of an output, and
        a message names the file beside it
-  2    wrong option or input, nothing was written; or a feature class returned wrong values during
-       the run: there is a checkpoint, but no model
+  2    wrong option or input: nothing was written, unless a message names the checkpoint of the passes
+       before, as after a feature class returned wrong values during the run
   3    the gap is above --tol and none of your limits ended the run: the model is written, a message
        gives the reason
   5    a process of the training died repeatedly; there is a checkpoint, but no model
@@ -119,7 +118,7 @@ class _Request:
 
 def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
     from fcl.cli.config import given_options, merge_config
-    from fcl.model.atomic import Output
+    from fcl.model.result_file import Output
 
     options, given = params, given_options(ctx)
     if params["config"] is not None:
@@ -369,7 +368,7 @@ def _run(request: _Request, stop: Stop) -> tuple[TrainResult, View]:
     # the processes driver polls at all times; the inline driver only after its first pass, before which
     # it has nothing to save
     listening_from = Started if options["driver"] == "processes" else PassDone
-    view = passes_view(options, lines=True)
+    view, kept = passes_view(options, lines=True), KeptState(options["checkpoint"])
     with watched(options, stop, view, listening_from) as progress:
         # The command prints its own warning of an early stop, which names options of the command.
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -382,21 +381,16 @@ def _run(request: _Request, stop: Stop) -> tuple[TrainResult, View]:
                 should_stop=stop.requested,
                 should_checkpoint=stop.take_checkpoint_request,
             )
-        except (RepeatedDeaths, GeneratorError):
-            _say_how_to_resume(options["checkpoint"])
+        except FclError:
+            if kept.is_newer:
+                messages.say(kept.how_to_resume("fcl-train"))
             raise
         except KeyboardInterrupt:
             if stop.signum is None:
                 raise
-            raise Interrupted(stop.signum) from None
+            left = kept.how_to_resume("fcl-train") if kept.is_newer else "nothing was written"
+            raise Interrupted(stop.signum, left) from None
     return result, view
-
-
-def _say_how_to_resume(folder: str | None) -> None:
-    from fcl.model.checkpoint import CheckpointFolder
-
-    if folder is not None and CheckpointFolder(folder).numbers():
-        messages.say(f"progress is saved; resume with: fcl-train --resume {folder}")
 
 
 def _save(result: TrainResult, request: _Request, stop: Stop) -> tuple[str, bool]:

@@ -19,6 +19,7 @@ from fcl.drivers.plan import Plan
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.rows import Rows
 from fcl.drivers.session import Session
+from fcl.errors import InputError
 from fcl.features.standardized import attach_scales
 from fcl.solve.margins import write_margins
 from fcl.solve.outer import Certified
@@ -175,6 +176,9 @@ class InlineRun:
             reason = StopReason.INTERRUPTED
         except OutOfTime:
             reason = StopReason.MAX_TIME
+        except InputError:
+            session.saver.refuse_input()
+            raise
         finally:  # also after an error, perhaps in the user's feature class
             session.saver.save()
         return session.result(solver.outer, solver.passes, reason, peak_memory)

@@ -88,7 +88,10 @@ def available_memory() -> int | None:
         import psutil
 
         return int(psutil.virtual_memory().available)
-    rooms = [_field(PROC / "meminfo", "MemAvailable:")]
+    room = _field(PROC / "meminfo", "MemAvailable:", default=-1)
+    if room < 0:  # the file cannot be opened, such as when too many are open
+        return None
+    rooms = [room]
     for version, folder in _cgroups():
         limit = _number(folder / ("memory.max" if version == 2 else "memory.limit_in_bytes"))
         usage = _number(folder / ("memory.current" if version == 2 else "memory.usage_in_bytes"))

@@ -11,16 +11,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcl.errors import CheckpointError, InputError
+from fcl.errors import FclError, InputError, reason
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.solve.run_state import RunState
 
 if TYPE_CHECKING:
     from fcl.drivers.job import Job
 
-__all__ = ["Saver"]
+__all__ = ["Saver", "was_saved"]
 
 _log = logging.getLogger("fcl")
+
+
+def was_saved(save: Callable[[], object]) -> bool:
+    """Save a state; returns whether it was saved.
+
+    A failure is logged, and never ends a job, which may save again later, and has its model at the end.
+    """
+    try:
+        save()
+    except Exception as error:
+        why = reason(error) if isinstance(error, OSError) else error
+        named = isinstance(error, OSError | FclError)
+        _log.warning("the newest state could not be saved: %s", why if named else repr(error))
+        return False
+    return True
 
 
 class Saver:
@@ -131,6 +146,11 @@ class Saver:
             requested, self._asked = self._asked, False
             self.save(requested)
 
+    def refuse_input(self) -> None:
+        """Keep no state of a run that is refused before its first pass: it leaves nothing behind."""
+        if not self._history:
+            self._offered = None
+
     def save(self, anyway: bool = False) -> None:
         """Save the newest state, unless it is on disk already and ``anyway`` is False.
 
@@ -139,16 +159,13 @@ class Saver:
         if self._folder is None or self._offered is None or not (self._fresh or anyway):
             return
         self._last = time.monotonic()
-        try:
-            path = self._folder.save(self._checkpoint(*self._offered))
-        except Exception as error:
-            self.failed = True
-            why = error if isinstance(error, CheckpointError) else repr(error)
-            _log.warning("the newest state could not be saved: %s", why)
+        folder, offered = self._folder, self._offered
+        self.failed = not was_saved(lambda: folder.save(self._checkpoint(*offered)))
+        if self.failed:
             return
-        self.failed = self._fresh = False
+        self._fresh = False
         if anyway:
-            _log.warning("checkpoint written to %s", path)
+            _log.warning("checkpoint written to %s", folder.newest)
 
     def _checkpoint(self, state: RunState, n_passes: int) -> Checkpoint:
         numbers, arrays = state.to_file()

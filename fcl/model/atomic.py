@@ -27,8 +27,6 @@ from fcl.store import Location, RemotePath, locate, names_beside
 from fcl.store.writing import check_remote_output, remote_file, remote_folder
 
 __all__ = [
-    "Output",
-    "Save",
     "atomic_file",
     "atomic_folder",
     "check_name",
@@ -36,15 +34,14 @@ __all__ = [
     "discard_temporaries",
     "new_folder",
     "retry_while_full",
-    "saved_bytes",
 ]
 
-#: Writes a result to a path; the second argument says whether it may replace what is there.
-Save = Callable[[str, bool], object]
 
 #: errors of a full disk, and seconds between two attempts
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _TRY_EVERY = 1.0
+#: errors of file systems without links
+_NO_LINKS = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 
 # partial files, which a process must remove even if it exits without unwinding
 _temporaries: set[str] = set()
@@ -211,9 +208,21 @@ def _discard(path: str) -> None:
     with suppress(OSError):
         if os.path.isdir(path):
             shutil.rmtree(path, ignore_errors=True)
+            _remove_with_few_descriptors(path)
         else:
             os.unlink(path)
     _temporaries.discard(path)
+
+
+def _remove_with_few_descriptors(folder: str) -> None:
+    """Remove what shutil left of a folder, with a single file descriptor; it needs two for each level."""
+    for parent, folders, files in os.walk(folder, topdown=False):
+        for name in files:
+            os.unlink(os.path.join(parent, name))
+        for name in folders:
+            os.rmdir(os.path.join(parent, name))
+    if os.path.isdir(folder):
+        os.rmdir(folder)
 
 
 def discard_temporaries() -> None:
@@ -288,9 +297,10 @@ def _link_file(temporary: str, target: Path) -> None:
     """Rename a file; raises FileExistsError if the name is taken, also in the last moment."""
     try:
         os.link(temporary, target)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without links: reserve the name, then replace the empty file
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # reserve the name, then replace the empty file
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         try:
             os.replace(temporary, target)
@@ -298,7 +308,7 @@ def _link_file(temporary: str, target: Path) -> None:
             _discard(os.fspath(target))
             raise
     else:
-        os.unlink(temporary)
+        _discard(temporary)
 
 
 def _rename_folder(temporary: str, target: Path) -> None:
@@ -332,12 +342,12 @@ def _temporary_folder(target: Path) -> Iterator[str]:
     try:
         yield temporary
     except BaseException:
+        os.close(descriptor)  # perhaps the only one that is left for what follows
         _discard(temporary)
         raise
-    finally:
-        os.close(descriptor)
-        _flush_folder(target.parent)
+    os.close(descriptor)
     _temporaries.discard(temporary)
+    _flush_folder(target.parent)
 
 
 @contextmanager
@@ -384,88 +394,6 @@ def atomic_folder(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
 
 def _holds_zarr(folder: Path) -> bool:
     return any((folder / name).is_file() for name in _ZARR_FILES)
-
-
-class Output:
-    """The file of a result, which one job writes once or several times.
-
-    The job replaces what it wrote itself, but not what another process has written since the job began:
-    then the result gets an unused name beside it.
-
-    Parameters
-    ----------
-    path : path
-    overwrite : bool
-        Whether the first write may replace what is there, whoever wrote it.
-    own : bool
-        Whether what is there now belongs to the job, which may replace it as long as it does not change.
-
-    Attributes
-    ----------
-    path : str
-        Where the result is, or will be.
-    """
-
-    def __init__(
-        self, path: str | os.PathLike[str], overwrite: bool = False, own: bool = False
-    ) -> None:
-        self.path = os.fspath(path)
-        self._overwrite = overwrite
-        self._written = _stamp(self.path) if own else None
-
-    def write(self, save: Save) -> None:
-        """Write the result.
-
-        Raises OutputExistsError if another process has taken the name; its ``kept``, and ``path`` from
-        now on, is where the result is instead.
-        """
-        wanted = self.path
-        if self._written is None:
-            replace = self._overwrite
-        else:
-            replace = self._written == _stamp(wanted)
-        try:
-            save(wanted, replace)
-        except OutputExistsError as error:
-            self.path = error.kept or _save_beside(save, wanted)
-            self._written = _stamp(self.path)
-            raise OutputExistsError(wanted, self.path) from None
-        self._written = _stamp(wanted)
-
-
-def _stamp(path: str) -> object:
-    """What shows whether a file or an object has changed; None if nothing is there."""
-    place = locate(path)
-    try:
-        if isinstance(place, RemotePath):
-            return place.info()
-        found = os.stat(place)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _save_beside(save: Save, path: str) -> str:
-    """Write a result to an unused name beside a taken one; returns the name."""
-    for name in names_beside(locate(path)):
-        try:
-            save(os.fspath(name), False)
-        except OutputExistsError as error:
-            if error.kept is not None:
-                return error.kept
-            continue
-        return os.fspath(name)
-    raise AssertionError("names without end")
-
-
-def saved_bytes(content: bytes) -> Save:
-    """A function that writes these bytes, for :meth:`Output.write`."""
-
-    def save(path: str, overwrite: bool) -> None:
-        with atomic_file(path, overwrite) as file:
-            file.write(content)
-
-    return save
 
 
 def retry_while_full(

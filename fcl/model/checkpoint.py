@@ -98,6 +98,11 @@ class CheckpointFolder:
         self._obsolete = {number for number in self.numbers() if number > kept}
 
     @property
+    def newest(self) -> Path:
+        """The file of the newest checkpoint."""
+        return self._file(max(self.numbers(), default=1))
+
+    @property
     def is_complete(self) -> bool:
         """Whether the job of the newest checkpoint has reached its tolerance."""
         return (self.path / _COMPLETE).is_file()
@@ -175,13 +180,23 @@ class CheckpointFolder:
         """Release the lock, if held, and remove the folder if it holds no checkpoint."""
         if self._lock is None:
             return
-        with suppress(OSError):
+        again = False
+        try:
             os.ftruncate(self._lock, 0)
-            if not self.numbers():  # a job that was rejected leaves no files behind
-                os.unlink(self.path / _LOCK)
-                self.path.rmdir()  # fails, as it should, if there is anything else
+            self._remove_if_unused()
+        except OSError as error:  # such as ENOTEMPTY
+            again = error.errno in (errno.EMFILE, errno.ENFILE)
         os.close(self._lock)
         self._lock = None
+        if again:  # now there is a descriptor to list the folder
+            with suppress(OSError):
+                self._remove_if_unused()
+
+    def _remove_if_unused(self) -> None:
+        """Remove a folder without checkpoints: a job that was rejected leaves no files behind."""
+        if not self.numbers():
+            os.unlink(self.path / _LOCK)
+            self.path.rmdir()  # fails, as it should, if there is anything else
 
     def __enter__(self) -> CheckpointFolder:
         return self.lock()

@@ -194,6 +194,8 @@ class PathResult:
         None if it was not requested, or if the chosen model has no features.
     outer : OuterScores or None
         Scores of nested cross-validation, if there are outer folds.
+    checkpoint_failed : bool
+        Whether ``folder`` lacks the last points or the choice, since they could not be written.
     """
 
     points: list[PathPoint]
@@ -204,6 +206,7 @@ class PathResult:
     fold_points: list[list[PathPoint]] = field(default_factory=list)
     refit: PathPoint | None = None
     outer: OuterScores | None = None
+    checkpoint_failed: bool = False
 
     @property
     def models(self) -> list[Model]:

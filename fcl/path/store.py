@@ -25,7 +25,7 @@ import numpy as np
 
 from fcl.checks import shown
 from fcl.drivers.result import StopReason
-from fcl.errors import InputError, ModelFileError
+from fcl.errors import CheckpointError, InputError, ModelFileError
 from fcl.model.atomic import atomic_file
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.model.model import load_model
@@ -205,7 +205,10 @@ def add_result(folder: str | os.PathLike[str], result: PathResult) -> None:
         "refit": None if result.refit is None else point_row(result.refit),
         "outer": None if result.outer is None else _outer_table(result.outer),
     }
-    write_table(path, read_table(path) | {"result": summary})
+    table = read_table(path)
+    if len(table["points"]) < len(result.points):
+        raise CheckpointError(f"{path}: lacks the last points, which could not be written")
+    write_table(path, table | {"result": summary})
 
 
 def _outer_table(outer: OuterScores) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job
 from fcl.drivers.result import StopReason, TrainResult
+from fcl.drivers.saving import was_saved
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.path.events import TrackStarted
 from fcl.path.grid import Grid, resolve_grid
@@ -139,6 +141,7 @@ class Track:
         self._problem, self._rows, self._running, self._store = problem, rows, running, store
         saved = None if store is None else store.load()
         self._saved = saved or Saved([], None, np.empty(0))
+        self.saved = True  #: whether the last points could be saved
 
     @property
     def part(self) -> str:
@@ -188,8 +191,8 @@ class Track:
             for saved, end in place.stream(add_points, self._problem, self._running, *args):
                 is_new = len(saved.points) > len(self.points)
                 self._saved, reason = saved, end
-                if self._store is not None and is_new:
-                    self._store.save(saved)
+                if self._store is not None and (is_new or not self.saved):
+                    self.saved = was_saved(partial(self._store.save, saved))
         return reason or (PathStop.GRID if len(self.points) >= points else None)
 
 

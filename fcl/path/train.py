@@ -18,6 +18,7 @@ from fcl.drivers.bar import Progress
 from fcl.drivers.cluster.connect import check_cluster
 from fcl.drivers.cluster.jobs import place_of_jobs
 from fcl.drivers.rows import check_data_set
+from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning, InputError
 from fcl.model.checkpoint import CheckpointFolder
 from fcl.parallel import one_blas_thread
@@ -201,7 +202,8 @@ def train_path(
         *_, scores = jobs.each(lambda part: part(), parts)
         result = replace(found[0], outer=scores)
     if folder is not None:
-        add_result(folder, result)
+        kept = was_saved(lambda: add_result(folder, result))
+        result = replace(result, checkpoint_failed=not kept)
     if warn and reporter.error is None:
         _warn(result)
     return reporter.finish(result)

@@ -18,6 +18,7 @@ from fcl.data.prepared import PreparedRows
 from fcl.drivers.events import Event
 from fcl.drivers.job import available_cores
 from fcl.drivers.reporting import Reporter
+from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning
 from fcl.features import Spec
 from fcl.parallel import Team, one_blas_thread
@@ -100,12 +101,15 @@ class StagewiseResult:
     gap : JointGap or None
     visit_seconds : float
         Time that a further visit of all blocks would take, by the last visit of each block.
+    checkpoint_failed : bool
+        Whether the last checkpoint could not be written; the model is not affected.
     """
 
     model: StagewiseModel
     reason: str
     gap: JointGap | None
     visit_seconds: float
+    checkpoint_failed: bool = False
 
     @property
     def message(self) -> str:
@@ -171,9 +175,9 @@ def train_stagewise(
         sweeper = Sweeper(LINKS[str(job.settings.loss)], team)
         state = None if running.resume is None else running.resume.state
         learner = Learner(job.family, job.settings, parts, sweeper, job.plan, state)
-        reason = _run(job, learner, running)
+        reason, saved = _run(job, learner, running)
         gap = certify(learner) if running.certify and reporter.error is None else None
-    result = _result(job, learner, reason, gap)
+    result = replace(_result(job, learner, reason, gap), checkpoint_failed=not saved)
     if reason == "patience" and (text := unvisited(result.model)):
         warnings.warn(text, ConvergenceWarning, stacklevel=2)
     final = None if gap is None else gap.gap
@@ -208,13 +212,15 @@ def _prepared(job: StagewiseJob, running: Running) -> Iterator[list[Part]]:
         yield parts
 
 
-def _run(job: StagewiseJob, learner: Learner, running: Running) -> str:
-    """Visit the blocks; returns why the training ended."""
+def _run(job: StagewiseJob, learner: Learner, running: Running) -> tuple[str, bool]:
+    """Visit the blocks; returns why the training ended, and whether the last state was saved."""
     start = saved_at = time.monotonic()
 
-    def save() -> None:
-        if running.checkpoint is not None and learner.state.history:
-            running.checkpoint.save(_saved(job, learner.state, running))
+    def save() -> bool:
+        folder = running.checkpoint
+        if folder is None or not learner.state.history:
+            return True
+        return was_saved(lambda: folder.save(_saved(job, learner.state, running)))
 
     for done in learner.run():
         now = time.monotonic()
@@ -222,13 +228,11 @@ def _run(job: StagewiseJob, learner: Learner, running: Running) -> str:
         if running.should_stop() or (
             running.max_time is not None and now - start >= running.max_time
         ):
-            save()
-            return "interrupted" if running.should_stop() else "max-time"
+            return ("interrupted" if running.should_stop() else "max-time"), save()
         if now - saved_at >= running.checkpoint_every:
             save()
             saved_at = time.monotonic()
-    save()
-    return learner.state.end(job.settings) or "done"
+    return learner.state.end(job.settings) or "done", save()
 
 
 def _saved(job: StagewiseJob, state: State, running: Running) -> Saved:

@@ -98,6 +98,52 @@ def test_a_limit_of_the_size_of_files_is_named(data: Path, tmp_path: Path) -> No
     assert b"File too large: this process may write files of at most " in done.stderr
 
 
+@pytest.mark.parametrize("limit", [6, 7, 8, 9])
+@pytest.mark.parametrize("command", ["predict", "convert", "train"])
+def test_a_limit_of_open_files(
+    data: Path, model_file: Path, tmp_path: Path, command: str, limit: int
+) -> None:
+    """One message, which names the limit, and nothing left behind; or success."""
+    (tmp_path / "rows.csv").write_text("y,a\n0,1.5\n1,2.5\n")
+    arguments: tuple[str | Path, ...] = {
+        "predict": ("predict", model_file, data, "--out", "OUT"),
+        "convert": ("convert", tmp_path / "rows.csv", "OUT"),
+        "train": ("train", data, *OPTIONS, "--driver", "processes", "--out", "OUT"),
+    }[command]
+    folder = tmp_path / "out"
+    folder.mkdir()
+    out = folder / ("o.fcl" if command == "train" else "o.zarr")
+    limit += 10 * (command == "train")
+    line = f'ulimit -n {limit}; "$@" --quiet'
+    done = shell(line, *(out if argument == "OUT" else argument for argument in arguments))
+    if done.returncode == 0:
+        assert out.exists() and command != "train"
+        return
+    assert done.returncode == 1 and os.listdir(folder) == []
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert b"Too many open files: this process may open %d at once" % limit in done.stderr
+
+
+def test_what_libraries_say_of_their_own_ends() -> None:
+    """A destructor that fails after an error says nothing beside the message."""
+    code = (
+        "import click\n"
+        "from fcl.cli.common import Command\n"
+        "from fcl.cli.process import run\n"
+        "from fcl.errors import InputError\n"
+        "class Half:\n"
+        "    def __del__(self): raise AttributeError('half made')\n"
+        "async def never(): pass\n"
+        "@click.command('fcl', cls=Command)\n"
+        "def command():\n"
+        "    half, other = Half(), never()\n"
+        "    raise InputError('the message')\n"
+        "run(command, [])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert done.returncode == 2 and done.stderr == b"fcl: error: the message\n"
+
+
 def test_names_that_are_not_text(data: Path, tmp_path: Path) -> None:
     odd = os.fsencode(tmp_path) + b"/\xff\xfe"
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from fcl.cli.common import Interrupted
+from fcl.cli.signals import stop_on_signals
 from fcl.model import load_model
 
 pytestmark = pytest.mark.forked_commands
@@ -192,3 +195,28 @@ def test_a_signal_behind_the_command_leaves_its_exit_code(ends: bool) -> None:
     done = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
     # a caller from Python has its own handlers back
     assert done.returncode == (3 if ends else -signal.SIGTERM)
+
+
+def test_a_signal_that_a_library_swallows(capfd: pytest.CaptureFixture[str]) -> None:
+    """A callback from C, in which Python only writes what was raised: the signal comes again."""
+    callback = ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(Interrupted) as caught, stop_on_signals():  # noqa: PT012
+        callback()
+        time.sleep(10.0)
+    assert caught.value.signum == signal.SIGTERM
+    assert capfd.readouterr().err == ""
+
+
+def test_a_signal_that_a_library_turns_into_its_own_error() -> None:
+    """As modules in C++ do while they are loaded."""
+
+    def load() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except Interrupted as error:
+            raise ImportError("initialization failed") from error
+
+    with pytest.raises(Interrupted), stop_on_signals():
+        load()
+    with pytest.raises(ZeroDivisionError), stop_on_signals():  # other errors stay
+        raise ZeroDivisionError

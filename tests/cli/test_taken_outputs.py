@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 import fcl
-from fcl.model import atomic
+from fcl.model import atomic, result_file
 
 Run = Callable[..., Result]
 TRAIN = ("train", "DATA", "--features", "kmers:d=2", "--C", 0.05, "--driver", "inline")
@@ -218,12 +218,12 @@ def test_two_paths_with_one_output(run: Run, inputs: dict[str, str], tmp_path: P
 
 
 def test_an_online_job_replaces_only_its_own_model(tmp_path: Path) -> None:
-    output = atomic.Output(tmp_path / "o.fcl")
+    output = result_file.Output(tmp_path / "o.fcl")
     for number in (b"1", b"2"):
-        output.write(atomic.saved_bytes(number))
+        output.write(result_file.saved_bytes(number))
     (tmp_path / "o.fcl").write_bytes(b"their model")
     with pytest.raises(fcl.InputError, match=r"this result is in .*o\.1\.fcl"):
-        output.write(atomic.saved_bytes(b"3"))
-    output.write(atomic.saved_bytes(b"4"))
+        output.write(result_file.saved_bytes(b"3"))
+    output.write(result_file.saved_bytes(b"4"))
     assert (tmp_path / "o.fcl").read_bytes() == b"their model"
     assert (tmp_path / "o.1.fcl").read_bytes() == b"4" and output.path == str(tmp_path / "o.1.fcl")

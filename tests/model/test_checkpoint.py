@@ -210,7 +210,7 @@ def full_disk(*_: Any, **__: Any) -> None:
     ("name", "fail", "words"),
     [
         ("os.fsync", broken_disk, "Input/output error"),
-        ("os.replace", broken_disk, "Input/output error"),
+        ("os.link", broken_disk, "Input/output error"),
         ("os.open", full_disk, "No space left on device"),
         ("zipfile.ZipFile.writestr", full_disk, "No space left on device"),
         ("os.listdir", broken_disk, "Input/output error"),

@@ -20,10 +20,11 @@ from fcl.drivers.online.blocks import Block, Blocks, ahead
 from fcl.drivers.online.job import OnlineJob
 from fcl.drivers.online.progress import OnlineProgress, Progressive, constant_loss
 from fcl.drivers.rows import Rows
-from fcl.errors import ConvergenceWarning, FclError, OutputExistsError, reason
+from fcl.drivers.saving import was_saved
+from fcl.errors import ConvergenceWarning, OutputExistsError
 from fcl.features.base import Floats
 from fcl.features.rows import RowChunk
-from fcl.model.atomic import Output, Save
+from fcl.model.result_file import Output, Save
 from fcl.online import Learner
 
 __all__ = ["End", "OnlineRun", "Place", "starting_intercept", "write_model"]
@@ -222,19 +223,15 @@ class OnlineRun:
 
 
 def write_model(output: Output, save: Save) -> bool:
-    """Write the model so far; returns whether it was written.
+    """Write the model so far; returns whether it was written.  A failure never ends learning."""
 
-    A failure is logged, and never ends learning: the next save may succeed.
-    """
-    try:
-        output.write(save)
-    except OutputExistsError as error:
-        _log.warning("%s", error)
-    except (OSError, FclError) as error:
-        why = reason(error) if isinstance(error, OSError) else error
-        _log.warning("%s: the model so far could not be written: %s", output.path, why)
-        return False
-    return True
+    def write() -> None:
+        try:
+            output.write(save)
+        except OutputExistsError as error:  # it was written beside
+            _log.warning("%s", error)
+
+    return was_saved(write)
 
 
 def margins_of(job: OnlineJob, rows: Rows, learner: Learner) -> Floats:

@@ -31,11 +31,11 @@ from fcl.drivers.online.run import End, OnlineRun, Place, write_model
 from fcl.drivers.reporting import Reporter
 from fcl.errors import InputError, ModelFileError
 from fcl.features.base import Family
-from fcl.model.atomic import Output
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.columns import difference, record_of
 from fcl.model.model import Model, load_model
 from fcl.model.online_state import OnlineState, read_state
+from fcl.model.result_file import Output
 from fcl.online import Learner
 from fcl.parallel import one_blas_thread
 from fcl.units import counted

@@ -23,7 +23,7 @@ from fcl.drivers.memory import oom_kills
 from fcl.drivers.processes.channel import Channel
 from fcl.drivers.processes.child import IGNORED
 from fcl.drivers.processes.shared import Segment, above_stdio
-from fcl.errors import FclError
+from fcl.errors import FclError, reason
 from fcl.working_folder import handed_on
 
 #: Seconds that children have to exit on their own.
@@ -120,7 +120,7 @@ class Child:
                 process.wait()
             if isinstance(error, OSError):
                 raise FclError(
-                    f"{role} {number}: expected to start a process, got: {error}; "
+                    f"{role} {number}: expected to start a process, got: {reason(error)}; "
                     "lower --writers, or raise the limit of processes (ulimit -u, cgroup)"
                 ) from error
             raise

@@ -145,6 +145,9 @@ class Supervisor:
             return over.instruction
         except KeyboardInterrupt:
             return protocol.Finish(StopReason.INTERRUPTED)
+        except InputError:
+            self.session.saver.refuse_input()
+            raise
         finally:
             self.session.saver.save()
 
