@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import math
 import os
 import shlex
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +92,7 @@ class Hdf5Container(GroupContainer):
         self._file_path = path
         self._stamps = [FileStamp.of(path)]
         try:
-            # Locks fail on many network file systems, and a reader that changes nothing needs no lock.
-            self._file = h5py.File(path, "r", locking=False)
+            self._file = _open_without_lock(path)
         except OSError as error:
             raise _cannot_open(path, error) from error
         self._root = self._file
@@ -199,6 +200,29 @@ def _python_value(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+
+
+def _open_without_lock(path: Path) -> Any:
+    """Open a file to read, without a lock, also if this process has it open, or opens it later.
+
+    Locks fail on many network file systems, and a reader that changes nothing needs none. But HDF5
+    refuses a file whose openings in one process differ in their flags of locking, so this one has the
+    flags of h5py's default, or of the opening that there is, and releases the lock.
+    """
+    import h5py
+
+    for locking in (None, False, True):
+        try:
+            file = h5py.File(path, "r", locking=locking)
+            break
+        except OSError as error:
+            if locking or "lock" not in str(error).lower():
+                raise
+    # openings of one process share descriptor and lock: the lock of another one stays
+    if h5py.h5f.get_obj_count(file.id, h5py.h5f.OBJ_FILE) == 1:
+        with suppress(OSError, RuntimeError, NotImplementedError):
+            fcntl.flock(file.id.get_vfd_handle(), fcntl.LOCK_UN)
+    return file
 
 
 def _cannot_open(path: Path, error: OSError) -> InputError:
