@@ -176,10 +176,11 @@ class _Search:
                 if tried is good
                 else m + max(1, math.ceil(fourths))
             )
-            m = max(m, LEAST_BITS if bad is None else bad.m + 1)
-            m = min(m, MOST_BITS if good is None else good.m - 1)
-            if m in (encoding.m for encoding in self.tries):
+            least = LEAST_BITS if bad is None else bad.m + 1
+            most = MOST_BITS if good is None else good.m - 1
+            if least > most:
                 break
+            m = min(max(m, least), most)
         if good is None:
             raise InputError(
                 f"max_loss: expected a relative rise of the loss of at most {max_loss:g}, and all tries, "

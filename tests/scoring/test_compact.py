@@ -46,6 +46,21 @@ def trained(y: np.ndarray, **options: Any) -> tuple[fcl.DataSet, Model]:
     return data, fcl.train(data, "columns", **options).model
 
 
+@pytest.mark.parametrize("rounding", ["nearest", "random"])
+@pytest.mark.parametrize("C", [1e-9, 1.0])
+def test_a_model_whose_weights_do_not_matter(tmp_path: Path, C: float, rounding: str) -> None:
+    """Empty, or with a loss that may rise without end: the fewest bits that a file can have."""
+    data, model = trained(LABELS, C=C)
+    assert (model.n_active == 0) is (C < 1.0)
+    found = compact_model(model, data, max_loss=1e-3 if C < 1.0 else 1e9, rounding=rounding)
+    tries = [encoding.m for encoding in found.tries]
+    assert min(tries) >= -32 and max(tries) <= 52 and len(set(tries)) == len(tries)
+    found.model.save(tmp_path / "small.fcl")
+    again = fcl.load_model(tmp_path / "small.fcl")
+    expected = np.full(N, model.intercept) if C < 1.0 else found.model.margins(data)
+    np.testing.assert_array_equal(again.margins(data), expected)
+
+
 def row_losses(loss: str, y: np.ndarray, margins: np.ndarray) -> np.ndarray:
     """From the definitions, without code of fcl."""
     if loss == "softmax":
