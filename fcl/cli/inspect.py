@@ -34,7 +34,7 @@ Exit codes: 0 success, 1 the machine failed or an output was taken (the result i
     type=FILE,
     metavar="FILE",
     help="Write the active features to FILE: feature, weight, support (rows); patterns of letters also "
-    "with motif, position and strand.",
+    "with motif, position and strand. For programs: names are as they are.",
 )
 @click.option(
     "--meme",

@@ -62,7 +62,11 @@ MOST_NAMES = 1 << 28
 )
 @click.option("--save-plots", type=FILE, metavar="DIR", help="Write the pictures to DIR, as SVG.")
 @click.option(
-    "--save-data", type=FILE, metavar="DIR", help="Write the numbers to DIR, as CSV and JSON."
+    "--save-data",
+    type=FILE,
+    metavar="DIR",
+    help="Write the numbers to DIR, as CSV and JSON. Names that a spreadsheet would take for formulas "
+    "get an apostrophe in the CSV.",
 )
 @overwrite_option()
 @click.option("--quiet", is_flag=True, help="Show only warnings and errors.")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from fcl.plain import plain
 from fcl.report.contract import Figure, Section, Table
@@ -14,6 +14,12 @@ from fcl.report.figures import standalone
 from fcl.store import local_path
 
 __all__ = ["data_files", "plot_files", "write_files"]
+
+
+#: First characters of what spreadsheets take for formulas; the last four are of full width.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_SEPARATORS = frozenset(',"\t\r\n')
 
 
 def plot_files(sections: Sequence[Section]) -> dict[str, str]:
@@ -47,12 +53,22 @@ def _tables(sections: Sequence[Section]) -> Iterator[Table]:
 
 
 def _csv(table: Table) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(table.head)
-    # floats with all digits; unknown numbers are empty
-    writer.writerows([plain(list(row)) for row in table.rows])
-    return file.getvalue()
+    rows = [table.head, *(plain(list(row)) for row in table.rows)]
+    return "".join(",".join(map(_cell, row)) + "\n" for row in rows)
+
+
+def _cell(value: Any) -> str:
+    """A cell of CSV: floats with all digits, unknown numbers empty, text that is no formula.
+
+    Names come from the data, perhaps of strangers, and spreadsheets compute text that begins as a
+    formula; an apostrophe keeps it text (OWASP, "CSV Injection").
+    """
+    if not isinstance(value, str):
+        return "" if value is None else str(value)
+    if value.startswith(_FORMULA) and not _NUMBER.fullmatch(value):
+        value = f"'{value}"
+    # the module csv leaves a carriage return bare, which begins a row for most readers
+    return '"' + value.replace('"', '""') + '"' if _SEPARATORS.intersection(value) else value
 
 
 def write_files(
