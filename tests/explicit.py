@@ -46,6 +46,9 @@ class ExplicitFamily:
     def rounds_weights(self, n_rows: int) -> bool:
         return False
 
+    def user_class(self, feature: int) -> str:
+        return self.name
+
     def features_in_pass(self, number: int) -> range:
         return range(self.n_features)
 

@@ -271,11 +271,15 @@ class Family(ABC):
 
     @property
     def verifies_columns(self) -> bool:
-        """Whether the trainer verifies cached columns against their prices.
+        """Whether the trainer compares cached columns with their prices, and corrects the difference.
 
         Cached columns may be rounded, and a user's class may return different columns at each call.
         """
         return False
+
+    def user_class(self, feature: int) -> str:
+        """Name of the user's class that computes a feature; empty if fcl computes it."""
+        return ""
 
     @property
     @abstractmethod

@@ -89,6 +89,9 @@ class SupportFamily(Family):
     def verifies_columns(self) -> bool:
         return self.whole.verifies_columns
 
+    def user_class(self, feature: int) -> str:
+        return self.whole.user_class(int(self.chosen[feature]))
+
     @property
     def row_kind(self) -> str:
         return self.whole.row_kind

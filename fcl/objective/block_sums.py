@@ -76,6 +76,17 @@ def conjugate(
     return value
 
 
+def margin_sizes(of: Any, rows: slice, margins: Floats, b: float, shift: float = 0.0) -> Floats:
+    """Sizes of the numbers that make up each margin, with which its rounding error grows.
+
+    shift : added to the intercept later.
+    """
+    sizes = np.abs(margins) + (abs(b) + abs(shift))
+    if of.loss.translates:
+        sizes += np.abs(of.y[rows])
+    return np.asarray(sizes)
+
+
 def rounding(of: Any, rows: slice, margins: Floats, b: float, shift: float) -> tuple[float, float]:
     """What rounding of margins may add to the value and to a slope, apart from common factors.
 
@@ -86,9 +97,7 @@ def rounding(of: Any, rows: slice, margins: Floats, b: float, shift: float) -> t
     losses.residuals_curvatures(of.loss.kernel, y, s, margins, b, r, q)
     if of.loss.clipped:  # rows at a jump of the curvature
         losses.raise_curvatures(of.loss.kernel, y, s, margins, b, NEAR, q)
-    sizes = np.abs(margins) + (abs(b) + abs(shift))
-    if of.loss.translates:
-        sizes += np.abs(y)
+    sizes = margin_sizes(of, rows, margins, b, shift)
     residuals = np.abs(r)
     value = float((residuals + 0.5 * EPSILON * q * sizes) @ sizes)
     return value, float(q @ sizes) + float(residuals.sum())

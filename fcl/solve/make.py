@@ -13,7 +13,7 @@ from fcl.solve.coupled_local import CoupledSolver
 from fcl.solve.local import LocalSolver
 from fcl.solve.output_view import OutputView
 from fcl.solve.trainer import Trainer
-from fcl.solve.view import RowView
+from fcl.solve.view import RowView, Verified
 
 __all__ = ["is_coupled", "make_local", "view_of_all_rows"]
 
@@ -47,8 +47,9 @@ def is_coupled(objective: Objective | Outputs) -> bool:
     return isinstance(objective, Outputs) and (objective.penalty.grouped or not objective.separate)
 
 
-def view_of_all_rows(objective: Objective | Outputs, verified: str = "") -> RowView | OutputView:
-    """The view of all rows of an objective; verified : see :meth:`RowView.all_rows`."""
+def view_of_all_rows(objective: Objective | Outputs, family: Family) -> RowView | OutputView:
+    """The view of all rows of an objective, for columns of a family."""
+    verified: Verified | None = family.user_class if family.verifies_columns else None
     if isinstance(objective, Outputs):
         return OutputView(None, objective, verified)
     whole = objective.over(objective.y, objective.s, objective.covariates)

@@ -7,9 +7,10 @@ import numpy.typing as npt
 
 from fcl.cache import LiveColumns
 from fcl.objective import Outputs
+from fcl.objective.block_sums import EPSILON, margin_sizes
 from fcl.solve.exact import SPARSE, over_chunks
 from fcl.solve.state import Columns, Floats, Ids, WorkingSet
-from fcl.solve.view import RowView, column_moments
+from fcl.solve.view import RowView, Verified, column_moments, norm
 
 __all__ = ["OutputView", "OutputWorking", "output_moments"]
 
@@ -25,7 +26,7 @@ class OutputView:
         self,
         rows: Ids | None,
         objective: Outputs,
-        verified: str = "",
+        verified: Verified | None = None,
     ) -> None:
         K, n = objective.n_outputs, objective.n_rows
         self.rows, self.verified, self._objective = rows, verified, objective
@@ -65,7 +66,7 @@ class OutputView:
     @property
     def approximate(self) -> bool:
         """Whether cached columns are approximate: over a sample of rows, or with rounded values."""
-        return bool(self.verified) or not self.complete
+        return self.verified is not None or not self.complete
 
     @property
     def proximal(self) -> float:
@@ -110,8 +111,21 @@ class OutputView:
             np.take(margins, self.rows, axis=1, out=self.margins)
         if self.approximate:
             self.objective.residuals_curvatures(self.margins, self._r, self._q)
+        if self.verified is not None:
+            self._estimate_noise()
         for k, view in enumerate(self.outputs):
             view.balance(float(total_r[k]), float(total_q[k]))
+
+    def _estimate_noise(self) -> None:
+        """Estimate the rounding errors of the residuals of each output at the anchor."""
+        objective, every = self.objective, slice(None)
+        largest = np.abs(self.margins).max(axis=0)
+        for view, q, m in zip(self.outputs, self._q, self.margins, strict=True):
+            if objective.separate:
+                errors = q * margin_sizes(view.objective, every, m, 0.0)
+            else:  # differences of a probability, which depends on all margins of the row, from 0 or 1
+                errors = q * largest + objective.s
+            view.noise = EPSILON * norm(errors)
 
     def focus(self, k: int, b: float) -> None:
         """Give the view of output k its margins, which leave out the intercept b of the anchor.

@@ -296,7 +296,7 @@ class Sampler:
         self._origin, self.pending = origin, False
         if size.wanted >= objective.n_rows:
             size.drawn = objective.n_rows
-            verified = passes.family.name if passes.family.verifies_columns else ""
+            verified = passes.family.user_class if passes.family.verifies_columns else None
             if isinstance(objective, Outputs):
                 return OutputView(None, objective, verified), passes.rows_here()
             whole = objective.over(objective.y, objective.s, objective.covariates)

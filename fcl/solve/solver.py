@@ -109,7 +109,7 @@ class Solver:
         if sampler is not None:
             view = sampler.nothing(self.passes)
         if view is None:
-            view = view_of_all_rows(objective, family.name if family.verifies_columns else "")
+            view = view_of_all_rows(objective, family)
             view_rows = passes.rows_here()
         inner = InnerModel(
             view.objective.n_rows if sampler is None else sampler.most,

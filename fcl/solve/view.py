@@ -14,12 +14,14 @@ DANE, Shamir, Srebro and Zhang 2014, and sub-sampled Newton methods.)
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from fcl.errors import GeneratorError
 from fcl.objective import Objective
+from fcl.objective.block_sums import EPSILON, margin_sizes
 from fcl.parallel import SERIAL, Team
 from fcl.solve.state import Columns, Floats, Ids, WorkingSet
 
@@ -36,6 +38,8 @@ LEAST_PROXIMAL, MOST_PROXIMAL = 1e-6, 10.0
 MISSED = 0.5
 
 
+#: The name of the user's class that computes a feature, given its id; empty for features of fcl.
+Verified = Callable[[int], str]
 #: Vectors of a view: margins, residuals and curvatures.
 Buffers = tuple[Floats, Floats, Floats]
 
@@ -50,8 +54,10 @@ class RowView:
     proximal: float = PROXIMAL
     free_correction: Floats = field(init=False)  #: c_b, float64 (n_free,)
     free_floor: Floats = field(init=False)  #: kappa_b, float64 (n_free,)
-    #: name of a family whose cached columns are verified against their prices, or ""
-    verified: str = ""
+    #: :meth:`fcl.features.base.Family.user_class` of a family whose cached columns may differ from the
+    #: priced ones: by rounding, which is corrected, or by a fault of a user's class, which is an error
+    verified: Verified | None = None
+    noise: float = 0.0  #: norm of the rounding errors of the residuals at the anchor
     _total_q: float = 0.0  #: sum of the curvatures at the anchor over a sample
     #: residuals and curvatures at the anchor; empty if the view is not approximate
     _r: Floats = field(default_factory=lambda: np.empty(0))
@@ -73,20 +79,23 @@ class RowView:
     @property
     def approximate(self) -> bool:
         """Whether cached columns are approximate: over a sample of rows, or with rounded values."""
-        return bool(self.verified) or not self.complete
+        return self.verified is not None or not self.complete
 
     @classmethod
     def all_rows(
-        cls, objective: Objective, verified: str = "", buffers: Buffers | None = None
+        cls,
+        objective: Objective,
+        verified: Verified | None = None,
+        buffers: Buffers | None = None,
     ) -> RowView:
         """The view of all rows, which corrects only rounding by the cache.
 
-        verified : name of a family whose cached columns are verified against their prices, or "".
+        verified : see the attribute.
         buffers : as for :meth:`of_rows`.
         """
         n = objective.n_rows
         margins = buffers[0][:n] if buffers else np.empty(n)
-        if not verified:
+        if verified is None:
             return cls(None, objective, margins)
         r, q = (b[:n] for b in buffers[1:]) if buffers else (np.empty(n), np.empty(n))
         return cls(None, objective, margins, verified=verified, _r=r, _q=q)
@@ -139,6 +148,9 @@ class RowView:
             np.take(margins, self.rows, out=self.margins)
         if self.approximate:
             self.objective.residuals_curvatures(self.margins, b, self._r, self._q)
+        if self.verified is not None:
+            sizes = margin_sizes(self.objective, slice(None), self.margins, b)
+            self.noise = EPSILON * norm(self._q * sizes)
         self.balance(total_r, total_q)
 
     def balance(self, total_r: float, total_q: float) -> None:
@@ -213,18 +225,17 @@ class RowView:
     ) -> None:
         """Correct gradients at the anchor for the rounding of cached columns.
 
-        Raises GeneratorError for a cached column that is not the one that was priced.
+        Raises GeneratorError for a cached column of a user's class that is not the one that was priced.
         """
         some = slice(first, working.cache.n)
         working.correction[some] = 0.0
-        if not self.verified:
+        if self.verified is None:
             return
         columns = np.arange(first, working.cache.n)
         team = self.objective.team
         g, h = sums or column_moments(working, columns, self._r, self._q, team)
         working.correction[some], working.curvatures[some] = working.gradients[some] - g, h
-        top = float(np.abs(self._r).max(initial=0.0)) or 1.0  # its square may overflow
-        rounded = ROUNDED * top * math.sqrt(float(np.square(self._r / top).sum()))
+        rounded = ROUNDED * norm(self._r) + self.noise
         # few columns need their sum of phi_ij^2, of which h_j by the largest curvature is a lower bound
         least = h / max(float(self._q.max(initial=0.0)), 1e-300)
         wrong = np.flatnonzero(np.abs(working.correction[some]) > rounded * np.sqrt(least))
@@ -233,15 +244,21 @@ class RowView:
             _, squares = column_moments(working, first + wrong, ones, ones, team)
             off = np.abs(working.correction[first + wrong])
             wrong = wrong[off > rounded * np.sqrt(squares)]
-        if len(wrong):
-            feature = int(working.cache.ids[first + wrong[0]])
-            raise GeneratorError(
-                f"features {self.verified}: feature {feature} has the gradient "
-                f"{working.gradients[first + wrong[0]]:.9g} where it was priced, and "
-                f"{g[wrong[0]]:.9g} by its column in the cache, over all row blocks; columns() must "
-                "give the same column each time, with values within the range of float32, and "
-                "gradients() must agree with it"
-            )
+        for j in wrong.tolist():
+            feature = int(working.cache.ids[first + j])
+            if name := self.verified(feature):
+                raise GeneratorError(
+                    f"features {name}: feature {feature} has the gradient "
+                    f"{working.gradients[first + j]:.9g} where it was priced, and {g[j]:.9g} by its "
+                    "column in the cache, over all row blocks; columns() must give the same column each "
+                    "time, with values within the range of float32, and gradients() must agree with it"
+                )
+
+
+def norm(values: Floats) -> float:
+    """The Euclidean norm; the squares of the numbers may overflow."""
+    top = float(np.abs(values).max(initial=0.0)) or 1.0
+    return top * math.sqrt(float(np.square(values / top).sum()))
 
 
 #: Number of blocks whose sums are held until they are added in order.

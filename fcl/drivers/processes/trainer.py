@@ -137,7 +137,7 @@ class TrainerProcess:
         self._team = _SharedTeam(layout.array("threads"), config.cores)
         options = Options(**config.options)
         self._objective = layout.objective(options, self._team)
-        self._verified = family.name if family.verifies_columns else ""
+        self._family = family
         store = layout.store()
         cache = ExtentCache(store, config.extent_bytes)
         inner = InnerModel(
@@ -155,7 +155,7 @@ class TrainerProcess:
         self._margins = [layout.array(f"margins{i}") for i in range(2)]
 
     def _all_rows(self) -> RowView | OutputView:
-        return view_of_all_rows(self._objective, self._verified)
+        return view_of_all_rows(self._objective, self._family)
 
     @property
     def local(self) -> Any:

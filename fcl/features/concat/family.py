@@ -114,6 +114,10 @@ class ConcatFamily(Family):
     def verifies_columns(self) -> bool:
         return any(m.verifies_columns for m in self.members)
 
+    def user_class(self, feature: int) -> str:
+        m, own = self._member_of(feature)
+        return self.members[m].user_class(own)
+
     @property
     def row_kind(self) -> str:
         return self.members[0].row_kind

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.base import RowReader
-from fcl.errors import GeneratorError
 from fcl.features.base import Floats, Ids
 from fcl.features.generator.checked import (
     SomeRows,
@@ -18,6 +17,8 @@ from fcl.features.generator.checked import (
     checked_count,
     checked_prepared,
     checked_step,
+    fault,
+    is_built_in,
     name_of,
 )
 from fcl.features.generator.contract import ROWS, Generator, overrides
@@ -54,7 +55,7 @@ def bind(
     keep : bool (n,), optional
         The training rows; None: all rows.
     probe : bool
-        Whether to test a few columns as well.
+        Whether to make a few columns as well, and to test them unless the class is one of fcl.
 
     Raises
     ------
@@ -65,13 +66,15 @@ def bind(
     """
     name = name_of(generator)
     if generator.rows not in ROWS:
-        raise GeneratorError(
-            f"features {name}: rows must be one of {', '.join(ROWS)}, got {generator.rows!r}"
+        raise fault(
+            generator,
+            f"features {name}: rows must be one of {', '.join(ROWS)}, got {generator.rows!r}",
         )
     if overrides(generator, "gradients") and not overrides(generator, "largest"):
-        raise GeneratorError(
+        raise fault(
+            generator,
             f"features {name}: a class that defines gradients() must also define largest(), an upper "
-            "bound on its |values|; without it nothing can be certified"
+            "bound on its |values|; without it nothing can be certified",
         )
     form = form_for(generator.rows, rows)
     options = called(
@@ -96,8 +99,9 @@ def bind(
         fitted.check(raw, numbers, rows.name)
     size, n = fitted.per_pass, fitted.n_features
     if size is not None and (not 0 < size <= n or n % size):
-        raise GeneratorError(
-            f"features {name}: per_pass must divide n_features = {n} (or be None), got {size!r}"
+        raise fault(
+            generator,
+            f"features {name}: per_pass must divide n_features = {n} (or be None), got {size!r}",
         )
     record = None
     if overrides(fitted, "prepare"):
@@ -107,12 +111,16 @@ def bind(
     family = GeneratedFamily(fitted, form, record)
     if fitted.warns_of_scales:
         family.scales_seen = _scales(form.block_of(raw))
+    tried = not is_built_in(generator)
     if not probe:
-        made_again(family)
+        if tried:
+            made_again(family)
         return family
     ids = probed_ids(n)
     columns = checked_columns(fitted, ids, block, place, len(raw))
     family.probe = _sums(columns)
+    if not tried:
+        return family
     trial = Trial(family, raw, place, ids, block, columns)
     trial.again()
     trial.restored()

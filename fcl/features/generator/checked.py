@@ -28,6 +28,8 @@ __all__ = [
     "checked_prepared",
     "checked_step",
     "checked_vector",
+    "fault",
+    "is_built_in",
     "name_of",
     "some_ids",
 ]
@@ -71,52 +73,65 @@ def name_of(generator: Generator) -> str:
     return type(generator).__name__
 
 
-def called(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Call a method of a generator; exceptions become GeneratorError, with ``where`` in the message.
+def is_built_in(generator: object) -> bool:
+    """Whether a generator, or a class of generators, is one of fcl's own."""
+    cls = generator if isinstance(generator, type) else type(generator)
+    return issubclass(cls, Generator) and cls.__module__.partition(".")[0] == "fcl"
 
-    A MemoryError is raised unchanged, because it is due to the machine or the memory budget. So is an
-    InputError of a built-in family, whose message addresses the user.
+
+def fault(generator: object, text: str) -> InputError:
+    """The error for a generator that breaks the contract.
+
+    It blames a user's class only. A class of fcl meets numbers that it cannot use, such as values that
+    overflow, and the message is then about the data.
+    """
+    return InputError(text) if is_built_in(generator) else GeneratorError(text)
+
+
+def called(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Call a method of a generator, or a function of one; exceptions become a :func:`fault` of it.
+
+    The message begins with ``where``. A MemoryError is raised unchanged, because it is due to the machine
+    or the memory budget. So is an InputError of a built-in family, whose message addresses the user.
     """
     try:
         return function(*arguments, **options)
     except MemoryError:
         raise
     except Exception as error:
-        if isinstance(error, InputError) and _is_own(function):
+        owners = getattr(function, "__self__", function), *arguments
+        built_in = any(map(is_built_in, owners))
+        if isinstance(error, InputError) and built_in:
             raise
+        kind = InputError if built_in else GeneratorError
         text = f"{where} raised {type(error).__name__}: {error}{why_missing(error)}"
-        raise GeneratorError(text) from error
-
-
-def _is_own(function: Callable[..., Any]) -> bool:
-    """Whether this is a built-in family, or a method of one."""
-    owner = getattr(function, "__self__", function)
-    cls = owner if isinstance(owner, type) else type(owner)
-    return issubclass(cls, Generator) and cls.__module__.partition(".")[0] == "fcl"
+        raise kind(text) from error
 
 
 def checked_count(generator: Generator) -> int:
-    """``n_features`` after fit, as an int; GeneratorError unless it is from 1 to 2^62 - 1."""
+    """``n_features`` after fit, as an int; an error unless it is from 1 to 2^62 - 1."""
     n = getattr(generator, "n_features", None)
     if not isinstance(n, int | np.integer) or isinstance(n, bool) or not 0 < n < FEATURES_LIMIT:
-        raise GeneratorError(
+        raise fault(
+            generator,
             f"features {name_of(generator)}: n_features must be a whole number from 1 to 2^62 - 1 "
-            f"after fit, got {n!r}"
+            f"after fit, got {n!r}",
         )
     return int(n)
 
 
 def checked_step(generator: Generator) -> None:
-    """Raise GeneratorError unless ``step`` is 0, or float32 represents its multiples exactly."""
+    """Raise an error unless ``step`` is 0, or float32 represents its multiples exactly."""
     step = generator.step
     good = isinstance(step, int | float | np.number) and 0.0 <= step < np.inf
     if good and step:
         multiples = float(step) * np.arange(1, MOST_STEPS + 1)
         good = not generator.binary and bool((multiples.astype(np.float32) == multiples).all())
     if not good:
-        raise GeneratorError(
+        raise fault(
+            generator,
             f"features {name_of(generator)}: step must be 0, or (unless binary is True) a number above 0 "
-            f"whose multiples, up to {MOST_STEPS} times, are exact in float32, got {step!r}"
+            f"whose multiples, up to {MOST_STEPS} times, are exact in float32, got {step!r}",
         )
 
 
@@ -125,20 +140,21 @@ def checked_columns(generator: Generator, ids: Ids, block: Any, place: Place, n:
     where = f"features {name_of(generator)}: columns({some_ids(ids)}) on {_on(place)}"
     found = called(where, generator.columns, ids, block)
     if not isinstance(found, np.ndarray):
-        raise GeneratorError(f"{where}: expected a numpy array, got {type(found).__name__}")
+        raise fault(generator, f"{where}: expected a numpy array, got {type(found).__name__}")
     if found.shape != (n, len(ids)):
-        raise GeneratorError(
-            f"{where}: expected shape {(n, len(ids))}, rows by features, got {found.shape}"
+        raise fault(
+            generator,
+            f"{where}: expected shape {(n, len(ids))}, rows by features, got {found.shape}",
         )
     if found.dtype.kind not in "biuf":
-        raise GeneratorError(f"{where}: expected real numbers, got dtype {found.dtype}")
+        raise fault(generator, f"{where}: expected real numbers, got dtype {found.dtype}")
 
     def refuse(wrong: np.ndarray, before: str, after: str = "") -> None:
-        """Raise GeneratorError for the first wrong value, if there is one."""
+        """Raise an error for the first wrong value, if there is one."""
         if wrong.any():
             row, k = (int(i) for i in np.argwhere(wrong)[0])
             value = f"feature {ids[k]} is {found[row, k]} at {_row(place, row)}"
-            raise GeneratorError(f"{where}: {before}{value}{after}")
+            raise fault(generator, f"{where}: {before}{value}{after}")
 
     if generator.binary and found.dtype != np.bool_:
         refuse((found != 0) & (found != 1), "the class says binary = True, but ")
@@ -176,10 +192,10 @@ def checked_array(
     what : description of the call, with its features and block.
     """
     where = f"features {name_of(generator)}: {what}"
-    found = _floats(where, called(where, function, *arguments), shape)
+    found = _floats(generator, where, called(where, function, *arguments), shape)
     if not _finite(found):
-        raise GeneratorError(
-            f"{where}: expected finite numbers, got {found[~np.isfinite(found)][0]}"
+        raise fault(
+            generator, f"{where}: expected finite numbers, got {found[~np.isfinite(found)][0]}"
         )
     return found
 
@@ -190,7 +206,7 @@ def checked_powers(
     """Validated result of ``generator.power_sums``, float64 (K, len(ids)); squares may overflow."""
     where = f"features {name_of(generator)}: power_sums on {_on(place)}"
     found = called(where, generator.power_sums, ids, block, power, v)
-    return None if found is None else _floats(where, found, (len(v), len(ids)))
+    return None if found is None else _floats(generator, where, found, (len(v), len(ids)))
 
 
 def checked_nonzeros(generator: Generator, block: Any, n: int, place: Place) -> RowChunk:
@@ -198,42 +214,50 @@ def checked_nonzeros(generator: Generator, block: Any, n: int, place: Place) -> 
     where = f"features {name_of(generator)}: nonzeros on {_on(place)}"
     found = called(where, generator.nonzeros, block)
     if not isinstance(found, tuple) or len(found) != 3:
-        raise GeneratorError(f"{where}: expected (indptr, ids, values), got {type(found).__name__}")
+        raise fault(
+            generator, f"{where}: expected (indptr, ids, values), got {type(found).__name__}"
+        )
     indptr, ids, values = map(np.asarray, found)
     if (
         indptr.dtype.kind not in "iu"
         or ids.dtype.kind not in "iu"
         or values.dtype.kind not in "biuf"
     ):
-        raise GeneratorError(
+        raise fault(
+            generator,
             f"{where}: expected whole numbers, whole numbers and real numbers, got dtypes "
-            f"{indptr.dtype}, {ids.dtype} and {values.dtype}"
+            f"{indptr.dtype}, {ids.dtype} and {values.dtype}",
         )
     ends = indptr[[0, -1]].tolist() if indptr.ndim == 1 and len(indptr) else []
     if len(indptr) != n + 1 or ends != [0, len(ids)] or (np.diff(indptr) < 0).any():
-        raise GeneratorError(
+        raise fault(
+            generator,
             f"{where}: expected an indptr of {n + 1} numbers that increase from 0 to {len(ids)}, the "
-            f"number of ids, got {indptr!r:.80}"
+            f"number of ids, got {indptr!r:.80}",
         )
     if ids.shape != (len(ids),) or values.shape != ids.shape:
-        raise GeneratorError(
-            f"{where}: expected as many ids as values, got shapes {ids.shape} and {values.shape}"
+        raise fault(
+            generator,
+            f"{where}: expected as many ids as values, got shapes {ids.shape} and {values.shape}",
         )
     outside = (ids < 0) | (ids >= generator.n_features)
     for wrong, what in ((outside, "outside the family"), (~np.isfinite(values), "not finite")):
         if wrong.any():
             e = int(wrong.argmax())
             row = int(np.searchsorted(indptr, e, side="right")) - 1
-            raise GeneratorError(
-                f"{where}: feature {ids[e]} with value {values[e]} at {_row(place, row)} is {what}"
+            raise fault(
+                generator,
+                f"{where}: feature {ids[e]} with value {values[e]} at {_row(place, row)} is {what}",
             )
     rows = np.repeat(np.arange(n), np.diff(indptr))
     order = np.lexsort((ids, rows))
     twice = (np.diff(ids[order]) == 0) & (np.diff(rows[order]) == 0)
     if twice.any():
         e = order[int(twice.argmax())]
-        raise GeneratorError(
-            f"{where}: feature {ids[e]} is listed twice at {_row(place, int(rows[e]))}; add the values up"
+        raise fault(
+            generator,
+            f"{where}: feature {ids[e]} is listed twice at {_row(place, int(rows[e]))}; "
+            "add the values up",
         )
     dtype = np.float32 if values.dtype == np.float32 else np.float64
     return RowChunk(
@@ -250,9 +274,10 @@ def checked_largest(generator: Generator, block: Any, place: Place) -> float:
     except (TypeError, ValueError):
         value = np.nan
     if not 0.0 <= value < np.inf:
-        raise GeneratorError(
+        raise fault(
+            generator,
             f"{where}: expected an upper bound on all |values|, a finite number >= 0, got "
-            f"{found!r:.80}"
+            f"{found!r:.80}",
         )
     return value
 
@@ -263,18 +288,19 @@ def checked_moments(
     """Validated result of ``generator.moments`` on a block, as float64 (5, last - first)."""
     what = f"features {name_of(generator)}: moments(features {first} to {last - 1}) on {_on(place)}"
     found = called(what, generator.moments, first, last, block, weights)
-    return _floats(what, found, (5, last - first))
+    return _floats(generator, what, found, (5, last - first))
 
 
 def checked_factors(generator: Generator, ids: Ids) -> Floats:
     """Validated penalty factors of some features, float64 (k,), all above 0."""
     where = f"features {name_of(generator)}: penalty_factors({some_ids(ids)})"
-    found = _floats(where, called(where, generator.penalty_factors, ids), (len(ids),))
+    found = _floats(generator, where, called(where, generator.penalty_factors, ids), (len(ids),))
     if not (found > 0.0).all():
         at = int(np.argmin(found > 0.0))
-        raise GeneratorError(
+        raise fault(
+            generator,
             f"{where}: feature {ids[at]} has {found[at]}; factors must be above 0, or infinite to "
-            "exclude a feature"
+            "exclude a feature",
         )
     return found
 
@@ -290,17 +316,19 @@ def checked_prepared(
     where = f"features {name_of(generator)}: prepare"
     made = called(where, generator.prepare, block)
     if not isinstance(made, np.ndarray) or made.ndim != 2 or len(made) != n:
-        raise GeneratorError(
-            f"{where}: expected an array ({n}, c), one row for each row of the block, got {_kind(made)}"
+        raise fault(
+            generator,
+            f"{where}: expected an array ({n}, c), one row for each row of the block, got {_kind(made)}",
         )
     if made.dtype.kind not in "biuf" or not made.shape[1]:
-        raise GeneratorError(
-            f"{where}: expected at least one column of real numbers, got {_kind(made)}"
+        raise fault(
+            generator, f"{where}: expected at least one column of real numbers, got {_kind(made)}"
         )
     if like is not None and (made.shape[1], made.dtype) != like:
-        raise GeneratorError(
+        raise fault(
+            generator,
             f"{where}: expected {like[1]} {(n, like[0])}, as for the sample of fit, got "
-            f"{_kind(made)}; width and dtype must be the same for every block"
+            f"{_kind(made)}; width and dtype must be the same for every block",
         )
     return made
 
@@ -322,10 +350,10 @@ def _finite(found: np.ndarray) -> bool:
         return bool(np.isfinite(found.sum())) or bool(np.isfinite(found).all())
 
 
-def _floats(where: str, found: Any, shape: tuple[int, ...]) -> Floats:
-    """Convert the result of a method to float64; GeneratorError unless it is real, of this shape."""
+def _floats(generator: Generator, where: str, found: Any, shape: tuple[int, ...]) -> Floats:
+    """Convert the result of a method to float64; error unless it is real, of this shape."""
     if not isinstance(found, np.ndarray) or found.shape != shape or found.dtype.kind not in "biuf":
-        raise GeneratorError(f"{where}: expected float64 {shape}, got {_kind(found)}")
+        raise fault(generator, f"{where}: expected float64 {shape}, got {_kind(found)}")
     return found.astype(np.float64, copy=False)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fcl.errors import GeneratorError
 from fcl.features.base import (
     BitColumns,
     ColumnMaker,
@@ -17,6 +16,7 @@ from fcl.features.base import (
     empty_columns,
     value_type,
 )
+from fcl.features.generator.checked import fault
 from fcl.features.generator.contract import overrides
 
 __all__ = ["STAGES", "STAGE_BYTES", "GeneratedColumns", "batches"]
@@ -70,9 +70,10 @@ class GeneratedColumns(ColumnMaker):
     def _refuse_large(self, ids: Ids, columns: np.ndarray, number: int) -> None:
         most = np.abs(columns).max(axis=1)
         k = int(np.argmax(most))
-        raise GeneratorError(
+        raise fault(
+            self.family.generator,
             f"features {self.family.name}: expected |values| up to 3.4e38, the limit of float32, got "
-            f"{most[k]:.3g} for feature {ids[k]} on row block {number}; scale the feature"
+            f"{most[k]:.3g} for feature {ids[k]} on row block {number}; scale the feature",
         )
 
 

@@ -27,6 +27,7 @@ from fcl.features.generator.checked import (
     checked_prepared,
     checked_step,
     checked_vector,
+    is_built_in,
     name_of,
     some_ids,
 )
@@ -207,6 +208,9 @@ class GeneratedFamily(Family):
         """The largest practical number of rows in a block: a multiple of 64, at most 65,536."""
         row_bytes = max(1, int(np.prod(self.record_shape(64))) // 64)
         return max(64, min(65536, BLOCK_BYTES // row_bytes // 64 * 64))
+
+    def user_class(self, feature: int) -> str:
+        return "" if is_built_in(self.generator) else self.name
 
     # -- rows ----------------------------------------------------------------------------------
 
