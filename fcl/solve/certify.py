@@ -22,7 +22,7 @@ from fcl.features.prices import Prices, RowVector
 from fcl.objective import Outputs, relative_gap
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import DualPoint, Passes
-from fcl.solve.polish import polished_bound
+from fcl.solve.polish import polishable, polished_bound
 from fcl.solve.state import Floats, Ids, Point
 
 __all__ = ["Standing", "Violators", "highest"]
@@ -110,7 +110,7 @@ class Standing:
 
     def polish(self) -> None:
         """Try to prove a better bound near the point, as the training does where rounding limits it."""
-        if not isinstance(self.passes.objective, Outputs):
+        if polishable(self.passes, self.point):
             bound = polished_bound(self.passes, self.point, self.passes.conditions.limit)
             self._dual = self.passes.dual_point()  # in memory that was used for other residuals
             self._certify(bound)

@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.features.prices import Prices
+from fcl.objective import Outputs
 from fcl.solve.outer import Outer
 from fcl.solve.passes import Passes
 from fcl.solve.state import Floats, Ids, Point
 
-__all__ = ["Polished", "polish", "polished_bound"]
+__all__ = ["Polished", "polish", "polishable", "polished_bound"]
 
 #: Maximum weights, and entries of their columns: a few milliseconds of work, and up to four pricings.
 MOST_WEIGHTS = 512
@@ -84,6 +85,18 @@ def polish(passes: Passes, outer: Outer, known: Ids) -> Polished:
     return Polished(bound, ids, passes.gradients(ids))
 
 
+def polishable(passes: Passes, point: Point) -> bool:
+    """Whether :func:`polish` can do anything.
+
+    The point must be small and of one output, and its pass must price the whole family.
+    """
+    if passes.sampled or isinstance(passes.objective, Outputs):
+        return False
+    k, n = len(point.ids), passes.objective.n_rows
+    entries = n * (k + passes.objective.n_free)
+    return 0 < k <= MOST_WEIGHTS and entries <= MOST_ENTRIES
+
+
 def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
     """The dual bound from corrected residuals of a point, which the vector of residuals must hold."""
     return _corrected_prices(passes, point, threshold, math.inf)[0]
@@ -94,15 +107,14 @@ def _corrected_prices(
 ) -> tuple[float, Prices | None]:
     """The best bound from corrected residuals, and the prices there.
 
-    Finds nothing for a sampled family, no weights or too many. The vector of residuals must hold the
+    Finds nothing for a point that is not :func:`polishable`. The vector of residuals must hold the
     residuals at the anchor ``point``; the call restores them.
 
     threshold : |g_j| / f_j below which prices need not be exact.  enough : bound at which to stop.
     """
     objective, k = passes.objective, len(point.ids)
     n = objective.n_rows
-    q = objective.n_free
-    if not 0 < k <= MOST_WEIGHTS or n * (k + q) > MOST_ENTRIES or passes.sampled:
+    if not polishable(passes, point):
         return -math.inf, None
     penalty, factors = objective.penalty, passes.conditions.factors(point.ids)
     columns = np.zeros((k, n))

@@ -29,7 +29,6 @@ from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.prices import Prices
-from fcl.objective import Outputs
 from fcl.solve.admission import Admission
 from fcl.solve.exact import MOST_COLUMNS
 from fcl.solve.inner import InnerModel
@@ -37,7 +36,7 @@ from fcl.solve.make import is_coupled, make_local, view_of_all_rows
 from fcl.solve.outer import COUPLED_SHARE, TRAIN_SHARE, Certified, Outer
 from fcl.solve.output_view import OutputView
 from fcl.solve.passes import Passes
-from fcl.solve.polish import polish, polished_bound
+from fcl.solve.polish import polish, polishable, polished_bound
 from fcl.solve.run_state import RunState
 from fcl.solve.sampling import LastStep, Sampler
 from fcl.solve.select import Selection
@@ -185,7 +184,7 @@ class Solver:
         self._frozen_gradients = prices.watched[n:]
         drawn = self.family.features_in_pass(number) if passes.sampled else None
         certified = outer.certify(prices, watch, bound, drawn)
-        if outer.stands_still and not isinstance(self.objective, Outputs):
+        if outer.stands_still and polishable(passes, outer.point):
             polished = polish(passes.near(), outer, watch)
             certified = outer.raise_bound(polished.bound, polished.ids)
             self._prices, self._priced_to = polished.added_to(prices), math.inf
@@ -379,7 +378,7 @@ class Solver:
                 if len(best.ids) or best.intercept != null.intercept or not same:
                     self._place(best)
                     _, bound = self._bound_at(best, outer.threshold)
-                if bound < claimed and not isinstance(self.objective, Outputs):  # as price() does
+                if bound < claimed and polishable(passes, best):  # as price() does
                     bound = max(bound, polished_bound(passes.near(), best, outer.threshold))
                 outer.prove(best, bound, claimed)
         cached = state.cached

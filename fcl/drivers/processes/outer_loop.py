@@ -44,7 +44,7 @@ from fcl.features.prices import Prices
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.outputs import make_passes
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
-from fcl.solve.polish import polish
+from fcl.solve.polish import polish, polishable
 from fcl.solve.run_state import RunState
 from fcl.solve.sampling import LastStep
 from fcl.solve.solver import null_outer
@@ -303,14 +303,21 @@ class OuterLoopState:
         layout.array("watched_curvatures")[: len(watch)] = 0.0
 
     def stalled(self) -> Decided:
-        """Stop, or continue with a lower target, after the trainer could not improve the anchor."""
+        """Stop, or continue with a lower target, after the trainer could not improve the anchor.
+
+        Where the trainer has failed at lower targets too, and rounding may hide what is to be gained, the
+        anchor is priced and certified again: that pass counts, and polishes the anchor.
+        """
         session = self.session
+        self.outer.sharpen()
+        if self.outer.stands_still and polishable(self.passes, self.outer.point):
+            self._tried, self._decrease = _Proposal(0, self.outer.point), 0.0
+            return Decided(again=True)
         session.idle += 1
         assert self.certified is not None
         stop = session.stalled(self.certified, self._rounding)
         if stop:
             return Decided(stop=stop)
-        self.outer.sharpen()
         assert self.anchor is not None
         self.anchor = replace(self.anchor, target=self.outer.target(), n_coming=0)
         return self._prepare_columns(decrease=0.0)
@@ -324,7 +331,7 @@ class OuterLoopState:
         watch = layout.array("watch_ids")[: self._n_watched].copy()
         drawn = self.job.family.features_in_pass(pass_number) if self.passes.sampled else None
         self.certified = outer.certify(self._prices, watch, bound, drawn)
-        if outer.stands_still and self.config.n_outputs == 1:
+        if outer.stands_still and polishable(self.passes, outer.point):
             polished = polish(self.passes, outer, watch)
             self.certified = outer.raise_bound(polished.bound, polished.ids)
             n_priced = len(self._prices.ids)

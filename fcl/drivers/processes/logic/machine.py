@@ -341,6 +341,10 @@ class Logic:
             self.starting, self._taken = True, Published(0, worth=True)
             self.passes.pass_number += 1
             self.passes.begin(Stage.MARGINS, self.settings.margins_parts)
+        elif event.again:
+            require(self.handed == self.pass_number, "an anchor to price again that nobody got")
+            self.passes.pass_number += 1
+            self.passes.begin(Stage.RESIDUALS, self.settings.margins_parts)
         elif event.redraw:
             order = self.trainer.give()
             if order:

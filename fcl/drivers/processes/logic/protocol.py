@@ -218,6 +218,7 @@ class Decided(Event):
         parts, once the trainer has dropped all columns.
     crowded: too few slots are free, so some columns have to be evicted before others are made.
     start: after the first pass: the next pass tries the initial point, which is already in its place.
+    again: after Stalled: the next pass prices and certifies the same anchor.
     """
 
     stop: str = ""
@@ -227,6 +228,7 @@ class Decided(Event):
     score_first: bool = False
     crowded: bool = False
     start: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True)
