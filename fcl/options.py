@@ -279,7 +279,9 @@ class Options:
     covariates: tuple[str, ...] | None = None
 
     tol: float = _stopping(POSITIVE, "Stop at this relative gap.", 1e-3)
-    max_time: float | None = _stopping(DURATION, "Stop after this time.")
+    max_time: float | None = _stopping(
+        DURATION, "Stop after this time, from the first pass on and without compilation."
+    )
     max_passes: int | None = _stopping(
         FROM_1, "Stop after this many passes, not counting the first, of the null model."
     )

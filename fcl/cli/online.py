@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from fcl.cli.options import GroupedCommand, import_option, table_options, versio
 from fcl.cli.process import run
 from fcl.cli.saving import save_result
 from fcl.cli.signals import Stop, stop_on_signals
+from fcl.clock import Clock
 from fcl.errors import InputError
 
 __all__ = ["command", "main"]
@@ -145,14 +145,14 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
     from fcl.drivers.online.run import End
     from fcl.drivers.online.stream import learn_stream
     from fcl.drivers.online.train import plan_online, train_online
+    from fcl.kernels import Compilation
     from fcl.model.result_file import Output
 
-    ends_at = (
-        float("inf") if options["max_time"] is None else time.monotonic() + options["max_time"]
-    )
+    clock, limit = Clock(), options["max_time"]
 
     def should_stop() -> bool:
-        return stop.requested() or time.monotonic() > ends_at
+        clock.start()  # asked first when the first pass begins
+        return stop.requested() or (limit is not None and clock.seconds >= limit)
 
     overwrite, resumed = options["overwrite"], options["resume"]
     output = Output(options["out"] or "", overwrite, own=options["out"] == resumed is not None)
@@ -171,7 +171,7 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
         arguments["save"] = None if options["bare"] else output
     learn = learn_stream if is_stream else train_online
     view = View() if options["quiet"] else OnlineLines()
-    with watched(options, stop, view, OnlineProgress) as progress:
+    with Compilation(lambda: None, clock), watched(options, stop, view, OnlineProgress) as progress:
         try:
             result = learn(**arguments, progress=progress, should_stop=should_stop)
         except KeyboardInterrupt:

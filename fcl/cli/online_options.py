@@ -129,7 +129,11 @@ _OPTIONS = {
     ),
     "memory": _running(SIZE, help="Memory budget.", default="4GiB", from_file=True),
     "block_rows": TRAIN_TABLE["block_rows"],
-    "max_time": _running(DURATION, help="Stop after this time.", from_file=True),
+    "max_time": _running(
+        DURATION,
+        help="Stop after this time, from the first pass on and without compilation.",
+        from_file=True,
+    ),
     "config": TRAIN_TABLE["config"],
     "plan": _flag(group="running", help="Print the memory plan and exit.", from_file=False),
     "no_certify": _flag(group="running", help="Leave out the pass that certifies the model."),

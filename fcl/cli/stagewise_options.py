@@ -83,7 +83,12 @@ _OPTIONS = {
         10,
         from_file=True,
     ),
-    "max_time": Option(DURATION, "stopping", "Begin no block after this time.", from_file=True),
+    "max_time": Option(
+        DURATION,
+        "stopping",
+        "Begin no block after this time, from the first block on and without compilation.",
+        from_file=True,
+    ),
     "memory": _running(SIZE, help="Memory budget.", default="4GiB", from_file=True),
     "cores": _running(FROM_1, help="Threads; default: all cores.", metavar="N", from_file=True),
     "scratch": _running(

@@ -154,6 +154,7 @@ class InlineRun:
         first : a point to try after the first pass, in the solver's units.
         """
         solver, session = self.solver, self.session
+        session.clock.start()
         self.untried = session.first_point() if first is None else first
         try:
             while (reason := self._pass()) is None:

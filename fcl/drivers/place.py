@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from fcl.clock import Clock
 from fcl.data import DataSet
 from fcl.drivers.job import Job
 from fcl.drivers.kinds import OUTPUTS, kinds_of
@@ -117,7 +118,9 @@ class Watch:
     should_stop : callable
         Polled; returns True to end the job.
     begun : float
-        ``time.monotonic()`` at the beginning; time limits count from here.
+        ``time.monotonic()`` at the beginning.
+    clock : Clock
+        What time limits count: the time since the first pass began, without that of compiling.
     place : Place
         Where jobs run.
     lanes : int
@@ -130,6 +133,7 @@ class Watch:
     report: Progress
     should_stop: Callable[[], bool]
     begun: float = field(default_factory=time.monotonic)
+    clock: Clock = field(default_factory=Clock)
     place: Place = HERE
     lanes: int = 0
     pause_at: float = math.inf

@@ -49,6 +49,8 @@ class TrainResult:
         Number of passes, including pass 0, of the null model.
     checkpoint_failed : bool
         Whether the last attempt to write a checkpoint failed.
+    limit_seconds : float
+        The time that ``max_time`` limits: since the first pass began, without that of compiling.
     """
 
     model: Model
@@ -59,6 +61,7 @@ class TrainResult:
     peak_memory: int
     passes: int
     checkpoint_failed: bool = False
+    limit_seconds: float = 0.0
 
     @property
     def certificate(self) -> Certificate:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fcl.clock import Clock
 from fcl.drivers.events import (
     Compiled,
     Compiling,
@@ -70,11 +71,15 @@ class Session:
     idle: int = 0  #: passes in a row without progress
     rounding: float = math.nan  #: relative gap that rounding can cause, once it was estimated
     compile_seconds: float = JOB_SECONDS  #: estimated, if the cache lacks kernels
+    #: what ``max_time`` limits: the time since the first pass began, without that of compiling
+    clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
         from fcl.kernels import Compilation  # imports numba
 
-        self.compilation = Compilation(lambda: self.report(Compiling(self.compile_seconds)))
+        self.compilation = Compilation(
+            lambda: self.report(Compiling(self.compile_seconds)), self.clock
+        )
         self._progress_from = self.begun + PROGRESS_EVERY
         self._saved: RunState | None = None
         if self.resumed is not None:
@@ -92,6 +97,7 @@ class Session:
             self.saver,
             begun=self.begun,
             fingerprint=self.fingerprint,
+            clock=self.clock,
         )
         other.compilation = self.compilation
         return other
@@ -215,7 +221,7 @@ class Session:
     def out_of_time(self) -> bool:
         """Whether the time limit is reached."""
         limit = self.job.options.max_time
-        return limit is not None and self.elapsed >= limit
+        return limit is not None and self.clock.seconds >= limit
 
     def passed(self, certified: Certified, **measured: Any) -> None:
         """Report a pass and add it to the history.
@@ -247,7 +253,7 @@ class Session:
         It assumes that the gap continues to fall at the geometric rate of the last few passes.
         """
         limit = self.job.options.max_time
-        left = math.inf if limit is None else max(0.0, limit - self.elapsed)
+        left = math.inf if limit is None else max(0.0, limit - self.clock.seconds)
         earlier = 0 if self.resumed is None else len(self.resumed.history)
         recent = [r for r in self.history[earlier:][-ESTIMATED_FROM:] if r["gap"]]
         if len(recent) == ESTIMATED_FROM and 0.0 < gap < recent[0]["gap"]:
@@ -333,4 +339,5 @@ class Session:
             peak,
             len(self.history),
             self.saver.failed,
+            self.clock.seconds,
         )

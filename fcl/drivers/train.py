@@ -164,8 +164,8 @@ def train(
     memory : int or str
         Budget in bytes or as "4GiB"; covers everything, all processes together.
     max_time, max_passes : float (seconds), int
-        Stop earlier, with the best model so far and a ConvergenceWarning. The time counts from this call,
-        and at least one pass is made; the inline driver finishes a pass that has begun, and makes one
+        Stop earlier, with the best model so far and a ConvergenceWarning. The time counts from the first
+        pass, without the compilation of kernels, and at least one pass is made; the inline driver finishes a pass that has begun, and makes one
         more for a point on which its trainer was working. Passes count over the whole job, without pass
         0, which prices the null model.
     seed : int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -184,7 +183,7 @@ class Estimator(Predictor):
         begin : for each problem the model to start from, if any; ignored if its family differs.
         """
         options |= self._strength(training)
-        deadline = None if self.max_time is None else time.monotonic() + float(self.max_time)
+        spent = 0.0
         keep = None if training.weights is None else training.weights > 0.0
         family = bind_features(options["features"], training.data.rows, keep)
         if not options["standardize"] and (text := uneven_scales(family, self._column_names())):
@@ -196,11 +195,13 @@ class Estimator(Predictor):
         with self._place(data, options) as place:
 
             def fit(number: int) -> TrainResult:
-                own, left = dict(options), len(targets) - number
-                if deadline is not None:
+                nonlocal spent
+                own, lanes = dict(options), place.lanes
+                if self.max_time is not None:
                     # the remaining problems share the remaining time; each makes at least its first pass
-                    jobs = -(-len(targets) // place.lanes) if place.lanes else left
-                    own["max_time"] = max(1e-3, (deadline - time.monotonic()) / jobs)
+                    jobs = -(-len(targets) // lanes) if lanes else len(targets) - number
+                    left = float(self.max_time) - (0.0 if lanes else spent)
+                    own["max_time"] = max(1e-3, left / jobs)
                 text = f" ({number + 1} of {len(targets)})" if len(targets) > 1 else ""
                 initial = begin[number]
                 if initial is not None and not _same_features(
@@ -208,7 +209,9 @@ class Estimator(Predictor):
                 ):
                     initial = None
                 problem = _Problem(number, problems[number] + text, initial, place)
-                return self._fit_one(data[number], problem, own)
+                result = self._fit_one(data[number], problem, own)
+                spent += result.limit_seconds
+                return result
 
             results = place.each(fit, range(len(targets)))
         self._set_attributes(results)

@@ -335,7 +335,8 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
         Rows on which the trainer works: all, a sample where that pays, or a sample of about this many
         (at least 64). It affects only speed and memory; the result is certified over all rows.
     max_time : float or None
-        Seconds after which ``fit`` stops with the best weights so far; the driver ``inline`` finishes a
+        Seconds after which ``fit`` stops with the best weights so far, from the first pass on and without
+        the compilation of kernels; the driver ``inline`` finishes a
         pass that has begun. With more than two classes, each class in turn gets an equal share of the
         remaining time, and makes at least its first pass.
     dask : str, distributed.Client or None

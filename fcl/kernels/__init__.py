@@ -22,13 +22,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
 from numba.core import event
 
 from fcl.private_folder import make_private
 from fcl.working_folder import NUMBA_SETTINGS
+
+if TYPE_CHECKING:
+    from fcl.clock import Clock
 
 __all__ = [
     "Compilation",
@@ -175,10 +178,13 @@ class Compilation(event.Listener):  # type: ignore[misc]
     ----------
     begun : callable
         Called before the first kernel is compiled, and again if more are compiled after :meth:`take`.
+    clock : Clock, optional
+        Paused while kernels compile.
     """
 
-    def __init__(self, begun: Callable[[], None]) -> None:
+    def __init__(self, begun: Callable[[], None], clock: Clock | None = None) -> None:
         self._begun = begun
+        self._clock = clock
         self._thread = threading.get_ident()
         self._announced = False
         self._depth = 0  # compiling a kernel also compiles the kernels that it calls
@@ -197,6 +203,8 @@ class Compilation(event.Listener):  # type: ignore[misc]
         self._depth += 1
         if self._depth == 1:
             self._since = time.perf_counter()
+            if self._clock is not None:
+                self._clock.pause()
             if not self._announced:
                 self._announced = True
                 self._begun()
@@ -206,6 +214,8 @@ class Compilation(event.Listener):  # type: ignore[misc]
         self._depth -= 1
         if self._depth == 0:
             self._seconds += time.perf_counter() - self._since
+            if self._clock is not None:
+                self._clock.resume()
 
     def take(self) -> float:
         """Seconds spent on compiling since the last call; 0 if nothing was compiled."""

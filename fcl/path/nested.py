@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fcl.checks import is_whole
+from fcl.clock import Clock
 from fcl.data import DataSet
 from fcl.data.memory import MemoryReader
 from fcl.errors import InputError
@@ -94,7 +95,8 @@ def score_outer_folds(
             sum_weights=float(train.weights.sum()),
             part=f"outer {fold_name(fold, folds.outer)}",
         )
-        own = replace(running, begun=time.monotonic())  # with a time limit of its own
+        # with a time limit of its own
+        own = replace(running, begun=time.monotonic(), clock=Clock())
         within = folder.within(f"outer-{fold + 1}")
         result = cross_validated(part, options, grid, own, within)
         if result.reason is PathStop.INTERRUPTED:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -72,7 +71,7 @@ class Problem:
         limit = job.options.max_time
         if limit is None:
             return job
-        spent = time.monotonic() - running.begun
+        spent = running.clock.seconds
         n_folds = int(self.folds.max()) + 1
         share = max(0.0, limit - spent) / running.shares(n_folds - fold, n_folds)
         return replace(job, options=replace(job.options, max_time=spent + share))

@@ -20,11 +20,19 @@ __all__ = ["Running"]
 
 @dataclass(frozen=True)
 class Running(Watch):
-    """A running path; its time limit counts from ``begun``."""
+    """A running path; its time limit is one of ``clock``."""
 
     def session(self, job: Job, start: Point | None = None) -> Session:
         """A session of the path, without checkpoints.  start : the initial point, if any."""
-        return Session(job, self.report, self.should_stop, Saver(), start=start, begun=self.begun)
+        return Session(
+            job,
+            self.report,
+            self.should_stop,
+            Saver(),
+            start=start,
+            begun=self.begun,
+            clock=self.clock,
+        )
 
     def point_started(self, number: int, of: int, job: Job, part: str) -> None:
         """Report that training at the C of a job begins.

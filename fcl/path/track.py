@@ -272,6 +272,7 @@ class _Chain:
             self._fingerprint, self._checksums = session.fingerprint, run.checksums
             self._check_rows(job)
             if not first:
+                session.clock.start()
                 run.solver.price()  # the null model, whose prices give C_min
                 C_min = run.solver.outer.C_min
                 self._values = resolve_grid(self._rows.grid, C_min, job.sum_weights)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fcl.clock import Clock
 from fcl.data.dataset import DataSet
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.events import Event
@@ -52,7 +53,8 @@ class Running:
     certify : bool
         Whether to compute the gap to the joint optimum at the end.
     max_time : float or None
-        Seconds after which no further block begins.
+        Seconds, since the first block began and without those of compiling, after which no further
+        block begins.
     checkpoint : StateFolder or None
         Where to save the state.
     checkpoint_every : float
@@ -214,7 +216,10 @@ def _prepared(job: StagewiseJob, running: Running) -> Iterator[list[Part]]:
 
 def _run(job: StagewiseJob, learner: Learner, running: Running) -> tuple[str, bool]:
     """Visit the blocks; returns why the training ended, and whether the last state was saved."""
-    start = saved_at = time.monotonic()
+    from fcl.kernels import Compilation
+
+    saved_at, clock = time.monotonic(), Clock()
+    clock.start()
 
     def save() -> bool:
         folder = running.checkpoint
@@ -222,16 +227,15 @@ def _run(job: StagewiseJob, learner: Learner, running: Running) -> tuple[str, bo
             return True
         return was_saved(lambda: folder.save(_saved(job, learner.state, running)))
 
-    for done in learner.run():
-        now = time.monotonic()
-        running.report(BlockVisited.of(done, learner.n_blocks, _seconds_left(learner)))
-        if running.should_stop() or (
-            running.max_time is not None and now - start >= running.max_time
-        ):
-            return ("interrupted" if running.should_stop() else "max-time"), save()
-        if now - saved_at >= running.checkpoint_every:
-            save()
-            saved_at = time.monotonic()
+    with Compilation(lambda: None, clock):
+        for done in learner.run():
+            running.report(BlockVisited.of(done, learner.n_blocks, _seconds_left(learner)))
+            late = running.max_time is not None and clock.seconds >= running.max_time
+            if running.should_stop() or late:
+                return ("interrupted" if running.should_stop() else "max-time"), save()
+            if time.monotonic() - saved_at >= running.checkpoint_every:
+                save()
+                saved_at = time.monotonic()
     return learner.state.end(job.settings) or "done", save()
 
 

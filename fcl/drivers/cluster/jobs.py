@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fcl.clock import Clock
 from fcl.data import DataSet
 from fcl.data.column_map import refuse_mapped
 from fcl.drivers.cluster import tasks
@@ -182,19 +183,25 @@ def run_job(
     function: Callable[..., Iterable[Any]],
     watch: Watch,
     elapsed: float,
+    spent: float | None,
     sent: _Sent,
     args: Sequence[Any],
 ) -> Any:
     """Run a job on a worker; returns its last result.
 
-    elapsed : seconds from the beginning of the client's run until the job was sent.
+    elapsed : seconds from the beginning of the client's run until the job was sent.  spent : seconds
+        that count for a time limit, or None before its first job.
     """
     here, now = _OnWorker(sent), time.monotonic()
+    clock = Clock()
+    if spent is not None:
+        clock.start(spent)
     watch = replace(
         watch,
         report=here.report,
         should_stop=here.should_stop,
         begun=now - elapsed,
+        clock=clock,
         pause_at=now + watch.pause_at,
     )
     with _ROOM.take(sent.size, here.room, here.should_stop):
@@ -292,10 +299,19 @@ class ClusterPlace(Place):
     ) -> Iterator[Any]:
         """See :class:`fcl.drivers.place.Place`."""
         elapsed = time.monotonic() - watch.begun
-        watch = replace(watch, report=_nothing, should_stop=_never, place=HERE, lanes=self.lanes)
+        spent = watch.clock.seconds if watch.clock.started else None
+        watch.clock.start()
+        watch = replace(
+            watch,
+            report=_nothing,
+            should_stop=_never,
+            place=HERE,
+            lanes=self.lanes,
+            clock=Clock(),
+        )
         sent = _Sent(self._topic, self._size)
         future = self._cluster.submit(
-            run_job, self._future_of(shared), function, watch, elapsed, sent, list(args)
+            run_job, self._future_of(shared), function, watch, elapsed, spent, sent, list(args)
         )
         self._sent.add(future.key)
         try:

@@ -269,6 +269,7 @@ class Supervisor:
                 case protocol.Prepared():
                     self._prepared()
                 case protocol.Begin():
+                    self.session.clock.start()
                     rows = self.shared.layout.prepared(0)
                     self._outer_loop = OuterLoopState(
                         self.session, self.shared.layout, self.shared.vectors, rows
