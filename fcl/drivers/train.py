@@ -165,9 +165,9 @@ def train(
         Budget in bytes or as "4GiB"; covers everything, all processes together.
     max_time, max_passes : float (seconds), int
         Stop earlier, with the best model so far and a ConvergenceWarning. The time counts from the first
-        pass, without the compilation of kernels, and at least one pass is made; the inline driver finishes a pass that has begun, and makes one
-        more for a point on which its trainer was working. Passes count over the whole job, without pass
-        0, which prices the null model.
+        pass, without the compilation of kernels, and at least one pass is made; the inline driver
+        finishes a pass that has begun, and makes one more for a point on which its trainer was working.
+        Passes count over the whole job, without pass 0, which prices the null model.
     seed : int
         At least 0. Seeds all sampling: the rows to set aside depend on the whole number, all other
         samples on the number modulo 2^31.
