@@ -26,7 +26,7 @@ from fcl.features.prices import (
 __all__ = ["price_each", "run_several", "sums_of_several"]
 
 #: Share of the level of an excess that is left for the change of prices by balancing.
-MARGIN = 1e-6
+MARGIN = 1e-3
 #: Allowance for rounding in a norm over outputs.
 SLACK = 1e-12
 

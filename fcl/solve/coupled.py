@@ -23,6 +23,7 @@ import numpy as np
 
 from fcl.objective import ROUNDING, Outputs
 from fcl.parallel import SERIAL, Team
+from fcl.solve.coupled_exact import exact_bytes, is_exact, minimise_exactly
 from fcl.solve.coupled_model import Bend, minimise_model, model_bytes
 from fcl.solve.inner import InnerModel
 from fcl.solve.inner_descent import MAX_SWEEPS
@@ -130,6 +131,7 @@ class CoupledTrainer:
         self.inner = inner
         self._team = inner.team
         self._raised = 0.0
+        self._careful = False  # whether coordinate descent has failed
         #: intercepts of the trainer's point, and of the anchor
         self.free = self._anchor = np.empty(0)
         #: columns of the last step, and their slopes before it, of the size that the penalty bounds by 1
@@ -153,7 +155,8 @@ class CoupledTrainer:
 
         n_columns : number of columns that may be active.  group : whether the penalty is the group norm.
         """
-        return 4 * 8 * n_outputs * n_rows + model_bytes(n_rows, n_columns, n_outputs, group)
+        model = model_bytes(n_rows, n_columns, n_outputs, group)
+        return 4 * 8 * n_outputs * n_rows + max(model, exact_bytes(n_rows, n_columns, n_outputs))
 
     @staticmethod
     def column_bytes(n_outputs: int) -> int:
@@ -163,12 +166,12 @@ class CoupledTrainer:
     @property
     def state(self) -> TrainerState:
         """The state, besides the point, that the next steps depend on."""
-        return TrainerState(self.inner.drawn, self.inner.grown, self._raised)
+        return TrainerState(self.inner.drawn, self.inner.grown, self._raised, int(self._careful))
 
     @state.setter
     def state(self, state: TrainerState) -> None:
         self.inner.drawn, self.inner.grown = state.drawn, state.grown
-        self._raised = state.raised
+        self._raised, self._careful = state.raised, bool(state.careful)
 
     @property
     def margins(self) -> Floats:
@@ -217,21 +220,12 @@ class CoupledTrainer:
         part = local.take(np.flatnonzero(is_active(local.weights) | (self.seen[1] > near)))
         bend, sweeps = self._bend(view), 0
         while True:
-            step = minimise_model(
-                self.inner,
-                view,
-                working,
-                part,
-                bend.raised(self._raised),
-                self._raised,
-                tolerance,
-                near,
-                MAX_SWEEPS if violation <= 1.0 else FAR_SWEEPS,
-            )
+            step = self._minimise(view, working, part, bend, tolerance, violation)
             sweeps += step.sweeps
             found = self._search(view, working, part, step)
             if found is not None:
                 break
+            self._careful = True
             if self.inner.cease() or self._raised >= MOST_RAISED:
                 return StepResult(False, decrease, violation, sweeps)
             self._raised = max(10.0 * self._raised, LEAST_RAISED)
@@ -249,6 +243,39 @@ class CoupledTrainer:
         self.free = self.free + beta * step.x
         self._m += beta * self._dm
         return StepResult(True, decrease + gained, violation, sweeps)
+
+    def _minimise(
+        self,
+        view: OutputView,
+        working: OutputWorking,
+        part: LocalPoint,
+        bend: Bend,
+        tolerance: float,
+        violation: float,
+    ) -> Step:
+        """Minimise the model at a point: exactly if that is cheap, else by coordinate descent.
+
+        violation : at the point.
+        """
+        raised = self._raised
+        if is_exact(view, len(part.columns), self._careful):
+            cease, bend = self.inner.cease, bend.raised(raised)
+            return minimise_exactly(view, working, part, bend, raised, tolerance, cease)
+        most = MAX_SWEEPS if violation <= 1.0 else FAR_SWEEPS
+        step = minimise_model(
+            self.inner,
+            view,
+            working,
+            part,
+            bend.raised(raised),
+            raised,
+            tolerance,
+            # features well within their bounds could not move by as little as the others violate theirs
+            1.0 - NEAR * violation,
+            most,
+        )
+        self._careful = self._careful or step.sweeps >= most
+        return step
 
     @staticmethod
     def _columns(view: OutputView, working: OutputWorking) -> Columns:

@@ -97,6 +97,20 @@ class Bend:
         equal = share / (1.0 + share)
         return replace(self, p=(1.0 - equal) * self.p + equal / len(self.p))
 
+    def factors(self) -> Floats:
+        """c_il, float64 (rows, K, K), whose products c_il c_il' add up to the Hessian of row i."""
+        n_outputs, n = self.p.shape
+        outputs = np.arange(n_outputs)
+        if not self.coupled:
+            out = np.zeros((n, n_outputs, n_outputs))
+            out[:, outputs, outputs] = np.sqrt(self.p.T)
+            return out
+        out = np.repeat(-self.p.T[:, None, :], n_outputs, axis=1)
+        out[:, outputs, outputs] = 0.0
+        out[:, outputs, outputs] = -out.sum(axis=2)  # 1 - p, without loss of digits
+        out *= np.sqrt(self.s * self.p).T[:, :, None]
+        return out
+
     @property
     def total(self) -> Floats:
         """Sums of the outputs' curvatures, float64 (rows,)."""

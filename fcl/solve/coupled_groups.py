@@ -1,0 +1,189 @@
+"""Minimise a quadratic plus norms of groups of weights in float64.
+
+    gradients . d + d' hessian d / 2 + sum_j absolute_j |start_j + d_j|
+
+Sweeps over the groups, each minimised exactly, find which groups are 0; Newton steps on the others, where
+the norm is smooth, converge however the groups are conditioned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fcl.solve.state import Floats
+
+__all__ = ["minimise_groups"]
+
+#: Maximum rounds of a sweep and a Newton step.
+MOST_ROUNDS = 200
+#: Rounds in a row that lower the value by no more than rounding before the search ends.
+MOST_IDLE = 3
+#: Maximum steps of one-dimensional searches.
+MOST_SEARCHED = 60
+#: Relative difference below which two values are equal.
+ROUNDED = 1e-15
+#: Least eigenvalue of a system that is solved, relative to its largest.
+LEAST_CURVE = 1e-15
+
+
+def minimise_groups(
+    hessian: Floats,
+    gradients: Floats,
+    absolute: Floats,
+    start: Floats,
+    tolerance: float,
+    cease: Callable[[], bool] = lambda: False,
+) -> tuple[Floats, int]:
+    """The weights start + d, float64 (k, K), and the number of rounds.
+
+    Parameters
+    ----------
+    hessian : float64 (k K, k K), positive semidefinite; overwritten.
+    gradients : float64 (k K,).
+    absolute : float64 (k,), above 0.
+    start : float64 (k, K).
+    tolerance : violation, as a share of ``absolute``, at which to stop.
+    cease : called before each round; True ends the search.
+    """
+    model = _Groups(hessian, gradients, absolute, start)
+    value, idle, rounds = 0.0, 0, 0
+    while rounds < MOST_ROUNDS and idle < MOST_IDLE and not cease():
+        rounds += 1
+        model.sweep()
+        if model.violation() <= min(tolerance, 1e-6):
+            break
+        model.newton()
+        before, value = value, model.value()
+        idle = idle + 1 if before - value <= ROUNDED * (abs(value) + model.size) else 0
+    return model.w / model.scale[:, None], rounds
+
+
+class _Groups:
+    """The state of the search, over groups whose diagonals have mean 1."""
+
+    def __init__(self, hessian: Floats, gradients: Floats, absolute: Floats, start: Floats) -> None:
+        k, K = start.shape
+        scale = np.sqrt(np.maximum(hessian.diagonal().reshape(k, K).mean(axis=1), 0.0))
+        self.scale = np.where(scale > 0.0, scale, 1.0)
+        every = np.repeat(self.scale, K)
+        self.hessian = hessian
+        self.hessian /= every
+        self.hessian /= every[:, None]
+        self.g, self.a = gradients / every, absolute / self.scale
+        self.origin = start * self.scale[:, None]
+        self.w = self.origin.copy()
+        self.slope = self.g.reshape(k, K).copy()
+        whole = self.hessian.reshape(k, K, k, K)
+        blocks = np.stack([whole[j, :, j] for j in range(k)])
+        self._curves, self._vectors = np.linalg.eigh(blocks)
+        self._curves = np.maximum(self._curves, LEAST_CURVE)
+        self.size = float(self.a @ np.linalg.norm(self.w, axis=1))
+
+    def value(self) -> float:
+        """The value at w."""
+        d = (self.w - self.origin).ravel()
+        smooth = 0.5 * float((self.g + self.slope.ravel()) @ d)
+        return smooth + float(self.a @ (np.linalg.norm(self.w, axis=1)))
+
+    def violation(self) -> float:
+        """The largest violation, as a share of the norm's coefficient."""
+        sizes = np.linalg.norm(self.w, axis=1)
+        pulled = self.slope + (self.a / np.where(sizes > 0.0, sizes, 1.0))[:, None] * self.w
+        left = np.linalg.norm(pulled, axis=1)
+        return float((np.where(sizes > 0.0, left, np.maximum(left - self.a, 0.0)) / self.a).max())
+
+    def sweep(self) -> None:
+        """Minimise over each group in turn."""
+        k, K = self.w.shape
+        for j in range(k):
+            curves, vectors = self._curves[j], self._vectors[j]
+            c = vectors.T @ self.slope[j] - curves * (vectors.T @ self.w[j])
+            new = vectors @ _shrunk(c, curves, float(self.a[j]))
+            step = new - self.w[j]
+            if step.any():
+                self.w[j] = new
+                self.slope += (self.hessian[:, j * K : (j + 1) * K] @ step).reshape(k, K)
+
+    def newton(self) -> None:
+        """Take a Newton step on the groups that are not 0."""
+        k, K = self.w.shape
+        active = np.flatnonzero(self.w.any(axis=1))
+        if not len(active):
+            return
+        some = (active[:, None] * K + np.arange(K)).ravel()
+        w, a = self.w[active], self.a[active]
+        sizes = np.linalg.norm(w, axis=1)
+        matrix = self.hessian.take(some, axis=0).take(some, axis=1)
+        units = w / sizes[:, None]
+        for t in range(len(active)):
+            own = slice(t * K, (t + 1) * K)
+            bend = np.eye(K) - np.outer(units[t], units[t])
+            matrix[own, own] += a[t] / sizes[t] * bend
+        right = -(self.slope[active] + a[:, None] * units).ravel()
+        step = _solved(matrix, right).reshape(w.shape)
+        square = float(step.ravel() @ (self.hessian[np.ix_(some, some)] @ step.ravel()))
+        linear = float((self.slope[active] * step).sum())
+        beta = _along(linear, square, a, w, step)
+        if beta > 0.0:
+            moved = np.zeros_like(self.w)
+            moved[active] = beta * step
+            self.w = self.w + moved
+            # sums of many updates drift
+            d = (self.w - self.origin).ravel()
+            self.slope = (self.g + self.hessian @ d).reshape(k, K)
+
+
+def _shrunk(c: Floats, curves: Floats, a: float) -> Floats:
+    """The z that minimises sum_i (curves_i z_i^2 / 2 + c_i z_i) + a |z|."""
+    size = float(np.linalg.norm(c))
+    if size <= a:
+        return np.zeros_like(c)
+    # |z| = r where sum_i (c_i / (curves_i r + a))^2 = 1, whose left side falls with r
+    low, high = (size - a) / float(curves.max()), (size - a) / float(curves.min())
+    r = low
+    for _ in range(MOST_SEARCHED):
+        terms = c / (curves * r + a)
+        total = float(np.linalg.norm(terms))
+        if total >= 1.0:
+            low = max(low, r)
+        else:
+            high = min(high, r)
+        # Newton's method on 1 / norm, which is nearly linear in r
+        slope = float((terms * terms * curves / (curves * r + a)).sum()) / total**3
+        after = r + (1.0 - 1.0 / total) / slope if slope > 0.0 else 0.5 * (low + high)
+        if not low <= after <= high:
+            after = 0.5 * (low + high)
+        if abs(after - r) <= 1e-16 * r:
+            break
+        r = after
+    return -c * r / (curves * r + a)
+
+
+def _solved(matrix: Floats, right: Floats) -> Floats:
+    """The least solution of a positive semidefinite system."""
+    scale = np.sqrt(np.maximum(matrix.diagonal(), 0.0))
+    scale = np.where(scale > 0.0, scale, 1.0)
+    curves, vectors = np.linalg.eigh(matrix / scale / scale[:, None])
+    kept = curves > LEAST_CURVE * len(right) * curves[-1]
+    along = vectors[:, kept].T @ (right / scale)
+    return np.asarray(vectors[:, kept] @ (along / curves[kept]) / scale)
+
+
+def _along(linear: float, square: float, a: Floats, w: Floats, step: Floats) -> float:
+    """The best share, at most 1, of a step along which the value is convex."""
+
+    def slope(beta: float) -> float:
+        new = w + beta * step
+        sizes = np.linalg.norm(new, axis=1)
+        moved = (new * step).sum(axis=1) / np.where(sizes > 0.0, sizes, 1.0)
+        return linear + beta * square + float(a @ moved)
+
+    if slope(1.0) <= 0.0:
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(MOST_SEARCHED):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if slope(middle) < 0.0 else (low, middle)
+    return low
