@@ -47,9 +47,6 @@ def certificate_items(certificate: Certificate, active: int) -> Items:
             ("bound", f"{certificate.bound:.10g}"),
             ("active", f"{active:,} of {counted(certificate.n_priced, 'priced feature')}"),
         ]
-    violation = f"{certificate.max_violation:.6g} largest |slope| (1 at the optimum)"
-    if math.isinf(certificate.max_violation):
-        violation = "unknown: the family was not priced at this point"
     items = [
         ("objective", f"{certificate.objective:.10g}"),
         ("bound", f"{certificate.bound:.10g}"),
@@ -57,7 +54,7 @@ def certificate_items(certificate: Certificate, active: int) -> Items:
     ]
     # a slope is in units of the L1 norm, of which a refit has next to nothing
     if certificate.scope is not Scope.SUPPORT:
-        items.append(("violation", violation))
+        items.append(("violation", certificate.violation_text))
     return [*items, ("active", f"{active:,} of {counted(certificate.n_priced, 'priced feature')}")]
 
 

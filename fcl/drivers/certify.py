@@ -299,12 +299,20 @@ def _optimality(
         )
     radius = norm if radius is None else radius
     gap = relative_gap(proved.objective, given)
-    certificate = Certificate(
-        proved.objective, given, gap, proved.max_violation, proved.n_priced, proved.scope, 1
-    )
     best_C, best_gap = standing.best_C() if standing.serves_every_C else (None, None)
     if best or (best_gap is not None and proved.gap < best_gap):
         best_C, best_gap = standing.C, proved.gap
+    shift = float(np.abs(job.intercept_shift).max())
+    certificate = Certificate(
+        proved.objective,
+        given,
+        gap,
+        proved.max_violation,
+        proved.n_priced,
+        proved.scope,
+        1,
+        standing.resolves(shift),
+    )
     _, intercept = free_in_units(job, standing.point)
     own = standing.penalty + standing.C * standing.own_loss
     return Optimality(

@@ -32,7 +32,7 @@ from fcl.features.base import is_sampled
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.solve.outer import Certified, Outer
-from fcl.solve.passes import Passes
+from fcl.solve.passes import MOST_ROUNDING, Passes
 from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
 
@@ -44,9 +44,6 @@ Progress = Callable[[Event], None]
 MAX_IDLE = 4
 #: ... and after which it ends in any case.
 PATIENCE = 30
-#: The estimate of rounding assumes the worst case. A larger estimate could explain any gap, so it does
-#: not end the run. This is also the largest share of the largest violation that is added for rounding.
-MOST_ROUNDING = 1e-3
 #: Passes from which the time left is estimated.
 ESTIMATED_FROM = 3
 #: Seconds between two progress events within a pass; shorter passes report no progress.
@@ -299,12 +296,8 @@ class Session:
         """
         job, options = self.job, self.job.options
         point, certified = outer.point, outer.certified()  # perhaps newer than the last pricing
-        # at most a small share of the largest violation is added, since the worst case of rounding could
-        # dwarf it
-        rounded = min(
-            passes.rounded_slope(point, float(np.abs(job.intercept_shift).max()), outer.reach),
-            MOST_ROUNDING * certified.max_violation,
-        )
+        shift = float(np.abs(job.intercept_shift).max())
+        violation, resolved = passes.resolved(point, shift, outer.reach, certified.max_violation)
         # C_min of a sample does not cover the other features; it is infinite if the null model was priced
         # only before a checkpoint
         known = certified.scope is Scope.FAMILY and math.isfinite(outer.C_min)
@@ -312,10 +305,11 @@ class Session:
             objective=certified.objective,
             bound=certified.bound,
             gap=certified.gap,
-            max_violation=certified.max_violation + rounded,
+            max_violation=violation,
             n_priced=certified.n_priced,
             scope=certified.scope,
             passes=len(self.history),
+            violation_resolved=resolved,
         )
         model = model_at(
             job,

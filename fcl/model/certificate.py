@@ -68,6 +68,9 @@ class Certificate:
         Which features these are.
     passes : int
         Streamed passes made so far, including pass 0 of the null model.
+    violation_resolved : bool
+        Whether float64 margins resolve ``max_violation``. If False, their rounding may change it in
+        either direction; the bound and the gap do not depend on it.
     """
 
     objective: float
@@ -77,6 +80,7 @@ class Certificate:
     n_priced: int
     scope: Scope = Scope.FAMILY
     passes: int = 0
+    violation_resolved: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values; numbers that are not finite become None."""
@@ -87,6 +91,15 @@ class Certificate:
     def scope_text(self) -> str:
         """The scope in words."""
         return self.scope.text(self.n_priced)
+
+    @property
+    def violation_text(self) -> str:
+        """The largest violation in words."""
+        if math.isinf(self.max_violation):
+            return "unknown: the family was not priced at this point"
+        if not self.violation_resolved:
+            return "not resolved: smaller than what rounding of the margins may add or hide"
+        return f"{self.max_violation:.6g} largest |slope| (1 at the optimum)"
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Certificate:
@@ -106,4 +119,5 @@ class Certificate:
             n_priced=int(values["n_priced"]),
             scope=Scope.from_text(str(values["scope"]), int(values["n_priced"])),
             passes=int(values["passes"]),
+            violation_resolved=bool(values.get("violation_resolved", True)),
         )

@@ -115,6 +115,7 @@ _HEADER_TABLE = schema.record(
         n_priced=schema.whole(),
         scope=schema.text,
         passes=schema.whole(),
+        violation_resolved=schema.Maybe(schema.flag),
     ),
     options=_options,
     history=schema.listing(schema.table),

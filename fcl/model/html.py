@@ -25,6 +25,7 @@ def certificate_facts(certificate: Certificate) -> list[tuple[str, str]]:
         ("objective", f"{certificate.objective:.8g}"),
         ("bound", f"{bound:.8g}" if math.isfinite(bound) else "unknown"),
         ("gap", f"{certificate.gap:.3g} relative, over {certificate.scope_text}"),
+        *([] if certificate.violation_resolved else [("violation", certificate.violation_text)]),
     ]
 
 

@@ -165,6 +165,14 @@ class Standing:
         else:
             self._price()
 
+    def resolves(self, shift: float) -> bool:
+        """Whether float64 margins resolve the largest violation; overwrites residuals.
+
+        shift : added to the intercept later.
+        """
+        violation = self.certified.max_violation
+        return self.passes.resolved(self.point, shift, self.prices.reach, violation)[1]
+
     def violators(self, top: int) -> Violators:
         """The features of largest violation, at most ``top``; without features that have none."""
         point, prices, conditions = self.point, self.prices, self.passes.conditions

@@ -26,6 +26,9 @@ from fcl.solve.margins import write_features
 from fcl.solve.search import search
 from fcl.solve.state import Anchor, Floats, Point
 
+#: The estimate of rounding assumes the worst case. It is added to the largest violation up to this share;
+#: a larger one means that the margins do not resolve the violation.
+MOST_ROUNDING = 1e-3
 #: Share to which the losses of the null model fall in a fit that has not reached the minimum.
 FALLING = 0.5
 #: Maximum candidates that the pricer reports from each of its groups (positions of k-mers): neighbours of
@@ -372,6 +375,14 @@ class Passes:
     def rounded_slope(self, point: Point, shift: float, reach: float) -> float:
         """Largest change of a slope at the anchor by rounding. shift : added to its intercept later."""
         return self._rounded(point, shift, reach)[1]
+
+    def resolved(
+        self, point: Point, shift: float, reach: float, violation: float
+    ) -> tuple[float, bool]:
+        """The largest violation with an allowance for rounding, and whether the margins resolve it."""
+        rounded = self.rounded_slope(point, shift, reach)
+        most = MOST_ROUNDING * violation
+        return violation + min(rounded, most), rounded <= most
 
     def rounded_value(self, point: Point) -> float:
         """Largest change of the anchor's objective by rounding of its margins."""

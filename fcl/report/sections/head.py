@@ -115,6 +115,7 @@ def _certificate(certificate: Certificate) -> list[tuple[str, str]]:
         ("objective", f"{certificate.objective:.10g}"),
         ("bound", f"{certificate.bound:.10g}" if known else "unknown"),
         ("gap", f"{certificate.gap:.3g} relative"),
+        *([] if certificate.violation_resolved else [("violation", certificate.violation_text)]),
     ]
 
 
