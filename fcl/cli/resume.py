@@ -81,10 +81,11 @@ def is_own_model(path: str, checkpoint: Checkpoint, trusted: Collection[str]) ->
     trusted : modules that the checkpoint and the model may import.
     """
     from fcl.features import family_from_config
+    from fcl.features.centred import uncentred
     from fcl.model import Model
 
     # a class that cannot be imported is an error, not a foreign model
-    family_from_config(checkpoint.family, trusted)
+    family = uncentred(family_from_config(checkpoint.family, trusted))
     try:
         model = Model.load(path, trusted)
     except ModelFileError:  # there is no file, or not a model file
@@ -92,7 +93,7 @@ def is_own_model(path: str, checkpoint: Checkpoint, trusted: Collection[str]) ->
     return (
         model.encoding is None
         and model.fingerprint == checkpoint.fingerprint
-        and plain(model.family.to_config()) == plain(checkpoint.family)
+        and plain(model.family.to_config()) == plain(family.to_config())
         and all(model.options.get(name) == plain(checkpoint.options.get(name)) for name in FIXED)
     )
 

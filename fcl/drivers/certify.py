@@ -313,7 +313,7 @@ def _optimality(
         1,
         standing.resolves(shift),
     )
-    _, intercept = free_in_units(job, standing.point)
+    _, intercept, _ = free_in_units(job, standing.point)
     own = standing.penalty + standing.C * standing.own_loss
     return Optimality(
         C=standing.C,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from fcl.features import (
     parse_features,
     spell_features,
 )
+from fcl.features.centred import with_centres, with_centres_of
 from fcl.features.registry import check_home
 from fcl.features.standardized import standardized
 from fcl.model.columns import matched
@@ -103,6 +104,10 @@ class Job:
             data = self.train.data
             if text := constant_labels(self.train.y, data.target_name, data.target_columns):
                 warnings.warn(text, stacklevel=3)
+
+    def resumed(self, config: Mapping[str, Any]) -> Job:
+        """The same job with the centres of a checkpoint's family, on which its numbers depend."""
+        return replace(self, family=with_centres_of(self.family, config))
 
     def at(self, C: float) -> Job:
         """The same job at another C."""
@@ -239,6 +244,8 @@ def make_job(
     elif not several:
         loss.check_training(train.y, data.target_name)
     family = _bound(spec, train)
+    if options.intercept:  # a resumed job takes the centres of its checkpoint instead
+        family = with_centres(family, train.data.rows, train.keep)
     if options.standardize:
         family = standardized(family)
     valid_rows = None

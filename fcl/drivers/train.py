@@ -249,6 +249,8 @@ def train(
     if resume is not None and not isinstance(resume, Checkpoint):
         resume = CheckpointFolder(resume).load()
     job = _job(given)
+    if resume is not None:
+        job = job.resumed(resume.family)
     options = job.options
     _check_savable(job)
     if options.driver == "dask":

@@ -56,6 +56,10 @@ class Columns(Generator):
 
     rows = "any"
     name = "columns"
+    # Columns of dense rows may be centred (fcl.features.centred): column ``centred_[t]`` minus
+    # ``centres_[t]``; both attributes are missing if there are none.
+    centred_: Ids
+    centres_: Floats
 
     def __init__(self, factors: Sequence[float] | None = None) -> None:
         self.factors = factors
@@ -63,6 +67,11 @@ class Columns(Generator):
     @property
     def warns_of_scales(self) -> bool:  # type: ignore[override]
         return self.factors is None
+
+    @property
+    def may_be_centred(self) -> bool:  # type: ignore[override]
+        # a class derived from this one may compute other features
+        return type(self) is Columns
 
     @property
     def separate(self) -> bool:  # type: ignore[override]
@@ -99,17 +108,35 @@ class Columns(Generator):
                 f"columns: expected the {width} columns of the rows, got {self.n_features} features"
                 + ("" if self.factors is None else f" and {len(self.factors)} penalty factors")
             )
+        if self._centred:
+            ids, values = (getattr(self, name, None) for name in ("centred_", "centres_"))
+            if not _are_centres(ids, values, width):
+                raise InputError("columns: expected a centre for each of some different columns")
 
     def penalty_factors(self, ids: Ids) -> Floats:
         if self.factors is None:
             return np.ones(len(ids))
         return np.asarray(self.factors, np.float64)[ids]
 
+    @property
+    def _centred(self) -> bool:
+        """Whether any columns are centred."""
+        return hasattr(self, "centred_") or hasattr(self, "centres_")
+
+    def centres_at(self, ids: Ids) -> Floats:
+        """The centres of some columns, float64 (k,); 0 for columns that are not centred."""
+        if not self._centred:
+            return np.zeros(len(ids))
+        at = np.minimum(np.searchsorted(self.centred_, ids), len(self.centred_) - 1)
+        return np.where(self.centred_[at] == ids, self.centres_[at], 0.0)
+
     def columns(self, ids: Ids, block: Any) -> np.ndarray:
         from fcl.kernels import matrix
 
         if not isinstance(block, SparseColumns):
-            return np.asarray(block[:, ids])
+            found = np.asarray(block[:, ids])
+            centres = self.centres_at(ids)
+            return found - centres if centres.any() else found
         out = np.zeros((len(ids), block.n_rows), block.values.dtype)
         matrix.sparse_columns(block.entries(), ids, out)
         return out.T
@@ -134,6 +161,8 @@ class Columns(Generator):
     def power_sums(self, ids: Ids, block: Any, power: int, v: Floats) -> Floats | None:
         from fcl.kernels import matrix
 
+        if power == 0 and self._centred:  # of the plain columns
+            return np.asarray(v @ (block[:, ids] != 0.0))
         if not self._reads_entries(block):
             return None
         out = np.zeros((len(v), len(ids)))
@@ -151,6 +180,9 @@ class Columns(Generator):
         out = np.zeros(last - first)
         if isinstance(block, SparseColumns):
             matrix.sparse_sums(block.entries(), first, last, residuals, out)
+        elif self._centred:
+            centres = self.centres_at(np.arange(first, last))
+            matrix.centred_sums(block.T[first:last], centres, residuals, out)
         else:
             matrix.dense_sums(block.T[first:last], residuals, out)
         return out
@@ -161,6 +193,9 @@ class Columns(Generator):
         out = np.zeros((len(residuals), last - first))
         if isinstance(block, SparseColumns):
             matrix.sparse_sums_of_several(block.entries(), first, last, residuals, out)
+        elif self._centred:
+            centres = self.centres_at(np.arange(first, last))
+            matrix.centred_sums_of_several(block.T[first:last], centres, residuals, out)
         else:
             matrix.dense_sums_of_several(block.T[first:last], residuals, out)
         return out
@@ -173,6 +208,8 @@ class Columns(Generator):
             matrix.sparse_moments(block.entries(), first, last, weights, out)
         else:
             matrix.dense_moments(block.T[first:last], weights, out)
+        if self._centred:  # the origin, the least and the largest value
+            out[[0, 3, 4]] -= self.centres_at(np.arange(first, last))
         return out
 
     def margins(self, ids: Ids, weights: Floats, block: Any) -> Floats:
@@ -183,10 +220,18 @@ class Columns(Generator):
             matrix.sparse_margins(block.entries(), ids, weights, out)
         else:
             out = np.zeros(block.shape[0])
-            matrix.dense_margins(block.T, ids, weights, out)
+            centres = self.centres_at(ids)
+            if centres.any():
+                matrix.centred_margins(block.T, ids, centres, weights, out)
+            else:
+                matrix.dense_margins(block.T, ids, weights, out)
         return out
 
     def largest(self, block: Any) -> float:
+        if self._centred:
+            centres = self.centres_at(np.arange(block.shape[1]))
+            high, low = block.max(axis=0) - centres, block.min(axis=0) - centres
+            return max(float(high.max()), -float(low.min()), 0.0)
         values = block.values if isinstance(block, SparseColumns) else block
         return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
@@ -204,3 +249,13 @@ class Columns(Generator):
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         return f"x{feature}" if names is None else names[feature]
+
+
+def _are_centres(ids: Any, values: Any, width: int) -> bool:
+    """Whether there is a finite centre for each of some columns, in increasing order."""
+    if not all(isinstance(array, np.ndarray) and array.ndim == 1 for array in (ids, values)):
+        return False
+    fits = ids.dtype == np.int64 and values.dtype == np.float64 and len(ids) == len(values) > 0
+    if not fits or ids[0] < 0 or ids[-1] >= width:
+        return False
+    return bool((np.diff(ids) > 0).all() and np.isfinite(values).all())

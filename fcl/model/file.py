@@ -74,6 +74,11 @@ def _intercept(where: str, value: Any) -> float | list[float]:
     return [_FINITE(f"{where}[{k}]", number) for k, number in enumerate(value)]
 
 
+def _centre(where: str, value: Any) -> tuple[int, float]:
+    feature, centre = schema.listing(schema.anything, 2)(where, value)
+    return schema.whole()(f"{where}[0]", feature), float(_FINITE(f"{where}[1]", centre))
+
+
 def _options(where: str, value: Any) -> dict[str, Any]:
     """Keep all options for the user to read; validate those that fcl uses."""
     used = schema.record(
@@ -122,6 +127,8 @@ _HEADER_TABLE = schema.record(
     feature_names=schema.Maybe(schema.listing(schema.text)),
     **COLUMN_KEYS,
     encoding=schema.Maybe(ENCODING_TABLE),
+    centres=schema.Maybe(schema.listing(_centre)),
+    intercept_rest=schema.Maybe(_intercept),
     created=schema.text,
     fcl_version=schema.text,
 )
@@ -130,6 +137,8 @@ _HEADER_TABLE = schema.record(
 def _header(where: str, value: Any) -> dict[str, Any]:
     """Check for a header, and for as many labels as there are outputs."""
     header: dict[str, Any] = _HEADER_TABLE(where, value)
+    if ("centres" in header) != ("intercept_rest" in header):
+        raise schema.Mismatch("expected the keys centres and intercept_rest together")
     intercept, labels = header["intercept"], header["labels"]
     expected = len(intercept) if isinstance(intercept, list) else 2
     if labels is not None and len(labels) != expected:

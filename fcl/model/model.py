@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from fcl.data.columns import ColumnRecord, Variant
 from fcl.errors import InputError, ModelFileError
 from fcl.model.archive import installed_version, now
 from fcl.model.arrays import checked_arrays, reshaped
+from fcl.model.centres import folded, unfolded
 from fcl.model.certificate import Certificate
 from fcl.model.column_file import record_from_header, record_to_header
 from fcl.model.columns import matched, select_columns
@@ -100,6 +101,11 @@ class Model:
         Unpenalised covariates with their coefficients; they are not among the features.
     encoding : Encoding or None
         How the weights of a compact model were rounded; None for full weights.
+    centres : mapping of int to float
+        Centres of features with a large mean and a small spread, by id. Margins are computed from the
+        values minus the centres, since the plain sum would lose digits.
+    intercept_rest : float, or float64 (K,)
+        What float64 leaves out of ``intercept``.
     created : str
         Time of creation in UTC, ISO 8601.
     fcl_version : str
@@ -130,6 +136,8 @@ class Model:
     column_record: ColumnRecord = field(default_factory=ColumnRecord)
     covariates: Sequence[CovariateTerm] = ()
     encoding: Encoding | None = None
+    centres: Mapping[int, float] = field(default_factory=dict)
+    intercept_rest: Any = 0.0
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
 
@@ -174,6 +182,21 @@ class Model:
                 f"feature_names: expected {len(self.ids)}, one for each id, got {len(self.feature_names)}"
             )
         self.column_record.check(self.family.row_width)
+        self._check_centres()
+
+    def _check_centres(self) -> None:
+        if np.shape(self.intercept_rest) not in ((), np.shape(self.intercept)):
+            raise InputError("intercept_rest: expected a number for each output")
+        for feature, centre in self.centres.items():
+            if not (0 <= feature < self.family.n_features and np.isfinite(centre)):
+                raise InputError(
+                    f"centres: expected finite numbers for features of the family, got {centre} for "
+                    f"feature {feature}"
+                )
+        if self.centres:
+            from fcl.features.centred import with_centres_at  # imports the families
+
+            with_centres_at(self.family, self.centres)  # raises InputError for another family
 
     def _check_outputs(self) -> None:
         K = self.n_outputs
@@ -214,6 +237,32 @@ class Model:
     def intercepts(self) -> Floats:
         """The intercept of each output, float64 (K,)."""
         return np.atleast_1d(np.asarray(self.intercept, np.float64))
+
+    @property
+    def constants(self) -> Floats:
+        """The intercept of each output for values minus :attr:`centres`, float64 (K,)."""
+        if not self.centres:
+            return self.intercepts
+        K = self.n_outputs
+        at = np.array([self.centres.get(feature, 0.0) for feature in self.ids.tolist()])
+        rests = np.broadcast_to(self.intercept_rest, K).tolist()
+        weights = self.weights.reshape(-1, K).T
+        own = zip(self.intercepts.tolist(), rests, weights, strict=True)
+        return np.array([unfolded(b, rest, w, at) for b, rest, w in own])
+
+    def with_weights(self, weights: Floats, **changed: Any) -> Model:
+        """The model with other weights (of the features ``changed["ids"]``) at the same centres."""
+        if self.centres:
+            ids = changed.get("ids", self.ids)
+            at = np.array([self.centres.get(feature, 0.0) for feature in ids.tolist()])
+            own = zip(self.constants.tolist(), weights.reshape(-1, self.n_outputs).T, strict=True)
+            found = np.array([folded(b, w, at) for b, w in own])
+            one = self.n_outputs == 1
+            changed["intercept"] = float(found[0, 0]) if one else found[:, 0]
+            changed["intercept_rest"] = float(found[0, 1]) if one else found[:, 1]
+            kept = set(ids.tolist())
+            changed["centres"] = {j: c for j, c in self.centres.items() if j in kept}
+        return replace(self, weights=weights, **changed)
 
     @property
     def group(self) -> bool:
@@ -306,9 +355,11 @@ class Model:
             "feature_names": self.feature_names is None,
             "covariates": not self.covariates,
             "encoding": self.encoding is None,
+            "intercept_rest": not self.centres,
         }
-        left_out = {"family", "column_record", *ARRAYS}
+        left_out = {"family", "column_record", "centres", *ARRAYS}
         left_out |= {name for name, missing in optional.items() if missing}
+        named = {"centres": plain(sorted(self.centres.items()))} if self.centres else {}
         return {
             "family": plain(self.family.to_config()),
             "n_active": self.n_active,
@@ -316,6 +367,7 @@ class Model:
                 f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in left_out
             },
             **record_to_header(self.column_record),
+            **named,
         }
 
     # -- prediction
@@ -412,13 +464,18 @@ class Model:
 
     def scorer(self) -> Callable[[Any], Floats]:
         """A function from a block of ``family.read_rows`` to its margins without added ones."""
+        family, constants = self.family, self.constants
+        if self.centres:
+            from fcl.features.centred import with_centres_at  # imports the families
+
+            family = with_centres_at(family, self.centres)
         if self.n_outputs > 1:
-            return OutputScorer(self.family, self.ids, self.weights, self.intercepts)
-        scorer = self.family.scorer(self.ids, self.weights)
+            return OutputScorer(family, self.ids, self.weights, constants)
+        scorer, constant = family.scorer(self.ids, self.weights), float(constants[0])
 
         def margins(block: Any) -> Floats:
             with one_blas_thread():
-                return scorer.margins(block) + self.intercept
+                return scorer.margins(block) + constant
 
         return margins
 
@@ -661,6 +718,9 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
     try:
         header["family"] = family_from_config(header["family"], trusted)
         header["labels"] = None if labels is None else tuple(labels)
+        if "centres" in header:
+            header["centres"] = dict(header["centres"])
+            header["intercept_rest"] = np.array(header["intercept_rest"])[()]
         header["intercept"] = _from_file(header["intercept"], arrays)
         header["certificate"] = Certificate.from_dict(header["certificate"])
         terms = header.get("covariates", ())

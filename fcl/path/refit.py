@@ -13,6 +13,7 @@ from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job
 from fcl.drivers.result import StopReason
 from fcl.drivers.train import start_point
+from fcl.features.centred import uncentred
 from fcl.features.standardized import plain
 from fcl.features.support import SupportFamily
 from fcl.model.certificate import Scope
@@ -106,8 +107,9 @@ def _in_family(model: Model, support: SupportFamily) -> Model:
     """A model of the support as one of the whole family, with the scope of its certificate."""
     return replace(
         model,
-        family=support.whole,
+        family=uncentred(support.whole),
         ids=support.chosen[model.ids],
         certificate=replace(model.certificate, scope=Scope.SUPPORT),
         options={**model.options, "C_min": None},
+        centres={int(support.chosen[t]): c for t, c in model.centres.items()},
     )

@@ -230,10 +230,12 @@ class _Chain:
         self._job: Job  # at any C
 
     def _make_job(self) -> Job:
-        fold = self._rows.fold
+        fold, saved = self._rows.fold, self._begun_with.checkpoint
         if fold is None:
-            return self._problem.make_job()
-        return self._problem.make_fold_job(fold, self._running)
+            job = self._problem.make_job()
+        else:
+            job = self._problem.make_fold_job(fold, self._running)
+        return job if saved is None else job.resumed(saved.family)
 
     def saved(self) -> Saved:
         """The points so far."""

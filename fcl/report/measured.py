@@ -16,7 +16,6 @@ import numpy.typing as npt
 from fcl.errors import InputError
 from fcl.features.windows import LETTERS
 from fcl.model.labels import encoded_target
-from fcl.parallel import one_blas_thread
 from fcl.report.columns import FeatureStats, feature_stats
 from fcl.report.groups import Groups
 from fcl.report.predictions import Predictions, PredictionSums
@@ -121,13 +120,12 @@ def _predictions(
     """Sums over the predictions of all rows and, for windows, the effects of letters."""
     added = model.added_margins(data)
     family = model.family
-    scorer = family.scorer(model.ids, model.weights)
+    margins_of = model.scorer()
     predictions = PredictionSums(model, groups)
     letters = _LetterSums() if family.row_kind == "sequences" else None
     block_rows = min(BLOCK_ROWS, family.most_block_rows())
     for start, stop, block in family.read_rows(data.rows, block_rows):
-        with one_blas_thread():
-            margins = scorer.margins(block) + model.intercept
+        margins = margins_of(block)
         if added is not None:
             margins += added[start:stop]
         weights = np.ones(stop - start) if data.weights is None else data.weights[start:stop]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -206,10 +205,9 @@ def _compacted(model: Model, encoding: Encoding, certificate: Certificate) -> Mo
     names = model.feature_names
     if names is not None:
         names = [names[i] for i in np.flatnonzero(kept).tolist()]
-    return replace(
-        model,
+    return model.with_weights(
+        weights[kept],
         ids=model.ids[kept],
-        weights=weights[kept],
         support=model.support[kept],
         feature_names=names,
         column_record=record_of(model.family, model.ids[kept], model.column_record),

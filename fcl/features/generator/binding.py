@@ -26,7 +26,15 @@ from fcl.features.generator.family import GeneratedFamily, ScalesSeen, block_for
 from fcl.features.generator.forms import MatrixRecord, RowForm, SparseColumns, form_for
 from fcl.features.generator.trial import Trial, made_again, take
 
-__all__ = ["bind", "probed_ids", "same_features", "sample_rows", "spread", "without_probes"]
+__all__ = [
+    "bind",
+    "centres_of",
+    "probed_ids",
+    "same_features",
+    "sample_rows",
+    "spread",
+    "without_probes",
+]
 
 #: The sample for :meth:`Generator.fit` takes at most this many bytes.
 FIT_BYTES = 64 << 20
@@ -36,6 +44,8 @@ TRIED_ROWS = 2000
 FIT_PARTS = 20
 #: Number of columns of the sample whose scales are measured together.
 SCALED_AT_ONCE = 1024
+#: Multiple of its standard deviation that the mean of a column has to exceed to be subtracted.
+CENTRED_FROM = 16.0
 #: Number of features of a probe.
 PROBED = 16
 
@@ -109,8 +119,7 @@ def bind(
         record = MatrixRecord(compact.shape[1], compact.dtype.str)
     block = sample if record is None else compact
     family = GeneratedFamily(fitted, form, record)
-    if fitted.warns_of_scales:
-        family.scales_seen = _scales(form.block_of(raw))
+    _measure(family, form.block_of(raw))
     tried = not is_built_in(generator)
     if not probe:
         if tried:
@@ -132,28 +141,62 @@ def bind(
     return family
 
 
-def _scales(sample: Any) -> ScalesSeen | None:
+def _scales(columns: Ids, sd: Floats, n_rows: int) -> ScalesSeen | None:
     """The extreme standard deviations of the columns that vary on a sample; None if none varies."""
-    with np.errstate(over="ignore", invalid="ignore"):  # squares may overflow
-        columns, sd = (
-            _sparse_scales(sample) if isinstance(sample, SparseColumns) else _dense_scales(sample)
-        )
     varies = (sd > 0.0) & np.isfinite(sd)
     if not varies.any():
         return None
     columns, sd = columns[varies], sd[varies]
     low, high = int(np.argmin(sd)), int(np.argmax(sd))
-    n = sample.n_rows if isinstance(sample, SparseColumns) else len(sample)
-    return ScalesSeen(int(columns[low]), float(sd[low]), int(columns[high]), float(sd[high]), n)
+    return ScalesSeen(
+        int(columns[low]), float(sd[low]), int(columns[high]), float(sd[high]), n_rows
+    )
 
 
-def _dense_scales(sample: np.ndarray) -> tuple[Ids, Floats]:
-    """All columns and their standard deviations, exactly 0 for a constant column."""
-    sd = np.empty(sample.shape[1])
-    for at in range(0, len(sd), SCALED_AT_ONCE):
-        part = sample[:, at : at + SCALED_AT_ONCE].astype(np.float64)
-        sd[at : at + SCALED_AT_ONCE] = (part - part[0]).std(axis=0)
-    return np.arange(len(sd)), sd
+def _measure(family: GeneratedFamily, sample: Any) -> None:
+    """Measure scales and centres of the columns of a sample, where the generator's features need them."""
+    generator = family.generator
+    if isinstance(sample, SparseColumns):
+        if generator.warns_of_scales:
+            family.scales_seen = _scales(*_sparse_scales(sample), sample.n_rows)
+    elif generator.warns_of_scales or generator.may_be_centred:
+        means, sd = _means_and_deviations(sample)
+        if generator.warns_of_scales:
+            family.scales_seen = _scales(np.arange(len(sd)), sd, len(sample))
+        if generator.may_be_centred:
+            family.centres_seen = _centres(sample, means, sd)
+
+
+def _means_and_deviations(sample: np.ndarray) -> tuple[Floats, Floats]:
+    """The means and the standard deviations of all columns; exactly 0 for a constant column."""
+    means, sd = np.empty((2, sample.shape[1]))
+    with np.errstate(over="ignore", invalid="ignore"):  # squares may overflow
+        for at in range(0, len(sd), SCALED_AT_ONCE):
+            some = slice(at, at + SCALED_AT_ONCE)
+            part = sample[:, some].astype(np.float64)
+            moved = part - part[0]
+            means[some], sd[some] = part[0] + moved.mean(axis=0), moved.std(axis=0)
+    return means, sd
+
+
+def centres_of(sample: np.ndarray) -> Floats:
+    """A number near the mean of each column of large mean and small spread; 0 for other columns.
+
+    It is a multiple of a power of two that is at most the standard deviation, so that float64 subtracts
+    it without rounding from values near the mean.
+    """
+    return _centres(sample, *_means_and_deviations(sample))
+
+
+def _centres(sample: np.ndarray, means: Floats, sd: Floats) -> Floats:
+    out = np.zeros(len(sd))
+    far = np.flatnonzero((sd > 0.0) & (np.abs(means) > CENTRED_FROM * sd))
+    if len(far):
+        values = sample[:, far]
+        far = far[~((values == 0.0) | (values == 1.0)).all(axis=0)]
+        unit = np.exp2(np.floor(np.log2(sd[far])))
+        out[far] = np.rint(means[far] / unit) * unit
+    return np.where(np.isfinite(out), out, 0.0)
 
 
 def _sparse_scales(sample: SparseColumns) -> tuple[Ids, Floats]:
@@ -166,7 +209,8 @@ def _sparse_scales(sample: SparseColumns) -> tuple[Ids, Floats]:
     shift = np.where(zeros > 0, 0.0, sample.values[first])
     values = sample.values - np.repeat(shift, counts)
     means = np.add.reduceat(values, first) / sample.n_rows
-    squares = np.add.reduceat((values - np.repeat(means, counts)) ** 2, first)
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.add.reduceat((values - np.repeat(means, counts)) ** 2, first)
     return sample.columns, np.sqrt((squares + zeros * means**2) / sample.n_rows)
 
 
@@ -201,8 +245,11 @@ def same_features(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 
 def without_probes(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A family's configuration without its probes, which depend on the values of the rows."""
+    """A family's configuration without its probes and centres, which depend on the values of the rows."""
     out = {name: value for name, value in config.items() if name != "probe"}
+    if "state" in out:
+        state = out["state"].items()
+        out["state"] = {k: v for k, v in state if k not in ("centred_", "centres_")}
     if "members" in out:
         out["members"] = [without_probes(member) for member in out["members"]]
     return out

@@ -68,6 +68,8 @@ class Generator(ABC):
     separate: bool = False
     #: whether to warn if the columns of the rows have very different scales
     warns_of_scales: bool = False
+    #: whether columns of dense rows may be centred, as :class:`fcl.features.Columns` knows how to
+    may_be_centred: bool = False
     n_features: int
     #: largest number of rows of the sample for :meth:`fit`; fewer if they would take more than 64 MiB
     fit_rows: int = 2000

@@ -91,6 +91,8 @@ class GeneratedFamily(Family):
         self._stored = record or form
         #: scales of the rows' columns, if :func:`bind` measured them
         self.scales_seen: ScalesSeen | None = None
+        #: centres of columns of dense rows, float64 (columns,), 0 for none; if :func:`bind` measured them
+        self.centres_seen: Floats | None = None
 
     # -- properties ----------------------------------------------------------------------------
 
