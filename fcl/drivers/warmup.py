@@ -49,17 +49,17 @@ def warmup(kinds: Iterable[str] | None = None) -> None:
 @contextmanager
 def _coordinate_descent() -> Iterator[None]:
     """Solve small problems by coordinate descent, as large ones are solved."""
-    from fcl.solve import clipped, coupled_model, inner_descent, trainer
+    from fcl.solve import clipped, coupled_exact, coupled_model, inner_descent, trainer
 
     before = trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES, coupled_model.EXTRAPOLATE_FROM
-    long_sweep = inner_descent.LONG_SWEEP
+    long_sweep, weights = inner_descent.LONG_SWEEP, coupled_exact.MOST_WEIGHTS
     trainer.CHEAP_HESSIAN = clipped.MOST_ENTRIES = inner_descent.LONG_SWEEP = 0
-    coupled_model.EXTRAPOLATE_FROM = 1
+    coupled_exact.MOST_WEIGHTS, coupled_model.EXTRAPOLATE_FROM = 0, 1
     try:
         yield
     finally:
         trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES, coupled_model.EXTRAPOLATE_FROM = before
-        inner_descent.LONG_SWEEP = long_sweep
+        inner_descent.LONG_SWEEP, coupled_exact.MOST_WEIGHTS = long_sweep, weights
 
 
 def _windows() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
@@ -165,6 +165,9 @@ def _numbers() -> None:
         _train(rows, labels, "columns")
         _train(rows, labels, "columns", standardize=True)
         _train(rows, np.arange(256) % 3, "columns", "softmax")
+        if isinstance(rows, np.ndarray):  # columns that are centred
+            _train(rows + rows.dtype.type(4096), labels, "columns")
+            _train(rows + rows.dtype.type(4096), np.arange(256) % 3, "columns", "softmax")
 
 
 def _products() -> None:

@@ -8,6 +8,7 @@
 ``spec``       families written as text, not yet bound to rows
 ``concat``     combines several families into one
 ``hashed``     a family of any size whose features share 2^bits weights
+``centred``    dense columns of large mean, minus a constant near it
 ``standardized``  features divided by their standard deviations
 ``windows``    base class of the families over windows of letters
 ``kmers``, ``bag``, ``plain``, ``products``, ``fourier``  the built-in families

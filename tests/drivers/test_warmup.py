@@ -149,3 +149,21 @@ def test_kmers_over_many_rows_need_no_kernel_after_the_warm_up(
     for tol in (1e-2, 1e-9):
         fcl.train(data, f"kmers:d={d}", C=0.3, tol=tol)
     assert made and compiled() == before and sum(before.values()) > 5
+
+
+def test_centred_columns_need_no_kernel_after_the_warm_up() -> None:
+    from fcl.kernels import matrix
+
+    def compiled() -> dict[str, int]:
+        return {n: len(f.signatures) for n, f in vars(matrix).items() if hasattr(f, "signatures")}
+
+    warmup.KINDS["numbers"]()
+    before = compiled()
+    X = np.random.default_rng(0).normal(size=(50, 3)) + 1e6
+    for dtype in (np.float32, np.float64):
+        for y, loss in ((np.arange(50.0), "squared"), (np.arange(50) % 3, "softmax")):
+            data = fcl.open_data(X.astype(dtype), y=y)
+            model = fcl.train(data, "columns", C=1.0, loss=loss, warn=False, max_passes=9).model
+            assert model.centres
+            model.margins(X.astype(dtype))
+    assert compiled() == before
