@@ -57,7 +57,7 @@ FOLLOWS = {
     "residuals": {"price"},
     "price": {"certify"},
     "certify": set(),
-    "decided": {"draw", "columns", "margins"},
+    "decided": {"draw", "columns", "margins", "residuals"},
     "draw": {"sample", "columns", "margins"},
     "sample": {"columns", "margins"},
     "columns": {"margins"},
@@ -412,6 +412,8 @@ class Crew:
 
     def _begin(self, kind: str) -> None:
         assert kind in FOLLOWS[self.kind], f"{kind} after {self.kind}"
+        if self.kind == "decided":
+            assert (kind == "residuals") == self.decision.again, kind
         if self.kind == "prepare":
             assert (kind == "measure") == (self.settings.measure_parts > 0), kind
         assert all(task.kind in BESIDE for task in self.tasks.values())

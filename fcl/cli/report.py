@@ -259,6 +259,7 @@ def warning_line(result: TrainResult, tol: float) -> str | None:
         StopReason.INTERRUPTED: "run it longer, or accept it with a larger --tol",
         StopReason.STALLED: "rounding of float64 allows no smaller gap; accept it with a larger --tol",
         StopReason.NO_PROGRESS: "scale the columns, lower --C, or accept it with a larger --tol",
+        StopReason.MEMORY: result.message,
     }
     return (
         f"warning: stopped early ({result.reason}) with gap {result.certificate.gap:.3g} where "

@@ -19,7 +19,7 @@ from fcl.drivers.plan import Plan
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.rows import Rows
 from fcl.drivers.session import Session
-from fcl.errors import InputError
+from fcl.errors import BudgetError, InputError
 from fcl.features.standardized import attach_scales
 from fcl.solve.margins import write_margins
 from fcl.solve.outer import Certified
@@ -177,6 +177,11 @@ class InlineRun:
             reason = StopReason.INTERRUPTED
         except OutOfTime:
             reason = StopReason.MAX_TIME
+        except (BudgetError, MemoryError) as error:
+            if not session.history:
+                session.saver.refuse_input()
+                raise
+            reason = session.short_of_memory(error)
         except InputError:
             session.saver.refuse_input()
             raise

@@ -78,6 +78,7 @@ class Job:
     design: Design | None = None  #: of the covariates
     n_outputs: int = 1  #: classes or targets whose models share rows and features
     divide: Divide = make_plan  #: divides the memory
+    active: int = 0  #: features with a weight at the start
 
     def checked_scratch_folder(self) -> str:
         """The folder of the scratch file; InputError if the disk has no room for it."""
@@ -146,6 +147,7 @@ class Job:
         return self.divide(
             replace(
                 _sizes(self.family, self.train, self.valid, self.options, self.n_outputs),
+                active=self.active,
                 extra=extra,
                 sides=int(sides.sum()),
                 block_sides=int(sides.max()),
@@ -190,6 +192,7 @@ def make_job(
     *,
     valid: DataSet | None = None,
     resumed: bool = False,
+    active: int = 0,
     divide: Divide = make_plan,
     **given: Any,
 ) -> Job:
@@ -203,6 +206,8 @@ def make_job(
         A family to bind to the rows, its text, or a family of a model, which is already bound.
     resumed : bool
         Whether the job continues from a checkpoint, whose ``block_rows`` it cannot change.
+    active : int
+        Features with a weight in the model from which the job starts.
     divide : callable
         Divides the memory budget; called as :func:`fcl.drivers.plan.make_plan`.
     **given
@@ -297,7 +302,7 @@ def make_job(
     hints = not resumed and divide is make_plan  # other jobs choose no blocks
     for rows in filter(None, (train, valid_rows)):
         rows.data.rows.most_ahead = ahead_share(options)
-    plan = _plan(options, family, train, valid_rows, n_outputs, hints, divide)
+    plan = _plan(options, family, train, valid_rows, n_outputs, active, hints, divide)
     return Job(
         options=replace(options, writers=plan.writers),
         loss=loss,
@@ -311,6 +316,7 @@ def make_job(
         design=design,
         n_outputs=n_outputs,
         divide=divide,
+        active=active,
     )
 
 
@@ -376,6 +382,7 @@ def _plan(
     train: Rows,
     valid: Rows | None,
     n_outputs: int,
+    active: int,
     smaller_blocks: bool,
     divide: Divide,
 ) -> Plan:
@@ -383,7 +390,7 @@ def _plan(
 
     def planned(budget: int, block_rows: int) -> Plan:
         given = replace(options, block_rows=block_rows)
-        sizes = _sizes(family, train, valid, given, n_outputs)
+        sizes = replace(_sizes(family, train, valid, given, n_outputs), active=active)
         return divide(sizes, budget, options.row_view, options.writers or None)
 
     try:

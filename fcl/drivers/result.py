@@ -23,6 +23,7 @@ class StopReason(StrEnum):
     INTERRUPTED = "interrupted"
     STALLED = "stalled"  #: rounding explains the gap
     NO_PROGRESS = "no-progress"
+    MEMORY = "memory"  #: the rest of the job needs more memory
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,16 @@ class TrainResult:
 
 
 def end_in_words(
-    reason: StopReason, certificate: Certificate, tol: float, rounding: float = math.nan
+    reason: StopReason,
+    certificate: Certificate,
+    tol: float,
+    rounding: float = math.nan,
+    lacking: str = "",
 ) -> str:
     """Explain to the user why training ended.
 
     rounding : relative gap that rounding alone can cause; for the reasons that mention it.
+    lacking : what memory the run lacks; for the reason MEMORY.
     """
     reached = f"relative gap {certificate.gap:.2e}, requested {tol:.2e}"
     if certificate.scope is not Scope.FAMILY:
@@ -98,4 +104,5 @@ def end_in_words(
         StopReason.NO_PROGRESS: f"the last passes lowered neither the objective nor the gap: "
         f"{reached}; rounding alone can cause a gap of {rounding:.1e}; scale the columns, lower C, "
         "or raise tol",
+        StopReason.MEMORY: f"{lacking}: {reached}",
     }[reason]

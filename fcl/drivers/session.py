@@ -66,6 +66,7 @@ class Session:
     fingerprint: str = ""
     state: RunState | None = None  #: to resume from; None if it was saved before the first pass
     idle: int = 0  #: passes in a row without progress
+    lacking: str = ""  #: the memory that the run lacks, and what to do; empty if it lacks none
     rounding: float = math.nan  #: relative gap that rounding can cause, once it was estimated
     compile_seconds: float = JOB_SECONDS  #: estimated, if the cache lacks kernels
     #: what ``max_time`` limits: the time since the first pass began, without that of compiling
@@ -212,7 +213,15 @@ class Session:
         # a larger estimate would explain any gap
         if certified.gap <= self.rounding <= MOST_ROUNDING:
             return StopReason.STALLED
+        if self.lacking:
+            return StopReason.MEMORY
         return StopReason.NO_PROGRESS if self.idle >= PATIENCE else None
+
+    def short_of_memory(self, error: Exception) -> StopReason:
+        """Why a run ends that can allocate no more; its best model is kept."""
+        words = str(error) or "memory: no more could be allocated"
+        self.lacking = f"{words}; free memory, then resume from a checkpoint, or start again"
+        return StopReason.MEMORY
 
     @property
     def out_of_time(self) -> bool:
@@ -321,7 +330,7 @@ class Session:
             history=self.history,
         )
         peak = peak_memory()
-        message = end_in_words(reason, certificate, options.tol, self.rounding)
+        message = end_in_words(reason, certificate, options.tol, self.rounding, self.lacking)
         self.compiled()
         self.report(Stopped(reason, message, certificate, dict(self.seconds), peak))
         return TrainResult(

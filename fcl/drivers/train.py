@@ -31,6 +31,7 @@ from fcl.model.file import check_header
 from fcl.model.model import Model
 from fcl.options import TRAINING
 from fcl.parallel import one_blas_thread
+from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
 from fcl.units import counted
 
@@ -62,7 +63,8 @@ def plan_training(data: DataSet, features: Spec | str, **arguments: Any) -> Plan
     """
     given = signature(train).bind(data, features, **arguments)
     given.apply_defaults()
-    return _job(given.arguments).plan
+    resume = _loaded(given.arguments["resume"])
+    return _job(given.arguments | {"resume": resume}).plan
 
 
 def train(
@@ -246,9 +248,8 @@ def train(
             "initial: expected no resume beside it, got both; leave initial out, since a checkpoint has "
             "weights of its own"
         )
-    if resume is not None and not isinstance(resume, Checkpoint):
-        resume = CheckpointFolder(resume).load()
-    job = _job(given)
+    resume = _loaded(resume)
+    job = _job(given | {"resume": resume})
     if resume is not None:
         job = job.resumed(resume.family)
     options = job.options
@@ -322,15 +323,27 @@ def _scales(job: Job) -> str:
     return uneven_scales(job.family, job.train.data.column_names)
 
 
+def _loaded(resume: Checkpoint | str | os.PathLike[str] | None) -> Checkpoint | None:
+    """The checkpoint to resume from: the given one, or the newest in the given folder."""
+    if resume is None or isinstance(resume, Checkpoint):
+        return resume
+    return CheckpointFolder(resume).load()
+
+
 def _job(given: Mapping[str, Any]) -> Job:
-    """The job for the arguments of :func:`train`."""
+    """The job for the arguments of :func:`train`, with the checkpoint itself to resume from."""
     check_data_set("data", given["data"])
     data = given["data"].with_added(given["offset"], given["covariates"])
     options = {option.name: given[option.name] for option in TRAINING}
     if given["client"] is not None or given["dask"] is not None:
         options["driver"] = "dask"
-    resumed = given["resume"] is not None
-    return make_job(data, **options, valid=given["valid"], resumed=resumed)
+    initial, resume = given["initial"], given["resume"]
+    active = 0 if initial is None else len(initial.ids)
+    if resume is not None:
+        active = RunState.from_file(resume.state, resume.arrays).most_active
+    return make_job(
+        data, **options, valid=given["valid"], resumed=resume is not None, active=active
+    )
 
 
 def _check_savable(job: Job) -> None:

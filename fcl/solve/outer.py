@@ -223,7 +223,12 @@ class Outer:
     def stands_still(self) -> bool:
         """Whether the gap is above the tolerance and has hardly closed despite two lower targets."""
         certified = self.certified()
-        return self.sharpness < 0.1 and certified.scope is Scope.FAMILY and certified.gap > self.tol
+        return self.sharpened and certified.scope is Scope.FAMILY and certified.gap > self.tol
+
+    @property
+    def sharpened(self) -> bool:
+        """Whether the trainer's target was lowered twice since the gap last closed."""
+        return self.sharpness < 0.1
 
     def raise_bound(self, bound: float, wanted: Ids = _NOTHING) -> Certified:
         """Adopt another bound of the whole problem if it is better.

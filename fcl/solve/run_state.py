@@ -44,6 +44,12 @@ class RunState:
     last: Certified | None = None  #: of the last pass, only for :meth:`Certified.progressed`
     untried: Point | None = None  #: a point that no search has judged yet
 
+    @property
+    def most_active(self) -> int:
+        """The most features with a weight of a point from which a run resumes."""
+        points = (self.outer.point, self.outer.best, self.untried)
+        return max(len(point.ids) for point in points if point is not None)
+
     def to_file(self) -> tuple[dict[str, Any], Arrays]:
         """Numbers and arrays by name, as ``fcl/model/CHECKPOINT.md`` declares them."""
         outer, sample = self.outer, self.sample

@@ -131,6 +131,8 @@ class SampleSize:
     while it has fewer than ROWS_A_COLUMN rows for each. In the final phase, most passes replace it by
     another sample of the same size, since the errors of two samples differ; if the columns take
     DEAR_BYTES, only passes that close little of the gap do, and none that a missing feature explains.
+    While weights are frozen, because their columns do not fit into the cache, these keep the gap open,
+    not the errors of the sample: passes then exchange a part of the columns over the same rows.
 
     Parameters
     ----------
@@ -170,11 +172,18 @@ class SampleSize:
         self.objective = self.last_gap = self.last_objective = np.inf
 
     def should_redraw(
-        self, objective: float, gap: float, step: LastStep, n_cached: int, cached_bytes: float
+        self,
+        objective: float,
+        gap: float,
+        step: LastStep,
+        n_cached: int,
+        cached_bytes: float,
+        n_frozen: int = 0,
     ) -> bool:
         """Decide whether to draw a new sample, of ``wanted`` rows; call once per certified pass.
 
         objective, gap : of the anchor.  n_cached, cached_bytes : of the cached columns.
+        n_frozen : features with a weight that are not cached.
         """
         if not self.most or self.drawn == self._n_rows:
             return False
@@ -186,7 +195,7 @@ class SampleSize:
         steady = objective > STEADY * self.last_objective
         dear = cached_bytes >= DEAR_BYTES
         predicted = step.decrease > PREDICTED * step.promised
-        kept = dear and predicted and gap > OPEN * objective
+        kept = n_frozen > 0 or (dear and predicted and gap > OPEN * objective)
         renewed = steady and not kept and gap > (DEAR_RENEWED if dear else RENEWED) * self.last_gap
         slow = steady and not kept and gap > self._slow * self.last_gap
         self.last_gap, self.last_objective = gap, objective

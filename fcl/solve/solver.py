@@ -243,7 +243,12 @@ class Solver:
             return False
         if not sampler.pending:
             sampler.pending = sampler.size.should_redraw(
-                self.outer.objective, self.outer.gap, sampler.step, cache.n, float(cache.used)
+                self.outer.objective,
+                self.outer.gap,
+                sampler.step,
+                cache.n,
+                float(cache.used),
+                len(self._frozen.ids),
             )
         return sampler.pending
 

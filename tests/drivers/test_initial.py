@@ -12,8 +12,7 @@ import pytest
 import fcl
 from fcl.drivers import plan
 from fcl.drivers.events import Event, PassDone, Prepared
-from fcl.drivers.processes import setup
-from fcl.errors import BudgetError, ConvergenceWarning, InputError
+from fcl.errors import ConvergenceWarning, InputError
 
 drivers = pytest.mark.parametrize("driver", ["inline", "processes"])
 
@@ -86,13 +85,16 @@ def test_a_run_that_is_stopped_keeps_its_start(
     np.testing.assert_array_equal(again.model.ids, model.ids)
 
 
-def test_a_start_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setup, "ACTIVE_A_COLUMN", 0)
-    monkeypatch.setattr(setup, "LEAST_ACTIVE", 8)
+def test_a_start_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan reserves places for its features, or refuses the job before it begins."""
+    monkeypatch.setattr(plan, "ACTIVE_A_COLUMN", 0)
+    monkeypatch.setattr(plan, "LEAST_ACTIVE", 8)
+    monkeypatch.setattr(plan, "ACTIVE_SHARE", 1 << 60)
     model = fcl.train(windows(), "kmers:d=4", C=0.3).model
     assert len(model.ids) > 8
-    with pytest.raises(BudgetError, match=r"at most 8 features with a weight.*lower C"):
-        fcl.train(windows(), "kmers:d=4", C=0.3, initial=model, driver="processes")
+    options: dict[str, Any] = {"C": 0.3, "initial": model, "driver": "processes"}
+    result = fcl.train(windows(), "kmers:d=4", **options)
+    assert result.converged and result.passes == 2
 
 
 @pytest.mark.parametrize(

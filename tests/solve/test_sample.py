@@ -133,6 +133,17 @@ def test_a_sample_whose_columns_are_dear_is_kept_while_passes_close_the_gap() ->
         assert redrawn == [True, False, not dear, True]
 
 
+def test_a_sample_is_kept_while_weights_are_frozen() -> None:
+    """Features that do not fit keep the gap open; only a step that was predicted badly is a reason."""
+    for n_frozen, decrease in itertools.product((0, 5), (0.4, 0.6)):
+        size = SampleSize(10_000_000, 5_000_000, 100_000, 1 << 20)
+        size.draws, size.drawn, size.objective = 1, 100_000, 200.0
+        step = LastStep(decrease=decrease, promised=1.0)
+        size.should_redraw(200.0, 50.0, step, 100, 1e6, n_frozen)
+        redrawn = size.should_redraw(199.9, 49.0, step, 100, 1e6, n_frozen)
+        assert redrawn == (n_frozen == 0 or decrease < 0.5)
+
+
 def test_a_sample_that_predicted_the_step_is_kept_if_its_columns_are_dear() -> None:
     """While the gap is wide; later, errors of the sample may keep it open all the same."""
     for dear, share, gap in itertools.product((False, True), (0.8, 0.95), (50.0, 10.0)):

@@ -26,14 +26,12 @@ from fcl.cache import Store
 from fcl.data.prepared import PreparedRows, SideArrays, pack_sides, unpack_sides
 from fcl.drivers.processes.logic.protocol import SharedPoint
 from fcl.drivers.processes.shared import Segment
-from fcl.errors import BudgetError
 from fcl.features import Family, family_from_config
 from fcl.features.standardized import attach_scales, standardized
 from fcl.options import Options
 from fcl.parallel import SERIAL, Team
 from fcl.solve.passes import KEEP_PER_GROUP
 from fcl.solve.state import Point
-from fcl.units import format_bytes
 
 __all__ = ["MOST_BATCH", "POINTS", "Config", "Layout", "segment_names"]
 
@@ -88,7 +86,6 @@ class Config:
     extents: int = 0
     extent_bytes: int = 0
     max_active: int = 0  #: most features of a point
-    slot_bytes: int = 0  #: as in Plan
     view_rows: int = 0  #: most rows of a sample; 0: the trainer has all rows
 
     @property
@@ -356,19 +353,14 @@ class Layout:
         weights = self.array(f"{shared.place}_weights")[:n].copy()
         return Point(ids, weights, shared.intercept, np.array(shared.covariates))
 
+    def has_room(self, point: Point) -> bool:
+        """Whether a point fits into its place in shared memory."""
+        return len(point.ids) <= self.config.max_active
+
     def write_point(self, place: str, point: Point) -> SharedPoint:
-        """Write a point into its place in shared memory; BudgetError if it does not fit."""
-        n, room = len(point.ids), self.config.max_active
-        if n > room:
-            more = format_bytes(self.config.max_columns * self.config.slot_bytes)
-            raise BudgetError(
-                f"expected at most {room} features with a weight, as the memory plan allows, got {n}; "
-                + (
-                    f"raise --memory by {more} for twice as many, or "
-                    * (self.config.slot_bytes > 0)
-                )
-                + "lower C"
-            )
+        """Write a point, which has room (:meth:`has_room`), into its place in shared memory."""
+        n = len(point.ids)
+        assert self.has_room(point), (place, n, self.config.max_active)
         self.array(f"{place}_ids")[:n] = point.ids
         self.array(f"{place}_weights")[:n] = point.weights
         return SharedPoint(place, n, point.intercept, tuple(point.covariates.tolist()))

@@ -49,6 +49,7 @@ from fcl.solve.run_state import RunState
 from fcl.solve.sampling import LastStep
 from fcl.solve.solver import null_outer
 from fcl.solve.state import Ids, Point
+from fcl.units import format_bytes, least_memory
 
 __all__ = ["OuterLoopState"]
 
@@ -303,24 +304,23 @@ class OuterLoopState:
         layout.array("watched_curvatures")[: len(watch)] = 0.0
 
     def stalled(self) -> Decided:
-        """Stop, or continue with a lower target, after the trainer could not improve the anchor.
+        """Continue after the trainer could not improve the anchor.
 
-        Where the trainer has failed at lower targets too, and rounding may hide what is to be gained, the
-        anchor is priced and certified again: that pass counts, and polishes the anchor.
+        Two lower targets are tried first, which cost no pass. Then the anchor is certified again: that
+        counts as a pass without progress, proves the bound in other ways, polishes the anchor, and, for a
+        sampled family, draws other features.
         """
-        session = self.session
-        self.outer.sharpen()
-        if self.outer.stands_still and polishable(self.passes, self.outer.point):
-            self._tried, self._decrease = _Proposal(0, self.outer.point), 0.0
-            return Decided(again=True)
-        session.idle += 1
-        assert self.certified is not None
-        stop = session.stalled(self.certified, self._rounding)
-        if stop:
-            return Decided(stop=stop)
         assert self.anchor is not None
-        self.anchor = replace(self.anchor, target=self.outer.target(), n_coming=0)
-        return self._prepare_columns(decrease=0.0)
+        if self.anchor.n_coming:  # the trainer waited for columns for which there was no room
+            self.anchor = replace(self.anchor, n_coming=0)
+            return Decided()
+        self._decrease = 0.0
+        if self.outer.sharpened:
+            self._tried = _Proposal(0, self.outer.point)
+            return Decided(again=True)
+        self.outer.sharpen()
+        self.anchor = replace(self.anchor, target=self.outer.target())
+        return self._prepare_columns()
 
     def certify(self, pass_number: int) -> Certified:
         """Certify the priced anchor, and prepare it for the trainer."""
@@ -376,32 +376,44 @@ class OuterLoopState:
         if self._untried is not None and self._untried.version == 0:  # the initial point
             self._try(self._untried)
             return Decided(start=True)
-        return self._prepare_columns(self._decrease)
+        return self._prepare_columns()
 
-    def _prepare_columns(self, decrease: float) -> Decided:
-        """Choose the columns to make, over a new sample of rows if one is due.
-
-        decrease : of the objective over all rows, by the last step that the trainer proposed.
-        """
-        slots, _ = self.cached()
+    def _prepare_columns(self) -> Decided:
+        """Choose the columns to make, over a new sample of rows if one is due."""
+        slots, cached = self.cached()
         redraw = self._redraw_due or self._sample.should_redraw(
             self.outer.objective,
             self.outer.gap,
-            LastStep(self.beta, decrease, self._tried.promised),
+            LastStep(self.beta, self._decrease, self._tried.promised),
             len(slots),
             float(self.store.sizes[slots].sum()),
+            len(self.outer.frozen(cached).ids),
         )
         self._redraw_due = False
         columns = self._select(drop_cache=redraw)
-        many = columns > WAIT_FROM * len(slots) and not self.columns.short
-        if redraw or not len(slots) or many:
-            assert self.anchor is not None
+        assert self.anchor is not None
+        many = redraw or not len(slots) or columns > WAIT_FROM * len(slots)
+        if many and not self.columns.short:
             self.anchor = replace(self.anchor, n_coming=columns)
+        if self.columns.withheld:
+            self.anchor = replace(self.anchor, crowded=True)
+        self.session.lacking = self._lacking()
         if redraw:
             self._sample.draws += 1
             parts = -(-self._sample.wanted // self.job.options.block_rows)
             return Decided(columns=columns, redraw=True, sample_parts=parts)
         return Decided(columns=columns, crowded=self.too_many > 0)
+
+    def _lacking(self) -> str:
+        """What the memory budget has no room for, and the budget that continues; empty if nothing."""
+        if not self.columns.withheld:
+            return ""
+        plan = self.job.plan
+        return (
+            f"memory: a budget of {format_bytes(plan.budget)} has room for {plan.max_active:,} features "
+            "with a weight, and others violate their conditions; resume from a checkpoint, or start "
+            f"again, with {least_memory(plan.more_active)}"
+        )
 
     def _merge_prices(self) -> None:
         """Merge the prices of all parts of the family."""

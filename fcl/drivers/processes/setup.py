@@ -12,7 +12,7 @@ import numpy as np
 from fcl.cache.store import largest_column
 from fcl.drivers.job import Job, ahead_share, available_cores
 from fcl.drivers.memory import on_tmpfs
-from fcl.drivers.plan import ACTIVE_A_COLUMN, LEAST_ACTIVE, Plan
+from fcl.drivers.plan import Plan
 from fcl.drivers.processes.layout import MOST_BATCH, Config, Layout, in_scratch, segment_names
 from fcl.drivers.processes.logic.protocol import Settings
 from fcl.drivers.processes.messages import SetUp
@@ -153,8 +153,7 @@ class Shared:
             staging=plan.staging,
             extents=extents,
             extent_bytes=extent_bytes,
-            max_active=max(ACTIVE_A_COLUMN * plan.max_columns, LEAST_ACTIVE),
-            slot_bytes=plan.slot_bytes,
+            max_active=plan.max_active,
             view_rows=plan.view_rows,
         )
 

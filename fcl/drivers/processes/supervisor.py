@@ -6,6 +6,7 @@ the values in messages; it also keeps the anchor, so that a checkpoint needs no 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import deque
@@ -145,11 +146,25 @@ class Supervisor:
             return over.instruction
         except KeyboardInterrupt:
             return protocol.Finish(StopReason.INTERRUPTED)
+        except (BudgetError, MemoryError) as error:
+            return self._short_of_memory(error)
         except InputError:
             self.session.saver.refuse_input()
             raise
         finally:
             self.session.saver.save()
+
+    def _short_of_memory(self, error: Exception) -> protocol.Finish:
+        """End with the best model; raises the error if this run has none yet."""
+        if not self._has_model:
+            raise error
+        return protocol.Finish(self.session.short_of_memory(error))
+
+    @property
+    def _has_model(self) -> bool:
+        """Whether there is a point that this run has verified."""
+        loop = self._outer_loop
+        return loop is not None and bool(self.session.history) and loop.verified
 
     def _poll_stop(self) -> None:
         if self.session.should_stop():
@@ -247,7 +262,8 @@ class Supervisor:
         self.logic.validation.wanted = spent <= VALIDATION_SHARE * cores * self.session.elapsed
         self.meter.sample()
         if self._outer_loop is not None:
-            self.shared.layout.back_more(BACK_BYTES)
+            with contextlib.suppress(BudgetError):  # it is not needed yet, and may never be
+                self.shared.layout.back_more(BACK_BYTES)
         self._report_progress()
         for child in self.roster:
             self.roster.kill_if_hung(child, now)
@@ -375,13 +391,16 @@ class Supervisor:
         """End all children, and make the result, or raise the error that ended the run."""
         session = self.session
         if isinstance(instruction, protocol.Abort):
-            raise _exception(instruction.raised)
+            error = _exception(instruction.raised)
+            if not isinstance(error, BudgetError | MemoryError):
+                raise error
+            instruction = self._short_of_memory(error)
         if isinstance(instruction, protocol.Fail):
             raise self.roster.repeated_deaths(instruction.role, self.logic.settings.max_deaths)
         assert isinstance(instruction, protocol.Finish)
-        # without a point that this run has verified there is no result; its checkpoint still exists
-        if self._outer_loop is None or not session.history or not self._outer_loop.verified:
+        if not self._has_model:  # its checkpoint still exists
             raise KeyboardInterrupt
+        assert self._outer_loop is not None
         self._peak_memory()
         # the long computations that follow may use the memory that the children held
         self.roster.dismiss()
@@ -408,6 +427,8 @@ def _exception(raised: protocol.Raised) -> Exception:
             text = f"{raised.name} failed at its start, in a separate process: {text}"
         return kinds.get(raised.type.rpartition(".")[2], InputError)(text)
     doing = raised.doing or "at its start"
+    if raised.type.rpartition(".")[2] == "MemoryError":
+        return MemoryError(f"{raised.name} could not allocate memory {doing}: {raised.text}")
     return FclError(
         f"{raised.name} failed {doing} with {raised.type}: {raised.text}\n{raised.traceback}"
     )

@@ -108,6 +108,7 @@ class TrainerProcess:
         # enter the local problem
         self._entering: list[tuple[Floats, Floats, Floats | None]] = []
         self._untested: set[int] = set()  # ids of columns that came since the last step
+        self._frozen_bytes = self._n_frozen = 0  # of columns with a weight evicted since the anchor
         self._promised: dict[int, float] = {}  # promised decrease of Q, by version of the proposal
 
     def run(self) -> None:
@@ -255,6 +256,11 @@ class TrainerProcess:
         self._steps, self._working = 0, not self._lacking
         self._unsaid = None
         self._promised = {}
+        self._frozen_bytes = self._n_frozen = 0
+        if anchor.crowded:
+            keep = local.live_weights != 0.0
+            if not keep.all():
+                local.evict(keep)
 
     def _update_below(self) -> None:
         """Recompute how far the point is below the anchor; return to the anchor if the point is above."""
@@ -327,8 +333,9 @@ class TrainerProcess:
     def _make_room(self, order: MakeRoom) -> None:
         """Evict columns until enough extents are empty and enough columns are gone, if possible.
 
-        All dead columns may go; columns with a weight may go up to half of the cache, so that enough of
-        the working set remains.
+        All dead columns may go. Columns with a weight may go up to half of the cache for each anchor,
+        however often room is requested: if all went, the new columns would undo the optimum of the old
+        ones, and the next pass the other way round.
         """
         local, cache = self.local, self.cache
         wanted, leaving = order.wanted, order.columns
@@ -340,15 +347,16 @@ class TrainerProcess:
             # one extent more than wanted, since the remaining columns have to be compacted
             need = (short + 1) * cache.extent_bytes if short else 0
             keep = np.ones(n, bool)
-            room = gone = live = n_live = 0
+            room = gone = 0
             for j in local.leaving_order():
                 if room >= need and gone >= leaving:
                     break
                 if weights[j] != 0.0:
-                    if live + sizes[j] > cache.capacity // 2 or n_live >= cache.max_columns // 2:
+                    size = self._frozen_bytes + int(sizes[j])
+                    if size > cache.capacity // 2 or self._n_frozen >= cache.max_columns // 2:
                         break
-                    live += int(sizes[j])
-                    n_live += 1
+                    self._frozen_bytes = size
+                    self._n_frozen += 1
                 keep[j] = False
                 room += int(sizes[j])
                 gone += 1
@@ -409,7 +417,12 @@ class TrainerProcess:
             self._unsaid = last_word, violation
             return
         self._unsaid = None
-        point = self.layout.write_point("mailbox", self.local.point())
+        found = self.local.point()
+        if not self.layout.has_room(found):  # the next pass makes room (TrainerAnchor.crowded)
+            self.local.return_to_anchor()
+            self._below, self._working = 0.0, False
+            return
+        point = self.layout.write_point("mailbox", found)
         self._version += 1
         self._awaiting = True
         worth = bool(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from fcl.cache import Store
 from fcl.cache.store import largest_column
-from fcl.drivers.processes.layout import Layout
+from fcl.drivers.processes.layout import MOST_BATCH, Layout
 from fcl.features.base import Family
 from fcl.features.prices import Prices
 from fcl.solve.outer import Outer
@@ -16,8 +17,9 @@ from fcl.solve.state import Floats, Ids
 
 __all__ = ["GradientTable", "WantedColumns"]
 
-#: Features per group if room is short. A group is sorted by id: columns of neighbouring features are
-#: cheaper to make together.
+#: If room is short, a group of the list has as many features as this share of the cache holds, and at
+#: most GROUP. A group is sorted by id: columns of neighbouring features are cheaper to make together.
+ROOM_SHARE = 0.125
 GROUP = 8192
 #: Arrays of the list, each with one value per feature.
 NAMES = ("ids", "violations", "gradients", "curvatures", "weights")
@@ -77,6 +79,8 @@ class WantedColumns:
         block_rows = self._config.block_rows
         self._column_bytes = largest_column(n_rows, block_rows, family.binary, family.step)
         self.short = False  #: whether there may be too little room for all columns of the list
+        #: features left out of the list, since too many have a weight or may get one
+        self.withheld = 0
         self._unmade = 0  # columns of the list that are not stored yet
 
     def choose(
@@ -112,10 +116,11 @@ class WantedColumns:
         # columns cached before the rows changed, or before a checkpoint, are made again as well
         back = frozen.ids if drop_cache else recall
         back = back[~np.isin(back, selection.ids) & ~np.isin(back, there)]
-        ids = np.concatenate([selection.ids, back])[: self._config.max_active]
+        ids = np.concatenate([selection.ids, back])
+        violations = np.concatenate([selection.violations, np.zeros(len(back))])
+        listed = self._allowed(ids, np.union1d(outer.point.ids, there))
+        ids, violations = ids[listed], violations[listed]
         n = len(ids)
-        violations = np.zeros(n)
-        violations[: len(selection.ids)] = selection.violations[:n]
         columns = (
             ids,
             violations,
@@ -129,6 +134,17 @@ class WantedColumns:
         self._unmade = n
         return n
 
+    def _allowed(self, ids: Ids, known: Ids) -> npt.NDArray[np.bool_]:
+        """Which features to list: those with a weight, and as many others as there is room for.
+
+        known : features of the anchor or the cache. Together with the listed ones they are all features
+            that may have a weight at the next anchor.
+        """
+        new = ~np.isin(ids, known)
+        withheld = new & (np.cumsum(new) > self._config.max_active - len(known))
+        self.withheld = int(withheld.sum())
+        return ~withheld
+
     def _put_in_order(self, n: int, slots: Ids, drop_cache: bool) -> None:
         """Sort by id, which is cheaper; groups of larger violations come first if room is short."""
         sizes = self._store.sizes[slots]
@@ -136,9 +152,15 @@ class WantedColumns:
         there = sizes[:0] if drop_cache else sizes
         free = self._store.capacity - float(there.sum())
         self.short = 2.0 * n * mean > free or n > self._config.max_columns - len(there)
-        group = np.arange(n) // (GROUP if self.short else max(n, 1))
-        group[:1] = -1  # the largest violation always enters
-        self._rearrange(slice(n), np.lexsort((self._layout.array("job_ids")[:n], group)))
+        group = max(n, 1)
+        if (
+            self.short
+        ):  # a group takes a part of the room, so that the largest violations get the room
+            room = min(self._store.capacity / max(mean, 8.0), self._config.max_columns)
+            group = min(max(int(ROOM_SHARE * room), MOST_BATCH), GROUP)
+        groups = np.arange(n) // group
+        groups[:1] = -1  # the largest violation always enters
+        self._rearrange(slice(n), np.lexsort((self._layout.array("job_ids")[:n], groups)))
 
     def _rearrange(self, some: slice, order: Ids) -> None:
         for name in NAMES:

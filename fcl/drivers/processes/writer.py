@@ -164,6 +164,8 @@ class Writer:
         found = self.passes.search(anchor, tried.objective, proposal)
         if found.point is None or found.beta == 1.0:
             return self._found(found, tried.point)
+        if not self.layout.has_room(found.point):
+            return SearchResult(Outcome.REJECTED, found.objective)
         point = self.layout.write_point("found", found.point)
         return SearchResult(Outcome.BLEND, found.objective, found.beta, point)
 

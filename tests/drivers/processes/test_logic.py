@@ -180,6 +180,18 @@ def test_a_stalled_run_continues_if_the_shell_requests_it() -> None:
     assert crew.certified == [0, 1]
 
 
+def test_an_anchor_is_certified_again_if_the_shell_requests_it() -> None:
+    crew = waiting()
+    rest(crew)
+    assert crew.said(Stalled)
+    crew.decide(again=True)
+    assert (crew.logic.stage, crew.logic.pass_number) == ("residuals", 1)
+    crew.run_on()
+    assert crew.certified == [0, 1]
+    crew.decide(columns=1)
+    assert [order.pass_number for order in crew.said(SendAnchor)] == [1]
+
+
 def test_a_resumed_run_makes_the_margins_of_its_anchor_first() -> None:
     crew = Crew(resumed=True, first_pass=7)
     crew.run_on()
@@ -892,11 +904,15 @@ class Runs(RuleBasedStateMachine):
         sample_parts=st.integers(0, 2),
         crowded=st.booleans(),
         start=st.booleans(),
+        again=st.booleans(),
     )
     def the_shell_decides(
-        self, columns: int, redraw: bool, sample_parts: int, crowded: bool, start: bool
+        self, columns: int, redraw: bool, sample_parts: int, crowded: bool, start: bool, again: bool
     ) -> None:
         logic = self.crew.logic
+        if again and logic.handed == logic.pass_number:
+            self.crew.decide(again=True)
+            return
         if start and logic.handed is None and logic.pass_number == logic.settings.first_pass:
             self.crew.decide(start=True)
             return

@@ -39,8 +39,16 @@ def test_committed_candidates_are_listed_once() -> None:
 def test_groups_of_larger_violations_come_first_if_room_is_short(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(wanted, "GROUP", 3)
-    for capacity, expected in ((1 << 20, [9, 1, 2, 4, 5, 7, 8]), (64, [9, 2, 5, 1, 4, 8, 7])):
+    """A group has at most as many features as a part of the cache holds."""
+    monkeypatch.setattr(wanted, "MOST_BATCH", 2)
+    for capacity, most, share, expected in (
+        (1 << 20, 3, 1.0, [9, 1, 2, 4, 5, 7, 8]),
+        (64, 3, 1.0, [9, 2, 5, 1, 4, 8, 7]),
+        (64, 9, 0.25, [9, 5, 2, 8, 1, 4, 7]),
+        (64, 9, 0.01, [9, 5, 2, 8, 1, 4, 7]),
+    ):
+        monkeypatch.setattr(wanted, "GROUP", most)
+        monkeypatch.setattr(wanted, "ROOM_SHARE", share)
         arrays = {f"job_{name}": np.zeros(64, int) for name in NAMES}
         config = SimpleNamespace(block_rows=64, max_active=64, max_columns=64)
         layout: Any = SimpleNamespace(config=config, array=arrays.__getitem__)
@@ -49,3 +57,19 @@ def test_groups_of_larger_violations_come_first_if_room_is_short(
         arrays["job_ids"][:7] = [9, 5, 2, 8, 1, 4, 7]
         columns._put_in_order(7, np.arange(4), drop_cache=False)
         assert arrays["job_ids"][:7].tolist() == expected
+
+
+def test_new_features_wait_while_too_many_have_a_weight() -> None:
+    """Features of the anchor and the cache may have a weight at the next anchor; they need room, too."""
+    config = SimpleNamespace(block_rows=64, max_active=6, max_columns=64)
+    layout: Any = SimpleNamespace(config=config)
+    store: Any = SimpleNamespace(sizes=np.full(64, 8), capacity=1 << 20)
+    columns = WantedColumns(layout, store, 10, explicit_family(np.ones((10, 64))))
+    ids = np.array([9, 5, 2, 8, 1, 4, 7])
+    for known, expected in (
+        ([5, 8], [9, 5, 2, 8, 1, 4]),
+        ([5, 8, 30, 31, 32], [9, 5, 8]),
+        ([5, 8, 30, 31, 32, 33, 34], [5, 8]),
+    ):
+        assert ids[columns._allowed(ids, np.array(known))].tolist() == expected
+        assert columns.withheld == len(ids) - len(expected)

@@ -342,7 +342,7 @@ class Logic:
             self.passes.pass_number += 1
             self.passes.begin(Stage.MARGINS, self.settings.margins_parts)
         elif event.again:
-            require(self.handed == self.pass_number, "an anchor to price again that nobody got")
+            require(self.handed == self.pass_number, "an anchor is certified again at once")
             self.passes.pass_number += 1
             self.passes.begin(Stage.RESIDUALS, self.settings.margins_parts)
         elif event.redraw:

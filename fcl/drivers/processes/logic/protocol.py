@@ -105,6 +105,8 @@ class TrainerAnchor:
     decrease: float  #: of the objective on all rows
     beta: float
     n_coming: int = 0  #: columns to come, if the trainer should wait for most of them
+    #: whether features wait until fewer have a weight: the trainer drops columns without one
+    crowded: bool = False
 
 
 class Event:
