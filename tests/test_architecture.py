@@ -150,6 +150,34 @@ def test_extras_are_imported_inside_functions(extra: str) -> None:
     assert extra in imported_at_load(ast.parse(f"class A:\n    from {extra}.b import c"))
 
 
+def lost_texts(tree: ast.AST) -> list[int]:
+    """Lines of statements that are a text, but no docstring: the rest of a text without brackets."""
+    named = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
+    docstrings = {node.body[0] for node in ast.walk(tree) if isinstance(node, named) and node.body}
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr)
+        and node not in docstrings
+        and (
+            isinstance(node.value, ast.JoinedStr)
+            or (isinstance(node.value, ast.Constant) and isinstance(node.value.value, str | bytes))
+        )
+    ]
+
+
+def test_no_text_is_lost() -> None:
+    """Ruff has no rule for this (pylint's W0105)."""
+    files = [*ROOT.rglob("*.py")]
+    for folder_name in ("examples", "tests", "tools"):
+        files += (ROOT.parent / folder_name).rglob("*.py")
+    assert len(files) > 500
+    lost = {path: lost_texts(ast.parse(path.read_text(encoding="utf-8"))) for path in files}
+    assert {path: lines for path, lines in lost.items() if lines} == {}
+    source = 'def f(x):\n    "doc"\n    y = f"{x} certified for "\n    "what"\n    f"{x}"\n    return y\n'
+    assert lost_texts(ast.parse(source)) == [4, 5]
+
+
 def test_the_check_sees_imports() -> None:
     source = """
 import fcl.cache

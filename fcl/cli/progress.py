@@ -112,8 +112,8 @@ def problem_text(event: Started) -> str:
     positive = "" if event.n_positive is None else f" ({event.n_positive:,} positive)"
     features = f"{counted(event.n_features, 'feature')}"
     if event.n_sampled is not None:
-        features = f"{counted(event.n_sampled, 'feature')} sampled each pass, certified for "
-        "what a pass priced"
+        sampled = counted(event.n_sampled, "feature")
+        features = f"{sampled} sampled each pass, certified for what a pass priced"
     return f"{counted(event.n_rows, 'row')}{positive}, {features}"
 
 

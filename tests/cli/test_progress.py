@@ -5,15 +5,37 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from fcl.cli.certify import _say as say_of_certify
 from fcl.cli.common import messages
-from fcl.cli.progress import LineView, LiveView
-from fcl.drivers.events import Compiled, Compiling, PassDone, Prepared, Started, StepProgress
+from fcl.cli.online_report import OnlineLines
+from fcl.cli.path_report import PathView
+from fcl.cli.progress import LineView, LiveView, View
+from fcl.cli.stagewise_report import BlockLines
+from fcl.drivers.events import (
+    Compiled,
+    Compiling,
+    Event,
+    Jobs,
+    PassDone,
+    Prepared,
+    Started,
+    StepProgress,
+    Stopped,
+    Validated,
+    Workers,
+)
+from fcl.drivers.online.progress import OnlineProgress, OnlineStarted, OnlineStopped
+from fcl.model import Certificate
+from fcl.path.events import PointDone, PointStarted, TrackStarted
+from fcl.stagewise.events import BlockVisited, StagewiseStarted, StagewiseStopped
+from tests.cli.conftest import Plan
 
 
 def a_pass(**changes: float) -> PassDone:
@@ -75,6 +97,121 @@ def test_the_problem_in_one_line() -> None:
     mixed = {"l1_ratio": 0.5, "standardize": True, "class_weight": (("a", 1.0), ("b", 2.5))}
     assert line(mixed) == f"{usual}, l1_ratio 0.5, standardized, class weights 'a': 1, 'b': 2.5"
     assert line({"class_weight": "balanced"}) == f"{usual}, class weights balanced"
+
+
+STARTED = Started(None, {}, 600, 1000, 0.5, 0.25, 150)
+PLAN = Plan(1 << 30)
+BLOCK = {
+    "number": 5, "loss": 0.5, "error": 0.25, "valid_loss": 0.75, "valid_error": None, "seconds": 2.0,
+    "n_blocks": 4, "time_left": 90.0,
+}  # fmt: skip
+ONLINE = {
+    "rows": 1000, "number": 2, "seen": True, "loss": 0.5, "loss_since": 0.25, "constant_loss": 0.75,
+    "active": 3, "norm": 1.5, "rows_per_second": 2000.0, "memory_bytes": 1 << 20, "seconds": 1.0,
+    "validation": {"auprc": 0.5, "n_rows": 9},
+}  # fmt: skip
+POINT = {
+    "number": 2, "of": 9, "C": 0.5, "alpha": 0.1, "active": 7, "objective": 9.0, "gap": 1e-3,
+    "seconds": 2.0, "passes": 4, "score": 0.5, "metric": "auprc",
+}  # fmt: skip
+CERTIFICATE = Certificate(12.5, 12.4, 0.008, 1.01, 100, passes=3)
+PASS = (
+    "objective 9  bound -inf  gap inf  violation 3  active 5  cached 20  priced 1,000  "
+    "cache 50% (evicted 7)  rows/s 1,000,000  memory 1 MiB"
+)
+#: each event -> what each view writes
+MESSAGES: list[tuple[Event, dict[str, list[str]]]] = [
+    (STARTED, {
+        "lines": ["fcl: 600 rows (150 positive), 1,000 features, C 0.5 = alpha 0.25"],
+        "path": ["fcl: 600 rows (150 positive), 1,000 features"],
+    }),
+    (Started(PLAN, {}, 1, 1000, 0.5, 0.25, None, 50), {
+        "lines": [
+            "fcl: 1 row, 50 features sampled each pass, certified for what a pass priced, "
+            "C 0.5 = alpha 0.25",
+            "fcl: memory 1 GiB: column cache 1 MiB, interpreter 2 MiB",
+        ],
+        "path": ["fcl: 1 row, 50 features sampled each pass, certified for what a pass priced"],
+    }),
+    (Compiling(25.0), {
+        "lines": ["fcl: compiling kernels, once, about 25 s"],
+        "path": ["fcl: compiling kernels, once, about 25 s"],
+        "certify": ["fcl: compiling kernels, once, about 25 s"],
+    }),
+    (Compiled(12.0), {
+        "lines": ["fcl: kernels compiled in 12.0 s; later runs load them"],
+        "path": ["fcl: kernels compiled in 12.0 s; later runs load them"],
+    }),
+    (Prepared(2.0, 300.0), {"lines": ["fcl: read in 2.00 s, 300 rows/s"]}),
+    (StepProgress(3, "pricing", 0.4, 7.0), {
+        "lines": ["pass 3, pricing: 40%"],
+        "path": ["pass 3, pricing: 40%"],
+        "certify": ["fcl: pricing, 40 %"],
+    }),
+    (StepProgress(0, "reading", 0.4, 7.0), {
+        "lines": ["reading: 40%"], "path": ["reading: 40%"], "certify": ["fcl: reading, 40 %"],
+    }),
+    (a_pass(), {"lines": [f"pass 2     1.00 s  {PASS}"], "path": [f"pass 2     1.00 s  {PASS}"]}),
+    (Validated(2, {"auprc": 0.5}), {}),
+    (Workers(3, 12, 8, 70 << 20), {}),
+    (Stopped("tolerance", "why", CERTIFICATE, {}, 1), {}),
+    (Jobs(2, 1, 9, 3), {"path": ["2 of 9 jobs done; running: 1 job on 3 workers"]}),
+    (TrackStarted("fold 2 of 5"), {}),
+    (PointStarted(1, 9, 0.5, 0.1), {}),
+    (PointDone(**POINT), {  # type: ignore[arg-type]
+        "path": [
+            "point 2 of 9  C 0.5  active 7  gap 1.00e-03  AUPRC 0.5  passes 4  2.00 s",
+        ],
+    }),
+    (PointDone(**POINT | {"part": "fold 1 of 5", "score": None}), {  # type: ignore[arg-type]
+        "path": [
+            "fold 1 of 5, point 2 of 9  C 0.5  active 7  gap 1.00e-03  passes 4  2.00 s",
+        ],
+    }),
+    (StagewiseStarted(PLAN, 1, 1, 1, 1, 1), {}),
+    (BlockVisited(**BLOCK), {  # type: ignore[arg-type]
+        "blocks": [
+            "visit 2, block 1 of 4: loss 0.5, validation loss 0.75, 2.00 s, 90.0 s left",
+        ],
+    }),
+    (StagewiseStopped("done", 3, 2, None), {}),
+    (OnlineStarted(PLAN, {}, 1, 1, 0.5, 0.1), {}),
+    (OnlineProgress(**ONLINE), {  # type: ignore[arg-type]
+        "online": [
+            "      rows       loss since last   constant     active        |w|     rows/s     memory "
+            "held out",
+            "     1,000        0.5       0.25       0.75          3        1.5      2,000      1 MiB "
+            "AUPRC 0.5000 seen",
+        ],
+    }),
+    (OnlineStopped("passes", "why", 3, 1.0, 1), {}),
+]  # fmt: skip
+VIEWS: dict[str, Callable[[], Callable[[Event], None]]] = {
+    "lines": LineView,
+    "path": lambda: PathView(LineView(), quiet=False),
+    "blocks": BlockLines,
+    "online": OnlineLines,
+    "certify": lambda: say_of_certify,
+    "quiet": View,
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_message(view: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(messages, "write", said.append)
+    for event, expected in MESSAGES:
+        said.clear()
+        VIEWS[view]()(event)
+        assert said == expected.get(view, []), (view, event)
+
+
+def test_every_event_has_its_messages() -> None:
+    def below(kind: type) -> set[type]:
+        return {kind} | {found for each in kind.__subclasses__() for found in below(each)}
+
+    events = {kind for kind in below(Event) if kind.__module__.startswith("fcl.")} - {Event}
+    assert events == {type(event) for event, _ in MESSAGES}
 
 
 def test_signs_of_life_within_a_long_pass(monkeypatch: pytest.MonkeyPatch) -> None:
