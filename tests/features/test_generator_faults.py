@@ -361,3 +361,51 @@ def test_fit_sees_the_training_rows_alone(monkeypatch: pytest.MonkeyPatch) -> No
     train(generators.Tanh(), data, valid_fraction=0.5, driver="inline", tol=1e-1)
     held = np.random.default_rng([0, 0xFC1]).random(len(X)) < 0.5
     np.testing.assert_array_equal(seen[0], X[~held & (s > 0)])
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"columns": lambda self, ids, block: None},
+        {"columns": lambda self, ids, block: np.full((len(block), len(ids)), np.nan)},
+        {"gradients": lambda self, *args: np.zeros(99)},
+        {"margins": lambda self, *args: 1 / 0},
+        {"largest": lambda self, block: -1.0},
+        {"penalty_factors": lambda self, ids: -np.ones(len(ids))},
+        {"fit": lambda self, sample: 1 / 0},
+    ],
+    ids=lambda broken: next(iter(broken)),
+)
+def test_families_of_fcl_are_never_a_users_fault(
+    broken: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, method in broken.items():
+        monkeypatch.setattr(fcl.features.Columns, name, method)
+    rows = np.random.default_rng(0).normal(size=(len(Y), 3))
+    with pytest.raises(fcl.InputError) as found:
+        train("columns", fcl.open_data(rows, y=Y), driver="inline", C=10.0)
+    assert not isinstance(found.value, fcl.GeneratorError)
+
+
+def test_values_that_overflow_in_a_family_of_fcl() -> None:
+    rows = np.random.default_rng(0).normal(size=(len(Y), 3)) * 1e200
+    with pytest.raises(fcl.InputError, match=r"feature .* inf") as found:
+        train("products:degree=2", fcl.open_data(rows, y=Y), driver="inline")
+    assert not isinstance(found.value, fcl.GeneratorError)
+
+
+@pytest.mark.parametrize("loss", ["squared", "softmax"])
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_rounding_of_margins_is_not_another_column(driver: str, loss: str) -> None:
+    """Residuals at the level of rounding, which balancing changes by as much."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((20, 4)) * 1000.0
+    y, covariates = X[:, 0] / 1000.0, rng.standard_normal((20, 1))
+    if loss == "softmax":
+        y, covariates = np.argsort(np.argsort(y)) // 7, None
+    data = fcl.open_data(X, y=y, covariates=covariates)
+    for features in ("columns", generators.OwnColumns()):
+        result = fcl.train(
+            data, features, C=1e7, loss=loss, tol=1e-6, driver=driver, max_passes=30, warn=False
+        )
+        assert result.certificate.objective < 1e6
