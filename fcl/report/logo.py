@@ -59,7 +59,7 @@ def logo_range(heights: npt.NDArray[np.float64]) -> tuple[float, float]:
     """Lower and upper limit of the axis of a logo."""
     high = np.where(heights > 0.0, heights, 0.0).sum(axis=1).max(initial=0.0)
     low = np.where(heights < 0.0, heights, 0.0).sum(axis=1).min(initial=0.0)
-    margin = 0.05 * max(high - low, 1e-12)
+    margin = 0.05 * ((high - low) or 1.0)
     return float(low - margin), float(high + margin)
 
 

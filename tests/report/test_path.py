@@ -66,6 +66,19 @@ def test_points_and_choices(context: Context) -> None:
     assert "best," in section.blocks[0].svg
 
 
+@pytest.mark.parametrize("chosen", [0, 1, 2])
+def test_points_far_below_any_absolute_tolerance(context: Context, chosen: int) -> None:
+    """Columns of large values have paths of tiny C, such as 1e-13, where points must not be confused."""
+    rows = [row | {"C": row["C"] * 1e-12} for row in points()]
+    write(context, rows, result=RESULT | {"chosen": chosen, "select": "best"})
+    one = replace(context, model=replace(context.model, C=GRID[chosen] * 1e-12 * (1.0 + 1e-15)))
+    section = section_of_path.section(one)
+    assert section is not None
+    assert section.lead.startswith(
+        f"The model is point {chosen + 1} of 3, by increasing C. It has the best score."
+    )
+
+
 def test_names_of_scores_have_no_underscores(context: Context) -> None:
     outer = {"metric": "log_loss", "mean": 0.25, "se": None, "folds": []}
     write(context, points(), result=RESULT | {"metric": "log_loss", "outer": outer})

@@ -156,7 +156,7 @@ def _objective(axes: Any, x: Floats, curves: _Curves) -> None:
     if not len(known):
         return
     first, last = known.max(), known.min()
-    spread = max(first - last, 1e-3 * abs(last), 1e-12)
+    spread = max(first - last, 1e-3 * abs(last)) or 1.0
     lowest = np.nanmin(curves.bound, initial=last)
     # early bounds are so low that they would flatten the objective
     axes.set_ylim(max(lowest, last - spread) - 0.05 * spread, first + 0.05 * spread)

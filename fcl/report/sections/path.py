@@ -37,8 +37,10 @@ def section(context: Context) -> Section | None:
         return Section("path", "Path", f"The points of the path cannot be read: {error}")
     rows = read["points"][:MOST_POINTS]
     values = np.array([number(row["C"]) for row in rows])
-    chosen = np.flatnonzero(np.isclose(values, context.model.C, rtol=1e-12))
-    if not len(chosen):
+    # C may be far below any absolute tolerance
+    same = (math.isclose(value, context.model.C, rel_tol=1e-12) for value in values.tolist())
+    chosen = next(compress(range(len(values)), same), None)
+    if chosen is None:
         return None
     result = read.get("result")
     found = result if isinstance(result, dict) else {}
@@ -65,7 +67,7 @@ def section(context: Context) -> Section | None:
     return Section(
         "path",
         "Path",
-        _lead(found if scored else {}, int(chosen[0]), len(rows)),
+        _lead(found if scored else {}, chosen, len(rows)),
         blocks=[
             Figure("path", picture, f"{caption}."),
             Table("path", head, lines, "Every point has a certificate of its own."),
