@@ -8,7 +8,6 @@ a resumed job may change. ``fcl/cli/options.py`` adds the options that only the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import partial
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fcl import checks
 from fcl.errors import InputError
+from fcl.numerals import read_number, read_whole
 from fcl.parallel import SERIAL, Team
 from fcl.units import parse_duration, parse_size
 
@@ -63,25 +63,23 @@ class Kind:
             raise InputError(text) from None
 
 
-def _parsed(number: type[int] | type[float], check: Check) -> Check:
+def _parsed(read: Callable[[str], float | None], check: Check) -> Check:
     """Extend a check to the text of a number; other text goes to the check, which rejects it."""
 
     def parse(name: str, value: Any) -> Any:
-        if isinstance(value, str):
-            with suppress(ValueError):
-                value = number(value)
-        return check(name, value)
+        number = read(value) if isinstance(value, str) else None
+        return check(name, value if number is None else number)
 
     return parse
 
 
 def real(check: Check) -> Kind:
     """Numbers that pass a check."""
-    return Kind("number", check, "a number", (int, float), _parsed(float, check))
+    return Kind("number", check, "a number", (int, float), _parsed(read_number, check))
 
 
 def _whole(check: Check) -> Kind:
-    return Kind("integer", check, "a whole number", (int,), _parsed(int, check))
+    return Kind("integer", check, "a whole number", (int,), _parsed(read_whole, check))
 
 
 def one_of(*words: str) -> Kind:
@@ -135,7 +133,7 @@ def _weights_of_labels(name: str, value: Any) -> str | dict[str, float]:
             )
         if label in weights:
             raise InputError(f"{name}: two weights for the label {label!r}")
-        weights[label] = _parsed(float, checks.positive)(name, weight)
+        weights[label] = _parsed(read_number, checks.positive)(name, weight)
     return weights
 
 
@@ -165,7 +163,7 @@ ROW_VIEW = Kind(
     check=checks.view_of_rows,
     in_file='"all", "auto" or a number of rows',
     types=(str, int),
-    parse=_parsed(int, checks.view_of_rows),
+    parse=_parsed(read_whole, checks.view_of_rows),
 )
 CLASS_WEIGHT = Kind(
     name="balanced|LABEL=W,...",

@@ -19,8 +19,9 @@ __all__ = [
 ]
 
 _PREFIXES = "KMGTP"
-_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?:([KMGTP])(I)?)?(B)?\s*", re.IGNORECASE)
-_TIME = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE)
+_FLAGS = re.IGNORECASE | re.ASCII
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?:([KMGTP])(I)?)?(B)?\s*", _FLAGS)
+_TIME = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*", _FLAGS)
 _SECONDS = {
     "": 1.0,
     "s": 1.0,

@@ -23,6 +23,7 @@ from fcl.cli.process import run
 from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
+from fcl.numerals import read_number
 
 if TYPE_CHECKING:
     from fcl.drivers.events import Event
@@ -186,10 +187,10 @@ def _certify(
 def _strength(text: str | None) -> float | str | None:
     if text is None or text == "best":
         return text
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"--C: expected a number above 0, or best, got {text!r}") from None
+    number = read_number(text)
+    if number is None:
+        raise InputError(f"--C: expected a number above 0, or best, got {text!r}")
+    return number
 
 
 def _optimum(options: dict[str, Any]) -> Model:

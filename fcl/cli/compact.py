@@ -12,6 +12,7 @@ from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
 from fcl.convert.options import TABLE
 from fcl.errors import InputError
+from fcl.numerals import read_whole
 from fcl.options import FROM_0, PATH, POSITIVE, TEXT, Kind, Option, one_of
 from fcl.store import locate
 from fcl.units import counted, format_bytes
@@ -26,10 +27,10 @@ MODEL_GROUP = "models"
 
 
 def _whole(name: str, value: Any) -> int:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a whole number, got {checks.shown(value)}") from None
+    number = read_whole(value) if isinstance(value, str) else value
+    if number is None or not checks.is_whole(number):
+        raise InputError(f"{name} must be a whole number, got {checks.shown(value)}")
+    return int(number)
 
 
 _option = partial(Option, group=MODEL_GROUP)

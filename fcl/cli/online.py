@@ -22,7 +22,7 @@ from fcl.errors import InputError
 __all__ = ["command", "main"]
 
 #: Spellings of 16-bit weights, which are an option of another name here.
-_GRID = re.compile(r"q\d+\.\d+")
+_GRID = re.compile(r"q[0-9]+\.[0-9]+")
 EPILOG = """\
 \b
 Examples:

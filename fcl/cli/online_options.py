@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from fcl import checks
 from fcl.cli.options import TABLE as TRAIN_TABLE
 from fcl.errors import InputError
+from fcl.numerals import read_number
 from fcl.options import DURATION, FLAG, FROM_0, FROM_1, PATH, SIZE, Kind, Option, one_of, real
 
 __all__ = ["ARGUMENTS", "FIXED", "GROUPS", "TABLE"]
@@ -21,19 +21,21 @@ def _rate(name: str, value: Any) -> float | str:
     """A finite number above 0, or auto."""
     if value == "auto":
         return "auto"
+    number = read_number(value) if isinstance(value, str) else value
     try:
-        return checks.positive(name, float(value))
-    except (TypeError, ValueError):
+        return checks.positive(name, number)
+    except InputError:
         raise InputError(f"{name} must be auto or a finite number above 0, got {value!r}") from None
 
 
 def _theta(name: str, value: Any) -> float:
     """A number of at least 0, or inf."""
-    try:
-        number = float(value) if not isinstance(value, bool) else math.nan
-    except (TypeError, ValueError):
-        number = math.nan
-    if not number >= 0.0:
+    number: float | None = math.nan
+    if isinstance(value, str):
+        number = read_number(value)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value)
+    if number is None or not number >= 0.0:
         raise InputError(f"{name} must be a number of at least 0, or inf, got {value!r}")
     return number
 

@@ -21,6 +21,7 @@ from fcl.cli.common import (
 from fcl.cli.options import PATH_ONLY, TABLE
 from fcl.cli.saving import save_result
 from fcl.errors import FclError, InputError
+from fcl.numerals import read_whole
 from fcl.path.options import OF_SCORES, PATH_OPTIONS
 from fcl.store import kind_of, local_neighbour, locate
 from fcl.units import counted
@@ -192,8 +193,8 @@ def _all_folds(options: Mapping[str, Any], data: Any) -> dict[str, Any]:
 
 def _folds(option: str, text: str, options: Mapping[str, Any], data: Any) -> tuple[Any, Any]:
     """The folds that a text names: a number or the label of each row; and groups or None."""
-    if text.isdecimal():
-        return int(text), None
+    if (number := read_whole(text)) is not None:
+        return number, None
     kind, _, name = text.partition(":")
     if kind not in ("groups", "folds") or not name:
         raise InputError(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from fcl.checks import shown
 from fcl.data.sequences import LETTERS
 from fcl.errors import InputError
+from fcl.numerals import read_whole
 
 __all__ = [
     "cells_of",
@@ -45,8 +46,9 @@ def find_column(file_name: str, first: Sequence[str], column: str) -> tuple[int,
 
     A number from 1 to the number of columns is always a position. Any other text is a name.
     """
-    if column.isdecimal() and 1 <= int(column) <= len(first):
-        return int(column) - 1, False
+    number = read_whole(column)
+    if number is not None and 1 <= number <= len(first):
+        return number - 1, False
     if column in first:
         return list(first).index(column), True
     names = ", ".join(map(shown, first[:12]))

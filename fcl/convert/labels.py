@@ -19,6 +19,7 @@ from fcl.convert.contract import TEXT_BYTES, Budget, Categorical, Column
 from fcl.convert.files import InputFile
 from fcl.convert.tables.contract import MISSING
 from fcl.errors import InputError
+from fcl.numerals import read_number
 from fcl.units import counted
 
 __all__ = ["HeaderPattern", "NameTable", "TextColumn", "column_of", "is_number"]
@@ -141,20 +142,14 @@ class TextColumn:
 
 def is_number(text: str) -> bool:
     """Whether a text is a finite number."""
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+    number = read_number(text)
+    return number is not None and math.isfinite(number)
 
 
 def _has_value(text: str) -> bool:
     """Whether the text of a target is neither a missing value nor an infinite number."""
-    if text in MISSING:
-        return False
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return True
+    number = read_number(text)
+    return text not in MISSING and (number is None or math.isfinite(number))
 
 
 @dataclass(frozen=True)

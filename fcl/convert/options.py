@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from fcl import checks
+from fcl.numerals import read_number
 from fcl.options import FLAG, FROM_1, PATH, SIZE, TEXT, Kind, Option, one_of
 
 __all__ = ["DEFAULT_MEMORY", "GROUPS", "TABLE"]
@@ -19,10 +20,8 @@ DEFAULT_MEMORY = "512MiB"
 
 def _share(name: str, value: Any) -> float:
     """A share from 0 to 1, given as a number or its text."""
-    try:
-        return 0.0 if float(value) == 0 else checks.up_to_one(name, float(value))
-    except (TypeError, ValueError):
-        return checks.up_to_one(name, value)
+    number = read_number(value) if isinstance(value, str) else value
+    return 0.0 if number == 0 else checks.up_to_one(name, value if number is None else number)
 
 
 SHARE = Kind("share", _share, "", (float,))

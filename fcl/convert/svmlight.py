@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,12 +19,15 @@ from fcl.convert.reference import Reference
 from fcl.convert.rereading import RereadableFile, complete_lines
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
+from fcl.numerals import read_number
 from fcl.units import counted
 
 __all__ = ["Options", "line_parser", "open_source"]
 
 #: Bytes of a slice of text; a larger one is not faster, and takes 10 times as much memory when parsed.
 _SLICE = 4 << 20
+#: An underscore that is not in a comment.
+_UNDERSCORE = re.compile(rb"^[^#\n]*_", re.MULTILINE)
 _MOST_COLUMNS = np.iinfo(np.int32).max
 
 
@@ -180,6 +182,10 @@ class _SvmlightSource(Source):
             )
         except (ValueError, OverflowError) as error:
             raise self._explained(lines, str(error)) from None
+        if b"_" in lines.text and _UNDERSCORE.search(lines.text):
+            wrong = self._first_wrong(lines, check_float32=False)
+            if wrong is not None:
+                raise wrong  # scikit-learn reads 1_0 as 10
         if self._has_groups is None and len(y) and len(groups) in (0, len(y)):
             self._has_groups = len(groups) > 0
             if self._has_groups:
@@ -294,10 +300,8 @@ def _kept_entries(x: Any, dtype: np.dtype, base: int, most: int) -> SparseRows:
 
 
 def _number(text: bytes) -> float | None:
-    with suppress(ValueError):
-        found = float(text)
-        return found if np.isfinite(found) else None
-    return None
+    found = read_number(text)
+    return found if found is not None and np.isfinite(found) else None
 
 
 def _shown(text: bytes) -> str:

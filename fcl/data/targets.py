@@ -9,6 +9,7 @@ import numpy as np
 from fcl.checks import choice, positive
 from fcl.data.base import fixed_text
 from fcl.errors import InputError
+from fcl.numerals import read_number
 
 Label = int | float | bool | str
 
@@ -167,10 +168,7 @@ def _is_label(key: object, label: Label) -> bool:
         return bool(key == label)
     if key == str(label):
         return True
-    try:
-        return not isinstance(label, bool) and float(key) == label
-    except ValueError:
-        return False
+    return not isinstance(label, bool) and read_number(key) == label
 
 
 def _finite_numbers(

@@ -32,7 +32,8 @@ def columns_named(
     """
     wanted = set(texts)
     if names is None:
-        numbers = {text: text[1:] for text in wanted if text[:1] == "x" and text[1:].isdecimal()}
+        texts = (text for text in wanted if text[:1] == "x" and text.isascii())
+        numbers = {text: text[1:] for text in texts if text[1:].isdecimal()}
         own = {text: int(number) for text, number in numbers.items() if len(number) < 19}
         return {text: j for text, j in own.items() if j < n_columns}
     found: dict[str, int] = {}

@@ -21,6 +21,7 @@ from fcl.features.generator.contract import Generator, family_name
 from fcl.features.hashed import HashedFamily
 from fcl.features.kmers import Kmers
 from fcl.features.registry import OWN, class_of, family_names, meant
+from fcl.numerals import read_number, read_whole
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -147,12 +148,9 @@ def _parse_member(
         return _parse_family(name.strip(), trusted), None
     if len(factors) > 1:
         raise InputError(f"features {text!r}: expected one factor after ' * ', got {part!r}")
-    try:
-        factor = float(factors[0])
-    except ValueError:
-        raise InputError(
-            f"features {text!r}: expected a number after ' * ', got {factors[0]!r}"
-        ) from None
+    factor = read_number(factors[0])
+    if factor is None:
+        raise InputError(f"features {text!r}: expected a number after ' * ', got {factors[0]!r}")
     return _parse_family(name.strip(), trusted), positive(f"features {text!r}: factor", factor)
 
 
@@ -236,11 +234,9 @@ def _value(text: str) -> Any:
             raise InputError(
                 f'features: expected a list such as [1,2.5] or ["a","b"], got {text!r} ({error})'
             ) from None
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
+    for read in (read_whole, read_number):
+        if (number := read(text)) is not None:
+            return number
     return {"true": True, "false": False}.get(text.lower(), text)
 
 

@@ -39,7 +39,7 @@ PIECE = 1 << 25
 #: Of the compression of a checkpoint.
 LEVEL = 1
 _HEADER = "table.json"
-_SPELLING = re.compile(r"q(\d+)\.(\d+)")
+_SPELLING = re.compile(r"q([0-9]{1,9})\.([0-9]{1,9})")
 
 
 @dataclass(frozen=True)

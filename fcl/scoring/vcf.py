@@ -12,6 +12,7 @@ from fcl.checks import shown
 from fcl.convert.files import InputFile
 from fcl.convert.letters import Codes, encode, first_invalid
 from fcl.errors import InputError
+from fcl.numerals import read_whole
 
 __all__ = ["Allele", "read_alleles"]
 
@@ -115,7 +116,8 @@ def _alleles(where: str, line: bytes) -> Iterator[Allele]:
     skipped = [_why_skipped(ref, alt) for alt in alts]
     # a symbolic allele may lie before the first base, at a telomere
     least = 0 if all(skipped) else 1
-    if not position.isdecimal() or len(position) > 18 or int(position) < least:
+    start = read_whole(position)
+    if start is None or not least <= start < 1 << 62:
         raise InputError(f"{where}: expected a position (POS) from 1 on, got {shown(position)}")
     ref_codes = _codes(where, "REF", ref)
     alt_codes = [
@@ -123,7 +125,7 @@ def _alleles(where: str, line: bytes) -> Iterator[Allele]:
         for alt, why in zip(alts, skipped, strict=True)
     ]
     for alt, codes, why in zip(alts, alt_codes, skipped, strict=True):
-        yield Allele(where, chrom, int(position), name, ref, alt, ref_codes, codes, why)
+        yield Allele(where, chrom, start, name, ref, alt, ref_codes, codes, why)
 
 
 def _why_skipped(ref: str, alt: str) -> str:

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from fcl.checks import file_kind, shown
 from fcl.errors import InputError
+from fcl.numerals import read_whole
 from fcl.store.buckets import Bucket, changed, find_bucket, gone
 from fcl.store.clients import (
     OWN_OPTIONS,
@@ -319,7 +320,8 @@ def _texts(options: Mapping[str, Any]) -> dict[str, str]:
         if is_remote(found[name]):
             check_url(found[name])
     for name in OWN_OPTIONS:
-        if name in found and (not found[name].isdecimal() or not 1 <= int(found[name]) <= 256):
+        number = read_whole(found[name]) if name in found else 1
+        if number is None or not 1 <= number <= 256:
             raise InputError(
                 f"storage_options: {name} must be a whole number from 1 to 256, got {found[name]}"
             )

@@ -193,6 +193,7 @@ def test_damaged_genotypes(tmp_path: Path) -> None:
         ("IID\ttrait\ns1\t0\ns2\t1\n", "PLINK reads 1 as control, 2 as case and 0 as unknown"),
         ("IID\ttrait\ns1\t1.5\ns2\tx\n", "line 3: expected a finite number as phenotype"),
         ("IID\ttrait\ns1\t1.5\ns2\tinf\n", "line 3: expected a finite number as phenotype"),
+        ("IID\ttrait\ns1\t1.5\ns2\t1_0\n", "line 3: expected a finite number as phenotype"),
         ("IID,trait\ns1,1.5\n", "write tabs in place of ','"),
         ("IID\tother\ns1\t1.5\n", "has no column 'trait'; its first line has 'IID', 'other'"),
         ("IID\ttrait\nq1\t1.5\n", "no sample of"),

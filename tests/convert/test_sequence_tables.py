@@ -99,3 +99,21 @@ def test_an_empty_file_of_no_format(tmp_path: Path) -> None:
     assert "nothing is empty; expected at least one record" in refusal(
         saved(tmp_path, "nothing", b"")
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options"),
+    [
+        ("t.tsv", "seq\ty\nACGT\t1_2\nTTGA\t1_3\n", {"x": "seq", "y": "y"}),
+        ("t.fa", ">s0 c=1_2\nACGT\n>s1 c=1_3\nTTGA\n", {"label": r"header:c=(\S+)"}),
+        ("t.csv", "a,y\n1,1_2\n2,1_3\n", {"y": "y"}),
+        ("t.bed", "c\t0\t4\t1_2\nc\t1\t5\t1_3\n", {"genome": "g.fa", "label": "4"}),
+    ],
+)
+def test_names_of_classes_may_look_like_numbers_of_python(
+    name: str, text: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    genome = saved(tmp_path, "g.fa", b">c\nACGTACGT\n")
+    options = options | ({"genome": str(genome)} if "genome" in options else {})
+    found = converted(saved(tmp_path, name, text.encode()), **options)
+    assert sorted(found.group["y/categories"][:].tolist()) == ["1_2", "1_3"]

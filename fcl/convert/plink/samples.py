@@ -12,6 +12,7 @@ from fcl.convert.files import InputFile
 from fcl.convert.plink.trio import Samples, decoded, fields
 from fcl.convert.rereading import complete_lines
 from fcl.errors import InputError
+from fcl.numerals import read_number
 
 __all__ = ["Phenotype", "kept_samples", "read_phenotype"]
 
@@ -177,11 +178,8 @@ def _target(numbers: np.ndarray, file: InputFile | None, where: str) -> Phenotyp
 def _number(text: str, where: str, column: str) -> float:
     if text in _UNKNOWN:
         return np.nan
-    try:
-        value = float(text)
-    except ValueError:
-        value = np.inf
-    if np.isinf(value):
+    value = read_number(text)
+    if value is None or np.isinf(value):
         raise InputError(
             f"{where}: expected a finite number as phenotype ({column}), or NA, got {shown(text)}"
         )

@@ -11,6 +11,7 @@ from fcl.checks import shown
 from fcl.convert.reference import Reference
 from fcl.convert.tables.contract import TableFile, shown_columns
 from fcl.errors import InputError
+from fcl.numerals import read_whole
 
 __all__ = ["ColumnOptions", "Roles", "find_columns", "matching"]
 
@@ -138,8 +139,9 @@ def matching(table: TableFile, option: str, text: str, among: Sequence[int]) -> 
 def _index(table: TableFile, option: str, name: str) -> int:
     if name in table.columns:
         return table.columns.index(name)
-    if name.isdecimal() and 1 <= int(name) <= len(table.columns):
-        return int(name) - 1
+    number = read_whole(name)
+    if number is not None and 1 <= number <= len(table.columns):
+        return number - 1
     raise _unknown(table, option, name, range(len(table.columns)))
 
 

@@ -143,7 +143,9 @@ class CsvTable(TableFile):
                 )
         if all(self.is_number(name) for name in self.columns):
             self.notes.append("header: the first line, although it holds numbers (--no-header)")
-        fractions = [re.fullmatch(r"[-+]?\d*\.\d+(e[-+]?\d+)?", name) for name in self.columns]
+        fractions = [
+            re.fullmatch(r"[-+]?[0-9]*\.[0-9]+(e[-+]?[0-9]+)?", name) for name in self.columns
+        ]
         if 2 * sum(map(bool, fractions)) > len(self.columns):
             raise InputError(
                 f"{self.name}: expected the names of the columns in the first line, got numbers "

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from fcl.checks import shown
 from fcl.drivers.cluster.client import Cluster
 from fcl.errors import InputError
+from fcl.numerals import read_whole
 from fcl.store import check_url
 from fcl.store.clients import SCHEMES_OF_DASK
 from fcl.working_folder import in_use
@@ -136,7 +137,8 @@ def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
     place: dict[str, Any] = {"security": None if tls is None else tls.security()}
     kind, _, number = where.partition(":")
     if kind == "local":
-        if not number.isdecimal() or int(number) < 1:
+        n_workers = read_whole(number)
+        if n_workers is None or n_workers < 1:
             raise InputError(f"dask: expected {FORMS}, with N from 1, got {shown(where)}")
         if tls is not None:
             raise InputError("dask_tls: expected none with local:N, which needs no network")
@@ -158,7 +160,7 @@ def connected(where: Any, tls: Tls | str | None = None) -> Iterator[Cluster]:
             stack.enter_context(_safe_path())
             place["address"] = stack.enter_context(
                 LocalCluster(
-                    n_workers=int(number),
+                    n_workers=n_workers,
                     threads_per_worker=1,
                     processes=True,
                     dashboard_address=None,

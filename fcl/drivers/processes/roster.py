@@ -14,13 +14,14 @@ from fcl.drivers.processes.children import Child, dismiss
 from fcl.drivers.processes.logic.protocol import TRAINER, WRITER
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import RepeatedDeaths
+from fcl.numerals import read_number
 
 __all__ = ["Roster"]
 
 _log = logging.getLogger("fcl")
 
 #: Seconds without a heartbeat after which a child counts as hung.
-DEADLINE = float(os.environ.get("FCL_DEADLINE", "30"))
+DEADLINE = read_number(os.environ.get("FCL_DEADLINE", "")) or 30.0
 #: Factor on DEADLINE until the first heartbeat: a child may start slowly, from a slow disk perhaps.
 STARTING = 4.0
 #: Seconds to wait for a child's exit status after its channel has closed.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from fcl.data.base import RowReader
 
 MAX_D = 12
-_DESCRIPTION = re.compile(r"([A-Z.]+) at ([+-]?\d{1,10})")
+_DESCRIPTION = re.compile(r"([A-Z.]+) at ([+-]?[0-9]{1,10})")
 MOST_ORIGIN = 1 << 31
 
 

@@ -53,7 +53,7 @@ def _factors(text: str, known: Mapping[str, int]) -> list[str]:
     factors: list[str] = []
     for word in map(str.strip, text.split(" * ")):
         name, _, power = word.rpartition("^")
-        if word not in known and power.isdecimal() and len(power) < 3:
+        if word not in known and power.isascii() and power.isdecimal() and len(power) < 3:
             factors += [name] * int(power)
         else:
             factors.append(word)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import numpy as np
 
 from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.model.foreign.weights import Weights, lines_of, number
+from fcl.numerals import read_number
 
 __all__ = ["read_table"]
 
@@ -57,10 +56,7 @@ def read_table(path: str) -> Weights:
 def _is_header(cells: list[str]) -> bool:
     if len(cells) < 2:
         return False
-    with suppress(ValueError):
-        float(cells[1])
-        return len(cells) > 2 and "weight" in cells
-    return "weight" in cells
+    return "weight" in cells and (len(cells) > 2 or read_number(cells[1]) is None)
 
 
 def _columns(cells: list[str], path: str) -> tuple[int, int]:

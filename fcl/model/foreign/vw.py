@@ -23,6 +23,7 @@ from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.model.foreign.hashing import Hashing, SharedPlaces
 from fcl.model.foreign.weights import Weights, lines_of, number
+from fcl.numerals import read_number, read_whole
 
 __all__ = ["read_vw"]
 
@@ -33,7 +34,7 @@ _LINEAR = {
 }  # fmt: skip
 _JOINED = {"quadratic", "cubic", "interactions"}
 _CONSTANT = "Constant"
-_WEIGHT = re.compile(r"(?:(.*):)?(\d{1,10}):(\S+)")
+_WEIGHT = re.compile(r"(?:(.*):)?([0-9]{1,10}):(\S+)")
 _STATE = re.compile(r"[a-z_:. A-Z0-9]+? \S+")
 
 
@@ -167,7 +168,8 @@ def _header(lines: Iterator[tuple[int, str]], path: str) -> dict[str, str]:
     for _, line in lines:
         key, _, value = line.partition(":")
         count, _, word = key.partition(" ")
-        header[word if count.isdigit() else key] = count if count.isdigit() else value.strip()
+        is_count = read_whole(count) is not None
+        header[word if is_count else key] = count if is_count else value.strip()
         if key == "options":
             return header
     raise InputError(
@@ -202,9 +204,10 @@ def _options(header: Mapping[str, str], path: str) -> dict[str, str]:
 
 def _bits(header: Mapping[str, str], path: str) -> int:
     text = header.get("bits", "")
-    if not text.isdigit() or not 1 <= int(text) <= 62:
+    bits = read_whole(text)
+    if bits is None or not 1 <= bits <= 62:
         raise InputError(f"{path}: expected a line such as bits:18, got {shown(text)}")
-    return int(text)
+    return bits
 
 
 def _is_state(line: str, state: dict[str, float]) -> bool:
@@ -212,16 +215,16 @@ def _is_state(line: str, state: dict[str, float]) -> bool:
     if _STATE.fullmatch(line) is None:
         return False
     key, _, value = line.rpartition(" ")
-    try:
-        state[key] = float(value)
-    except ValueError:
+    number = read_number(value)
+    if number is None:
         return False
+    state[key] = number
     return True
 
 
 def _plain(name: str, joined: bool, path: str, line: int) -> str:
     """The name without namespaces; of a product, factors joined as families describe them."""
-    if re.search(r"\[\d+\]$", name):
+    if re.search(r"\[[0-9]+\]$", name):
         raise InputError(
             f"{path}, line {line}: expected a model of one output, got a weight of another output, "
             f"{shown(name)}; train one model for each class"

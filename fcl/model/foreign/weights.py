@@ -13,6 +13,7 @@ from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.base import Family
 from fcl.model.foreign.hashing import Hashing, SharedPlaces
+from fcl.numerals import read_number
 from fcl.store import open_file
 
 __all__ = ["Weights", "lines_of", "number"]
@@ -134,11 +135,8 @@ class Weights:
 
 def number(text: str, source: str, line: int) -> float:
     """A finite number of a line; InputError for anything else."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = np.nan
-    if not np.isfinite(value):
+    value = read_number(text)
+    if value is None or not np.isfinite(value):
         raise InputError(
             f"{source}, line {line}: expected a finite number as weight, got {shown(text)}"
         )

@@ -6,6 +6,7 @@ from dataclasses import fields
 
 from fcl.checks import positive, shown
 from fcl.errors import InputError
+from fcl.numerals import read_number
 from fcl.objective.losses.base import Loss
 from fcl.objective.losses.huber import Huber
 from fcl.objective.losses.logistic import Logistic
@@ -42,9 +43,8 @@ def find_loss(text: str) -> Loss:
         if option not in known or option in options:
             expected = f"{', '.join(known)}, once" if known else "no options"
             raise InputError(f"loss {shown(text)}: expected {expected}, got {shown(part)}")
-        try:
-            number = float(value)
-        except ValueError:
-            number = float("nan")
-        options[option] = positive(f"loss {shown(text)}: {option}", number)
+        number = read_number(value)
+        options[option] = positive(
+            f"loss {shown(text)}: {option}", value if number is None else number
+        )
     return kind(**options)
