@@ -26,6 +26,8 @@ __all__ = ["TEXT_BYTES", "Budget", "Categorical", "Column", "Layout", "Rows", "S
 
 #: What Python takes for a short text that a list and a dictionary hold, beside its letters.
 TEXT_BYTES = 160
+#: The part of a budget that a block of few, wide rows may take.
+_WIDE_PART = 16
 
 
 @dataclass(frozen=True)
@@ -135,9 +137,14 @@ class Budget:
     block: int
     scratch: str | None = None
 
-    def block_rows(self, row_bytes: int) -> int:
-        """How many rows of this size make a block."""
-        return max(1, self.block // max(1, row_bytes))
+    def block_rows(self, row_bytes: int, least: int = 1) -> int:
+        """How many rows of this size make a block.
+
+        least : rows that a block should have, if a part of the budget holds them; for blocks that take
+            time for each column, however few rows they have.
+        """
+        row_bytes = max(1, row_bytes)
+        return max(1, self.block // row_bytes, min(least, self.total // _WIDE_PART // row_bytes))
 
     def check(self, what: str, size: int, part: int = 2, advice: str = "") -> None:
         """Raise BudgetError if something that a source must hold takes more than 1/part of the budget.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from converted import converted, refusal, saved
 from fcl.convert import run
 from fcl.convert.contract import Budget
 from fcl.convert.files import InputFile
+from fcl.convert.registry import open_source
 from fcl.convert.rereading import RereadableFile
 from fcl.convert.tables import parquet
+from fcl.convert.tables.columns import ColumnOptions, Roles
 from fcl.convert.tables.contract import Selection
 from fcl.errors import BudgetError
 
@@ -93,3 +96,54 @@ def test_groups_of_rows_and_long_texts_in_parquet(tmp_path: Path) -> None:
     ):
         _batches(path, Selection(range(8), []), 1 << 20)
     assert sum(_batches(path, Selection(range(2), []), 1 << 20)) == 20_000
+
+
+@pytest.mark.timeout(60)
+def test_roles_of_very_many_columns() -> None:
+    """In time that is linear in their number: quadratic searches of half a million take half an hour."""
+    n = 500_000
+    table = cast(Any, SimpleNamespace(name="t", columns=[f"c{j}" for j in range(n)]))
+    table.index_columns = {7}
+    roles = Roles.of(table, ColumnOptions(y="c9", groups="c0"))
+    assert roles.x == [j for j in range(n) if j not in (0, 7, 9)]
+    assert (roles.y, roles.groups, roles.left_out) == (9, 0, [7])
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "least", "rows"),
+    [
+        (10, 1, 100),  # as many as make a block
+        (10, 64, 100),
+        (200, 1, 5),
+        (200, 64, 10),  # a part of the budget, of 2,000 bytes, holds no more
+        (25, 64, 64),
+        (10_000, 64, 1),
+    ],
+)
+def test_rows_of_a_block(row_bytes: int, least: int, rows: int) -> None:
+    assert Budget(16 * 2000, 1000).block_rows(row_bytes, least) == rows
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_wide_tables_are_read_in_few_blocks(kind: str, tmp_path: Path) -> None:
+    """Blocks take time for each column; those of one-hot columns are as small as their entries."""
+    n, columns = 60, 900
+    x = np.random.default_rng(1).integers(0, 10, (n, columns))
+    texts = np.array(list("abcdefghij"))[x]
+    if kind == "parquet":
+        pa = pytest.importorskip("pyarrow")
+        from pyarrow import parquet as arrow_parquet
+
+        path = tmp_path / "t.parquet"
+        arrow_parquet.write_table(pa.table({f"c{j}": texts[:, j] for j in range(columns)}), path)
+    else:
+        lines = [",".join(f"c{j}" for j in range(columns)), *map(",".join, texts)]
+        path = saved(tmp_path, "t.csv", "\n".join(lines).encode())
+    budget = Budget(64 << 20, 1 << 19)
+    source = open_source([InputFile(path)], "table" if kind == "csv" else kind, {}, budget)
+    blocks = list(source.blocks(budget))
+    assert sum(map(len, blocks)) == n and len(blocks) <= {"csv": 5, "parquet": 2}[kind]
+    names = list(source.layout.names or ())
+    rows = np.concatenate([block.x.to_dense() for block in blocks])  # type: ignore[union-attr]
+    expected = [[texts[i, int(name[1:-2])] == name[-1] for name in names] for i in range(n)]
+    np.testing.assert_array_equal(rows, np.array(expected, np.float32))

@@ -60,9 +60,11 @@ class Roles:
         if len(set(singles.values())) < len(singles):
             pairs = ", ".join(f"--{role} {table.columns[at]}" for role, at in singles.items())
             raise InputError(f"{table.name}: a column can have one role, got {pairs}")
-        free = [at for at in range(len(table.columns)) if at not in set(singles.values())]
+        taken = set(singles.values())
+        free = [at for at in range(len(table.columns)) if at not in taken]
         named = [at for at in free if table.columns[at]]
         usual = [at for at in named if at not in table.index_columns]
+        used = set(usual)  # a table may have 100,000 columns
         x = usual if options.x is None else matching(table, "--x", options.x, named)
         if not x:
             raise InputError(
@@ -75,7 +77,7 @@ class Roles:
             singles.get("weights"),
             singles.get("groups"),
             singles.get("name"),
-            [at for at in free if at not in usual] if options.x is None else [],
+            [at for at in free if at not in used] if options.x is None else [],
         )
 
     @classmethod

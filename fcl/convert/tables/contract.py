@@ -24,6 +24,7 @@ __all__ = [
     "Texts",
     "floats_of",
     "import_pyarrow",
+    "least_rows",
     "shown_columns",
     "texts_of",
 ]
@@ -172,6 +173,11 @@ def texts_of(column: Any, missing: frozenset[str]) -> Texts:
     if lacking := [code for code, value in enumerate(values) if value in missing]:
         codes = np.where(np.isin(codes, lacking), -1, codes)
     return Texts(codes, values)
+
+
+def least_rows(n_columns: int) -> int:
+    """Rows that a block of a table should have, since it takes time for each column."""
+    return min(64, n_columns // 16)
 
 
 def shown_columns(names: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from fcl.convert.tables.contract import (
     TableFile,
     floats_of,
     import_pyarrow,
+    least_rows,
     texts_of,
 )
 from fcl.convert.tables.source import TableSource
@@ -99,7 +100,8 @@ class _ParquetFile(TableFile):
 
     def _block_rows(self, names: Sequence[str], text_bytes: float) -> int:
         """How many rows make a batch, if the texts of a row have so many bytes."""
-        return self._budget.block_rows(int(_COPIES * (8 * max(1, len(names)) + text_bytes)))
+        row_bytes = int(_COPIES * (8 * max(1, len(names)) + text_bytes))
+        return self._budget.block_rows(row_bytes, least_rows(len(names)))
 
     def _parts(self, batch: Any, selection: Selection) -> Iterator[Any]:
         """Parts of a batch that are small enough when texts that repeat are copied."""

@@ -12,7 +12,7 @@ from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Sour
 from fcl.convert.files import InputFile
 from fcl.convert.reference import Reference
 from fcl.convert.tables.columns import ColumnOptions, Roles
-from fcl.convert.tables.contract import Batch, Selection, TableFile, shown_columns
+from fcl.convert.tables.contract import Batch, Selection, TableFile, least_rows, shown_columns
 from fcl.convert.tables.encoding import Encoding
 from fcl.convert.tables.survey import Survey
 from fcl.errors import InputError
@@ -100,7 +100,13 @@ class TableSource(Source):
         if self._roles.name is not None:
             selection = Selection(selection.numbers, [*selection.texts, self._roles.name])
         # a row in memory: the numbers twice, and X
-        rows = budget.block_rows(8 * len(selection.numbers) * 2 + 8 * len(self._encoding.names))
+        x = len(self._encoding.names)
+        if (
+            self._layout.kind == "sparse"
+        ):  # entries, their rows and columns, before and after sorting
+            x = 6 * (len(self._encoding.number_places) + len(self._encoding.one_hot))
+        least = least_rows(len(self._survey.used))
+        rows = budget.block_rows(8 * (2 * len(selection.numbers) + x), least)
         for file in self._files:
             for batch in file.batches(selection, last=True):
                 for start in range(0, len(batch), rows):
@@ -138,7 +144,8 @@ class TableSource(Source):
         columns = self._files[0].columns
         survey, roles = self._survey, self._roles
         flags = set(self._encoding.names)  # one column of their own name
-        texts = [columns[at] for at in roles.x if at in survey.selection.texts]
+        as_text = set(survey.selection.texts)
+        texts = [columns[at] for at in roles.x if at in as_text]
         texts = [name for name in texts if name not in flags]
         if texts:
             self.notes.append(f"one-hot: {shown_columns(texts)}")
