@@ -30,14 +30,10 @@ def _rate(name: str, value: Any) -> float | str:
 
 def _theta(name: str, value: Any) -> float:
     """A number of at least 0, or inf."""
-    number: float | None = math.nan
-    if isinstance(value, str):
-        number = read_number(value)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        number = float(value)
-    if number is None or not number >= 0.0:
+    number = read_number(value) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0.0:
         raise InputError(f"{name} must be a number of at least 0, or inf, got {value!r}")
-    return number
+    return float(number)
 
 
 def _table(name: str, value: Any) -> str:
