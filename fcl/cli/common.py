@@ -22,6 +22,7 @@ from fcl.errors import (
     RepeatedDeaths,
     reason,
 )
+from fcl.limits import within
 from fcl.store import RemotePath, check_no_secrets, is_remote, locate, usual_options
 from fcl.working_folder import protected
 
@@ -202,8 +203,9 @@ class Command(click.Command):
         return [*own, option, last]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; with ``--quiet`` without notes."""
-        if ctx.params.get("quiet"):
+        """Run the command, with its ``--memory`` as the budget of all readers."""
+        ctx.with_resource(within(ctx.params.get("memory")))
+        if ctx.params.get("quiet"):  # without notes
             be_quiet()
         return super().invoke(ctx)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from fcl.checks import file_kind, shortened, shown
 from fcl.cli.common import be_quiet
 from fcl.cli.options import GroupedCommand
 from fcl.errors import InputError
+from fcl.limits import allow, within
 from fcl.options import Option
 from fcl.store import is_remote
 
@@ -27,6 +29,17 @@ RIVALS = (("C", "alpha"), ("valid", "valid_fraction"), ("checkpoint", "no_checkp
 
 #: Largest TOML file that is read, in bytes.
 MOST_BYTES = 1 << 20
+#: Most parts of a dotted key, for each pair of which tomllib takes memory; and its bytes for a part.
+MOST_PARTS, PART_BYTES = 32, 1024
+#: Strings and comments of TOML, whose dots do not belong to keys. A string without an end is taken to end
+#: with its line, or with the file, so that the search is linear.
+_QUOTED = re.compile(
+    r'"""(?s:\\.|.)*?(?:"""|\Z)|'
+    r"'''(?s:.)*?(?:'''|\Z)|"
+    r'"(?:\\.|[^"\\\n])*"?|'
+    r"'[^'\n]*'?|#[^\n]*"
+)
+_NO_KEY = re.compile(r"[^\w\-. \t]+")
 
 _ON_COMMAND_LINE = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
@@ -41,13 +54,28 @@ def read_toml(path: str) -> dict[str, Any]:
             raise InputError(
                 f"{path}: expected a TOML file of options, got more than {MOST_BYTES:,} bytes"
             )
-        return tomllib.loads(content.decode())
+        text = content.decode()
+        _check_keys(text, path)
+        return tomllib.loads(text)
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except RecursionError:
         raise InputError(f"{path}: not a TOML file of options: nested too deeply") from None
     except ValueError as error:  # not TOML, not UTF-8, or a number of too many digits
         raise InputError(f"{path}: not TOML: {shortened(str(error), 400)}") from error
+
+
+def _check_keys(text: str, path: str) -> None:
+    """Raise InputError for a TOML file whose dotted keys would take much memory."""
+    dots = [part.count(".") for part in _NO_KEY.split(_QUOTED.sub("-", text))]
+    if max(dots) >= MOST_PARTS:
+        raise InputError(
+            f"{path}: expected keys that are names of options, such as max-time, got one of more than "
+            f"{MOST_PARTS} parts with dots between them"
+        )
+    allow(f"{path}: {sum(dots):,} parts of dotted keys need", PART_BYTES * sum(dots), len(text))
 
 
 def given_options(ctx: click.Context) -> dict[str, str]:
@@ -106,6 +134,7 @@ def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[st
         if name not in given:
             values[name] = (not converted) if negated else converted
             in_file[name] = f"{path}: {key}"
+    ctx.with_resource(within(values.get("memory")))
     for pair in RIVALS:
         for name, rival in (pair, pair[::-1]):
             if name in given and rival in in_file:

@@ -16,6 +16,7 @@ from fcl.cli.common import Interrupted
 from fcl.cli.online_options import ARGUMENTS
 from fcl.cli.signals import Stop
 from fcl.errors import InputError
+from fcl.limits import budget
 
 if TYPE_CHECKING:
     from fcl.drivers.online.stream import StreamBlock
@@ -39,6 +40,8 @@ REFUSED = (
 PIECE = 1 << 20
 #: Bytes of the longest line.
 LONGEST = 64 * PIECE
+#: Share of the budget for text that waits; parsed rows take about ten times as much.
+BUDGET_SHARE = 16
 #: Seconds between two looks at the request to stop, while no rows come.
 POLL = 0.2
 
@@ -180,26 +183,33 @@ def _read(file: Any, should_stop: Callable[[], bool]) -> Iterator[bytes | None]:
 
 
 def _texts(pieces: Iterator[bytes], first_lines: int) -> Iterator[tuple[int, bytes]]:
-    """Complete lines, and the number of the first: at first many, then as many as are waiting."""
-    line, text, least = 1, b"", first_lines
+    """Complete lines, and the number of the first: at first many, then as many as are waiting.
+
+    The first lines are given together, unless they need more than a share of the budget.
+    """
+    most = budget() // BUDGET_SHARE
+    line, wanted = 1, first_lines
     parts: list[bytes] = []
+    size = lines = 0  # of the parts
     for piece in pieces:
         parts.append(piece)
-        size = sum(map(len, parts))
-        if piece and size < PIECE and not least:
+        size, lines = size + len(piece), lines + piece.count(b"\n")
+        if (lines < wanted and size <= most) or (not wanted and piece and size < PIECE):
             continue
-        text, parts = b"".join(parts), []
-        if least and text.count(b"\n") >= least:
-            cut = len(text) - len(text.split(b"\n", least)[least])
-            yield line, text[:cut]
-            line, text, least = line + least, text[cut:], 0
-        end = 0 if least else text.rfind(b"\n") + 1
+        text = b"".join(parts)
+        end = text.rfind(b"\n") + 1
+        cut = len(text) - len(text.split(b"\n", wanted)[wanted]) if lines > wanted > 0 else end
+        for part in filter(None, (text[:cut], text[cut:end])):
+            yield line, part
+            line += part.count(b"\n")
         if end:
-            yield line, text[:end]
-            line += text.count(b"\n")
-        elif not least and len(text) > LONGEST:
-            raise InputError(f"{NAME}: line {line} has more than {LONGEST:,} bytes")
-        parts = [text[end:]]
+            wanted = 0
+        parts, size, lines = [text[end:]], len(text) - end, 0
+        if size > min(most, LONGEST):
+            raise InputError(
+                f"{NAME}: line {line} has more than {min(most, LONGEST):,} bytes; raise --memory, or check "
+                "whether the lines end with a newline"
+            )
     text = b"".join(parts)
     if end := text.rfind(b"\n") + 1:
         yield line, text[:end]

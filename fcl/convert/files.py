@@ -18,6 +18,7 @@ from typing import Any
 
 from fcl.checks import file_kind
 from fcl.errors import InputError
+from fcl.limits import allow
 
 __all__ = ["HEAD_BYTES", "STDIN", "InputFile", "is_pipe"]
 
@@ -127,9 +128,18 @@ class InputFile:
             )
 
     def read_text(self) -> str:
-        """All of a small file as text; raises InputError if it is not UTF-8, or has a NUL byte."""
+        """All of a small file as text.
+
+        Raises InputError if it is not UTF-8, has a NUL byte, or needs more memory than the budget.
+        """
         self.check_encoding()
-        content = b"".join(self.slices(1 << 20))
+        pieces: list[bytes] = []
+        size = 0
+        for piece in self.slices(1 << 20):
+            size += len(piece)
+            allow(f"{self.name}: {size:,} bytes of text, or more, need", 2 * size)
+            pieces.append(piece)
+        content = b"".join(pieces)
         if b"\0" in content:
             line = content.count(b"\n", 0, content.index(b"\0")) + 1
             raise InputError(f"{self.name}: line {line}: expected text in UTF-8, got a NUL byte")

@@ -21,6 +21,7 @@ from fcl.convert.reference import Reference
 from fcl.convert.registry import WITH_COLUMNS, format_of, open_source
 from fcl.convert.writer import RowWriter
 from fcl.errors import BudgetError, InputError
+from fcl.limits import within
 from fcl.model.atomic import atomic_folder, check_output
 from fcl.plain import plain
 from fcl.store import local_folder
@@ -179,13 +180,28 @@ def convert(
     InputError
         An option, or a record of a file; the message names it, and no output is left.
     """
-    since = time.perf_counter()
     if not os.fspath(out).endswith(".zarr"):  # it may be an input, if the output was forgotten
         raise InputError(
             f"the last argument is the output: expected a name that ends in .zarr, got {os.fspath(out)}"
         )
     target = check_output(out, overwrite, folder=True)
-    shares = _Shares.of(parse_size(memory, "memory"), local_folder(target))
+    size = parse_size(memory, "memory")
+    shares = _Shares.of(size, local_folder(target))
+    with within(size):
+        return _converted(inputs, out, shares, format, overwrite, progress, options)
+
+
+def _converted(
+    inputs: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    shares: _Shares,
+    format: str | None,
+    overwrite: bool,
+    progress: Progress | None,
+    options: dict[str, Any],
+) -> Summary:
+    """Convert within the shares of a budget."""
+    since = time.perf_counter()
     opened = open_inputs(inputs, format, options, shares.source)
     kind, given, source = opened.format, opened.options, opened.source
     with (

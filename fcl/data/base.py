@@ -23,8 +23,9 @@ from typing import Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 import numpy as np
 
 from fcl.errors import FclError, InputError
+from fcl.limits import allow
 from fcl.store import Location
-from fcl.units import format_bytes
+from fcl.units import counted
 
 _log = logging.getLogger("fcl")
 
@@ -119,20 +120,24 @@ class RowReader(ABC, Generic[Block_co]):
         return nullcontext()
 
     def read_all(self) -> Block_co:
-        """Read all rows; raises InputError if they need more memory than the machine has.
+        """Read all rows; raises InputError if they need more memory than the budget.
 
         A file of a few bytes may declare any number of rows that were never written.
         """
         item = max(8, self.dtype.itemsize)  # numbers become float64
-        needed = item * math.prod(self.shape) + self.chunk_bytes
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if needed > memory:
-            raise InputError(
-                f"{self.name} has {math.prod(self.shape):,} values, which need "
-                f"{format_bytes(needed)}, but this machine has {format_bytes(memory)}; train on fewer "
-                "rows, or write the array again in smaller chunks"
-            )
+        if self.dtype == VARIABLE_TEXT:
+            item = STR_OVERHEAD_BYTES
+        values = math.prod(self.shape)
+        needed = item * values + self.chunk_bytes
+        allow(f"{self.name} has {values:,} values, which need", needed)
         return self.read(0, self.shape[0])
+
+    def allow_rows(self, count: int, chunk: int = 0) -> None:
+        """Raise InputError unless the budget has room for so many rows, and for a chunk in bytes."""
+        if self.dtype != VARIABLE_TEXT:  # whose size is known when it is read
+            row = self.dtype.itemsize * math.prod(self.shape[1:])
+            what = f"{self.name}: reading {counted(count, 'row')} of {self.dtype} in whole chunks needs"
+            allow(what, max(count * row, chunk))
 
     def missing_chunks(self) -> int:
         """Number of storage chunks that were never written; their rows read as the fill value."""
@@ -148,7 +153,7 @@ class ChunkedReader(RowReader[np.ndarray]):
     @property
     def chunk_bytes(self) -> int:
         # a chunk is decoded as a whole, however much of it lies outside the array
-        stored = 0 if self.dtype == VARIABLE_TEXT else self.dtype.itemsize * math.prod(self._chunks)
+        stored = self.dtype.itemsize * math.prod(self._chunks)  # 0 for text of variable length
         return max(super().chunk_bytes, stored)
 
     @abstractmethod
@@ -163,6 +168,8 @@ class ChunkedReader(RowReader[np.ndarray]):
         """Where a chunk is stored, given its index in the grid of chunks."""
 
     def read(self, start: int, stop: int) -> np.ndarray:
+        # a chunk is decoded as a whole, however much of it lies outside the array
+        self.allow_rows(stop - start, self.dtype.itemsize * math.prod(self._chunks))
         try:
             return self._read_cell((slice(start, stop),))
         except (MemoryError, FclError):
@@ -486,6 +493,9 @@ def check_array(
 def fixed_text(values: np.ndarray, name: str) -> np.ndarray:
     """Convert text in Python objects or ``StringDType`` to a fixed-width ``U`` or ``S`` array."""
     items = values.ravel().tolist()
+    letters = max(map(_length, items), default=0)
+    what = f"{name}: {counted(len(items), 'text')} of up to {letters:,} letters need"
+    allow(what, 4 * len(items) * letters)
     kinds = {type(item) for item in items}
     if not kinds <= {str} and not kinds <= {bytes}:
         found = ", ".join(sorted(kind.__name__ for kind in kinds))
@@ -494,6 +504,10 @@ def fixed_text(values: np.ndarray, name: str) -> np.ndarray:
             "for instance with .astype(float) or .astype(str)"
         )
     return np.array(items, dtype="S" if kinds == {bytes} else "U").reshape(values.shape)
+
+
+def _length(item: Any) -> int:
+    return len(item) if isinstance(item, str | bytes) else 0
 
 
 # Groups that count as one array: anndata stores sparse matrices and columns of tables in them.

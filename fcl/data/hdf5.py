@@ -23,9 +23,11 @@ from fcl.data.base import (
     RowReader,
     array_names,
     check_array,
+    fixed_text,
     one_line,
     rows_per_step,
 )
+from fcl.data.hdf5_chunks import DeflatedChunks
 from fcl.errors import InputError
 from fcl.store import Location, RemotePath
 
@@ -56,6 +58,8 @@ class Hdf5Reader(ChunkedReader):
             *self.shape[1:],
         )
         self.chunk_rows = max(1, min(self._chunks[0], self.shape[0]))
+        deflated = None if dataset.chunks is None else DeflatedChunks(dataset)
+        self._deflated = deflated if deflated and deflated.is_limited else None
 
     def missing_chunks(self) -> int:
         if self._dataset.chunks is None:
@@ -65,7 +69,9 @@ class Hdf5Reader(ChunkedReader):
 
     def _read_cell(self, cell: tuple[slice, ...]) -> np.ndarray:
         if self._variable_text:
-            return self._dataset.asstr()[cell].astype(VARIABLE_TEXT)
+            return fixed_text(self._dataset.asstr()[cell], self.name)
+        if self._deflated is not None and cell[0].start < cell[0].stop:
+            return self._deflated.read(cell)
         return self._dataset[cell]
 
     def _where(self, index: tuple[int, ...]) -> str:

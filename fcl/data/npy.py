@@ -5,6 +5,7 @@ Files are read in ranges, not mapped, because pages of a mapped file count as me
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import IO
 
@@ -25,6 +26,7 @@ from fcl.store import Location, RemotePath
 
 SUFFIX = ".npy"
 MAGIC = b"\x93NUMPY"
+MOST_HEADER = 1 << 16
 
 
 class NpyReader(RowReader[np.ndarray]):
@@ -48,6 +50,7 @@ class NpyReader(RowReader[np.ndarray]):
 
     def read(self, start: int, stop: int) -> np.ndarray:
         count = stop - start
+        self.allow_rows(count)
         with self._path.open("rb") as file:
             if not self._fortran:
                 file.seek(self._offset + start * self._row_bytes)
@@ -71,6 +74,7 @@ def _read_header(path: Location, name: str) -> tuple[tuple[int, ...], bool, np.d
     with path.open("rb") as file:
         try:
             version = np.lib.format.read_magic(file)
+            _check_header_length(file, version)
             if version == (1, 0):
                 shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
             elif version == (2, 0):
@@ -83,6 +87,15 @@ def _read_header(path: Location, name: str) -> tuple[tuple[int, ...], bool, np.d
         except Exception as error:  # numpy parses the header as Python: any error is possible
             raise InputError(f"{path} is not a readable .npy file: {one_line(error)}") from error
         return shape, fortran and len(shape) == 2, dtype, file.tell()
+
+
+def _check_header_length(file: IO[bytes], version: tuple[int, int]) -> None:
+    """Raise ValueError for a longer header than numpy parses, which it would read as a whole."""
+    width = 2 if version == (1, 0) else 4
+    length = int.from_bytes(file.read(width), "little")
+    file.seek(-width, io.SEEK_CUR)
+    if length > MOST_HEADER:
+        raise ValueError(f"a header of {length:,} bytes, expected at most {MOST_HEADER:,}")
 
 
 class NpyContainer(Container):

@@ -25,8 +25,10 @@ from fcl.data.base import (
     fixed_text,
     one_line,
 )
+from fcl.data.zarr_codecs import ChunkSize, decoding
 from fcl.data.zarr_place import ROOT_METADATA, RemotePlace, ZarrPlace, place_of
 from fcl.errors import FclError, InputError
+from fcl.limits import budget
 from fcl.store import Location, ObjectInfo, RemotePath
 
 # Shards up to this size are read whole; larger ones are read one row of inner chunks at a time.
@@ -40,39 +42,19 @@ _CHUNK_KEY = re.compile(r"(?:c[./])?([0-9]+(?:[./][0-9]+)*)")
 
 
 @contextmanager
-def _settings(place: ZarrPlace) -> Iterator[None]:
+def _settings(place: ZarrPlace, chunk: ChunkSize | None = None) -> Iterator[None]:
     """Let zarr decode in one thread, since fcl assigns the cores and reads chunks in order.
 
     Warnings of zarr are suppressed (dtypes without a specification, files that are not arrays), and
-    truncated Blosc chunks rejected. The caller's settings are restored afterwards; but zarr creates its
-    thread pool at its first use in a process, so the pool keeps one thread if that first use was here.
+    chunks are decoded to at most the size of ``chunk``. The caller's settings are restored afterwards;
+    but zarr creates its thread pool at its first use in a process, so the pool keeps one thread if that
+    first use was here.
     """
     import zarr
 
-    with warnings.catch_warnings(), zarr.config.set(place.config), _reject_truncated_chunks():
+    with warnings.catch_warnings(), zarr.config.set(place.config), decoding(chunk):
         warnings.simplefilter("ignore")
         yield
-
-
-@contextmanager
-def _reject_truncated_chunks() -> Iterator[None]:
-    """Raise ValueError for truncated Blosc chunks, after which numcodecs would read foreign memory."""
-    from numcodecs.blosc import Blosc
-
-    decode = Blosc.decode
-
-    def checked(codec: Any, chunk: Any, out: Any = None) -> Any:
-        frame = memoryview(chunk).cast("B")
-        size = int.from_bytes(frame[12:16], "little")
-        if len(frame) < max(16, size):
-            raise ValueError(f"a Blosc chunk of {size} bytes ends after {len(frame)} bytes")
-        return decode(codec, chunk, out)
-
-    Blosc.decode = checked
-    try:
-        yield
-    finally:
-        Blosc.decode = decode
 
 
 def _is_relevant(record: logging.LogRecord) -> bool:
@@ -169,9 +151,19 @@ class ZarrReader(ChunkedReader):
         return self._first_row
 
     def _read_stored(self, cell: tuple[slice, ...]) -> np.ndarray:
-        with _settings(self._place):
+        with _settings(self._place, self._chunk_size()):
             values = np.asarray(self._array[cell])
         return fixed_text(values, self.name) if self._variable_text else values
+
+    def _chunk_size(self) -> ChunkSize:
+        """The decoded bytes of a chunk, which its stored bytes must have."""
+        if self._variable_text:
+            return ChunkSize(budget(), exact=False)
+        size = self.dtype.itemsize * math.prod(self._chunks)
+        if not self._array.filters:
+            return ChunkSize(size, exact=True)
+        # between two filters numbers may have up to 16 bytes
+        return ChunkSize(max(16, self.dtype.itemsize) * math.prod(self._chunks), exact=False)
 
     def _where(self, index: tuple[int, ...]) -> str:
         corner = (i * c for i, c in zip(index, self._chunks, strict=True))

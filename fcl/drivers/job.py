@@ -46,6 +46,7 @@ from fcl.features import (
 from fcl.features.centred import with_centres, with_centres_of
 from fcl.features.registry import check_home
 from fcl.features.standardized import standardized
+from fcl.limits import within
 from fcl.model.columns import matched
 from fcl.objective import Loss, find_loss, resolve_C
 from fcl.options import Options
@@ -248,11 +249,12 @@ def make_job(
         refuse_rare_classes(train.y, train.s, labels, data.target_name)
     elif not several:
         loss.check_training(train.y, data.target_name)
-    family = _bound(spec, train)
-    if options.intercept:  # a resumed job takes the centres of its checkpoint instead
-        family = with_centres(family, train.data.rows, train.keep)
-    if options.standardize:
-        family = standardized(family)
+    with within(options.memory):  # rows are read before the plan
+        family = _bound(spec, train)
+        if options.intercept:  # a resumed job takes the centres of its checkpoint instead
+            family = with_centres(family, train.data.rows, train.keep)
+        if options.standardize:
+            family = standardized(family)
     valid_rows = None
     if held is not None:
         valid_rows = select_rows(data, y, data.weights, held, "validate on: raise valid_fraction")

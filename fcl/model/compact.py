@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.errors import InputError
+from fcl.limits import allow
 from fcl.model import schema
 from fcl.model.packing import CODECS, pack, unpack
 from fcl.plain import plain
@@ -55,6 +56,8 @@ LEAST_BITS, MOST_BITS = -32, 52
 #: Largest |step| that is stored: float64 holds it exactly.
 _MOST_STEPS = 1 << 52
 _MOST_IDS = 2.0**62
+#: Arrays that are held at once while numbers are unpacked: the numbers, and a copy of them.
+_COPIES = 2
 #: Members of a compact model file.
 PACKED = ("ids.gaps", "weights.q", "support.q")
 
@@ -228,6 +231,7 @@ def packed_weights(weights: Floats, m: int, codec: str) -> bytes:
 
 def unpacked_weights(content: bytes, n: int, encoding: Encoding, member: str) -> Floats:
     """The n weights of a member, float64 (n,); raises ValueError for damaged content."""
+    allow(f"{member}: {n:,} weights need", _COPIES * 8 * n, len(content))
     steps = _unpacked(content, n, encoding, member)
     if n and not -_MOST_STEPS < int(steps.min()) <= int(steps.max()) < _MOST_STEPS:
         raise ValueError(f"{member} is damaged (a weight of 2^52 steps or more)")
@@ -242,13 +246,26 @@ def _unpacked(content: bytes, n: int, encoding: Encoding, member: str) -> Ids:
 
 
 def pack_arrays(arrays: Mapping[str, np.ndarray], encoding: Encoding) -> dict[str, bytes]:
-    """The members of a compact model, by name; ids are stored as gaps less 1."""
+    """The members of a compact model, by name; ids are stored as gaps less 1.
+
+    Raises InputError if the members are so small that a reader would refuse them.
+    """
     codec = encoding.codec
-    return {
+    members = {
         "ids.gaps": pack(np.diff(arrays["ids"], prepend=-1) - 1, codec),
         "weights.q": packed_weights(arrays["weights"], encoding.m, codec),
         "support.q": pack(np.ascontiguousarray(arrays["support"]), codec),
     }
+    _allow(len(arrays["ids"]), arrays["weights"].size, members)
+    return members
+
+
+def _allow(k: int, n_weights: int, members: Mapping[str, bytes]) -> None:
+    """Raise InputError unless the members explain the memory of k features."""
+    stored = sum(map(len, members.values()))
+    allow(
+        f"{k:,} features with {n_weights:,} weights need", 8 * _COPIES * (2 * k + n_weights), stored
+    )
 
 
 def read_packed(
@@ -258,6 +275,7 @@ def read_packed(
 
     Raises ValueError for damaged members.
     """
+    _allow(k, k * width, contents)
     gaps, support = (
         _unpacked(contents[name], k, encoding, name) for name in ("ids.gaps", "support.q")
     )

@@ -14,6 +14,7 @@ from fcl.drivers.rows import Rows, check_data_set, weighted_by_code
 from fcl.errors import InputError
 from fcl.features import Spec, bind_features, parse_features
 from fcl.features.generator.family import GeneratedFamily
+from fcl.limits import within
 from fcl.model.columns import matched
 from fcl.stagewise.blocks import check_family
 from fcl.stagewise.plan import StagewisePlan, make_plan
@@ -109,7 +110,8 @@ def make_job(
             )
         parts, found = [_rows(data, keep, targets, settings)], [targets]
     spec = parse_features(features) if isinstance(features, str) else features
-    family = check_family(bind_features(spec, data.rows, parts[0].keep))
+    with within(settings.memory_bytes):  # rows are read before the plan
+        family = check_family(bind_features(spec, data.rows, parts[0].keep))
     if valid is not None:
         valid = matched(valid, data.column_record, family.row_width)
         valid_keep, valid_targets = _targets(valid, numbers, targets)

@@ -16,6 +16,7 @@ from fcl.convert.files import InputFile
 from fcl.convert.rereading import complete_lines
 from fcl.data.columns import Variant
 from fcl.errors import InputError
+from fcl.limits import allow
 from fcl.units import counted
 
 __all__ = ["Samples", "Trio", "Variants", "decoded", "fields"]
@@ -191,6 +192,9 @@ def decoded(file: InputFile, first: int, content: bytes) -> str:
 def _records(file: InputFile) -> Iterator[tuple[int, list[str]]]:
     """Lines of six cells, numbered from 1."""
     for first, content in complete_lines(file, 1 << 22):
+        # the names of the lines so far, and a slice as text with its cells
+        needed = TEXT_BYTES * first + 20 * len(content)
+        allow(f"{file.name}: {first:,} lines, or more, need", needed)
         for number, line in enumerate(decoded(file, first, content).splitlines(), first):
             cells = line.split()
             if not cells:

@@ -28,6 +28,7 @@ from fcl.features import bind_features, parse_features, spell_features
 from fcl.features.base import Family, Floats
 from fcl.features.hashed import HashedFamily, hashed_family
 from fcl.features.rows import CHUNK_IDS, RowView
+from fcl.limits import within
 from fcl.model.columns import matched
 from fcl.objective import Loss, find_loss, resolve_C
 from fcl.online import METHODS, OnlineOptions
@@ -251,9 +252,10 @@ def make_online_job(
     train = select_rows(data, y, data.weights, None if held is None else ~held)
     if whole_target:
         loss.check_training(train.y, data.target_name)
-    family, text = _family(features, data, train.keep)
-    if hash_bits is not None:
-        family = hashed_family(family, hash_bits, data.rows)
+    with within(running.memory):  # rows are read before the plan
+        family, text = _family(features, data, train.keep)
+        if hash_bits is not None:
+            family = hashed_family(family, hash_bits, data.rows)
     valid_rows = None
     if held is not None:
         valid_rows = select_rows(data, y, data.weights, held, "validate on: raise valid_fraction")

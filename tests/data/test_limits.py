@@ -1,0 +1,336 @@
+"""What a file announces is compared with what it holds and with the budget before memory is taken."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import math
+import shutil
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numcodecs
+import numpy as np
+import pytest
+import zarr
+from numcodecs.fletcher32 import Fletcher32
+
+import fcl
+from fcl.data import open_data
+from fcl.limits import MOST_PER_BYTE, SMALL, allow, budget, inflate, within
+
+ZEROS = bytes(8 << 20)
+ROWS, WIDTH = 40, 5
+X = np.arange(ROWS * WIDTH, dtype=np.float64).reshape(ROWS, WIDTH)
+Y = np.arange(ROWS) % 2
+
+
+# -- the rule ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stored", [0, 10**6, 10**8])
+def test_a_file_explains_some_memory(stored: int) -> None:
+    most = max(SMALL, MOST_PER_BYTE * stored)
+    with within(1 << 50):
+        allow("it needs", most, stored)
+        with pytest.raises(fcl.InputError, match="damaged, or made to exhaust memory"):
+            allow("it needs", most + 1, stored)
+
+
+def test_the_budget_is_the_innermost_one() -> None:
+    machine = budget()
+    with within("2GiB"):
+        with within(None):
+            assert budget() == 2 << 30
+        with within("1MiB"):
+            allow("it needs", 1 << 20)
+            with pytest.raises(fcl.InputError, match="it needs 1 MiB, but the memory budget") as e:
+                allow("it needs", (1 << 20) + 1)
+            assert e.value.smallest == (1 << 20) + 1  # type: ignore[attr-defined]
+        assert budget() == 2 << 30
+    assert budget() == machine
+    with pytest.raises(fcl.InputError, match="but this machine has"):
+        allow("it needs", 1 << 60)
+
+
+@pytest.mark.parametrize(
+    ("pack", "stream"),
+    [
+        (zlib.compress, zlib.decompressobj),
+        (gzip.compress, lambda: zlib.decompressobj(31)),
+        (bz2.compress, bz2.BZ2Decompressor),
+        (lzma.compress, lzma.LZMADecompressor),
+    ],
+)
+def test_streams_stop_at_the_limit(pack: Callable[[bytes], bytes], stream: Any) -> None:
+    content = np.random.default_rng(0).bytes(5000)
+    assert inflate(pack(content), 5000, stream) == content
+    assert inflate(pack(content) + pack(content), 10_000, stream) == 2 * content
+    for bad in (pack(content) + pack(b"x"), pack(ZEROS)):
+        with pytest.raises(ValueError, match="holds more than 5,000 bytes"):
+            inflate(bad, 5000, stream)
+    with pytest.raises(ValueError, match="ends early"):
+        inflate(pack(content)[:-9], 5000, stream)
+    with pytest.raises(ValueError, match="no intact compressed stream"):
+        inflate(b"other bytes", 5000, stream)
+
+
+# -- chunks of Zarr ----------------------------------------------------------------------------------
+
+CODECS = {
+    "gzip": (numcodecs.GZip(1), gzip.compress(ZEROS)),
+    "zlib": (numcodecs.Zlib(1), zlib.compress(ZEROS)),
+    "bz2": (numcodecs.BZ2(1), bz2.compress(ZEROS)),
+    "lzma": (numcodecs.LZMA(), lzma.compress(ZEROS)),
+    "zstd": (numcodecs.Zstd(1), numcodecs.Zstd(1).encode(ZEROS)),
+    "lz4": (numcodecs.LZ4(), numcodecs.LZ4().encode(ZEROS)),
+    "blosc": (numcodecs.Blosc(), numcodecs.Blosc().encode(ZEROS)),
+}
+
+
+def refusal(path: Path) -> str:
+    """The message for a data set whose X cannot be read."""
+    data = open_data(path)
+    with pytest.raises(fcl.InputError) as caught:
+        data.rows.read(0, ROWS)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_chunks_of_format_2(tmp_path: Path, name: str) -> None:
+    codec, bomb = CODECS[name]
+    path = tmp_path / "d.zarr"
+    group = zarr.open_group(path, mode="w", zarr_format=2)
+    group.create_array("X", data=X, chunks=(10, WIDTH), compressors=codec)
+    group["y"] = Y
+    assert (open_data(path).rows.read(0, ROWS) == X).all()
+    (path / "X/1.0").write_bytes(bomb)
+    message = refusal(path)
+    assert message.startswith(
+        "d.zarr:X: chunk (1, 0), rows 10-19, cannot be read: ValueError: it holds"
+    )
+
+
+@pytest.mark.parametrize("shards", [None, (20, WIDTH)])
+@pytest.mark.parametrize("name", ["gzip", "zstd", "blosc"])
+def test_chunks_of_format_3(tmp_path: Path, name: str, shards: Any) -> None:
+    codec = {
+        "gzip": zarr.codecs.GzipCodec(),
+        "zstd": zarr.codecs.ZstdCodec(),
+        "blosc": zarr.codecs.BloscCodec(),
+    }[name]
+    path = tmp_path / "d.zarr"
+    group = zarr.open_group(path, mode="w")
+    group.create_array("X", data=X, chunks=(10, WIDTH), shards=shards, compressors=codec)
+    group["y"] = Y
+    assert (open_data(path).rows.read(0, ROWS) == X).all()
+    bomb, chunk = CODECS[name][1], path / "X/c/1/0"
+    if shards is not None:  # two chunks, and their places at the end with a checksum
+        places = np.array([[0, len(bomb)], [0, len(bomb)]], "<u8").tobytes()
+        bomb += bytes(numcodecs.CRC32C(location="end").encode(places))
+    chunk.write_bytes(bomb)
+    assert "cannot be read: ValueError: it holds" in refusal(path)
+
+
+@pytest.mark.skipif(shutil.which("zstd") is None, reason="needs the command zstd")
+def test_zstd_frames_without_a_size(tmp_path: Path) -> None:
+    path = tmp_path / "d.zarr"
+    group = zarr.open_group(path, mode="w")
+    group.create_array("X", data=X, chunks=(10, WIDTH), compressors=zarr.codecs.ZstdCodec())
+    group["y"] = Y
+
+    def stream(content: bytes) -> bytes:
+        return subprocess.run(["zstd", "-c"], input=content, capture_output=True, check=True).stdout
+
+    (path / "X/c/1/0").write_bytes(stream(X[10:20].tobytes()))
+    assert (open_data(path).rows.read(0, ROWS) == X).all()
+    (path / "X/c/1/0").write_bytes(stream(bytes(SMALL + (1 << 20))))
+    assert "chunk (1, 0), rows 10-19, cannot be read" in refusal(path)
+
+
+def test_other_programs_decode_as_before() -> None:
+    """The limit holds where fcl reads, and nowhere else in the process."""
+    with within("1MiB"):
+        for codec, bomb in CODECS.values():
+            assert bytes(codec.decode(bomb)) == ZEROS
+
+
+# -- chunks of HDF5 ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"fletcher32": True}])
+def test_chunks_of_hdf5(tmp_path: Path, options: dict[str, Any], monkeypatch: Any) -> None:
+    from fcl.data import hdf5_chunks
+
+    monkeypatch.setattr(hdf5_chunks, "SMALL", 1000)
+    path = tmp_path / "d.h5"
+    wide = np.random.default_rng(0).normal(size=(ROWS, 7))
+    with h5py.File(path, "w") as file:
+        made = file.create_dataset(
+            "X", (ROWS, 7), "f8", chunks=(15, 4), compression="gzip", **options
+        )
+        made[:15], made[30:] = wide[:15], wide[30:]  # the chunks between were never written
+        file["y"] = Y
+    expected = wide.copy()
+    expected[15:30] = 0.0
+    rows = open_data(path).rows
+    assert rows._deflated is not None  # type: ignore[attr-defined]
+    for start, stop in ((0, ROWS), (3, 4), (14, 31), (39, 40)):
+        assert (rows.read(start, stop) == expected[start:stop]).all()
+    shutil.copy(path, tmp_path / "bad.h5")
+    bomb: Any = zlib.compress(ZEROS)
+    if "fletcher32" in options:
+        bomb = bytes(Fletcher32().encode(bomb))
+    with h5py.File(tmp_path / "bad.h5", "r+") as file:
+        file["X"].id.write_direct_chunk((30, 4), bomb)
+    message = refusal(tmp_path / "bad.h5")
+    assert message.startswith(
+        "bad.h5:X: chunk (2, 1), rows 30-39, cannot be read: ValueError: it holds"
+    )
+
+
+def test_gzip_of_hdf5_is_limited_where_a_chunk_could_exceed_it(tmp_path: Path) -> None:
+    from fcl.data.hdf5_chunks import _MOST_INFLATED, DeflatedChunks
+
+    with h5py.File(tmp_path / "d.h5", "w") as file:
+        for n, limited in ((SMALL // _MOST_INFLATED // 8, False), (SMALL // 8 // 1032 + 1, True)):
+            made = file.create_dataset(f"n{n}", (n,), "f8", chunks=(n,), compression="gzip")
+            assert DeflatedChunks(made).is_limited == limited
+        plain = file.create_dataset("plain", (10**6,), "f8", chunks=(10**6,))
+        assert not DeflatedChunks(plain).is_limited
+
+
+# -- announced shapes --------------------------------------------------------------------------------
+
+
+def announced(path: Path, shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
+    """A file of a few kilobytes with an X of any shape."""
+    if path.suffix == ".h5":
+        with h5py.File(path, "w") as file:
+            file.create_dataset("X", shape, "f8", chunks=chunks)
+            file["y"] = np.arange(shape[0]) % 2
+        return
+    group = zarr.open_group(path, mode="w")
+    group.create_array("X", shape=shape, dtype="f8", chunks=chunks)
+    group["y"] = np.arange(shape[0]) % 2
+
+
+@pytest.mark.parametrize("name", ["d.h5", "d.zarr"])
+@pytest.mark.parametrize("chunks", [(64, 10**8 // 64), (1, 10**8), (64, 10**8)])
+def test_wide_rows(tmp_path: Path, name: str, chunks: tuple[int, ...]) -> None:
+    announced(tmp_path / name, (64, 10**8), chunks)
+    data = open_data(tmp_path / name)
+    with pytest.raises(
+        fcl.InputError, match=f"{name}:X: reading .* needs .* but the memory budget is"
+    ):
+        fcl.train(data, "columns", C=1.0, memory="512MiB")
+    with pytest.raises(fcl.InputError, match="but the memory budget is 256 MiB"):
+        fcl.train_online(data, "columns", alpha=0.1, memory="256MiB")
+
+
+@pytest.mark.parametrize("name", ["d.h5", "d.zarr"])
+def test_a_long_target(tmp_path: Path, name: str) -> None:
+    announced(tmp_path / name, (64, 3), (64, 3))
+    with within("64MiB"):
+        open_data(tmp_path / name)
+        if name == "d.h5":
+            with h5py.File(tmp_path / name, "r+") as file:
+                file.create_dataset("long", (10**9,), "f8", chunks=(1000,))
+        else:
+            group = zarr.open_group(tmp_path / name, mode="r+")
+            group.create_array("long", shape=(10**9,), dtype="f8", chunks=(1000,))
+        with pytest.raises(fcl.InputError, match="has 1,000,000,000 values"):
+            open_data(tmp_path / name, weights="long")
+
+
+@pytest.mark.parametrize("name", ["d.h5", "d.zarr"])
+def test_one_long_text_among_short_ones(tmp_path: Path, name: str) -> None:
+    texts = ["a"] * 5000 + ["b" * 100_000]
+    if name == "d.h5":
+        with h5py.File(tmp_path / name, "w") as file:
+            file.create_dataset("X", data=np.zeros((5001, 2)))
+            file.create_dataset("y", data=texts, dtype=h5py.string_dtype())
+    else:
+        group = zarr.open_group(tmp_path / name, mode="w")
+        group["X"] = np.zeros((5001, 2))
+        group["y"] = np.array(texts, np.dtypes.StringDType())
+    with (
+        within("1GiB"),
+        pytest.raises(fcl.InputError, match="5,001 texts of up to 100,000 letters"),
+    ):
+        open_data(tmp_path / name)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_long_header_of_npy(tmp_path: Path, version: int) -> None:
+    length = {1: 65_535, 2: 1 << 31}[version]
+    head = b"\x93NUMPY" + bytes([version, 0]) + length.to_bytes(2 * version, "little")
+    with (tmp_path / "X.npy").open("wb") as file:
+        file.write(head)
+        file.truncate(1 << 32)  # without a block on the disk
+    with pytest.raises(fcl.InputError, match=r"X\.npy is not a readable \.npy file"):
+        open_data(tmp_path, y=None)
+
+
+def test_npy_rows_beyond_the_budget(tmp_path: Path) -> None:
+    header = json.dumps({"descr": "<f8", "fortran_order": False, "shape": "S"})
+    text = header.replace('"S"', f"(2, {10**9})").replace("false", "False").encode() + b"\n"
+    with (tmp_path / "X.npy").open("wb") as file:
+        file.write(b"\x93NUMPY\x01\0" + len(text).to_bytes(2, "little") + text)
+        file.truncate(file.tell() + 16 * 10**9)
+    rows = open_data(tmp_path, y=None).rows
+    assert rows.shape == (2, 10**9) and math.prod(rows.shape) == 2 * 10**9
+    with within("1GiB"), pytest.raises(fcl.InputError, match="X: reading 1 row of float64"):
+        rows.read(0, 1)
+
+
+# -- the memory itself -------------------------------------------------------------------------------
+
+#: Runs fcl on each file with little memory left; prints the class of each error.
+CHILD = """
+import resource, sys
+import numpy, h5py, zarr, numcodecs, sklearn.linear_model
+import fcl
+from fcl.limits import within
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (300 << 20),) * 2)
+for path in sys.argv[1:]:
+    try:
+        with within("200MiB"):
+            fcl.open_data(path).rows.read(0, 40)
+        print("read")
+    except BaseException as error:
+        print(type(error).__name__)
+"""
+
+
+def test_refused_in_little_memory(tmp_path: Path) -> None:
+    """Chunks that hold a gigabyte are refused by a process that could not hold it."""
+    paths = []
+    for name in ("gzip.zarr", "none.zarr"):
+        group = zarr.open_group(tmp_path / name, mode="w")
+        codec = zarr.codecs.GzipCodec() if name == "gzip.zarr" else None
+        group.create_array("X", data=X, chunks=(10, WIDTH), compressors=codec)
+        group["y"] = Y
+        (tmp_path / name / "X/c/1/0").write_bytes(64 * gzip.compress(ZEROS))
+        paths.append(tmp_path / name)
+    with h5py.File(tmp_path / "d.h5", "w") as file:
+        shape, chunks = (40, 50_000), (10, 50_000)
+        made = file.create_dataset("X", shape, "f8", chunks=chunks, compression="gzip")
+        file["y"] = Y
+        pack = zlib.compressobj()
+        head, part = pack.compress(b"") + pack.flush(zlib.Z_FULL_FLUSH), pack.compress(ZEROS)
+        part += pack.flush(zlib.Z_FULL_FLUSH)  # which can be repeated
+        made.id.write_direct_chunk((10, 0), head + 64 * part + pack.flush())
+    paths.append(tmp_path / "d.h5")
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, *map(str, paths)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["InputError"] * len(paths), done.stderr
