@@ -12,8 +12,8 @@ the weights of the model: neither the rounding of the training nor its history m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,12 @@ from scipy.optimize import minimize_scalar
 from scipy.special import softmax
 
 from fcl.errors import InputError
-from fcl.stagewise.blocks import Block, Part
-from fcl.stagewise.learner import Learner, Weights
+from fcl.stagewise.blocks import Part
+from fcl.stagewise.learner import Learner
 from fcl.stagewise.links import Link, Softmax, Squared
+from fcl.stagewise.margins import at_weights, blocks_of
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.sums import Sweeper, Update
+from fcl.stagewise.sums import Sweeper
 
 __all__ = ["JointGap", "balanced", "certify", "check_certifiable"]
 
@@ -82,34 +83,16 @@ def certify(learner: Learner) -> JointGap:
     check_certifiable(learner.settings)
     alpha, weights = learner.settings.alpha, learner.state.best
     link, team = learner.sweeper.link, learner.sweeper.team
-    part = _at(learner, weights)
+    part = at_weights(learner, learner.parts[0], weights)
     objective = _total(part, link.losses)
     objective += 0.5 * alpha * float(np.square(weights.features).sum())
     _to_dual_residuals(link, part)
     given = Sweeper(_Given(), team)
     squares = 0.0
-    for block in _blocks(learner):
+    for block in blocks_of(learner):
         squares += float(np.square(given.sums(block, part, gram=False).gradient).sum())
     bound = _bound(link, part, squares / alpha)
     return JointGap(objective, bound, learner.family.n_features)
-
-
-def _blocks(learner: Learner) -> Iterator[Block]:
-    """All blocks in float64, without origins: the residuals sum to 0."""
-    width, D = learner.settings.block, learner.family.n_features
-    for first in range(0, D, width):
-        yield Block(learner.family, first, min(first + width, D), np.float64)
-
-
-def _at(learner: Learner, weights: Weights) -> Part:
-    """The training rows with the margins of these weights."""
-    train = learner.parts[0]
-    part = replace(train, margins=train.constant(weights.intercepts.sum(axis=0)))
-    for block in _blocks(learner):
-        own = weights.features[block.first : block.last]
-        if own.any():
-            learner.sweeper.update(block, part, Update(own, np.zeros(own.shape[1])))
-    return part
 
 
 def _total(part: Part, of: Callable[[Floats, Floats], Floats]) -> float:

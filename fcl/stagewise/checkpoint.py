@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,6 +35,7 @@ from fcl.model.columns import other_record
 from fcl.model.signature import sign
 from fcl.plain import plain
 from fcl.stagewise.file import ARRAYS, DONE_TABLE, SETTINGS_TABLE, shaped, vector
+from fcl.stagewise.job import StagewiseJob
 from fcl.stagewise.learner import BlockDone, State
 from fcl.stagewise.settings import ENDS, Settings
 from fcl.store import local_path
@@ -91,25 +91,25 @@ class Saved:
     columns: dict[str, Any] | None = None
     signature: str = ""
 
-    def check(
-        self,
-        settings: Settings,
-        fingerprint: str,
-        family: Mapping[str, Any],
-        columns: ColumnRecord,
-    ) -> None:
+    def check(self, job: StagewiseJob) -> None:
         """Raise InputError naming what differs between the saved job and the one to be run."""
-        before, now_ = self.settings.fixed(), settings.fixed()
+        before, now_ = self.settings.fixed(), job.settings.fixed()
         wrong = [
             f"{name} was {shown(before[name])}, is {shown(value)}"
             for name, value in now_.items()
             if before[name] != value and name not in ENDS
         ]
-        if fingerprint != self.fingerprint:
+        shapes = [margins.shape for margins in self.state.margins]
+        own = [(rows.n, job.targets[0].width) for rows in job.rows]
+        if job.fingerprint != self.fingerprint or shapes != own:
             wrong.append("the data differ")
-        if other := other_record(self.columns, columns):
+        if other := other_record(self.columns, job.rows[0].data.column_record):
             wrong.append(other)
-        if not same_features(self.family, plain(family)):
+        n_features = len(self.state.weights.features)
+        if (
+            not same_features(self.family, plain(job.family.to_config()))
+            or n_features != job.family.n_features
+        ):
             wrong.append("the features differ: their options, their class, or what it learnt")
         if wrong:
             raise InputError(

@@ -186,7 +186,7 @@ class Learner:
             since = time.perf_counter()
             number = len(self.state.history)
             self.visit(number % self.n_blocks)
-            done = replace(self._measure(number + 1), seconds=time.perf_counter() - since)
+            done = replace(self.measure(number + 1), seconds=time.perf_counter() - since)
             self.state.history.append(done)
             self._keep_best(done)
             yield done
@@ -274,7 +274,8 @@ class Learner:
             weights.calibration[number] += update.weights[width:]
         weights.intercepts[number + 1] += update.intercept - block.origin @ update.weights[:width]
 
-    def _measure(self, number: int) -> BlockDone:
+    def measure(self, number: int) -> BlockDone:
+        """The losses at the present margins, as those after a number of blocks."""
         loss, error = self._scores(self.parts[0])
         valid_loss, valid_error = None, None
         if len(self.parts) > 1:

@@ -32,6 +32,7 @@ from fcl.stagewise.events import BlockVisited, StagewiseStarted, StagewiseStoppe
 from fcl.stagewise.job import StagewiseJob, make_job
 from fcl.stagewise.learner import Learner, State, block_count
 from fcl.stagewise.links import LINKS
+from fcl.stagewise.margins import verify_state
 from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.plan import tile_rows
 from fcl.stagewise.settings import Settings
@@ -162,8 +163,7 @@ def train_stagewise(
         check_certifiable(settings.checked())
     job = make_job(data, features, settings, valid, numbers, running.threads, running.certify)
     if running.resume is not None:
-        columns = job.rows[0].data.column_record
-        running.resume.check(job.settings, job.fingerprint, job.family.to_config(), columns)
+        running.resume.check(job)
     reporter = Reporter(running.progress, running.should_stop)
     running = replace(running, progress=reporter.report, should_stop=reporter.should_stop)
     running.report(_started(job))
@@ -177,6 +177,8 @@ def train_stagewise(
         sweeper = Sweeper(LINKS[str(job.settings.loss)], team)
         state = None if running.resume is None else running.resume.state
         learner = Learner(job.family, job.settings, parts, sweeper, job.plan, state)
+        if state is not None:
+            verify_state(learner)
         reason, saved = _run(job, learner, running)
         gap = certify(learner) if running.certify and reporter.error is None else None
     result = replace(_result(job, learner, reason, gap), checkpoint_failed=not saved)

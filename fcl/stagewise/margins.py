@@ -1,0 +1,90 @@
+"""The margins of given weights, for the certificate and for a job that continues from a checkpoint.
+
+A checkpoint may come from a stranger. The margins of its weights are computed again; those of the file
+are used only if they agree up to rounding, since an uninterrupted job would have them, to the last bit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.stagewise.blocks import Block, Part
+from fcl.stagewise.learner import BlockDone, Learner, Weights
+from fcl.stagewise.sums import Update
+
+__all__ = ["at_weights", "blocks_of", "verify_state"]
+
+Floats = npt.NDArray[np.float64]
+
+#: Largest relative difference of margins by rounding, for features in float32 and in float64.
+_ROUNDING = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-8}
+
+_log = logging.getLogger("fcl")
+
+
+def blocks_of(learner: Learner) -> Iterator[Block]:
+    """All blocks of features, in float64 and without origins."""
+    width, D = learner.settings.block, learner.family.n_features
+    for first in range(0, D, width):
+        last = min(first + width, D)
+        yield Block(learner.family, first, last, np.float64, learner.settings.powers)
+
+
+def at_weights(learner: Learner, part: Part, weights: Weights) -> Part:
+    """Rows with the margins of some weights, computed block by block in float64."""
+    moved = replace(part, margins=part.constant(weights.intercepts[0]))
+    for number, block in enumerate(blocks_of(learner)):
+        own, intercept = weights.features[block.first : block.last], weights.intercepts[number + 1]
+        if block.powers:
+            own = np.vstack([own, weights.calibration[number]])
+        if own.any() or intercept.any():
+            update = Update(own, intercept, learner.settings.clip)
+            learner.sweeper.update(block, moved, update)
+    return moved
+
+
+def verify_state(learner: Learner) -> None:
+    """Compute the margins and losses of a resumed learner again, and replace wrong ones."""
+    state = learner.state
+    for k, part in enumerate(learner.parts):
+        found = at_weights(learner, part, state.weights).margins
+        if not _agree(part.margins, found, _ROUNDING[np.dtype(learner.dtype)]):
+            _log.warning(
+                "the margins in the checkpoint are not those of its weights; they were computed again"
+            )
+            part.margins = state.margins[k] = found
+    if not state.history:
+        return
+    measured = replace(learner.measure(len(state.history)), seconds=state.history[-1].seconds)
+    state.history[-1] = measured
+    if state.best is not state.weights and 0 < state.best_number < len(state.history):
+        _verify_best(learner)
+
+
+def _verify_best(learner: Learner) -> None:
+    """Replace the validation loss of the best block if it is not the one of the best weights."""
+    state, at = learner.state, learner.state.best_number - 1
+    kept = learner.parts
+    learner.parts = [at_weights(learner, part, state.best) for part in kept]
+    found: BlockDone = replace(learner.measure(at + 1), seconds=state.history[at].seconds)
+    learner.parts = kept
+    before = state.history[at]
+    both = [(row.loss, row.valid_loss or 0.0) for row in (before, found)]
+    if not np.allclose(*both, rtol=1e-3, atol=1e-6):
+        _log.warning(
+            "the losses in the checkpoint are not those of its weights; they were computed again"
+        )
+        state.history[at] = found
+
+
+def _agree(stored: Floats, found: Floats, rounding: float) -> bool:
+    """Whether two arrays of margins differ by rounding alone."""
+    size = float(np.sqrt(np.mean(np.square(found)))) if found.size else 0.0
+    return bool(np.isfinite(stored).all()) and bool(
+        np.abs(stored - found).max(initial=0.0) <= rounding * (1.0 + size)
+    )
