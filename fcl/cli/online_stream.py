@@ -207,8 +207,8 @@ def _texts(pieces: Iterator[bytes], first_lines: int) -> Iterator[tuple[int, byt
         parts, size, lines = [text[end:]], len(text) - end, 0
         if size > min(most, LONGEST):
             raise InputError(
-                f"{NAME}: line {line} has more than {min(most, LONGEST):,} bytes; raise --memory, or check "
-                "whether the lines end with a newline"
+                f"{NAME}: line {line} has more than {min(most, LONGEST):,} bytes; raise --memory, or "
+                "check whether the lines end with a newline"
             )
     text = b"".join(parts)
     if end := text.rfind(b"\n") + 1:

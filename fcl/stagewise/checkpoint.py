@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from fcl.checks import shortened, shown
-from fcl.data.columns import ColumnRecord
 from fcl.errors import CheckpointError, InputError, reason
 from fcl.features.generator import same_features
 from fcl.model import schema

@@ -74,8 +74,8 @@ def _verify_best(learner: Learner) -> None:
     found: BlockDone = replace(learner.measure(at + 1), seconds=state.history[at].seconds)
     learner.parts = kept
     before = state.history[at]
-    both = [(row.loss, row.valid_loss or 0.0) for row in (before, found)]
-    if not np.allclose(*both, rtol=1e-3, atol=1e-6):
+    stored, measured = ((row.loss, row.valid_loss or 0.0) for row in (before, found))
+    if not np.allclose(stored, measured, rtol=1e-3, atol=1e-6):
         _log.warning(
             "the losses in the checkpoint are not those of its weights; they were computed again"
         )
