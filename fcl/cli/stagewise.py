@@ -161,10 +161,6 @@ def _resumed(params: dict[str, Any], given: Mapping[str, str], saved: Saved) -> 
     hosts = params["allowed_hosts"]
     check_hosts(params["resume"], "stagewise", saved.command, saved.signature, given, hosts)
     kept = {name: saved.command.get(name) for name in _KEPT}
-    if not all(isinstance(value, str | bool | None) for value in kept.values()):
-        raise InputError(
-            f"{params['resume']}: the options in the checkpoint are damaged; start over"
-        )
     more = {name: params[name] for name in ("data", "out") if params[name] is not None}
     return params | kept | more
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fcl.checks import choice, positive
+from fcl.checks import choice, positive, shown
 from fcl.data.base import fixed_text
 from fcl.errors import InputError
 from fcl.numerals import read_number
@@ -152,13 +152,13 @@ def check_class_weight(
     for key, weight in given.items():
         at = next((i for i, label in enumerate(labels) if _is_label(key, label)), None)
         if at is None:
-            shown = " and ".join(repr(label) for label in labels)
+            listed = " and ".join(map(shown, labels))
             if len(labels) > 2:
-                shown = ", ".join(repr(label) for label in labels[:5]) + ", ..." * (len(labels) > 5)
-            raise InputError(f"class_weight: there is no label {key!r}; the labels are {shown}")
+                listed = ", ".join(map(shown, labels[:5])) + ", ..." * (len(labels) > 5)
+            raise InputError(f"class_weight: there is no label {shown(key)}; the labels are {listed}")
         if at in found:
             raise InputError(f"class_weight: two weights for the label {labels[at]!r}")
-        found[at] = positive(f"class_weight of {key!r}", weight)
+        found[at] = positive(f"class_weight of {shown(key)}", weight)
     return tuple((label, found.get(i, 1.0)) for i, label in enumerate(labels))
 
 

@@ -288,7 +288,7 @@ def weighted_by_class(rows: Rows, by_class: str | tuple[tuple[Any, float], ...])
         low, high = (0.5 * sum(sums) / part for part in sums)
     else:
         (_, low), (_, high) = by_class
-    return replace(rows, s=rows.s * np.where(positive, high, low))
+    return _weighted(rows, np.where(positive, high, low))
 
 
 def weighted_by_code(rows: Rows, by_class: str | tuple[tuple[Any, float], ...], K: int) -> Rows:
@@ -302,4 +302,17 @@ def weighted_by_code(rows: Rows, by_class: str | tuple[tuple[Any, float], ...], 
         factors = sums.sum() / (K * sums)
     else:
         factors = np.array([weight for _, weight in by_class])
-    return replace(rows, s=rows.s * factors[codes])
+    return _weighted(rows, factors[codes])
+
+
+def _weighted(rows: Rows, factors: Floats) -> Rows:
+    """The rows with their weights times factors; InputError if these have no finite sum."""
+    s = rows.s * factors
+    with np.errstate(over="ignore"):
+        total = s.sum()
+    if not np.isfinite(total):
+        raise InputError(
+            "class_weight: expected weights whose sum over the rows is finite, got up to "
+            f"{factors.max():g}; give smaller ones"
+        )
+    return replace(rows, s=s)

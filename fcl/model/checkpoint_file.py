@@ -30,6 +30,7 @@ from fcl.model.archive import (
     read_member,
     write_json,
 )
+from fcl.model.history import PASS_TABLE
 from fcl.plain import plain
 
 __all__ = [
@@ -135,7 +136,7 @@ _HEADER_TABLE = schema.record(
     columns=schema.Maybe(COLUMNS_TABLE),
     arrays=schema.listing(schema.text),
     state=_STATE,
-    history=schema.listing(schema.table),
+    history=schema.listing(PASS_TABLE),
 )
 #: dtype of each array, little-endian on every machine
 _DTYPES = {

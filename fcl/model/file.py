@@ -26,6 +26,7 @@ from fcl.model.archive import (
 from fcl.model.atomic import atomic_file
 from fcl.model.column_file import COLUMN_KEYS
 from fcl.model.compact import ENCODING_TABLE, PACKED, Encoding, pack_arrays, read_packed
+from fcl.model.history import PASS_TABLE
 from fcl.model.reading import HEADER, KIND, HeaderFormat, open_model, read_header
 from fcl.model.tasks import TASKS
 from fcl.objective import find_loss
@@ -123,7 +124,7 @@ _HEADER_TABLE = schema.record(
         violation_resolved=schema.Maybe(schema.flag),
     ),
     options=_options,
-    history=schema.listing(schema.table),
+    history=schema.listing(PASS_TABLE),
     feature_names=schema.Maybe(schema.listing(schema.text)),
     **COLUMN_KEYS,
     encoding=schema.Maybe(ENCODING_TABLE),

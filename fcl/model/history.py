@@ -3,18 +3,55 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fcl.model import schema
 from fcl.model.frames import import_pandas
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["History"]
+__all__ = ["PASS_TABLE", "History"]
+
+_UNKNOWN = schema.nullable(schema.number())
+_COUNT = schema.nullable(schema.whole())
+#: What is known of a pass, as :class:`History` describes it; a file may say anything.
+PASS_TABLE = schema.claims(
+    event=schema.text,
+    number=schema.whole(),
+    scope=schema.text,
+    resumed=schema.flag,
+    **dict.fromkeys(
+        (
+            "seconds",
+            "objective",
+            "bound",
+            "gap",
+            "max_violation",
+            "rows_per_second",
+            "beta",
+            "time_left",
+        ),
+        _UNKNOWN,
+    ),
+    **dict.fromkeys(
+        (
+            "priced",
+            "cached",
+            "active",
+            "evicted",
+            "cache_bytes",
+            "cache_capacity",
+            "memory_bytes",
+        ),
+        _COUNT,
+    ),
+    **dict.fromkeys(("validation", "busy"), schema.nullable(schema.mapping(_UNKNOWN))),
+)
 
 
 class History(list[Mapping[str, Any]]):
@@ -47,7 +84,14 @@ class History(list[Mapping[str, Any]]):
     ``busy``            processor time over elapsed time of each process (``processes`` driver)
     ``resumed``         True for the first pass of a resumed run; no other pass has this key
     ==================  =====================================================================
+
+    What a file says besides, or in another type, is left out.
     """
+
+    def __init__(self, passes: Iterable[Mapping[str, Any]] = ()) -> None:
+        if not isinstance(passes, History):
+            passes = [PASS_TABLE(f"history[{at}]", each) for at, each in enumerate(passes)]
+        super().__init__(passes)
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row for each pass, with the keys as columns.
@@ -94,7 +138,7 @@ class History(list[Mapping[str, Any]]):
 
     def restarts(self) -> npt.NDArray[np.intp]:
         """Indices of the first passes of resumed runs, increasing: int (runs - 1,)."""
-        resumed = np.array([record.get("resumed") is True for record in self[1:]], np.bool_)
+        resumed = np.array([record.get("resumed", False) for record in self[1:]], np.bool_)
         fell = np.diff(self.column("seconds")) < 0.0  # files of version 0.1.0 have no mark
         return np.flatnonzero(resumed | fell) + 1
 
@@ -103,19 +147,11 @@ class History(list[Mapping[str, Any]]):
 
         The name is empty if no pass was validated; scores are NaN for passes that were not.
         """
-        scores = [_mapping(record.get("validation")) for record in self]
+        scores = [record.get("validation") or {} for record in self]
         names = (name for score in scores for name in score if name != "n_rows")
         metric = next(names, "")
         return metric, np.array([_number(score.get(metric)) for score in scores], np.float64)
 
 
-def _number(value: Any) -> float:
-    """A number of a history, which may come from a stranger's file; NaN for anything else."""
-    return float(value) if isinstance(value, int | float) and abs(value) <= _LARGEST else math.nan
-
-
-_LARGEST = np.finfo(np.float64).max
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)

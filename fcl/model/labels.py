@@ -51,6 +51,11 @@ def encoded_target(
     if model.n_outputs > 1 and model.noun == "target":
         return number_columns(values, name, model.n_outputs, rows)
     if model.labels is None:
+        if model.classifies:
+            raise InputError(
+                f"{name}: cannot be compared with the model, which has no labels although it predicts "
+                "classes; its file was changed or is damaged"
+            )
         return regression_target(values, name, rows)
     _check_column(values, name)
     values = np.asarray(values).reshape(-1)

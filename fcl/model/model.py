@@ -302,6 +302,13 @@ class Model:
         return "target" if self.labels is None else "class"
 
     @property
+    def classifies(self) -> bool:
+        """Whether the targets are classes or labels; False for numbers."""
+        if self.task is not None:
+            return self.task.noun != "target"
+        return self.loss_object.classifies
+
+    @property
     def mean_name(self) -> str:
         """What :meth:`mean` is called; see :attr:`fcl.objective.losses.Loss.mean_name`."""
         return (self.task or self.loss_object).mean_name

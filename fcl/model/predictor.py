@@ -46,6 +46,10 @@ class Predictor(Protocol):
         """What an output is: "class", one of K; "target", a number; or "label", that a row may have."""
 
     @property
+    def classifies(self) -> bool:
+        """Whether the targets are classes or labels; False for numbers."""
+
+    @property
     def mean_name(self) -> str:
         """What :meth:`mean` computes: "probability", "mean"; "" if margins are it, or for none."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,12 @@ __all__ = [
     "Maybe",
     "Mismatch",
     "anything",
+    "claims",
     "class_weight",
     "flag",
     "label",
     "listing",
+    "mapping",
     "nullable",
     "number",
     "one_of",
@@ -96,9 +99,12 @@ def text(where: str, value: Any) -> str:
 
 
 def label(where: str, value: Any) -> Any:
-    """Check for the label of a class: a number, a string, true or false."""
+    """Check for the label of a class: a number of 64 bits but not NaN, a string, true or false."""
     if not isinstance(value, bool | int | float | str):
         raise _expected(where, "a number or a string", value)
+    too_long = isinstance(value, int) and abs(value) >= 1 << 64
+    if too_long or (isinstance(value, float) and math.isnan(value)):
+        raise _expected(where, "a number of 64 bits", value)
     return value
 
 
@@ -159,6 +165,16 @@ def table(where: str, value: Any) -> dict[str, Any]:
     return value
 
 
+def mapping(inner: Check) -> Check:
+    """Check for an object with any keys, whose values the inner check accepts."""
+
+    def check(where: str, value: Any) -> dict[str, Any]:
+        items = table(where, value).items()
+        return {name: inner(f"{where}.{name}", item) for name, item in items}
+
+    return check
+
+
 def record(**fields: Check | Maybe) -> Check:
     """Check for an object with these keys; other keys are dropped."""
 
@@ -172,6 +188,20 @@ def record(**fields: Check | Maybe) -> Check:
                 out[name] = inner(place, found[name])
             elif not isinstance(field, Maybe):
                 raise Mismatch(f"{place} is missing")
+        return out
+
+    return check
+
+
+def claims(**fields: Check) -> Check:
+    """Check for an object that only describes: other keys, and values that do not fit, are dropped."""
+
+    def check(where: str, value: Any) -> dict[str, Any]:
+        out = {}
+        for name, item in table(where, value).items():
+            if name in fields:
+                with suppress(Mismatch):
+                    out[name] = fields[name](f"{where}.{name}", item)
         return out
 
     return check

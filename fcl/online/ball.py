@@ -189,13 +189,12 @@ class BallLearner(Learner):
         from fcl.kernels import ball_heap
 
         if not (
-            state.shape == self.state.shape
+            self.is_state(state)
             and table.shape == (len(ids), self.columns)
             and table.dtype == np.float64
             and ids.dtype.kind in "iu"
             and (not len(ids) or 0 <= ids.min() <= ids.max() < self.n_features)
             and (np.diff(ids) > 0).all()
-            and np.isfinite(state).all()
             and np.isfinite(table).all()
         ):
             return False

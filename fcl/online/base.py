@@ -283,17 +283,32 @@ class Learner(ABC):
             "table": self.table[touched],
         }
 
+    def is_state(self, state: np.ndarray) -> bool:
+        """Whether a saved array can be ``state``: a whole number of rows, finite sums, none below 0."""
+        from fcl.kernels.online import GROWTH, LIMIT, PENDING, ROWS, SHRINK, SQUARES, WEIGHT
+
+        if state.shape != self.state.shape or not np.isfinite(np.delete(state, LIMIT)).all():
+            return False
+        sums = state[[WEIGHT, PENDING, SHRINK, LIMIT, SQUARES]]
+        rows = state[ROWS]
+        return bool(
+            (sums >= 0.0).all()
+            and state[GROWTH] >= float(self.state[GROWTH] > 0.0)
+            and 0.0 <= rows < 2.0**53
+            and rows % 1.0 == 0.0
+        )
+
     def restore(self, saved: dict[str, Any]) -> None:
         """Set the state from :meth:`saved`; raises InputError if it is not of this kind of learner."""
         ids, table, state = (np.asarray(saved[name]) for name in ("ids", "table", "state"))
         fits = (
-            state.shape == self.state.shape
+            self.is_state(state)
             and table.shape == (len(ids), self.columns)
             and table.dtype == self.table.dtype
             and ids.dtype.kind in "iu"
             and (not len(ids) or 0 <= ids.min() <= ids.max() < self.n_features)
         )
-        if not fits or not np.isfinite(table).all() or np.isnan(state).any():
+        if not fits or not np.isfinite(table).all():
             raise InputError(
                 f"the saved state is not one of {self.name} over {self.n_features:,} features with "
                 f"{self.options.weights} weights; resume with the options of the first run"

@@ -130,13 +130,12 @@ class Ogd(Learner):
         ids, table, state = (np.asarray(saved[name]) for name in ("ids", "table", "state"))
         most = np.iinfo(_kinds(self.options)[1]).max
         fits = (
-            state.shape == self.state.shape
+            self.is_state(state)
             and table.shape == (len(ids), 2)
             and ids.dtype.kind in "iu"
             and (not len(ids) or 0 <= ids.min() <= ids.max() < self.n_features)
             and np.isfinite(table).all()
             and (table[:, 0 if self.grid is not None else 1 :] % 1 == 0).all()
-            and not np.isnan(state).any()
             and (table[:, 1] >= 0).all()
             and (self.grid is None or (np.abs(table[:, 0]) <= np.iinfo(np.int16).max).all())
             and (table[:, 1] <= most).all()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,7 +34,7 @@ from fcl.model.checkpoint_file import COLUMNS_TABLE
 from fcl.model.columns import other_record
 from fcl.model.signature import sign
 from fcl.plain import plain
-from fcl.stagewise.file import ARRAYS, DONE_TABLE, SETTINGS_TABLE, shaped, vector
+from fcl.stagewise.file import ARRAYS, DONE_TABLE, SETTINGS_TABLE, check_best, shaped, vector
 from fcl.stagewise.job import StagewiseJob
 from fcl.stagewise.learner import BlockDone, State
 from fcl.stagewise.settings import ENDS, Settings
@@ -45,9 +46,16 @@ FORMAT, VERSION = "fcl-stagewise-checkpoint", 1
 _HEADER = "header.json"
 _KIND = "a checkpoint of a stagewise job"
 
+def _command_value(where: str, value: Any) -> Any:
+    """Check for an option of the command: text, a flag, or null."""
+    if not isinstance(value, str | bool | None):
+        raise schema.Mismatch(f"{where}: expected text, true, false or null, got {shown(value)}")
+    return value
+
+
 _TABLE = schema.record(
     settings=SETTINGS_TABLE,
-    command=schema.table,
+    command=schema.mapping(_command_value),
     signature=schema.Maybe(schema.text),
     fingerprint=schema.text,
     columns=schema.Maybe(COLUMNS_TABLE),
@@ -194,7 +202,8 @@ def _read(archive: zipfile.ZipFile) -> Saved:
     if found.get("format") != FORMAT or found.get("version") != VERSION:
         raise ValueError(f"expected format {FORMAT} of version {VERSION}")
     header = _TABLE("", found)
-    settings, K = Settings(**header["settings"]), header["n_margins"]
+    _check(header)
+    settings, K = Settings(**header["settings"]).checked(), header["n_margins"]
 
     def weights(prefix: str) -> Any:
         arrays = {name: _array(archive, prefix + name) for name in ARRAYS}
@@ -219,6 +228,20 @@ def _read(archive: zipfile.ZipFile) -> Saved:
         header.get("columns"),
         header.get("signature", ""),
     )
+
+
+def _check(header: Mapping[str, Any]) -> None:
+    """Raise Mismatch unless the best block is the first one of the lowest validation loss."""
+    rows, history, best = header["rows"], header["history"], header["best_number"]
+    check_best(best, history)
+    if not 1 <= len(rows) <= 2:
+        raise schema.Mismatch(f"rows: expected one number or two, got {len(rows)}")
+    losses = [row["valid_loss"] for row in history]
+    if any((loss is None) == (len(rows) == 2) for loss in losses):
+        raise schema.Mismatch("history: expected a valid_loss, if and only if there are validation rows")
+    first = len(history) if len(rows) == 1 else 1 + losses.index(min(losses)) if losses else 0
+    if best != first:
+        raise schema.Mismatch(f"best_number: expected {first}, of the lowest loss, got {best}")
 
 
 def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:

@@ -35,6 +35,7 @@ __all__ = [
     "FORMAT",
     "SETTINGS_TABLE",
     "VERSION",
+    "check_best",
     "file_version",
     "read_stagewise",
     "shaped",
@@ -98,6 +99,24 @@ _HEADER_TABLE = schema.record(
 )
 
 
+def check_best(best_number: int, history: list[dict[str, Any]]) -> None:
+    """Raise Mismatch unless the blocks are numbered from 1, and the best one is among them."""
+    for at, row in enumerate(history):
+        if row["number"] != at + 1:
+            raise schema.Mismatch(f"history[{at}].number: expected {at + 1}, got {row['number']}")
+    if not min(1, len(history)) <= best_number <= len(history):
+        raise schema.Mismatch(
+            f"best_number: expected one of the {len(history)} blocks of the history, got {best_number}"
+        )
+
+
+def _header(where: str, value: Any) -> dict[str, Any]:
+    """Check for a header whose history has the best block."""
+    header: dict[str, Any] = _HEADER_TABLE(where, value)
+    check_best(header["best_number"], header["history"])
+    return header
+
+
 def write_stagewise(
     path: str | os.PathLike[str],
     header: Mapping[str, Any],
@@ -134,7 +153,7 @@ def read_stagewise(path: str | os.PathLike[str], trusted: Collection[str] = ()) 
     """The fields of the model in a file; parameters and errors are as of :func:`fcl.load_model`."""
     trusted = (trusted,) if isinstance(trusted, str) else trusted
     with open_model(path) as archive:
-        header = read_header(archive, HeaderFormat(FORMAT, VERSION, _HEADER_TABLE))
+        header = read_header(archive, HeaderFormat(FORMAT, VERSION, _header))
         packed = {"features"} if "encoding" in header else set()
         names = [name for name in ARRAYS if name not in packed]
         arrays = {name: read_array(archive, f"{name}.npy", "<f8", KIND) for name in names}

@@ -316,7 +316,7 @@ def _resumed(
         data,
         model.family,
         replace(running, **{**kept.running, "memory": running.memory}),
-        alpha=float(state.run["options"]["alpha"]),
+        alpha=state.run["options"]["alpha"],
         class_weight=kept.class_weight,
         endless=True,
         labels=labels,
@@ -324,8 +324,8 @@ def _resumed(
         **kept.learning,
     )
     # as it was, to the last bit, though the first rows are others
-    options = replace(job.options, alpha=float(state.run["gravity"]))
-    return replace(job, options=options, features=str(state.run["options"]["features"]))
+    options = replace(job.options, alpha=state.run["gravity"])
+    return replace(job, options=options, features=state.run["options"]["features"])
 
 
 def _data_set(block: StreamBlock, name: str) -> DataSet:

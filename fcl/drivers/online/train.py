@@ -329,7 +329,7 @@ def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
             raise InputError("initial: a resumed run has weights already; leave initial out")
         job = replace(job, start=online_start(job, given["initial"]))
     if state is not None:
-        job = replace(job, features=str(state.run["options"]["features"]))
+        job = replace(job, features=state.run["options"]["features"])
     return job, state
 
 
@@ -343,10 +343,7 @@ class KeptOptions:
 
 
 def kept_options(state: OnlineState) -> KeptOptions:
-    """The options of a run that is resumed; InputError if its state is damaged."""
-    wanted = {"options", "rate", "passes", "rows", "sums", "learner_passes"}
-    if not wanted <= state.run.keys() or not isinstance(state.run["options"], dict):
-        raise ModelFileError("the state of the learner is damaged; start over")
+    """The options of a run that is resumed."""
     kept = state.run["options"]
     running = {name: kept[name] for name in RUNNING if name in kept}
     learning = {name: kept[name] for name in LEARNING}
@@ -354,7 +351,7 @@ def kept_options(state: OnlineState) -> KeptOptions:
     class_weight = kept["class_weight"]
     if isinstance(class_weight, list):
         class_weight = dict(class_weight)
-    return KeptOptions({**running, "rate": float(state.run["rate"])}, learning, class_weight)
+    return KeptOptions({**running, "rate": state.run["rate"]}, learning, class_weight)
 
 
 def _check_data(model: Model, state: OnlineState, data: DataSet, path: Any) -> None:
@@ -382,8 +379,9 @@ def _start(job: OnlineJob, state: OnlineState | None) -> tuple[Learner, Place]:
 
 
 def restored(job: OnlineJob, state: OnlineState) -> tuple[Learner, Place]:
-    """The learner of a saved state, and its place in the rows."""
+    """The learner of a saved state, and its place in the rows; InputError if they do not agree."""
     learner, run = job.new_learner(), state.run
+    place = Place(run["passes"], run["rows"], Progressive(**run["sums"]))
     learner.restore(
         {
             "state": state.sums,
@@ -392,7 +390,15 @@ def restored(job: OnlineJob, state: OnlineState) -> tuple[Learner, Place]:
             "table": state.table,
         }
     )
-    return learner, Place(int(run["passes"]), int(run["rows"]), Progressive(**run["sums"]))
+    rows = place.rows
+    if not run.get("stream"):
+        rows += place.passes * job.train.n
+    if learner.rows != rows or place.rows > max(job.train.n, rows if run.get("stream") else 0):
+        raise ModelFileError(
+            f"the state of the learner is damaged: it says {place.passes:,} passes and "
+            f"{place.rows:,} rows of {job.train.n:,}, and {learner.rows:,} rows learnt; start over"
+        )
+    return learner, place
 
 
 def _run(run: OnlineRun) -> End:
