@@ -160,7 +160,12 @@ def _resumed(params: dict[str, Any], given: Mapping[str, str], saved: Saved) -> 
 
     hosts = params["allowed_hosts"]
     check_hosts(params["resume"], "stagewise", saved.command, saved.signature, given, hosts)
-    kept = {name: saved.command.get(name) for name in _KEPT}
+    if "features" not in saved.command:
+        raise InputError(
+            f"{params['resume']}: the job of this checkpoint was started from Python; resume it there "
+            "(Running(resume=...))"
+        )
+    kept = {name: value for name, value in saved.command.items() if name in _KEPT}
     more = {name: params[name] for name in ("data", "out") if params[name] is not None}
     return params | kept | more
 

@@ -22,6 +22,7 @@ from typing import Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
+from fcl.checks import shortened, shown
 from fcl.errors import FclError, InputError
 from fcl.limits import allow
 from fcl.store import Location
@@ -477,6 +478,8 @@ def check_array(
         raise InputError(
             f"{name} has {len(shape)} dimensions, shape {shape}; expected one or two, rows first"
         )
+    if not all(0 <= n < 1 << 62 for n in shape):
+        raise InputError(f"{name} has the shape {shown(shape)}; expected lengths below 2^62")
     if 0 in shape and not may_be_empty:
         raise InputError(
             f"{name} is empty, shape {shape}; expected at least one row and one column"
@@ -548,4 +551,4 @@ def no_such_array(container: str, path: str, present: Iterable[str]) -> InputErr
 def one_line(error: BaseException) -> str:
     """An error of another library, cut to its first line."""
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return f"{type(error).__name__}: {shortened(lines[0], 400)}" if lines else type(error).__name__

@@ -7,8 +7,8 @@ import fcntl
 import math
 import os
 import shlex
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,24 @@ from fcl.data.base import (
     rows_per_step,
 )
 from fcl.data.hdf5_chunks import DeflatedChunks
-from fcl.errors import InputError
+from fcl.errors import FclError, InputError
 from fcl.store import Location, RemotePath
 
 SUFFIXES = {".h5", ".hdf5", ".hdf", ".he5", ".h5ad"}
 MAGIC = b"\x89HDF\r\n\x1a\n"
+
+
+@contextmanager
+def _named_damage(path: Path | RemotePath) -> Iterator[None]:
+    """Raise InputError that names the file in place of what h5py raises for a damaged one."""
+    try:
+        yield
+    except (FclError, MemoryError):
+        raise
+    except Exception as error:  # KeyError, OSError, RuntimeError, ValueError, TypeError ...
+        raise InputError(
+            f"{path} cannot be read as HDF5: {one_line(error)}. The file is damaged"
+        ) from error
 
 
 class Hdf5Reader(ChunkedReader):
@@ -65,7 +78,8 @@ class Hdf5Reader(ChunkedReader):
         if self._dataset.chunks is None:
             return 0
         cells = [-(-n // c) for n, c in zip(self.shape, self._chunks, strict=True)]
-        return math.prod(cells) - self._dataset.id.get_num_chunks()
+        with _named_damage(self._path):
+            return math.prod(cells) - int(self._dataset.id.get_num_chunks())
 
     def _read_cell(self, cell: tuple[slice, ...]) -> np.ndarray:
         if self._variable_text:
@@ -78,7 +92,10 @@ class Hdf5Reader(ChunkedReader):
         if self._dataset.chunks is None:
             return f"file {self._path}"
         corner = tuple(i * c for i, c in zip(index, self._chunks, strict=True))
-        info = self._dataset.id.get_chunk_info_by_coord(corner)
+        try:
+            info = self._dataset.id.get_chunk_info_by_coord(corner)
+        except Exception:  # the index of the chunks is damaged, too
+            return f"file {self._path}"
         return f"file {self._path}, {info.size} bytes at offset {info.byte_offset}"
 
 
@@ -104,7 +121,7 @@ class Hdf5Container(GroupContainer):
         self._root = self._file
         root = self._node(group)
         if not isinstance(root, h5py.Group):
-            groups = [key for key in self._file if isinstance(self._node(key), h5py.Group)]
+            groups = [key for key in self._names() if isinstance(self._node(key), h5py.Group)]
             found = "is an array" if isinstance(root, h5py.Dataset) else "does not exist"
             here = ", ".join(sorted(groups)) or "none"
             raise InputError(
@@ -112,11 +129,17 @@ class Hdf5Container(GroupContainer):
             )
         self._root = root
 
+    def _names(self) -> list[str]:
+        with _named_damage(self._path):
+            return list(self._file)
+
     def _open_node(self, node: Any, name: str, may_be_empty: bool) -> RowReader[np.ndarray]:
-        self._check_files([name for name, _, _ in node.external or ()])
-        if node.is_virtual:
-            self._check_files([s.file_name for s in node.virtual_sources() if s.file_name != "."])
-        return Hdf5Reader(node, name, self._file_path, may_be_empty)
+        with _named_damage(self._path):
+            self._check_files([name for name, _, _ in node.external or ()])
+            if node.is_virtual:
+                sources = [s.file_name for s in node.virtual_sources()]
+                self._check_files([source for source in sources if source != "."])
+            return Hdf5Reader(node, name, self._file_path, may_be_empty)
 
     def _is_array(self, node: Any) -> bool:
         import h5py
@@ -127,23 +150,21 @@ class Hdf5Container(GroupContainer):
         import h5py
 
         node = self._node(path)
-        try:
+        with _named_damage(self._path):
             value = None if node is None else node.attrs.get(name)
             if isinstance(value, h5py.Reference):
                 target = self._file[value].name if value else ""
                 return target.removeprefix(self._root.name.rstrip("/")) or None
-        except (OSError, RuntimeError) as error:
-            raise self._damaged(error) from error
         return _python_value(value)
 
     def _node(self, path: str) -> Any:
         try:
-            self._check_links(path)
-            return self._root.get(path.strip("/") or "/")
+            path.encode()
         except UnicodeEncodeError:  # bytes of a command line that are not UTF-8
             return None
-        except (OSError, RuntimeError) as error:
-            raise self._damaged(error) from error
+        with _named_damage(self._path):
+            self._check_links(path)
+            return self._root.get(path.strip("/") or "/")
 
     def _check_links(self, path: str) -> None:
         """Raise InputError if a link in the path leads to a file that is not regular, such as a FIFO.
@@ -171,18 +192,15 @@ class Hdf5Container(GroupContainer):
     def nodes(self) -> list[tuple[str, bool]]:
         """The paths of all groups and arrays, parents first, and whether each is an array."""
         found: list[tuple[str, bool]] = []
-        try:
+        with _named_damage(self._path):
             self._root.visititems(lambda path, node: found.append((path, self._is_array(node))))
-        except (OSError, RuntimeError) as error:
-            raise self._damaged(error) from error
         return found
 
     def attribute_names(self, path: str) -> list[str]:
         """The names of the attributes of an array or group."""
-        try:
-            return list(self._node(path).attrs)
-        except (OSError, RuntimeError) as error:
-            raise self._damaged(error) from error
+        node = self._node(path)
+        with _named_damage(self._path):
+            return list(node.attrs)
 
     def _array_paths(self) -> list[str]:
         found: list[tuple[str, bool, Any]] = []
@@ -191,14 +209,9 @@ class Hdf5Container(GroupContainer):
             kind = _python_value(node.attrs.get("encoding-type"))
             found.append((path, self._is_array(node), kind))
 
-        try:
+        with _named_damage(self._path):
             self._root.visititems(visit)
-        except (OSError, RuntimeError) as error:
-            raise self._damaged(error) from error
         return array_names(found)
-
-    def _damaged(self, error: Exception) -> InputError:
-        return InputError(f"{self._path} cannot be read as HDF5: {error}. The file is damaged")
 
 
 def _python_value(value: Any) -> Any:

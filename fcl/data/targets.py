@@ -155,7 +155,9 @@ def check_class_weight(
             listed = " and ".join(map(shown, labels))
             if len(labels) > 2:
                 listed = ", ".join(map(shown, labels[:5])) + ", ..." * (len(labels) > 5)
-            raise InputError(f"class_weight: there is no label {shown(key)}; the labels are {listed}")
+            raise InputError(
+                f"class_weight: there is no label {shown(key)}; the labels are {listed}"
+            )
         if at in found:
             raise InputError(f"class_weight: two weights for the label {labels[at]!r}")
         found[at] = positive(f"class_weight of {shown(key)}", weight)

@@ -82,10 +82,10 @@ class ZarrReader(ChunkedReader):
         check_array(name, self.shape, self.dtype, may_be_empty)
         self._chunks = array.chunks
         self._stored = array.shards or array.chunks
-        if self.shape and min(self._stored) < 1:
+        if not all(0 < length < 1 << 62 for length in (*self._stored, *self._chunks)):
             raise InputError(
-                f'"{name}" has chunks of shape {self._stored} in its metadata, expected at least 1 along '
-                "each axis; write the array again"
+                f'"{name}" has chunks of shape {shown(self._stored)} in its metadata, expected at least '
+                "1 along each axis; write the array again"
             )
         row_bytes = array.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
         #: whether each object is read at once

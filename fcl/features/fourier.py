@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from fcl.checks import choice, flag, positive, whole
+from fcl.checks import choice, flag, positive, shown, whole
 from fcl.errors import InputError
 from fcl.features.base import Floats, Ids
 from fcl.features.generator.contract import Generator
@@ -118,16 +118,18 @@ class Fourier(Generator):
         self.seed = whole(where + "seed", seed, 0)
         for option, value, most in (("n", self.n, MOST_FEATURES), ("seed", self.seed, 1 << 62)):
             if value is not None and value > most:
-                raise InputError(f"{where}{option} must be at most {most}, got {value}")
+                raise InputError(f"{where}{option} must be at most {most}, got {shown(value)}")
         if self.n is None:
             per_pass = PER_PASS if per_pass is None else per_pass
             self.per_pass = whole(where + "per_pass", per_pass, 1)
             if self.per_pass > MOST_FEATURES:
-                raise InputError(f"{where}per_pass must be at most {MOST_FEATURES}, got {per_pass}")
+                raise InputError(
+                    f"{where}per_pass must be at most {MOST_FEATURES}, got {shown(per_pass)}"
+                )
         elif per_pass is not None:
             raise InputError(
                 f"{where}per_pass applies only if n is not given: omit n or per_pass, got "
-                f"n = {n} and per_pass = {per_pass}"
+                f"n = {shown(n)} and per_pass = {shown(per_pass)}"
             )
         self.dtype = None if dtype is None else choice(where + "dtype", dtype, ("int8",))
         self.step = 0.0 if self.dtype is None else STEP

@@ -107,11 +107,12 @@ def _command(where: str, value: Any) -> dict[str, Any]:
 
 
 def _options(where: str, value: Any) -> dict[str, Any]:
-    """Keep all options, to compare with the resumed job's; validate the two that fcl uses."""
+    """Keep all options, to compare with the resumed job's; validate those that fcl uses."""
     used = schema.record(
         block_rows=schema.Maybe(schema.whole(64, 65_536)),
         covariates=schema.Maybe(schema.nullable(schema.listing(schema.text))),
         command=schema.Maybe(schema.nullable(_command)),
+        points_done=schema.Maybe(schema.whole()),  # of a path
     )
     return {**schema.table(where, value), **used(where, value)}
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import shortened
 from fcl.errors import InputError
 from fcl.features.rows import RowChunk
+from fcl.model import schema
 from fcl.online.base import PIECE, Floats, Learner
 from fcl.online.options import OnlineOptions
 from fcl.online.table import Grid, anonymous, morris, read_pieces, write_pieces
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from fcl.kernels.tables import TableRule
 
 __all__ = ["Ogd"]
+
+#: The header of a checkpoint.
+_SAVED = schema.record(passes=schema.whole(), weights=schema.text)
 
 
 class Ogd(Learner):
@@ -164,13 +169,15 @@ class Ogd(Learner):
 
         Raises InputError if it is of other options.
         """
-        header = read_pieces(path, self._vectors)
+        header = read_pieces(path, self._vectors, _SAVED)
         if header["weights"] != self.options.weights:
             raise InputError(
-                f"{os.fspath(path)}: expected weights {self.options.weights}, got {header['weights']}; "
-                "resume with the options of the first run"
+                f"{os.fspath(path)}: expected weights {self.options.weights}, got "
+                f"{shortened(header['weights'])}; resume with the options of the first run"
             )
-        self.passes = int(header["passes"])
+        if not self.is_state(self.state) or not np.isfinite(self.weights).all():
+            raise InputError(f"{os.fspath(path)}: expected finite weights and sums; it is damaged")
+        self.passes = header["passes"]
 
 
 def _grid(options: OnlineOptions) -> Grid | None:

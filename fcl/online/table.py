@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from fcl.checks import shown
 from fcl.errors import InputError
+from fcl.model import schema
 from fcl.model.archive import add_member, read_json, read_member, write_json
 from fcl.model.atomic import atomic_file
 from fcl.model.packing import CODECS, best_codec
@@ -173,15 +174,20 @@ def write_pieces(
                     add_member(archive, f"{name}.{number}", CODECS[codec].encode(content, LEVEL))
 
 
-def read_pieces(path: str | os.PathLike[str], vectors: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def read_pieces(
+    path: str | os.PathLike[str], vectors: Mapping[str, np.ndarray], header: schema.Check
+) -> dict[str, Any]:
     """Fill vectors, which must be 0, from a file of :func:`write_pieces`; returns its header.
+
+    header : what the header may contain.
 
     Raises InputError for a file with other vectors, and ModelFileError for a damaged one.
     """
     kind, shapes = "a checkpoint of a table", _shapes(vectors)
+    table = schema.record(header=header, vectors=schema.table, codec=schema.one_of(*CODECS))
     with open_model(path) as archive:
-        found = read_json(read_member(archive, _HEADER, kind))
-        if found.get("vectors") != shapes or found.get("codec") not in CODECS:
+        found: dict[str, Any] = table(_HEADER, read_json(read_member(archive, _HEADER, kind)))
+        if found["vectors"] != shapes:
             raise InputError(
                 f"{os.fspath(path)}: expected vectors {shapes}, got {shown(found.get('vectors'))}; "
                 "resume with the options of the first run"
@@ -194,5 +200,4 @@ def read_pieces(path: str | os.PathLike[str], vectors: Mapping[str, np.ndarray])
                 if member in members:
                     content = read_member(archive, member, kind)
                     vector[some] = np.frombuffer(codec.decode(content, vector[some].nbytes), stored)
-    header: dict[str, Any] = found["header"]
-    return header
+    return dict(found["header"])

@@ -23,9 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from fcl.checks import shown
+from fcl.checks import shortened, shown
 from fcl.drivers.result import StopReason
 from fcl.errors import CheckpointError, InputError, ModelFileError
+from fcl.model import schema
+from fcl.model.archive import JSON_BYTES, read_json
 from fcl.model.atomic import atomic_file
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.model.model import load_model
@@ -49,8 +51,49 @@ FORMAT = "fcl-path 1"
 #: What the name of a model is followed by in the name of its folder, and the table in it.
 FOLDER_SUFFIX = ".path"
 TABLE_NAME = "path.json"
-#: Largest table that is read, in bytes.
-MOST_BYTES = 1 << 24
+
+_UNKNOWN = schema.nullable(schema.number())
+_UNKNOWNS = schema.listing(_UNKNOWN)
+_NUMBER_OF_POINT = schema.nullable(schema.whole())
+_POINT: dict[str, schema.Check | schema.Maybe] = {
+    "C": schema.number(5e-324),
+    "seconds": schema.number(0.0),
+    "passes": schema.whole(),
+    "score": _UNKNOWN,
+    "se": _UNKNOWN,
+    **dict.fromkeys(("alpha", "objective", "bound", "gap"), schema.Maybe(_UNKNOWN)),
+    "active": schema.Maybe(_NUMBER_OF_POINT),
+    "converged": schema.Maybe(schema.flag),
+}
+#: What a table may contain; its result describes a finished path.
+_TABLE = schema.record(
+    format=schema.one_of(FORMAT),
+    about=schema.Maybe(schema.nullable(schema.table)),
+    grid=schema.listing(schema.number(5e-324)),
+    points=schema.listing(schema.record(**_POINT, reason=schema.one_of(*StopReason))),
+    result=schema.Maybe(
+        schema.record(
+            **dict.fromkeys(
+                ("reason", "metric", "error_from", "select"), schema.Maybe(schema.text)
+            ),
+            **dict.fromkeys(("score", "se"), schema.Maybe(_UNKNOWNS)),
+            **dict.fromkeys(("best", "one_se", "chosen"), schema.Maybe(_NUMBER_OF_POINT)),
+            higher_is_better=schema.Maybe(schema.flag),
+            folds=schema.Maybe(schema.listing(_UNKNOWNS)),
+            refit=schema.Maybe(schema.nullable(schema.record(**_POINT))),
+            outer=schema.Maybe(
+                schema.nullable(
+                    schema.record(
+                        metric=schema.text,
+                        mean=_UNKNOWN,
+                        se=_UNKNOWN,
+                        folds=schema.listing(schema.mapping(_UNKNOWN)),
+                    )
+                )
+            ),
+        )
+    ),
+)
 #: What to do about a damaged folder.
 REMEDY = "remove the folder (or give fcl-train --overwrite), and start the path over"
 
@@ -229,22 +272,19 @@ def _model_name(number: int) -> str:
 def read_table(path: Path) -> dict[str, Any]:
     """Read a table that :func:`write_table` wrote; InputError if it is damaged."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ValueError(f"more than {MOST_BYTES:,} bytes")
-        table = json.loads(path.read_text(encoding="utf-8"))
-        if table["format"] != FORMAT:
-            raise ValueError(f"format {table['format']!r:.80}")
-        rows = table["points"]
-        for row in rows:
-            float(row["C"]), float(row["seconds"]), int(row["passes"]), row["score"], row["se"]
-            StopReason(row["reason"])
-        if len(rows) > len(np.array(table["grid"], np.float64)):
+        with path.open("rb") as file:
+            found = read_json(file.read(JSON_BYTES + 1))
+        if found.get("format") != FORMAT:
+            raise ValueError(f"format {shown(found.get('format'))}")
+        table: dict[str, Any] = _TABLE("", found)
+        if len(table["points"]) > len(table["grid"]):
             raise ValueError("more points than values of C")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(
-            f"{path}: expected the table of a path, in format {FORMAT!r}, got {error}; {REMEDY}"
+            f"{path}: expected the table of a path, in format {FORMAT!r}, got "
+            f"{shortened(str(error), 400)}; {REMEDY}"
         ) from error
-    return dict(table)
+    return table
 
 
 def write_table(path: Path, table: Mapping[str, Any]) -> None:

@@ -46,16 +46,18 @@ FORMAT, VERSION = "fcl-stagewise-checkpoint", 1
 _HEADER = "header.json"
 _KIND = "a checkpoint of a stagewise job"
 
-def _command_value(where: str, value: Any) -> Any:
-    """Check for an option of the command: text, a flag, or null."""
-    if not isinstance(value, str | bool | None):
-        raise schema.Mismatch(f"{where}: expected text, true, false or null, got {shown(value)}")
-    return value
-
 
 _TABLE = schema.record(
     settings=SETTINGS_TABLE,
-    command=schema.mapping(_command_value),
+    # options of the command that started the job; none if it began in Python
+    command=schema.record(
+        **dict.fromkeys(("features", "x", "y"), schema.Maybe(schema.text)),
+        **dict.fromkeys(
+            ("data", "weights", "offset", "valid", "out"),
+            schema.Maybe(schema.nullable(schema.text)),
+        ),
+        regression=schema.Maybe(schema.flag),
+    ),
     signature=schema.Maybe(schema.text),
     fingerprint=schema.text,
     columns=schema.Maybe(COLUMNS_TABLE),
@@ -238,7 +240,9 @@ def _check(header: Mapping[str, Any]) -> None:
         raise schema.Mismatch(f"rows: expected one number or two, got {len(rows)}")
     losses = [row["valid_loss"] for row in history]
     if any((loss is None) == (len(rows) == 2) for loss in losses):
-        raise schema.Mismatch("history: expected a valid_loss, if and only if there are validation rows")
+        raise schema.Mismatch(
+            "history: expected a valid_loss, if and only if there are validation rows"
+        )
     first = len(history) if len(rows) == 1 else 1 + losses.index(min(losses)) if losses else 0
     if best != first:
         raise schema.Mismatch(f"best_number: expected {first}, of the lowest loss, got {best}")

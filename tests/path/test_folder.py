@@ -190,7 +190,7 @@ def test_the_state_of_other_rows_is_refused(tmp_path: Path) -> None:
         ("{", "expected the table of a path"),
         ('{"format": "other"}', "format 'other'"),
         ('{"format": "fcl-path 1", "points": 3}', "expected the table of a path"),
-        ('{"format": "fcl-path 1", "points": [{}], "grid": [1]}', "got 'C'"),
+        ('{"format": "fcl-path 1", "points": [{}], "grid": [1]}', r"points\[0\]\.C is missing"),
     ],
 )
 def test_a_damaged_table_is_refused(tmp_path: Path, content: str, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -253,9 +254,14 @@ class _StreamRun(OnlineRun):
 
     def model(self) -> Model:
         """The model of the rows so far."""
-        n = self.learner.rows
+        n, alpha = self.learner.rows, self.job.options.alpha
         # of the problem that was learnt; class weights change the sum of the weights, and alpha with it
-        C = 1.0 / (self.job.options.alpha * self.learner.weight)
+        C = 1.0 / max(alpha * self.learner.weight, 5e-324)
+        if not 0.0 < C < math.inf:
+            raise InputError(
+                f"alpha: the weight {alpha:g} of the penalty over {n:,} rows is beyond the range of "
+                "numbers; choose another one"
+            )
         job = replace(self.job, C=C, alpha=1.0 / (C * n), sum_weights=float(n))
         return replace(model_of(job, self.learner, self._hash.text()), n_rows=n)
 

@@ -240,7 +240,7 @@ def same_features(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
             return True
         scale = 1e-6 * max((abs(x) for x in one), default=0.0)
         return len(one) == len(other) and bool(np.allclose(one, other, rtol=1e-6, atol=scale))
-    except (TypeError, ValueError, AttributeError):
+    except (TypeError, ValueError, AttributeError, OverflowError):
         return False
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fcl.checks import shown
 from fcl.errors import GeneratorError, InputError
 from fcl.features.base import FEATURES_LIMIT, MOST_STEPS, Floats, Ids
 from fcl.features.generator.contract import Generator
@@ -115,7 +116,7 @@ def checked_count(generator: Generator) -> int:
         raise fault(
             generator,
             f"features {name_of(generator)}: n_features must be a whole number from 1 to 2^62 - 1 "
-            f"after fit, got {n!r}",
+            f"after fit, got {shown(n)}",
         )
     return int(n)
 

@@ -15,12 +15,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fcl.checks import shown
 from fcl.errors import InputError
+from fcl.model import schema
 from fcl.model.foreign.hashing import Hashing, SharedPlaces
 from fcl.model.foreign.weights import Weights, lines_of, number
 from fcl.numerals import read_number, read_whole
@@ -38,12 +40,38 @@ _WEIGHT = re.compile(r"(?:(.*):)?([0-9]{1,10}):(\S+)")
 _STATE = re.compile(r"[a-z_:. A-Z0-9]+? \S+")
 
 
+def _bits(where: str, value: str) -> int:
+    bits = read_whole(value)
+    if bits is None or not 1 <= bits <= 62:
+        raise schema.Mismatch(f"expected a line such as bits:18, got {shown(value)}")
+    return bits
+
+
+def _linear(where: str, value: str) -> None:
+    """Check for the number of an option without which a model is linear."""
+    if value not in ("0", ""):
+        raise schema.Mismatch(
+            f"expected a linear model, got one with {where} {shown(value)}; train it without this option"
+        )
+
+
+#: What the header may say, by key, and the state of the learner; other lines are not needed.
+_HEADER_TABLE = schema.record(
+    options=schema.text,
+    **dict.fromkeys(("lda", "rank", "ngram", "skip"), schema.Maybe(_linear)),
+    bits=_bits,
+)
+_STATE_TABLE = schema.record(
+    **dict.fromkeys(("l1_state", "l2_state"), schema.Maybe(schema.number(0.0)))
+)
+
+
 def read_vw(path: str) -> Weights:
     """Read a readable model; raises InputError for one that is not linear, or has several outputs."""
     lines = lines_of(path, ends=True)
     header = _header(lines, path)
     options = _options(header, path)
-    hashing = Hashing(_bits(header, path), options.get("hash") == "all")
+    hashing = Hashing(header["bits"], options.get("hash") == "all")
     found = _weights(lines, path)
     values, names, places = found.values, found.names, found.places
     named = [name is not None for name in names]
@@ -116,6 +144,7 @@ def _weights(lines: Iterator[tuple[int, str]], path: str) -> _Lines:
             f"{path}: expected a weight after the header, found none; the file is cut off, or the model "
             "is empty"
         )
+    state = _checked(_STATE_TABLE, state, path)
     found = np.array(values, np.float64)
     found = np.sign(found) * np.maximum(np.abs(found) - state.get("l1_state", 0.0), 0.0)
     found *= state.get("l2_state", 1.0)
@@ -162,32 +191,34 @@ def _degrees(header: Mapping[str, str]) -> tuple[int, ...]:
     return tuple(sorted(degrees))
 
 
-def _header(lines: Iterator[tuple[int, str]], path: str) -> dict[str, str]:
+def _checked(table: schema.Check, values: Mapping[str, Any], path: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = table("", values)
+    except schema.Mismatch as error:
+        raise InputError(f"{path}: {error}") from error
+    return found
+
+
+def _header(lines: Iterator[tuple[int, str]], path: str) -> dict[str, Any]:
     """The lines up to the options, as keys and values; ``0 ngram:`` has the key ``ngram``."""
-    header = {}
+    header = {"bits": ""}
     for _, line in lines:
         key, _, value = line.partition(":")
         count, _, word = key.partition(" ")
         is_count = read_whole(count) is not None
         header[word if is_count else key] = count if is_count else value.strip()
         if key == "options":
-            return header
+            return _checked(_HEADER_TABLE, header, path)
     raise InputError(
         f"{path}: expected a line options: before the weights, found none; the file is cut off"
     )
 
 
-def _options(header: Mapping[str, str], path: str) -> dict[str, str]:
+def _options(header: Mapping[str, Any], path: str) -> dict[str, str]:
     """The options in the header; InputError for a model that is not linear."""
-    for key in ("lda", "rank", "ngram", "skip"):
-        if header.get(key, "0") not in ("0", ""):
-            raise InputError(
-                f"{path}: expected a linear model, got one with {key} {shown(header[key])}; train it "
-                "without this option"
-            )
     options: dict[str, str] = {}
     last = ""
-    for word in header.get("options", "").split():
+    for word in header["options"].split():
         if word.startswith("--"):
             last, _, value = word[2:].partition("=")
             options[last] = value
@@ -200,14 +231,6 @@ def _options(header: Mapping[str, str], path: str) -> dict[str, str]:
                 "model for each class, or without this option"
             )
     return options
-
-
-def _bits(header: Mapping[str, str], path: str) -> int:
-    text = header.get("bits", "")
-    bits = read_whole(text)
-    if bits is None or not 1 <= bits <= 62:
-        raise InputError(f"{path}: expected a line such as bits:18, got {shown(text)}")
-    return bits
 
 
 def _is_state(line: str, state: dict[str, float]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,10 @@ def section(context: Context) -> Section | None:
     chosen = next(compress(range(len(values)), same), None)
     if chosen is None:
         return None
-    result = read.get("result")
-    found = result if isinstance(result, dict) else {}
-    scores, errors = (_numbers(found.get(name), len(rows)) for name in ("score", "se"))
+    found = read.get("result", {})
+    scores, errors = (_numbers(found.get(name, ()), len(rows)) for name in ("score", "se"))
     scored, measured = np.isfinite(scores).any(), np.isfinite(errors).any()
-    metric = short(score_title(str(found.get("metric", ""))), 12) if scored else ""
+    metric = short(score_title(found.get("metric", "")), 12) if scored else ""
     points = [[row.get(name) for name in ("active", "objective", "gap", "seconds")] for row in rows]
     lines = [
         [i + 1, value, *map(number, point[:3]), score, error, number(point[3])]
@@ -75,9 +75,9 @@ def section(context: Context) -> Section | None:
     )
 
 
-def _numbers(values: Any, n: int) -> Floats:
-    """Numbers from a file, float64 (n,); NaN where there are none."""
-    found = [number(value) for value in values[:n]] if isinstance(values, list) else []
+def _numbers(values: Sequence[float | None], n: int) -> Floats:
+    """Numbers of n points, float64 (n,); NaN where there are none."""
+    found = [number(value) for value in values[:n]]
     return np.array(found + [math.nan] * (n - len(found)))
 
 
@@ -87,14 +87,14 @@ def _lead(found: dict[str, Any], chosen: int, n: int) -> str:
         "best": "the best score",
         "1se": "the smallest C within one standard error of the best score",
     }
-    words = rule.get(str(found.get("select")))
+    words = rule.get(found.get("select", ""))
     if words and found.get("chosen") == chosen and found.get("metric"):
         text += f" It has {words}."
     if found.get("error_from"):
-        text += f" Standard errors come from {short(str(found['error_from']), 80)}."
+        text += f" Standard errors come from {short(found['error_from'], 80)}."
     outer = found.get("outer")
-    if isinstance(outer, dict) and math.isfinite(mean := number(outer.get("mean"))):
-        metric, se = short(score_title(str(outer.get("metric"))), 12), number(outer.get("se"))
+    if outer is not None and math.isfinite(mean := number(outer["mean"])):
+        metric, se = short(score_title(outer["metric"]), 12), number(outer["se"])
         text += f" Nested cross-validation of the whole procedure: {metric} {mean:.4g}"
         text += f", standard error {se:.2g}." if math.isfinite(se) else "."
     return text
@@ -123,7 +123,7 @@ def _draw(
         axes.set_xlim(positive.min() / 1.2, positive.max() * 1.2)
         at_points: dict[int, list[str]] = {}  # both rules may choose the same point
         for name, at in marks.items():
-            if type(at) is int and 0 <= at < len(C):
+            if at is not None and at < len(C):
                 at_points.setdefault(at, []).append(name)
         for (at, names), colour in zip(at_points.items(), (SECOND, THIRD), strict=False):
             axes.axvline(C[at], color=colour, linestyle=":", label=",\n".join(names))
