@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import reprlib
 import stat
 from collections.abc import Sequence
@@ -122,6 +123,16 @@ def _above_0(name: str, value: Any, below: float, expected: str) -> float:
             if 0.0 < float(value) < below:
                 return float(value)
     raise InputError(f"{name} must be {expected}, got {shown(value)}")
+
+
+def check_threads_variable() -> None:
+    """Raise InputError if numba cannot be imported since ``NUMBA_NUM_THREADS`` is no number above 0."""
+    found = os.environ.get("NUMBA_NUM_THREADS")
+    if found is not None and not (re.fullmatch("[0-9]+", found.strip()) and int(found) > 0):
+        raise InputError(
+            f"NUMBA_NUM_THREADS: expected a whole number above 0, got {shown(found)}; unset it, or "
+            "set it to the number of cores to use"
+        )
 
 
 def positive(name: str, value: Any) -> float:

@@ -85,7 +85,7 @@ def stream_arguments(
     features = options["features"]
     return {
         **{name: options[name] for name in (*ARGUMENTS, "resume") if name not in REFUSED},
-        "blocks": _blocks(pieces, options["columns"], first_id, stop, resumes),
+        "blocks": _blocks(pieces, options["columns"], first_id, _remedy(options), stop, resumes),
         "features": None if features is None else parse_features(features, trusted),
         "valid": open_valid(options, {name: options[name] for name in ("x", "y")}),
         "initial": initial_model(options),
@@ -111,6 +111,14 @@ def _first_id(options: Mapping[str, Any]) -> int:
     if not options["quiet"]:
         messages.say(f"ids: from {known}, as in {path}")
     return known
+
+
+def _remedy(options: Mapping[str, Any]) -> str:
+    """What to do about an id 0 if ids begin at 1."""
+    path = options["resume"] or options["initial"]
+    if path is None:
+        return "give --zero-based if they begin at 0"
+    return f"those of {path} do, to which its weights belong: add 1 to all ids"
 
 
 def _pieces(file: Any, should_stop: Callable[[], bool]) -> Iterator[bytes]:
@@ -216,17 +224,18 @@ def _texts(pieces: Iterator[bytes], first_lines: int) -> Iterator[tuple[int, byt
 
 
 def _blocks(
-    pieces: Iterator[bytes], columns: int, first_id: int, stop: Stop, resumes: bool
+    pieces: Iterator[bytes], columns: int, first_id: int, remedy: str, stop: Stop, resumes: bool
 ) -> Iterator[StreamBlock]:
     """The rows of the lines; raises Interrupted if a signal comes before the first row.
 
+    remedy : what to do about an id 0 if ids begin at 1.
     resumes : whether the first block needs no more rows than are waiting.
     """
     from fcl.convert.svmlight import line_parser
     from fcl.data.columns import ColumnRecord
     from fcl.drivers.online.stream import FIRST_ROWS, StreamBlock
 
-    parse = line_parser(NAME, columns, first_id == 0)
+    parse = line_parser(NAME, columns, first_id == 0, remedy)
     record = ColumnRecord(first_id=first_id, is_stated=True)
     none = True
     for first, text in _texts(pieces, 1 if resumes else FIRST_ROWS):

@@ -54,7 +54,7 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> So
 
 
 def line_parser(
-    name: str, columns: int, zero_based: bool
+    name: str, columns: int, zero_based: bool, remedy: str
 ) -> Callable[[int, bytes], tuple[SparseRows, np.ndarray]]:
     """A parser of slices of a stream, which need not end and cannot be read twice.
 
@@ -66,6 +66,8 @@ def line_parser(
         Number of columns.
     zero_based : bool
         Whether the ids begin at 0, not at 1.
+    remedy : str
+        What to do about an id 0 if they begin at 1, for messages.
 
     Returns
     -------
@@ -75,6 +77,7 @@ def line_parser(
     """
     options = Options("yes" if zero_based else "no", columns, dtype="float64")
     source = _SvmlightSource([], options, Budget(_SLICE, _SLICE))
+    source.remedy = remedy
 
     def parse(first: int, text: bytes) -> tuple[SparseRows, np.ndarray]:
         found = source._rows(_Lines(name, text, first))
@@ -94,6 +97,9 @@ class _Lines:
 
 
 class _SvmlightSource(Source):
+    #: what to do about an id 0 among ids from 1
+    remedy = "give --zero-based yes if they begin at 0"
+
     def __init__(self, inputs: list[InputFile], options: Options, budget: Budget) -> None:
         names = [] if options.names is None else [InputFile(options.names)]
         super().__init__([*inputs, *names])
@@ -271,7 +277,7 @@ class _SvmlightSource(Source):
 
     def _wrong_id(self, found: int, last: int) -> str:
         if found < self._base:
-            return "the id is 0, but ids begin at 1; give --zero-based yes if they begin at 0"
+            return f"the id is 0, but ids begin at 1; {self.remedy}"
         if found == last:
             return f"the id {found} stands twice; expected each id once, in ascending order"
         return f"the id {found} comes after {last}; expected ids in ascending order: sort each line"

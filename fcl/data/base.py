@@ -14,9 +14,10 @@ import math
 import os
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from numbers import Number
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
@@ -493,6 +494,24 @@ def check_array(
         raise InputError(f"{name} has dtype {dtype}; expected numbers or text")
 
 
+def is_missing(item: Any) -> bool:
+    """Whether a Python object stands for a missing value: None, NaN, or NA and NaT of pandas."""
+    if isinstance(item, float):
+        return math.isnan(item)
+    return item is None or type(item).__name__ in ("NAType", "NaTType")
+
+
+def check_none_missing(name: str, items: Sequence[Any]) -> None:
+    """Raise InputError if a value among numbers or texts is missing, which text cannot say."""
+    missing = [row for row, item in enumerate(items) if is_missing(item)]
+    others = {type(item) for item in items if not is_missing(item)}
+    if missing and all(issubclass(kind, str | bytes | Number) for kind in others):
+        raise InputError(
+            f"{name}: row {missing[0]} is missing (NA), as are {len(missing)} of {len(items)} values; "
+            "expected a value everywhere: drop these rows, or give them a value of their own"
+        )
+
+
 def fixed_text(values: np.ndarray, name: str) -> np.ndarray:
     """Convert text in Python objects or ``StringDType`` to a fixed-width ``U`` or ``S`` array."""
     items = values.ravel().tolist()
@@ -501,6 +520,7 @@ def fixed_text(values: np.ndarray, name: str) -> np.ndarray:
     allow(what, 4 * len(items) * letters)
     kinds = {type(item) for item in items}
     if not kinds <= {str} and not kinds <= {bytes}:
+        check_none_missing(name, items)
         found = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InputError(
             f"{name} holds Python objects ({found}); expected numbers or text. Convert it first, "

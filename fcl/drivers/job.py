@@ -51,7 +51,7 @@ from fcl.model.columns import matched
 from fcl.objective import Loss, find_loss, resolve_C
 from fcl.options import Options
 from fcl.solve.sampling import SampleSize
-from fcl.units import least_memory
+from fcl.units import counted, least_memory
 
 Floats = npt.NDArray[np.float64]
 #: Bytes that all processes together request ahead from an object store, as a share of the budget.
@@ -78,6 +78,9 @@ class Job:
     plan: Plan
     design: Design | None = None  #: of the covariates
     n_outputs: int = 1  #: classes or targets whose models share rows and features
+    wanted_writers: int = (
+        0  #: writers that the user named, perhaps more than the memory has room for
+    )
     divide: Divide = make_plan  #: divides the memory
     active: int = 0  #: features with a weight at the start
 
@@ -99,9 +102,15 @@ class Job:
         )
 
     def warn(self) -> None:
-        """Warn of covariates that are left out, and of labels that all rows have or none has."""
+        """Warn of what differs from what the user gave: covariates, writers, labels without rows."""
         if self.design is not None:
             self.design.warn()
+        if self.wanted_writers > (writers := self.options.writers or 0):
+            warnings.warn(
+                f"writers: the memory budget has room for {counted(writers, 'writer')}, not for "
+                f"{self.wanted_writers}; raise memory for more",
+                stacklevel=3,
+            )
         if self.train.y.ndim > 1 and self.loss.classifies:
             data = self.train.data
             if text := constant_labels(self.train.y, data.target_name, data.target_columns):
@@ -317,6 +326,7 @@ def make_job(
         plan=plan,
         design=design,
         n_outputs=n_outputs,
+        wanted_writers=(given.get("writers") or 0) if options.driver == "processes" else 0,
         divide=divide,
         active=active,
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from fcl.checks import shown
 from fcl.drivers.job import Job
@@ -191,16 +192,21 @@ def make_subject(model: Any, trusted: Collection[str] = (), namespace: str = "")
             "model: expected a model of fcl train or of another program, got a stagewise one, whose "
             "problem is another: fcl stagewise --certify computes its gap while it trains"
         )
+    advice = ""
+    if isinstance(model, np.ndarray) or issparse(model):
+        advice = "; for an estimator of scikit-learn give (model.coef_, model.intercept_)"
     raise InputError(
         "model: expected a Model, the path of a model, (weights, intercept) or (ids, weights, "
-        f"intercept), got {type(model).__name__}"
+        f"intercept), got {type(model).__name__}{advice}"
     )
 
 
 def _of_arrays(*given: Any) -> Weights:
     """The weights of all features in order, or of those with some ids, and the intercept."""
     *ids, weights, intercept = given
-    values = checked(np.asarray(weights), "model: weights")
+    # coef_ of estimators after sparsify()
+    dense = weights.toarray() if issparse(weights) else np.asarray(weights)
+    values = checked(dense, "model: weights")
     own = checked(np.atleast_1d(intercept), "model: intercept")
     if len(own) != 1:
         raise InputError(f"model: expected one intercept, got {len(own)}")

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_feature_names, column_or_1d, validate_data
 
 from fcl.data import DataSet, SequenceReader, check_weights, open_data
-from fcl.data.base import fixed_text
+from fcl.data.base import check_none_missing, fixed_text
 from fcl.data.frame import check_numeric, is_frame
 from fcl.errors import InputError
 from fcl.features import Bag, Concat, Family, Generator, Spec, parse_features
@@ -131,6 +131,8 @@ def open_training(
     numeric : whether the target is a number.
     """
     y, names = given.y, None
+    if y is not None:
+        _check_labels(y)
     if is_data_set(X):
         data = _open_data_set(X, given)
         target, weights, names = data.target, data.weights, data.target_columns
@@ -172,6 +174,16 @@ def open_training(
             names = tuple(str(name) for name in y.columns)
         return Training(data, target, weights, names)
     return Training(data, target if numeric else _plain_labels(target), weights)
+
+
+def _check_labels(y: Any) -> None:
+    """Raise InputError if labels that are objects or text are missing; the same for all estimators.
+
+    scikit-learn says so only of NaN, and compares None or NA with text.
+    """
+    values = np.asarray(y) if not issparse(y) else np.empty(0)
+    if values.dtype.kind in "OT":
+        check_none_missing("y", values.ravel().tolist())
 
 
 def _n_outputs(y: Any) -> int:

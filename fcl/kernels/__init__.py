@@ -24,8 +24,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numba
-from numba.core import event
+from fcl.checks import check_threads_variable
+
+check_threads_variable()  # before numba fails
+
+import numba  # noqa: E402
+from numba.core import event  # noqa: E402
 
 from fcl.private_folder import make_private
 from fcl.working_folder import NUMBA_SETTINGS

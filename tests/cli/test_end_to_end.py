@@ -308,7 +308,8 @@ def test_corrupted_chunk_is_named(
     out = tmp_path / "m.fcl"
     result = run("train", tmp_path / "d.zarr", "--features", "kmers:d=3", "--C", 1, "--out", out)
     assert result.exit_code == 2, result.output
-    assert "X" in result.stderr and "900" in result.stderr and not out.exists()
+    assert "d.zarr:X: chunk (3, 0), rows 900-1199, cannot be read" in result.stderr
+    assert not out.exists()
 
 
 @pytest.mark.fresh_interpreters  # modules that it imports

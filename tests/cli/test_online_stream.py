@@ -116,6 +116,7 @@ def test_pieces_end_with_the_file_or_a_stop() -> None:
         (f"1 {P + 1}:1\n", f"line 5001: the id {P + 1} is beyond --columns {P}"),
         ("2 1:1\n", "line 5001: expected one of the labels of the first rows, -1 and 1, got 2"),
         ("1 1:1e300\n", "line 5001: the margin is not finite"),
+        ("1 0:1 2:1\n", "the id is 0, but ids begin at 1; give --zero-based if they begin at 0"),
     ],
 )
 def test_bad_lines_are_named_and_the_rows_before_are_not_lost(
@@ -127,6 +128,17 @@ def test_bad_lines_are_named_and_the_rows_before_are_not_lost(
     assert code == 2 and message in output, output
     assert output.count("error") == 1 and str(out) in output
     assert 4096 <= fcl.load_model(out).options["rows_learnt"] <= 5000
+
+
+def test_an_id_0_for_a_model_of_ids_from_1(tmp_path: Path) -> None:
+    """The advice is one that the command then takes: --zero-based would be refused."""
+    out, more = tmp_path / "m.fcl", tmp_path / "more.fcl"
+    text = "".join(LINES[:5000])
+    assert learnt(*COMMAND, "--rate", 0.25, "--out", out, text=text)[0] == 0
+    given = ("-", "--columns", P, "--resume", out, "--out", more)
+    code, output = learnt(*given, text="1 0:1\n")
+    assert code == 2 and f"but ids begin at 1; those of {out} do, to which its weights" in output
+    assert "--zero-based" not in output
 
 
 def test_a_signal_ends_a_stream_without_an_end(tmp_path: Path) -> None:

@@ -80,7 +80,10 @@ def test_a_resumed_command_gives_the_same_model(
         (("--features", "columns"), "--out is missing"),
         (("--out", "OUT"), "--features is missing"),
         (("--features", "fourier", "--out", "OUT"), "expected a family with a number of features"),
-        (("--features", "kmers:d=3", "--out", "OUT"), "expected|kmers"),
+        (
+            ("--features", "kmers:d=3", "--out", "OUT"),
+            "data:X has dtype float64; expected (n, L) integers 0-4",
+        ),
         (
             (*OPTIONS, "--out", "OUT", "--alpha", "-1"),
             "expected a finite number of at least 0, got -1.0",
@@ -107,7 +110,7 @@ def test_one_message_and_no_file(
     result = run("stagewise", folder / "data", *arguments)
     assert result.exit_code == 2, result.output
     line = [row for row in result.output.splitlines() if "error" in row]
-    assert len(line) == 1 and any(word in line[0] for word in message.split("|"))
+    assert len(line) == 1 and message in line[0], line
     assert sorted(folder.iterdir()) == before
 
 
@@ -266,5 +269,5 @@ def test_more_wrong_input(
     given = [places.get(word, word) for word in (*more, "--out", "OUT")]
     result = run("stagewise", folder / "data", *OPTIONS, *given)
     assert result.exit_code == 2, result.output
-    assert any(word in result.output for word in message.split("|")), result.output
+    assert message in result.output, result.output
     assert sorted(folder.iterdir()) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,7 @@ def test_a_part_is_missing_or_damaged(suffix: str, tmp_path: Path) -> None:
     part = tmp_path / f"geno{suffix}"
     lines = part.read_bytes().splitlines(keepends=True)
     part.write_bytes(b"".join(lines[:-4]))
-    assert "expected" in (found := refusal(tmp_path / "geno.bed")) and "cut off" in found
+    assert re.search(r"expected .* cut off", refusal(tmp_path / "geno.bed"))
     part.write_bytes(b"".join([*lines[:2], b"only three words\n", *lines[3:]]))
     assert f"{part}: line 3: expected 6 columns, got 3" in refusal(tmp_path / "geno.bed")
     part.write_bytes(b"")

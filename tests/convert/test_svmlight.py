@@ -96,7 +96,7 @@ def test_options(tmp_path: Path) -> None:
         (b"9007199254740993 3:1", {}, "the integer '9007199254740993' is beyond 2^53"),
         (b"1 3:9007199254740993", {"dtype": "float64"}, "the integer '9007199254740993' is beyond"),
         (b"1 3:1", {"columns": 2}, "the id 3 is beyond --columns 2"),
-        (b"1 00:1", {}, "the id 0 comes|the id is 0"),
+        (b"1 00:1", {}, "the id is 0, but ids begin at 1; give --zero-based yes"),
         (b"1 0:1", {"zero_based": "no"}, "the id is 0, but ids begin at 1; give --zero-based yes"),
         (b"1 3:16777217", {}, "float32 cannot hold the value '16777217'; give --dtype float64"),
         (b"1 qid:2 3:1", {}, "expected no qid, as in the lines before"),
@@ -107,7 +107,7 @@ def test_bad_lines(line: bytes, options: dict[str, Any], message: str, tmp_path:
     path = saved(tmp_path, "a.svm", b"# head\n\n" + b"1 1:1\n" * 20 + line + b"\n1 1:1\n")
     found = refusal(path, **options)
     assert f"{path}: line 23: " in found
-    assert any(part in found for part in message.split("|"))
+    assert message in found, found
 
 
 def test_names_and_the_columns_of_other_files(tmp_path: Path) -> None:

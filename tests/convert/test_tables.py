@@ -182,7 +182,7 @@ LATE = b"1,2\n" * 20_000
         (b"1.5,2.5\n3.5,4\n", {}, "got numbers such as 1.5; give --no-header"),
         (b"a,b\n1,\xff\n", {}, "line 2 is not UTF-8 text"),
         (b"a\n" + b"z\n" * 600_000 + b"\xff\n", {}, "row 600002 (the header is row 1): the column 'a'"),
-        (b'a,b\n1,"x\n3,z\n', {}, "quotation mark|expected 2 values"),
+        (b'a,b\n1,"x\n3,z\n', {}, "quotation mark"),
         (b"a\n" + b"\n".join(b"v%d" % i for i in range(9)), {"max_categories": 8},
          "the column 'a' has more than 8 different texts, such as 'v0'; leave it out with --x '!a', or"),
         (b"s,y\nACGN,1\nacgt,2\nTTA,1\n", {"max_categories": 2, "y": "y"},
@@ -193,7 +193,7 @@ LATE = b"1,2\n" * 20_000
         (b"\n\na,b\n\n1,2\n\n3\n", {}, "row 3 (the header is row 1): expected 2 values, got 1"),
         (b"a,b,c\n1,2\r3,4\n5,6,7\n", {}, "expected 3 values, got 2|control character 0d"),
         ("a,b\n٣,1\n5,2\n".encode(), {}, "holds the number '5', but the text '٣' before"),
-        ("a,b\n\u00a05,1\n5,2\n".encode(), {}, "unusual blanks|the number '5', but the text"),
+        ("a,b\n\u00a05,1\n5,2\n".encode(), {}, "and unusual blanks around values"),
         (b"a;b\n1,50;2\n2.75;3\n", {"decimal": ","}, "holds the text '2.75'"),
         (b"a;b\n1,50;2\n-2,75;3\n", {}, "numbers with commas, such as '1,50'; give --decimal ,"),
         (b'a,b\n"1,234",2\n"12,345.5",3\n', {}, "numbers with commas, such as '1,234'"),
@@ -216,6 +216,7 @@ def test_refusals(
 ) -> None:
     path = saved(tmp_path, "a.csv", content)
     found = refusal(path, **options)
+    # some cases meet another parser of pyarrow in wide tables, with a message of its own
     assert any(part in found for part in message.split("|")), found
     assert str(path) in found or found.startswith("--d") or "length" in options
 

@@ -457,3 +457,21 @@ def test_unfit_models_and_data_are_refused(model: fcl.Model) -> None:
     refused("expected no offset", model, DATA, offset=np.zeros(300))
     refused("covariates of the model, none", model, DATA, covariates=NUMBERS[:, :1])
     refused("not finite", (np.full(8, 1e200), 0.0), DATA, 1.0, loss="squared")
+
+
+@pytest.mark.parametrize("kind", ["csr_matrix", "csr_array", "csc_array", "coo_array"])
+def test_sparse_weights_of_an_estimator(kind: str) -> None:
+    """``coef_`` after ``sparsify()`` certifies as the dense one; alone, it needs the intercept."""
+    import scipy.sparse
+
+    random = np.random.default_rng(0)
+    x = random.normal(size=(80, 4))
+    data = fcl.open_data(x, y=(x[:, 0] > 0).astype(int))
+    dense = np.array([[0.7, 0.0, -0.2, 0.0]])
+    sparse = getattr(scipy.sparse, kind)(dense)
+    problem: dict[str, Any] = {"features": "columns", "C": 1.0}
+    expected = fcl.certify((dense, [0.1]), data, **problem).certificate
+    assert fcl.certify((sparse, [0.1]), data, **problem).certificate == expected
+    for alone in (sparse, dense):
+        with pytest.raises(InputError, match=r"give \(model.coef_, model.intercept_\)"):
+            fcl.certify(alone, data, **problem)

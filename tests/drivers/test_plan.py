@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tracemalloc
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import acceptors
 from scipy.sparse import csr_array
 
 import fcl
@@ -19,6 +21,7 @@ from fcl import open_data, plan_training
 from fcl.cache import ColumnCache
 from fcl.cache.store import largest_column
 from fcl.drivers import plan as plan_module
+from fcl.drivers.job import make_job
 from fcl.drivers.plan import MIB, Plan, Sizes
 from fcl.errors import BudgetError
 from fcl.features import Fourier, KmerFamily, bind_features, parse_features
@@ -359,3 +362,23 @@ def test_lists_of_nonzeros_leave_room_for_more_columns_and_rows() -> None:
     sizes = Sizes(family, n, 0, 16384, MIB, sides=10 * each * n, block_sides=10 * each * 16384)
     found = plan_module.make_plan(sizes, 4096 * MIB, writers=2)
     assert found.scratch and found.max_columns > 100_000 and found.view_rows > 200_000
+
+
+@pytest.mark.parametrize(("writers", "warned"), [(3, True), (1, False), (None, False)])
+def test_writers_that_the_memory_has_no_room_for(writers: int | None, warned: bool) -> None:
+    """A number that the user named, and that became smaller, is said."""
+    codes, y = acceptors(12, 420)
+    data = fcl.open_data(codes, y=y)
+    options: dict[str, Any] = {"C": 0.1, "driver": "processes"}
+    one = 0
+    try:
+        make_job(data, "kmers:d=2", **options, writers=1, memory="40MiB")
+    except BudgetError as error:
+        one = error.smallest + (8 << 20)
+    job = make_job(data, "kmers:d=2", **options, writers=writers, memory=one)
+    assert job.options.writers == job.plan.writers == 1
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        job.warn()
+    words = ["writers: the memory budget has room for 1 writer, not for 3; raise memory for more"]
+    assert [str(warning.message) for warning in found] == words * warned

@@ -161,7 +161,9 @@ def test_rows_of_another_kind() -> None:
     class Letters(generators.NoOptions):
         rows = "sequences"
 
-    with pytest.raises(fcl.InputError, match=r"expected|holds"):
+    with pytest.raises(
+        fcl.InputError, match=r"X has dtype float64; expected \(n, L\) integers 0-4"
+    ):
         check_generator(Letters(), X)
     with pytest.raises(fcl.InputError, match="instance of a subclass"):
         check_generator(generators.Tanh, X)  # type: ignore[arg-type]

@@ -215,3 +215,18 @@ def test_kernels_are_kept_where_they_can_be(tmp_path: Path) -> None:
             assert out[1] == setting  # the caller's own is as it was
             assert int(out[2]) == hits
         assert list(folder.rglob("*loss_value*.nbi"))
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "abc", "", "1.5", "2"])
+def test_a_number_of_threads_that_numba_refuses(value: str) -> None:
+    """One message in place of numba's error while it is imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import fcl.kernels"],
+        env={**os.environ, "NUMBA_NUM_THREADS": value},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    last = done.stderr.splitlines()[-1:] or [""]
+    wanted = "fcl.errors.InputError: NUMBA_NUM_THREADS: expected a whole number above 0, got "
+    assert last[0].startswith(wanted) is (value != "2") is (done.returncode != 0), done.stderr
