@@ -25,14 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fcl.checks import check_threads_variable
+from fcl.private_folder import make_private
+from fcl.working_folder import NUMBA_SETTINGS
 
 check_threads_variable()  # before numba fails
 
 import numba  # noqa: E402
 from numba.core import event  # noqa: E402
-
-from fcl.private_folder import make_private
-from fcl.working_folder import NUMBA_SETTINGS
 
 if TYPE_CHECKING:
     from fcl.clock import Clock
