@@ -74,9 +74,9 @@ class Rows:
         return reader.resident_bytes + each * entries
 
     def block_entries(self, block_rows: int) -> npt.NDArray[np.int64]:
-        """Numbers of entries of the blocks of sparse rows; none for other rows."""
+        """Numbers of entries of the blocks of sparse rows; 0 for blocks of other rows."""
         if not isinstance(self.data.rows, SparseRowReader):
-            return np.empty(0, np.int64)
+            return np.zeros(-(-self.n // block_rows), np.int64)
         return NumericReader(self.data.rows, self.keep).block_entries(block_rows)
 
     @property

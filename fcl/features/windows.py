@@ -175,6 +175,10 @@ class WindowFamily(Family):
             kmers.list_unknown(raw, start, unknown)
         return (start, unknown)
 
+    def most_side_bytes(self, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Where the unknown letters of each position begin; the letters are known once they are read."""
+        return np.full(len(entries), 8 * (self.length + 1), np.int64)
+
     def block(
         self, prepared: PreparedRows, number: int, letters: slice = slice(None)
     ) -> WindowBlock:

@@ -152,7 +152,9 @@ class TrainerProcess:
         )
         inner.hurry = self.link.hurry
         trainer = Trainer(inner, config.hessian_columns, family.quick_passes)
-        self._local = make_local(self._all_rows(), cache, trainer, family, self.config.n_rows)
+        # the first sample is drawn after the first pass; all rows may be more than there is room for
+        view = self._sampled(np.empty(0, np.int64)) if config.view_rows else self._all_rows()
+        self._local = make_local(view, cache, trainer, family, config.n_rows)
         self._margins = [layout.array(f"margins{i}") for i in range(2)]
 
     def _all_rows(self) -> RowView | OutputView:

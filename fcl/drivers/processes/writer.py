@@ -267,9 +267,10 @@ class Writer:
     def _columns(self, task: Task, room: ColumnRoom) -> ColumnsStored:
         """Make columns of a part of the list, and store as many as fit into the granted extent.
 
-        If room is short, the columns that promise most for their bytes come first. The order of storing
-        is written to ``job_order``, followed by the other features. The supervisor reorders the list, so
-        that a writer that dies here leaves the list unchanged.
+        If room is short, batches of larger violations come first, and in each the columns that promise
+        most for the slots or bytes that they take. The order of storing is written to ``job_order``,
+        followed by the other features. The supervisor reorders the list, so that a writer that dies here
+        leaves the list unchanged.
         """
         start, stop, short = task.start, task.stop, room.is_short
         layout, config = self.layout, self.config
@@ -278,7 +279,13 @@ class Writer:
         # violations are relative to the penalty factors; the promise depends on absolute slopes
         violations = layout.array("job_violations")[start:stop] * self.family.penalty_factors(ids)
         maker = self._column_maker()
+        if start == 0:  # the first of the list has the largest violation of all, and always enters
+            violations[0] = np.inf
         order = maker.order(ids)
+        if short:
+            batch = np.empty(len(ids), np.intp)
+            batch[np.argsort(-violations, kind="stable")] = np.arange(len(ids)) // maker.batch
+            order = order[np.argsort(batch[order], kind="stable")]
         begin = task.extent * config.extent_bytes
         into, end = begin, begin + config.extent_bytes
         slots = layout.array("job_slots")[start:stop]
@@ -289,10 +296,10 @@ class Writer:
             turn = np.arange(len(part))
             if short:
                 # a column alone promises a decrease of violation^2 / 2h, where h grows with its entries
-                worth = violations[part] ** 2
-                worth /= np.maximum(staged.nonzeros, 1) * np.maximum(staged.sizes, 8)
-                # the first of the list has the largest violation of all, and always enters
-                turn = np.argsort(np.where(part + start == 0, -np.inf, -worth), kind="stable")
+                worth = violations[part] ** 2 / np.maximum(staged.nonzeros, 1)
+                if room.n_slots >= len(ids):  # bytes are short, not slots
+                    worth /= np.maximum(staged.sizes, 8)
+                turn = np.argsort(-worth, kind="stable")
             some, places, before = [], [], len(stored)
             for t in turn:
                 size = int(staged.sizes[t])

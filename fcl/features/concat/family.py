@@ -332,10 +332,9 @@ class ConcatFamily(Family):
         return sum(own.extra_bytes(self.part(prepared, m), pricers) for m, own in members)
 
     def most_side_bytes(self, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return sum(
-            (slot.owner.most_side_bytes(entries) for slot in self._slots(64)),
-            super().most_side_bytes(entries),
-        )
+        slots = self._slots(64)
+        counts = np.full(len(entries), 8 * len(slots), np.int64)  # of the side arrays of each
+        return sum((slot.owner.most_side_bytes(entries) for slot in slots), counts)
 
 
 class ConcatScorer:
