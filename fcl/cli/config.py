@@ -29,8 +29,10 @@ RIVALS = (("C", "alpha"), ("valid", "valid_fraction"), ("checkpoint", "no_checkp
 
 #: Largest TOML file that is read, in bytes.
 MOST_BYTES = 1 << 20
-#: Most parts of a dotted key, for each pair of which tomllib takes memory; and its bytes for a part.
-MOST_PARTS, PART_BYTES = 32, 1024
+#: Most parts of a dotted key.
+MOST_PARTS = 4096
+#: Bytes that tomllib takes for a part of a key, and for each pair of parts.
+PART_BYTES, PAIR_BYTES = 1024, 8
 #: Strings and comments of TOML, whose dots do not belong to keys. A string without an end is taken to end
 #: with its line, or with the file, so that the search is linear.
 _QUOTED = re.compile(
@@ -73,9 +75,10 @@ def _check_keys(text: str, path: str) -> None:
     if max(dots) >= MOST_PARTS:
         raise InputError(
             f"{path}: expected keys that are names of options, such as max-time, got one of more than "
-            f"{MOST_PARTS} parts with dots between them"
+            f"{MOST_PARTS:,} parts with dots between them"
         )
-    allow(f"{path}: {sum(dots):,} parts of dotted keys need", PART_BYTES * sum(dots), len(text))
+    needed = sum(PART_BYTES * n + PAIR_BYTES * n * n // 2 for n in dots)
+    allow(f"{path}: {sum(dots):,} parts of dotted keys need", needed, len(text))
 
 
 def given_options(ctx: click.Context) -> dict[str, str]:

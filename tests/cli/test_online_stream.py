@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from fcl.cli import online_stream
 from fcl.cli.online import command
 from fcl.cli.online_stream import _pieces, _texts
 from fcl.drivers.online.train import train_online
+from fcl.limits import within
 from fcl.model.online_state import read_state
 
 N, P = 6000, 20
@@ -96,6 +98,25 @@ def test_lines_are_complete_however_the_text_is_cut(
     for number, piece in found:
         assert number == line and piece.endswith(b"\n")
         line += piece.count(b"\n")
+
+
+def test_text_that_waits_keeps_to_a_share_of_the_budget() -> None:
+    """The first lines, which are given together, and a line without an end; in linear time."""
+    share = (16 << 20) // online_stream.BUDGET_SHARE
+    with within("16MiB"):
+        lines = [b"# a comment\n" * 1000] * 400
+        found = list(_texts(iter(lines), 10**6))
+        assert b"".join(text for _, text in found) == b"".join(lines)
+        assert max(len(text) for _, text in found) <= share + len(lines[0])
+        assert [number for number, _ in found] == list(
+            itertools.accumulate((text.count(b"\n") for _, text in found[:-1]), initial=1)
+        )
+        for first in (1, 4096):
+            endless = itertools.chain([b"1 1:1\n1"], itertools.repeat(b" " * 1000))
+            with pytest.raises(
+                fcl.InputError, match=f"line 2 has more than {share:,} bytes; raise --m"
+            ):
+                list(_texts(endless, first))
 
 
 def test_pieces_end_with_the_file_or_a_stop() -> None:

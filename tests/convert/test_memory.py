@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,12 +14,14 @@ from converted import converted, refusal, saved
 from fcl.convert import run
 from fcl.convert.contract import Budget
 from fcl.convert.files import InputFile
+from fcl.convert.plink.trio import Trio
 from fcl.convert.registry import open_source
 from fcl.convert.rereading import RereadableFile
 from fcl.convert.tables import parquet
 from fcl.convert.tables.columns import ColumnOptions, Roles
 from fcl.convert.tables.contract import Selection
 from fcl.errors import BudgetError
+from fcl.limits import within
 
 TOTAL = 40_000
 
@@ -147,3 +150,24 @@ def test_wide_tables_are_read_in_few_blocks(kind: str, tmp_path: Path) -> None:
     rows = np.concatenate([block.x.to_dense() for block in blocks])  # type: ignore[union-attr]
     expected = [[texts[i, int(name[1:-2])] == name[-1] for name in names] for i in range(n)]
     np.testing.assert_array_equal(rows, np.array(expected, np.float32))
+
+
+def test_lists_that_inflate(tmp_path: Path) -> None:
+    """A list of names of some kilobytes is read up to the budget."""
+    names = tmp_path / "names.txt.gz"
+    names.write_bytes(gzip.compress(b"name\n" * (1 << 20)))
+    assert len(InputFile(names).read_text()) == 5 << 20
+    with (
+        within("2MiB"),
+        pytest.raises(BudgetError, match=r"names.txt.gz: .* bytes of text, or more"),
+    ):
+        InputFile(names).read_text()
+
+
+def test_samples_that_inflate(tmp_path: Path) -> None:
+    (tmp_path / "x.bed").write_bytes(b"\x6c\x1b\x01" + bytes(100))
+    lines = "".join(f"0 s{i} 0 0 1 1\n" for i in range(500_000))
+    (tmp_path / "x.fam").write_bytes(gzip.compress(lines.encode(), 1))
+    (tmp_path / "x.bim").write_text("1 v 0 1 A C\n")
+    with within("64MiB"), pytest.raises(BudgetError, match=r"x\.fam: .* lines, or more, need"):
+        Trio.open(InputFile(tmp_path / "x.bed"), Budget(1 << 40, 1 << 16))

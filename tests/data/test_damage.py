@@ -3,6 +3,7 @@
 import gc
 import json
 import logging
+import re
 from pathlib import Path
 
 import h5py
@@ -281,3 +282,24 @@ def test_hdf5_group_whose_table_of_names_is_damaged(tmp_path):
         InputError, match=r"data\.h5 cannot be read as HDF5: .*\. The file is damaged"
     ):
         open_data(f"{path}::/a")
+
+
+def test_hdf5_objects_whose_headers_are_damaged(tmp_path):
+    """h5py raises KeyError for some of them; each is named, or the arrays are read."""
+    path = tmp_path / "data.h5"
+    with h5py.File(path, "w", libver="latest") as file:
+        file["X"], file["y"] = CODES, np.arange(len(CODES)) % 2
+        file.create_group("var")["a"] = np.zeros(3)
+    content = path.read_bytes()
+    starts = [at.start() for at in re.finditer(b"OHDR", content)]
+    messages = {}
+    for at in starts:
+        (tmp_path / f"{at}.h5").write_bytes(content[: at + 9] + b"\xff" + content[at + 10 :])
+        try:
+            found = open_data(tmp_path / f"{at}.h5").rows.read(0, len(CODES))
+        except InputError as error:
+            messages[at] = str(error)
+        else:
+            np.testing.assert_array_equal(found, CODES)
+    assert len(starts) == 5 and len(messages) >= 3
+    assert all(f"{at}.h5" in text and "\n" not in text for at, text in messages.items())
