@@ -331,7 +331,8 @@ class CoupledTrainer:
         square = float(((floor + ridge) * d * d).sum())
         if len(step.x):
             linear += float(view.pull(self._away) @ step.x)
-            square += float(view.free_floor @ (step.x * step.x))
+            with np.errstate(over="ignore"):  # a step of infinite curvature has no length
+                square += float(view.free_floor @ (step.x * step.x))
         line = CoupledLine(part, self._m, self._dm, local, d, linear, square)
         norms = norm_rise(local.weights, d, part.penalty.grouped)
         promised = float((local.gradients * d).sum()) + float(local.absolute @ norms)

@@ -6,8 +6,8 @@ import pickle
 import re
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -31,7 +31,6 @@ from fcl import FCLClassifier, FCLRegressor
 from fcl.drivers import place
 from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, InputError
-from fcl.estimators import base
 
 
 @pytest.fixture(name="X")
@@ -556,11 +555,11 @@ def test_classes_share_the_time(
         """A fake train that uses its whole time limit; the second class uses a third of its share."""
         nonlocal now
         given.append(max_time)
-        now += max_time / 3.0 if len(given) == 2 else max_time
-        return train(*data, **options)
+        spent = max_time / 3.0 if len(given) == 2 else max_time
+        now += spent
+        return replace(train(*data, **options), limit_seconds=spent)
 
     monkeypatch.setattr(place, "train", slow_train)
-    monkeypatch.setattr(base, "time", SimpleNamespace(monotonic=lambda: now))
     labels = np.digitize(X[:, 0], np.quantile(X[:, 0], [0.2, 0.4, 0.6, 0.8]))
     FCLClassifier(max_time=15.0).fit(X, labels)
     assert given == pytest.approx([3.0, 3.0, 11.0 / 3.0, 11.0 / 3.0, 11.0 / 3.0])
