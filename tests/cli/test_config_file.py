@@ -144,7 +144,7 @@ def test_the_rival_in_the_file_gives_way(
         ("[a" + '."b c"' * 5000 + "]", "of more than 4,096 parts with dots between them"),
         ("\n".join(f"[x{i}" + ".a" * 31 + "]" for i in range(9000)), "parts of dotted keys need"),
         (
-            "C = 1 # " + "a." * 40 + '\nfeatures = "' + "a." * 40 + '\\u0000"',
+            "C = 1 # " + "a." * 40 + '\ninitial = "' + "a." * 40 + '\\u0000"',
             "expected text without",
         ),
         (f"C = {'9' * 5000}", "run.toml: not TOML: "),
