@@ -106,7 +106,7 @@ def load_vw(path: str) -> dict[str, str]:
 def store_vw(path: str, document: dict[str, Any]) -> None:
     state = {key: document[key] for key in ("l1_state", "l2_state") if key in document}
     lines = [f"{key}:{value}" for key, value in document.items() if key not in state]
-    lines += [":1", *(f"{key} {value}" for key, value in state.items()), "a:11:0.5", "b:12:-0.25"]
+    lines += [":1", *(f"{key} {value}" for key, value in state.items()), "a:92594:0.5"]
     Path(path).write_text("\n".join(lines) + "\n")
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl.checks import shown
 from fcl.data.base import RowReader
 from fcl.errors import InputError
 from fcl.features.base import Family, Floats, Ids
@@ -65,6 +66,8 @@ def with_centres_of(family: Family, config: Mapping[str, Any]) -> Family:
     if not _is_dense(family):
         return family
     state = config.get("state", {})
+    if not isinstance(state, Mapping):
+        raise InputError(f"family.state: expected a table, got {shown(state)}")
     ids, values = (np.asarray(decode(state.get(name, []))) for name in STATE)
     return _moved(family, ids.astype(np.int64), values.astype(np.float64))
 
