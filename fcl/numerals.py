@@ -38,11 +38,11 @@ def read_number(text: str | bytes) -> float | None:
 
 
 def read_whole(text: str | bytes) -> int | None:
-    """The whole number that a text stands for; None if it stands for none.
+    """Read a whole number from a text; None for any other text.
 
     A text is read as C's ``strtol`` reads it in base 10, if that reads all of it: a sign and digits,
     with blanks of ASCII around them; see :func:`read_number`. There is no limit of 64 bits, but numbers
-    of thousands of digits are none.
+    of thousands of digits are refused, too.
     """
     text = _as_str(text)
     if _WHOLE.fullmatch(text):

@@ -91,7 +91,7 @@ def named_column(text: str) -> int | None:
     return None if found < 0 else found
 
 
-#: Readers of texts: each returns a number, or None (or raises InputError) for a text that is none.
+#: Readers of texts: each returns a number; for other texts it returns None or raises InputError.
 READERS: dict[str, Callable[[str], Any]] = {
     "--C": TABLE["C"].kind.read,
     "--seed": TABLE["seed"].kind.read,

@@ -118,7 +118,7 @@ def _remedy(options: Mapping[str, Any]) -> str:
     path = options["resume"] or options["initial"]
     if path is None:
         return "give --zero-based if they begin at 0"
-    return f"those of {path} do, to which its weights belong: add 1 to all ids"
+    return f"{path} and its weights count ids from 1: add 1 to all ids of the stream"
 
 
 def _pieces(file: Any, should_stop: Callable[[], bool]) -> Iterator[bytes]:

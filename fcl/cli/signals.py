@@ -152,7 +152,7 @@ def stop_on_signals() -> Iterator[Stop]:
         yield stop
     except Exception:
         if stop.interrupted and stop.signum is not None:
-            # a library that was being loaded has turned Interrupted into an error of its own
+            # a library that was being loaded replaced Interrupted by another error
             raise Interrupted(stop.signum) from None
         raise
     finally:

@@ -58,7 +58,7 @@ class Columns(Generator):
     rows = "any"
     name = "columns"
     # Columns of dense rows may be centred (fcl.features.centred): column ``centred_[t]`` minus
-    # ``centres_[t]``; both attributes are missing if there are none.
+    # ``centres_[t]``; uncentred families lack both attributes.
     centred_: Ids
     centres_: Floats
 

@@ -19,11 +19,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from fcl.errors import InputError, OutputExistsError
-from fcl.store import Location, RemotePath, locate, names_beside
+from fcl.store import Location, RemotePath, locate, put_in_place
 from fcl.store.writing import check_remote_output, remote_file, remote_folder
 
 __all__ = [
@@ -257,7 +258,7 @@ def atomic_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iterat
             _flush_file(file)
             # within the block, whose lock keeps other processes from removing the temporary file
             step("rename")
-            _place(temporary, target, path, _replace_file if overwrite else _link_file)
+            put_in_place(target, overwrite, partial(_name_file, temporary), path)
             step("renamed")
     except BaseException:
         _discard(temporary)
@@ -267,22 +268,9 @@ def atomic_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iterat
     _temporaries.discard(temporary)
 
 
-def _place(
-    temporary: str, target: Path, shown: str | os.PathLike[str], put: Callable[[str, Path], None]
-) -> None:
-    """Give a complete file or folder its name, or an unused one beside it and raise OutputExistsError.
-
-    put : gives it a name; raises FileExistsError if the name is taken.
-    """
-    try:
-        put(temporary, target)
-        return
-    except FileExistsError:
-        pass
-    for name in names_beside(target):
-        with suppress(FileExistsError):
-            put(temporary, name)
-            raise OutputExistsError(shown, os.fspath(name))
+def _name_file(temporary: str, target: Path, replace: bool) -> None:
+    """Give a file its name; raises FileExistsError if the name is taken."""
+    (_replace_file if replace else _link_file)(temporary, target)
 
 
 def _replace_file(temporary: str, target: Path) -> None:
@@ -332,7 +320,7 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     with _temporary_folder(target) as temporary:
         yield Path(temporary)
         step("rename")
-        _place(temporary, target, path, _rename_folder)
+        put_in_place(target, False, lambda name, _: _rename_folder(temporary, name), path)
 
 
 @contextmanager
@@ -368,8 +356,8 @@ def atomic_folder(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
     target = _target(path, overwrite, folder=True)
     old: list[str] = []
 
-    def replace(temporary: str, name: Path) -> None:
-        if overwrite and name == target and _holds_zarr(target):
+    def put(temporary: str, name: Path, replace: bool) -> None:
+        if replace and _holds_zarr(target):
             old.append(_beside(target))
             os.rename(target, old[-1])
         try:
@@ -384,7 +372,7 @@ def atomic_folder(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
         with _temporary_folder(target) as temporary:
             yield Path(temporary)
             step("rename")
-            _place(temporary, target, path, replace)
+            put_in_place(target, overwrite, partial(put, temporary), path)
     finally:
         if old and os.path.lexists(target):
             _discard(old[-1])

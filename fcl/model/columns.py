@@ -292,7 +292,7 @@ def _by_category(
 
 
 def _category(name: str, wanted: ColumnRecord, given: ColumnRecord) -> str | None:
-    """The name in the input of a category of the model; empty if no row has it, None if it is none."""
+    """The input's name for a category of the model; empty if no row has it, None for other columns."""
     marks = [place for place, letter in enumerate(name) if letter == "="]
     for mark in marks:
         source, value = name[:mark], name[mark + 1 :]

@@ -108,7 +108,7 @@ def _code(key: bytes, kind: str, locations: Mapping[str, str]) -> str:
 
 
 def _key(create: bool) -> bytes | None:
-    """The key of this user; None if there is none, or if another user could have put it there."""
+    """The key of this user; None without a key, or if another user could have put it there."""
     try:
         base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         file = Path(base, "fcl", _NAME)

@@ -24,6 +24,7 @@ from fcl.store.location import (
     names_beside,
     open_file,
     open_raw,
+    put_in_place,
     set_default_options,
     usual_options,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "names_beside",
     "open_file",
     "open_raw",
+    "put_in_place",
     "set_default_options",
     "usual_options",
 ]

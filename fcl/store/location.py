@@ -9,15 +9,15 @@ import os
 import posixpath
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 from fcl.checks import file_kind, shown
-from fcl.errors import InputError
+from fcl.errors import InputError, OutputExistsError
 from fcl.numerals import read_whole
 from fcl.store.buckets import Bucket, changed, find_bucket, gone
 from fcl.store.clients import (
@@ -44,6 +44,7 @@ __all__ = [
     "names_beside",
     "open_file",
     "open_raw",
+    "put_in_place",
     "set_default_options",
     "usual_options",
 ]
@@ -252,6 +253,36 @@ def names_beside(path: Location) -> Iterator[Any]:
         stem, dot, suffix = name.removesuffix(".gz"), "", ""
     for number in itertools.count(1):
         yield path.parent / f"{stem}.{number}{dot}{suffix}{'.gz' if packed else ''}"
+
+
+def put_in_place(
+    path: Any,
+    overwrite: bool,
+    put: Callable[[Any, bool], None],
+    shown: str | os.PathLike[str] | None = None,
+) -> None:
+    """Put a complete result at its path, or at an unused name beside it and raise OutputExistsError.
+
+    Parameters
+    ----------
+    path : Path or RemotePath
+    overwrite : bool
+        Whether the result may replace what is at `path`; it never replaces what is at another name.
+    put : callable
+        Puts the result at a path, which it may replace or not; raises FileExistsError if the path is
+        taken.
+    shown : path, optional
+        The path as the user gave it, for the message.
+    """
+    try:
+        put(path, overwrite)
+        return
+    except FileExistsError:
+        pass
+    for name in names_beside(path):
+        with suppress(FileExistsError):
+            put(name, False)
+            raise OutputExistsError(path if shown is None else shown, os.fspath(name))
 
 
 def is_remote(path: Any) -> bool:

@@ -10,14 +10,14 @@ import errno
 import os
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from fcl.errors import InputError, OutputExistsError, StoreError
-from fcl.store.location import RemotePath, names_beside
+from fcl.store.location import RemotePath, put_in_place
 
 __all__ = ["check_remote_output", "remote_file", "remote_folder"]
 
@@ -85,23 +85,7 @@ def remote_file(path: RemotePath, overwrite: bool) -> Iterator[BinaryIO]:
         local = Path(folder) / "file"
         with local.open("wb") as file:
             yield file
-        _place(path, overwrite, lambda place, replace: _send(local, place, replace))
-
-
-def _place(path: RemotePath, overwrite: bool, send: Callable[[RemotePath, bool], None]) -> None:
-    """Send a result to a path, or to an unused name beside it and raise OutputExistsError.
-
-    send : sends it to a path, which it may replace or not; raises FileExistsError if the path is taken.
-    """
-    try:
-        send(path, overwrite)
-        return
-    except FileExistsError:
-        pass
-    for name in names_beside(path):
-        with suppress(FileExistsError):
-            send(name, False)
-            raise OutputExistsError(path, str(name))
+        put_in_place(path, overwrite, lambda place, replace: _send(local, place, replace))
 
 
 @contextmanager
@@ -117,7 +101,7 @@ def remote_folder(path: RemotePath, overwrite: bool) -> Iterator[Path]:
         folder = Path(name) / "zarr"
         folder.mkdir()
         yield folder
-        _place(path, overwrite, lambda place, replace: _send_folder(folder, place, replace))
+        put_in_place(path, overwrite, lambda place, replace: _send_folder(folder, place, replace))
 
 
 def _send_folder(folder: Path, path: RemotePath, overwrite: bool) -> None:

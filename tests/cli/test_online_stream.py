@@ -158,7 +158,7 @@ def test_an_id_0_for_a_model_of_ids_from_1(tmp_path: Path) -> None:
     assert learnt(*COMMAND, "--rate", 0.25, "--out", out, text=text)[0] == 0
     given = ("-", "--columns", P, "--resume", out, "--out", more)
     code, output = learnt(*given, text="1 0:1\n")
-    assert code == 2 and f"but ids begin at 1; those of {out} do, to which its weights" in output
+    assert code == 2 and f"but ids begin at 1; {out} and its weights count ids from 1" in output
     assert "--zero-based" not in output
 
 

@@ -75,6 +75,18 @@ def test_a_rival_is_not_overwritten(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["out.1.bin", "out.2.bin"]
 
 
+def test_permission_to_replace_holds_for_one_name(tmp_path: Path) -> None:
+    """A result whose name became a folder is written beside it, and replaces no other file."""
+    target, other = tmp_path / "out.bin", tmp_path / "out.1.bin"
+    other.write_bytes(b"other")
+    with pytest.raises(OutputExistsError) as caught, atomic_file(target, overwrite=True) as file:
+        file.write(b"new")
+        target.mkdir()
+    assert other.read_bytes() == b"other"
+    assert caught.value.kept == str(tmp_path / "out.2.bin")
+    assert (tmp_path / "out.2.bin").read_bytes() == b"new"
+
+
 @pytest.mark.parametrize("links", [True, False])
 @pytest.mark.parametrize("kind", [atomic_file, atomic_folder])
 def test_many_writers_of_one_name(

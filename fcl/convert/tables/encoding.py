@@ -260,7 +260,7 @@ class Encoding:
 
     @property
     def unknown_note(self) -> str:
-        """How many values no column of X stands for, and which, in a line; empty if there are none."""
+        """Count and name the values without a column in X, in one line; empty if each has a column."""
         if not self.unknown:
             return ""
         some = ", ".join(

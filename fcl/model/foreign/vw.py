@@ -118,7 +118,7 @@ class _Lines:
 
 
 def _weights(lines: Iterator[tuple[int, str]], path: str) -> _Lines:
-    """The lines of weights; InputError if there are none, or for another line."""
+    """Read the lines of weights; raises InputError without weights, or for any other line."""
     state: dict[str, float] = {}
     names: list[str | None] = []
     places: list[int] = []
