@@ -334,3 +334,16 @@ def test_means_of_the_training_rows(run: Run) -> None:
     result = run("predict", "m.fcl", "v.zarr", "--out", "p.npy")
     assert "missing values" not in result.stderr
     np.testing.assert_allclose(np.load("p.npy"), want, rtol=1e-6)
+
+
+def test_a_spelling_of_two_categories_is_unknown() -> None:
+    """2.0 could be either of 2 and 02, which training data may tell apart."""
+    csv("t.csv", ["2", "02", "5"], "xyz", head="a,b")
+    convert(["t.csv"], "t.zarr", x="a", categorical="a", memory="4GiB")
+    csv("u.csv", ["2.0", "5.0", "2"], "xyz", head="a,b")
+    found = convert(["u.csv"], "u.zarr", like="t.zarr", memory="4GiB")
+    (note,) = (note for note in found.notes if note.startswith("categories"))
+    assert note.startswith("categories: 1 value not in --like") and note.endswith("a='2.0' (1)")
+    rows = fcl.open_data("u.zarr", y=None).rows.read(0, 3)
+    dense = rows if isinstance(rows, np.ndarray) else rows.to_dense()
+    assert dense.tolist() == [[0, 0, 0], [0, 0, 1], [0, 1, 0]]

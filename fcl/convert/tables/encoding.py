@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -40,31 +39,23 @@ class _OneHot:
     missing: int = -1  #: -1 if there is none
     known: frozenset[str] = frozenset()  #: categories of the training data without a column of X
 
-    def codes(self, values: Sequence[str]) -> dict[str, int]:
-        """The columns of X of some values, which may spell whole numbers in another way."""
-        numbers = self._numbers
-        found = {value: self.columns.get(value, -1) for value in values}
-        for value, column in found.items():
-            if (
-                column < 0
-                and value not in self.known
-                and (number := whole_number(value)) in numbers
-            ):
-                found[value] = numbers[number]
-        return found
+    @cached_property
+    def expected(self) -> frozenset[str]:
+        """Texts that need no second look."""
+        return frozenset({*self.columns, *self.known, *_FALSE})
+
+    def respelled(self, value: str) -> int:
+        """The column of X of a whole number that is spelled in another way; -1 for none."""
+        number = whole_number(value)
+        return -1 if number is None else self._numbers.get(number, -1)
 
     def is_known(self, value: str) -> bool:
         """Whether a value without a column of X is one of the training data."""
-        return value in self.known or value in _FALSE or whole_number(value) in self._known_numbers
+        return value in self.known or value in _FALSE or whole_number(value) in self._numbers
 
     @cached_property
     def _numbers(self) -> dict[int, int]:
-        return by_whole_number(self.columns)
-
-    @cached_property
-    def _known_numbers(self) -> set[int]:
-        numbers = map(whole_number, self.known)
-        return {number for number in numbers if number is not None}
+        return by_whole_number({**dict.fromkeys(self.known, -1), **self.columns})
 
 
 @dataclass
@@ -247,16 +238,21 @@ class Encoding:
     def _columns(self, batch: Batch, one_hot: _OneHot) -> np.ndarray:
         """The column of X in which each row has a 1; -1 for none."""
         texts = batch.texts[one_hot.place]
-        columns = one_hot.codes(texts.values)
-        counts = np.bincount(texts.codes[texts.codes >= 0], minlength=len(texts.values))
-        for value, count in zip(texts.values, counts.tolist(), strict=True):
-            if count and columns[value] < 0 and not one_hot.is_known(value):
-                self.unknown[one_hot.name, value] += count
-        if one_hot.missing < 0 and not one_hot.is_known(NO_VALUE):
-            n_missing = int((texts.codes < 0).sum())
-            if n_missing:
-                self.unknown[one_hot.name, NO_VALUE] += n_missing
-        return np.where(texts.codes < 0, one_hot.missing, texts.recoded(columns))
+        columns = one_hot.columns
+        others = [code for code, value in enumerate(texts.values) if value not in one_hot.expected]
+        if others:
+            respelled = {
+                texts.values[code]: one_hot.respelled(texts.values[code]) for code in others
+            }
+            columns = columns | respelled
+            counts = np.bincount(texts.codes[texts.codes >= 0], minlength=len(texts.values))
+            for value, count in zip(respelled, counts[others].tolist(), strict=True):
+                if count and respelled[value] < 0 and not one_hot.is_known(value):
+                    self.unknown[one_hot.name, value] += count
+        is_missing = texts.codes < 0
+        if one_hot.missing < 0 and is_missing.any() and not one_hot.is_known(NO_VALUE):
+            self.unknown[one_hot.name, NO_VALUE] += int(is_missing.sum())
+        return np.where(is_missing, one_hot.missing, texts.recoded(columns))
 
     @property
     def unknown_note(self) -> str:
