@@ -104,26 +104,27 @@ class Web(Client):
         return iter(())
 
     def put(self, key: str, source: Path | bytes, overwrite: bool) -> None:
-        del overwrite  # such servers have no conditions; the caller has looked
-        repeated(self.url(key), partial(self._put, key, source))
+        # a server without conditions ignores this one; the caller has looked
+        condition = {} if overwrite else {"If-None-Match": "*"}
+        repeated(self.url(key), partial(self._put, key, source, condition))
 
-    def _put(self, key: str, source: Path | bytes) -> None:
+    def _put(self, key: str, source: Path | bytes, condition: Mapping[str, str]) -> None:
         try:
-            self._send_object(key, source)
+            self._send_object(key, source, condition)
         except FileNotFoundError:  # WebDAV needs the folders first
             parts = key.split("/")
             for end in range(1, len(parts)):
                 with suppress(OSError):
                     self._ask("MKCOL", "/".join(parts[:end]))
-            self._send_object(key, source)
+            self._send_object(key, source, condition)
 
-    def _send_object(self, key: str, source: Path | bytes) -> None:
+    def _send_object(self, key: str, source: Path | bytes, condition: Mapping[str, str]) -> None:
         if isinstance(source, bytes):
-            self._ask("PUT", key, content=source)
+            self._ask("PUT", key, condition, content=source)
             return
         with source.open("rb") as file:
             length = {"Content-Length": str(os.fstat(file.fileno()).st_size)}
-            self._ask("PUT", key, length, content=file)
+            self._ask("PUT", key, {**length, **condition}, content=file)
 
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -152,6 +153,8 @@ class Web(Client):
             return status, answer, body
         if status in (401, 403, 407):
             raise denied(self.url(key))
+        if status == 412:
+            raise FileExistsError(errno.EEXIST, "exists already", self.url(key))
         if status in (404, 409, 410):
             raise FileNotFoundError(errno.ENOENT, "there is no such object", self.url(key))
         message = f"status {status} {http.client.responses.get(status, '')}".rstrip()

@@ -123,6 +123,8 @@ def test_writing(server: Server, tmp_path: Path) -> None:
         elif parent not in folders:
             return answer(request, 409)
         elif request.command == "PUT":
+            if request.headers["If-None-Match"] == "*" and request.path in stored:
+                return answer(request, 412)
             stored[request.path] = request.body
         return answer(request, 201)
 
@@ -131,7 +133,11 @@ def test_writing(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(CONTENT)
     web.put("a/b/file", tmp_path / "file", True)
     web.put("text", b"abc", True)
-    assert stored == {"/a/b/file": CONTENT, "/text": b"abc"}
+    for source in (b"other", tmp_path / "file"):
+        with pytest.raises(FileExistsError):
+            web.put("text", source, False)
+    web.put("new", b"new", False)
+    assert stored == {"/a/b/file": CONTENT, "/text": b"abc", "/new": b"new"}
     web.delete(["text"])
     assert [seen[0] for seen in server.seen].count("DELETE") == 1
 
