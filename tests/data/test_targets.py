@@ -56,7 +56,9 @@ def test_bad_labels(values, message):
 
 
 def test_object_labels_are_refused_with_their_types():
-    with pytest.raises(InputError, match=r"y holds Python objects \(NoneType, str\)"):
+    with pytest.raises(InputError, match=r"y holds Python objects \(dict, str\)"):
+        encode_labels(np.array(["a", {}], dtype=object), "y")
+    with pytest.raises(InputError, match=r"y: row 1 is missing \(NA\), as are 1 of 2 values"):
         encode_labels(np.array(["a", None], dtype=object), "y")
 
 

@@ -153,7 +153,7 @@ def test_drivers_and_writers(
     """At the empty model and at a given point; a writer dies after it has made prices."""
     data = data_of(text)
     options: dict[str, Any] = {"C": 0.1, "tol": 1e-12, "max_passes": 1, "block_rows": BLOCK_ROWS}
-    options |= {"l1_ratio": 0.9, "memory": "1GiB", "row_view": "all"}
+    options |= {"l1_ratio": 0.9, "memory": "2GiB", "row_view": "all"}  # room for 4 writers
     with pytest.warns(fcl.ConvergenceWarning):
         options["initial"] = fcl.train(data, text, driver="inline", **options).model
     passes.clear()

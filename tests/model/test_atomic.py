@@ -79,7 +79,7 @@ def test_permission_to_replace_holds_for_one_name(tmp_path: Path) -> None:
     """A result whose name became a folder is written beside it, and replaces no other file."""
     target, other = tmp_path / "out.bin", tmp_path / "out.1.bin"
     other.write_bytes(b"other")
-    with pytest.raises(OutputExistsError) as caught, atomic_file(target, overwrite=True) as file:
+    with pytest.raises(OutputExistsError) as caught, atomic_file(target, overwrite=True) as file:  # noqa: PT012
         file.write(b"new")
         target.mkdir()
     assert other.read_bytes() == b"other"
