@@ -8,13 +8,14 @@
 
 from fcl.cache.columns import ColumnCache, LiveColumns
 from fcl.cache.extents import ExtentCache
-from fcl.cache.policy import evict_order, fit_in_room
+from fcl.cache.policy import Rotation, evict_order, fit_in_room
 from fcl.cache.store import StagedColumns, Store
 
 __all__ = [
     "ColumnCache",
     "ExtentCache",
     "LiveColumns",
+    "Rotation",
     "StagedColumns",
     "Store",
     "evict_order",

@@ -8,6 +8,40 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+#: Share of the cache that columns with a weight may leave between two anchors. If all left, the new
+#: columns would undo the optimum of the old ones, and the next pass the other way round.
+ROTATED_SHARE = 0.25
+#: This many may always leave: a small cache has few columns, and an extent may contain only one.
+LEAST_ROTATED = 2
+
+
+class Rotation:
+    """Limits the columns with a weight that leave the cache between two anchors.
+
+    capacity : bytes of the cache.
+    max_columns : most columns of the cache.
+    """
+
+    def __init__(self, capacity: int, max_columns: int) -> None:
+        self._bytes = int(ROTATED_SHARE * capacity)
+        self._columns = int(ROTATED_SHARE * max_columns)
+        self.restart()
+
+    def restart(self) -> None:
+        """Count from 0, because there is a new anchor."""
+        self._left_bytes = self._left_columns = 0
+
+    def allows(self, size: int) -> bool:
+        """Whether one more column of this size may leave."""
+        if self._left_columns < LEAST_ROTATED:
+            return True
+        return self._left_bytes + size <= self._bytes and self._left_columns < self._columns
+
+    def count(self, size: int) -> None:
+        """Count a column that leaves."""
+        self._left_bytes += size
+        self._left_columns += 1
+
 
 def evict_order(
     weights: Floats, slopes: Floats, violations: Floats, seen: npt.NDArray[np.bool_]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.cache import ColumnCache, StagedColumns, fit_in_room
+from fcl.cache import ColumnCache, Rotation, StagedColumns, fit_in_room
 from fcl.data.prepared import PreparedRows
 from fcl.solve.passes import Passes
 from fcl.solve.select import Selection
@@ -140,8 +140,8 @@ class Admission:
         """Evict for a selection that may not fit; returns the part to admit and the number evicted.
 
         Measures sizes first, so the columns are made twice: memory is short, not time. All dead columns
-        may be evicted. Columns with a weight may be evicted up to half the cache per round, so that the
-        working set stays useful.
+        may be evicted; of columns with a weight only as many as the rotation allows, and as the largest
+        violation needs.
         """
         cache = self.cache
         sizes = np.empty(len(selection.ids), np.int64)
@@ -150,7 +150,7 @@ class Admission:
         n = cache.n
         room, slots = cache.free, cache.max_columns - n
         held, live = cache.sizes, self.local.live_weights
-        live_room = 0
+        rotation = Rotation(cache.capacity, cache.max_columns)
         keep = np.ones(n, bool)
         need = int(sizes.sum())
         for j in self.local.leaving_order():
@@ -159,9 +159,9 @@ class Admission:
             size = int(held[j])
             if live[j] != 0.0:
                 enough = room >= int(sizes[0]) and slots > 0
-                if enough and live_room + size > cache.capacity // 2:
+                if enough and not rotation.allows(size):
                     break
-                live_room += size
+                rotation.count(size)
             keep[j] = False
             room += size
             slots += 1

@@ -76,6 +76,19 @@ def test_more_active_features_than_places(
     assert result.certificate.objective <= best.objective * (1.0 + 1e-4)
 
 
+def test_as_many_places_as_the_optimum_needs(places: Callable[[int, int], None]) -> None:
+    """On the way to the optimum more features have a weight: they are fewer, and it is reached."""
+    best = problem().solve(1e-9)
+    ample = train()
+    most = max(h["active"] for h in ample.history)
+    places(20, len(ample.model.ids) + 1)
+    assert most > len(ample.model.ids) + 1
+    result = train(driver="processes")
+    assert result.converged, result.message
+    assert max(h["active"] for h in result.history) <= len(ample.model.ids) + 1
+    assert result.certificate.objective <= best.objective * (1.0 + 1e-4)
+
+
 def test_the_command_ends_with_exit_code_3(
     places: Callable[[int, int], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

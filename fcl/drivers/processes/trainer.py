@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fcl.cache import ExtentCache
+from fcl.cache import ExtentCache, Rotation
 from fcl.drivers.processes.child import Link
 from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.layout import Config, Layout
@@ -108,7 +108,6 @@ class TrainerProcess:
         # enter the local problem
         self._entering: list[tuple[Floats, Floats, Floats | None]] = []
         self._untested: set[int] = set()  # ids of columns that came since the last step
-        self._frozen_bytes = self._n_frozen = 0  # of columns with a weight evicted since the anchor
         self._promised: dict[int, float] = {}  # promised decrease of Q, by version of the proposal
 
     def run(self) -> None:
@@ -141,6 +140,7 @@ class TrainerProcess:
         self._family = family
         store = layout.store()
         cache = ExtentCache(store, config.extent_bytes)
+        self._rotation = Rotation(cache.capacity, cache.max_columns)
         inner = InnerModel(
             config.view_rows or config.n_rows,
             config.max_columns,
@@ -258,7 +258,7 @@ class TrainerProcess:
         self._steps, self._working = 0, not self._lacking
         self._unsaid = None
         self._promised = {}
-        self._frozen_bytes = self._n_frozen = 0
+        self._rotation.restart()
         if anchor.crowded:
             keep = local.live_weights != 0.0
             if not keep.all():
@@ -335,9 +335,8 @@ class TrainerProcess:
     def _make_room(self, order: MakeRoom) -> None:
         """Evict columns until enough extents are empty and enough columns are gone, if possible.
 
-        All dead columns may go. Columns with a weight may go up to half of the cache for each anchor,
-        however often room is requested: if all went, the new columns would undo the optimum of the old
-        ones, and the next pass the other way round.
+        All dead columns may go; of columns with a weight only as many as the rotation allows for each
+        anchor, however often room is requested.
         """
         local, cache = self.local, self.cache
         wanted, leaving = order.wanted, order.columns
@@ -354,11 +353,9 @@ class TrainerProcess:
                 if room >= need and gone >= leaving:
                     break
                 if weights[j] != 0.0:
-                    size = self._frozen_bytes + int(sizes[j])
-                    if size > cache.capacity // 2 or self._n_frozen >= cache.max_columns // 2:
+                    if not self._rotation.allows(int(sizes[j])):
                         break
-                    self._frozen_bytes = size
-                    self._n_frozen += 1
+                    self._rotation.count(int(sizes[j]))
                 keep[j] = False
                 room += int(sizes[j])
                 gone += 1
