@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from fcl.drivers.cluster import passes
 from fcl.drivers.cluster.packed import Packed
 from fcl.drivers.cluster.rows import LEAST_BLOCKS, MOST_BLOCKS, shard_blocks
 from fcl.drivers.events import PassDone, Workers
+from fcl.errors import BudgetError
+
+from tests.drivers.test_smallest_budget import few  # noqa: F401
 
 from .conftest import scale
 from .runs import bits, train
@@ -165,3 +169,20 @@ def test_a_callback_that_fails_loses_no_model(folder: Path, client: Any) -> None
     for found in (caught.value.result, ended):  # type: ignore[attr-defined]
         np.testing.assert_array_equal(found.model.weights, alike.model.weights)
         assert found.passes == alike.passes and not found.converged
+
+
+def test_the_smallest_budget_that_a_message_names(
+    few: Callable[[int], None], folder: Path, client: Any
+) -> None:
+    """It trains to the same optimum, with the bits of the inline driver at this budget."""
+    given: dict[str, Any] = {"max_passes": 200, "warn": False}
+    ample = train(folder, **given)
+    few(60)
+    with pytest.raises(BudgetError) as caught:
+        train(folder, client=client, **(given | {"memory": "1MiB"}))
+    given["memory"] = f"{-(-caught.value.smallest >> 20)}MiB"  # unknown letters need a little more
+    result = train(folder, client=client, **given)
+    assert result.converged, result.message
+    assert result.certificate.objective == pytest.approx(ample.certificate.objective, rel=2e-2)
+    assert max(h["cached"] for h in result.history) < len(result.model.ids)
+    assert bits(result) == bits(train(folder, **given))
