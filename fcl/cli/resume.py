@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fcl.cli.config import checked_value
 from fcl.cli.options import KEPT, MAY_CHANGE
 from fcl.errors import InputError, ModelFileError
-from fcl.model.signature import check_hosts
+from fcl.model.signature import check_places
 from fcl.options import FIXED, PATH, Resume
 from fcl.plain import plain
 from fcl.store import absolute
@@ -52,7 +52,7 @@ def resume_options(
             f"{folder}: this checkpoint was not made by fcl-train and does not name its data; "
             "resume it from Python, where it was started"
         )
-    check_hosts(folder, "train", command, checkpoint.signature, given, options["allowed_hosts"])
+    check_places(folder, "train", command, checkpoint.signature, given, options["allowed_hosts"])
     resumed, wrong = dict(options), []
     for name, option in KEPT.items():
         if name not in command:

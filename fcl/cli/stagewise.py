@@ -156,10 +156,10 @@ def _resumed(params: dict[str, Any], given: Mapping[str, str], saved: Saved) -> 
             f"{given[wrong[0]]}: a resumed job keeps the options of its checkpoint, except "
             "--visits, --patience, limits and memory; leave it out, or start over"
         )
-    from fcl.model.signature import check_hosts
+    from fcl.model.signature import check_places
 
     hosts = params["allowed_hosts"]
-    check_hosts(params["resume"], "stagewise", saved.command, saved.signature, given, hosts)
+    check_places(params["resume"], "stagewise", saved.command, saved.signature, given, hosts)
     if "features" not in saved.command:
         raise InputError(
             f"{params['resume']}: the job of this checkpoint was started from Python; resume it there "

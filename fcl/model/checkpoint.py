@@ -220,7 +220,7 @@ class CheckpointFolder:
             if self.is_complete:
                 os.unlink(self.path / _COMPLETE)
             with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
-                signature = sign("train", checkpoint.options.get("command"))
+                signature = sign("train", self.path, checkpoint.options.get("command"))
                 write_checkpoint(archive, replace(checkpoint, number=number, signature=signature))
         except (OSError, InputError) as error:
             why = reason(error) if isinstance(error, OSError) else str(error)

@@ -1,9 +1,9 @@
-"""Signatures of the hosts that a checkpoint names, by a key that only its user has.
+"""Signatures of the places that a checkpoint names, by a key that only its user has.
 
-A resumed job opens the locations that its checkpoint names, with the credentials in the user's
-environment. So the checkpoint of a stranger must not choose the hosts. A checkpoint that this user wrote
-on this machine is recognised by a signature (HMAC-SHA256) of these locations; its key is in the user's
-state folder.
+A resumed job opens the hosts that its checkpoint names, with the credentials in the user's environment,
+and writes where the checkpoint says. So the checkpoint of a stranger must not choose these places. A
+checkpoint that this user wrote on this machine is recognised by a signature (HMAC-SHA256) of them; its
+key is in the user's state folder.
 """
 
 from __future__ import annotations
@@ -13,56 +13,74 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.private_folder import make_private
 from fcl.store import check_url, is_remote
 
-__all__ = ["check_hosts", "is_signed", "remote_locations", "sign"]
+__all__ = ["check_places", "is_signed", "sign"]
 
 #: Bytes of the key.
 KEY_BYTES = 32
 _NAME = "checkpoint-key"
+#: Options that name what a resumed job writes.
+WRITTEN = ("out", "scratch")
 
 
-def remote_locations(command: Mapping[str, Any] | None) -> dict[str, str]:
-    """The options of a command that are URLs, by name."""
+def _places(command: Mapping[str, Any] | None) -> dict[str, str]:
+    """The options of a command that are URLs, or name what it writes."""
     return {
         name: value
         for name, value in (command or {}).items()
-        if isinstance(value, str) and is_remote(value)
+        if isinstance(value, str) and (is_remote(value) or name in WRITTEN)
     }
 
 
-def sign(kind: str, command: Mapping[str, Any] | None) -> str:
-    """The signature of the locations in the options of a command.
+def _trusted_places(
+    folder: str | os.PathLike[str], command: Mapping[str, Any] | None
+) -> dict[str, str]:
+    """The options of a command that only its user may have chosen, by name.
 
-    kind : of the checkpoint: "train" or "stagewise".
-
-    The signature is empty if there is no host to sign for, or no folder that only this user can write;
-    the user then names the hosts when the job is resumed.
+    These are URLs, and local files and folders to write, except files beside the folder of the
+    checkpoint.
     """
-    locations = remote_locations(command)
-    key = _key(create=True) if locations else None
-    return "" if key is None else _code(key, kind, locations)
+    places = _places(command).items()
+    return {name: place for name, place in places if is_remote(place) or not _beside(place, folder)}
+
+
+def _beside(path: str, folder: str | os.PathLike[str]) -> bool:
+    return os.path.dirname(os.path.realpath(path)) == os.path.dirname(os.path.realpath(folder))
+
+
+def sign(kind: str, folder: str | os.PathLike[str], command: Mapping[str, Any] | None) -> str:
+    """The signature of the places in the options of a command.
+
+    kind : of the checkpoint: "train" or "stagewise".  folder : of the checkpoint.
+
+    The signature is empty if there is no place to sign for, or no folder that only this user can write;
+    the user then names the places when the job is resumed.
+    """
+    key = _key(create=True) if _trusted_places(folder, command) else None
+    return "" if key is None else _code(key, kind, _places(command))
 
 
 def is_signed(kind: str, command: Mapping[str, Any] | None, signature: str) -> bool:
-    """Whether :func:`sign` of this user made the signature of these locations."""
+    """Whether :func:`sign` of this user made the signature of these places."""
     key = _key(create=False)
-    expected = "" if key is None else _code(key, kind, remote_locations(command))
+    expected = "" if key is None else _code(key, kind, _places(command))
     # as bytes, since a stranger's text may not be ASCII
     return bool(expected) and hmac.compare_digest(
         expected.encode(), signature.encode(errors="replace")
     )
 
 
-def check_hosts(
+def check_places(
     folder: str,
     kind: str,
     command: Mapping[str, Any] | None,
@@ -70,12 +88,12 @@ def check_hosts(
     given: Collection[str],
     allowed: Collection[str],
 ) -> None:
-    """Raise InputError for a host that only the checkpoint of a stranger names.
+    """Raise InputError for a host, or a place to write, that only the checkpoint of a stranger names.
 
     Parameters
     ----------
     folder : str
-        Of the checkpoint, for the message.
+        Of the checkpoint.
     kind, command, signature
         As for :func:`is_signed`.
     given : collection of str
@@ -83,27 +101,37 @@ def check_hosts(
     allowed : collection of str
         Hosts that the user named, with or without a port; buckets, too.
     """
-    locations = {name: url for name, url in remote_locations(command).items() if name not in given}
-    foreign = {}
-    for name, url in locations.items():
-        check_url(url)  # earlier versions kept passwords
-        parts = urlsplit(url)
-        names = {parts.netloc.lower(), parts.hostname}
-        if not names & {host.lower() for host in allowed}:
+    foreign, written = {}, {}
+    for name, place in _trusted_places(folder, command).items():
+        if name in given:
+            continue
+        if not is_remote(place):
+            written[name] = place
+            continue
+        check_url(place)  # earlier versions kept passwords
+        parts = urlsplit(place)
+        if not {parts.netloc.lower(), parts.hostname} & {host.lower() for host in allowed}:
             foreign[name] = parts.netloc
-    if not foreign or is_signed(kind, command, signature):
+    if not (foreign or written) or is_signed(kind, command, signature):
         return
-    spelled = ", ".join(sorted({"DATA" if name == "data" else f"--{name}" for name in foreign}))
-    hosts = sorted(set(foreign.values()))
-    options = " ".join(f"--allow-host {host}" for host in hosts)
-    raise InputError(
-        f"{folder}: this checkpoint was not written by you on this machine, and would connect to "
-        f"{', '.join(hosts)} ({spelled}); if you trust it, give {options}, or give {spelled} anew"
-    )
+    text = f"{folder}: this checkpoint was not written by you on this machine, and would "
+    if foreign:
+        hosts = sorted(set(foreign.values()))
+        options = " ".join(f"--allow-host {host}" for host in hosts)
+        raise InputError(
+            f"{text}connect to {', '.join(hosts)} ({_spelled(foreign)}); if you trust it, give "
+            f"{options}, or give {_spelled(foreign)} anew"
+        )
+    places = " and ".join(shown(place) for place in written.values())
+    raise InputError(f"{text}write to {places}; give {_spelled(written)} anew")
 
 
-def _code(key: bytes, kind: str, locations: Mapping[str, str]) -> str:
-    text = json.dumps([kind, sorted(locations.items())])
+def _spelled(names: Iterable[str]) -> str:
+    return ", ".join(sorted({"DATA" if name == "data" else f"--{name}" for name in names}))
+
+
+def _code(key: bytes, kind: str, places: Mapping[str, str]) -> str:
+    text = json.dumps([kind, sorted(places.items())])
     return hmac.digest(key, text.encode(), "sha256").hex()
 
 

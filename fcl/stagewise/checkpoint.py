@@ -154,7 +154,7 @@ class StateFolder:
             "version": VERSION,
             "settings": saved.settings.fixed(),
             "command": saved.command,
-            "signature": sign("stagewise", saved.command),
+            "signature": sign("stagewise", self.lock.path, saved.command),
             "fingerprint": saved.fingerprint,
             "columns": saved.columns,
             "family": saved.family,

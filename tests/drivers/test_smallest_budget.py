@@ -15,7 +15,6 @@ from rows import STRENGTHS, acceptors, pyrimidines, targets
 from scipy.sparse import csr_array
 
 import fcl
-from fcl.drivers import plan
 from fcl.errors import BudgetError
 from tests import generators
 
@@ -25,17 +24,6 @@ TOL = 1e-3
 LOSSES = STRENGTHS | {"poisson": 0.06, "huber:delta=2": 0.05, "squared": 0.03}
 drivers = pytest.mark.parametrize("driver", ["inline", "processes"])
 views = pytest.mark.parametrize("view", ["all", 128])
-
-
-@pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Let the smallest cache have room for so few columns, however small these are."""
-
-    def limit(columns: int) -> None:
-        for name in ("MIN_COLUMNS", "LEAST_COLUMNS", "MAX_COLUMNS", "MAX_LISTED"):
-            monkeypatch.setattr(plan, name, columns)
-
-    return limit
 
 
 def smallest(data: fcl.DataSet, features: Any, **options: Any) -> int | str:

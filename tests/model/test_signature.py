@@ -1,4 +1,4 @@
-"""Signatures of the hosts in a checkpoint, and the user's key."""
+"""Signatures of the places in a checkpoint, and the user's key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from fcl.errors import InputError
 from fcl.model import signature
-from fcl.model.signature import check_hosts, is_signed, sign
+from fcl.model.signature import check_places, is_signed, sign
 
 COMMAND = {
     "data": "https://host:81/a.zarr",
@@ -32,14 +32,14 @@ def key_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_signature(key_file: Path) -> None:
-    found = sign("train", COMMAND)
+    found = sign("train", "c", COMMAND)
     assert stat.S_IMODE(key_file.stat().st_mode) == 0o600 and len(key_file.read_bytes()) == 32
     # RFC 2104, by hand
     text = json.dumps(["train", [["data", COMMAND["data"]], ["out", COMMAND["out"]]]]).encode()
     key = key_file.read_bytes().ljust(64, b"\0")
     inner = hashlib.sha256(bytes(x ^ 0x36 for x in key) + text).digest()
     assert found == hashlib.sha256(bytes(x ^ 0x5C for x in key) + inner).hexdigest()
-    assert sign("train", COMMAND) == found  # the same key
+    assert sign("train", "c", COMMAND) == found  # the same key
     assert is_signed("train", COMMAND | {"C": 0.2, "valid": "elsewhere"}, found)
     assert [path.name for path in key_file.parent.iterdir()] == [key_file.name]
 
@@ -59,22 +59,30 @@ def test_signature(key_file: Path) -> None:
 def test_what_is_not_signed(
     kind: str, change: dict[str, Any], code: str | None, key_file: Path
 ) -> None:
-    found = sign("train", COMMAND)
+    found = sign("train", "c", COMMAND)
     assert not is_signed(kind, COMMAND | change, found if code is None else code)
 
 
-def test_nothing_is_kept_without_a_host(key_file: Path) -> None:
-    local = {"data": "/a.zarr", "out": None, "C": 3, "class_weight": {"a": "https://x/y"}}
-    assert sign("train", local) == sign("train", None) == "" and not key_file.parent.exists()
+def test_nothing_is_kept_without_a_place_to_trust(key_file: Path) -> None:
+    local = {
+        "data": "/a.zarr",
+        "out": os.path.abspath("m.fcl"),
+        "scratch": None,
+        "C": 3,
+        "class_weight": {"a": "https://x/y"},
+    }
+    assert (
+        sign("train", "c", local) == sign("train", "c", None) == "" and not key_file.parent.exists()
+    )
     assert not is_signed("train", local, "")
-    check_hosts("c", "train", local, "", (), ())
+    check_places("c", "train", local, "", (), ())
 
 
 @pytest.mark.parametrize("fault", ["readable", "short", "link", "folder", "owner", "open folder"])
 def test_a_key_that_another_user_may_have_made(
     fault: str, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = sign("train", COMMAND)
+    found = sign("train", "c", COMMAND)
     if fault == "readable":
         key_file.chmod(0o640)
     elif fault == "short":
@@ -89,7 +97,7 @@ def test_a_key_that_another_user_may_have_made(
         monkeypatch.setattr(os, "getuid", lambda: key_file.stat().st_uid + 1)
     else:
         key_file.parent.chmod(0o777)
-    assert not is_signed("train", COMMAND, found) and sign("train", COMMAND) == ""
+    assert not is_signed("train", COMMAND, found) and sign("train", "c", COMMAND) == ""
 
 
 def test_without_a_folder_nothing_is_signed(
@@ -97,7 +105,7 @@ def test_without_a_folder_nothing_is_signed(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    assert sign("train", COMMAND) == ""
+    assert sign("train", "c", COMMAND) == ""
 
 
 def test_many_processes_make_one_key(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +120,7 @@ def test_many_processes_make_one_key(key_file: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(signature, "_make_key", together)
     found: list[str] = []
     threads = [
-        threading.Thread(target=lambda: found.append(sign("train", COMMAND))) for _ in range(8)
+        threading.Thread(target=lambda: found.append(sign("train", "c", COMMAND))) for _ in range(8)
     ]
     for thread in threads:
         thread.start()
@@ -141,13 +149,13 @@ def test_many_processes_make_one_key(key_file: Path, monkeypatch: pytest.MonkeyP
 def test_hosts_that_the_user_named(
     given: tuple[str, ...], allowed: tuple[str, ...], words: str | None, key_file: Path
 ) -> None:
-    own = sign("train", COMMAND)
-    check_hosts("c", "train", COMMAND, own, given, allowed)
+    own = sign("train", "c", COMMAND)
+    check_places("c", "train", COMMAND, own, given, allowed)
     if words is None:
-        check_hosts("c", "train", COMMAND, "", given, allowed)
+        check_places("c", "train", COMMAND, "", given, allowed)
         return
     with pytest.raises(InputError, match=words):
-        check_hosts("c", "train", COMMAND, "", given, allowed)
+        check_places("c", "train", COMMAND, "", given, allowed)
 
 
 @pytest.mark.parametrize(
@@ -155,5 +163,22 @@ def test_hosts_that_the_user_named(
 )
 def test_passwords_that_earlier_versions_kept(url: str, key_file: Path) -> None:
     with pytest.raises(InputError) as caught:
-        check_hosts("c", "train", {"data": url}, "", (), ("h",))
+        check_places("c", "train", {"data": url}, "", (), ("h",))
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["out", "scratch"])
+def test_places_to_write(name: str, tmp_path: Path, key_file: Path) -> None:
+    """A stranger's checkpoint may write beside its folder alone."""
+    folder = tmp_path / "m.fcl.checkpoint"
+    command = {"data": "a.zarr", name: str(tmp_path / "m.fcl")}
+    check_places(str(folder), "train", command, "", (), ())
+    assert sign("train", folder, command) == ""
+    command[name] = str(tmp_path / "home" / ".profile")
+    own = sign("train", folder, command)
+    check_places(str(folder), "train", command, own, (), ())
+    check_places(str(folder), "train", command, "", (name,), ())
+    with pytest.raises(InputError, match=rf"would write to .*\.profile'; give --{name} anew"):
+        check_places(str(folder), "train", command, "", (), ())
+    with pytest.raises(InputError, match="would write to"):
+        check_places(str(folder), "train", command | {name: str(tmp_path / "b" / "c")}, own, (), ())

@@ -21,8 +21,6 @@ from fcl.drivers.cluster.rows import LEAST_BLOCKS, MOST_BLOCKS, shard_blocks
 from fcl.drivers.events import PassDone, Workers
 from fcl.errors import BudgetError
 
-from tests.drivers.test_smallest_budget import few  # noqa: F401
-
 from .conftest import scale
 from .runs import bits, train
 
