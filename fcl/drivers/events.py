@@ -156,7 +156,8 @@ class PassDone(Event):
     number         counts passes from 1 (0 is the null model).
     seconds        time since the start.
     gap            relative duality gap.
-    max_violation  as in the certificate (at most 1 at the optimum).
+    max_violation  as in the certificate (at most 1 at the optimum), but without an allowance for the
+                   rounding of margins.
     priced, cached, active : numbers of features.
     evicted        columns dropped from the cache since the pass before.
     beta           share of the proposed step that the search took.

@@ -69,7 +69,8 @@ class History(list[Mapping[str, Any]]):
     ``objective``       objective of the anchor, the best model so far
     ``bound``           lower bound on the optimum
     ``gap``             (objective - bound) / objective
-    ``max_violation``   largest violation of the optimality conditions; 1 at the optimum
+    ``max_violation``   largest violation of the optimality conditions, as computed in float64; 1 at the
+                        optimum. The certificate of the model says whether rounding may change it
     ``priced``          features whose gradients the pass computed
     ``scope``           these features in words
     ``cached``          features whose columns are in the cache
