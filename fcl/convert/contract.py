@@ -191,7 +191,7 @@ class Source(ABC):
     @property
     @abstractmethod
     def layout(self) -> Layout:
-        """The layout of X; for sparse rows, ``width`` and ``names`` may be final only at the end."""
+        """The layout of X; of sparse rows, all but ``kind`` may be final only at the end."""
 
     @abstractmethod
     def blocks(self, budget: Budget) -> Iterator[Rows]:

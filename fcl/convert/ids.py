@@ -34,6 +34,8 @@ class IdColumns:
     asks : bool
         Whether the first id must be stated, unless an id is 0: the rows are for a model that does not
         know the first id of its training rows.
+    numbers : {"float32", "float64"} or None
+        dtype of the training rows; None without any.
     """
 
     width: int | None = None
@@ -42,6 +44,7 @@ class IdColumns:
     first_id: int | None = None
     ignores_others: bool = False
     asks: bool = False
+    numbers: str | None = None
 
     @classmethod
     def of(
@@ -64,11 +67,13 @@ class IdColumns:
             return cls._like(reference)
         first_id = None if model is None else model.record.first_id
         asks = model is not None and first_id is None
+        numbers = None if model is None else model.numbers
         if names is not None:
             texts = _read_names(names, budget)
             words = f"the {counted(len(texts), 'name')} of {names.name}"
-            return cls(len(texts), words, texts, first_id, asks=asks)
-        return cls(columns, f"--columns {columns}", None, first_id, asks=asks)
+            return cls(len(texts), words, texts, first_id, asks=asks, numbers=numbers)
+        words = f"--columns {columns}"
+        return cls(columns, words, None, first_id, asks=asks, numbers=numbers)
 
     @classmethod
     def _like(cls, found: Reference) -> IdColumns:
@@ -79,7 +84,8 @@ class IdColumns:
                 f"--like: expected an output of fcl convert from svmlight files, got {found.name}"
             )
         names = None if record.names is None else [name for _, name in record.named]
-        return cls(found.width, f"--like {found.name}", names, record.first_id, True)
+        words = f"--like {found.name}"
+        return cls(found.width, words, names, record.first_id, True, numbers=found.numbers)
 
 
 def _read_names(file: InputFile, budget: Budget) -> list[str]:

@@ -75,7 +75,7 @@ _OPTIONS = {
     ),
     "dtype": _table(
         one_of("auto", "float32", "float64"),
-        help="Type of stored numbers (default: float32 if it holds all whole numbers).",
+        help="Type of stored numbers (default: float32 if it keeps the values of each column apart).",
     ),
     "zero_based": _table(
         one_of("auto", "yes", "no"), help="svmlight: whether ids begin at 0 (default: auto)."

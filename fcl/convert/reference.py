@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fcl.data.columns import ColumnRecord
+from fcl.data.numeric import float_dtype
 from fcl.errors import InputError
 from fcl.model.predictor import Predictor
 
@@ -26,6 +27,8 @@ class Reference:
         What to do if a fact is not known, for messages.
     command : str
         The command to give instead if alleles are not known, for messages.
+    numbers : {"float32", "float64"} or None
+        dtype of the training rows; None for letters.
     is_complete : bool
         True for all columns of the training data; False for only the columns that a model reads.
     """
@@ -36,6 +39,7 @@ class Reference:
     name: str = ""
     advice: str = "convert the training data again"
     command: str = ""
+    numbers: str | None = None
     is_complete: bool = True
 
     @classmethod
@@ -53,7 +57,8 @@ class Reference:
                 f"--like: expected an output of fcl convert, which ends in .zarr, got {path}"
             ) from error
         width = data.rows.shape[1] if len(data.rows.shape) == 2 else 1
-        return cls(data.column_record, width, "--like", path)
+        numbers = str(float_dtype(data.rows.dtype)) if data.rows.dtype.kind in "fiub" else None
+        return cls(data.column_record, width, "--like", path, numbers=numbers)
 
     @classmethod
     def of_model(cls, model: Predictor, like: str | None, command: str = "") -> Reference:
@@ -64,7 +69,8 @@ class Reference:
         record, width = model.column_record, model.family.row_width
         if like is None:
             advice = "give --like TRAIN.zarr, the output of fcl convert for the training data"
-            return cls(record, width, "the model", "", advice, command, is_complete=False)
+            numbers = record.numbers or "float64"  # without rounding, if the type is not known
+            return cls(record, width, "the model", "", advice, command, numbers, is_complete=False)
         found = cls.read(like)
         more = found.record
         first_id = more.first_id if record.first_id is None else record.first_id
@@ -77,4 +83,5 @@ class Reference:
             categories={**more.categories, **record.categories},
         )
         advice = f"{like} does not have it"
-        return cls(record, width, "the model", "", advice, command, is_complete=False)
+        known = record.numbers or found.numbers
+        return cls(record, width, "the model", "", advice, command, known, is_complete=False)

@@ -14,7 +14,8 @@ from fcl.checks import shown
 from fcl.convert.contract import Budget, Column, Layout, Rows, Source
 from fcl.convert.files import InputFile
 from fcl.convert.ids import IdColumns
-from fcl.convert.numbers import FIRST_INEXACT, any_inexact_in_float32, is_rounded_integer
+from fcl.convert.numbers import FIRST_INEXACT, is_rounded_integer
+from fcl.convert.precision import Precision, any_inexact_in_float32, needs_survey, stored_type
 from fcl.convert.reference import Reference
 from fcl.convert.rereading import RereadableFile, complete_lines
 from fcl.data.sparse import SparseRows
@@ -110,7 +111,11 @@ class _SvmlightSource(Source):
         self._width = self._columns.width or 0
         self._ignored = 0
         self._has_groups: bool | None = None
-        self._dtype = np.dtype(np.float64 if options.dtype == "float64" else np.float32)
+        # with "auto", blocks are float64, and all values together decide how X is stored
+        self._dtype = np.dtype(np.float32 if options.dtype == "float32" else np.float64)
+        self._rounds = options.dtype == "auto" and self._columns.numbers == "float32"
+        self._precision = Precision(budget)
+        self._examines = options.dtype == "auto" and needs_survey("auto", self._columns.numbers)
 
     @property
     def layout(self) -> Layout:
@@ -124,7 +129,7 @@ class _SvmlightSource(Source):
         )
 
     def attributes(self) -> dict[str, Any]:
-        return {"first_id": self._base}
+        return {"first_id": self._base, "numbers": str(self._dtype)}
 
     def blocks(self, budget: Budget) -> Iterator[Rows]:
         for file in self._files:
@@ -135,10 +140,19 @@ class _SvmlightSource(Source):
                 f"{self._files[0].name}: expected entries ID:VALUE, found none in "
                 f"{counted(self.rows_in, 'line')}"
             )
+        if self._options.dtype == "auto":
+            self._dtype, why = stored_type(
+                "auto", self._columns.numbers, self._precision, self._name_of, is_sparse=True
+            )
+            self.notes.append(f"numbers: {why}")
         if self._ignored:
             self.notes.append(
                 f"ids: left out {counted(self._ignored, 'value')} beyond the columns of --like"
             )
+
+    def _name_of(self, column: int) -> str:
+        names = self._columns.names
+        return f"x{column}" if names is None else names[column]
 
     def _find_base(self, budget: Budget) -> int:
         """The first id: 0 if any id of the files is 0, unless the user says which."""
@@ -170,7 +184,11 @@ class _SvmlightSource(Source):
         x, y, groups = self._parse(lines)
         self._check_numbers(lines, x.data, y)
         most = self._width if self._columns.ignores_others else _MOST_COLUMNS
+        if self._rounds:
+            x.data = _rounded(x.data)
         entries = _kept_entries(x, self._dtype, self._base, most)
+        if self._examines:
+            self._precision.add_entries(entries.indices, entries.data, len(y))
         self._ignored += int((x.indices >= self._base + most).sum())
         self._check_width(lines, entries)
         records = np.arange(self.rows_in, self.rows_in + len(y))
@@ -303,6 +321,13 @@ def _kept_entries(x: Any, dtype: np.dtype, base: int, most: int) -> SparseRows:
         data, indices = data[keep], indices[keep]
         indptr = np.concatenate([[0], np.cumsum(keep)])[indptr]
     return SparseRows(indptr, (indices - base).astype(np.int32), data, x.shape[1])
+
+
+def _rounded(values: np.ndarray) -> np.ndarray:
+    """Values as float32 holds them; those beyond its range stay as they are."""
+    with np.errstate(over="ignore"):
+        rounded = values.astype(np.float32)
+    return np.where(np.isfinite(rounded), rounded, values)
 
 
 def _number(text: bytes) -> float | None:

@@ -94,7 +94,8 @@ class RowWriter:
         for part in (self._x, *self._columns.values()):
             assert part is not None
             part.finish()
-        if layout.kind == "sparse":
+        if isinstance(self._x, _Csr):
+            self._x.store_as(layout.dtype)
             self._store.root["X"].update_attributes({"shape": [self.n_rows, layout.width]})
         if layout.names is not None:
             more: dict[str, Any] = {"_index": "_index", "column-order": list(layout.var)}
@@ -202,7 +203,8 @@ class _Csr:
         # shards of X would exceed the budget, which counts with one array of them
         self._indptr = store.column(f"{path}/indptr", np.dtype(np.int64))
         self._indices = store.column(f"{path}/indices", np.dtype(np.int32))
-        self._data = store.column(f"{path}/data", dtype)
+        self._store, self._path = store, path
+        self._data: Appended = store.column(f"{path}/data", dtype)
         self._indptr.append(np.zeros(1, np.int64))
 
     def append(self, rows: SparseRows) -> None:
@@ -213,3 +215,16 @@ class _Csr:
     def finish(self) -> None:
         for array in (self._indptr, self._indices, self._data):
             array.finish()
+
+    def store_as(self, dtype: np.dtype) -> None:
+        """Store the values again if it turned out at the end that they have another dtype."""
+        if dtype == self._data.dtype:
+            return
+        path = f"{self._path}/data"
+        with self._store.moved_away(path) as old:
+            found = self._store.column(path, dtype)
+            step = old.shards[0] if old.shards else old.chunks[0]
+            for start in range(0, old.shape[0], step):
+                found.append(old[start : start + step].astype(dtype))
+            found.finish()
+        self._data = found

@@ -170,6 +170,9 @@ class ColumnRecord:
     categories : mapping of str to sequence of str
         Columns of a table that are one-hot, and their categories as they are spelled in ``names``, whose
         form is ``COLUMN=CATEGORY``.
+    numbers : {"float32", "float64"} or None
+        The dtype as which ``fcl convert`` stored numbers that it read as text, or from Parquet; test rows
+        are rounded in the same way.
     offset : str or None
         Name of the array of offsets; None without offsets, or if they have no name.
     covariates : sequence of str
@@ -184,6 +187,7 @@ class ColumnRecord:
     means: Mapping[str, float] = field(default_factory=dict)
     filled: Mapping[str, int] = field(default_factory=dict)
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    numbers: str | None = None
     offset: str | None = None
     covariates: Sequence[str] = ()
 
@@ -382,6 +386,7 @@ def read_record(
         return dict(found)
 
     first_id, scale = stored.get("first_id"), stored.get("scale")
+    numbers = stored.get("numbers")
     options = stored.get("options")
     zero_based = options.get("zero_based") if isinstance(options, Mapping) else None
     return ColumnRecord(
@@ -396,4 +401,5 @@ def read_record(
             column: [str(value) for value in values]
             for column, values in table("categories", list).items()
         },
+        numbers=numbers if numbers in ("float32", "float64") else None,
     )

@@ -58,6 +58,7 @@ COLUMN_KEYS = {
             places=schema.Maybe(schema.listing(_place)),
             means=schema.Maybe(schema.listing(_mean)),
             categories=schema.Maybe(schema.listing(_category)),
+            numbers=schema.Maybe(schema.one_of("float32", "float64")),
             offset=schema.Maybe(schema.text),
         )
     ),
@@ -72,6 +73,7 @@ def record_to_header(record: ColumnRecord) -> dict[str, Any]:
     variants = record.variants_at(sorted(dict(record.named)))
     columns: dict[str, Any] = {
         "first_id": record.first_id,
+        "numbers": record.numbers,
         "offset": record.offset,
         "means": plain(list(record.means.items())),
         "categories": plain([[name, values] for name, values in record.categories.items()]),
@@ -105,6 +107,7 @@ def record_from_header(header: dict[str, Any], covariates: tuple[str, ...] = ())
         scale=found.get("scale", DIPLOID),
         means=dict(found.get("means", ())),
         categories=dict(found.get("categories", ())),
+        numbers=found.get("numbers"),
         offset=found.get("offset"),
         covariates=covariates,
     )

@@ -352,12 +352,19 @@ def matched(data: DataSet, wanted: ColumnRecord, width: int) -> DataSet:
         columns = match(wanted, data.column_record, width, data.rows.shape[1])
     except InputError as error:
         raise InputError(f"{data.name}: {error}") from None
-    warning = _other_means(wanted, data.column_record)
-    if columns.changes_nothing and not columns.note and not warning:
+    warnings = [
+        warning
+        for warning in (
+            _other_means(wanted, data.column_record),
+            _fewer_digits(wanted, data.column_record),
+        )
+        if warning
+    ]
+    if columns.changes_nothing and not columns.note and not warnings:
         return data
     if columns.note:
         _log.info("%s: %s", data.name, columns.note)
-    if warning:
+    for warning in warnings:
         _log.warning("%s: %s", data.name, warning)
     found = copy.copy(data)
     found.matched_to = wanted
@@ -403,6 +410,16 @@ def _other_means(wanted: ColumnRecord, given: ColumnRecord) -> str:
         f"missing values ({sum(columns.values()):,}) were replaced by the means of these rows "
         f"({shown(name)}: {given.means[name]:g}), not of the training data ({wanted.means[name]:g}); "
         "convert the files with --like TRAIN.zarr"
+    )
+
+
+def _fewer_digits(wanted: ColumnRecord, given: ColumnRecord) -> str:
+    """A warning if numbers lost digits that those of the training data have; empty otherwise."""
+    if (wanted.numbers, given.numbers) != ("float64", "float32"):
+        return ""
+    return (
+        "the numbers were stored as float32, those of the training data as float64, as they need more "
+        "digits; convert the files with --like TRAIN.zarr"
     )
 
 

@@ -98,7 +98,11 @@ def test_options(tmp_path: Path) -> None:
         (b"1 3:1", {"columns": 2}, "the id 3 is beyond --columns 2"),
         (b"1 00:1", {}, "the id is 0, but ids begin at 1; give --zero-based yes"),
         (b"1 0:1", {"zero_based": "no"}, "the id is 0, but ids begin at 1; give --zero-based yes"),
-        (b"1 3:16777217", {}, "float32 cannot hold the value '16777217'; give --dtype float64"),
+        (
+            b"1 3:16777217",
+            {"dtype": "float32"},
+            "float32 cannot hold the value '16777217'; give --dtype float64",
+        ),
         (b"1 qid:2 3:1", {}, "expected no qid, as in the lines before"),
         (b"1 qid:x 3:1", {}, "expected qid:INTEGER, got 'qid:x'"),
     ],

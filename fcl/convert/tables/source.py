@@ -55,7 +55,8 @@ class TableSource(Source):
         else:
             roles, forced = Roles.like(like, files[0], options)
         self._roles = roles
-        self._survey = survey = Survey(files, roles, options, forced, budget)
+        known_type = None if like is None else like.numbers
+        self._survey = survey = Survey(files, roles, options, forced, budget, known_type)
         if not survey.n_rows:
             raise InputError(f"{files[0].name}: has the names of columns, but no rows")
         self._is_complete = like is None or like.is_complete
@@ -93,6 +94,7 @@ class TableSource(Source):
             "means": dict(zip(names, means.tolist(), strict=True)),
             "filled": {name: count for name, count in filled.items() if count},
             "categories": encoding.categories,
+            "numbers": str(self._layout.dtype),
         }
 
     def blocks(self, budget: Budget) -> Iterator[Rows]:
@@ -121,22 +123,9 @@ class TableSource(Source):
             self.notes.append(
                 f"layout: {kind}, as {density:.1%} of the values are not 0 (--layout)"
             )
-        wide = survey.numbers.needs_float64[encoding.number_places]
-        dtype = np.dtype(options.dtype if options.dtype != "auto" else np.float32)
-        if options.dtype == "auto" and encoding.number_places:
-            column = encoding.number_columns[int(wide.argmax())] if wide.any() else 0
-            if wide.any():
-                dtype = np.dtype(np.float64)
-                why = f"float32 cannot hold values of the column {shown(encoding.names[column])}"
-            else:
-                why = "about 7 digits"
-            self.notes.append(f"numbers: {dtype}, {why} (--dtype)")
-        if dtype == np.float32 and options.dtype == "float32" and wide.any():
-            name = encoding.names[encoding.number_columns[int(wide.argmax())]]
-            raise InputError(
-                f"--dtype float32 cannot hold values of the column {shown(name)}; give --dtype "
-                "float64"
-            )
+        dtype, why = survey.stored_type()
+        if why and encoding.number_places:
+            self.notes.append(f"numbers: {why}")
         names = encoding.names
         return Layout("sparse" if kind == "sparse" else "dense", dtype, len(names), names)
 

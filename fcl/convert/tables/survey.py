@@ -11,12 +11,8 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.cells import is_sequence
 from fcl.convert.contract import TEXT_BYTES, Budget
-from fcl.convert.numbers import (
-    FIRST_INEXACT,
-    any_inexact_in_float32,
-    inexact_in_float32,
-    is_rounded_integer,
-)
+from fcl.convert.numbers import FIRST_INEXACT, is_rounded_integer
+from fcl.convert.precision import Precision, needs_survey, stored_type
 from fcl.convert.tables.columns import ColumnOptions, Roles, matching
 from fcl.convert.tables.contract import (
     Batch,
@@ -41,13 +37,12 @@ class NumberStats:
     total: np.ndarray
     nonzero: np.ndarray
     whole: np.ndarray
-    needs_float64: np.ndarray
     large: np.ndarray
 
     @classmethod
     def empty(cls, k: int) -> NumberStats:
         zeros = np.zeros(k, np.int64)
-        return cls(zeros, np.zeros(k), zeros.copy(), np.ones(k, bool), *np.zeros((2, k), bool))
+        return cls(zeros, np.zeros(k), zeros.copy(), np.ones(k, bool), np.zeros(k, bool))
 
     @property
     def mean(self) -> np.ndarray:
@@ -63,8 +58,6 @@ class NumberStats:
         large = np.abs(numbers) >= FIRST_INEXACT
         self.large |= large.any(0)
         self.whole &= ((np.trunc(numbers) == numbers) & ~large | ~there).all(0)
-        if any_inexact_in_float32(numbers[there]):
-            self.needs_float64 |= inexact_in_float32(numbers).any(0)
 
 
 @dataclass
@@ -109,11 +102,15 @@ class Survey:
     forced : sequence of int
         Columns to read as text.
     budget : Budget
+    known_type : {"float32", "float64"} or None
+        The dtype of the training rows.
 
     Attributes
     ----------
     selection : Selection
     numbers : NumberStats
+    precision : Precision
+        Of the columns of numbers in X, in the order of the selection, if the dtype depends on values.
     texts : list of TextStats
         In the order of the selection; empty for the column of names.
     n_rows : int
@@ -131,8 +128,11 @@ class Survey:
         options: ColumnOptions,
         forced: Sequence[int],
         budget: Budget,
+        known_type: str | None = None,
     ) -> None:
         self.files, self.roles, self.options, self._budget = files, roles, options, budget
+        self._known_type = known_type
+        self._examines = needs_survey(options.dtype, known_type)
         table = files[0]
         self.categorical = set(forced)
         if options.categorical:
@@ -151,6 +151,14 @@ class Survey:
             pass  # a column turned out to be text
         self._check_numeric_texts()
         self._check_integers()
+
+    def stored_type(self) -> tuple[np.dtype, str]:
+        """The dtype of X, and why; raises InputError if it cannot be the one that the user asks for."""
+
+        def name(at: int) -> str:
+            return self.files[0].columns[self.selection.numbers[self._x_numbers[at]]]
+
+        return stored_type(self.options.dtype, self._known_type, self.precision, name)
 
     def _check_numeric_texts(self) -> None:
         """Refuse columns of text that are meant as numbers: with commas, or with odd blanks."""
@@ -202,6 +210,8 @@ class Survey:
         # values of the column of names are read in the second pass only
         self.selection = Selection(numbers, texts)
         self.numbers = NumberStats.empty(len(numbers))
+        self.precision = Precision(self._budget)
+        self._x_numbers = [place for place, at in enumerate(numbers) if at in self._x]
         self.texts = [TextStats() for _ in texts]
         self.n_rows = 0
         for file in self.files:
@@ -223,6 +233,8 @@ class Survey:
     def _add(self, file: TableFile, batch: Batch, row: int) -> None:
         self._check_numbers(file, batch.numbers, row)
         self.numbers.add(batch.numbers)
+        if self._examines:
+            self.precision.add_rows(batch.numbers[:, self._x_numbers])
         for place, texts in enumerate(batch.texts):
             self._check_missing(file, texts.codes < 0, self.selection.texts[place], row)
             self._check_nul(file, texts, self.selection.texts[place], row)
