@@ -33,6 +33,14 @@ def product_matrix(X: np.ndarray, degree: int, repeats: bool) -> np.ndarray:
     return np.column_stack([X[:, list(columns)].prod(axis=1) for columns in every])
 
 
+def divided(X: np.ndarray, spec: Products, sparse: bool = False) -> np.ndarray:
+    """The columns that are multiplied: divided by what the family measures, if it does."""
+    family = bind_features(spec, open_data(stored(X, sparse), y=None).rows)
+    assert isinstance(family, GeneratedFamily)
+    divisors = family.generator.divisors
+    return X if divisors is None else X / divisors
+
+
 def make_rows(seed: int, n: int, m: int, kind: str) -> np.ndarray:
     """Rows, float32 (n, m), with columns of every density, so that some products are always 0."""
     random = np.random.default_rng(seed)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from fcl.checks import shown
 from fcl.errors import InputError
-from fcl.features.base import Family
+from fcl.features.base import Family, Floats
 from fcl.features.hashed import HashedFamily, refuse_hashed
+from fcl.features.standardized import divided_by
 from fcl.model.columns import difference
 from fcl.model.compact import refuse_compact
 from fcl.model.model import Model
@@ -27,12 +28,12 @@ def refuse_other_features(
 
     any_form : whether the rows may differ in their dtype, and in being sparse or dense.
     """
-    from fcl.features.generator import without_probes
+    from fcl.features.generator import without_scales
 
     refuse_compact(model.encoding, "initial")
     if not isinstance(family, HashedFamily):
         refuse_hashed(model.family, "initial")
-    before, now = (without_probes(one.to_config()) for one in (model.family, family))
+    before, now = (without_scales(one.to_config()) for one in (model.family, family))
     if any_form:
         for config in (before, now):
             config["form"] = {"width": config.get("form", {}).get("width")}
@@ -45,6 +46,16 @@ def refuse_other_features(
         raise InputError(
             f"initial: {other}; give the data the columns of the model, or leave it out"
         )
+
+
+def in_units_of(family: Family, model: Model) -> Floats:
+    """The weights of a model, float64 (k,) or (k, K), in the units of a family of the same features.
+
+    Products divide the columns of different rows by different numbers.
+    """
+    ratio = divided_by(family, model.ids) / divided_by(model.family, model.ids)
+    weights: Floats = model.weights * (ratio if model.weights.ndim == 1 else ratio[:, None])
+    return weights
 
 
 def online_start(job: OnlineJob, model: Model) -> Point:
@@ -62,7 +73,7 @@ def online_start(job: OnlineJob, model: Model) -> Point:
         raise InputError(
             f"initial: expected a model of {_words(mine)}, got one of {_words(others)}; leave it out"
         )
-    return model.ids, model.weights, model.intercept
+    return model.ids, in_units_of(job.family, model), model.intercept
 
 
 def _words(labels: object) -> str:

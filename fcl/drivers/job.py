@@ -40,12 +40,13 @@ from fcl.features import (
     Spec,
     bind_features,
     is_spec,
+    kept_features,
     parse_features,
     spell_features,
 )
 from fcl.features.centred import with_centres, with_centres_of
 from fcl.features.registry import check_home
-from fcl.features.standardized import standardized
+from fcl.features.standardized import say_divided, standardized
 from fcl.limits import within
 from fcl.model.columns import matched
 from fcl.objective import Loss, find_loss, resolve_C
@@ -105,6 +106,7 @@ class Job:
         """Warn of what differs from what the user gave: covariates, writers, labels without rows."""
         if self.design is not None:
             self.design.warn()
+        say_divided(self.family, self.train.data.column_names)
         if self.wanted_writers > (writers := self.options.writers or 0):
             warnings.warn(
                 f"writers: the memory budget has room for {counted(writers, 'writer')}, not for "
@@ -115,10 +117,6 @@ class Job:
             data = self.train.data
             if text := constant_labels(self.train.y, data.target_name, data.target_columns):
                 warnings.warn(text, stacklevel=3)
-
-    def resumed(self, config: Mapping[str, Any]) -> Job:
-        """The same job with the centres of a checkpoint's family, on which its numbers depend."""
-        return replace(self, family=with_centres_of(self.family, config))
 
     def at(self, C: float) -> Job:
         """The same job at another C."""
@@ -201,7 +199,7 @@ def make_job(
     features: Spec | str | Family,
     *,
     valid: DataSet | None = None,
-    resumed: bool = False,
+    resumed: Mapping[str, Any] | None = None,
     active: int = 0,
     divide: Divide = make_plan,
     **given: Any,
@@ -214,8 +212,9 @@ def make_job(
         Training rows, and validation rows if any.
     features : family or str
         A family to bind to the rows, its text, or a family of a model, which is already bound.
-    resumed : bool
-        Whether the job continues from a checkpoint, whose ``block_rows`` it cannot change.
+    resumed : mapping, optional
+        Of a job that continues from a checkpoint, the configuration of its family: its numbers depend on
+        what the family learnt from the rows. Such a job cannot change ``block_rows``.
     active : int
         Features with a weight in the model from which the job starts.
     divide : callable
@@ -259,8 +258,10 @@ def make_job(
     elif not several:
         loss.check_training(train.y, data.target_name)
     with within(options.memory):  # rows are read before the plan
-        family = _bound(spec, train)
-        if options.intercept:  # a resumed job takes the centres of its checkpoint instead
+        family = _bound(spec, train, resumed)
+        if resumed is not None:
+            family = with_centres_of(family, resumed)
+        elif options.intercept:
             family = with_centres(family, train.data.rows, train.keep)
         if options.standardize:
             family = standardized(family)
@@ -310,7 +311,7 @@ def make_job(
         offset=data.offset is not None,
         covariates=None if train.covariates is None or design is None else design.names,
     )
-    hints = not resumed and divide is make_plan  # other jobs choose no blocks
+    hints = resumed is None and divide is make_plan  # other jobs choose no blocks
     for rows in filter(None, (train, valid_rows)):
         rows.data.rows.most_ahead = ahead_share(options)
     plan = _plan(options, family, train, valid_rows, n_outputs, active, hints, divide)
@@ -366,11 +367,12 @@ def _checked_spec(features: Any) -> Spec:
     return found
 
 
-def _bound(spec: Spec | Family, train: Rows) -> Family:
+def _bound(spec: Spec | Family, train: Rows, resumed: Mapping[str, Any] | None) -> Family:
     """The family for the training rows; InputError if a family of a model has other rows."""
     rows = train.data.rows
     if not isinstance(spec, Family):
-        return bind_features(spec, rows, train.keep)
+        own = spec if resumed is None else kept_features(spec, resumed)
+        return bind_features(own, rows, train.keep)
     spec.check_rows(rows)
     return spec
 

@@ -15,6 +15,7 @@ from fcl.checks import shown
 from fcl.drivers.job import Job
 from fcl.drivers.train import start_point
 from fcl.errors import InputError
+from fcl.features import undivided
 from fcl.features.standardized import plain
 from fcl.model.certificate import Scope
 from fcl.model.foreign import Weights, load_weights
@@ -117,7 +118,9 @@ class Subject:
         """
         model = self.model
         if model is None:
-            return {**DEFAULTS, **given}
+            problem = {**DEFAULTS, **given}
+            # the weights of another program are those of the columns as they are
+            return {**problem, "features": undivided(problem["features"])}
         if given:
             raise InputError(
                 f"{next(iter(given))}: a model of fcl has the problem in its file; leave this option out"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fcl.checks import flag, shown
 from fcl.drivers.bar import Progress
-from fcl.drivers.initial import refuse_other_features
+from fcl.drivers.initial import in_units_of, refuse_other_features
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.plan import Plan, RowViewOption
@@ -250,8 +250,6 @@ def train(
         )
     resume = _loaded(resume)
     job = _job(given | {"resume": resume})
-    if resume is not None:
-        job = job.resumed(resume.family)
     options = job.options
     _check_savable(job)
     if options.driver == "dask":
@@ -338,12 +336,11 @@ def _job(given: Mapping[str, Any]) -> Job:
     if given["client"] is not None or given["dask"] is not None:
         options["driver"] = "dask"
     initial, resume = given["initial"], given["resume"]
-    active = 0 if initial is None else len(initial.ids)
+    active, resumed = 0 if initial is None else len(initial.ids), None
     if resume is not None:
         active = RunState.from_file(resume.state, resume.arrays).most_active
-    return make_job(
-        data, **options, valid=given["valid"], resumed=resume is not None, active=active
-    )
+        resumed = resume.family
+    return make_job(data, **options, valid=given["valid"], resumed=resumed, active=active)
 
 
 def _check_savable(job: Job) -> None:
@@ -374,6 +371,7 @@ def _check_savable(job: Job) -> None:
 def start_point(job: Job, model: Model) -> Point:
     """The weights of an initial model as a point; InputError if its family is another one."""
     refuse_other_features(model, job.family, job.train.data)
+    weights = in_units_of(job.family, model)
     if model.n_outputs != job.n_outputs:
         raise InputError(
             f"initial: expected a model of {counted(job.n_outputs, 'output')}, got one of "
@@ -382,12 +380,12 @@ def start_point(job: Job, model: Model) -> Point:
     if job.n_outputs > 1:
         _check_initial_outputs(job, model)
         b = (model.intercepts - job.intercept_shift) * job.options.intercept
-        return Point.make(model.ids, model.weights, 0.0, b)
+        return Point.make(model.ids, weights, 0.0, b)
     intercept = model.intercept - job.intercept_shift if job.options.intercept else 0.0
     if job.design is None or job.train.covariates is None:
-        return Point.make(model.ids, model.weights, intercept)
+        return Point.make(model.ids, weights, intercept)
     v = job.design.start(model.covariates, intercept)
-    return Point.make(model.ids, model.weights, 0.0, v)
+    return Point.make(model.ids, weights, 0.0, v)
 
 
 def _check_initial_outputs(job: Job, model: Model) -> None:

@@ -25,8 +25,8 @@ from fcl.drivers.result import StopReason
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.estimators.rows import Training, open_rows, resolve_features, with_input_tags
 from fcl.features import Columns, Family, bind_features
-from fcl.features.generator import without_probes
-from fcl.features.standardized import uneven_scales
+from fcl.features.generator import without_scales
+from fcl.features.standardized import say_divided, uneven_scales
 from fcl.model.columns import difference, matched
 from fcl.objective import COUPLED_LOSSES, LOSSES, Loss, find_loss, resolve_C
 from fcl.options import TRAINING
@@ -186,6 +186,7 @@ class Estimator(Predictor):
         spent = 0.0
         keep = None if training.weights is None else training.weights > 0.0
         family = bind_features(options["features"], training.data.rows, keep)
+        say_divided(family, self._column_names())
         if not options["standardize"] and (text := uneven_scales(family, self._column_names())):
             warnings.warn(text, ScaleWarning, stacklevel=3)
         data = []
@@ -397,7 +398,7 @@ def _same_features(before: Model, now: Family, columns: ColumnRecord) -> bool:
     """Whether a model's weights belong to the same features of the same columns."""
     if difference(before.column_record, columns):
         return False
-    return without_probes(before.family.to_config()) == without_probes(now.to_config())
+    return without_scales(before.family.to_config()) == without_scales(now.to_config())
 
 
 def _is_nested() -> bool:

@@ -30,8 +30,11 @@ from fcl.features.spec import (
     bind_features,
     family_from_config,
     is_spec,
+    kept_features,
+    like_bound,
     parse_features,
     spell_features,
+    undivided,
 )
 
 __all__ = [
@@ -50,6 +53,9 @@ __all__ = [
     "bind_features",
     "family_from_config",
     "is_spec",
+    "kept_features",
+    "like_bound",
     "parse_features",
     "spell_features",
+    "undivided",
 ]

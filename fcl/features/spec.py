@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import re
@@ -17,9 +18,10 @@ from fcl.errors import InputError
 from fcl.features.bag import Bag
 from fcl.features.concat import ConcatFamily
 from fcl.features.generator import GeneratedFamily, bind
-from fcl.features.generator.contract import Generator, family_name
+from fcl.features.generator.contract import Generator, decode, family_name
 from fcl.features.hashed import HashedFamily
 from fcl.features.kmers import Kmers
+from fcl.features.products import Products
 from fcl.features.registry import OWN, class_of, family_names, meant
 from fcl.numerals import read_number, read_whole
 
@@ -33,8 +35,11 @@ __all__ = [
     "bind_features",
     "family_from_config",
     "is_spec",
+    "kept_features",
+    "like_bound",
     "parse_features",
     "spell_features",
+    "undivided",
 ]
 
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(?=:|$)")
@@ -243,6 +248,51 @@ def _value(text: str) -> Any:
 def is_spec(value: object) -> bool:
     """Whether a value is a family that is not bound to rows yet."""
     return isinstance(value, Kmers | Bag | Concat | Generator)
+
+
+def undivided(spec: Spec | str) -> Spec | str:
+    """A family, or its text, whose products divide their columns only if the user says so."""
+    if isinstance(spec, str):
+        spec = parse_features(spec)
+    if isinstance(spec, Concat):
+        return Concat([(undivided(own), factor) for own, factor in spec.members])
+    if type(spec) is Products and spec.scale is None:
+        return Products(spec.degree, spec.binary, scale=False)
+    return spec
+
+
+def kept_features(spec: Spec, config: Mapping[str, Any]) -> Spec:
+    """A family that keeps what the job of a checkpoint learnt from its rows, where it can.
+
+    config : of the checkpoint's family; one that does not fit the family is left to later checks.
+    """
+    if isinstance(spec, Concat):
+        members = config.get("members")
+        if not isinstance(members, Sequence) or len(members) != len(spec.members):
+            return spec
+        pairs = zip(spec.members, members, strict=True)
+        return Concat([(kept_features(own, stored), factor) for (own, factor), stored in pairs])
+    state = config.get("state")
+    if not isinstance(spec, Generator) or not isinstance(state, Mapping):
+        return spec
+    found = copy.copy(spec)
+    found.kept = {name: decode(value) for name, value in state.items()}
+    return found
+
+
+def like_bound(spec: Spec | str, family: Family) -> Spec | str:
+    """A family whose products divide their columns only if they do so in a family bound to all rows."""
+    if isinstance(spec, str):
+        spec = parse_features(spec)
+    if isinstance(spec, Concat) and isinstance(family, ConcatFamily):
+        pairs = zip(spec.members, family.members, strict=True)
+        return Concat([(like_bound(own, bound), factor) for (own, factor), bound in pairs])
+    if not (isinstance(spec, Products) and isinstance(family, GeneratedFamily)):
+        return spec
+    found = copy.copy(spec)
+    if family.generator.divisors is None:
+        found.kept = {}
+    return found
 
 
 def bind_features(

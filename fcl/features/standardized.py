@@ -17,6 +17,7 @@ measures the features again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -32,11 +33,25 @@ from fcl.features.generator.columns import batches
 from fcl.features.generator.contract import overrides
 from fcl.features.generator.family import GeneratedFamily
 from fcl.features.generator.pricing import PART_FEATURES, GeneratedPricer
+from fcl.features.hashed import HashedFamily
+from fcl.features.products import Products
+from fcl.features.support import SupportFamily
 
 if TYPE_CHECKING:
     from fcl.features.base import ListedColumns, Pricer
 
-__all__ = ["attach_scales", "deviations", "plain", "standardized", "uneven_scales"]
+__all__ = [
+    "attach_scales",
+    "deviations",
+    "divided_by",
+    "plain",
+    "say_divided",
+    "standardized",
+    "uneven_scales",
+]
+
+#: commands show its notes, unless they are to be quiet
+_log = logging.getLogger("fcl.columns")
 
 #: Standard deviations of columns that differ by more than this factor cause a warning.
 UNEVEN = 1e4
@@ -114,10 +129,49 @@ def uneven_scales(family: Family, names: Sequence[str] | None = None) -> str:
     cure = "set standardize=True (--standardize), or scale the columns"
     if overrides(family.generator, "pricer"):
         cure = "scale the columns before they are multiplied"
+        if isinstance(family.generator, Products):
+            cure = "set products:scale=true, or scale the columns before they are multiplied"
     return (
         f"features {family.name}: the standard deviations of the columns range from {seen.low:.2g} "
         f"({low}) to {seen.high:.2g} ({high}) on {seen.n_rows:,} rows; the same penalty for all weights "
         f"excludes columns of a small scale: {cure}"
+    )
+
+
+def divided_by(family: Family, ids: Ids) -> Floats:
+    """Divisors of features whose family divides its columns, float64 (k,); 1 for other features.
+
+    Weights divided by these numbers are those of the family whose columns are not divided.
+    """
+    if isinstance(family, HashedFamily):
+        return np.ones(len(ids))
+    if isinstance(family, SupportFamily):
+        return divided_by(family.whole, family.chosen[ids])
+    out = np.ones(len(ids))
+    if isinstance(family, ConcatFamily):
+        for m, own in family.split(ids):
+            out[own] = divided_by(family.members[m], family.local(m, ids[own]))
+    elif isinstance(family, GeneratedFamily) and isinstance(family.generator, Products):
+        out = family.generator.scales_of(ids)
+    return out
+
+
+def say_divided(family: Family, names: Sequence[str] | None = None) -> None:
+    """Log in one line that a family divides its columns, unless the user asked for it."""
+    if isinstance(family, ConcatFamily):
+        for member in family.members:
+            say_divided(member, names)
+    if not isinstance(family, GeneratedFamily) or not isinstance(family.generator, Products):
+        return
+    divisors = family.generator.divisors
+    if divisors is None or family.generator.scale:
+        return
+    low, high = int(divisors.argmin()), int(divisors.argmax())
+    words = (f"x{j}" if names is None else names[j] for j in (low, high))
+    _log.info(
+        "features products: columns are divided by their standard deviations, %.2g (%s) to %.2g (%s), "
+        "before they are multiplied; products:scale=false leaves them as they are",
+        *(value for pair in zip(divisors[[low, high]], words, strict=True) for value in pair),
     )
 
 

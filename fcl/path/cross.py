@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fcl.drivers.place import HERE, Place
 from fcl.errors import InputError
+from fcl.features import like_bound
 from fcl.model.model import Model
 from fcl.path.folds import Folds
 from fcl.path.grid import Grid
@@ -39,6 +40,8 @@ def cross_validated(
     store = folder.track("", problem.about(grid))
     path = Track(problem, TrackRows(grid, part=problem.part), running, store)
     path.extend(never, 1)  # C_min of all rows, which gives the grid of the folds
+    features = like_bound(problem.features, path.points[0].model.family)
+    problem = replace(problem, features=features)
     shared = Grid(grid.points, None, path.grid_alphas(problem.sum_weights))
     tracks = []
     for fold in range(int(folds.max()) + 1):
@@ -53,7 +56,9 @@ def cross_validated(
     found = scores_of(tracks)[:, : len(path.points)]
     scores = Scores.of(loss, *fold_scores(found), found, counted(len(tracks), "fold"))
     scored = zip(path.points, scores.mean.tolist(), scores.se.tolist(), strict=False)
-    points = [replace(point, score=mean, se=se) for point, mean, se in scored]
+    # each fold has its own share of positive rows
+    empty = float(fold_scores(np.array([[track.points[0].empty] for track in tracks]))[0][0])
+    points = [replace(point, score=mean, se=se, empty=empty) for point, mean, se in scored]
     tracked = [track.points[: found.shape[1]] for track in tracks]
     return PathResult(points, scores, options.select, reason, fold_points=tracked)
 

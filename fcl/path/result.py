@@ -14,7 +14,7 @@ from fcl.drivers.result import StopReason
 from fcl.model.certificate import Certificate
 from fcl.model.model import Model
 from fcl.objective import Loss
-from fcl.path.rules import PathStop, best_point, one_se_point
+from fcl.path.rules import PathStop, best_point, is_no_gain, one_se_point
 from fcl.units import counted
 
 __all__ = ["OuterFold", "OuterScores", "PathPoint", "PathResult", "Scores"]
@@ -40,6 +40,9 @@ class PathPoint:
     score, se : float
         Score on the validation rows, or mean score of the folds, and its standard error; NaN if not
         measured.
+    empty : float
+        Score of the model without features on the same rows; of a ranking, the mean score of random
+        orders, which is a little above the share of positive rows. NaN if it is not known.
     """
 
     number: int
@@ -49,6 +52,7 @@ class PathPoint:
     passes: int
     score: float = np.nan
     se: float = np.nan
+    empty: float = np.nan
 
     @property
     def C(self) -> float:
@@ -230,6 +234,15 @@ class PathResult:
         """``best`` or ``one_se``, as ``select`` says; without scores, the last point."""
         found = (self.select == "1se" and self.one_se) or self.best
         return found or self.points[-1]
+
+    @property
+    def has_no_gain(self) -> bool:
+        """Whether the chosen model is not clearly better than the model without features."""
+        chosen, scores = self.chosen, self.scores
+        if not scores.known:
+            return False
+        score, se = float(scores.mean[chosen.number]), float(scores.se[chosen.number])
+        return is_no_gain(score, chosen.empty, se, scores.higher_is_better)
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary for each point; the keys are the columns of :attr:`table`."""

@@ -8,9 +8,16 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PathStop", "Rules", "best_point", "one_se_point"]
+__all__ = ["PathStop", "Rules", "best_point", "is_no_gain", "one_se_point"]
 
 Floats = npt.NDArray[np.float64]
+
+
+#: Standard errors by which a score must exceed the one of the empty model: the best of several points of
+#: noise exceeds it by one.
+GAIN_ERRORS = 2.0
+#: Without standard errors, the share of the possible gain that a model must reach.
+GAIN_SHARE = 0.02
 
 
 class PathStop(StrEnum):
@@ -75,6 +82,23 @@ class Rules:
 def best_point(scores: Floats) -> int:
     """The number of the best score, the first of equal ones; scores must not all be NaN."""
     return int(np.nanargmax(scores))
+
+
+def is_no_gain(score: float, empty: float, se: float, higher_is_better: bool) -> bool:
+    """Whether a score is no better than the one of the empty model, or not clearly.
+
+    Parameters
+    ----------
+    score, empty : float
+        Scores of a model and of the model without features, on the same rows; NaN is unknown.
+    se : float
+        Standard error of the score; NaN if it is unknown.
+    higher_is_better : bool
+        Then the best score is 1, otherwise it is 0.
+    """
+    gain, possible = (score - empty, 1.0 - empty) if higher_is_better else (empty - score, empty)
+    least = GAIN_ERRORS * se if np.isfinite(se) else GAIN_SHARE * possible
+    return bool(gain <= least)
 
 
 def one_se_point(scores: Floats, errors: Floats) -> int:

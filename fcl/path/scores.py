@@ -13,7 +13,7 @@ from fcl.drivers.rows import Rows
 from fcl.model.model import Model
 from fcl.objective import Loss
 
-__all__ = ["bootstrap_error", "fold_scores", "margins_on"]
+__all__ = ["bootstrap_error", "empty_score", "fold_scores", "margins_on", "random_order"]
 
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
@@ -80,6 +80,32 @@ def margins_on(job: Job, rows: Rows, model: Model) -> Floats:
     shift = rows.data.target[keep].T - rows.y if job.loss.translates else 0.0
     margins: Floats = model.margins(rows.data)[keep].T - shift
     return margins
+
+
+def empty_score(job: Job, rows: Rows, own: float = math.nan) -> float:
+    """The score to beat: the one of the model without features, or of a random order where it has none.
+
+    own : the score of the model without features; NaN if it was not measured.
+    """
+    has_order = rows.covariates is not None or rows.offset is not None
+    if not job.loss.higher_is_better or has_order:
+        return own
+    found = [random_order(y, rows.s) for y in np.atleast_2d(rows.y)]
+    return float(np.mean(found)) if np.isfinite(found).all() else math.nan
+
+
+def random_order(y: Floats, s: Floats) -> float:
+    """The mean average precision of random orders of rows, float64 y and weights s (n,).
+
+    With n rows of which r are positive it is ((r - 1) / (n - 1) (n - H) + H) / n, where H is the n-th
+    harmonic number (Bestgen 2015); weights scale the share of positive rows. NaN without both classes.
+    """
+    n, r = len(y), int((y > 0.0).sum())
+    if not 0 < r < n:
+        return math.nan
+    harmonic = float((1.0 / np.arange(1, n + 1)).sum())
+    mean = ((r - 1) / (n - 1) * (n - harmonic) + harmonic) / n
+    return float(s[y > 0.0].sum() / s.sum()) + mean - r / n
 
 
 def fold_scores(scores: Floats) -> tuple[Floats, Floats]:

@@ -61,6 +61,7 @@ _POINT: dict[str, schema.Check | schema.Maybe] = {
     "passes": schema.whole(),
     "score": _UNKNOWN,
     "se": _UNKNOWN,
+    "empty": schema.Maybe(_UNKNOWN),
     **dict.fromkeys(("alpha", "objective", "bound", "gap"), schema.Maybe(_UNKNOWN)),
     "active": schema.Maybe(_NUMBER_OF_POINT),
     "converged": schema.Maybe(schema.flag),
@@ -79,6 +80,7 @@ _TABLE = schema.record(
             **dict.fromkeys(("score", "se"), schema.Maybe(_UNKNOWNS)),
             **dict.fromkeys(("best", "one_se", "chosen"), schema.Maybe(_NUMBER_OF_POINT)),
             higher_is_better=schema.Maybe(schema.flag),
+            empty=schema.Maybe(_UNKNOWN),
             folds=schema.Maybe(schema.listing(_UNKNOWNS)),
             refit=schema.Maybe(schema.nullable(schema.record(**_POINT))),
             outer=schema.Maybe(
@@ -177,7 +179,8 @@ class TrackFolder:
             )
         score, se = (math.nan if row[name] is None else row[name] for name in ("score", "se"))
         reason = StopReason(row["reason"])
-        return PathPoint(number, model, reason, row["seconds"], row["passes"], score, se)
+        empty = math.nan if row.get("empty") is None else row["empty"]
+        return PathPoint(number, model, reason, row["seconds"], row["passes"], score, se, empty)
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -187,7 +190,10 @@ class TrackFolder:
         for point in saved.points[self._n_kept :]:
             point.model.save(self.path / _model_name(point.number), overwrite=True)
         self._n_kept = len(saved.points)
-        rows = [point_row(point) | {"reason": point.reason} for point in saved.points]
+        rows = [
+            point_row(point) | {"reason": point.reason, "empty": point.empty}
+            for point in saved.points
+        ]
         table = {"about": self._about, "grid": saved.values, "points": rows}
         write_table(self.path / TABLE_NAME, table)
         if saved.state is None:
@@ -239,6 +245,7 @@ def add_result(folder: str | os.PathLike[str], result: PathResult) -> None:
         "higher_is_better": scores.higher_is_better,
         "score": scores.mean,
         "se": scores.se,
+        "empty": result.chosen.empty,
         "error_from": scores.error_from,
         "folds": scores.folds,
         "best": numbers[0],

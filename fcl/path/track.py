@@ -25,7 +25,7 @@ from fcl.path.restarts import last_score, least_C, train_by_processes
 from fcl.path.result import PathPoint
 from fcl.path.rules import PathStop, Rules
 from fcl.path.running import Running
-from fcl.path.scores import bootstrap_error, margins_on
+from fcl.path.scores import bootstrap_error, empty_score, margins_on
 from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
 
@@ -227,15 +227,15 @@ class _Chain:
         #: the anchor at which the last point ended
         self._before = None if self._state is None else self._state.outer.point
         self._fingerprint, self._checksums = "", np.empty(0, np.uint64)
+        self._empty = saved.points[0].empty if saved.points else math.nan
         self._job: Job  # at any C
 
     def _make_job(self) -> Job:
         fold, saved = self._rows.fold, self._begun_with.checkpoint
+        resumed = None if saved is None else saved.family
         if fold is None:
-            job = self._problem.make_job()
-        else:
-            job = self._problem.make_fold_job(fold, self._running)
-        return job if saved is None else job.resumed(saved.family)
+            return self._problem.make_job(resumed=resumed)
+        return self._problem.make_fold_job(fold, self._running, resumed=resumed)
 
     def saved(self) -> Saved:
         """The points so far."""
@@ -276,6 +276,8 @@ class _Chain:
             if not first:
                 session.clock.start()
                 run.solver.price()  # the null model, whose prices give C_min
+                if job.valid is not None:
+                    self._empty = empty_score(job, job.valid, run.score())
                 C_min = run.solver.outer.C_min
                 self._values = resolve_grid(self._rows.grid, C_min, job.sum_weights)
                 self._move(run, 0)
@@ -352,7 +354,8 @@ class _Chain:
             if self._rows.bootstraps:
                 groups = self._problem.groups
                 se = bootstrap_error(job.loss, job.valid, margins, job.options.seed, groups)
-        self.points.append(self._running.point(number, result, since, score, se))
+        point = self._running.point(number, result, since, score, se)
+        self.points.append(replace(point, empty=self._empty))
         return cut
 
     # -- the driver ``processes`` --------------------------------------------------------------
@@ -362,6 +365,8 @@ class _Chain:
         if not self.points:
             C_min = math.nan if self._rows.grid.alphas is not None else least_C(job, self._running)
             self._values = resolve_grid(self._rows.grid, C_min, job.sum_weights)
+            if job.valid is not None:
+                self._empty = empty_score(job, job.valid)
         for number in range(len(self.points), len(self._values)):
             yield self._solve_by_processes(number)
 

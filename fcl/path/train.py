@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Callable, Collection
@@ -36,12 +37,14 @@ from fcl.path.scores import SAMPLES, bootstrap_error, margins_on
 from fcl.path.store import Folder, add_result
 from fcl.path.track import Enough, Track, TrackRows
 from fcl.store import local_path
-from fcl.units import counted
+from fcl.units import counted, score_title
 
 if TYPE_CHECKING:
     from fcl.features import Spec
 
 __all__ = ["train_path"]
+
+_log = logging.getLogger("fcl")
 
 
 def train_path(
@@ -277,7 +280,18 @@ def _with_errors(points: list[PathPoint], problem: Problem) -> list[PathPoint]:
 
 
 def _warn(result: PathResult) -> None:
-    """Warn about points above the tolerance."""
+    """Warn about a model that is no better than the empty one, and about points above the tolerance."""
+    if result.has_no_gain:
+        chosen = result.chosen
+        _log.warning(
+            "the chosen model, at C %.4g, is not clearly better than one without features: %s %.4g, "
+            "without features %.4g; look at the scales of the columns, try other features, or a larger "
+            "C_max",
+            chosen.C,
+            score_title(result.scores.metric),
+            result.scores.mean[chosen.number],
+            chosen.empty,
+        )
     early = [point for point in result.points if not point.converged]
     if early:
         worst = max(early, key=lambda point: point.certificate.gap)

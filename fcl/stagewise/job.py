@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +14,9 @@ from fcl.data.outputs import refuse_absent_classes
 from fcl.data.targets import check_class_weight
 from fcl.drivers.rows import Rows, check_data_set, weighted_by_code
 from fcl.errors import InputError
-from fcl.features import Spec, bind_features, parse_features
+from fcl.features import Spec, bind_features, kept_features, parse_features
 from fcl.features.generator.family import GeneratedFamily
+from fcl.features.standardized import say_divided
 from fcl.limits import within
 from fcl.model.columns import matched
 from fcl.stagewise.blocks import check_family
@@ -69,6 +72,7 @@ def make_job(
     numbers: bool = False,
     cores: int = 1,
     certify: bool = False,
+    resumed: Mapping[str, Any] | None = None,
 ) -> StagewiseJob:
     """Check all that can be checked before rows are read, and plan the memory.
 
@@ -85,6 +89,8 @@ def make_job(
         Number of threads.
     certify : bool
         Whether the plan has room for a certificate.
+    resumed : mapping, optional
+        The configuration of the family of the job that is resumed.
 
     Raises
     ------
@@ -111,7 +117,9 @@ def make_job(
         parts, found = [_rows(data, keep, targets, settings)], [targets]
     spec = parse_features(features) if isinstance(features, str) else features
     with within(settings.memory_bytes):  # rows are read before the plan
-        family = check_family(bind_features(spec, data.rows, parts[0].keep))
+        own = spec if resumed is None else kept_features(spec, resumed)
+        family = check_family(bind_features(own, data.rows, parts[0].keep))
+    say_divided(family, data.column_names)
     if valid is not None:
         valid = matched(valid, data.column_record, family.row_width)
         valid_keep, valid_targets = _targets(valid, numbers, targets)

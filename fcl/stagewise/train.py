@@ -161,7 +161,10 @@ def train_stagewise(
     settings, running = settings or Settings(), running or Running()
     if running.certify:
         check_certifiable(settings.checked())
-    job = make_job(data, features, settings, valid, numbers, running.threads, running.certify)
+    resumed = None if running.resume is None else running.resume.family
+    job = make_job(
+        data, features, settings, valid, numbers, running.threads, running.certify, resumed
+    )
     if running.resume is not None:
         running.resume.check(job)
     reporter = Reporter(running.progress, running.should_stop)

@@ -464,8 +464,9 @@ def test_uneven_scales_are_warned_of(sparse: bool) -> None:
 
 def test_what_to_do_about_products() -> None:
     x, y, _ = uneven_rows()
-    (text,) = warned("products:degree=2", x, y)
-    assert "scale the columns before they are multiplied" in text
+    assert warned("products:degree=2", x, y) == []  # they are scaled
+    (text,) = warned("products:degree=2,scale=false", x, y)
+    assert "set products:scale=true, or scale the columns before they are multiplied" in text
     (text,) = warned("columns + products:degree=2", x, y)
     assert "features Columns" in text
 

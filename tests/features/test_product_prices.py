@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from product_matrix import KINDS, bound_rows, make_rows, product_matrix, stored
+from product_matrix import KINDS, bound_rows, divided, make_rows, product_matrix, stored
 
 from fcl import open_data
 from fcl.errors import InputError
@@ -35,7 +35,8 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, Products, bool, int]:
     kind = draw(st.sampled_from(KINDS))
     seed = draw(st.integers(0, 2**16))
     X = make_rows(seed, N_ROWS, m, kind)
-    spec = Products(degree, binary=kind == "binary")
+    scale = False if kind == "binary" else draw(st.booleans())
+    spec = Products(degree, binary=kind == "binary", scale=scale)
     return X, spec, draw(st.booleans()), seed
 
 
@@ -96,7 +97,7 @@ def test_prices_of_all_products(
     kept: int,
 ) -> None:
     X, spec, sparse, seed = case
-    phi = product_matrix(X, spec.degree, not spec.binary)
+    phi = product_matrix(divided(X, spec, sparse), spec.degree, not spec.binary)
     r = make_residuals(seed, len(X), residuals)
     g, slack = r @ phi, slack_of(phi, r)
     threshold = float(np.quantile(np.abs(g), min(quantile, 1.0)) * max(quantile, 1.0))
@@ -134,7 +135,7 @@ def test_the_excess_is_that_of_all_products(
     case: tuple[np.ndarray, Products, bool, int], share: float, slack: float, quantile: float
 ) -> None:
     X, spec, sparse, seed = case
-    phi = product_matrix(X, spec.degree, not spec.binary)
+    phi = product_matrix(divided(X, spec, sparse), spec.degree, not spec.binary)
     r = make_residuals(seed, len(X), "balanced")
     size = np.abs(r @ phi)
     family, prepared = bound_rows(X, spec, sparse, BLOCK_ROWS)
@@ -160,7 +161,7 @@ def test_the_first_pass_finds_the_largest_of_all(
 ) -> None:
     """A threshold of 0: C_min is exact, and candidates from half of the largest column are there."""
     X, spec, sparse, seed = case
-    phi = product_matrix(X, spec.degree, not spec.binary)
+    phi = product_matrix(divided(X, spec, sparse), spec.degree, not spec.binary)
     r = make_residuals(seed, len(X), residuals)
     g, slack = r @ phi, slack_of(phi, r)
     family, prepared = bound_rows(X, spec, sparse, BLOCK_ROWS)
@@ -179,7 +180,7 @@ def test_the_first_pass_finds_the_largest_of_all(
 @given(case=cases())
 def test_columns_margins_and_sums(case: tuple[np.ndarray, Products, bool, int]) -> None:
     X, spec, sparse, seed = case
-    phi = product_matrix(X, spec.degree, not spec.binary)
+    phi = product_matrix(divided(X, spec, sparse), spec.degree, not spec.binary)
     family, prepared = bound_rows(X, spec, sparse, BLOCK_ROWS)
     random = np.random.default_rng(seed)
     ids = np.unique(random.integers(family.n_features, size=40))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 
 from fcl.drivers.rows import Rows
 from fcl.objective import find_loss
-from fcl.path.rules import PathStop, Rules, best_point, one_se_point
-from fcl.path.scores import bootstrap_error, fold_scores
+from fcl.path.rules import PathStop, Rules, best_point, is_no_gain, one_se_point
+from fcl.path.scores import bootstrap_error, fold_scores, random_order
 
 SCORES = st.lists(st.floats(-5, 5, allow_nan=False), min_size=1, max_size=12)
 
@@ -81,3 +82,31 @@ def test_means_over_folds() -> None:
 def test_a_point_with_an_infinite_error_is_not_the_best() -> None:
     mean, _ = fold_scores(np.array([[2.0, 1.0], [2.0, math.inf]]))
     assert mean.tolist() == [2.0, math.inf] and best_point(-mean) == 0
+
+
+@pytest.mark.parametrize(("n", "r"), [(6, 2), (7, 3), (5, 1)])
+def test_the_mean_precision_of_random_orders(n: int, r: int) -> None:
+    """Against the average over all orders, by the definition of the average precision."""
+    found = []
+    for places in itertools.combinations(range(1, n + 1), r):
+        found.append(np.mean([(at + 1) / place for at, place in enumerate(places)]))
+    y = np.where(np.arange(n) < r, 1.0, -1.0)
+    assert random_order(y, np.full(n, 0.5)) == pytest.approx(np.mean(found), rel=1e-12)
+    assert np.isnan(random_order(np.ones(n), np.ones(n)))
+
+
+@pytest.mark.parametrize(
+    ("score", "empty", "se", "higher", "no_gain"),
+    [
+        (0.14, 0.12, 0.02, True, True),
+        (0.17, 0.12, 0.02, True, False),
+        (0.131, 0.119, np.nan, True, True),
+        (0.2, 0.119, np.nan, True, False),
+        (0.99, 1.0, np.nan, False, True),
+        (0.9, 1.0, np.nan, False, False),
+        (1.1, 1.0, 0.01, False, True),
+        (0.5, np.nan, 0.01, True, False),
+    ],
+)
+def test_no_gain(score: float, empty: float, se: float, higher: bool, no_gain: bool) -> None:
+    assert is_no_gain(score, empty, se, higher) == no_gain

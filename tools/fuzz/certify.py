@@ -163,7 +163,9 @@ def _matrix(model: fcl.Model, data: fcl.DataSet, keep: np.ndarray) -> np.ndarray
             phi = kmer_matrix(raw, config["d"])
         elif config["family"] == "products" and raw.dtype.kind == "f":
             binary = bool(config["options"].get("binary"))
-            phi = product_matrix(raw, config["options"]["degree"], not binary)
+            divisors = family.generator.divisors  # type: ignore[attr-defined]
+            divided = raw if divisors is None else raw / divisors
+            phi = product_matrix(divided, config["options"]["degree"], not binary)
     if phi is None or phi.shape[1] != family.n_features:
         # Predict with one feature at a time, which uses no prices, cached columns or solver.
         one, ids = np.ones(1), np.arange(family.n_features)

@@ -313,7 +313,8 @@ def _matrix_of(text: str, family: Any, rows: Any) -> np.ndarray:
     if name == "columns":
         return X.astype(np.float64)
     if name == "products":
-        return product_matrix(X, generator.degree, not generator.binary)
+        divisors = 1.0 if generator.divisors is None else generator.divisors
+        return product_matrix(X / divisors, generator.degree, not generator.binary)
     block = X if X.dtype == np.float32 else X.astype(np.float32 if X.itemsize == 1 else np.float64)
     if type(generator).prepare is not fcl.features.Generator.prepare:
         block = generator.prepare(block)

@@ -28,6 +28,7 @@ from fcl.features import bind_features, parse_features, spell_features
 from fcl.features.base import Family, Floats
 from fcl.features.hashed import HashedFamily, hashed_family
 from fcl.features.rows import CHUNK_IDS, RowView
+from fcl.features.standardized import say_divided
 from fcl.limits import within
 from fcl.model.columns import matched
 from fcl.objective import Loss, find_loss, resolve_C
@@ -254,6 +255,7 @@ def make_online_job(
         loss.check_training(train.y, data.target_name)
     with within(running.memory):  # rows are read before the plan
         family, text = _family(features, data, train.keep)
+        say_divided(family, data.column_names)
         if hash_bits is not None:
             family = hashed_family(family, hash_bits, data.rows)
     valid_rows = None

@@ -9,7 +9,7 @@
 ``binding``  binds a generator to a data set
 """
 
-from fcl.features.generator.binding import bind, same_features, without_probes
+from fcl.features.generator.binding import bind, same_features, without_probes, without_scales
 from fcl.features.generator.family import GeneratedFamily
 
-__all__ = ["GeneratedFamily", "bind", "same_features", "without_probes"]
+__all__ = ["GeneratedFamily", "bind", "same_features", "without_probes", "without_scales"]

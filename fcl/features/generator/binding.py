@@ -22,8 +22,9 @@ from fcl.features.generator.checked import (
     name_of,
 )
 from fcl.features.generator.contract import ROWS, Generator, overrides
-from fcl.features.generator.family import GeneratedFamily, ScalesSeen, block_for
+from fcl.features.generator.family import GeneratedFamily, block_for
 from fcl.features.generator.forms import MatrixRecord, RowForm, SparseColumns, form_for
+from fcl.features.generator.scales import extremes, means_and_deviations, sparse_deviations
 from fcl.features.generator.trial import Trial, made_again, take
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "sample_rows",
     "spread",
     "without_probes",
+    "without_scales",
 ]
 
 #: The sample for :meth:`Generator.fit` takes at most this many bytes.
@@ -42,8 +44,6 @@ FIT_BYTES = 64 << 20
 TRIED_ROWS = 2000
 #: Number of contiguous parts of the data from which these rows come.
 FIT_PARTS = 20
-#: Number of columns of the sample whose scales are measured together.
-SCALED_AT_ONCE = 1024
 #: Multiple of its standard deviation that the mean of a column has to exceed to be subtracted.
 CENTRED_FROM = 16.0
 #: Number of features of a probe.
@@ -94,10 +94,13 @@ def bind(
     fitted = called(
         f"features {name}: {name}(**options) with options {options}", type(generator), **options
     )
-    fitted.stored = rows.dtype
+    fitted.stored, fitted.kept = rows.dtype, generator.kept
     raw, numbers = sample_rows(form, rows, keep, fitted.fit_rows)
     sample = block_for(fitted, form.block_of(raw))
     called(f"features {name}: fit on a sample of {len(raw)} rows", fitted.fit, sample)
+    if fitted.measured_rows:
+        measured, _ = sample_rows(form, rows, keep, fitted.measured_rows)
+        fitted.measure(form.block_of(measured))
     if len(raw) > TRIED_ROWS:
         some = spread(len(raw), TRIED_ROWS)
         raw, numbers = take(raw, some), numbers[some]
@@ -117,8 +120,8 @@ def bind(
     if overrides(fitted, "prepare"):
         compact = checked_prepared(fitted, sample, len(raw), None)
         record = MatrixRecord(compact.shape[1], compact.dtype.str)
-    block = sample if record is None else compact
     family = GeneratedFamily(fitted, form, record)
+    block = family.block_of(raw) if record is None else compact
     _measure(family, form.block_of(raw))
     tried = not is_built_in(generator)
     if not probe:
@@ -141,42 +144,18 @@ def bind(
     return family
 
 
-def _scales(columns: Ids, sd: Floats, n_rows: int) -> ScalesSeen | None:
-    """The extreme standard deviations of the columns that vary on a sample; None if none varies."""
-    varies = (sd > 0.0) & np.isfinite(sd)
-    if not varies.any():
-        return None
-    columns, sd = columns[varies], sd[varies]
-    low, high = int(np.argmin(sd)), int(np.argmax(sd))
-    return ScalesSeen(
-        int(columns[low]), float(sd[low]), int(columns[high]), float(sd[high]), n_rows
-    )
-
-
 def _measure(family: GeneratedFamily, sample: Any) -> None:
     """Measure scales and centres of the columns of a sample, where the generator's features need them."""
     generator = family.generator
     if isinstance(sample, SparseColumns):
         if generator.warns_of_scales:
-            family.scales_seen = _scales(*_sparse_scales(sample), sample.n_rows)
+            family.scales_seen = extremes(*sparse_deviations(sample), sample.n_rows)
     elif generator.warns_of_scales or generator.may_be_centred:
-        means, sd = _means_and_deviations(sample)
+        means, sd = means_and_deviations(sample)
         if generator.warns_of_scales:
-            family.scales_seen = _scales(np.arange(len(sd)), sd, len(sample))
+            family.scales_seen = extremes(np.arange(len(sd)), sd, len(sample))
         if generator.may_be_centred:
             family.centres_seen = _centres(sample, means, sd)
-
-
-def _means_and_deviations(sample: np.ndarray) -> tuple[Floats, Floats]:
-    """The means and the standard deviations of all columns; exactly 0 for a constant column."""
-    means, sd = np.empty((2, sample.shape[1]))
-    with np.errstate(over="ignore", invalid="ignore"):  # squares may overflow
-        for at in range(0, len(sd), SCALED_AT_ONCE):
-            some = slice(at, at + SCALED_AT_ONCE)
-            part = sample[:, some].astype(np.float64)
-            moved = part - part[0]
-            means[some], sd[some] = part[0] + moved.mean(axis=0), moved.std(axis=0)
-    return means, sd
 
 
 def centres_of(sample: np.ndarray) -> Floats:
@@ -185,7 +164,7 @@ def centres_of(sample: np.ndarray) -> Floats:
     It is a multiple of a power of two that is at most the standard deviation, so that float64 subtracts
     it without rounding from values near the mean.
     """
-    return _centres(sample, *_means_and_deviations(sample))
+    return _centres(sample, *means_and_deviations(sample))
 
 
 def _centres(sample: np.ndarray, means: Floats, sd: Floats) -> Floats:
@@ -197,21 +176,6 @@ def _centres(sample: np.ndarray, means: Floats, sd: Floats) -> Floats:
         unit = np.exp2(np.floor(np.log2(sd[far])))
         out[far] = np.rint(means[far] / unit) * unit
     return np.where(np.isfinite(out), out, 0.0)
-
-
-def _sparse_scales(sample: SparseColumns) -> tuple[Ids, Floats]:
-    """The columns that have an entry, and their standard deviations."""
-    if not len(sample.columns):
-        return sample.columns, np.empty(0)
-    counts, first = np.diff(sample.start), sample.start[:-1]
-    zeros = sample.n_rows - counts
-    # a column without zeros may have a large offset
-    shift = np.where(zeros > 0, 0.0, sample.values[first])
-    values = sample.values - np.repeat(shift, counts)
-    means = np.add.reduceat(values, first) / sample.n_rows
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = np.add.reduceat((values - np.repeat(means, counts)) ** 2, first)
-    return sample.columns, np.sqrt((squares + zeros * means**2) / sample.n_rows)
 
 
 def probed_ids(n_features: int) -> Ids:
@@ -252,6 +216,17 @@ def without_probes(config: Mapping[str, Any]) -> dict[str, Any]:
         out["state"] = {k: v for k, v in state if k not in ("centred_", "centres_")}
     if "members" in out:
         out["members"] = [without_probes(member) for member in out["members"]]
+    return out
+
+
+def without_scales(config: Mapping[str, Any]) -> dict[str, Any]:
+    """:func:`without_probes`, and without what products divide their columns by."""
+    out = without_probes(config)
+    if out.get("family") == "products":
+        out["state"] = {k: v for k, v in out["state"].items() if k != "scales_"}
+        out["options"] = {k: v for k, v in out["options"].items() if k != "scale"}
+    if "members" in out:
+        out["members"] = [without_scales(member) for member in config["members"]]
     return out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -75,6 +75,8 @@ class Generator(ABC):
     fit_rows: int = 2000
     #: dtype of the stored rows; set before :meth:`fit`
     stored: np.dtype[Any] | None = None
+    #: what :meth:`fit` learnt in the job that is resumed; None for a new job
+    kept: Mapping[str, Any] | None = None
 
     @abstractmethod
     def columns(self, ids: Ids, block: Any) -> np.ndarray:
@@ -125,6 +127,25 @@ class Generator(ABC):
     def penalty_factors(self, ids: Ids) -> Floats:
         """Penalty factors of some features: float64 (k,) above 0; infinity excludes a feature."""
         raise NotImplementedError
+
+    # -- what families of fcl learn beside -----------------------------------------------------
+
+    @property
+    def measured_rows(self) -> int:
+        """Largest number of rows of the sample for :meth:`measure`; 0: it is not called."""
+        return 0
+
+    def measure(self, sample: Any) -> None:
+        """Learn more after :meth:`fit`, from a larger sample of rows of the kind ``rows``."""
+        raise NotImplementedError
+
+    @property
+    def divisors(self) -> Floats | None:
+        """Numbers above 0 by which the columns of the rows are divided, float64 (m,), or None.
+
+        All other methods get the divided rows; :meth:`fit`, :meth:`measure` and :meth:`check` do not.
+        """
+        return None
 
     # -- faster ways ---------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,29 +42,19 @@ from fcl.features.generator.forms import (
     read_only,
 )
 from fcl.features.generator.pricing import GeneratedPricer, parts_of, pricing_bytes
+from fcl.features.generator.scales import ScalesSeen
 from fcl.features.rows import BatchedView, RowChunk, RowView
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
     from fcl.features.base import ListedColumns
 
-__all__ = ["GeneratedFamily", "ScalesSeen", "block_for"]
+__all__ = ["GeneratedFamily", "block_for"]
 
 #: Approximate largest size of a block of prepared rows, in bytes; wider rows have fewer rows per block.
 BLOCK_BYTES = 64 << 20
 #: Largest number of features that are all described to find some of them by name.
 MOST_DESCRIBED = 1 << 17
-
-
-@dataclass(frozen=True)
-class ScalesSeen:
-    """The columns with the smallest and the largest standard deviation on a sample of rows."""
-
-    smallest: int
-    low: float  #: standard deviation of column ``smallest``
-    largest: int
-    high: float  #: standard deviation of column ``largest``
-    n_rows: int  #: rows of the sample
 
 
 class GeneratedFamily(Family):
@@ -88,6 +78,9 @@ class GeneratedFamily(Family):
         self.form = form
         self.probe = list(probe)
         self.record = record
+        self._divisors = generator.divisors
+        if self._divisors is not None:  # quotients have more digits than float32 keeps
+            form = replace(form, dtype="<f8")  # type: ignore[type-var]
         self._stored = record or form
         #: scales of the rows' columns, if :func:`bind` measured them
         self.scales_seen: ScalesSeen | None = None
@@ -139,7 +132,7 @@ class GeneratedFamily(Family):
 
     @property
     def record_key(self) -> object:
-        return self.form if self.record is None else None
+        return self.form if self.record is None and self._divisors is None else None
 
     def penalty_factors(self, ids: Ids) -> Floats:
         if not overrides(self.generator, "penalty_factors"):
@@ -252,7 +245,7 @@ class GeneratedFamily(Family):
     ) -> Sequence[np.ndarray]:
         if self.record is not None:
             raw = self._compact(self.form.block_of(raw), len(raw))
-        return self._stored.prepare(raw, record)
+        return self._stored.prepare(self._divided(raw), record)
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
         self._stored.select(prepared, rows, chosen, number)
@@ -271,10 +264,19 @@ class GeneratedFamily(Family):
 
     def block_of(self, raw: Any) -> Any:
         """Convert raw rows to a block in the form that the generator gets."""
-        block = self.form.block_of(raw)
-        if self.record is None:
-            return block_for(self.generator, block)
-        return read_only(self._compact(block, len(raw)))
+        if self.record is not None:
+            return read_only(self._compact(self.form.block_of(raw), len(raw)))
+        form = self._stored
+        assert isinstance(form, RowForm)
+        return block_for(self.generator, form.block_of(self._divided(raw)))
+
+    def _divided(self, raw: Any) -> Any:
+        """Raw rows whose columns are divided as the generator says."""
+        if self._divisors is None:
+            return raw
+        if isinstance(raw, np.ndarray):
+            return raw / self._divisors
+        return replace(raw, data=raw.data / self._divisors[raw.indices])
 
     def _compact(self, block: Any, n: int) -> np.ndarray:
         record = self.record

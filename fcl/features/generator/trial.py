@@ -36,7 +36,7 @@ SAME_FLOAT64, SAME_FLOAT32 = 1e-9, 1e-5
 #: the square root of the number of terms; a float32 sum has errors of 1e-8 and more.
 SAME_SUM = 1e-11
 #: Attributes of a generator that are stored separately, or need not be stored.
-OWN = ("n_features", "stored", "binary", "step", "per_pass", "rows", "name", "fit_rows")
+OWN = ("n_features", "stored", "kept", "binary", "step", "per_pass", "rows", "name", "fit_rows")
 
 
 def take(raw: Any, rows: Ids) -> Any:

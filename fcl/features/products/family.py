@@ -25,6 +25,7 @@ from fcl.features.products.pricing import (
     pricing_extra,
 )
 from fcl.features.products.rows import MOST_LISTED, ProductRows
+from fcl.features.products.scales import are_divisors, measured
 
 if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Products"]
 
+#: Largest number of rows on which columns are measured.
+MEASURED_ROWS = 1 << 16
 #: Largest number of factors of a product.
 MOST_DEGREE = 64
 
@@ -60,12 +63,18 @@ def _factors(text: str, known: Mapping[str, int]) -> list[str]:
     return factors
 
 
+def _flag_or_auto(scale: Any) -> bool:
+    if not isinstance(scale, bool):
+        raise InputError(f"products: scale must be auto, true or false, got {shown(scale)}")
+    return scale
+
+
 class Products(Generator):
     """All products of 1 to ``degree`` columns of dense or sparse numbers.
 
     Products include powers, such as x3^2 * x5, unless the data are ``binary`` (all values 0 or 1), since
     powers would then be duplicates. :class:`fcl.features.products.numbering.Numbering` defines the ids.
-    Values are products of the unscaled columns, in float64.
+    Values are in float64.
 
     Parameters
     ----------
@@ -74,15 +83,28 @@ class Products(Generator):
     binary : bool
         Whether all values are 0 or 1, which is checked for every block. Data that are stored as booleans
         are always binary.
+    scale : bool or "auto"
+        Whether columns are divided by their standard deviations before they are multiplied, so that the
+        penalty sees columns in different units alike. They are measured on up to 65,536 training rows,
+        and kept in the model. ``"auto"``: if they differ by more than a factor of 100; a column of 0 and
+        1 counts 0.5, however rare the 1. Binary data are never divided.
     """
 
     rows = "any"
     name = "products"
-    warns_of_scales = True
 
-    def __init__(self, degree: int = 2, binary: bool = False) -> None:
+    def __init__(
+        self, degree: int = 2, binary: bool = False, scale: bool | str | None = None
+    ) -> None:
         self.degree = whole("products: degree", degree, 1)
         self.binary = flag("products: binary", binary)
+        # without a value the text of the family is the one of version 0.1, whose jobs can be resumed
+        self.scale = None if scale in (None, "auto") else _flag_or_auto(scale)
+        if self.binary and self.scale:
+            raise InputError(
+                "products: scale and binary were both given; expected one of them, since columns of 0 "
+                "and 1 have no unit"
+            )
         if self.degree > MOST_DEGREE:
             raise InputError(f"products: degree must be at most {MOST_DEGREE}, got {degree}")
 
@@ -95,12 +117,46 @@ class Products(Generator):
         if self.stored is not None and self.stored.kind == "b":
             self.binary = True
         self.n_features = self._count()
+        vars(self).pop("scales_", None)
+        if self.kept is not None and "scales_" in self.kept:
+            self.scales_ = self.kept["scales_"]
+            self.check_restored(self.columns_)
+
+    @property
+    def measured_rows(self) -> int:
+        asks = self.kept is None and self.scale is not False and not self.binary
+        return MEASURED_ROWS if asks else 0
+
+    def measure(self, sample: Any) -> None:
+        found = measured(sample, only_uneven=self.scale is None)
+        if found is not None:
+            self.scales_ = found
+
+    @property
+    def divisors(self) -> Floats | None:
+        return vars(self).get("scales_")
+
+    @property
+    def warns_of_scales(self) -> bool:  # type: ignore[override]
+        return self.divisors is None
+
+    def scales_of(self, ids: Ids) -> Floats:
+        """What the products of the plain columns are divided by, float64 (k,)."""
+        if self.divisors is None:
+            return np.ones(len(ids))
+        columns = self.numbering.tuples(ids)
+        out: Floats = np.where(columns >= 0, self.divisors[columns], 1.0).prod(axis=1)
+        return out
 
     def check_restored(self, width: int) -> None:
         if self.columns_ != width or self.n_features != self._count():
             raise InputError(
                 f"products: expected the products of {width} columns, got {shown(self.n_features)} of "
                 f"{shown(self.columns_)}"
+            )
+        if "scales_" in vars(self) and (self.binary or not are_divisors(self.scales_, width)):
+            raise InputError(
+                f"products: expected scales_ of {width} numbers above 0, got {shown(self.scales_)}"
             )
 
     def _count(self) -> int:

@@ -22,6 +22,7 @@ class ProductRows(BufferedView):
     def __init__(self, generator: Products) -> None:
         super().__init__(generator.n_features)
         self._columns = MatrixView(generator.columns_)
+        self._divisors = generator.divisors
         self._first = generator.numbering.first[: generator.degree + 1]
         self._repeats = generator.numbering.repeats
 
@@ -44,10 +45,13 @@ class ProductRows(BufferedView):
         from fcl.kernels import listing
 
         found = self._columns.listed(raw, rows)
+        values = found.values
+        if self._divisors is not None:
+            values = values / self._divisors[found.ids]
         listing.list_products(
             found.indptr,
             found.ids,
-            found.values,
+            values,
             self._first,
             self._repeats,
             out.indptr,

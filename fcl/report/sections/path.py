@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.errors import InputError
+from fcl.path.rules import is_no_gain
 from fcl.path.store import FOLDER_SUFFIX, TABLE_NAME, read_table
 from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, INK, SECOND, THIRD, drawing, log_axis, short
@@ -90,6 +91,7 @@ def _lead(found: dict[str, Any], chosen: int, n: int) -> str:
     words = rule.get(found.get("select", ""))
     if words and found.get("chosen") == chosen and found.get("metric"):
         text += f" It has {words}."
+    text += _no_gain(found, chosen)
     if found.get("error_from"):
         text += f" Standard errors come from {short(found['error_from'], 80)}."
     outer = found.get("outer")
@@ -98,6 +100,22 @@ def _lead(found: dict[str, Any], chosen: int, n: int) -> str:
         text += f" Nested cross-validation of the whole procedure: {metric} {mean:.4g}"
         text += f", standard error {se:.2g}." if math.isfinite(se) else "."
     return text
+
+
+def _no_gain(found: dict[str, Any], chosen: int) -> str:
+    """A sentence if the model is not clearly better than the model without features."""
+    scores, errors = (found.get(name, ()) for name in ("score", "se"))
+    empty = number(found.get("empty"))
+    if found.get("chosen") != chosen or chosen >= min(len(scores), len(errors)):
+        return ""
+    score, se = number(scores[chosen]), number(errors[chosen])
+    if not is_no_gain(score, empty, se, bool(found.get("higher_is_better"))):
+        return ""
+    metric = short(score_title(found.get("metric", "")), 12)
+    return (
+        f" It is not clearly better than a model without features: {metric} {score:.4g}, without "
+        f"features {empty:.4g}."
+    )
 
 
 def _draw(

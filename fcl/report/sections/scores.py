@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl.path.rules import is_no_gain
 from fcl.report.cells import Cells, ranking_errors
 from fcl.report.contract import Context, Figure, Section, Table, name_text
 from fcl.report.figures import ACCENT, INK, SECOND, drawing, log_axis, short
@@ -82,6 +83,8 @@ def _classification(context: Context, predictions: Predictions, lead: str) -> Se
     ranked, rates = precision_recall(y, margins, weights), roc(y, margins, weights)
     totals = predictions.totals.all()
     base = float(totals.mean("target")[0])
+    if is_no_gain(ranked.area, base, np.nan, higher_is_better=True):
+        lead += " The order of the rows by this model is hardly better than a random order."
     facts = [
         ("AUPRC", f"{ranked.area:.4f}, of a random order {base:.4f}"),
         ("AUROC", f"{rates.area:.4f}, of a random order 0.5"),

@@ -44,6 +44,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "searched bags": {"features": "bag:d=9,value=presence,wildcards=true", "C": 0.1},
     "numbers": {"x": "numbers", "features": "columns", "C": 0.01},
     "products": {"x": "numbers", "features": "products:degree=2", "C": 0.01},
+    "scaled products": {"x": "numbers", "features": "products:scale=true", "C": 0.01},
     "two families": {"features": "kmers:d=3 + bag:d=3"},
     "tiny": {"y": "counts", "loss": "squared", "C": 1.0, "tol": 1e-9, "max_passes": 3},
 }
