@@ -273,10 +273,15 @@ def kept_features(spec: Spec, config: Mapping[str, Any]) -> Spec:
         pairs = zip(spec.members, members, strict=True)
         return Concat([(kept_features(own, stored), factor) for (own, factor), stored in pairs])
     state = config.get("state")
-    if not isinstance(spec, Generator) or not isinstance(state, Mapping):
+    if not isinstance(spec, Products) or not isinstance(state, Mapping):
         return spec
     found = copy.copy(spec)
-    found.kept = {name: decode(value) for name, value in state.items()}
+    try:
+        found.kept = {name: decode(state[name]) for name in state.keys() & {"scales_"}}
+    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+        raise InputError(
+            f"checkpoint: bad description of its products features: {shortened(str(error))}"
+        ) from None
     return found
 
 

@@ -217,6 +217,15 @@ def test_kept_features_of_a_damaged_checkpoint() -> None:
     spec = fcl.parse_features("products:degree=2 + columns")
     for config in ({}, {"members": 3}, {"members": [{}]}, {"members": [{"state": 1}, {}]}):
         assert kept_features(spec, config) == spec
+    rows = fcl.open_data(X, y=None).rows
+    wrong: list[Any] = [3, "x", {"dtype": "<f8", "shape": [5], "values": [1.0, 2.0]}]
+    wrong += [
+        {"dtype": "<f8", "shape": [1], "values": [1.0]},
+        {"dtype": "x", "shape": 1, "values": 1},
+    ]
+    for value in wrong:
+        with pytest.raises(InputError):
+            bind_features(kept_features(Products(2), {"state": {"scales_": value}}), rows)
 
 
 @pytest.mark.parametrize("cv", [True, False])
