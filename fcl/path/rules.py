@@ -18,6 +18,8 @@ Floats = npt.NDArray[np.float64]
 GAIN_ERRORS = 2.0
 #: Without standard errors, the share of the possible gain that a model must reach.
 GAIN_SHARE = 0.02
+#: The best score of a ranking.
+PERFECT = 1.0
 
 
 class PathStop(StrEnum):
@@ -71,12 +73,19 @@ class Rules:
         return next(ended, None)
 
     def _waited(self, scores: Floats) -> int:
-        """Number of points since the last better score; 0 if no score is defined."""
-        best, last = -np.inf, 0
-        for number, score in enumerate(scores):
+        """Number of points since the last better score; 0 if no score is defined.
+
+        A point with the score of the one before it is not counted, unless the score is perfect: a
+        single feature puts rows in the same order at every weight, and a ranking says nothing then.
+        """
+        best, before, waited = -np.inf, np.nan, 0
+        for score in scores:
             if score > best + self.min_gain:
-                best, last = score, number
-        return 0 if np.isnan(scores).all() else len(scores) - 1 - last
+                best, waited = score, 0
+            elif score != before or score == PERFECT:
+                waited += 1
+            before = score
+        return 0 if np.isnan(scores).all() else waited
 
 
 def best_point(scores: Floats) -> int:

@@ -39,18 +39,29 @@ def test_undefined_scores_are_never_chosen() -> None:
 @settings(max_examples=25, deadline=None)
 @given(SCORES, st.integers(1, 4), st.floats(0, 1))
 def test_patience(scores: list[float], patience: int, min_gain: float) -> None:
-    """The path ends at the first point that is ``patience`` points after the last better score."""
+    """The path ends at the first point that is ``patience`` points after the last better score.
+
+    Points that repeat a score below the perfect one are not counted.
+    """
     rules, expected, best, last = Rules(patience, min_gain), None, -math.inf, 0
     for number, score in enumerate(scores):
         if score > best + min_gain:
             best, last = score, number
-        if number - last >= patience:
+        repeated = [k for k in range(1, number + 1) if scores[k] == scores[k - 1] != 1.0]
+        if number - last - sum(k > last for k in repeated) >= patience:
             expected = number + 1
             break
     assert rules.patient_until(np.array(scores)) == expected
     reasons = [rules.reason(np.array(scores[:n]), 0) for n in range(1, len(scores) + 1)]
     assert (PathStop.PATIENCE in reasons) == (expected is not None)
     assert Rules(None, min_gain).patient_until(np.array(scores)) is None
+
+
+def test_patience_does_not_count_a_ranking_by_one_feature() -> None:
+    """The order of the rows, and so the score, is the same at every weight."""
+    assert Rules(3).patient_until(np.array([0.1, 0.3, 0.3, 0.3, 0.3, 0.3, 0.4])) is None
+    assert Rules(3).patient_until(np.array([0.1, 0.3, 0.3, 0.29, 0.28, 0.27])) == 6
+    assert Rules(3).patient_until(np.array([0.1, 1.0, 1.0, 1.0, 1.0, 1.0])) == 5
 
 
 def test_patience_needs_a_score() -> None:
