@@ -42,7 +42,7 @@ def budget() -> int:
 
 @contextmanager
 def within(memory: int | str | None) -> Iterator[None]:
-    """Set the budget within a block; None leaves it as it is."""
+    """Set the budget within a block; None does not change it."""
     size = _budget.get() if memory is None else parse_size(memory, "memory")
     token = _budget.set(size)
     try:

@@ -1,4 +1,4 @@
-"""The columns that X must have: those of an earlier output of ``fcl convert``, or those of a model."""
+"""The columns that X must have, from an earlier output of ``fcl convert`` or from a model."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class ColumnMap:
     scale : float
         The value of two copies of an allele.
     filled : int64 (f,)
-        Columns of the rows in which the input has a mean of its own in place of missing genotypes.
+        Columns of the rows in which the input replaced missing genotypes with its own mean.
     old, new : float32 (f,)
         This mean, as the input has it, and the mean of the training data.
     ignored : int
@@ -73,7 +73,7 @@ class ColumnMap:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the rows of the input are those of the model as they are."""
+        """Whether the rows of the input fit the model without a change."""
         return self.keeps_places and not len(self.turned) and not len(self.filled)
 
     def dense(self, x: np.ndarray) -> np.ndarray:

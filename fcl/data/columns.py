@@ -36,7 +36,7 @@ __all__ = [
     "whole_number",
 ]
 
-#: Longest name that a model keeps as it is.
+#: Longest name that a model keeps unchanged.
 MOST_NAME = 1000
 #: Models do not keep longer alleles.
 MOST_LETTERS = 1000

@@ -31,7 +31,7 @@ class ChunkSize(NamedTuple):
     exact: bool
 
 
-#: zarr decodes in tasks and threads of its own, which inherit the context of the reading thread.
+#: zarr decodes in its own tasks and threads, which inherit the context of the reading thread.
 _size: ContextVar[ChunkSize | None] = ContextVar("chunk size", default=None)
 _lock = threading.Lock()
 #: Most bytes of a block of a Zstandard frame.

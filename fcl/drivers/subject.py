@@ -119,7 +119,7 @@ class Subject:
         model = self.model
         if model is None:
             problem = {**DEFAULTS, **given}
-            # the weights of another program are those of the columns as they are
+            # another program's weights belong to the undivided columns
             return {**problem, "features": undivided(problem["features"])}
         if given:
             raise InputError(

@@ -141,7 +141,7 @@ def uneven_scales(family: Family, names: Sequence[str] | None = None) -> str:
 def divided_by(family: Family, ids: Ids) -> Floats:
     """Divisors of features whose family divides its columns, float64 (k,); 1 for other features.
 
-    Weights divided by these numbers are those of the family whose columns are not divided.
+    Weights divided by these numbers are the weights of the undivided columns.
     """
     if isinstance(family, HashedFamily):
         return np.ones(len(ids))

@@ -60,7 +60,7 @@ def record_of(family: Family, ids: np.ndarray, record: ColumnRecord) -> ColumnRe
 def match(wanted: ColumnRecord, given: ColumnRecord, width: int, n_given: int) -> ColumnMap:
     """Match the columns of an input to those that a model reads.
 
-    Columns that have names on both sides are matched by name. A variant without a name of its own, or
+    Columns that have names on both sides are matched by name. A variant without a name, or
     of which the input has no name, is matched by chromosome, position and alleles. Alleles that are
     exchanged are turned. Columns of svmlight rows are matched by id, unless the user stated the first id
     of the input. Other columns are matched by position.
@@ -156,7 +156,9 @@ def _by_id(wanted: ColumnRecord, given: ColumnRecord, width: int, n_given: int) 
         note = (
             f"columns: matched by id, from {given.first_id} here and {wanted.first_id} in the model"
         )
-        note += f"; {counted(ignored, 'column')} beyond those of the model ignored" * bool(ignored)
+        note += f"; {counted(ignored, 'column')} ignored, which the model does not know" * bool(
+            ignored
+        )
     return ColumnMap(width, shift=shift, n_given=n_given, ignored=ignored, note=note)
 
 
@@ -414,11 +416,11 @@ def _other_means(wanted: ColumnRecord, given: ColumnRecord) -> str:
 
 
 def _fewer_digits(wanted: ColumnRecord, given: ColumnRecord) -> str:
-    """A warning if numbers lost digits that those of the training data have; empty otherwise."""
+    """A warning if the numbers lost digits that the training data have; empty otherwise."""
     if (wanted.numbers, given.numbers) != ("float64", "float32"):
         return ""
     return (
-        "the numbers were stored as float32, those of the training data as float64, as they need more "
+        "the numbers were stored as float32, and the training data as float64, since they need more "
         "digits; convert the files with --like TRAIN.zarr"
     )
 

@@ -29,7 +29,7 @@ _FINITE, _AT_LEAST_0, _POSITIVE = schema.number(), schema.number(0.0), schema.nu
 #: A share of 1, or of less.
 _SHARE = schema.number(5e-324, 1.0)
 _OPTIONS = schema.record(
-    # words are compared with those of the options when the job is made
+    # words are compared with the options when the job is made
     **dict.fromkeys(("method", "features", "loss", "step", "truncation", "weights"), schema.text),
     **dict.fromkeys(("intercept", "shuffle", "offset"), schema.flag),
     **dict.fromkeys(("alpha", "rate"), _POSITIVE),

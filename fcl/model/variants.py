@@ -106,7 +106,7 @@ def found_by_place(
 
 
 def refuse_other_scale(wanted: ColumnRecord, given: ColumnRecord) -> None:
-    """Raise InputError if genotypes of the input count in another unit than those of the model."""
+    """Raise InputError if the input counts genotypes in another unit than the model."""
     if wanted.scale != given.scale:
         raise InputError(
             f"the genotypes go up to {given.scale:g}, in the training data to {wanted.scale:g}; convert "

@@ -95,7 +95,7 @@ def score_outer_folds(
             sum_weights=float(train.weights.sum()),
             part=f"outer {fold_name(fold, folds.outer)}",
         )
-        # with a time limit of its own
+        # with its own time limit
         own = replace(running, begun=time.monotonic(), clock=Clock())
         within = folder.within(f"outer-{fold + 1}")
         result = cross_validated(part, options, grid, own, within)

@@ -55,7 +55,7 @@ def verify_state(learner: Learner) -> None:
         found = at_weights(learner, part, state.weights).margins
         if not _agree(part.margins, found, _ROUNDING[np.dtype(learner.dtype)]):
             _log.warning(
-                "the margins in the checkpoint are not those of its weights; they were computed again"
+                "the margins in the checkpoint do not follow from its weights; they were computed again"
             )
             part.margins = state.margins[k] = found
     if not state.history:
@@ -77,7 +77,7 @@ def _verify_best(learner: Learner) -> None:
     stored, measured = ((row.loss, row.valid_loss or 0.0) for row in (before, found))
     if not np.allclose(stored, measured, rtol=1e-3, atol=1e-6):
         _log.warning(
-            "the losses in the checkpoint are not those of its weights; they were computed again"
+            "the losses in the checkpoint do not follow from its weights; they were computed again"
         )
         state.history[at] = found
 

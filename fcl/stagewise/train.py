@@ -54,7 +54,7 @@ class Running:
     certify : bool
         Whether to compute the gap to the joint optimum at the end.
     max_time : float or None
-        Seconds, since the first block began and without those of compiling, after which no further
+        Seconds, since the first block began without the time of compilation, after which no further
         block begins.
     checkpoint : StateFolder or None
         Where to save the state.

@@ -198,7 +198,7 @@ def test_rows_of_a_model_are_rounded_like_training_rows(
     many = saved(tmp_path, "few.csv", table(size=[0.0, 5.0], time=[0.5, 1e9]))
     convert([many], tmp_path / "few.zarr")
     fcl.load_model(tmp_path / "wide.fcl").margins(tmp_path / "few.zarr")
-    assert "stored as float32, those of the training data as float64" in caplog.text
+    assert "stored as float32, and the training data as float64" in caplog.text
 
 
 def test_a_real_table_stays_float32() -> None:

@@ -110,7 +110,7 @@ def test_losses_are_those_of_the_model(
         model = problem.train(**OPTIONS, update=update, running=running).model
         is_true(problem, model)
     if "margins" in edit:
-        assert "the margins in the checkpoint are not those of its weights" in caplog.text
+        assert "the margins in the checkpoint do not follow from its weights" in caplog.text
 
 
 def test_a_finished_job_with_forged_margins(problem: Problem, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from fcl.units import counted
 
 __all__ = ["Options", "open_source"]
 
-#: A mean that stands for missing genotypes differs by this from 1, so that it can be told from a
+#: A mean that stands for missing genotypes differs by this from 1, so that it differs from a
 #: genotype, and replaced by the mean of the training data.
 _APART = 2.0**-22
 #: The code of a missing genotype in int8.

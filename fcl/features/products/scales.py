@@ -1,7 +1,7 @@
 """Divisors of the columns that products multiply: their standard deviations.
 
 Without them, the square of an amount of 1e5 is 1e10 times as large as a column of 0 and 1. The penalty is
-per unit, so that such a square alone has a weight. Products of scaled columns have comparable sizes.
+per unit, so that only this square has a weight. Products of scaled columns have comparable sizes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["UNEVEN", "are_divisors", "measured"]
 #: Standard deviations that differ by more than this factor are uneven.
 UNEVEN = 100.0
 #: What a column of 0 and 1 counts when scales are compared: the deviation of one with as many 0 as 1.
-#: A rare 1 is no other unit.
+#: A rare 1 does not mean another unit.
 FLAG = 0.5
 
 

@@ -170,7 +170,7 @@ class SharedPlaces:
     namespaces : dict of str to str
         Name of a feature, or of a factor of a product -> its namespace.
     degrees : tuple of int
-        Numbers of factors of the features: 1, and those of products.
+        Numbers of factors of the features: 1, and the numbers of factors of products.
     wrong : str
         The message about a name whose hash is not at its place; empty if all are.
     """

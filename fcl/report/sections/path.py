@@ -77,7 +77,7 @@ def section(context: Context) -> Section | None:
 
 
 def _numbers(values: Sequence[float | None], n: int) -> Floats:
-    """Numbers of n points, float64 (n,); NaN where there are none."""
+    """Numbers of n points, float64 (n,); NaN where a number is missing."""
     found = [number(value) for value in values[:n]]
     return np.array(found + [math.nan] * (n - len(found)))
 
