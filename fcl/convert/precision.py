@@ -42,13 +42,13 @@ MOST_MOVE = 1e-4
 #: Largest share of the different values in float32 that stand for several values in float64.
 MOST_MERGED = 0.01
 #: Different values in float32 that are kept of a column, and the least number that makes a sample.
-_CELLS, _LEAST_CELLS = 1024, 8
+_CELLS, _LEAST_CELLS = 512, 8
 #: Several values in so many of these convince, if they are a sample.
 _LEAST_MERGED = 4
 #: Values of float64 that agree to 15 digits.
 _SAME = 2.0**-49
 #: Values that are looked at in one step.
-_STEP = 1 << 18
+_STEP = 1 << 15
 #: The part of a budget that the examination takes.
 _PART = 4
 #: Bytes of what is kept of a column, and of a different value, including copies while they are sorted.
@@ -289,7 +289,7 @@ class Precision:
         keys, values = keys[new], values[new]
         self._pending.append(_Cells(keys, values, values))
         self._n_pending += len(keys)
-        if self._n_pending > max(_STEP, len(self._cells.keys) // 2):
+        if self._n_pending > max(_STEP // 2, len(self._cells.keys) // 2):
             self._settle()
 
     def _settle(self) -> None:

@@ -98,7 +98,7 @@ def test_many_values_are_sampled() -> None:
         block = slice(start, start + 5000)
         precision.add_rows(np.column_stack([fine[block], times[block]]))
     assert precision.fault() == (1, EQUAL)
-    assert len(precision._cells.keys) <= 2 * 1024
+    assert len(precision._cells.keys) <= 2 * 512
 
 
 def test_memory_is_bounded() -> None:
