@@ -29,8 +29,8 @@ __all__ = ["ClassSums", "settle"]
 
 Floats = npt.NDArray[np.float64]
 
-#: Maximum number of steps, and of halvings of one step.
-MOST_STEPS, MOST_HALVINGS = 200, 40
+#: Maximum number of steps, of halvings of one step, and of steps in a row that gain nothing.
+MOST_STEPS, MOST_HALVINGS, MOST_IDLE = 200, 40, 4
 #: Largest slope, relative to the sum of the residuals' sizes, at which x counts as settled.
 SETTLED = 1e-16
 #: A slope below this is settled, too, once a step no longer halves it: rounding is left.
@@ -119,14 +119,18 @@ class _Search:
 
     def run(self) -> None:
         """Take steps until only rounding is left."""
-        before = math.inf
+        before, idle = math.inf, 0
         for _ in range(MOST_STEPS):
-            left = self._left
+            left, value = self._left, self.value
             if left <= SETTLED or (left <= ROUNDED and left > 0.5 * before):
                 return
             if left > REUSED * before:
                 self._hessian = None
             if not (self._far() if left > FAR else self._near() or self._far()):
+                return
+            gained = value - self.value > ROUNDING * abs(value) or self._left <= 0.5 * left
+            idle = 0 if gained else idle + 1
+            if idle >= MOST_IDLE:  # rounding of the sums hides the way
                 return
             before = left
 
