@@ -40,8 +40,8 @@ _SPECIAL = {
 
 #: The smallest sample of rows that a user may request.
 LEAST_VIEW = 64
-#: Exclusive upper limit of whole numbers.
-MOST_WHOLE = 1 << 128
+#: Upper limit of whole numbers, also in files: they become int64, and sums of a few of them must fit.
+MOST_WHOLE = 1 << 62
 #: Maximum number of characters that a message or a table shows of a text from a file.
 MOST_SHOWN = 120
 
@@ -171,9 +171,9 @@ def is_whole(value: Any) -> bool:
 
 
 def whole(name: str, value: Any, least: int) -> int:
-    """Return the value as an int; raises InputError unless least <= value < 2^128."""
-    if not is_whole(value) or not least <= value < MOST_WHOLE:
-        most = " and below 2^128" if is_whole(value) and value >= MOST_WHOLE else ""
+    """Return the value as an int; raises InputError unless least <= value <= 2^62."""
+    if not is_whole(value) or not least <= value <= MOST_WHOLE:
+        most = " and at most 2^62" if is_whole(value) and value > MOST_WHOLE else ""
         raise InputError(
             f"{name} must be a whole number of at least {least}{most}, got {shown(value)}"
         )
@@ -184,7 +184,7 @@ def view_of_rows(name: str, value: Any) -> str | int:
     """Return "all", "auto" or a number of rows; raises InputError for other values."""
     if isinstance(value, str) and value in ("all", "auto"):
         return value
-    if not is_whole(value) or not LEAST_VIEW <= value < MOST_WHOLE:
+    if not is_whole(value) or not LEAST_VIEW <= value <= MOST_WHOLE:
         raise InputError(
             f"{name} must be all, auto, or a whole number of rows of at least {LEAST_VIEW}, "
             f"got {shown(value)}"

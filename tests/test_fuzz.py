@@ -6,21 +6,37 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import fcl
 from tools.fuzz import __main__ as fuzz
-from tools.fuzz import certify, commands, kinds, verdict
+from tools.fuzz import certify, commands, doors, files, kinds, odd, verdict
 from tools.fuzz.case import Case, Trial
 from tools.fuzz.execute import MOST_BYTES, Done, Watch
 from tools.fuzz.stock import FAMILIES, make_stock
+from tools.fuzz.worker import discard
 
 SEED = 2024
 #: Kinds that run separate processes are left out; the tests of the commands cover them.
 INSIDE = [kind for kind in kinds.KINDS if kind not in ("streams", "processes")]
-RUNS, PARTS = 300, 10
+RUNS, PARTS = 150, 10
+
+
+def numbers_of_cases() -> list[int]:
+    """The first cases, and one case for each kind of file."""
+    numbers = list(range(RUNS))
+    wanted = {at for at in range(len(files.READERS))}
+    number = RUNS
+    while wanted:
+        at = number % len(files.READERS)
+        if at in wanted and fuzz.kind_of(SEED, number, INSIDE) == "file":
+            wanted.remove(at)
+            numbers.append(number)
+        number += 1
+    return numbers
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +50,20 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[fuzz.Remote]:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_sample(part: int, remote: fuzz.Remote) -> None:
-    results = [remote.do(number) for number in range(part, RUNS, PARTS)]
+    results = [remote.do(number) for number in numbers_of_cases()[part::PARTS]]
     failed = [result for result in results if result["faults"]]
     assert not failed, json.dumps(failed, indent=1)
     assert {"success", "exit 2"} <= {result["outcome"] for result in results}
+
+
+def test_the_files_of_each_command() -> None:
+    lines = [line.split() for readers in files.READERS.values() for line in readers]
+    assert {line[0] for line in lines} == set(commands.commands())
+    # each option that names a file which is read is in some line, or in Line
+    given = {word for line in lines for word in line if word.startswith("--")}
+    for option in ("valid", "like", "names", "keep", "genome", "negatives", "vcf", "initial", "resume",
+                   "config", "bound-from", "data", "label", "y"):  # fmt: skip
+        assert f"--{option}" in given
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +87,11 @@ def test_a_number_gives_the_same_case(kind: str, stock: Path, tmp_path: Path) ->
 
 
 def test_every_option_of_every_command_is_drawn(stock: Path, tmp_path: Path) -> None:
+    case = Case(SEED, 0, "command", tmp_path, stock)
     for name, command in commands.commands().items():
-        case = Case(SEED, 0, "command", tmp_path, stock)
         line = commands.Line(case, name, "numbers")
         drawn = set(line.options()) | commands.LEFT_OUT
-        assert drawn == {parameter.name for parameter in command.params} | commands.LEFT_OUT
+        assert drawn >= {parameter.name for parameter in command.params} | {"storage_option"}
         for option in line.options():
             line.good(option)  # raises for a type that is not known
         assert {0, 2} <= commands.documented_codes(name)
@@ -73,6 +99,10 @@ def test_every_option_of_every_command_is_drawn(stock: Path, tmp_path: Path) -> 
 
 #: The result of a command, and the fault that must be found.
 WRONG = {
+    "a password": (
+        Done(2, "", f"fcl-inspect: error: {odd.SECRET}\n"),
+        "password in standard error",
+    ),
     "a traceback": (
         Done(1, "", "Traceback (most recent call last):\n  x\nKeyError: 1\n"),
         "KeyError",
@@ -91,7 +121,7 @@ WRONG = {
 def test_verdict_finds(name: str, stock: Path, tmp_path: Path) -> None:
     done, expected = WRONG[name]
     case = Case(SEED, 0, "command", tmp_path, stock)
-    _, faults = verdict.judge(case, Trial(["fcl-inspect", "m.fcl"]), done, {}, {})
+    _, faults = verdict.judge(case, Trial(["inspect", "m.fcl"]), done, {}, {})
     assert any(expected in fault for fault in faults)
 
 
@@ -99,7 +129,7 @@ def test_verdict_finds_what_was_written(stock: Path, tmp_path: Path) -> None:
     case = Case(SEED, 0, "command", tmp_path, stock)
     case.output("out.fcl")
     refused = Done(2, "", "fcl-inspect: error: x\n")
-    trial = Trial(["fcl-inspect", "m.fcl"])
+    trial = Trial(["inspect", "m.fcl"])
     assert verdict.judge(case, trial, refused, {"a": "1"}, {"a": "1"})[1] == []
     for after in ({"a": "2"}, {}, {"a": "1", "b": ""}, {"a": "1", "out.fcl": ""}):
         assert verdict.judge(case, trial, refused, {"a": "1"}, after)[1]
@@ -139,3 +169,24 @@ def test_certificates_that_are_false_are_found(kind: str, stock: Path) -> None:
             assert certify.wrong(replace(model, certificate=changed), data, {})
         other = replace(model, weights=np.asarray(model.weights) * 1.001)
         assert certify.wrong(other, data, {})
+
+
+def test_input_that_must_be_refused(stock: Path, tmp_path: Path) -> None:
+    case = Case(SEED, 0, "file", tmp_path, stock)
+    trial = Trial(["inspect", "m.fcl"], refuse="1_0")
+    assert verdict.judge(case, trial, Done(), {}, {})[1] == ["accepted 1_0"]
+    assert verdict.judge(case, trial, Done(2, "", "fcl-inspect: error: x\n"), {}, {})[1] == []
+
+
+@pytest.mark.parametrize("make", [doors._svmlight, doors._table, doors._plink])
+def test_rows_in_other_columns_are_found(make: Any, stock: Path, tmp_path: Path) -> None:
+    case = Case(SEED, 1, "doors", tmp_path, stock)
+    rows = make(case)
+    assert doors._through(case, rows) == []
+    # what the columns were called does not matter to the files, so these margins are wrong
+    rows = replace(rows, matrix=rows.matrix[:, ::-1] + 1.0)
+    for path in tmp_path.iterdir():
+        if not path.name.startswith(("train.", "test.")) or path.is_dir():
+            discard(path)
+    found = doors._through(case, rows)
+    assert found and all("margins off" in fault for fault in found)

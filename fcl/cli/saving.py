@@ -43,7 +43,9 @@ class KeptState:
             return []
         with os.scandir(self._folder) as entries:
             files = [entry for entry in entries if entry.name.endswith(".fcl-ckpt")]
-            return sorted((entry.name, entry.stat().st_mtime_ns) for entry in files)
+            return sorted(
+                (each.name, each.stat(follow_symlinks=False).st_mtime_ns) for each in files
+            )
 
 
 def save_result(

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from fcl.checks import shown
+from fcl.checks import MOST_WHOLE, shown
 
 __all__ = [
     "Check",
@@ -35,9 +35,6 @@ __all__ = [
     "undeclared",
     "whole",
 ]
-
-#: Upper limit of whole numbers in a file: they become int64, and sums of a few of them must fit.
-WHOLE_LIMIT = 1 << 62
 
 Check = Callable[[str, Any], Any]
 
@@ -80,7 +77,7 @@ def number(low: float = -math.inf, high: float = math.inf, infinite: bool = Fals
     return check
 
 
-def whole(low: int = 0, high: int = WHOLE_LIMIT) -> Check:
+def whole(low: int = 0, high: int = MOST_WHOLE) -> Check:
     """Check for a whole number from ``low`` to ``high``."""
 
     def check(where: str, value: Any) -> int:

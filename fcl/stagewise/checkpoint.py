@@ -144,7 +144,7 @@ class StateFolder:
     @property
     def exists(self) -> bool:
         """Whether a checkpoint was saved."""
-        return self._file.is_file()
+        return os.path.isfile(self._file)  # also False if a link cannot be followed
 
     def save(self, saved: Saved) -> None:
         """Replace the checkpoint; raises CheckpointError if that fails, and the earlier one stays."""

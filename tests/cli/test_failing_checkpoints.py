@@ -38,6 +38,46 @@ def job(name: str, data: Path, tmp_path: Path, *more: Any) -> tuple[Any, ...]:
     return (command, place, *JOBS[name], "--out", out, *more)
 
 
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("train", "seed"),
+        ("train", "max-passes"),
+        ("online", "seed"),
+        ("online", "period"),
+        ("stagewise", "visits"),
+        ("stagewise", "block"),
+        ("stagewise", "patience"),
+    ],
+)
+def test_numbers_that_no_file_holds_are_refused_before_the_work(
+    name: str, option: str, data: Path, tmp_path: Path, run: Run
+) -> None:
+    result = run(*job(name, data, tmp_path, f"--{option}", 2**62 + 1))
+    assert result.exit_code == 2 and "at most 2^62" in result.stderr, result.output
+    assert not list(tmp_path.glob("o.fcl*"))
+
+
+@pytest.mark.parametrize("link", ["nowhere", "checkpoint-9.fcl-ckpt", "a" * 1000])
+@pytest.mark.parametrize("name", ["train", "stagewise"])
+def test_links_that_lead_nowhere_among_checkpoints(
+    name: str, link: str, data: Path, tmp_path: Path, run: Run
+) -> None:
+    folder, out = tmp_path / "c", ("--out", tmp_path / "o.fcl", "--overwrite")
+    more = ("--max-passes", 1) if name == "train" else ("--visits", 1)
+    saved = ("--checkpoint", folder, "--checkpoint-every", "0.000001s")
+    assert run(*job(name, data, tmp_path, *more, *saved)).exit_code in (0, 3)
+    (folder / "checkpoint-9.fcl-ckpt").symlink_to(link)
+    if name == "train":
+        result = run("train", "--resume", folder, "--max-passes", 50, *out)
+        assert result.exit_code == 0 and "it is skipped" in result.stderr, result.output
+        return
+    (folder / "checkpoint-1.fcl-ckpt").unlink()
+    (folder / "checkpoint-9.fcl-ckpt").rename(folder / "checkpoint-1.fcl-ckpt")
+    result = run("stagewise", "--resume", folder, *out)
+    assert result.exit_code == 2 and "holds no checkpoint" in result.stderr, result.output
+
+
 @pytest.mark.parametrize("name", JOBS)
 def test_a_disk_that_is_full_until_the_end(
     name: str, data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch

@@ -18,6 +18,8 @@ class Trial:
     #: for a Python call: makes the call, and returns what is wrong with the result
     call: Callable[[], list[str]] | None = None
     must_succeed: bool = False
+    refuse: str = ""  #: what makes the input invalid, if only a refusal is right
+    stdin: str = ""  #: name of the file that is standard input
     #: if not None, runs in a process with these standard streams, one of `execute.STREAMS`
     streams: str | None = None
 
@@ -44,6 +46,7 @@ class Case:
         self.numbers = np.random.default_rng([seed, number])
         self.notes: list[str] = []  #: what was done, for the report
         self.outputs: list[str] = []  #: names that the command may write to
+        self.misspelt = ""  #: a text that replaced a number, and is none
         self.named = 0
 
     def note(self, words: str) -> None:

@@ -60,6 +60,8 @@ def _problem(
     model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]
 ) -> tuple[Problem, np.ndarray, float] | None:
     """The problem of a model on the explicit matrix, and its point; None if it is too large."""
+    if model.n_outputs > 1 or model.covariates:
+        return None  # problems.py judges these
     y, s, keep = _targets(model, data, options)
     if len(y) > MOST_ROWS:
         return None

@@ -1,46 +1,54 @@
 """The commands, as click declares them, and random command lines for them.
 
-Every command in ``pyproject.toml`` is fuzzed, with all its options; ``fcl`` only calls them.
+Every command of the group ``fcl`` is fuzzed, with all its options.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import click
 
-from fcl.cli.options import TABLE
+from fcl.cli.options import GroupedCommand
+from fcl.cli.umbrella import command as group
 from tools.fuzz import odd, stock
 from tools.fuzz.case import Case
 from tools.fuzz.damage import copy
 
-ROOT = Path(__file__).resolve().parents[2]
-
 #: Parameters that a command requires although click does not declare them as required.
 NEEDED = {
-    "fcl-train": ("data", "features", "C", "out"),
-    "fcl-predict": ("model", "inputs", "out"),
+    "train": ("data", "features", "C", "out"),
+    "predict": ("model", "inputs", "out"),
+    "convert": ("inputs", "out", "y", "missing"),
+    "online": ("data", "features", "alpha", "out"),
+    "stagewise": ("data", "features", "out"),
 }
 #: Options that are not drawn: compiling all kernels takes half a minute, and has its own tests.
 LEFT_OUT = {"warmup"}
 #: Options that name output files.
-OUTPUTS = {"out", "tsv", "meme", "log_json", "report", "save_plots", "save_data"}
+OUTPUTS = {
+    "out", "tsv", "meme", "log_json", "report", "save_plots", "save_data", "save_oof", "as_json",
+}  # fmt: skip
+#: Options that stand in the way of what a plain command does: they end it, or contradict ``--C``.
+RARE = ("_click_default_help", "version", "resume", "path", "cv", "outer", "dask", "sites", "vcf")
 
 
 @cache
 def commands() -> dict[str, click.Command]:
-    """All commands that the package installs, by name, without the group of all of them."""
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    found = {
-        name: import_module(where.partition(":")[0]).command for name, where in scripts.items()
-    }
-    return {name: each for name, each in found.items() if not isinstance(each, click.Group)}
+    """All commands of the group ``fcl``, by name."""
+    assert isinstance(group, click.Group)
+    context = click.Context(group)
+    found = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    return {name: each for name, each in found.items() if each is not None}
+
+
+def parameters(name: str) -> dict[str, click.Parameter]:
+    """All parameters of a command, by name."""
+    command = commands()[name]
+    return {str(each.name): each for each in command.get_params(click.Context(command))}
 
 
 @cache
@@ -64,20 +72,56 @@ class Line:
     """
 
     def __init__(self, case: Case, command: str, rows: str) -> None:
+        # the families of stagewise make columns of numbers
+        rows = "numbers" if command == "stagewise" else rows
         self.case, self.command, self.rows = case, command, rows
-        self.parameters = {str(p.name): p for p in commands()[command].params}
+        self.parameters = parameters(command)
         self.values: dict[str, str | None] = {}  #: by parameter; None for a flag
         self.extra: list[str] = []
         self._makers: dict[str, Callable[[], str]] = {
             "data": self.data,
-            "inputs": self.data,
+            "inputs": lambda: copy(case, "t.csv") if command == "convert" else self.data(),
             "valid": self.data,
             "model": self._model,
-            "features": lambda: case.rng.choice(stock.FAMILIES[self.rows]),
+            "initial": self._model,
+            "bound_from": self._model,
+            "features": self._features,
+            "covariates": lambda: "s",
+            "like": lambda: copy(case, "t.zarr"),
+            "genome": lambda: copy(case, "g.fa"),
+            "negatives": lambda: copy(case, "i.bed"),
+            "vcf": lambda: copy(case, "v.vcf"),
+            "keep": lambda: copy(case, "keep.txt"),
+            "format": lambda: case.rng.choice(("table", "svmlight", "fasta", "bed", "plink")),
+            "missing": lambda: case.rng.choice(("drop", "mean")),
+            "window": lambda: "-4:+4",
+            "rename": lambda: "chr=",
+            "sites": lambda: "AG",
+            "label": lambda: "4",
+            "name": lambda: "g",
+            "categorical": lambda: "m",
+            "na": lambda: "?,-",
+            "delimiter": lambda: ",",
+            "cv": lambda: "2",
+            "outer": lambda: "2",
+            "path": lambda: "2",
+            "strength": lambda: case.rng.choice(("best", "0.3")),
+            "rate": lambda: case.rng.choice(("auto", "0.1")),
+            "theta": lambda: "inf",
+            "table": lambda: case.rng.choice(("float64", "float32", "q", "q3.12")),
+            "storage_option": lambda: "anon=true",
+            "imports": lambda: "fcl.features",
+            "allowed_hosts": lambda: "127.0.0.1",
+            "dask": lambda: "nowhere.json",
+            "dask_tls": lambda: "a,b,c",
+            "explain_output": lambda: "1",
+            "namespace": lambda: "",
+            "as_json": lambda: case.output(case.fresh(".json")),
+            "save_oof": lambda: case.output(case.fresh(".npy")),
             "x": lambda: "X",
             "y": lambda: "y",
             "weights": lambda: "s",
-            "loss": lambda: case.rng.choice(stock.LOSSES),
+            "loss": self._loss,
             "offset": lambda: "s",  # any numbers will do
             "out": self._out,
             "tsv": lambda: case.output(case.fresh(".tsv")),
@@ -86,7 +130,7 @@ class Line:
             "report": lambda: case.output(case.fresh(".html")),
             "save_plots": lambda: case.output(case.fresh()),
             "save_data": lambda: case.output(case.fresh()),
-            "groups": lambda: case.rng.choice(("y", "s")),
+            "groups": lambda: case.rng.choice("gy" if command == "convert" else "sy"),
             "names": lambda: self._write(
                 ".txt", "\n".join(map(str, range(case.rng.randint(0, 40))))
             ),
@@ -114,8 +158,20 @@ class Line:
         place = self.case.rng.randrange(len(stock.FAMILIES[self.rows]))
         return copy(self.case, f"{self.rows}{place}.fcl")
 
+    def _features(self) -> str:
+        specs = stock.FAMILIES[self.rows]
+        if self.command == "stagewise":
+            specs = tuple(spec for spec in specs if "products" not in spec and " + " not in spec)
+        return str(self.case.rng.choice(specs))
+
+    def _loss(self) -> str:
+        kind = self.parameters["loss"].type
+        words = getattr(kind, "kind", None) and kind.kind.words  # type: ignore[attr-defined]
+        return str(self.case.rng.choice(words or stock.LOSSES))
+
     def _out(self) -> str:
-        suffixes = (".npy", ".tsv", ".zarr") if self.command == "fcl-predict" else (".fcl",)
+        others = {"predict": (".npy", ".tsv", ".zarr"), "convert": (".zarr",), "report": (".html",)}
+        suffixes = others.get(self.command, (".fcl",))
         return self.case.output(self.case.fresh(self.case.rng.choice(suffixes)))
 
     def _folder(self) -> str:
@@ -140,9 +196,15 @@ class Line:
             return str(64 * rng.randint(1, 1024))
         if name == "driver":
             return str(rng.choice(("inline", "processes")))
+        if kind.name.startswith("["):
+            return str(rng.choice(kind.name[1:-1].split("|")))
         if kind.name.startswith("integer"):
             return str(rng.randint(1, 50))
-        if kind.name == "number":  # the limit of --l1-ratio, --valid-fraction is 1
+        if kind.name in (
+            "number",
+            "float",
+            "share",
+        ):  # the limit of --l1-ratio, --valid-fraction is 1
             most = 3.0 if name in ("C", "alpha") else 0.9
             return f"{most * 10 ** rng.uniform(-2.5, 0):.4g}"
         if kind.name == "size":
@@ -173,7 +235,7 @@ class Line:
     def add(self) -> None:
         """Give one more option a valid value."""
         name = self.case.rng.choice(self.options())
-        if name in ("help", "version", "resume") and not self.case.chance(0.1):
+        if name in RARE and not self.case.chance(0.1):
             return
         self.values[name] = self.good(name)
 
@@ -205,7 +267,7 @@ class Line:
         elif what == "stray":
             self.extra += [odd.text(case) for _ in range(rng.choice((1, 2, 40)))]
         elif what == "twice" and valued:
-            self.extra += self._spell(rng.choice(valued))
+            self.extra += self.spell(rng.choice(valued))
         elif what == "special":
             place = case.fresh(rng.choice(("", ".npy", ".fcl", ".zarr", ".h5")))
             if odd.make_special(case, case.folder / place):
@@ -227,7 +289,8 @@ class Line:
             self.case.output(value)
         self.values[name] = value
 
-    def _spell(self, name: str) -> list[str]:
+    def spell(self, name: str) -> list[str]:
+        """The words of a parameter on the command line."""
         parameter, value = self.parameters[name], self.values[name]
         if isinstance(parameter, click.Argument):
             return [str(value)]
@@ -241,7 +304,7 @@ class Line:
     def arguments(self) -> list[str]:
         """The command and its arguments, options in a random order."""
         positional = [n for n, p in self.parameters.items() if isinstance(p, click.Argument)]
-        parts = [self._spell(n) for n in self.values if n not in positional]
+        parts = [self.spell(n) for n in self.values if n not in positional]
         self.case.rng.shuffle(parts)
         line = [self.command, *(str(self.values[n]) for n in positional if n in self.values)]
         for part in parts:
@@ -250,16 +313,18 @@ class Line:
         return [argument.replace("\0", "") for argument in [*line, *self.extra]]
 
 
-def may_be_in_file(name: str) -> bool:
-    """Whether a configuration may set an option of ``fcl-train``."""
-    return name in TABLE and bool(TABLE[name].from_file)
+def may_be_in_file(command: str, name: str) -> bool:
+    """Whether a configuration may set an option of a command."""
+    declared = commands()[command]
+    assert isinstance(declared, GroupedCommand)
+    return name in declared.table and bool(declared.table[name].from_file)
 
 
 def toml_of(case: Case, line: Line) -> bytes:
     """Make a configuration with valid and odd values; the file itself may be damaged."""
     rng, entries = case.rng, []
     # one option that a file may not set ends the run, so there are few of them
-    names = [name for name in line.options() if may_be_in_file(name) or case.chance(0.05)]
+    names = [n for n in line.options() if may_be_in_file(line.command, n) or case.chance(0.05)]
     for name in rng.sample(names, k=min(len(names), rng.randint(0, 8))):
         key = name.replace("_", rng.choice("-_"))
         good = line.good(name)
@@ -316,7 +381,7 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
     options, given = dict(context.params), given_options(context)
     if options.get("config") is not None:
         options, given = merge_config(context, options["config"])
-    if options.get("resume") is not None:
+    if options.get("resume") is not None and name == "train":
         from fcl.cli.resume import resume_options
         from fcl.model.checkpoint import CheckpointFolder
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
 import os
+import re
 import shutil
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +54,119 @@ def damage_bytes(case: Case, content: bytes) -> bytes:
         if out:
             out[int(rng.random() * n)] ^= 1 << rng.randrange(8)
     return bytes(out)
+
+
+# -- text ------------------------------------------------------------------------------------------
+
+_FIELD = re.compile(rb"[^\t\n\r ,:]+")
+_NUMBER = re.compile(rb"[+-]?\d+(\.\d+)?")
+
+
+def damage_text(case: Case, content: bytes) -> bytes:
+    """Change a field or a line of a text, or its ends of lines, or its encoding."""
+    rng, lines = case.rng, content.splitlines()
+    what = rng.choice(
+        (
+            *["field"] * 12, "twice", "gone", "swapped", "short", "long", "wide", "header", "bom", "crlf",
+            "cr", "nul", "latin", "utf16", "blank", "no end", "only header", "one line",
+        )
+    )  # fmt: skip
+    at = rng.randrange(len(lines)) if lines else 0
+    line = lines[at] if lines else b""
+    found = list(_FIELD.finditer(line))
+    case.note(f"text: {what}, line {at + 1}")
+    if what == "field" and found:
+        field, new = rng.choice(found), rng.choice(odd.FIELDS)
+        if new in odd.MISSPELT and _NUMBER.fullmatch(field[0]):
+            case.misspelt = new
+        case.note(f"{field[0][:20]!r} became {new[:20]!r}")
+        text = new.encode("utf-8", "surrogateescape")
+        lines[at] = line[: field.start()] + text + line[field.end() :]
+    elif what in ("twice", "gone", "swapped"):
+        lines[at : at + 1] = {"twice": [line] * 2, "gone": []}.get(what, [lines[-1], line])
+    elif what == "short" and found:
+        lines[at] = line[: rng.choice(found).start()]
+    elif what == "long":
+        lines[at] = line + rng.choice((b"\t", b",", b" ")) + b"7"
+    elif what == "wide":
+        lines[at] = line + b",7" * 20_000
+    elif what == "header":
+        lines.insert(0, rng.choice((b"", b"#", b"a,b", line)))
+    elif what == "blank":
+        lines.insert(at, rng.choice((b"", b" ", b"\t")))
+    elif what in ("only header", "one line"):
+        lines = lines[: 1 + (what == "one line")]
+    end = {"crlf": b"\r\n", "cr": b"\r"}.get(what, b"\n")
+    text = end.join([*lines, b""])
+    if what == "nul":
+        return text[: len(text) // 2] + b"\0" + text[len(text) // 2 :]
+    if what == "utf16":
+        return text.decode("utf-8", "replace").encode("utf-16")
+    return {"bom": b"\xef\xbb\xbf" + text, "latin": text + b"\xe9\n"}.get(
+        what, text[:-1] if what == "no end" else text
+    )
+
+
+def is_text(content: bytes) -> bool:
+    """Whether a file is text, which has fields that can be changed."""
+    try:
+        return "\0" not in content.decode() and bool(content)
+    except ValueError:
+        return False
+
+
+def craft_compressed(case: Case, path: Path) -> None:
+    """Change the text in a compressed file, or put more members behind it."""
+    module: Any = gzip if path.suffix == ".gz" else bz2
+    try:
+        text = module.decompress(path.read_bytes())
+    except (OSError, EOFError, ValueError, zlib.error):  # damaged before
+        return
+    what = case.rng.choice(("text", "text", "text", "cut", "zeros", "line", "behind", "empty"))
+    case.note(f"compressed: {what}")
+    if what == "text":
+        path.write_bytes(module.compress(damage_text(case, text)))
+    elif what == "cut":
+        content = path.read_bytes()
+        path.write_bytes(content[: case.rng.randrange(len(content))])
+    elif what == "empty":
+        path.write_bytes(module.compress(b""))
+    else:
+        more = {"zeros": bytes(BOMB), "line": b"7" * BOMB, "behind": b""}[what]
+        tail = b"garbage" if what == "behind" else module.compress(more)
+        path.write_bytes(module.compress(text) + tail)
+
+
+def craft_parquet(case: Case, path: Path) -> None:
+    """Replace, add or remove a column of a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except (OSError, ValueError):  # damaged before
+        return
+    at = case.rng.randrange(table.num_columns)
+    name = table.column_names[at]
+    what = case.rng.choice(("change", "change", "change", "remove", "twice", "nested", "rename"))
+    case.note(f"parquet: {what} {name}")
+    column: Any = table.column(at)
+    if what == "remove":
+        table = table.remove_column(at)
+    elif what == "twice":
+        table = table.append_column(name, column)
+    elif what == "nested":
+        table = table.set_column(at, name, pa.array([[1, 2]] * table.num_rows))
+    elif what == "rename":
+        new = case.rng.choice(("", "y", "x" * 9000, "a\nb", "é"))
+        table = table.set_column(at, new, column)
+    else:
+        changed = odd.change(case, column.to_numpy(), name)
+        try:
+            table = table.set_column(at, name, pa.array(np.asarray(changed).reshape(-1)))
+        except (ValueError, TypeError, NotImplementedError, pa.ArrowException):
+            case.note("which Parquet cannot store")
+    pq.write_table(table, path)
 
 
 # -- JSON ------------------------------------------------------------------------------------------
@@ -287,7 +404,9 @@ def _craft_json_file(case: Case, path: Path) -> None:
 def _craft(case: Case, path: Path) -> None:
     """Craft a file according to its format; damage its bytes if the format is unknown."""
     crafts: dict[str, Callable[[Case, Path], None]] = {".h5": craft_hdf5}
-    crafts.update(dict.fromkeys((".zip", ".fcl", ".fcl-ckpt"), craft_zip))
+    crafts.update(dict.fromkeys((".zip", ".fcl", ".fcl-ckpt", ".npz"), craft_zip))
+    crafts.update(dict.fromkeys((".gz", ".bz2"), craft_compressed))
+    crafts[".parquet"] = craft_parquet
     crafts.update(dict.fromkeys((".json", ".zarray", ".zgroup", ".zattrs"), _craft_json_file))
     suffix = path.suffix or path.name
     if suffix == ".npy":
@@ -295,7 +414,9 @@ def _craft(case: Case, path: Path) -> None:
     elif suffix in crafts:
         crafts[suffix](case, path)
     else:
-        path.write_bytes(damage_bytes(case, path.read_bytes()))
+        content = path.read_bytes()
+        craft = damage_text if is_text(content) else damage_bytes
+        path.write_bytes(craft(case, content))
 
 
 def damage(case: Case, path: Path) -> None:

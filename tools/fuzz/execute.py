@@ -52,14 +52,17 @@ class Done:
 # -- inside this process ---------------------------------------------------------------------------
 
 
-def run_inside(arguments: list[str], folder: Path) -> Done:
-    """Call a command as its script would, with its output captured."""
+def run_inside(arguments: list[str], folder: Path, stdin: str = "") -> Done:
+    """Call a command as its script would, with its output captured.
+
+    stdin : a file in the folder that is standard input.
+    """
     from tools.fuzz.commands import commands
 
     name, *rest = arguments
     done = Done()
     began = time.monotonic()
-    with capture(done), contextlib.chdir(folder):
+    with capture(done, folder / stdin if stdin else os.devnull), contextlib.chdir(folder):
         try:
             commands()[name].main(rest)
         except SystemExit as error:
@@ -72,18 +75,19 @@ def run_inside(arguments: list[str], folder: Path) -> Done:
 
 
 @contextlib.contextmanager
-def capture(done: Done) -> Iterator[None]:
+def capture(done: Done, stdin: str | Path = os.devnull) -> Iterator[None]:
     """Capture the output of a block, even of C libraries, with the warnings of a new process."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        before = sys.stdout, sys.stderr
+        before = sys.stdin, sys.stdout, sys.stderr
         kept = [os.dup(number) for number in range(3)]
-        nothing = os.open(os.devnull, os.O_RDONLY)
+        nothing = os.open(stdin, os.O_RDONLY)
         for number, source in enumerate((nothing, out.fileno(), errors.fileno())):
             os.dup2(source, number)
         # new text streams, as Python opens them at its start
         raw = [io.FileIO(number, "wb", closefd=False) for number in (1, 2)]
+        sys.stdin = io.TextIOWrapper(io.FileIO(0, "rb", closefd=False), "utf-8")
         sys.stdout = io.TextIOWrapper(raw[0], "utf-8", write_through=True)
         sys.stderr = io.TextIOWrapper(raw[1], "utf-8", "backslashreplace", write_through=True)
         try:
@@ -96,7 +100,7 @@ def capture(done: Done) -> Iterator[None]:
                 warnings.filterwarnings("always", category=RuntimeWarning)
                 yield
         finally:
-            sys.stdout, sys.stderr = before
+            sys.stdin, sys.stdout, sys.stderr = before
             for number, descriptor in enumerate(kept):
                 os.dup2(descriptor, number)
                 os.close(descriptor)
@@ -183,19 +187,22 @@ def shared_memory() -> set[str]:
 # -- in a process of its own -----------------------------------------------------------------------
 
 
-def run_process(arguments: list[str], folder: Path, streams: str, limit: float) -> Done:
+def run_process(
+    arguments: list[str], folder: Path, streams: str, limit: float, stdin: str = ""
+) -> Done:
     """Run the installed script in a session of its own; the code is -9 if it took too long."""
-    script = Path(sys.executable).with_name(arguments[0])
-    command = ["/bin/sh", "-c", STREAMS[streams], "sh", os.fspath(script), *arguments[1:]]
+    script = Path(sys.executable).with_name("fcl")
+    command = ["/bin/sh", "-c", STREAMS[streams], "sh", os.fspath(script), *arguments]
     done = Done()
     shared = shared_memory()
     began = time.monotonic()
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+    given = open(folder / stdin if stdin else os.devnull, "rb")
+    with given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         broken = _broken_pipe() if streams.endswith("broken") else None
         try:
             process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=given,
                 stdout=broken if streams == "stdout broken" else out,
                 stderr=broken if streams == "stderr broken" else errors,
                 cwd=folder,

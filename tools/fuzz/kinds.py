@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tools.fuzz import certify, odd, stock
+from tools.fuzz import certify, files, odd, stock
 from tools.fuzz.case import Case, Trial
 from tools.fuzz.commands import Line, commands, toml_of
 from tools.fuzz.damage import copy, damage
+from tools.fuzz.doors import doors
 from tools.fuzz.execute import STREAMS
 
 #: A stalled run may end with a gap of this size because of rounding; a larger gap is a false stall.
@@ -46,23 +47,45 @@ def command_line(case: Case) -> Trial:
 
 def config(case: Case) -> Trial:
     """An odd configuration file."""
-    line = Line(case, "fcl-train", _rows(case)).base()
+    commanded = case.rng.choice(("train", "train", "online", "stagewise"))
+    line = Line(case, commanded, _rows(case)).base()
     name = case.fresh(".toml")
     for option in case.rng.sample(list(line.values), k=case.rng.randint(0, 3)):
         del line.values[option]  # it may be in the file
     (case.folder / name).write_bytes(toml_of(case, line))
     line.values["config"] = name
     line.values.setdefault("out", line.good("out"))
-    line.values["driver"] = "inline"
+    if "driver" in line.parameters:
+        line.values["driver"] = "inline"
     if case.chance(0.1):
         damage(case, case.folder / name)
     return Trial(line.arguments())
 
 
+def file(case: Case) -> Trial:
+    """A file of any kind that a command reads, damaged or crafted."""
+    names = sorted(files.READERS)
+    name = names[case.number % len(names)]  # each of them comes equally often
+    text = case.rng.choice(files.READERS[name]).format(name)
+    arguments, stdin = files.place(case, text)
+    case.note(name)
+    plain = case.chance(0.1)
+    if not plain:
+        damage(case, case.folder / name)
+        if case.chance(0.15):
+            line = Line(case, arguments[0], "numbers")
+            line.add()
+            arguments += [word for each in line.values for word in line.spell(each)]
+    refuse = case.misspelt if name in files.STRICT and arguments[0] != "online" else ""
+    if not (case.folder / stdin).is_file():
+        stdin = ""
+    return Trial(arguments, must_succeed=plain, stdin=stdin, refuse=refuse)
+
+
 def data(case: Case) -> Trial:
     """A data set that is damaged, crafted, or stored from odd arrays."""
     rows = _rows(case)
-    line = Line(case, case.rng.choice(("fcl-train", "fcl-train", "fcl-predict")), rows)
+    line = Line(case, case.rng.choice(("train", "train", "predict")), rows)
     sparse = rows == "numbers" and case.chance(0.4)
     form = case.rng.choice(stock.SPARSE_FORMATS if sparse else stock.FORMATS)
     made: dict[str, Any] = stock.arrays(case.numbers, rows, case.rng.choice((40, 60, 200)))
@@ -83,7 +106,7 @@ def data(case: Case) -> Trial:
         source = stock.store(case.folder, name, form, made)
         damage(case, case.folder / source.partition("::")[0].removesuffix("/X.npy"))
     # sometimes the odd data are the validation data
-    odd_is_valid = line.command == "fcl-train" and case.chance(0.15)
+    odd_is_valid = line.command == "train" and case.chance(0.15)
     line.base()
     rows_of = "data" if "data" in line.parameters else "inputs"
     line.values["valid" if odd_is_valid else rows_of] = source
@@ -99,10 +122,10 @@ def data(case: Case) -> Trial:
 def model(case: Case) -> Trial:
     """A model file that is damaged or crafted."""
     rows = _rows(case)
-    command = case.rng.choice(("fcl-inspect", "fcl-predict", "fcl-report"))
+    command = case.rng.choice(("inspect", "predict", "report"))
     line = Line(case, command, rows).base()
     damage(case, case.folder / str(line.values["model"]))
-    more = {"fcl-inspect": "tsv", "fcl-report": "data"}.get(command)
+    more = {"inspect": "tsv", "report": "data"}.get(command)
     if more is not None and case.chance(0.5):
         line.values[more] = line.good(more)
     return Trial(line.arguments())
@@ -121,7 +144,7 @@ def checkpoint(case: Case) -> Trial:
     for path in files[:-1]:
         if case.chance(0.3):
             damage(case, path)
-    line = Line(case, "fcl-train", rows)
+    line = Line(case, "train", rows)
     line.values = {
         "data": copy(case, rows),
         "resume": folder,
@@ -180,7 +203,7 @@ def streams(case: Case) -> Trial:
 
 def processes(case: Case) -> Trial:
     """A valid command line with the driver ``processes``."""
-    line = Line(case, "fcl-train", _rows(case)).base()
+    line = Line(case, "train", _rows(case)).base()
     for _ in range(case.rng.randint(0, 2)):
         line.add()
     line.values["driver"] = "processes"
@@ -286,7 +309,7 @@ def _fit(case: Case, X: Any, y: Any, s: Any, options: dict[str, Any], spec: str)
         try:
             estimator.fit(X, y, s)
             predicted = estimator.predict(X)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RuntimeError) as error:
             case.note("refused")
             if _where(error).startswith(("sklearn/", "scipy/")):  # they check matrices themselves
                 return _judge_warnings(caught)
@@ -352,13 +375,15 @@ LONGEST_MESSAGE = 3000
 
 #: The share of each kind, and the function that makes its cases.
 KINDS: dict[str, tuple[float, Callable[[Case], Trial]]] = {
-    "command": (0.30, command_line),
-    "config": (0.08, config),
-    "data": (0.18, data),
-    "arrays": (0.14, arrays),
-    "model": (0.10, model),
-    "checkpoint": (0.10, checkpoint),
-    "names": (0.06, names),
+    "command": (0.24, command_line),
+    "config": (0.07, config),
+    "file": (0.24, file),
+    "doors": (0.03, doors),
+    "data": (0.13, data),
+    "arrays": (0.10, arrays),
+    "model": (0.05, model),
+    "checkpoint": (0.06, checkpoint),
+    "names": (0.05, names),
     "streams": (0.03, streams),
     "processes": (0.01, processes),
 }

@@ -21,7 +21,21 @@ TEXTS = (
     str(2**63), str(2**64), "9" * 400, "1" * 5000, "a" * 300, "a" * 100_000, "1GiB", "1e3GiB",
     "-1GiB", "1XiB", "5m", "-5m", "1e9h", "infs", "balanced", "auto", "1.5", "a=1", "a=1,b=2",
     "0=1,1=2", "0=nan", "=1", "1=", "\x1b[31m", "\u202e", "😀",
+    "http://user:hunter2@127.0.0.1:1/x.zarr", "tcp://user:hunter2@127.0.0.1:1",
+    "http://127.0.0.1:1/x.zarr?token=hunter2",
 )  # fmt: skip
+#: The password in `TEXTS`, which no command may say or write.
+SECRET = "hunter2"
+
+#: Fields of files of text. The spellings in `MISSPELT` are numbers to Python, and to nobody else.
+MISSPELT = ("1_0", "1_0.5", "\u0663", "0x10", "\uff11")
+FIELDS = (
+    *MISSPELT, *MISSPELT, "", " ", "nan", "inf", "-inf", "NA", "1e400", "1e-320", "1e308", "-0", "-1", "0",
+    "1.5", "2.0", "+1", "01", "1,5", "9" * 400, str(2**31), str(2**63), "10000000000", '"', '"a', "'",
+    "=1+1", "@a", "\0", "\x1b[31m", "é", "\udcff", "a" * 100_000, "#", "\t", "\r", "a b", "N", "true",
+)  # fmt: skip
+#: Modules that libraries look for; a command must not import them from its working folder.
+CANARIES = ("org", "cupy", "colorama", "lz4", "fsspec", "pandas", "yaml", "pyarrow", "simplejson")
 
 SPECS = (
     "", "kmers", "kmers:", "kmers:d", "kmers:d=", "kmers:d=0", "kmers:d=-1", "kmers:d=13",

@@ -129,32 +129,44 @@ def _fill_zarr(root: Any, form: str, data: Arrays) -> None:
 
 
 def make_stock(folder: Path) -> None:
-    """Make the data ``numbers`` and ``letters``, and for each family a model and two checkpoints.
+    """Make the data ``numbers`` and ``letters``, for each family a model and two checkpoints, and
+    the files of :mod:`tools.fuzz.files`.
 
     This also loads all modules and kernels that the cases need. The import of scikit-learn sets
     environment variables, so it must come before the first case.
     """
     import fcl.estimators  # noqa: F401
-    from tools.fuzz.execute import run_inside
+    from tools.fuzz.files import make_files
 
     numbers = np.random.default_rng(0)
     for kind, specs in FAMILIES.items():
         source = store(folder, kind, "npy folder", arrays(numbers, kind))
         for place, spec in enumerate(specs):
             name, loss = f"{kind}{place}", LOSSES[place % 3]
-            done = run_inside(
+            run(
                 [
-                    "fcl-train", source, "--features", spec, "--C", "1", "--loss", loss,
-                    "--driver", "inline", "--tol", "1e-12", "--max-passes", "1", "--quiet",
+                    "train", source, "--features", spec, "--C", "1", "--loss", loss,
+                    "--driver", "inline", "--tol", "1e-12", "--max-passes", "1",
                     "--out", f"{name}.fcl", "--checkpoint", f"{name}.ck",
                     "--checkpoint-every", "0.000001s",
                 ],
                 folder,
             )  # fmt: skip
-            if done.code != 0:
-                raise RuntimeError(f"cannot make the stock: {spec}: {done.errors}")
-            for path in [folder / f"{name}.fcl", *(folder / f"{name}.ck").glob("*.fcl-ckpt")]:
-                _make_constant(path, folder)
+    make_files(folder)
+    for path in [*folder.rglob("*.fcl"), *folder.rglob("*.fcl-ckpt")]:
+        if path.is_file():
+            _make_constant(path, folder)
+
+
+def run(words: list[str], folder: Path) -> None:
+    """Run a command that must succeed; ``<`` and a name at the end are standard input."""
+    from tools.fuzz.execute import run_inside
+
+    stdin = words[-1] if "<" in words else ""
+    arguments = words[: words.index("<")] if stdin else words
+    done = run_inside([*arguments, "--quiet"], folder, stdin)
+    if done.code != 0:
+        raise RuntimeError(f"cannot make the stock: {' '.join(words)}: {done.errors}")
 
 
 def _make_constant(path: Path, folder: Path) -> None:
@@ -166,7 +178,7 @@ def _make_constant(path: Path, folder: Path) -> None:
     header["created"] = "2025-01-01T00:00:00+00:00"
     if "elapsed" in header:
         header["elapsed"] = 1.0
-    for entry in header["history"]:
+    for entry in header.get("history") or ():
         changing = ("seconds", "rows_per_second", "memory_bytes")
         entry.update({key: 1.0 for key in changing if key in entry})
     members["header.json"] = json.dumps(header).encode()

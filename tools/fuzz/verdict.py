@@ -13,9 +13,10 @@ import numpy as np
 
 from tools.fuzz import certify
 from tools.fuzz.case import Case, Trial
-from tools.fuzz.commands import documented_codes, parsed
+from tools.fuzz.commands import commands, documented_codes, parsed
 from tools.fuzz.execute import Done
 from tools.fuzz.kinds import LONGEST_MESSAGE, ROUNDING_GAP
+from tools.fuzz.odd import SECRET
 
 #: Texts that other software writes to stderr if it fails or warns.
 FOREIGN = re.compile(
@@ -47,7 +48,7 @@ def judge(
 ) -> tuple[str, list[str]]:
     """The outcome of a command, and its faults."""
     faults = list(done.left)
-    name = trial.arguments[0]
+    name = str(commands()[trial.arguments[0]].name)
     stream = trial.streams or ""
     silent = stream in ("stderr closed", "all closed", "stderr full", "stderr broken")
     if found := FOREIGN.search(done.errors):
@@ -59,14 +60,17 @@ def judge(
     for path in (*written, *gone):
         if not any(path == place or path.startswith(f"{place}/") for place in allowed):
             faults.append(f"written: {path[:80]!r} is not an output of the command")
+    faults += _secrets(case, done, written)
     if done.code == 0:
         if ends:
             faults.append("an error message with exit code 0")
+        if trial.refuse:
+            faults.append(f"accepted {trial.refuse}")
         if trial.streams not in ("stdout closed", "all closed", "stdout broken", "stdout full"):
             faults += _judge_success(case, trial, done)
         return "success", faults
     if done.code == 2:
-        if written or gone:
+        if [path for path in (*written, *gone) if not _said(trial, done, path)]:
             faults.append(f"exit code 2, but written: {(written + gone)[0][:80]!r}")
     elif _ended_above_tolerance(trial, done):
         faults += _judge_success(case, trial, done, converged=False)
@@ -86,6 +90,22 @@ def _line(text: str, at: int) -> str:
     """The most informative line: the one found, or the last one of a traceback."""
     lines = text[at:].splitlines()
     return (lines[-1] if lines[0].startswith("Traceback") else lines[0])[:160]
+
+
+def _said(trial: Trial, done: Done, path: str) -> bool:
+    """Whether a message names a path that was written although the code is 2, as the help allows."""
+    top = path.partition("/")[0]
+    return trial.arguments[0] in ("online", "stagewise") and top in done.errors
+
+
+def _secrets(case: Case, done: Done, written: list[str]) -> list[str]:
+    """The places where a password of an option was said or kept."""
+    texts = {"standard output": done.output, "standard error": done.errors}
+    for name in written:
+        path = case.folder / name
+        if path.is_file() and not path.is_symlink():
+            texts[name] = path.read_bytes().decode("latin1")
+    return [f"password in {place}" for place, text in texts.items() if SECRET in text]
 
 
 def _allowed(case: Case) -> list[str]:
@@ -121,13 +141,45 @@ def _judge_success(case: Case, trial: Trial, done: Done, converged: bool = True)
         options = parsed(trial.arguments)
         if options.get("plan") or options.get("out") is None:
             return []
+        if options["out"] == "-":
+            return []
         if not os.path.lexists(options["out"]):
             return ["success, but no output"]
-        if name == "fcl-train":
+        if name == "train":
             return _judge_model(options, done.seconds, converged)
-        if name == "fcl-predict":
-            return _judge_scores(options)
-    return []
+        judges = {"predict": _judge_scores, "convert": _judge_converted, "report": _judge_page}
+        return judges.get(name, _judge_loads)(options)
+
+
+def _judge_loads(options: dict) -> list[str]:
+    """Check that a model can be read, and that its numbers are finite."""
+    import fcl
+
+    model = fcl.load_model(options["out"], options["imports"])
+    weights = getattr(model, "weights", None)
+    finite = not isinstance(weights, np.ndarray) or np.isfinite(weights).all()
+    return [] if finite else ["weights that are not finite"]
+
+
+def _judge_page(options: dict) -> list[str]:
+    text = Path(options["out"]).read_text()
+    found = text.lstrip().lower().startswith("<!doctype html") and "</html>" in text
+    return [] if found else ["the page is not a complete HTML file"]
+
+
+def _judge_converted(options: dict) -> list[str]:
+    """Check that training can read what was converted."""
+    import fcl
+    from fcl.model.formats import is_model
+
+    if is_model(options["out"]):
+        return _judge_loads(options)
+    if options["inputs"][0].endswith(".h5"):
+        return []  # a copy of arrays that need not be data
+    rows = fcl.open_data(options["out"], y=None).rows
+    block = rows.read(0, rows.shape[0])
+    values = np.asarray(block if isinstance(block, np.ndarray) else block.data)
+    return [] if np.isfinite(values).all() else ["rows that are not finite"]
 
 
 def _judge_model(options: dict, seconds: float, converged: bool) -> list[str]:
@@ -143,6 +195,8 @@ def _judge_model(options: dict, seconds: float, converged: bool) -> list[str]:
         offset=options["offset"],
     )
     gap = model.certificate.gap
+    if options["path"]:  # each of its points has a tolerance and limits of its own
+        return certify.wrong(model, data, options)
     found = []
     passes, time_left = options["max_passes"], options["max_time"]
     limited = passes is not None and model.certificate.passes > passes
@@ -161,12 +215,14 @@ def _judge_scores(options: dict) -> list[str]:
     import fcl
     from fcl.data.open import is_native
 
-    model = fcl.Model.load(options["model"])
+    model = fcl.load_model(options["model"], options["imports"])
     out = options["out"]
     if out.endswith(".npy"):
         scores = np.load(out)
     elif out.endswith(".tsv"):
-        scores = np.genfromtxt(out, skip_header=1, ndmin=2)[:, -1]
+        head, *lines = [line.split("\t") for line in Path(out).read_text().splitlines()]
+        some = [at for at, name in enumerate(head) if name.startswith("margin")]
+        scores = np.array([[float(cells[at]) for at in some] for cells in lines])
     else:
         return []
     if len(options["inputs"]) != 1 or not is_native(options["inputs"][0]):
@@ -174,4 +230,5 @@ def _judge_scores(options: dict) -> list[str]:
     data = fcl.open_data(options["inputs"][0], x=options["x"] or "X", y=None)
     if len(scores) != data.n_rows:
         return [f"{len(scores)} scores for {data.n_rows} rows"]
-    return [] if np.isfinite(scores).all() or not len(model.ids) else ["scores that are not finite"]
+    empty = getattr(model, "n_active", 1) == 0
+    return [] if empty or np.isfinite(scores).all() else ["scores that are not finite"]

@@ -19,11 +19,14 @@ from pathlib import Path
 from tools.fuzz import kinds
 from tools.fuzz.case import Case, Trial
 from tools.fuzz.execute import Done, Watch, capture, run_inside, run_process
+from tools.fuzz.odd import CANARIES
 from tools.fuzz.stock import make_stock
 from tools.fuzz.verdict import judge, tree
 
 #: Share of the cases that run as a separate process although they could run inside the worker.
 SHARE_OF_PROCESSES = 0.05
+#: What a module in the working folder does if a command imports it: it leaves a file that is no output.
+CANARY = "import pathlib\npathlib.Path(__file__).with_suffix('.imported').touch()\n"
 #: Bytes of address space of a worker; libraries and threads reserve a few GiB.
 MOST_ADDRESSES = 16 << 30
 
@@ -105,18 +108,20 @@ class Worker:
         return result
 
     def _run(self, case: Case, trial: Trial, result: Result) -> None:
+        for name in CANARIES:
+            (case.folder / f"{name}.py").write_text(CANARY)
         before = tree(case.folder)
         streams = trial.streams
         if streams is None and case.chance(SHARE_OF_PROCESSES):
             streams = ""
         if streams is None:
             watch = Watch(case.folder)
-            done = run_inside(trial.arguments, case.folder)
+            done = run_inside(trial.arguments, case.folder, trial.stdin)
             done.left += watch.left()
             for name in [n for n, m in sys.modules.items() if _lies_in(m, case.folder)]:
                 del sys.modules[name]
         else:
-            done = run_process(trial.arguments, case.folder, streams, self.limit)
+            done = run_process(trial.arguments, case.folder, streams, self.limit, trial.stdin)
         # the checks print messages of their own
         with capture(Done()):
             result.outcome, faults = judge(case, trial, done, before, tree(case.folder))
