@@ -28,7 +28,7 @@ RUNS, PARTS = 150, 10
 def numbers_of_cases() -> list[int]:
     """The first cases, and one case for each kind of file."""
     numbers = list(range(RUNS))
-    wanted = {at for at in range(len(files.READERS))}
+    wanted = set(range(len(files.READERS)))
     number = RUNS
     while wanted:
         at = number % len(files.READERS)

@@ -185,7 +185,7 @@ def _write_plink(
     alleles: list[tuple[str, ...]],
     y: np.ndarray,
 ) -> None:
-    """Write .bed, .bim and .fam: two bits for each genotype, of which 3, 2 and 0 are 0, 1 and 2 copies."""
+    """Write .bed, .bim and .fam: two bits for a genotype, of which 3, 2 and 0 are 0, 1 and 2 copies."""
     codes = np.select([np.isnan(counts), counts == 0, counts == 1], [1, 3, 2], 0).T
     padded = np.pad(codes, ((0, 0), (0, -codes.shape[1] % 4)))
     packed = (padded.reshape(len(codes), -1, 4) << np.arange(0, 8, 2)).sum(axis=2)

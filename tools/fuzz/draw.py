@@ -13,6 +13,7 @@ from fcl.features import bind_features, parse_features
 from tests.bag_matrix import matrix as bag_matrix
 from tests.judge import LOSSES, Problem, kmer_matrix
 from tests.product_matrix import product_matrix
+from tools.fuzz.general import General
 
 #: Most features of a problem, and of the few problems that may have more.
 MOST_FEATURES, MOST_OF_FEW = 312, 2000
@@ -20,6 +21,10 @@ MOST_FEATURES, MOST_OF_FEW = 312, 2000
 GENERATORS = ("Hinges", "Pairs", "Tanh", "Above", "Quarters")
 #: From this number on, problems have all losses and offsets; earlier problems stay as they were.
 SINCE = 5000
+#: From this number on, problems also have several outputs, covariates, and other drivers.
+SINCE_GENERAL = 10_000
+#: Most weights of a problem of several outputs, which the judge solves in extended precision.
+MOST_WEIGHTS = 400
 MORE_LOSSES = (*LOSSES, "huber:delta=0.5", "huber:delta=2", "poisson", "poisson")
 
 
@@ -34,12 +39,21 @@ class Case:
     features: str
     options: dict[str, Any]
     traits: list[str]  #: what is hard about it
-    problem: Problem = field(repr=False)
+    problem: Problem | General = field(repr=False)
     offset: np.ndarray | None = None
+    covariates: np.ndarray | None = None
+    outputs: str = "one"  #: "one", "classes", "targets" or "labels"
+    driver: str = "inline"
 
     def data(self) -> Any:
         """The rows as a data set."""
-        return fcl.open_data(self.rows, y=self.y, weights=self.weights, offset=self.offset)
+        return fcl.open_data(
+            self.rows,
+            y=self.y,
+            weights=self.weights,
+            offset=self.offset,
+            covariates=self.covariates,
+        )
 
     def describe(self) -> dict[str, Any]:
         """A description for people, ready for JSON."""
@@ -56,6 +70,11 @@ class Case:
             "class_weight": str(self.options.get("class_weight")),
             "scales": [float(f"{x:.3g}") for x in spread],
             "traits": self.traits,
+            "outputs": self.outputs,
+            "covariates": 0 if self.covariates is None else self.covariates.shape[1],
+            "driver": self.driver,
+            "view": f"{'sparse' if hasattr(self.rows, 'tocsr') else 'dense'}, "
+            f"{self.options['row_view']} rows",
         }
 
 
@@ -65,6 +84,9 @@ def make_case(number: int, seed: int = 0, hard: bool = False) -> Case:
     while True:
         case = _draw(random, number, hard)
         if case is not None:
+            if number >= SINCE_GENERAL:  # processes start within seconds
+                shares = {"inline": 0.9, "processes": 0.09, "dask": 0.01}
+                case.driver = str(random.choice(list(shares), p=list(shares.values())))
             return case
 
 
@@ -108,6 +130,8 @@ def _draw(random: np.random.Generator, number: int, hard: bool) -> Case | None:
         return None
     if not phi[keep].any():
         return None
+    if number >= SINCE_GENERAL and random.random() < 0.75:
+        return _general(random, number, hard, rows, features, phi, factors, weights, traits)
     y = _target(random, phi, loss, chance)
     if len(np.unique(y[keep])) < 2 and (labels or loss == "poisson"):
         return None
@@ -152,6 +176,89 @@ def _draw(random: np.random.Generator, number: int, hard: bool) -> Case | None:
     )
 
 
+def _general(
+    random: np.random.Generator,
+    number: int,
+    hard: bool,
+    rows: Any,
+    features: str,
+    phi: np.ndarray,
+    factors: np.ndarray | None,
+    weights: np.ndarray | None,
+    traits: list[str],
+) -> Case | None:
+    """Draw targets of several outputs, or of one output beside covariates; None to draw again."""
+
+    def chance(share: float, trait: str) -> bool:
+        hit = bool(random.random() < share)
+        if hit:
+            traits.append(trait)
+        return hit
+
+    n, p = phi.shape
+    outputs = str(random.choice(["classes", "classes", "targets", "targets", "labels", "one"]))
+    K = 1 if outputs == "one" else int(random.integers(2, 5))
+    if p * K > MOST_WEIGHTS or n < 2 * K:
+        return None
+    loss = {"classes": "softmax", "targets": "squared", "labels": "logistic"}.get(outputs, "")
+    loss = loss or str(random.choice(MORE_LOSSES))
+    keep = np.ones(n, bool) if weights is None else weights > 0.0
+    columns = [_target(random, phi, "squared" if K > 1 and outputs != "labels" else loss, chance)
+               for _ in range(K)]  # fmt: skip
+    targets = np.column_stack(columns)
+    y: np.ndarray = targets if K > 1 else targets[:, 0]
+    if outputs == "classes":
+        scaled = (targets - targets.mean(axis=0)) / (targets.std(axis=0) + 1e-300)
+        classes = np.argmax(scaled, axis=1)
+        y, targets = np.array([-3, 4, 11, 12])[classes], np.eye(K)[classes]
+    elif outputs == "labels":
+        y = (targets > 0.0).astype(np.float64)
+    if any(len(np.unique(each[keep])) < 2 for each in targets.T):
+        return None
+    covariates, z = None, np.ones((n, int(random.random() < 0.8)))
+    if outputs == "one":
+        covariates = random.normal(size=(n, int(random.integers(1, 4))))
+        covariates *= 10.0 ** random.uniform(-3.0, 3.0, covariates.shape[1])
+        if chance(0.15, "covariate of large mean"):
+            covariates[:, 0] += 1e4 * np.abs(covariates[:, 0]).max()
+        z = np.column_stack([z, covariates])
+    offset = None
+    if chance(0.2, "offsets"):
+        offset = random.normal(size=(n, K)) * random.choice([0.1, 1.0, 3.0])
+    options: dict[str, Any] = {
+        "loss": loss,
+        "l1_ratio": float(random.choice([1.0, 1.0, 0.9, 0.5, 0.05])),
+        "intercept": z.shape[1] > (0 if covariates is None else covariates.shape[1]),
+        "tol": 1e-8 if hard else float(random.choice([1e-2, 1e-3, 1e-4, 1e-6])),
+        "row_view": random.choice(np.array(["auto", "all", 64], object)),
+        "seed": int(random.integers(10)),
+    }
+    if K > 1:
+        options["group"] = chance(0.4, "group")
+    if chance(0.3, "small blocks"):
+        options["block_rows"] = 64
+    problem = General(
+        *(phi[keep], z[keep], targets[keep], (np.ones(n) if weights is None else weights)[keep]),
+        np.zeros((n, K))[keep] if offset is None else offset[keep],
+        np.ones(p) if factors is None else factors,
+        loss,
+        rho=options["l1_ratio"],
+        group=options.get("group", False),
+    )
+    with np.errstate(all="ignore"):
+        least = problem.null()[1]
+    if not 0.0 < least < math.inf:
+        return None
+    options["C"] = float(least * 10.0 ** random.uniform(2.0 if hard else math.log10(0.5), 5.0))
+    if offset is not None and K == 1:
+        offset = offset[:, 0]
+    return Case(
+        *(number, rows, y, weights, features, options, traits),
+        replace(problem, C=options["C"]),
+        *(offset, covariates, outputs),
+    )
+
+
 def _letter_features(random: np.random.Generator, length: int) -> str:
     """One or two families of patterns of letters."""
 
@@ -168,7 +275,7 @@ def _letter_features(random: np.random.Generator, length: int) -> str:
 
 def _joined(random: np.random.Generator, one: Any) -> str:
     """One family, or two families with penalty factors."""
-    if random.random() < 0.6:
+    if random.random() < 0.75:
         return str(one())
     parts = []
     for _ in range(2):
@@ -217,7 +324,7 @@ def _numbers(
     X = X.astype(dtype)
 
     def one() -> str:
-        if degree > 1 and random.random() < 0.6:
+        if degree > 1 and random.random() < 0.75:
             return f"products:degree={degree}"
         family = random.choice(["columns", "columns", "columns", "factors", "fourier", *GENERATORS])
         if family == "factors":

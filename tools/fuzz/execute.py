@@ -196,8 +196,11 @@ def run_process(
     done = Done()
     shared = shared_memory()
     began = time.monotonic()
-    given = open(folder / stdin if stdin else os.devnull, "rb")
-    with given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+    with (
+        open(folder / stdin if stdin else os.devnull, "rb") as given,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as errors,
+    ):
         broken = _broken_pipe() if streams.endswith("broken") else None
         try:
             process = subprocess.Popen(

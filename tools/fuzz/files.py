@@ -276,9 +276,10 @@ def make_files(folder: Path) -> None:
 def place(case: Case, line: str) -> tuple[list[str], str]:
     """Copy the files of a line; return its arguments, and the name of standard input, or ""."""
     words = []
-    for word in line.split():
-        if word.startswith("OUT."):
-            word = case.output(case.fresh(word[3:]))
+    for text in line.split():
+        word = text
+        if text.startswith("OUT."):
+            word = case.output(case.fresh(text[3:]))
             case.outputs += [f"{word}.path", f"{word}.refit.fcl"]
         name = word.partition(":")[0]
         for each in (name, *BESIDE.get(name, ())):

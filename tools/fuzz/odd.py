@@ -30,7 +30,7 @@ SECRET = "hunter2"
 #: Fields of files of text. The spellings in `MISSPELT` are numbers to Python, and to nobody else.
 MISSPELT = ("1_0", "1_0.5", "\u0663", "0x10", "\uff11")
 FIELDS = (
-    *MISSPELT, *MISSPELT, "", " ", "nan", "inf", "-inf", "NA", "1e400", "1e-320", "1e308", "-0", "-1", "0",
+    *MISSPELT, *MISSPELT, "", "nan", "inf", "-inf", "NA", "1e400", "1e-320", "1e308", "-0", "-1", "0",
     "1.5", "2.0", "+1", "01", "1,5", "9" * 400, str(2**31), str(2**63), "10000000000", '"', '"a', "'",
     "=1+1", "@a", "\0", "\x1b[31m", "é", "\udcff", "a" * 100_000, "#", "\t", "\r", "a b", "N", "true",
 )  # fmt: skip

@@ -5,7 +5,8 @@
     python tools/fuzz/problems.py --hard                  500 badly scaled problems, to 1e-8
     python tools/fuzz/problems.py --only 17 [--hard]      one problem, with all its figures
 
-The problems cover all families, losses, and scales of columns, weights and targets; seed and number
+The problems cover all families, losses, and scales of columns, weights and targets; from number 10,000 on
+(``--first``) also several outputs, covariates, and the drivers processes and dask. Seed and number
 determine a problem. The judge has the matrix of all features and computes in extended precision. It
 reports these faults:
 
@@ -57,6 +58,7 @@ from tests.judge import Problem
 from tools.bench.common import table
 from tools.fuzz import reference
 from tools.fuzz.draw import Case, make_case
+from tools.fuzz.general import General
 
 #: Seconds after which a silent worker is killed.
 PATIENCE = 300.0
@@ -104,16 +106,29 @@ def rounding_of(exact: Problem, w: np.ndarray, b: Any) -> tuple[float, float]:
 def judge(case: Case, result: Any, seconds: float, spent: float) -> Verdict:
     """Check a result on the explicit matrix; ``spent`` : seconds of processor time that it took."""
     verdict = Verdict(case.describe())
-    exact = reference.extended(case.problem)
-    w = np.zeros(exact.phi.shape[1], reference.Long)
-    w[result.model.ids] = result.model.weights
-    b: Any = reference.Long(result.model.intercept)
     claimed, tol = result.certificate, case.options["tol"]
+    w: Any
+    b: Any
+    exact: Any
+    if isinstance(case.problem, General):
+        exact = case.problem.extended()
+        w, b = exact.point(result.model)
+        off_value, off_price = exact.rounding(w, b)
+        with np.errstate(all="ignore"):
+            *_, found = exact.better(w, b)
+        proved = {"reference": float(found)}
+    else:
+        exact = reference.extended(case.problem)
+        w = np.zeros(exact.phi.shape[1], reference.Long)
+        w[result.model.ids] = result.model.weights
+        b = reference.Long(result.model.intercept)
+        off_value, off_price = rounding_of(exact, w, b)
+        best = reference.solve(case.problem)
+        gap = float((best.objective - best.bound) / (best.objective or 1.0))
+        proved = {"reference": float(best.objective), "reference_gap": gap}
     value = float(exact.objective(w, b))
     largest = float(np.abs(exact.pulls(w, b)).max(initial=0.0))
-    off_value, off_price = rounding_of(exact, w, b)
-    best = reference.solve(case.problem)
-    least = min(float(best.objective), value)
+    least = min(proved["reference"], value)
     size = value or 1.0
     explained = ROUNDINGS * (off_value + off_price)
     verdict.figures = {
@@ -128,8 +143,7 @@ def judge(case: Case, result: Any, seconds: float, spent: float) -> Verdict:
         "violation_off": (claimed.max_violation - largest) / max(largest, 1e-300),
         "bound_above": (claimed.bound - least) / size,
         "rounding": [off_value, off_price],
-        "reference": float(best.objective),
-        "reference_gap": float((best.objective - best.bound) / (best.objective or 1.0)),
+        **proved,
     }
     if claimed.n_priced != exact.phi.shape[1]:
         verdict.faults.append("priced")
@@ -169,8 +183,10 @@ def solve(case: Case, seconds: float, driver: str = "inline") -> tuple[Any, floa
     limits: dict[str, Any] = {"max_time": 5.0 * seconds}
     if driver == "inline":
         limits["should_stop"] = lambda: clock() - begun > seconds
-    else:
+    elif driver == "processes":
         limits |= {"driver": "processes", "writers": 2}
+    else:
+        limits |= {"driver": "dask", "dask": "local:2"}
     result = fcl.train(
         case.data(), case.features, **(case.options | limits), memory="1GiB", warn=False
     )
@@ -208,7 +224,7 @@ def work(args: argparse.Namespace, numbers: Sequence[int]) -> Iterator[Verdict]:
     for number in numbers:
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
         case = make_case(number, args.seed, args.hard)
-        yield run(case, args.seconds, args.driver)
+        yield run(case, args.seconds, args.driver or case.driver)
         faulthandler.cancel_dump_traceback_later()
 
 
@@ -221,7 +237,8 @@ def share_out(args: argparse.Namespace, take: Any) -> None:
             command = [sys.executable, __file__, "--worker", "--first", str(numbers[0])]
             command += ["--runs", str(numbers[-1] + 1 - numbers[0]), "--jobs", str(args.jobs)]
             command += ["--seed", str(args.seed), "--seconds", str(args.seconds)]
-            command += ["--driver", args.driver, *(["--hard"] if args.hard else [])]
+            command += ["--driver", args.driver] if args.driver else []
+            command += ["--hard"] if args.hard else []
             with subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             ) as worker:
@@ -264,7 +281,8 @@ def summary(found: Sequence[Mapping[str, Any]]) -> str:
         classes["all"].append(one)
         classes["family: " + family_class(one["features"])].append(one)
         classes["loss: " + one["loss"]].append(one)
-        classes[f"l1_ratio: {one['l1_ratio']}"].append(one)
+        for name in ("outputs", "covariates", "driver", "view", "l1_ratio"):
+            classes[f"{name}: {one[name]}"].append(one)
         classes[f"tol: {one['tol']:.0e}"].append(one)
         for trait in one["traits"]:
             classes["with: " + trait].append(one)
@@ -291,7 +309,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="number of parallel processes")
     parser.add_argument("--only", type=int, nargs="+", help="only these problems, in full")
-    parser.add_argument("--driver", choices=["inline", "processes"], default="inline")
+    parser.add_argument(
+        "--driver", choices=["inline", "processes", "dask"], help="for all problems"
+    )
     parser.add_argument("--seconds", type=float, default=2.0, help="time limit of a problem")
     parser.add_argument("--hard", action="store_true", help="only badly scaled problems, to 1e-8")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
