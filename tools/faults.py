@@ -6,9 +6,11 @@
     python tools/faults.py --runs 10 --only trainer                     # cases with this in their name
 
 Processes are killed, stopped and made to fail at random moments and at every marked point of the code.
-Signals arrive, disks fill up, data and checkpoints are damaged, and readers close their pipes. Each run
-is ``fcl-train`` on C. elegans acceptor sites in a session of its own, with a random driver, family and
-row view. Jobs that did not finish are resumed. The script writes a line of JSON for each run, and prints
+Signals arrive, disks fill up, data and checkpoints are damaged, and readers close their pipes. Most runs
+are ``fcl-train`` on C. elegans acceptor sites in a session of its own, with a random driver, family and
+row view. Jobs that did not finish are resumed. The other runs are of ``online``, ``stagewise``, paths,
+``convert``, ``predict`` and ``report``: an earlier output stays, or the new one is whole, and at the end
+it has the bits of a job that nothing disturbed. The script writes a line of JSON for each run, and prints
 a table at the end. The exit code is 1 if a model is wrong, an exit code is unexpected, more work is lost
 than the interval between checkpoints, or a process or file is left behind. On a busy machine, set
 FCL_FAULTS_PATIENCE=10 to multiply all time limits by 10.
@@ -33,23 +35,29 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tools.campaign.cases import Case, all_cases
 from tools.campaign.jobs import SMALL, Job, Size
+from tools.campaign.others import Material, OtherRun, other_cases
 from tools.campaign.run import Outcome, Run
 
 
 def plan_cases(runs: int, seed: int, only: str = "") -> list[Case]:
     """The case of each run: all cases in a random order, repeated."""
-    cases = [case for case in all_cases() if only in case.name]
+    cases = [case for case in (*all_cases(), *other_cases()) if only in case.name]
     if not cases:
         raise SystemExit(f"faults: no case has {only!r} in its name")
     random.Random(seed).shuffle(cases)
     return [cases[i % len(cases)] for i in range(runs)]
 
 
-def one_run(number: int, case: Case, seed: int, job: Job, folder: Path) -> Outcome:
+def one_run(
+    number: int, case: Case, seed: int, job: Job, material: Material, folder: Path
+) -> Outcome:
     """Make one run in a new folder inside `folder`; removes the new folder if the run is good."""
     place = folder / f"run-{number}"
     shutil.rmtree(place, ignore_errors=True)
-    outcome = Run(number, case, seed, job, place).go()
+    if case.command:
+        outcome = OtherRun(number, case, seed, material, place).go()
+    else:
+        outcome = Run(number, case, seed, job, place).go()
     if outcome.good:
         shutil.rmtree(place, ignore_errors=True)
     return outcome
@@ -123,11 +131,12 @@ def main() -> int:
     lines = done_before(args.out)
     done = {line["run"] for line in lines}
     job = Job(folder, SMALL if args.small else Size())
+    material = Material(folder, 2_000 if args.small else 20_000)
     planned = enumerate(plan_cases(args.runs, args.seed, args.only))
     todo = [(n, c) for n, c in planned if n not in done and args.number in (None, n)]
     with args.out.open("a") as out, ThreadPoolExecutor(args.jobs) as pool:
         try:
-            runs = [pool.submit(one_run, n, c, args.seed, job, folder) for n, c in todo]
+            runs = [pool.submit(one_run, n, c, args.seed, job, material, folder) for n, c in todo]
             for run in as_completed(runs):
                 outcome = run.result()
                 lines.append(asdict(outcome))

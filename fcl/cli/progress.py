@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -312,10 +313,11 @@ class JsonLog:
     def _open(self) -> IO[str]:
         if self._options.get("overwrite"):
             return open(self._path, "w", encoding="utf-8")
-        for path in chain([Path(self._path)], names_beside(Path(self._path))):
+        wanted = Path(os.path.realpath(self._path))  # a link may lead to a name that is free
+        for path in chain([wanted], names_beside(Path(self._path))):
             with suppress(FileExistsError):
                 file = open(path, "x", encoding="utf-8")  # noqa: SIM115
-                if path != Path(self._path):
+                if path != wanted:
                     error = OutputExistsError(self._path, str(path))
                     messages.say(f"warning: {error}")
                 return file

@@ -135,7 +135,7 @@ class _SvmlightSource(Source):
         for file in self._files:
             for lines in _lines(file.open_last(), min(_SLICE, budget.block)):
                 yield self._rows(lines)
-        if not self._width:
+        if not self._width and self._options.like is None:  # with a model, rows of zeros are valid
             raise InputError(
                 f"{self._files[0].name}: expected entries ID:VALUE, found none in "
                 f"{counted(self.rows_in, 'line')}"

@@ -121,6 +121,10 @@ def _target(path: str | os.PathLike[str], overwrite: bool, folder: bool = False)
             )
     elif not stat.S_ISREG(mode):
         raise InputError(f"{shown}: exists and is not a regular file; choose another name")
+    elif folder and overwrite:
+        raise InputError(
+            f"{shown}: is a file, which a folder does not replace; choose another name, or remove it"
+        )
     if not overwrite:
         raise OutputExistsError(shown)
     return target

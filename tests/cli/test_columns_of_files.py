@@ -129,6 +129,17 @@ def test_validation_rows_are_matched_by_id(base: int) -> None:
         assert result.history[-1]["validation"]["auprc"] == pytest.approx(want, rel=1e-12)
 
 
+def test_rows_of_zeros(base: int, run: Run) -> None:
+    """The model knows the columns, which such rows do not name."""
+    model = fcl.load_model("m.fcl")
+    svm("t.svm", np.zeros((3, P)), base)
+    np.testing.assert_allclose(
+        scores(run, "m.fcl", "t.svm"), np.full(3, model.intercept), atol=1e-12
+    )
+    result = run("convert", "t.svm", "t.zarr")
+    assert result.exit_code == 2 and "expected entries ID:VALUE, found none" in result.stderr
+
+
 def test_an_id_that_the_training_rows_do_not_have(run: Run) -> None:
     convert([svm("train.svm", X, 1)], "train.zarr", memory="4GiB")
     fcl.train(fcl.open_data("train.zarr"), "columns", C=1.0).model.save("m.fcl")

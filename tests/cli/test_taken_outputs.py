@@ -186,6 +186,20 @@ def test_a_log_does_not_replace_the_log_of_another_process(
     assert json.loads(lines[0])["event"] == "Options"
 
 
+def test_a_log_through_a_link_to_a_free_name(
+    run: Run, inputs: dict[str, str], tmp_path: Path
+) -> None:
+    log = tmp_path / "log.jsonl"
+    log.symlink_to("elsewhere.jsonl")
+    result = run_command(
+        run, (*TRAIN, "--out", "OUT", "--log-json", log), inputs, tmp_path / "o.fcl"
+    )
+    assert result.exit_code == 0 and "another process" not in result.stderr, result.output
+    lines = (tmp_path / "elsewhere.jsonl").read_text().splitlines()
+    assert json.loads(lines[0])["event"] == "Options" and log.is_symlink()
+    assert not (tmp_path / "log.1.jsonl").exists()
+
+
 def test_folders_of_a_report(
     run: Run, inputs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,11 @@ def test_check_output(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"not writable|no file can be created in /proc"):
             check_output("/proc/out", overwrite=True)
     assert check_output(tmp_path / "new", overwrite=False) == tmp_path / "new"
+    (tmp_path / "file.zarr").touch()
+    with pytest.raises(InputError, match="is a file, which a folder does not replace"):
+        check_output(tmp_path / "file.zarr", overwrite=True, folder=True)
+    with pytest.raises(OutputExistsError):
+        check_output(tmp_path / "file.zarr", overwrite=False, folder=True)
 
 
 @pytest.mark.parametrize("length", [242, 255, 256])

@@ -39,16 +39,19 @@ class Case:
     """A fault, and the exit codes that may follow."""
 
     name: str
-    kind: str  #: a key of `acts.ACTS`, or "point" or "deaths"
+    kind: str  #: a key of `acts.ACTS`, or of `others.FAULTS`, or "point" or "deaths"
     codes: tuple[int, ...] = (0,)
     role: str = ""
     point: str = ""
     action: str = ""
     needs: str = ""
+    command: str = ""  #: a key of `others.COMMANDS`; empty for ``fcl train``
 
     @property
     def group(self) -> str:
         """The row of the summary table."""
+        if self.command:
+            return f"{self.command}: {self.kind}"
         return f"{self.role} {self.action} at a point" if self.point else self.kind
 
     @property

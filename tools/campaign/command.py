@@ -1,4 +1,4 @@
-"""Run ``fcl-train`` and observe it from outside: events, children, exit code, leftovers."""
+"""Run a command and observe it from outside: events, children, exit code, leftovers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,30 @@ LIMIT = 95.0 * PATIENCE
 #: Seconds after the end of the command in which its processes must exit.
 GRACE = 3.0 * PATIENCE
 
-#: The command. If the variable is set, the trainer samples rows even though there are few.
-TRAIN = """
+#: The commands. If the variable is set, the trainer samples rows even though there are few.
+COMMANDS = {
+    "train": """
 import os
 if os.environ.get("FCL_FAULTS_SAMPLED"):
     from fcl.drivers import plan
     plan.ALL_ROWS, plan.LEAST_SAMPLE = 1000, 512
 from fcl.cli.train import main
 main()
-"""
+""",
+    "fcl": """
+import sys
+from fcl.cli import umbrella
+if sys.argv[1] == "online":
+    from fcl.cli.online import command
+    online = command.callback
+    def often(*arguments, **options):
+        from fcl.drivers.online import run
+        run.SAVE_EVERY = 0.05
+        return online(*arguments, **options)
+    command.callback = often
+umbrella.script()
+""",
+}
 
 
 class Hang(Exception):
@@ -39,11 +54,12 @@ class Hang(Exception):
 
 @dataclass
 class Command:
-    """``fcl-train`` in a session of its own, whose processes share a pipe as stderr."""
+    """A command in a session of its own, whose processes share a pipe as stderr."""
 
     folder: Path
     arguments: list[str]
     environment: dict[str, str] = field(default_factory=dict)
+    command: str = "train"  #: a key of `COMMANDS`; only train has a log of events
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
@@ -52,9 +68,10 @@ class Command:
         read, write = os.pipe()
         os.set_blocking(read, False)
         self._pipe: int | None = read
+        log = ["--log-json", os.fspath(self.log)] if self.command == "train" else []
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", TRAIN, *self.arguments, "--log-json", os.fspath(self.log)],
+                [sys.executable, "-c", COMMANDS[self.command], *self.arguments, *log],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=write,

@@ -120,7 +120,10 @@ class General:
         value = self.objective(W, B)
         objective = float(self.C * (self.s @ (slopes * off).sum(axis=1)))
         sizes = (np.abs(self.bends(m)) * off[:, None, :]).sum(axis=2) + eps * slopes
-        price = self.C * (np.abs(self.phi).T @ (self.s[:, None] * sizes))
+        sizes *= self.s[:, None]
+        if self.loss == "softmax":  # fcl rounds residuals to a grid, so that they sum to 0 exactly
+            sizes += 2.0 * eps * self.s.max()
+        price = self.C * (np.abs(self.phi).T @ sizes)
         price = self.size(price) / (self.rho * self.f)
         return float(objective / value) if value else 0.0, float(price.max(initial=0.0))
 

@@ -72,6 +72,8 @@ def file(case: Case) -> Trial:
     plain = case.chance(0.1)
     if not plain:
         damage(case, case.folder / name)
+        if (case.folder / name).is_fifo():  # an input may be a pipe, which is waited for
+            (case.folder / name).unlink()
         if case.chance(0.15):
             line = Line(case, arguments[0], "numbers")
             line.add()

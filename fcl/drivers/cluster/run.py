@@ -39,8 +39,7 @@ def check_job(job: Job) -> None:
     where = "the driver dask; use --driver processes (driver='processes')"
     if job.n_outputs > 1:
         raise InputError(
-            f"dask: expected one output, got {job.n_outputs}, which need {where}, or train one model a "
-            "class"
+            f"expected one output with {where}, got {job.n_outputs}; or train one model for each class"
         )
     if job.train.covariates is not None:
         raise InputError(f"covariates: expected none with {where}, or add them to the features")

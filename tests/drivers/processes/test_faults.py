@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -16,7 +17,7 @@ from fcl.drivers.processes.logic.stages import TASKS
 from fcl.drivers.processes.trainer import _ORDERS
 from fcl.model import atomic
 from tools import faults
-from tools.campaign import cases, command, jobs, run
+from tools.campaign import cases, command, jobs, others, run
 
 pytestmark = pytest.mark.forked_commands
 
@@ -73,6 +74,51 @@ def test_fault(name: str, job: jobs.Job, tmp_path: Path, monkeypatch: pytest.Mon
         assert outcome.codes == [5, 0]
 
 
+@pytest.fixture(scope="module")
+def material(tmp_path_factory: pytest.TempPathFactory) -> others.Material:
+    return others.Material(tmp_path_factory.mktemp("others"), n_rows=1000)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "online-kill",
+        "stagewise-kill",
+        "path-interrupt",
+        "convert-output-disk-full",
+        "predict-kill",
+    ],
+)
+def test_other_commands(
+    name: str, material: others.Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "LIMIT", 120.0)
+    case = next(case for case in others.other_cases() if case.name == name)
+    outcome = others.OtherRun(0, case, SEED, material, tmp_path / "run").go()
+    if outcome.skipped:
+        pytest.skip(outcome.skipped)
+    assert outcome.good, json.dumps(asdict(outcome), indent=1)
+
+
+def test_other_bits_and_lost_outputs_are_found(
+    material: others.Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = next(case for case in others.other_cases() if case.name == "convert-freeze")
+    good = material.reference("convert")
+    monkeypatch.setattr(material, "reference", lambda name: ({**good[0], "y/x": "0"}, good[1]))
+    wrong = others.OtherRun(0, case, SEED, material, tmp_path / "run").go().wrong
+    assert wrong == ["other bits than an undisturbed job: y/x"]
+    found = others.OtherRun(0, case, SEED, material, tmp_path / "other")
+    found.has_earlier = True
+    done = SimpleNamespace(errors="")
+    found._judge(done, -9, {})  # type: ignore[arg-type]
+    assert "the earlier output is gone" in found.outcome.wrong
+    found.out.mkdir()
+    (found.out / "zarr.json").write_bytes(b"half")
+    found._judge(done, 0, {})  # type: ignore[arg-type]
+    assert "is not whole" in found.outcome.wrong[-1]
+
+
 def test_all_marked_points_are_in_the_campaign() -> None:
     found = set()
     for path in Path(fcl.drivers.processes.__file__).parent.glob("*.py"):
@@ -96,8 +142,9 @@ def test_all_marked_points_are_in_the_campaign() -> None:
 def test_a_campaign_resumes_where_it_ended(tmp_path: Path) -> None:
     some = faults.plan_cases(40, seed=3)
     assert some[:10] == faults.plan_cases(10, seed=3) != faults.plan_cases(10, seed=4)
-    everything = faults.plan_cases(len(cases.all_cases()), seed=1)
-    assert sorted(c.name for c in everything) == sorted(c.name for c in cases.all_cases())
+    of_all = [*cases.all_cases(), *others.other_cases()]
+    everything = faults.plan_cases(len(of_all), seed=1)
+    assert sorted(c.name for c in everything) == sorted(c.name for c in of_all)
     lines = [asdict(run.Outcome(i, c.name, c.group, {})) for i, c in enumerate(some[:3])]
     path = tmp_path / "results.jsonl"
     text = "\n".join(json.dumps(line) for line in lines)
