@@ -124,12 +124,13 @@ GENERAL = {
     10003: ("classes", "softmax", []),
     10013: ("classes", "softmax", ["group"]),
     10007: ("targets", "squared", ["group"]),
-    10043: ("targets", "squared", ["offsets"]),
+    10052: ("targets", "squared", []),
     10057: ("labels", "logistic", ["group", "offsets"]),
     10034: ("labels", "logistic", []),
     10017: ("one", "logistic", []),
-    10039: ("one", "squared", []),
-    10041: ("one", "poisson", ["offsets"]),
+    10056: ("one", "squared", []),
+    10043: ("one", "poisson", []),
+    10041: ("one", "logistic", ["offsets"]),
 }
 
 

@@ -74,7 +74,7 @@ class Case:
             "covariates": 0 if self.covariates is None else self.covariates.shape[1],
             "driver": self.driver,
             "view": f"{'sparse' if hasattr(self.rows, 'tocsr') else 'dense'}, "
-            f"{self.options['row_view']} rows",
+            f"{self.options.get('row_view', 'auto')} rows",
         }
 
 
@@ -115,7 +115,7 @@ def _draw(random: np.random.Generator, number: int, hard: bool) -> Case | None:
         X[random.random(X.shape) < random.choice([0.0, 0.03, 0.3])] = 4
         features = _letter_features(random, X.shape[1])
     else:
-        X, features = _numbers(random, n, hard, chance)
+        X, features = _numbers(random, n, hard, chance, number >= SINCE_GENERAL)
     loss = str(random.choice(LOSSES if number < SINCE else MORE_LOSSES))
     labels = loss in ("logistic", "squared_hinge")
     weights = _weights(random, n, chance)
@@ -290,9 +290,12 @@ def _joined(random: np.random.Generator, one: Any) -> str:
 
 
 def _numbers(
-    random: np.random.Generator, n: int, hard: bool, chance: Any
+    random: np.random.Generator, n: int, hard: bool, chance: Any, general: bool
 ) -> tuple[np.ndarray, str]:
-    """Draw columns of every scale and kind, and families of features over them."""
+    """Draw columns of every scale and kind, and families of features over them.
+
+    general : whether products may also keep the scales of their columns.
+    """
     degree = int(random.choice([1, 1, 2, 3]))
     m = int(random.integers(max(2, degree), {1: 60, 2: 16, 3: 9}[degree]))
     X = random.normal(size=(n, m))
@@ -330,7 +333,8 @@ def _numbers(
 
     def one() -> str:
         if degree > 1 and random.random() < 0.75:
-            return f"products:degree={degree}"
+            scale = random.choice(["", ",scale=true", ",scale=false"]) if general else ""
+            return f"products:degree={degree}{scale}"
         family = random.choice(["columns", "columns", "columns", "factors", "fourier", *GENERATORS])
         if family == "factors":
             factors = 10.0 ** random.uniform(-3, 3, m)

@@ -169,7 +169,7 @@ def judge(case: Case, result: Any, seconds: float, spent: float) -> Verdict:
             verdict.faults.append("tolerance")
         if spent > seconds:
             verdict.faults.append("unfinished")
-    elif result.reason in ("stalled", "no-progress") and claimed.gap <= explained:
+    elif claimed.gap <= explained:
         verdict.notes.append("rounding")
     else:
         verdict.faults.append("stalled" if result.reason == "stalled" else "unfinished")

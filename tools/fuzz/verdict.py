@@ -143,6 +143,7 @@ def _judge_success(case: Case, trial: Trial, done: Done, converged: bool = True)
             return []
         if options["out"] == "-":
             return []
+        options["out"] = os.path.realpath(options["out"])  # "x/../a" needs no folder x
         if not os.path.lexists(options["out"]):
             return ["success, but no output"]
         if name == "train":
