@@ -66,24 +66,26 @@ def block_length(c, e, threshold):
 
 
 @kernel
-def _block_minimum(model, t, g, weights, rotated, new):
-    """Write the weights of feature t that minimise the model; g are the slopes at ``weights``."""
+def _group_minimum(e, vectors, threshold, g, weights, rotated, new):
+    """Write the K weights that minimise a quadratic and the group norm; g are the slopes at ``weights``.
+
+    e, vectors : eigenvalues of the quadratic (K,) and its eigenvectors (1, K, K), or (0, K, K) if it is
+    diagonal.
+    """
     n_outputs = g.shape[0]
-    e = model.curve[t]
-    turned = model.vectors.shape[0] > 0
+    turned = vectors.shape[0] > 0
     norm = 0.0
     for a in range(n_outputs):
         if turned:
             along = 0.0
             lean = 0.0
             for k in range(n_outputs):
-                along += model.vectors[t, k, a] * weights[k]
-                lean += model.vectors[t, k, a] * g[k]
+                along += vectors[0, k, a] * weights[k]
+                lean += vectors[0, k, a] * g[k]
             rotated[a] = e[a] * along - lean
         else:
             rotated[a] = e[a] * weights[a] - g[a]
         norm += rotated[a] * rotated[a]
-    threshold = model.absolute[t]
     new[:] = 0.0
     if np.sqrt(norm) <= threshold:
         return
@@ -92,9 +94,35 @@ def _block_minimum(model, t, g, weights, rotated, new):
         z = rotated[a] / (e[a] + threshold / length)
         if turned:
             for k in range(n_outputs):
-                new[k] += model.vectors[t, k, a] * z
+                new[k] += vectors[0, k, a] * z
         else:
             new[a] = z
+
+
+@kernel
+def group_sweeps(hessian, curves, vectors, absolute, w, slope, most_sweeps, tolerance):
+    """Minimise a quadratic and group norms over each group in turn, until no group violates by more.
+
+    hessian float64 (k K, k K); eigenvalues (k, K) and eigenvectors (k, K, K) of its diagonal blocks; w
+    and slope (k, K) are updated.
+    """
+    n_groups, n_outputs = w.shape
+    rotated, new = np.empty(n_outputs), np.empty(n_outputs)
+    whole = slope.reshape(n_groups * n_outputs)
+    for _ in range(most_sweeps):
+        largest = 0.0
+        for j in range(n_groups):
+            largest = max(largest, group_violation(slope[j], w[j], absolute[j]))
+            _group_minimum(curves[j], vectors[j : j + 1], absolute[j], slope[j], w[j], rotated, new)
+            for k in range(n_outputs):
+                step = new[k] - w[j, k]
+                if step != 0.0:
+                    w[j, k] = new[k]
+                    row = hessian[j * n_outputs + k]
+                    for i in range(row.shape[0]):
+                        whole[i] += step * row[i]
+        if largest <= tolerance:
+            return
 
 
 @kernel
@@ -180,7 +208,8 @@ def block_sweep(model, order, w, u, v, b, met, lanes):
         _block_slopes(model, t, w, u, v, b, lanes, tile, g)
         met[t] = group_violation(g, w[t], model.absolute[t])
         largest = max(largest, met[t])
-        _block_minimum(model, t, g, w[t], rotated, new)
+        own = model.vectors[t : t + 1]  # empty if the model has no eigenvectors
+        _group_minimum(model.curve[t], own, model.absolute[t], g, w[t], rotated, new)
         moved = False
         for k in range(n_outputs):
             z[k] = new[k] - w[t, k]

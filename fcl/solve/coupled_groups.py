@@ -9,14 +9,17 @@ the norm is smooth, converge however the groups are conditioned.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
+from scipy.linalg import cho_solve
 
+from fcl.kernels.coupled_blocks import group_sweeps
 from fcl.solve.state import Floats
 
 __all__ = ["minimise_groups"]
 
-#: Maximum rounds of a sweep and a Newton step.
+#: Maximum rounds of sweeps and a Newton step.
 MOST_ROUNDS = 200
 #: Rounds in a row that lower the value by no more than rounding before the search ends.
 MOST_IDLE = 3
@@ -26,6 +29,10 @@ MOST_SEARCHED = 60
 ROUNDED = 1e-15
 #: Least eigenvalue of a system that is solved, relative to its largest.
 LEAST_CURVE = 1e-15
+#: Least diagonal entry of a Cholesky factor, of a matrix with diagonal 1, with which a system is solved.
+LEAST_PIVOT = 1e-4
+#: Most sweeps before a Newton step, which costs as much as dozens of them.
+MOST_SWEEPS = 100
 
 
 def minimise_groups(
@@ -51,8 +58,8 @@ def minimise_groups(
     value, idle, rounds = 0.0, 0, 0
     while rounds < MOST_ROUNDS and idle < MOST_IDLE and not cease():
         rounds += 1
-        model.sweep()
-        if model.violation() <= min(tolerance, 1e-6):
+        model.sweep(tolerance)
+        if model.violation() <= tolerance:
             break
         model.newton()
         before, value = value, model.value()
@@ -94,17 +101,10 @@ class _Groups:
         left = np.linalg.norm(pulled, axis=1)
         return float((np.where(sizes > 0.0, left, np.maximum(left - self.a, 0.0)) / self.a).max())
 
-    def sweep(self) -> None:
-        """Minimise over each group in turn."""
-        k, K = self.w.shape
-        for j in range(k):
-            curves, vectors = self._curves[j], self._vectors[j]
-            c = vectors.T @ self.slope[j] - curves * (vectors.T @ self.w[j])
-            new = vectors @ _shrunk(c, curves, float(self.a[j]))
-            step = new - self.w[j]
-            if step.any():
-                self.w[j] = new
-                self.slope += (self.hessian[:, j * K : (j + 1) * K] @ step).reshape(k, K)
+    def sweep(self, tolerance: float) -> None:
+        """Minimise over each group in turn, until no group violates by more, or many times."""
+        blocks = self._curves, self._vectors, self.a
+        group_sweeps(self.hessian, *blocks, self.w, self.slope, MOST_SWEEPS, tolerance)
 
     def newton(self) -> None:
         """Take a Newton step on the groups that are not 0."""
@@ -135,39 +135,19 @@ class _Groups:
             self.slope = (self.g + self.hessian @ d).reshape(k, K)
 
 
-def _shrunk(c: Floats, curves: Floats, a: float) -> Floats:
-    """The z that minimises sum_i (curves_i z_i^2 / 2 + c_i z_i) + a |z|."""
-    size = float(np.linalg.norm(c))
-    if size <= a:
-        return np.zeros_like(c)
-    # |z| = r where sum_i (c_i / (curves_i r + a))^2 = 1, whose left side falls with r
-    low, high = (size - a) / float(curves.max()), (size - a) / float(curves.min())
-    r = low
-    for _ in range(MOST_SEARCHED):
-        terms = c / (curves * r + a)
-        total = float(np.linalg.norm(terms))
-        if total >= 1.0:
-            low = max(low, r)
-        else:
-            high = min(high, r)
-        # Newton's method on 1 / norm, which is nearly linear in r
-        slope = float((terms * terms * curves / (curves * r + a)).sum()) / total**3
-        after = r + (1.0 - 1.0 / total) / slope if slope > 0.0 else 0.5 * (low + high)
-        if not low <= after <= high:
-            after = 0.5 * (low + high)
-        if abs(after - r) <= 1e-16 * r:
-            break
-        r = after
-    return -c * r / (curves * r + a)
-
-
 def _solved(matrix: Floats, right: Floats) -> Floats:
     """The least solution of a positive semidefinite system."""
     scale = np.sqrt(np.maximum(matrix.diagonal(), 0.0))
     scale = np.where(scale > 0.0, scale, 1.0)
-    curves, vectors = np.linalg.eigh(matrix / scale / scale[:, None])
+    matrix = matrix / scale / scale[:, None]
+    right = right / scale
+    with suppress(np.linalg.LinAlgError):
+        triangle = np.linalg.cholesky(matrix)
+        if triangle.diagonal().min() > LEAST_PIVOT:
+            return np.asarray(cho_solve((triangle, True), right) / scale)
+    curves, vectors = np.linalg.eigh(matrix)
     kept = curves > LEAST_CURVE * len(right) * curves[-1]
-    along = vectors[:, kept].T @ (right / scale)
+    along = vectors[:, kept].T @ right
     return np.asarray(vectors[:, kept] @ (along / curves[kept]) / scale)
 
 

@@ -103,6 +103,17 @@ def test_a_group_model_is_minimised(seed: int) -> None:
             assert np.linalg.norm(slope[j]) <= a[j] * (1.0 + 1e-5)
 
 
+def test_a_group_model_with_more_features_than_rows_takes_few_rounds() -> None:
+    """Each Newton step stops where the first group becomes 0, so sweeps before it find most of them."""
+    rng = np.random.default_rng(3)
+    k, K = 120, 2
+    rows = rng.standard_normal((60, k * K))
+    g = rows.T @ rng.standard_normal(60)
+    a = np.full(k, 0.01 * np.abs(g).max())
+    _, rounds = minimise_groups(rows.T @ rows, g, a, np.zeros((k, K)), 0.01)
+    assert rounds <= 15  # 52 with a single sweep before each step
+
+
 @pytest.mark.parametrize("coupled", [True, False])
 def test_the_hessian_of_a_row_is_a_sum_of_squares(coupled: bool) -> None:
     rng = np.random.default_rng(4)
