@@ -82,6 +82,8 @@ def _read_header(path: Location, name: str) -> tuple[tuple[int, ...], bool, np.d
             else:
                 # 3.0 differs only in the names of record fields, and records are not supported.
                 raise InputError(f"{name} has .npy version {version}; expected 1.0 or 2.0")
+            if any(isinstance(length, bool) for length in shape):  # which Python counts as 0 and 1
+                raise ValueError(f"expected whole numbers as its shape, got {shape}")
         except (InputError, MemoryError):
             raise
         except Exception as error:  # numpy parses the header as Python: any error is possible

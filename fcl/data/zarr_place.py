@@ -88,7 +88,18 @@ class _Zip(ZarrPlace):
     def open(self) -> Any:
         import zarr
 
-        return zarr.storage.ZipStore(self._path, mode="r")
+        class Members(zarr.storage.ZipStore):
+            async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
+                return _not_empty(key, await super().get(key, *args, **kwargs))
+
+            async def get_partial_values(self, prototype: Any, key_ranges: Any) -> Any:
+                key_ranges = list(key_ranges)
+                found = await super().get_partial_values(prototype, key_ranges)
+                return [
+                    _not_empty(key, one) for (key, _), one in zip(key_ranges, found, strict=True)
+                ]
+
+        return Members(self._path, mode="r")
 
     def stored_keys(self, array: str) -> Iterator[str]:
         prefix = array.strip("/")
@@ -215,6 +226,16 @@ class ObjectsStamp:
                 raise changed(str(self.path / key), info, now[key])
 
 
+def _not_empty(key: str, content: Any) -> Any:
+    """What a store read; raises ValueError for an empty object.
+
+    zarr takes an empty shard for a missing one, which holds the fill value.
+    """
+    if content is not None and not len(content):
+        raise ValueError(f"{key} is empty, as a write leaves it that did not end")
+    return content
+
+
 def _local_store(path: Path) -> Any:
     """A store for a folder that reads only regular files, since opening a FIFO would block."""
     from zarr.storage import LocalStore
@@ -222,17 +243,18 @@ def _local_store(path: Path) -> Any:
     class RegularFiles(LocalStore):
         async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
             file_kind(self.root / key)
-            return await super().get(key, *args, **kwargs)
+            return _not_empty(key, await super().get(key, *args, **kwargs))
 
         async def get_partial_values(self, prototype: Any, key_ranges: Any) -> Any:
             key_ranges = list(key_ranges)
             for key, _ in key_ranges:
                 file_kind(self.root / key)
-            return await super().get_partial_values(prototype, key_ranges)
+            found = await super().get_partial_values(prototype, key_ranges)
+            return [_not_empty(key, one) for (key, _), one in zip(key_ranges, found, strict=True)]
 
         def get_sync(self, key: str, **kwargs: Any) -> Any:
             file_kind(self.root / key)
-            return super().get_sync(key, **kwargs)
+            return _not_empty(key, super().get_sync(key, **kwargs))
 
     return RegularFiles(path, read_only=True)
 
@@ -271,7 +293,8 @@ def _remote_store(place: RemotePlace) -> Any:
                 content = await place.read(key, start, stop)
             except FileNotFoundError:
                 return None
-            return (prototype or default_buffer_prototype()).buffer.from_bytes(content)
+            buffer = (prototype or default_buffer_prototype()).buffer
+            return _not_empty(key, buffer.from_bytes(content))
 
         async def get_partial_values(self, prototype: Any, key_ranges: Any) -> list[Any]:
             parts = (self.get(key, prototype, byte_range) for key, byte_range in key_ranges)

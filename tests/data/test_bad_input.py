@@ -322,6 +322,16 @@ def test_source_that_changes(store, arrays, name):
         dataset.check_unchanged()
 
 
+def test_a_length_that_is_true(tmp_path):
+    """Python takes True for 1, and numpy reads the header."""
+    file = tmp_path / "X.npy"
+    np.save(file, np.zeros((60, 1), np.uint8))
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"(60, 1), }   ", b"(60, True), }"))
+    assert file.stat().st_size == len(content) and file.read_bytes() != content
+    assert "expected whole numbers as its shape, got (60, True)" in refusal(file)
+
+
 def test_a_large_file_that_was_touched(tmp_path, caplog):
     """Its content is only sampled, so the user is warned; a change at either end is found."""
     file = tmp_path / "X.npy"

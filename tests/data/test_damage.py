@@ -4,6 +4,7 @@ import gc
 import json
 import logging
 import re
+import zipfile
 from pathlib import Path
 
 import h5py
@@ -125,6 +126,26 @@ def test_shard_with_a_damaged_index(path, write_zarr):
     write_zarr(path, ARRAYS, chunk_rows=50, shards=4)
     damage(path / "X/c/0/0", truncate)
     assert "rows 0-49, cannot be read" in refusal(open_data(path))
+
+
+@pytest.mark.parametrize("stored", [{}, {"shards": 4}])
+def test_an_empty_object_is_no_missing_one(path, write_zarr, stored):
+    write_zarr(path, ARRAYS, chunk_rows=50, **stored)
+    damage(path / "X/c/0/0", lambda content: b"")
+    message = refusal(open_data(path))
+    assert "rows 0-49, cannot be read" in message and f"file {path}/X/c/0/0" in message
+    (path / "X/c/0/0").unlink()  # a missing one holds the fill value
+    assert not open_data(path).rows.read(0, 50).any()
+
+
+def test_an_empty_member_of_a_zip(tmp_path, write_zarr):
+    made, file = tmp_path / "made.zip", tmp_path / "data.zip"
+    with zarr.storage.ZipStore(made, mode="w") as store:
+        write_zarr(store, ARRAYS, chunk_rows=50, shards=4)
+    with zipfile.ZipFile(made) as source, zipfile.ZipFile(file, "w") as target:
+        for name in source.namelist():
+            target.writestr(name, b"" if name == "X/c/0/0" else source.read(name))
+    assert "X/c/0/0 is empty" in refusal(open_data(file))
 
 
 def test_zip_member(tmp_path, write_zarr):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 import warnings
 from collections.abc import Callable
@@ -92,7 +93,7 @@ def data(case: Case) -> Trial:
     form = case.rng.choice(stock.SPARSE_FORMATS if sparse else stock.FORMATS)
     made: dict[str, Any] = stock.arrays(case.numbers, rows, case.rng.choice((40, 60, 200)))
     case.note(form)
-    name = case.fresh()
+    name, refuse = case.fresh(), ""
     if not sparse and case.chance(0.3):
         key = case.rng.choice(("X", "X", "y", "s"))
         changed = dict(made)
@@ -107,6 +108,9 @@ def data(case: Case) -> Trial:
     else:
         source = stock.store(case.folder, name, form, made)
         damage(case, case.folder / source.partition("::")[0].removesuffix("/X.npy"))
+        where, what = [*case.notes, ""][-2:]
+        if what in ("cut", "empty") and re.search(r"/X(\.npy$|/c/|/\d)", where):
+            refuse = f"rows of which some bytes are gone: {what}"
     # sometimes the odd data are the validation data
     odd_is_valid = line.command == "train" and case.chance(0.15)
     line.base()
@@ -117,8 +121,8 @@ def data(case: Case) -> Trial:
     if "loss" in line.parameters and case.chance(0.3):
         line.values["loss"] = case.rng.choice(stock.LOSSES)
     if "plan" in line.parameters and case.chance(0.1):
-        line.values["plan"] = None
-    return Trial(line.arguments())
+        line.values["plan"], refuse = None, ""
+    return Trial(line.arguments(), refuse=refuse)
 
 
 def model(case: Case) -> Trial:
