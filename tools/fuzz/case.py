@@ -63,6 +63,7 @@ class Case:
         return f"f{self.named}{suffix}"
 
     def output(self, name: str) -> str:
-        """Allow the command to write to a name, and to the checkpoints beside it."""
-        self.outputs += [name, f"{name}.checkpoint"]
+        """Allow the command to write to a name, and to the checkpoints and points beside it."""
+        refit = f"{name.removesuffix('.fcl')}.refit.fcl"
+        self.outputs += [name, f"{name}.checkpoint", f"{name}.path", refit]
         return name

@@ -280,14 +280,13 @@ def place(case: Case, line: str) -> tuple[list[str], str]:
         word = text
         if text.startswith("OUT."):
             word = case.output(case.fresh(text[3:]))
-            case.outputs += [f"{word}.path", f"{word}.refit.fcl"]
         name = word.partition(":")[0]
         for each in (name, *BESIDE.get(name, ())):
             if os.path.exists(case.stock / each):
                 copy(case, each)
         if word == PATH:
             copy(case, f"{PATH}.path")
-            case.outputs += [PATH, f"{PATH}.path"]
+            case.output(PATH)
         if word.endswith(".ck"):
             case.output(word)
         words.append(word)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import traceback
 import warnings
 from collections.abc import Callable
@@ -73,14 +74,15 @@ def file(case: Case) -> Trial:
     plain = case.chance(0.1)
     if not plain:
         damage(case, case.folder / name)
-        if (case.folder / name).is_fifo():  # an input may be a pipe, which is waited for
-            (case.folder / name).unlink()
+        path = case.folder / name
+        if os.path.lexists(path) and stat.S_ISFIFO(path.lstat().st_mode):
+            path.unlink()  # an input may be a pipe, which is waited for
         if case.chance(0.15):
             line = Line(case, arguments[0], "numbers")
             line.add()
             arguments += [word for each in line.values for word in line.spell(each)]
     refuse = case.misspelt if name in files.STRICT and arguments[0] != "online" else ""
-    if not (case.folder / stdin).is_file():
+    if not os.path.isfile(case.folder / stdin):
         stdin = ""
     return Trial(arguments, must_succeed=plain, stdin=stdin, refuse=refuse)
 
