@@ -165,6 +165,15 @@ def up_to_one(name: str, value: Any) -> float:
     return _above_0(name, value, math.nextafter(1.0, 2.0), "above 0 and at most 1")
 
 
+def number(name: str, value: Any) -> float:
+    """Return the value as a float; raises InputError unless it is a finite number."""
+    if not isinstance(value, bool) and isinstance(value, Real):
+        with suppress(OverflowError):
+            if math.isfinite(float(value)):
+                return float(value)
+    raise InputError(f"{name} must be a finite number, got {shown(value)}")
+
+
 def is_whole(value: Any) -> bool:
     """Whether the value is a whole number; booleans are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)

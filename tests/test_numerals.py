@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 
@@ -128,3 +129,17 @@ def test_readable_models_of_vowpal_wabbit(tmp_path: Path, text: str) -> None:
         path.write_text(plain.replace(old, new))
         with pytest.raises(fcl.InputError, match="expected"):
             fcl.certify(path, data, features="columns", C=1.0)
+
+
+def test_no_option_reads_numbers_as_python_does() -> None:
+    """Python and click read 1_0 as 10, and digits of other alphabets."""
+    from tools.fuzz.commands import commands
+
+    kinds = (click.types.IntParamType, click.types.FloatParamType)
+    found = [
+        f"{name} {each.name}"
+        for name, command in commands().items()
+        for each in command.params
+        if isinstance(each.type, kinds)
+    ]
+    assert not found

@@ -10,8 +10,10 @@ import click
 from fcl.cli.certify_report import certify_lines
 from fcl.cli.common import EXIT_FAILED, Command, messages, refuse_same, show
 from fcl.cli.options import (
+    COUNT,
     EXIT_CODES,
     FILE,
+    NUMBER,
     TABLE,
     click_option,
     import_option,
@@ -77,16 +79,16 @@ _PROBLEM = ("loss", "l1_ratio", "class_weight")
 )
 @click.option(
     "--radius",
-    type=float,
+    type=NUMBER,
     metavar="Z",
     help="Compare with the best model in the ball ||w||_1 <= Z (default: that of method ball, or the "
     "norm of the weights).",
 )
 @click.option("--features", metavar="SPEC", help="Family of features (default: columns).")
 @click.option("--loss", metavar="LOSS", help="Loss (default: logistic).")
-@click.option("--l1-ratio", type=float, metavar="RHO", help="Share of |w| in the penalty.")
+@click.option("--l1-ratio", type=NUMBER, metavar="RHO", help="Share of |w| in the penalty.")
 @click_option(TABLE["class_weight"])
-@click.option("--intercept", type=float, metavar="B", help="Intercept, if MODEL has none.")
+@click.option("--intercept", type=NUMBER, metavar="B", help="Intercept, if MODEL has none.")
 @click.option("--no-intercept", is_flag=True, help="The problem has no intercept.")
 @click.option(
     "--namespace",
@@ -96,7 +98,7 @@ _PROBLEM = ("loss", "l1_ratio", "class_weight")
 )
 @click.option(
     "--top",
-    type=click.IntRange(min=0),
+    type=COUNT,
     default=10,
     show_default=True,
     help="How many violators to show.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fcl.cli.common import EXIT_FAILED, Command, printable, refuse_same, show
-from fcl.cli.options import FILE, import_option, overwrite_option, version_option
+from fcl.cli.options import COUNT, FILE, import_option, overwrite_option, version_option
 from fcl.cli.process import run
 from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
@@ -44,7 +44,7 @@ Exit codes: 0 success, 1 the machine failed or an output was taken (the result i
 )
 @click.option(
     "--top",
-    type=click.IntRange(min=0),
+    type=COUNT,
     default=10,
     show_default=True,
     help="How many features to show.",

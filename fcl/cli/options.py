@@ -11,17 +11,33 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from fcl import checks
 from fcl.cli.common import Command
 from fcl.errors import InputError
-from fcl.options import DURATION, FLAG, FROM_1, GROUPS, PATH, TEXT, TRAINING, Kind, Option, Resume
+from fcl.options import (
+    DURATION,
+    FLAG,
+    FROM_0,
+    FROM_1,
+    GROUPS,
+    PATH,
+    TEXT,
+    TRAINING,
+    Kind,
+    Option,
+    Resume,
+    real,
+)
 from fcl.path.options import PATH_OPTIONS
 from fcl.store import is_remote
 
 __all__ = [
+    "COUNT",
     "EXIT_CODES",
     "FILE",
     "KEPT",
     "MAY_CHANGE",
+    "NUMBER",
     "PATH_ONLY",
     "TABLE",
     "GroupedCommand",
@@ -257,6 +273,8 @@ class _Value(ParamType):
 
 #: The click type of arguments that are files; they are checked where they are opened.
 FILE = _Value(PATH)
+#: Click types of numbers, which are read as in all options and files, not as click reads them.
+NUMBER, COUNT = _Value(real(checks.number)), _Value(FROM_0)
 
 
 Decorator = Callable[[Any], Any]

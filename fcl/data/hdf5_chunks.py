@@ -73,8 +73,10 @@ class DeflatedChunks:
         dataset = self._dataset
         try:
             mask, content = dataset.id.read_direct_chunk(corner)
-        except (OSError, RuntimeError, ValueError):
-            return None  # the library gives the fill value, or says what is damaged
+        except (OSError, RuntimeError, ValueError, MemoryError):
+            # the library gives the fill value, or says what is damaged; without any chunk it reports
+            # that it cannot allocate
+            return None
         for number in reversed(range(len(self._filters))):
             if not mask >> number & 1:  # a bit of the mask says that the filter was left out
                 content = self._undone(self._filters[number], content)

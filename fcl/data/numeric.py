@@ -6,6 +6,7 @@ float32, and all others float64. Integers beyond 2^53 are rounded.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from fcl.data.base import BlockReader, Numbers, RowReader
 from fcl.data.sparse import SparseRowReader, SparseRows
 from fcl.data.sparse_buffer import SparseBuffer
 from fcl.errors import InputError
+from fcl.limits import allow
 from fcl.units import counted
 
 Block = np.ndarray | SparseRows
@@ -91,7 +93,12 @@ class NumericReader(BlockReader):
                     block.append(part)
                 else:
                     if not filled:
-                        block = np.empty((stop - start, self.n_columns), self.dtype)
+                        shape = stop - start, self.n_columns
+                        allow(
+                            f"{self.rows.name}: {shape[0]} rows need",
+                            math.prod(shape) * self.dtype.itemsize,
+                        )
+                        block = np.empty(shape, self.dtype)
                     block[filled : filled + len(numbers)] = part
                     part = block[filled : filled + len(numbers)]
                     check_finite(part, numbers, self.rows.name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -181,12 +181,12 @@ def _by_name(wanted: ColumnRecord, given: ColumnRecord, width: int, n_given: int
         refuse_other_scale(wanted, given)
         turned = turned_columns(pairs, ours, theirs, wanted)
     n_read = len(pairs)
-    source, target = _all_columns(pairs, width, n_given)
+    source, target = _all_columns(pairs, dict(absent), width, n_given)
     parts = [f"{n_by_name:,} read, by name"]
     by_place = n_read - n_by_name if ours else 0
     parts += [f"{by_place:,} by chromosome, position and alleles"] if by_place else []
     parts += [f"{len(turned):,} with A1 and A2 exchanged, turned"] if turned else []
-    parts += [f"{n_zero:,} without a row of their category, 0"] if n_zero else []
+    parts += [f"{n_zero:,} whose category no row has: filled with 0"] if n_zero else []
     ignored = n_given - n_read
     parts += [f"{ignored:,} more ignored"] if ignored and n_given != width else []
     unknown = _unknown_categories(wanted, given)
@@ -252,12 +252,18 @@ def _found_names(
     return pairs, absent, places
 
 
-def _all_columns(pairs: dict[int, int], width: int, n_given: int) -> tuple[np.ndarray, np.ndarray]:
-    """Source and target of a map; columns that the model does not read stay, if widths agree."""
+def _all_columns(
+    pairs: dict[int, int], absent: Collection[int], width: int, n_given: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Source and target of a map; columns that the model does not read stay, if widths agree.
+
+    absent : columns of the model that the input lacks under their name; those without a pair are 0.
+    """
     if n_given == width:
-        if all(column == place for column, place in pairs.items()):
+        zero = set(absent) - pairs.keys()
+        if not zero and all(column == place for column, place in pairs.items()):
             return np.arange(width), np.arange(width)
-        free = sorted(set(range(width)) - pairs.keys())
+        free = sorted(set(range(width)) - pairs.keys() - zero)
         left = sorted(set(range(width)) - set(pairs.values()))
         pairs = pairs | dict(zip(free, left, strict=False))
     return columns_of([(place, column) for column, place in pairs.items()])

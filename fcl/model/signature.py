@@ -55,6 +55,9 @@ def _trusted_places(
 
 
 def _beside(path: str, folder: str | os.PathLike[str]) -> bool:
+    """Whether a file is in the same folder as a checkpoint, and not hidden, as settings are."""
+    if os.path.basename(path).startswith("."):
+        return False
     return os.path.dirname(os.path.realpath(path)) == os.path.dirname(os.path.realpath(folder))
 
 
@@ -127,7 +130,8 @@ def check_places(
 
 
 def _spelled(names: Iterable[str]) -> str:
-    return ", ".join(sorted({"DATA" if name == "data" else f"--{name}" for name in names}))
+    words = {"DATA" if name == "data" else f"--{name.replace('_', '-')}" for name in names}
+    return ", ".join(sorted(words))
 
 
 def _code(key: bytes, kind: str, places: Mapping[str, str]) -> str:

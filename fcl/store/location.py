@@ -52,6 +52,11 @@ __all__ = [
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://")
 #: A URL that is a word, or follows the name of an option in it.
 _URL_AT_END = re.compile(r"(?:^|[=,])([a-zA-Z][a-zA-Z0-9+.-]+://.*)", re.DOTALL)
+#: A user name and password after what is meant as a URL, such as ``zip::http://`` or ``http:/``.
+_SECRET = re.compile(
+    r"(?:(?:https?|ftp|s3|gs|az):[/\\]{1,2}|^\s*[/\\]{2})[^/\\@\s:]*:(?!\d+[/\\])[^@\s]*@",
+    re.IGNORECASE,
+)
 #: Files that show a folder in a store that cannot list its objects.
 _FOLDER_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
@@ -98,6 +103,11 @@ def check_no_secrets(text: str) -> None:
     found = _URL_AT_END.search(text)
     if found is not None and not _is_file_url(found[1]):
         check_url(found[1])
+    elif _SECRET.search(text):
+        raise InputError(
+            "***: expected a file, or a URL such as https://HOST/PATH, got one with a user name and a "
+            f"password; {where_secrets_belong('https')}"
+        )
 
 
 class RemotePath(os.PathLike[str]):

@@ -291,6 +291,21 @@ def test_categories(wards: fcl.Model, run: Run) -> None:
     assert "not in the training data: city='Paris', city='rome'" in result.stderr
 
 
+def test_other_categories_of_equal_number_are_not_taken_for_known_ones(run: Run) -> None:
+    """The width of the converted rows agrees, but no column of theirs is one of the model's."""
+    cities = ["Red" if label > 0 else "green" for label in LABELS]
+    csv("t.csv", cities, RNG.normal(size=N), LABELS, head="c,x,y")
+    csv("u.csv", [city.upper() for city in cities], np.zeros(N), LABELS, head="c,x,y")
+    for name in ("t", "u"):
+        convert([f"{name}.csv"], f"{name}.zarr", y="y", memory="4GiB")
+    model = fcl.train(fcl.open_data("t.zarr"), "columns", C=1.0).model
+    model.save("m.fcl")
+    names = [row.feature for row in model.describe()]
+    assert "c=Red" in names or "c=green" in names
+    np.testing.assert_allclose(model.margins(fcl.open_data("u.zarr")), model.intercept, atol=1e-12)
+    np.testing.assert_allclose(scores(run, "m.fcl", "u.zarr"), model.intercept, atol=1e-6)
+
+
 def test_a_category_without_a_weight_is_known(run: Run) -> None:
     """Categories that the model does not read are no unknown ones."""
     noise = RNG.choice(list("abcd"), N)

@@ -334,3 +334,26 @@ def test_refused_in_little_memory(tmp_path: Path) -> None:
         [sys.executable, "-c", CHILD, *map(str, paths)], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["InputError"] * len(paths), done.stderr
+
+
+def test_an_array_without_any_chunk_is_read_as_zeros(tmp_path: Path) -> None:
+    """h5py reports for it that memory cannot be allocated."""
+    import h5py
+
+    with h5py.File(tmp_path / "d.h5", "w") as file:
+        file.create_dataset("X", (2000, 5), "f8", chunks=(500, 5), compression="gzip")
+        file["y"] = np.arange(2000) % 2
+    data = fcl.open_data(tmp_path / "d.h5")
+    assert not len(fcl.train(data, "columns", C=0.01).model.ids)
+
+
+def test_a_block_is_compared_with_the_budget(tmp_path: Path) -> None:
+    """A file of a few KB announces 10^8 columns, in chunks that would fit."""
+    import h5py
+
+    with h5py.File(tmp_path / "d.h5", "w") as file:
+        X = file.create_dataset("X", (20, 10**8), "f4", chunks=(1, 10**6), compression="gzip")
+        X[0, :10] = 1.0
+        file["y"] = np.arange(20) % 2
+    with pytest.raises(fcl.InputError, match=r"20 rows need"):
+        fcl.train(fcl.open_data(tmp_path / "d.h5"), "columns", C=0.01, memory="512MiB")

@@ -174,6 +174,8 @@ def test_places_to_write(name: str, tmp_path: Path, key_file: Path) -> None:
     command = {"data": "a.zarr", name: str(tmp_path / "m.fcl")}
     check_places(str(folder), "train", command, "", (), ())
     assert sign("train", folder, command) == ""
+    with pytest.raises(InputError, match="would write to"):
+        check_places(str(folder), "train", {name: str(tmp_path / ".profile")}, "", (), ())
     command[name] = str(tmp_path / "home" / ".profile")
     own = sign("train", folder, command)
     check_places(str(folder), "train", command, own, (), ())

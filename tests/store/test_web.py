@@ -16,7 +16,7 @@ from click.testing import Result
 
 import fcl
 from fcl.errors import InputError, StoreError
-from fcl.store import clients
+from fcl.store import check_no_secrets, clients
 from fcl.store.web import Web
 
 CONTENT = bytes(range(256)) * 4
@@ -363,3 +363,24 @@ def test_a_proxy_of_the_environment(server: Server, monkeypatch: pytest.MonkeyPa
     _, path, headers = server.seen[0]
     assert path == "http://nowhere.invalid/a/b" and headers["Host"] == "nowhere.invalid"
     assert headers["Proxy-Authorization"] == basic("me", "pw")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "zip::http://u:hunter2@h/x",
+        " http://u:hunter2@h/x",
+        "http:/u:hunter2@h/x",
+        "//u:hunter2@h/x",
+        "HTTP:\\\\u:hunter2@h/x",
+    ],
+)
+def test_a_secret_in_what_is_meant_as_a_url_is_not_shown(word: str) -> None:
+    with pytest.raises(fcl.InputError, match="user name and a password") as caught:
+        check_no_secrets(word)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("word", ["http://h:8080/p@x", "s3://b/a:b@c", "/d/a:b@c.csv", "//host/a"])
+def test_words_without_secrets(word: str) -> None:
+    check_no_secrets(word)
