@@ -5,9 +5,10 @@ The numbers of X need float64 if, for any column,
 
 - a whole number becomes another one, or a value is beyond the range of float32;
 - rounding moves a value by more than ``MOST_MOVE`` of the spread of the column, largest minus smallest;
-- rounding makes different values equal: more than ``MOST_MERGED`` of the float32 values stand for
-  several values. A few do by chance if many values have 17 digits, and a model loses nothing by it.
-  Values that agree to 15 digits, such as 0.3 and 0.1 + 0.2, are the same.
+- rounding makes different values equal. In a column with more than ``_CELLS`` different values, more than
+  ``MOST_MERGED`` of the float32 values must stand for several values: of many values with 17 digits some
+  do by chance, and a model loses nothing by it. Values that agree to 15 digits, such as 0.3 and
+  0.1 + 0.2, are the same.
 
 All rows decide, in memory that does not grow with them. The third rule samples values by their hash: all
 values that float32 makes equal are in the sample, or none of them is. So the order of the rows does not
@@ -39,10 +40,10 @@ __all__ = [
 
 #: Largest move of a value, as a share of the spread of its column.
 MOST_MOVE = 1e-4
-#: Largest share of the different values in float32 that stand for several values in float64.
+#: Largest share of the float32 values that stand for several values in float64, in a sample of a column.
 MOST_MERGED = 0.01
 #: Different values in float32 that are kept of a column, and the least number that makes a sample.
-_CELLS, _LEAST_CELLS = 512, 8
+_CELLS, _LEAST_CELLS = 1024, 8
 #: Several values in so many of these convince, if they are a sample.
 _LEAST_MERGED = 4
 #: Values of float64 that agree to 15 digits.
@@ -308,14 +309,14 @@ class Precision:
         self._cells = cells
 
     def _merged(self) -> npt.NDArray[np.bool_]:
-        """Which columns have different values that are equal in float32, and not a few by chance."""
+        """Which columns have different values that float32 makes equal; in a sample, not by chance."""
         self._settle()
         cells, k = self._cells, len(self._limit)
         several = cells.high - cells.low > _SAME * np.maximum(np.abs(cells.low), np.abs(cells.high))
         n_cells = np.bincount(cells.columns, minlength=k)
         n_several = np.bincount(cells.columns[several], minlength=k)
-        least = np.where(self._limit < _EVERY, _LEAST_MERGED, 1)
-        return (n_several >= least) & (n_several > MOST_MERGED * n_cells)
+        by_chance = np.maximum(_LEAST_MERGED - 1, MOST_MERGED * n_cells)
+        return n_several > np.where(self._limit < _EVERY, by_chance, 0)
 
 
 def stored_type(

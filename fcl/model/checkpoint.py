@@ -303,7 +303,8 @@ class CheckpointFolder:
 
             if not same_features(checkpoint.family, plain(family)):
                 wrong.append(
-                    "its features had other columns: their class, or what it uses, has changed"
+                    "its features had other columns: the columns of the data, or the class of the "
+                    "features, have changed"
                 )
         if n_features is not None:
             for name, array in checkpoint.arrays.items():

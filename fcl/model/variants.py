@@ -22,12 +22,14 @@ _NO_ALLELE = "0"
 def orientation(wanted: Variant, given: Variant) -> bool | None:
     """Whether the alleles of a variant are exchanged; None if they are other alleles.
 
-    An allele that is not named (0) fits any; the order in which more alleles are equal is taken.
+    An allele that is not named (0) fits any; the order in which more alleles are equal is taken. Some
+    programs write letters in lower case.
     """
-    ours = wanted.a1, wanted.a2
+    ours = wanted.a1.upper(), wanted.a2.upper()
     best, exchanged = -1, None
     for order in (False, True):
-        theirs = (given.a2, given.a1) if order else (given.a1, given.a2)
+        theirs = [each.upper() for each in (given.a1, given.a2)]
+        theirs = theirs[::-1] if order else theirs
         pairs = list(zip(ours, theirs, strict=True))
         if all(one == other or _NO_ALLELE in (one, other) for one, other in pairs):
             equal = sum(one == other for one, other in pairs)

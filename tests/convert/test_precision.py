@@ -88,6 +88,12 @@ def test_values_that_float32_cannot_hold(value: float) -> None:
     assert precision.beyond == (1 if value == 1e39 else None)
 
 
+def test_a_single_pair_of_equal_values_among_few() -> None:
+    precision = Precision(BUDGET)
+    precision.add_rows(np.append(np.arange(997) / 4, [500.000001, 500.000002])[:, None])
+    assert precision.fault() == (0, EQUAL)
+
+
 def test_many_values_are_sampled() -> None:
     """A million different values, of which float32 keeps 1 in 128, beside as many that it keeps."""
     times = RNG.permutation(1.7e9 + np.arange(1_000_000) + 0.5)
@@ -98,7 +104,7 @@ def test_many_values_are_sampled() -> None:
         block = slice(start, start + 5000)
         precision.add_rows(np.column_stack([fine[block], times[block]]))
     assert precision.fault() == (1, EQUAL)
-    assert len(precision._cells.keys) <= 2 * 512
+    assert len(precision._cells.keys) <= 2 * 1024
 
 
 def test_memory_is_bounded() -> None:

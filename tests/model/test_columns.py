@@ -20,6 +20,7 @@ from fcl.model import schema
 from fcl.model.column_file import COLUMN_KEYS, record_from_header, record_to_header
 from fcl.model.columns import difference, matched, record_of
 from fcl.model.explain import iter_explanations
+from fcl.model.variants import orientation
 from fcl.report.measured import measure
 from fcl.scoring.margins import BlockScorer
 
@@ -363,3 +364,12 @@ def test_workers_of_a_cluster_do_not_turn_columns(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a\.zarr: expected the columns of the training data in"):
         refuse_mapped(data.rows, data.name)
     refuse_mapped(fcl.open_data(X, y=None).rows, "X")
+
+
+@pytest.mark.parametrize(
+    ("alleles", "expected"),
+    [("AG", False), ("ag", False), ("Ga", True), ("0a", True), ("CT", None)],
+)
+def test_alleles_in_lower_case(alleles: str, expected: bool | None) -> None:
+    wanted, given = (Variant(each[0], each[1]) for each in ("AG", alleles))
+    assert orientation(wanted, given) is expected
