@@ -16,7 +16,7 @@ from fcl.data.base import BlockReader, Numbers, RowReader
 from fcl.data.sparse import SparseRowReader, SparseRows
 from fcl.data.sparse_buffer import SparseBuffer
 from fcl.errors import InputError
-from fcl.limits import allow
+from fcl.limits import SMALL, allow
 from fcl.units import counted
 
 Block = np.ndarray | SparseRows
@@ -94,10 +94,9 @@ class NumericReader(BlockReader):
                 else:
                     if not filled:
                         shape = stop - start, self.n_columns
-                        allow(
-                            f"{self.rows.name}: {shape[0]} rows need",
-                            math.prod(shape) * self.dtype.itemsize,
-                        )
+                        size = math.prod(shape) * self.dtype.itemsize
+                        if size > SMALL:  # the plan, which knows of other needs, refuses the others
+                            allow(f"{self.rows.name}: {shape[0]:,} rows need", size)
                         block = np.empty(shape, self.dtype)
                     block[filled : filled + len(numbers)] = part
                     part = block[filled : filled + len(numbers)]

@@ -174,7 +174,7 @@ BAD = {
     "twice": (">a\nA\n>b\nC\n>a x\nC\n", {"label": "t.tsv:2"}, "name 'a': x.fa: line 1 and x.fa: line 5"),
     "table": (">a\nA\n", {"label": "u.tsv:2"}, "'a' is in the lines 1 and 3"),
     "ragged": (">a\nA\n", {"label": "v.tsv:2"}, "line 2: expected a value in column 2, got none"),
-    "long": (">a\nA\n", {"length": 10**20}, "000,000 letters need more memory than the budget"),
+    "long": (">a\nA\n", {"length": 10**18}, "000,000 letters need more memory than the budget"),
     "genome": (">a\nA\n", {"genome": "t.tsv"}, "--genome is not an option for the format fasta"),
 }  # fmt: skip
 

@@ -53,7 +53,7 @@ def job(
             ({"seed": value}, "seed must be a whole number of at least 0, got")
             for value in (-1, 0.5, "a", True)
         ],
-        ({"seed": 1 << 128}, r"seed must be a whole number of at least 0 and below 2\^128, got"),
+        ({"seed": 1 << 63}, r"seed must be a whole number of at least 0 and at most 2\^62, got"),
         *[
             ({"block_rows": value}, "block_rows must be a multiple of 64 from 64 to 65536, got")
             for value in (0, 63, 100, 65600, 64.0, "64", True)
