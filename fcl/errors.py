@@ -52,7 +52,7 @@ class OutputExistsError(InputError):
             )
         else:
             super().__init__(
-                f"{name}: another process has written it in the meantime, and its file was kept; "
+                f"{name}: another process has written this file in the meantime; it is kept, and "
                 f"this result is in {kept}"
             )
 

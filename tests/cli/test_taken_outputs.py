@@ -81,7 +81,7 @@ def check_kept(result: Result, out: Path, run_again: Callable[[Path], Result]) -
     """The rival's file is as it was, and ours is beside it, as a run without a rival writes it."""
     kept = out.with_name(out.name.replace("o.", "o.1.", 1))
     assert result.exit_code == 1, result.output
-    assert "another process has written it in the meantime" in result.stderr
+    assert "another process has written this file in the meantime" in result.stderr
     assert f"this result is in {kept}" in result.stderr
     assert ((out / "theirs") if out.is_dir() else out).read_bytes() == b"theirs"
     assert not [path.name for path in out.parent.iterdir() if path.name.endswith(".tmp")]

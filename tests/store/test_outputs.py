@@ -151,7 +151,7 @@ def test_another_process_was_faster(place: RemotePath) -> None:
             file.write(b"mine")
             place.bucket.client.put((place / "x").key, b"theirs", overwrite=False)
 
-    with pytest.raises(OutputExistsError, match="another process has written it") as caught:
+    with pytest.raises(OutputExistsError, match="another process has written this file") as caught:
         write_late()
     assert caught.value.kept == str(place / "x.1")
     for name, content in (("x", b"theirs"), ("x.1", b"mine")):

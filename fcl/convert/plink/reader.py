@@ -109,10 +109,12 @@ class _PlinkSource(Source):
         if training is None:
             return Columns.of(trio.variants)
         found = Columns.like(training, trio.variants, trio.bim.name, budget)
-        self.notes.append(
-            f"like: uses {len(found.order):,} of {counted(len(trio.variants), 'variant')}; "
-            f"{int(found.swapped.sum()):,} have A1 and A2 in the other order, and were turned"
-        )
+        note = f"like: uses {len(found.order):,} of {counted(len(trio.variants), 'variant')}"
+        if n_turned := int(found.swapped.sum()):
+            note += (
+                f"; {n_turned:,} have A1 and A2 in the other order, and their genotypes are turned"
+            )
+        self.notes.append(note)
         return found
 
     def _find_kept(self) -> np.ndarray:

@@ -147,8 +147,8 @@ class Hashing:
             )
         if n_found and share**n_found > SMALL_CHANCE:
             _log.warning(
-                "%s: the columns have no names and were found by their numbers from 0; the numbers of "
-                "columns with other names fit all %s weights with a chance of %.2g: %s",
+                "%s: the columns have no names and were found by their numbers from 0; if the model was "
+                "trained with other names, the numbers fit all %s weights with a chance of %.2g: %s",
                 source,
                 f"{n_found:,}",
                 share**n_found,
