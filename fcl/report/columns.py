@@ -129,7 +129,8 @@ class _ColumnSums:
             self._shift = contributions[0].copy()
         contributions -= self._shift
         self._sum += weights @ contributions
-        self._squares += weights @ contributions**2
+        with np.errstate(over="ignore"):  # an infinite effect is not drawn
+            self._squares += weights @ contributions**2
         # sums modulo 2^64 of mixed bits times odd random numbers; + 0.0 turns -0.0 into 0.0. Without the
         # mixing, numbers such as 1.0, whose last 52 bits are 0, leave 12 bits to a sum
         bits = (values + 0.0).view(np.uint64)
@@ -144,7 +145,8 @@ class _ColumnSums:
         """The statistics; ``total`` is the sum of the sample weights."""
         shift = 0.0 if self._shift is None else self._shift
         mean = self._sum / total
-        variance = np.maximum(self._squares / total - mean**2, 0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            variance = np.maximum(self._squares / total - mean**2, 0.0)
         share = np.divide(
             self._positive, self._carried, out=np.full_like(mean, np.nan), where=self._carried > 0.0
         )

@@ -28,7 +28,7 @@ from fcl.report.logo import MOST_LETTERS, draw_logo
 from fcl.report.make import Report, make_report
 from fcl.report.measured import measure
 from fcl.report.page import cell, render
-from fcl.report.sections import convergence, features, head, provenance, rows, scores
+from fcl.report.sections import convergence, effects, features, head, provenance, rows, scores
 from tests.report.conftest import Case, make_model, table_case
 
 HOSTILE = [
@@ -257,6 +257,17 @@ def test_predictions_that_overflow() -> None:
     section = scores.section(context)
     assert "of more than 1e+100" in section.lead and not section.blocks
     assert rows.section(context) is not None
+
+
+def test_effects_that_overflow() -> None:
+    """A weight near the largest number has no bar, and nothing else is lost."""
+    case = table_case(labels=None, loss="squared")
+    weights = case.model.weights.copy()
+    weights[0] = 1e300
+    model = replace(case.model, weights=weights)
+    measured = measure(model, case.data, np.arange(case.data.n_rows) % 3)
+    section = effects.section(Context(model, Path("m.fcl"), "", None, measured))
+    assert section is not None and section.blocks
 
 
 def test_scores_of_labels(kmers: Case) -> None:

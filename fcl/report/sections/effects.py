@@ -75,7 +75,7 @@ def _bars(context: Context, stats: FeatureStats) -> Figure:
     n = max(1, *map(len, sides))
     longest = max((len(name) for name in [*names[0], *names[1]]), default=0)
     rows, columns = (1, 2) if longest <= SIDE_BY_SIDE else (2, 1)
-    most = float(stats.spread.max(initial=0.0)) or 1.0
+    most = float(stats.spread[np.isfinite(stats.spread)].max(initial=0.0)) or 1.0
     with drawing(9.0, rows * (0.7 + 0.22 * n), rows, columns) as drawn:
         for axes, side, texts, title, colour in zip(
             drawn.axes, sides, names, titles, (SECOND, ACCENT), strict=True
@@ -100,5 +100,5 @@ def _name(context: Context, stats: FeatureStats, index: int) -> str:
 
 
 def _largest(stats: FeatureStats, chosen: np.ndarray) -> np.ndarray:
-    at = np.flatnonzero(chosen & (stats.spread > 0.0))
+    at = np.flatnonzero(chosen & (stats.spread > 0.0) & np.isfinite(stats.spread))
     return at[np.argsort(-stats.spread[at], kind="stable")[:MOST_BARS]]
