@@ -235,7 +235,9 @@ def _through(case: Case, rows: Rows) -> list[str]:
             tests[prefix] = name
     for door, more in {"like": ["--like", "train.zarr"], "alone": []}.items():
         # rows converted alone are filled with means of their own, as a note says
-        if door == "like" or not has_missing:
+        # and svmlight rows without an entry do not tell how many columns there are
+        is_empty = rows.test.endswith(".svm") and not np.nan_to_num(rows.matrix).any()
+        if door == "like" or not (has_missing or is_empty):
             if run("convert", rows.test, f"{door}.zarr", *rows.convert, *more) == 0:
                 tests[door] = f"{door}.zarr"
             elif rows.fits:

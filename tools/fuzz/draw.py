@@ -86,7 +86,8 @@ def make_case(number: int, seed: int = 0, hard: bool = False) -> Case:
         if case is not None:
             if number >= SINCE_GENERAL:  # processes start within seconds
                 shares = {"inline": 0.9, "processes": 0.09, "dask": 0.01}
-                if isinstance(case.problem, General):  # which the driver dask refuses
+                # the driver dask refuses both
+                if isinstance(case.problem, General) or hasattr(case.rows, "tocsr"):
                     shares = {"inline": 0.9, "processes": 0.1}
                 case.driver = str(random.choice(list(shares), p=list(shares.values())))
             return case
