@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,15 @@ class Case:
             offset=self.offset,
             covariates=self.covariates,
         )
+
+    def stored(self, folder: str) -> Any:
+        """The rows as a data set in files, which the workers of Dask can open."""
+        arrays = {"X": self.rows, "y": self.y, "weights": self.weights, "offset": self.offset}
+        given = {name: values for name, values in arrays.items() if values is not None}
+        for name, values in given.items():
+            np.save(Path(folder, f"{name}.npy"), values)
+        names: dict[str, Any] = {name: name for name in given if name not in ("X", "y")}
+        return fcl.open_data(folder, **names)
 
     def describe(self) -> dict[str, Any]:
         """A description for people, ready for JSON."""

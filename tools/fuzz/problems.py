@@ -35,6 +35,7 @@ import faulthandler
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -187,9 +188,10 @@ def solve(case: Case, seconds: float, driver: str = "inline") -> tuple[Any, floa
         limits |= {"driver": "processes", "writers": 2}
     else:
         limits |= {"driver": "dask", "dask": "local:2"}
-    result = fcl.train(
-        case.data(), case.features, **(case.options | limits), memory="1GiB", warn=False
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        data = case.stored(folder) if driver == "dask" else case.data()
+        options = case.options | limits
+        result = fcl.train(data, case.features, **options, memory="1GiB", warn=False)
     return result, clock() - begun
 
 
