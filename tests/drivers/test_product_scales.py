@@ -77,7 +77,7 @@ def test_single_precision_rows_lose_nothing() -> None:
 
 
 def test_which_columns_are_scaled(caplog: pytest.LogCaptureFixture) -> None:
-    """Only if deviations differ by more than a factor of 100; rare flags are of no other unit."""
+    """Only if deviations differ by more than a factor of 100; a rare flag does not mean another unit."""
 
     def divisors(x: np.ndarray, sparse: bool = False, **options: Any) -> np.ndarray | None:
         rows = fcl.open_data(stored(x, sparse), y=None).rows
@@ -148,7 +148,7 @@ def test_weights_of_another_program_are_of_plain_columns() -> None:
 
 
 def test_an_initial_model_of_other_units() -> None:
-    """Weights are converted, so that the first margins are those of the initial model."""
+    """Weights are converted, so that the first margins equal the margins of the initial model."""
     data = fcl.open_data(X, y=Y)
     begin = fcl.train(data, "products:scale=false", C=1e-11, tol=0.5, warn=False).model
     assert len(begin.ids)
@@ -180,7 +180,7 @@ def test_jobs_of_earlier_versions_stay_unscaled(
     result = fcl.train(data, "products:degree=2", resume=tmp_path / "c", **options)
     plain = product_matrix(x, 2, repeats=True)
     check(result, Problem(plain, Y, np.ones(N), "logistic", 0.002))
-    # of a new job, the divisors are those of the checkpoint
+    # a resumed job takes the divisors of its checkpoint, and measures nothing
     options["checkpoint"] = tmp_path / "d"
     fcl.train(data, "products:degree=2", max_passes=1, **options)
     with monkeypatch.context() as patch:

@@ -54,7 +54,7 @@ class Hang(Exception):
 
 @dataclass
 class Command:
-    """A command in a session of its own, whose processes share a pipe as stderr."""
+    """A command in its own session, whose processes share a pipe as stderr."""
 
     folder: Path
     arguments: list[str]

@@ -39,7 +39,7 @@ class Other:
 
     words: str
     out: str
-    resume: str = ""  #: how to go on; otherwise the same command starts again
+    resume: str = ""  #: how to resume; otherwise the same command starts again
 
 
 COMMANDS = {
@@ -174,7 +174,7 @@ def content(path: Path) -> dict[str, str]:
 
 
 class OtherRun:
-    """One run of a command of this module, in a folder of its own."""
+    """One run of a command of this module, in its own folder."""
 
     def __init__(
         self, number: int, case: Case, seed: int, material: Material, folder: Path
@@ -333,7 +333,7 @@ class OtherRun:
             self.outcome.wrong.append(f"{path.name} is not whole: {error}")
 
     def _compare(self, expected: dict[str, str]) -> None:
-        """Compare the bits of the output with those of an undisturbed job."""
+        """Compare the bits of the output with the output of an undisturbed job."""
         interrupted = self.outcome.codes == [0] and self.case.kind in _SIGNALS
         if interrupted and self.case.command in ("stagewise", "online") and self._go_on():
             return

@@ -46,7 +46,7 @@ class Case:
         self.numbers = np.random.default_rng([seed, number])
         self.notes: list[str] = []  #: what was done, for the report
         self.outputs: list[str] = []  #: names that the command may write to
-        self.misspelt = ""  #: a text that replaced a number, and is none
+        self.misspelt = ""  #: a text that replaced a number, and that no format reads as a number
         self.named = 0
 
     def note(self, words: str) -> None:

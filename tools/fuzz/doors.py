@@ -1,4 +1,4 @@
-"""The same rows through every door: text, Zarr, Python, a compact model. Margins must be those of numpy.
+"""The same rows through every door: text, Zarr, Python, a compact model. numpy computes the margins.
 
 A door may refuse rows that do not fit the model. What it accepts must have the margins that follow from
 the weights of the model and the numbers that were drawn here.
@@ -171,7 +171,7 @@ def _plink(case: Case) -> Rows:
     )
     columns = [str(j) for j in range(m)]
     return Rows(
-        *("train.bed", "test.bed", columns, test, counts.mean(axis=0)),
+        "train.bed", "test.bed", columns, test, counts.mean(axis=0),
         loss="squared", is_text=False, fits="." not in names,
     )  # fmt: skip
 

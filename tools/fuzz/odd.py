@@ -27,7 +27,7 @@ TEXTS = (
 #: The password in `TEXTS`, which no command may say or write.
 SECRET = "hunter2"
 
-#: Fields of files of text. The spellings in `MISSPELT` are numbers to Python, and to nobody else.
+#: Fields of files of text. Python alone reads the spellings in `MISSPELT` as numbers.
 MISSPELT = ("1_0", "1_0.5", "\u0663", "0x10", "\uff11")
 FIELDS = (
     *MISSPELT, *MISSPELT, "", "nan", "inf", "-inf", "NA", "1e400", "1e-320", "1e308", "-0", "-1", "0",
