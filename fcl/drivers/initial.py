@@ -2,50 +2,117 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.base import Family, Floats
 from fcl.features.hashed import HashedFamily, refuse_hashed
 from fcl.features.standardized import divided_by
-from fcl.model.columns import difference
+from fcl.model.columns import difference, match, record_of
 from fcl.model.compact import refuse_compact
 from fcl.model.model import Model
+from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.drivers.online.job import OnlineJob
     from fcl.online.base import Point
 
-__all__ = ["online_start", "refuse_other_features"]
+__all__ = ["fitting", "online_start"]
+
+_log = logging.getLogger("fcl")
 
 
-def refuse_other_features(
-    model: Model, family: Family, data: DataSet, any_form: bool = False
-) -> None:
-    """Raise InputError unless a model is one of a family, over columns of the same names.
+def fitting(model: Model, family: Family, data: DataSet) -> Model:
+    """The model as one of a family over the columns of the data.
 
-    any_form : whether the rows may differ in their dtype, and in being sparse or dense.
+    Unchanged columns are matched as in ``predict``, by name or id; weights move to the places of their
+    columns, and to the alleles that the data count. Rows may be sparse or dense, and of any dtype.
+
+    Raises InputError if the model has other features, or columns that the data lack.
     """
     from fcl.features.generator import without_scales
 
     refuse_compact(model.encoding, "initial")
     if not isinstance(family, HashedFamily):
         refuse_hashed(model.family, "initial")
+    if _are_columns(model.family) and _are_columns(family):
+        model = _moved(model, family, data)
     before, now = (without_scales(one.to_config()) for one in (model.family, family))
-    if any_form:
-        for config in (before, now):
-            config["form"] = {"width": config.get("form", {}).get("width")}
-    if before != now:
-        raise InputError(
-            "initial: expected a model of the same features over rows of the same form, got one of "
-            f"{before}, for {now}; leave it out"
-        )
+    if other := _difference(before, now):
+        raise InputError(f"initial: expected a model of the same features; {other}; leave it out")
     if other := difference(model.column_record, data.column_record):
         raise InputError(
             f"initial: {other}; give the data the columns of the model, or leave it out"
         )
+    return model
+
+
+def _are_columns(family: Family) -> bool:
+    """Whether feature j is column j, with the same penalty for all."""
+    config = family.to_config()
+    return config.get("family") == "columns" and not config["options"]
+
+
+def _moved(model: Model, family: Family, data: DataSet) -> Model:
+    """A model of columns with its weights at the places of these columns in the data."""
+    record, width = data.column_record, data.rows.shape[1]
+    n_before = model.family.row_width
+    if not difference(model.column_record, record) and n_before == width:
+        return model
+    try:
+        columns = match(model.column_record, record, n_before, width)
+    except InputError as error:
+        raise InputError(f"initial: {data.name}: {error}") from None
+    if columns.source is None or columns.target is None:
+        if None in (model.column_record.first_id, record.first_id):
+            return model
+        places = dict(zip(range(columns.shift, n_before), range(width), strict=False))
+    else:
+        places = dict(zip(columns.target.tolist(), columns.source.tolist(), strict=True))
+    kept = np.array([feature in places for feature in model.ids.tolist()], bool)
+    ids = np.array([places[feature] for feature in model.ids[kept].tolist()], np.int64)
+    turned = np.isin(model.ids[kept], columns.turned)
+    weights = model.weights[kept]
+    # copies of the other allele: w x = w scale - w (scale - x)
+    intercept = model.intercept + columns.scale * weights[turned].sum(axis=0)
+    weights[turned] *= -1.0
+    order = np.argsort(ids)
+    _log.info(
+        "initial: %s of the model moved to the columns of %s, by %s%s",
+        counted(len(ids), "weight"),
+        data.name,
+        "id" if columns.source is None else "name",
+        f"; {turned.sum():,} with A1 and A2 exchanged, turned" if turned.any() else "",
+    )
+    return replace(
+        model,
+        family=family,
+        ids=ids[order],
+        weights=weights[order],
+        support=model.support[kept][order],
+        intercept=intercept,
+        feature_names=None,
+        column_record=record_of(family, ids[order], record),
+        centres={},
+    )
+
+
+def _difference(before: Any, now: Any, name: str = "") -> str:
+    """The first setting in which two configurations of a family differ, in words; empty if none does."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        keys = {"width"} if name == "form" else before.keys() | now.keys()
+        # form and state are the last to be named, as they follow from other settings
+        parts = sorted(keys, key=lambda key: (key in ("form", "state"), key))
+        found = (_difference(before.get(key), now.get(key), key) for key in parts)
+        return next(filter(None, found), "")
+    return "" if before == now else f"{name} is {shown(now)} here, {shown(before)} in the model"
 
 
 def in_units_of(family: Family, model: Model) -> Floats:
@@ -63,7 +130,7 @@ def online_start(job: OnlineJob, model: Model) -> Point:
 
     Raises InputError if the model has other features, labels, or several outputs.
     """
-    refuse_other_features(model, job.family, job.train.data, any_form=True)
+    model = fitting(model, job.family, job.train.data)
     if model.n_outputs != 1:
         raise InputError(
             f"initial: expected a model of one output, got one of {model.n_outputs}; leave it out"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fcl.checks import flag, shown
 from fcl.drivers.bar import Progress
-from fcl.drivers.initial import in_units_of, refuse_other_features
+from fcl.drivers.initial import fitting, in_units_of
 from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.plan import Plan, RowViewOption
@@ -370,7 +370,7 @@ def _check_savable(job: Job) -> None:
 
 def start_point(job: Job, model: Model) -> Point:
     """The weights of an initial model as a point; InputError if its family is another one."""
-    refuse_other_features(model, job.family, job.train.data)
+    model = fitting(model, job.family, job.train.data)
     weights = in_units_of(job.family, model)
     if model.n_outputs != job.n_outputs:
         raise InputError(

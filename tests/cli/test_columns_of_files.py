@@ -17,6 +17,7 @@ from sklearn.metrics import average_precision_score
 import fcl
 from fcl.cli.online import command as online
 from fcl.convert.run import convert
+from fcl.drivers.initial import fitting
 from fcl.drivers.online.train import train_online
 from fcl.report.measured import measure
 
@@ -151,9 +152,26 @@ def test_an_id_that_the_training_rows_do_not_have(run: Run) -> None:
         result = run("predict", "m.fcl", data, "--out", "o.tsv")
         assert result.exit_code == 2 and message in result.stderr and not Path("o.tsv").exists()
     with pytest.raises(
-        fcl.InputError, match=r"initial: the ids of the columns begin at 0, but at 1"
+        fcl.InputError, match=r"initial: t.zarr: the ids of the columns begin at 0, but at 1"
     ):
         fcl.train(fcl.open_data("t.zarr"), "columns", C=1.0, initial=fcl.load_model("m.fcl"))
+
+
+def test_an_initial_model_of_other_ids(run: Run) -> None:
+    """Each weight starts at the column with its id."""
+    for name, first, base in (("all", 0, 0), ("some", 1, 1)):
+        convert([svm(f"{name}.svm", X[:, first:], base)], f"{name}.zarr", memory="4GiB")
+    model = fcl.train(fcl.open_data("all.zarr"), "columns", C=1.0, max_passes=3).model
+    for driver in ("inline", "processes"):
+        data = fcl.open_data("some.zarr")
+        cold = fcl.train(data, "columns", C=1.0, tol=1e-6)
+        warm = fcl.train(data, "columns", C=1.0, tol=1e-6, initial=cold.model, driver=driver)
+        moved = fcl.train(data, "columns", C=1.0, tol=1e-6, initial=model, driver=driver)
+        assert warm.passes == 2 and moved.converged
+    point = fitting(model, moved.model.family, data)
+    ids = model.ids[model.ids > 0]
+    np.testing.assert_array_equal(point.ids, ids - 1)
+    np.testing.assert_array_equal(point.weights, model.weights[model.ids > 0])
 
 
 def test_models_that_do_not_know_the_first_id(run: Run) -> None:
