@@ -154,7 +154,7 @@ def _resumed(params: dict[str, Any], given: Mapping[str, str], saved: Saved) -> 
     if wrong:
         raise InputError(
             f"{given[wrong[0]]}: a resumed job keeps the options of its checkpoint, except "
-            "--visits, --patience, limits and memory; leave it out, or start over"
+            "--visits, --rounds, --patience, limits and memory; leave it out, or start over"
         )
     from fcl.model.signature import check_places
 
@@ -186,10 +186,12 @@ def _check_unfinished(options: Mapping[str, Any], saved: Saved, settings: Settin
     end = saved.state.end(settings)
     if end is None or options["overwrite"] or not kind_of(locate(options["out"])):
         return
-    waited = len(saved.state.history) - saved.state.best_number
+    noun, most = "visits", settings.n_visits
+    if settings.calibrates:
+        noun, most = "rounds", settings.n_rounds
     why, more = {
-        "done": ("all visits are done", f"--visits above {settings.n_visits}"),
-        "patience": ("its patience ran out", f"--patience above {waited}"),
+        "done": (f"all {noun} are done", f"--{noun} above {most}"),
+        "patience": ("its patience ran out", f"--patience above {settings.most_waits}"),
     }[end]
     raise InputError(
         f"{options['resume']}: the job of this checkpoint has finished ({why}), and {options['out']} "

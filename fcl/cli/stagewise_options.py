@@ -61,26 +61,30 @@ _OPTIONS = {
     "class_weight": TRAIN_TABLE["class_weight"],
     "update": _model(
         one_of("ls", "gls", "cls"),
-        help="Least squares; generalised (softmax loss); or calibrated, for one visit (default: as "
-        "--loss says, else ls).",
+        help="Least squares; generalised (softmax loss); or calibrated, in rounds (default: as --loss "
+        "says, else ls).",
     ),
     "loss": _model(one_of("squared", "softmax"), help="Loss (default: as --update says)."),
     "block": _model(FROM_1, help="Features of a block.", default=1024),
     "visits": _model(FROM_1, help="Visits of each block (default: 3 for ls, else 1)."),
+    "rounds": _model(
+        FROM_1, help="Rounds of cls: fits of the residuals, and calibrations (default: 20)."
+    ),
     "inner": _model(FROM_1, help="Steps of a visit of gls.", default=5),
     "alpha": _model(
         real(checks.at_least_0), help="Weight of the ridge alpha / 2 |W|^2.", default=1.0
     ),
     "calibration": _model(
-        one_of("linear", "cubic"), help="Powers of predictions in a block of cls.", default="linear"
+        one_of("linear", "quadratic", "cubic"),
+        help="Up to which power of the predictions cls fits the classes.",
+        default="cubic",
     ),
-    "clip": _flag(group="model", help="Project predictions of cls onto the simplex."),
     "seed": _model(FROM_0, help="Seeds the choice of the validation rows.", default=0),
     "patience": Option(
         FROM_1,
         "stopping",
-        "Stop after this many blocks without a lower validation loss.",
-        10,
+        "Stop after this many blocks, or rounds of cls, without a lower validation loss (default: 10, or "
+        "3 of cls).",
         from_file=True,
     ),
     "max_time": Option(
@@ -113,8 +117,8 @@ _OPTIONS = {
     "resume": Option(
         PATH,
         "checkpoints",
-        "Continue from the checkpoint in DIR, with its options; only --visits, --patience, --max-time "
-        "and those of running may change.",
+        "Continue from the checkpoint in DIR, with its options; only --visits, --rounds, --patience, "
+        "--max-time and those of running may change.",
         metavar="DIR",
         from_file=False,
     ),
@@ -131,10 +135,10 @@ SETTINGS = (
     "loss",
     "block",
     "visits",
+    "rounds",
     "inner",
     "alpha",
     "calibration",
-    "clip",
     "class_weight",
     "valid_fraction",
     "patience",

@@ -12,7 +12,7 @@ from fcl.cli.progress import View
 from fcl.cli.report import aligned
 from fcl.drivers.events import Event
 from fcl.model.outputs import output_names
-from fcl.stagewise.describe import facts, feature_text, place, strongest
+from fcl.stagewise.describe import facts, feature_text, place, place_of, strongest
 from fcl.stagewise.events import BlockVisited
 from fcl.units import format_seconds
 
@@ -29,7 +29,7 @@ class BlockLines(View):
     def show(self, event: Event) -> None:
         if isinstance(event, BlockVisited):
             times = f"{format_seconds(event.seconds)}, {format_seconds(event.time_left)} left"
-            where = place(event.number, event.n_blocks)
+            where = place(event.number, event.n_blocks, event.visits_of_round)
             messages.write(f"{where}: {_scores(asdict(event))}, {times}")
 
 
@@ -45,7 +45,7 @@ def result_lines(result: StagewiseResult, out: str) -> list[str]:
     lines = [f"stopped      {result.message}"]
     if model.history:
         best = model.history[model.best_number - 1]
-        where = place(model.best_number, model.all_blocks)
+        where = place_of(model, model.best_number)
         lines.append(f"model        after {where}: {_scores(best)}")
     if result.gap is not None:
         lines.append(
@@ -74,6 +74,8 @@ def tsv_lines(model: StagewiseModel) -> Iterator[str]:
     names = (
         [f"weight_{name}" for name in output_names(model)] if model.n_outputs > 1 else ["weight"]
     )
+    if model.n_rounds > 1:  # of cls, side by side
+        names = [f"{name}_round_{k + 1}" for k in range(model.n_rounds) for name in names]
     yield "\t".join(["feature", *names]) + "\n"
     visited = model.weights.features[: model.n_blocks * model.settings.block]
     for feature, weights in enumerate(visited.tolist()):
@@ -85,7 +87,7 @@ def _history_lines(model: StagewiseModel, top: int) -> list[str]:
     """The last visits of blocks, as many as ``top``."""
     columns = ["loss", "error", "valid_loss", "valid_error", "seconds"]
     shown = model.history[len(model.history) - min(top, len(model.history)) :]
-    places = ["", *(place(row["number"], model.all_blocks) for row in shown)]
+    places = ["", *(place_of(model, row["number"]) for row in shown)]
     width = max(map(len, places))
     lines = [" " * width + "".join(f"  {name:>12}" for name in columns)]
     for where, row in zip(places[1:], shown, strict=True):

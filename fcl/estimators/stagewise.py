@@ -37,7 +37,7 @@ class _Parameters:
     visits: int | None = None
     alpha: float = 1.0
     validation_fraction: float = 0.05
-    patience: int = 10
+    patience: int | None = None
     random_state: int | None = None
     memory: int | str = "4GiB"
     n_jobs: int | None = None
@@ -98,14 +98,15 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
     block : int
         Number of features of a block.
     visits : int or None
-        How often each block is visited; None: 3 for ``ls``, else 1.
+        How often each block is visited, in each round of ``cls``; None: 3 for ``ls``, else 1.
     alpha : float
         Weight of the penalty alpha / 2 |W|^2 beside the sum of the losses, at least 0.
     validation_fraction : float
         Share of the rows, of each class, that is held out; 0 for none. The fit returns the weights with
         the lowest loss on these rows.
-    patience : int
-        Blocks without a lower validation loss after which the fit stops.
+    patience : int or None
+        Blocks, or rounds of ``cls``, without a lower validation loss after which the fit stops; None: 10
+        blocks or 3 rounds.
     random_state : int or None
         Seeds the choice of the held-out rows; None means 0.
     memory : int or str
@@ -116,13 +117,14 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
         Whether to compute the gap to the joint optimum over all blocks, in two passes.
     update : {"ls", "gls", "cls"}
         Least squares on the classes; generalised least squares for the softmax loss; or calibrated least
-        squares, for a single visit.
+        squares, in rounds.
+    rounds : int or None
+        Rounds of ``cls``, each of which fits the residuals of the predictions and calibrates them; None:
+        20 for ``cls``, to which alone it applies.
     inner : int
         Steps of a visit of ``gls``.
-    calibration : {"linear", "cubic"}
-        Powers of the predictions that ``cls`` adds to each block.
-    clip : bool
-        Whether ``cls`` projects the predictions onto the probability simplex.
+    calibration : {"linear", "quadratic", "cubic"}
+        Up to which power of the predictions ``cls`` fits the classes.
     class_weight : None, "balanced" or dict of class to weight
         Factors of the sample weights of each class, 1 for classes not named; ``"balanced"`` gives all
         classes the same total weight. Losses of held-out rows do not count them.
@@ -144,9 +146,9 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
 
     _: KW_ONLY
     update: str = "ls"
+    rounds: int | None = None
     inner: int = 5
-    calibration: str = "linear"
-    clip: bool = False
+    calibration: str = "cubic"
     class_weight: Any = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
@@ -166,9 +168,9 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
         """
         settings = self._settings(
             update=self.update,
+            rounds=self.rounds,
             inner=self.inner,
             calibration=self.calibration,
-            clip=self.clip,
             class_weight=self.class_weight,
         )
         spec = resolve_features(self.features)

@@ -225,7 +225,7 @@ class StagewiseJudge(Judge):
 
     def __init__(self, model: StagewiseModel, data: DataSet | None) -> None:
         super().__init__(model, data)
-        self.is_linear = not (model.settings.powers or model.settings.clip)
+        self.is_linear = not model.settings.calibrates
 
     @property
     def curvature(self) -> float:

@@ -17,7 +17,7 @@ from fcl.features.base import Family, is_sampled
 from fcl.features.generator.family import GeneratedFamily
 from fcl.stagewise.targets import Targets
 
-__all__ = ["TILE_ROWS", "Block", "Part", "check_family", "powers_of"]
+__all__ = ["TILE_ROWS", "Block", "Part", "check_family"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -86,11 +86,6 @@ def check_family(family: Family) -> GeneratedFamily:
     return family
 
 
-def powers_of(margins: Floats, powers: tuple[int, ...]) -> Floats:
-    """Powers of predictions (k, K) side by side, float64 (k, K * len(powers)): a calibration."""
-    return np.hstack([margins**power for power in powers])
-
-
 class Block:
     """The features first .. last - 1 on the tiles of a part, less an origin for each feature.
 
@@ -103,8 +98,6 @@ class Block:
         Range of features; ``last`` is excluded.
     dtype : dtype
         float32 or float64.
-    powers : tuple of int
-        Powers of the margins that follow the features.
     kept : int
         Number of tiles of the first part that are kept for the next sweep.
     """
@@ -115,10 +108,9 @@ class Block:
         first: int,
         last: int,
         dtype: Any,
-        powers: tuple[int, ...] = (),
         kept: int = 0,
     ) -> None:
-        self.first, self.last, self.powers = first, last, powers
+        self.first, self.last = first, last
         self._family, self._dtype, self._most = family, dtype, kept
         self._kept: dict[int, np.ndarray] = {}
         self._owner: PreparedRows | None = None
@@ -143,16 +135,8 @@ class Block:
         self.origin = np.where(np.abs(mean) > 4.0 * spread, mean, 0.0)
 
     def tile(self, part: Part, number: int) -> np.ndarray:
-        """The features of a tile, (rows, features): with powers, also those of its margins."""
-        made = self._shifted(part.prepared, number)
-        if not self.powers:
-            return made
-        margins = part.margins[part.prepared.rows_of(number)]
-        return np.asfortranarray(
-            np.hstack([made, powers_of(margins, self.powers).astype(made.dtype)])
-        )
-
-    def _shifted(self, prepared: PreparedRows, number: int) -> np.ndarray:
+        """The features of a tile, (rows, features)."""
+        prepared = part.prepared
         if prepared is self._owner and number in self._kept:
             return self._kept[number]
         made = self._made(prepared, number)

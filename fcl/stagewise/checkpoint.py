@@ -34,7 +34,15 @@ from fcl.model.checkpoint_file import COLUMNS_TABLE
 from fcl.model.columns import other_record
 from fcl.model.signature import sign
 from fcl.plain import plain
-from fcl.stagewise.file import ARRAYS, DONE_TABLE, SETTINGS_TABLE, check_best, shaped, vector
+from fcl.stagewise.file import (
+    ARRAYS,
+    DONE_TABLE,
+    SETTINGS_TABLE,
+    check_best,
+    read_settings,
+    shaped,
+    vector,
+)
 from fcl.stagewise.job import StagewiseJob
 from fcl.stagewise.learner import BlockDone, State
 from fcl.stagewise.settings import ENDS, Settings
@@ -104,9 +112,9 @@ class Saved:
         """Raise InputError naming what differs between the saved job and the one to be run."""
         before, now_ = self.settings.fixed(), job.settings.fixed()
         wrong = [
-            f"{name} was {shown(before[name])}, is {shown(value)}"
+            f"{name} was {shown(before.get(name))}, is {shown(value)}"
             for name, value in now_.items()
-            if before[name] != value and name not in ENDS
+            if before.get(name) != value and name not in ENDS
         ]
         shapes = [margins.shape for margins in self.state.margins]
         own = [(rows.n, job.targets[0].width) for rows in job.rows]
@@ -159,7 +167,7 @@ class StateFolder:
             "columns": saved.columns,
             "family": saved.family,
             "n_features": state.weights.features.shape[0],
-            "n_margins": state.weights.features.shape[1],
+            "n_margins": state.margins[0].shape[1],
             "best_number": state.best_number,
             "has_best": state.best is not state.weights,
             "rows": [len(margins) for margins in state.margins],
@@ -205,16 +213,16 @@ def _read(archive: zipfile.ZipFile) -> Saved:
         raise ValueError(f"expected format {FORMAT} of version {VERSION}")
     header = _TABLE("", found)
     _check(header)
-    settings, K = Settings(**header["settings"]).checked(), header["n_margins"]
+    settings, K = read_settings(header["settings"]), header["n_margins"]
 
-    def weights(prefix: str) -> Any:
+    def weights(prefix: str, number: int) -> Any:
         arrays = {name: _array(archive, prefix + name) for name in ARRAYS}
-        return shaped(arrays, header["n_features"], K, settings)
+        return shaped(arrays, header["n_features"], K, settings, number)
 
-    last = weights("")
+    last = weights("", len(header["history"]))
     state = State(
         weights=last,
-        best=weights("best-") if header["has_best"] else last,
+        best=weights("best-", header["best_number"]) if header["has_best"] else last,
         best_number=header["best_number"],
         margins=[
             _array(archive, f"margins-{k}").reshape(n, K) for k, n in enumerate(header["rows"])

@@ -19,6 +19,7 @@ __all__ = [
     "facts",
     "feature_text",
     "place",
+    "place_of",
     "problem",
     "strongest",
     "unvisited",
@@ -36,11 +37,11 @@ _MOST_LABELS = 10
 
 def facts(model: StagewiseModel) -> list[tuple[str, str]]:
     """Names and texts of all that is known about a model besides its blocks and weights."""
+    version = file_version(model.settings.update, model.encoding)
     return [
         (
             "file",
-            f"{model.format} {file_version(model.encoding)}, written by fcl {model.fcl_version} at "
-            f"{model.created}",
+            f"{model.format} {version}, written by fcl {model.fcl_version} at {model.created}",
         ),
         *problem(model),
         *validation(model),
@@ -67,9 +68,10 @@ def problem(model: StagewiseModel) -> list[tuple[str, str]]:
     ]
     if model.classifies:
         found.append(("probabilities", PROBABILITIES[str(settings.loss)]))
-    if settings.powers:
-        clip = ", projected onto the simplex" * settings.clip
-        found.append(("calibration", f"{settings.calibration}, in each block{clip}"))
+    if settings.calibrates:
+        rounds = f"{counted(model.n_rounds, 'round')} of at most {settings.n_rounds:,}"
+        text = f"{settings.calibration}, projected onto the simplex; predictions use {rounds}"
+        found.append(("calibration", text))
     if settings.class_weight is not None:
         found.append(("class weights", shown(settings.class_weight)))
     return found
@@ -91,17 +93,31 @@ def _outputs(model: StagewiseModel) -> str:
     return f"{noun}: {names}{more}" if names else noun
 
 
-def place(number: int, n_blocks: int) -> str:
-    """Where a training is after so many blocks, such as "visit 2, block 1 of 4"."""
+def place(number: int, n_blocks: int, visits_of_round: int = 0) -> str:
+    """Where a training is after so many blocks, such as "visit 2, block 1 of 4".
+
+    visits_of_round : visits of each block in a round of cls; 0 for other updates.
+    """
     visits, block = divmod(number - 1, n_blocks)
-    return f"visit {visits + 1:,}, block {block + 1:,} of {n_blocks:,}"
+    found = f"block {block + 1:,} of {n_blocks:,}"
+    if visits_of_round:
+        rounds, visits = divmod(visits, visits_of_round)
+        within = f"visit {visits + 1:,}, " * (visits_of_round > 1)
+        return f"round {rounds + 1:,}, {within}{found}"
+    return f"visit {visits + 1:,}, {found}"
+
+
+def place_of(model: StagewiseModel, number: int) -> str:
+    """Where the training of a model was after so many blocks."""
+    return place(number, model.all_blocks, model.settings.visits_of_round)
 
 
 def end_in_words(model: StagewiseModel, reason: str) -> str:
     """Why and where a training ended; ``reason`` as in :class:`fcl.stagewise.train.StagewiseResult`."""
     done, n_blocks = len(model.history), model.all_blocks
+    noun = "rounds" if model.settings.calibrates else "visits"
     words = {
-        "done": "all visits done",
+        "done": f"all {noun} done",
         "patience": f"patience ran out, {counted(done - model.best_number, 'block')} without a lower "
         "validation loss",
         "max-time": "time limit reached",
@@ -109,7 +125,7 @@ def end_in_words(model: StagewiseModel, reason: str) -> str:
     }[reason]
     left = n_blocks - done
     other = f"; the other {counted(left, 'block')} were never visited" if left > 0 else ""
-    return f"{words}, after {place(done, n_blocks)}{other}"
+    return f"{words}, after {place_of(model, done)}{other}"
 
 
 def unvisited(model: StagewiseModel) -> str | None:
@@ -122,7 +138,7 @@ def unvisited(model: StagewiseModel) -> str | None:
     if last is not None and last < best:
         error = f"; yet the validation error fell, from {best:.4g} there to {last:.4g} at the end"
     return (
-        f"the patience of {counted(model.settings.patience, 'block')} ran out in the first visit: the "
+        f"the patience of {counted(model.settings.most_waits, 'block')} ran out in the first visit: the "
         f"model uses {model.n_blocks:,} of {counted(n_blocks, 'block')}, and the features of "
         f"{n_blocks - len(history):,} were never visited{error}; raise patience or alpha "
         "(--patience, --alpha)"
@@ -140,9 +156,9 @@ def validation(model: StagewiseModel) -> list[tuple[str, str]]:
         "valid_loss": "validation loss", "valid_error": "validation error",
     }  # fmt: skip
     values = [f"{text} {row[name]:.5g}" for name, text in words.items() if row[name] is not None]
-    where = f"after {place(best, model.all_blocks)}"
+    where = f"after {place_of(model, best)}"
     if best < len(history):
-        where += f"; training went on to {place(len(history), model.all_blocks)}"
+        where += f"; training went on to {place_of(model, len(history))}"
     return [("weights", f"{where}: {', '.join(values)}")]
 
 
@@ -166,9 +182,9 @@ def strongest(model: StagewiseModel, top: int) -> Iterator[list[tuple[str, float
     """For each output, the features of largest |weight| with their weights.
 
     Empty unless the features are the columns of the data: descriptions of generated features, such as
-    random cosines, say nothing.
+    random cosines, say nothing. Also empty for several rounds, between which predictions are calibrated.
     """
-    if not isinstance(model.family.generator, Columns) or not top:
+    if not isinstance(model.family.generator, Columns) or model.n_rounds > 1 or not top:
         return
     visited = model.weights.features[: model.n_blocks * model.settings.block]
     for weights in visited.T:

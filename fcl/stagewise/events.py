@@ -31,7 +31,8 @@ class StagewiseStarted(Event):
 class BlockVisited(Event):
     """A block was visited; fields as in :class:`fcl.stagewise.learner.BlockDone`.
 
-    n_blocks : blocks of a visit.  time_left : estimated seconds to the end.
+    n_blocks : blocks of a visit.  visits_of_round : visits of each block in a round of cls, else 0.
+    time_left : estimated seconds to the end.
     """
 
     number: int
@@ -41,13 +42,16 @@ class BlockVisited(Event):
     valid_error: float | None
     seconds: float
     n_blocks: int
+    visits_of_round: int
     time_left: float
     is_progress: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, done: BlockDone, n_blocks: int, left: float) -> BlockVisited:
+    def of(cls, done: BlockDone, n_blocks: int, visits_of_round: int, left: float) -> BlockVisited:
         """The event of a block."""
-        return cls(**asdict(done), n_blocks=n_blocks, time_left=left)
+        return cls(
+            **asdict(done), n_blocks=n_blocks, visits_of_round=visits_of_round, time_left=left
+        )
 
 
 @dataclass(frozen=True)

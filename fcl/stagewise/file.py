@@ -24,7 +24,7 @@ from fcl.model.compact import ENCODING_TABLE, Encoding, packed_weights, unpacked
 from fcl.model.reading import HEADER, KIND, HeaderFormat, open_model, read_header
 from fcl.plain import plain
 from fcl.stagewise.certify import JointGap
-from fcl.stagewise.learner import Weights, block_count
+from fcl.stagewise.learner import Weights, block_count, rounds_of
 from fcl.stagewise.links import LINKS
 from fcl.stagewise.settings import CALIBRATIONS, UPDATES, Settings
 from fcl.units import counted
@@ -37,14 +37,15 @@ __all__ = [
     "VERSION",
     "check_best",
     "file_version",
+    "read_settings",
     "read_stagewise",
     "shaped",
     "vector",
     "write_stagewise",
 ]
 
-#: The largest version that is read: 2 for compact models; else 1 is written.
-VERSION = 2
+#: The largest version that is read: 3 for models of cls, 2 for other compact models; else 1 is written.
+VERSION = 3
 #: Members: vectors of little-endian float64.
 ARRAYS = ("features", "intercepts", "calibration")
 #: Member of a compact model in place of ``features.npy``.
@@ -62,8 +63,9 @@ SETTINGS_TABLE = schema.record(
     visits=schema.whole(1),
     inner=schema.whole(1),
     alpha=schema.number(0.0),
-    calibration=schema.one_of(*CALIBRATIONS),
-    clip=schema.flag,
+    calibration=schema.Maybe(schema.one_of(*CALIBRATIONS)),
+    clip=schema.Maybe(schema.flag),  # of earlier versions
+    rounds=schema.Maybe(schema.whole(1)),
     class_weight=schema.nullable(schema.class_weight),
     valid_fraction=schema.number(0.0, 1.0),
     patience=schema.whole(1),
@@ -128,7 +130,8 @@ def write_stagewise(
     Raises InputError if the path exists and ``overwrite`` is false, or cannot be written to.
     """
     encoding = header.get("encoding")
-    content = write_json({"format": FORMAT, "version": file_version(encoding), **plain(header)})
+    version = file_version(header["settings"]["update"], encoding)
+    content = write_json({"format": FORMAT, "version": version, **plain(header)})
     with atomic_file(path, overwrite) as file, zipfile.ZipFile(file, "w") as archive:
         add_member(archive, HEADER, content)
         for name in ARRAYS:
@@ -139,9 +142,24 @@ def write_stagewise(
                 add_array(archive, f"{name}.npy", vector(getattr(weights, name)))
 
 
-def file_version(encoding: Encoding | None) -> int:
+def file_version(update: str, encoding: Encoding | None) -> int:
     """The version of the file of a model."""
+    if update == "cls":
+        return 3
     return 1 if encoding is None else 2
+
+
+def read_settings(found: Mapping[str, Any]) -> Settings:
+    """The settings in a header; raises InputError for calibrations of earlier versions."""
+    if found["update"] == "cls" and "rounds" not in found:
+        raise InputError(
+            "update: this job of cls is of fcl 0.1, which added predictions to the blocks as features; "
+            "train again"
+        )
+    values = {name: value for name, value in found.items() if name != "clip"}
+    if found["update"] != "cls":
+        values.pop("calibration", None)
+    return Settings(**values).checked()
 
 
 def vector(array: np.ndarray) -> np.ndarray:
@@ -172,21 +190,22 @@ def _fields(
 
     family = family_from_config(header["family"], trusted)
     found = {name: value for name, value in header.items() if name != "n_outputs"}
+    settings, number = read_settings(header["settings"]), header["best_number"]
     if "encoding" in header:
         found["encoding"] = encoding = Encoding(**header["encoding"])
-        n_weights = family.n_features * header["n_outputs"]
+        rounds = rounds_of(number, block_count(family.n_features, settings.block), settings)
+        n_weights = family.n_features * header["n_outputs"] * max(1, rounds)
         arrays["features"] = unpacked_weights(packed, n_weights, encoding, COMPACT)
     if not isinstance(family, GeneratedFamily):
         raise InputError(f"expected a family of generated columns, got {family.name}")
     K, labels, is_classes = header["n_outputs"], header["labels"], header["classifies"]
     if (labels is None and is_classes) or (labels is not None and len(set(labels)) != K):
         raise InputError(f"labels: expected {counted(K, 'different label')}, got {shown(labels)}")
-    settings = Settings(**header["settings"]).checked()
     certificate, record = header["certificate"], record_from_header(found)
     record.check(family.row_width)
     return found | {
         "family": family,
-        "weights": shaped(arrays, family.n_features, K, settings),
+        "weights": shaped(arrays, family.n_features, K, settings, number),
         "settings": settings,
         "labels": None if labels is None else tuple(labels),
         "column_record": record,
@@ -194,13 +213,20 @@ def _fields(
     }
 
 
-def shaped(arrays: Mapping[str, Floats], D: int, K: int, settings: Settings) -> Weights:
-    """The weights from vectors of a file; raises ValueError for other lengths or infinite values."""
-    blocks, powers = block_count(D, settings.block), len(settings.powers) * K
+def shaped(
+    arrays: Mapping[str, Floats], D: int, K: int, settings: Settings, number: int
+) -> Weights:
+    """The weights from vectors of a file; raises ValueError for other lengths or infinite values.
+
+    number : visits of blocks that the weights come from.
+    """
+    blocks = block_count(D, settings.block)
+    columns = max(1, rounds_of(number, blocks, settings)) * K
+    ended = number // (blocks * settings.n_visits) if settings.calibrates else 0
     shapes = {
-        "features": (D, K),
-        "intercepts": (blocks + 1, K),
-        "calibration": (blocks if powers else 0, powers, K),
+        "features": (D, columns),
+        "intercepts": (blocks + 1, columns),
+        "calibration": (ended, 1 + settings.degree * K, K),
     }
     found = {}
     for name, shape in shapes.items():

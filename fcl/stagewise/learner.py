@@ -13,13 +13,14 @@ import numpy.typing as npt
 from fcl.features.base import value_type
 from fcl.features.generator.family import GeneratedFamily
 from fcl.stagewise.blocks import Block, Part
+from fcl.stagewise.calibration import calibrate, fit_calibration
 from fcl.stagewise.links import LINKS
 from fcl.stagewise.search import Line, best_factor
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.steps import Factor, Step, factorise, step
 from fcl.stagewise.sums import Sums, Sweeper, Update
 
-__all__ = ["BlockDone", "Learner", "State", "Weights", "block_count"]
+__all__ = ["BlockDone", "Learner", "State", "Weights", "block_count", "rounds_of"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,17 +30,23 @@ def block_count(n_features: int, width: int) -> int:
     return -(-n_features // width)
 
 
+def rounds_of(number: int, n_blocks: int, settings: Settings) -> int:
+    """Number of rounds that have begun after a number of visits of blocks."""
+    return -(-number // (n_blocks * settings.n_visits)) if settings.calibrates else min(1, number)
+
+
 @dataclass
 class Weights:
-    """The weights of a model.
+    """The weights of a model of R rounds, 1 except for cls.
 
     Attributes
     ----------
-    features : float64 (D, K)
-    intercepts : float64 (blocks + 1, K)
-        The constant that training starts from, and what each block adds to it.
-    calibration : float64 (blocks, c, K)
-        Weights of the powers of earlier predictions; c is 0 except for cls.
+    features : float64 (D, R K)
+        Of each round, side by side.
+    intercepts : float64 (blocks + 1, R K)
+        The constant that a round starts from, and what each block adds to it.
+    calibration : float64 (R, 1 + degree K, K)
+        Of each finished round (:func:`fcl.stagewise.calibration.calibrated`); none except for cls.
     """
 
     features: Floats
@@ -99,10 +106,12 @@ class State:
     def end(self, settings: Settings) -> str | None:
         """Why no block is left to visit, "done" or "patience"; None if the training continues."""
         done, n_blocks = len(self.history), len(self.weights.intercepts) - 1
-        if done >= n_blocks * settings.n_visits:
+        of_round = n_blocks * settings.n_visits
+        if done >= of_round * settings.n_rounds:
             return "done"
-        validates = len(self.margins) > 1
-        return "patience" if validates and done - self.best_number >= settings.patience else None
+        most = settings.most_waits * (of_round if settings.calibrates else 1)
+        waits = len(self.margins) > 1 and done - self.best_number >= most
+        return "patience" if waits else None
 
 
 class Kept(Protocol):
@@ -166,18 +175,19 @@ class Learner:
         start = link.start(total / self.weight)
         intercepts = np.zeros((self.n_blocks + 1, K))
         intercepts[0] = start
-        powers = len(self.settings.powers) * K
-        weights = Weights(
-            np.zeros((self.family.n_features, K)),
-            intercepts,
-            np.zeros((self.n_blocks if powers else 0, powers, K)),
-        )
+        none = np.zeros((0, 1 + self.settings.degree * K, K))
+        weights = Weights(np.zeros((self.family.n_features, K)), intercepts, none)
         margins = [part.constant(start) for part in self.parts]
         return State(weights, weights.copy(), 0, margins)
 
     @property
     def n_steps(self) -> int:
         """Number of blocks of all visits."""
+        return self._of_round * self.settings.n_rounds
+
+    @property
+    def _of_round(self) -> int:
+        """Number of visits of blocks in a round."""
         return self.n_blocks * self.settings.n_visits
 
     def run(self) -> Iterator[BlockDone]:
@@ -185,7 +195,11 @@ class Learner:
         while self.state.end(self.settings) is None:
             since = time.perf_counter()
             number = len(self.state.history)
+            if number and number % self._of_round == 0:
+                self._begin_round()
             self.visit(number % self.n_blocks)
+            if self.settings.calibrates and (number + 1) % self._of_round == 0:
+                self._calibrate()
             done = replace(self.measure(number + 1), seconds=time.perf_counter() - since)
             self.state.history.append(done)
             self._keep_best(done)
@@ -202,13 +216,26 @@ class Learner:
         if best is None or done.valid_loss < best:
             state.best, state.best_number = state.weights.copy(), done.number
 
+    def _begin_round(self) -> None:
+        """Add weights of 0 for the next round."""
+        weights, K = self.state.weights, self.parts[0].targets.width
+        for name in ("features", "intercepts"):
+            before = getattr(weights, name)
+            setattr(weights, name, np.hstack([before, np.zeros((len(before), K))]))
+
+    def _calibrate(self) -> None:
+        """End a round: fit the targets to functions of the predictions, which then replace these."""
+        weights, team = self.state.weights, self.sweeper.team
+        found = fit_calibration(self.parts[0], self.settings.degree, team)
+        weights.calibration = np.concatenate([weights.calibration, found[None]])
+        for part in self.parts:
+            calibrate(part, found, team)
+
     def block(self, number: int) -> Block:
         """The features of a block, with its origin."""
         first = number * self.settings.block
         last = min(first + self.settings.block, self.family.n_features)
-        block = Block(
-            self.family, first, last, self.dtype, self.settings.powers, self.kept.kept_tiles
-        )
+        block = Block(self.family, first, last, self.dtype, self.kept.kept_tiles)
         if number in self._factors:
             block.origin = self._factors[number][1]
         else:
@@ -224,9 +251,9 @@ class Learner:
             sums = self.sweeper.sums(block, train, factor is None)
             if factor is None:
                 factor = self._factor(number, block, sums)
-            own = self._weights_of(number, block)
+            own = self._of_last_round(self.state.weights.features)[block.first : block.last]
             found = step(factor, sums, own, self.settings.alpha)
-            update = Update(found.weights.astype(self.dtype), found.intercept, self.settings.clip)
+            update = Update(found.weights.astype(self.dtype), found.intercept)
             if self.sweeper.link.is_quadratic:
                 self.sweeper.update(block, train, update)
             else:
@@ -254,25 +281,21 @@ class Learner:
         bend, alpha = self.sweeper.link.bend, self.settings.alpha
         text = f"block {number + 1} of {self.n_blocks}, {block.text}"
         factor = factorise(sums, self.weight, bend, alpha, self.dtype, text)
-        if len(self._factors) < self.kept.kept_factors and self.settings.n_visits > 1:
+        if len(self._factors) < self.kept.kept_factors and self.n_steps > self.n_blocks:
             self._factors[number] = factor, block.origin
         return factor
 
-    def _weights_of(self, number: int, block: Block) -> Floats:
-        """The weights of a block; those of the calibration are new in each block."""
-        weights = self.state.weights
-        own = weights.features[block.first : block.last]
-        if not block.powers:
-            return own
-        return np.vstack([own, weights.calibration[number]])
+    def _of_last_round(self, weights: Floats) -> Floats:
+        """The columns of the last round, a view (..., K)."""
+        return weights[:, -self.parts[0].targets.width :]
 
     def _add(self, number: int, block: Block, update: Update) -> None:
         """Add an update of the margins to the weights."""
-        weights, width = self.state.weights, block.last - block.first
-        weights.features[block.first : block.last] += update.weights[:width]
-        if block.powers:
-            weights.calibration[number] += update.weights[width:]
-        weights.intercepts[number + 1] += update.intercept - block.origin @ update.weights[:width]
+        features, intercepts = map(
+            self._of_last_round, (self.state.weights.features, self.state.weights.intercepts)
+        )
+        features[block.first : block.last] += update.weights
+        intercepts[number + 1] += update.intercept - block.origin @ update.weights
 
     def measure(self, number: int) -> BlockDone:
         """The losses at the present margins, as those after a number of blocks."""

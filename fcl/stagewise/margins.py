@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.stagewise.blocks import Block, Part
+from fcl.stagewise.calibration import calibrate
 from fcl.stagewise.learner import BlockDone, Learner, Weights
 from fcl.stagewise.sums import Update
 
@@ -32,19 +33,21 @@ def blocks_of(learner: Learner) -> Iterator[Block]:
     width, D = learner.settings.block, learner.family.n_features
     for first in range(0, D, width):
         last = min(first + width, D)
-        yield Block(learner.family, first, last, np.float64, learner.settings.powers)
+        yield Block(learner.family, first, last, np.float64)
 
 
 def at_weights(learner: Learner, part: Part, weights: Weights) -> Part:
     """Rows with the margins of some weights, computed block by block in float64."""
-    moved = replace(part, margins=part.constant(weights.intercepts[0]))
-    for number, block in enumerate(blocks_of(learner)):
-        own, intercept = weights.features[block.first : block.last], weights.intercepts[number + 1]
-        if block.powers:
-            own = np.vstack([own, weights.calibration[number]])
-        if own.any() or intercept.any():
-            update = Update(own, intercept, learner.settings.clip)
-            learner.sweeper.update(block, moved, update)
+    K, sweeper = part.targets.width, learner.sweeper
+    moved = replace(part, margins=part.constant(weights.intercepts[0, :K]))
+    for number in range(weights.intercepts.shape[1] // K):
+        columns = slice(number * K, (number + 1) * K)
+        for block, intercept in zip(blocks_of(learner), weights.intercepts[1:], strict=True):
+            own = weights.features[block.first : block.last, columns]
+            if own.any() or intercept[columns].any():
+                sweeper.update(block, moved, Update(own, intercept[columns]))
+        if number < len(weights.calibration):
+            calibrate(moved, weights.calibration[number], sweeper.team)
     return moved
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field, fields
-from itertools import count
+from itertools import count, zip_longest
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,11 +21,12 @@ from fcl.model.archive import installed_version, now
 from fcl.model.column_file import record_to_header
 from fcl.model.columns import matched, select_columns
 from fcl.model.compact import Encoding
-from fcl.stagewise.blocks import TILE_ROWS, powers_of
+from fcl.stagewise.blocks import TILE_ROWS
+from fcl.stagewise.calibration import calibrated
 from fcl.stagewise.certify import JointGap
 from fcl.stagewise.file import FORMAT, read_stagewise, write_stagewise
-from fcl.stagewise.learner import Weights, block_count
-from fcl.stagewise.links import LINKS, Link, project
+from fcl.stagewise.learner import Weights, block_count, rounds_of
+from fcl.stagewise.links import LINKS, Link
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.targets import checked_offset
 
@@ -104,7 +105,7 @@ class StagewiseModel:
     @property
     def n_outputs(self) -> int:
         """Number K of margins of a row: classes, or numbers to predict."""
-        return self.weights.features.shape[1]
+        return self.weights.features.shape[1] // self.n_rounds
 
     @property
     def column_names(self) -> dict[int, str] | None:
@@ -120,6 +121,11 @@ class StagewiseModel:
     def all_blocks(self) -> int:
         """Number of blocks of the family's features."""
         return block_count(self.family.n_features, self.settings.block)
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds whose weights predictions use, 1 except for cls."""
+        return max(1, rounds_of(self.best_number, self.all_blocks, self.settings))
 
     @property
     def n_blocks(self) -> int:
@@ -232,16 +238,22 @@ class StagewiseModel:
         for k in range(self.n_blocks):
             last = min((k + 1) * width, self.family.n_features)
             added = np.zeros_like(margins)
-            for first in range(k * width, last, at_once):
-                ids = np.arange(first, min(first + at_once, last))
+            for at in range(k * width, last, at_once):
+                ids = np.arange(at, min(at + at_once, last))
                 columns = self.family.columns(ids, block, number, n)
                 own = weights.features[ids[0] : ids[-1] + 1]
                 added += columns @ own.astype(np.result_type(columns.dtype, np.float32), copy=False)
-            if self.settings.powers:
-                added = added + powers_of(margins, self.settings.powers) @ weights.calibration[k]
             margins += added + weights.intercepts[k + 1]
-            if self.settings.clip:
-                margins = project(margins)
+        first, *rounds = np.hsplit(margins, self.n_rounds)
+        return self._after_rounds(first, rounds)
+
+    def _after_rounds(self, margins: Floats, rounds: list[Floats]) -> Floats:
+        """The predictions after all rounds: ``margins`` of the first, and what the others add (n, K)."""
+        for weights, added in zip_longest(self.weights.calibration, rounds):
+            if weights is not None:
+                margins = calibrated(margins, weights)
+            if added is not None:
+                margins = margins + added
         return margins
 
     def margins(

@@ -89,12 +89,11 @@ def make_plan(
     numbers = [-(-part.n // height) for part in rows]
     record = int(np.prod(family.record_shape(height)))
     width = min(settings.block, family.n_features)
-    columns = width + len(settings.powers) * K
     item = np.dtype(value_type(rows[0].n)).itemsize
-    tile = item * height * columns
+    tile = item * height * width
     n_blocks = block_count(family.n_features, settings.block)
-    weights = 8 * family.n_features * K
-    gram = (3 * 8 + AHEAD * cores * item) * columns**2
+    weights = 8 * family.n_features * K * settings.n_rounds
+    gram = (3 * 8 + AHEAD * cores * item) * width**2
     tiles = 3 * cores * tile
     if certify:  # its tiles are in float64, but it needs no Gram matrix
         tiles = max(tiles, 3 * cores * 8 * height * width - gram)
@@ -121,8 +120,9 @@ def make_plan(
             least,
         )
     free = settings.memory_bytes - least - (0 if scratch else prepared[1])
-    factor = 8 * columns**2
-    kept_factors = min(free // factor, n_blocks if settings.n_visits > 1 else 0)
+    factor = 8 * width**2
+    several = settings.n_visits * settings.n_rounds > 1
+    kept_factors = min(free // factor, n_blocks if several else 0)
     kept_tiles = min((free - kept_factors * factor) // tile, numbers[0])
     parts = [
         *fixed,

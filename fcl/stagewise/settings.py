@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from fcl.checks import at_least_0, choice, flag, is_whole, share_or_0, shown, whole
+from fcl.checks import at_least_0, choice, is_whole, share_or_0, shown, whole
 from fcl.errors import InputError
 from fcl.units import parse_size
 
@@ -13,12 +13,15 @@ __all__ = ["CALIBRATIONS", "ENDS", "UPDATES", "Settings"]
 
 #: Updates, with the loss that each of them lowers.
 UPDATES = {"ls": "squared", "gls": "softmax", "cls": "squared"}
-#: Calibrations, with the powers of the predictions that they add to a block.
-CALIBRATIONS = {"linear": (1,), "cubic": (1, 2, 3)}
+#: Calibrations of cls, with the highest power of the predictions to which the targets are fitted.
+CALIBRATIONS = {"linear": 1, "quadratic": 2, "cubic": 3}
 #: Options that only say when the training ends, which a resumed job may change.
-ENDS = ("visits", "patience")
-#: Default numbers of visits: more visits are the cheapest gain for ls, and cls is not defined for them.
+ENDS = ("visits", "rounds", "patience")
+#: Default numbers of visits: more visits are the cheapest gain for ls.
 VISITS = {"ls": 3, "gls": 1, "cls": 1}
+#: Default number of rounds of cls, most of which patience saves, and default patience.
+ROUNDS = 20
+PATIENCE = {"ls": 10, "gls": 10, "cls": 3}
 
 
 @dataclass(frozen=True)
@@ -34,21 +37,23 @@ class Settings:
     block : int
         Number of features of a block.
     visits : int or None
-        How often each block is visited; None: 3 for ls, else 1.
+        How often each block is visited, in each round of cls; None: 3 for ls, else 1.
+    rounds : int or None
+        Rounds of cls, each of which fits the residuals and calibrates the predictions; None: 20 for cls,
+        to which alone it applies.
     inner : int
         Steps of a visit of gls.
     alpha : float
         Weight of the ridge penalty alpha / 2 |W|^2, at least 0.
-    calibration : {"linear", "cubic"}
-        Powers of the predictions that cls adds to each block.
-    clip : bool
-        Whether cls projects the predictions onto the simplex.
+    calibration : {"linear", "quadratic", "cubic"}
+        Up to which power of the predictions cls fits the targets.
     class_weight : "balanced", or weights by class, or None
         Multiply the sample weights of the training rows; a mapping, or pairs of label and weight.
     valid_fraction : float
         Share of the rows to validate on; 0 for none.
-    patience : int
-        Blocks without a lower validation loss after which the training stops.
+    patience : int or None
+        Blocks, or rounds of cls, without a lower validation loss after which the training stops; None: 10
+        blocks or 3 rounds.
     seed : int
         Seeds the choice of the validation rows.
     memory : int
@@ -59,13 +64,13 @@ class Settings:
     loss: str | None = None
     block: int = 1024
     visits: int | None = None
+    rounds: int | None = None
     inner: int = 5
     alpha: float = 1.0
-    calibration: str = "linear"
-    clip: bool = False
+    calibration: str = "cubic"
     class_weight: Any = None
     valid_fraction: float = 0.05
-    patience: int = 10
+    patience: int | None = None
     seed: int = 0
     memory: int | str = "4GiB"
 
@@ -80,9 +85,29 @@ class Settings:
         return self.inner if self.update == "gls" else 1
 
     @property
-    def powers(self) -> tuple[int, ...]:
-        """Powers of the predictions that a block contains."""
-        return CALIBRATIONS[self.calibration] if self.update == "cls" else ()
+    def calibrates(self) -> bool:
+        """Whether rounds end with a calibration."""
+        return self.update == "cls"
+
+    @property
+    def visits_of_round(self) -> int:
+        """Visits of each block in a round of cls; 0 for other updates."""
+        return self.n_visits if self.calibrates else 0
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds, 1 unless they calibrate."""
+        return (self.rounds or ROUNDS) if self.calibrates else 1
+
+    @property
+    def degree(self) -> int:
+        """The highest power in a calibration."""
+        return CALIBRATIONS[self.calibration]
+
+    @property
+    def most_waits(self) -> int:
+        """The patience, in blocks or rounds."""
+        return PATIENCE[self.update] if self.patience is None else self.patience
 
     @property
     def memory_bytes(self) -> int:
@@ -100,10 +125,11 @@ class Settings:
                 f"loss: expected {UPDATES[update]} for the update {update}, got {self.loss}; set update "
                 f"to {other}"
             )
-        for name in ("block", "inner", "patience"):
+        for name in ("block", "inner"):
             whole(name, getattr(self, name), 1)
-        if self.visits is not None:
-            whole("visits", self.visits, 1)
+        for name in ("visits", "rounds", "patience"):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), 1)
         if not is_whole(self.seed) or not 0 <= self.seed < 1 << 32:
             raise InputError(
                 f"seed must be a whole number from 0 to 2^32 - 1, got {shown(self.seed)}"
@@ -111,27 +137,19 @@ class Settings:
         alpha = at_least_0("alpha", self.alpha)
         fraction = share_or_0("valid_fraction", self.valid_fraction)
         choice("calibration", self.calibration, tuple(CALIBRATIONS))
-        clip = flag("clip", self.clip)
-        if update != "cls" and (clip or self.calibration != "linear"):
-            what = "clip" if clip else "calibration"
+        if not self.calibrates and (self.rounds is not None or self.calibration != "cubic"):
+            what = "calibration" if self.rounds is None else "rounds"
             raise InputError(f"{what}: applies only to the update cls, got update {update}")
-        if update == "cls":
-            self._check_calibrated(alpha)
-        made = replace(self, alpha=alpha, valid_fraction=fraction, clip=clip, loss=UPDATES[update])
-        return replace(made, memory=self.memory_bytes, visits=self.n_visits)
-
-    def _check_calibrated(self, alpha: float) -> None:
-        if self.n_visits != 1:
-            raise InputError(
-                f"visits: the update cls visits each block once, got {self.n_visits}; set update to ls "
-                "for several visits"
-            )
-        if not alpha:
-            raise InputError(
-                "alpha: the update cls needs alpha above 0, because the predictions of the classes sum "
-                "to 1, which makes the Gram matrix singular"
-            )
+        made = replace(self, alpha=alpha, valid_fraction=fraction, loss=UPDATES[update])
+        return replace(
+            made,
+            memory=self.memory_bytes,
+            visits=self.n_visits,
+            rounds=self.n_rounds if self.calibrates else None,
+            patience=self.most_waits,
+        )
 
     def fixed(self) -> dict[str, Any]:
         """The options that determine the model, for models and checkpoints."""
-        return {name: value for name, value in asdict(self).items() if name != "memory"}
+        left_out = {"memory"} if self.calibrates else {"memory", "rounds", "calibration"}
+        return {name: value for name, value in asdict(self).items() if name not in left_out}

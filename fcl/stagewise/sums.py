@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fcl.parallel import Team
 from fcl.stagewise.blocks import Block, Part
-from fcl.stagewise.links import Link, project
+from fcl.stagewise.links import Link
 
 __all__ = ["AHEAD", "Sums", "Sweeper", "Update"]
 
@@ -65,26 +65,21 @@ class Sums:
 
 @dataclass(frozen=True)
 class Update:
-    """A step of a block: ``margins += features @ weights + intercept``, then perhaps a projection.
+    """A step of a block: ``margins += features @ weights + intercept``.
 
     Attributes
     ----------
     weights : float32 or float64 (p, K)
         Products with features are in the dtype of the features.
     intercept : float64 (K,)
-    clip : bool
-        Whether the margins are then projected onto the simplex.
     """
 
     weights: np.ndarray
     intercept: Floats
-    clip: bool = False
 
     def apply(self, features: np.ndarray, margins: Floats) -> None:
         """Change the margins (k, K) of a tile, in place."""
         margins += self.change(features)
-        if self.clip:
-            margins[:] = project(margins)
 
     def change(self, features: np.ndarray) -> Floats:
         """What is added to the margins (k, K) of a tile, in float64."""
@@ -93,7 +88,7 @@ class Update:
 
     @staticmethod
     def total(updates: Sequence[Update]) -> Update:
-        """One update in place of several of the same block; a projection must be the only one."""
+        """One update in place of several of the same block."""
         if len(updates) == 1:
             return updates[0]
         weights = np.sum([update.weights for update in updates], axis=0)

@@ -196,7 +196,7 @@ def train_stagewise(
 def _started(job: StagewiseJob) -> StagewiseStarted:
     valid = job.rows[1].n if len(job.rows) > 1 else 0
     n_features, settings = job.family.n_features, job.settings
-    steps = settings.n_visits * block_count(n_features, settings.block)
+    steps = settings.n_rounds * settings.n_visits * block_count(n_features, settings.block)
     width = job.targets[0].width
     return StagewiseStarted(job.plan, job.rows[0].n, valid, n_features, width, steps)
 
@@ -234,7 +234,9 @@ def _run(job: StagewiseJob, learner: Learner, running: Running) -> tuple[str, bo
 
     with Compilation(lambda: None, clock):
         for done in learner.run():
-            running.report(BlockVisited.of(done, learner.n_blocks, _seconds_left(learner)))
+            of_round = job.settings.visits_of_round
+            left = _seconds_left(learner)
+            running.report(BlockVisited.of(done, learner.n_blocks, of_round, left))
             late = running.max_time is not None and clock.seconds >= running.max_time
             if running.should_stop() or late:
                 return ("interrupted" if running.should_stop() else "max-time"), save()

@@ -289,7 +289,7 @@ def training_weights(problem: Problem, options: dict[str, Any]) -> np.ndarray:
 
 def test_a_stagewise_model_of_calibrated_blocks_promises_nothing() -> None:
     problem = Problem()
-    model = problem.train(update="cls", calibration="cubic", block=15).model
+    model = problem.train(update="cls", rounds=3, block=15).model
     found = compact_model(model, problem.data(), bits=8).model
     assert found.encoding is not None and found.encoding.promise is None
     assert found.encoding.margin_bound is None and found.certificate is None

@@ -53,7 +53,7 @@ def test_same_content_same_bytes(content: bytes, path: Path) -> None:
     ("changes", "message"),
     [
         ({"format": "other"}, "format is 'other', expected 'fcl-model'"),
-        ({"version": 3, "fcl_version": "9.9"}, "format version 3.*made by a newer fcl"),
+        ({"version": 4, "fcl_version": "9.9"}, "format version 4.*made by a newer fcl"),
         ({"version": True}, "version must be an integer"),
         ({"family": {"family": "kmers", "d": 3, "length": 8, "origin": 0}}, r"m\.fcl: "),
         ({"family": 3}, "family: expected an object"),

@@ -64,33 +64,6 @@ def test_the_objective_never_rises(problem: Problem, update: str, alpha: float) 
     assert all(np.diff(values) <= 1e-9 * values[0]) and values[-1] < values[0]
 
 
-def calibrated(
-    F: np.ndarray, Y: np.ndarray, s: np.ndarray, powers: tuple[int, ...], clip: bool
-) -> np.ndarray:
-    """The predictions of cls with blocks of 10 and alpha = 1, from explicit matrices."""
-    U = np.tile(np.average(Y, axis=0, weights=s), (len(Y), 1))
-    for first in range(0, F.shape[1], 10):
-        A = np.hstack([F[:, first : first + 10], *(U**power for power in powers)])
-        U = U + ridge(A, Y - U, s, 1.0)
-        U = project(U) if clip else U
-    return U
-
-
-@pytest.mark.parametrize(("calibration", "powers"), [("linear", (1,)), ("cubic", (1, 2, 3))])
-@pytest.mark.parametrize("clip", [False, True])
-def test_calibrated_least_squares(
-    problem: Problem, calibration: str, powers: tuple[int, ...], clip: bool
-) -> None:
-    result = problem.train(update="cls", block=10, calibration=calibration, clip=clip)
-    expected = calibrated(problem.matrix(), problem.one_hot, problem.s, powers, clip)
-    assert np.abs(result.model.margins(problem.x) - expected).max() < 1e-7
-    losses = [row["loss"] for row in result.model.history]
-    assert losses == sorted(losses, reverse=True)
-    assert np.isclose(
-        np.average(np.square(expected - problem.one_hot).sum(1), weights=problem.s) / 2, losses[-1]
-    )
-
-
 def test_the_projection_is_the_nearest_point_of_the_simplex() -> None:
     points = np.random.default_rng(0).normal(0, 1, (20, 3))
     ticks = np.linspace(0, 1, 201)
@@ -148,7 +121,8 @@ def test_same_bits_of_fourier_models_for_any_threads_and_memory(
     problem = big(8500)
     y = np.arange(8500) % 17 if update == "gls" else problem.y
     data = fcl.open_data(problem.x, y=y, weights=problem.s)
-    settings = Settings(update=update, block=40, visits=1 if update == "cls" else 2, inner=2)
+    rounds = 2 if update == "cls" else None
+    settings = Settings(update=update, block=40, visits=2, rounds=rounds, inner=2)
     features = "fourier:n=100,pca=3"
     roomy = make_job(data, features, settings).plan
     held = sum(size for name, size in roomy.parts if "kept" in name or "Cholesky" in name)
@@ -255,10 +229,10 @@ def test_rows_of_weight_0_do_not_exist(problem: Problem) -> None:
         ({"features": "fourier"}, "expected a family with a number of features"),
         ({"alpha": 0.0, "block": 2}, r"block 2 of 15, features 2 to 3: .* singular at alpha"),
         ({"alpha": -1.0}, "alpha must be a finite number of at least 0, got -1.0"),
-        ({"update": "cls", "visits": 2}, "cls visits each block once, got 2"),
-        ({"update": "cls", "alpha": 0.0}, "cls needs alpha above 0"),
+        ({"rounds": 2}, "rounds: applies only to the update cls"),
+        ({"update": "cls", "rounds": 0}, "rounds must be a whole number of at least 1"),
         ({"update": "ls", "loss": "softmax"}, "set update to gls"),
-        ({"clip": True}, "clip: applies only to the update cls"),
+        ({"calibration": "linear"}, "calibration: applies only to the update cls"),
         ({"block": 0}, "block must be a whole number of at least 1"),
         ({"valid_fraction": 1.5}, "valid_fraction must be at least 0 and below 1, got 1.5"),
         ({"target": np.arange(300.0), "update": "gls"}, "gls is for classes"),

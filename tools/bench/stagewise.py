@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Stagewise models on MNIST and 20 newsgroups: errors, seconds, memory, and other libraries beside them.
 
-    python tools/bench/stagewise.py table [--features 0 4000 8000] [--steps 50] [--rounds 5]
+    python tools/bench/stagewise.py table [--features 0 4000 8000] [--steps 50] [--rounds 3 20 60]
     python tools/bench/stagewise.py curve [--features 20480] [--blocks 512 1024] [--plot curve.svg]
     python tools/bench/stagewise.py peers [--features 4096] [--methods ridge lbfgs saga sgd liblinear]
     python tools/bench/stagewise.py text [--split date random] [--methods ...] [--plot text.svg]
@@ -47,7 +47,9 @@ def parse() -> argparse.Namespace:
     one = commands.add_parser("table", help="table 1: linear, logistic, calibrated")
     one.add_argument("--features", type=int, nargs="+", default=[0, 4000, 8000], help="0: pixels")
     one.add_argument("--steps", type=int, nargs="+", default=[50], help="of the logistic model")
-    one.add_argument("--rounds", type=int, default=5, help="of the calibrated model (default 5)")
+    one.add_argument(
+        "--rounds", type=int, nargs="+", default=[3, 20, 60], help="of the calibrated model"
+    )
     two = commands.add_parser("curve", help="figure 1: error against time")
     two.add_argument("--features", type=int, default=20480)
     two.add_argument("--blocks", type=int, nargs="+", default=[512, 1024])
@@ -96,17 +98,19 @@ def table(args: argparse.Namespace) -> None:
     data, lines = mnist(args.rows), []
     for n in args.features:
         width = n or data.x.shape[1]
-        runs: list[tuple[str, dict[str, Any], int]] = [("linear", {"update": "ls", "visits": 1}, 1)]
+        runs: list[tuple[str, dict[str, Any]]] = [("linear", {"update": "ls", "visits": 1})]
         for steps in args.steps:
             options = {"update": "gls", "inner": steps, "visits": 1}
-            runs.append((f"logistic, {steps} steps", options, 1))
-        calibrated = {"update": "cls", "calibration": "cubic"}
-        runs.append((f"calibrated, {args.rounds} rounds", calibrated, args.rounds))
-        for name, options, rounds in runs:
-            found = stagewise(data, n, rounds, block=width, cores=args.cores, **options)[-1]
-            lines.append([f"{n:,} cosines" if n else "pixels", name, f"{found.error:.2%}",
-                          f"{found.processor:.1f}", f"{found.clock:.1f}"])  # fmt: skip
-            print(*lines[-1], sep="  ", file=sys.stderr, flush=True)
+            runs.append((f"logistic, {steps} steps", options))
+        most = max(args.rounds)
+        runs.append(("calibrated", {"update": "cls", "rounds": most}))
+        for name, options in runs:
+            points = stagewise(data, n, block=width, cores=args.cores, **options)
+            for rounds in args.rounds if name == "calibrated" else [len(points)]:
+                found, text = points[rounds - 1], f", {rounds} rounds" * (name == "calibrated")
+                lines.append([f"{n:,} cosines" if n else "pixels", name + text, f"{found.error:.2%}",
+                              f"{found.processor:.1f}", f"{found.clock:.1f}"])  # fmt: skip
+                print(*lines[-1], sep="  ", file=sys.stderr, flush=True)
     header = ["features", "model", "test error", "processor, s", "clock, s"]
     print(common.table(header, lines))
 
@@ -116,14 +120,15 @@ def curve(args: argparse.Namespace) -> None:
     data = mnist(args.rows)
     models: dict[str, dict[str, Any]] = {
         "linear": {"update": "ls", "visits": 1},
-        "calibrated": {"update": "cls"},
+        "calibrated, 1 round": {"update": "cls", "rounds": 1},
+        "calibrated, 3 rounds": {"update": "cls", "rounds": 3},
         "logistic": {"update": "gls", "visits": 1},
         "linear, 3 visits": {"update": "ls", "visits": 3},
     }
     curves, lines = {}, []
     for block in args.blocks:
         for name, options in models.items():
-            points = stagewise(data, args.features, 1, block=block, cores=args.cores, **options)
+            points = stagewise(data, args.features, block=block, cores=args.cores, **options)
             curves[f"{name}, blocks of {block:,}"] = points
             for share in (0.25, 0.5, 1.0):
                 at = points[max(0, round(share * len(points)) - 1)]
@@ -146,8 +151,8 @@ def peers(args: argparse.Namespace) -> None:
         "fcl, linear": {"update": "ls", "visits": 3},
         "fcl, logistic": {"update": "gls", "visits": 1, "inner": 5},
     }.items():
-        curves[name] = stagewise(data, args.features, 1, cores=args.cores, **options)
-    wide = stagewise(data, 6 * args.features, 1, cores=args.cores, update="ls", visits=3)
+        curves[name] = stagewise(data, args.features, cores=args.cores, **options)
+    wide = stagewise(data, 6 * args.features, cores=args.cores, update="ls", visits=3)
     curves["fcl, linear, six times the features"] = wide
     for method in args.methods:
         curves[method] = stagewise_peers.on_cosines(method, data, args.features, GAMMA)
@@ -168,7 +173,7 @@ def text(args: argparse.Namespace) -> None:
         print(f"\n{split}: {data.x.shape[0]:,} rows, {data.x.shape[1]:,} words\n")
         for block in args.blocks:
             curves[f"fcl, blocks of {block:,}"] = stagewise(
-                data, 0, 1, block=block, alpha=args.alpha, visits=2, cores=args.cores
+                data, 0, block=block, alpha=args.alpha, visits=2, cores=args.cores
             )
         for method in args.methods:
             curves[method] = stagewise_peers.on_rows(method, data)

@@ -79,48 +79,12 @@ def news(split: str) -> Split:
     return Split(X[~held], y[~held], X[held], y[held])
 
 
-class RepeatedColumns(Generator):
-    """The columns of the rows, several times over.
-
-    Each round of calibrated least squares fits all features again, together with powers of the earlier
-    predictions.
-    """
-
-    rows = "numbers"
-
-    def __init__(self, rounds: int = 1) -> None:
-        self.rounds = rounds
-
-    def fit(self, sample: Any) -> None:
-        self.count_ = sample.shape[1]
-        self.n_features = self.count_ * self.rounds
-
-    def columns(self, ids: Any, block: Any) -> np.ndarray:
-        return np.asarray(block[:, np.asarray(ids) % self.count_], np.float32)
-
-
-class RepeatedCosines(Fourier):
-    """The cosines of the components, several times over."""
-
-    def __init__(self, n: int, rounds: int = 1) -> None:
-        super().__init__(n, gamma=GAMMA, pca=COMPONENTS)
-        self.rounds = rounds
-
-    def _count(self) -> int:
-        return super()._count() * self.rounds
-
-    def _waves(self, ids: Any) -> Any:
-        return super()._waves(ids % super()._count())
-
-
 def cosines(n: int) -> Fourier:
     """Fourier features of the principal components of pixels."""
     return Fourier(n=n, gamma=GAMMA, pca=COMPONENTS)
 
 
-def stagewise(
-    data: Split, n: int, rounds: int, cores: int | None = None, **options: Any
-) -> list[Point]:
+def stagewise(data: Split, n: int, cores: int | None = None, **options: Any) -> list[Point]:
     """Train on all rows, scoring the test rows after each block; the scores decide nothing.
 
     Parameters
@@ -128,8 +92,6 @@ def stagewise(
     data : Split
     n : int
         Number of cosines; 0: the columns of the rows.
-    rounds : int
-        How often the features are repeated, as further blocks.
     cores : int or None
     options
         Of :class:`fcl.stagewise.settings.Settings`.
@@ -140,8 +102,6 @@ def stagewise(
 
     settings = Settings(valid_fraction=0.0, patience=1 << 30, memory="12GiB", **options)
     features: Any = cosines(n) if n else "columns"
-    if rounds > 1:
-        features = RepeatedCosines(n, rounds) if n else RepeatedColumns(rounds)
     points: list[Point] = []
     clock, processor = time.perf_counter(), time.process_time()
 

@@ -99,12 +99,12 @@ def profile(args: argparse.Namespace) -> None:
 
     data = mnist(args.rows)
     options = {"cores": args.cores, "update": "ls", "block": 1024}
-    stagewise(data, 1024, 1, visits=1, **options)  # compiles, and reads pages
+    stagewise(data, 1024, visits=1, **options)  # compiles, and reads pages
     with threadpool_limits(1):
         peak = [sgemm_rate()]
         before, since = time.process_time(), time.perf_counter()
         with measured() as clock:
-            points = stagewise(data, args.features, 1, visits=args.visits, **options)
+            points = stagewise(data, args.features, visits=args.visits, **options)
         processor, seconds = time.process_time() - before, time.perf_counter() - since
         peak.append(sgemm_rate())
     found = clock.seconds

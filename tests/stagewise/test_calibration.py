@@ -1,0 +1,182 @@
+"""Calibrated least squares against algorithm 2 of the paper on the explicit matrix, and its theorem 2."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from waves import Problem, Waves
+
+import fcl
+from fcl.errors import InputError
+from fcl.parallel import Team
+from fcl.stagewise.blocks import Part
+from fcl.stagewise.calibration import calibrate, fit_calibration
+from fcl.stagewise.describe import end_in_words
+from fcl.stagewise.model import load_stagewise
+from fcl.stagewise.settings import Settings
+from fcl.stagewise.train import Running, train_stagewise
+
+
+def nearest(points: np.ndarray) -> np.ndarray:
+    """The nearest points of the simplex, by bisection on the shift."""
+    low, high = points.min(axis=1) - 1.0, points.max(axis=1)
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        above = np.maximum(points - middle[:, None], 0.0).sum(axis=1) > 1.0
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return np.maximum(points - high[:, None], 0.0)
+
+
+def calibration(U: np.ndarray, Y: np.ndarray, s: np.ndarray, degree: int) -> np.ndarray:
+    """Equation 19: the targets fitted to a constant and powers of the predictions, and projected."""
+    G = np.column_stack([np.ones(len(U)), *(U**power for power in range(1, degree + 1))])
+    root = np.sqrt(s)[:, None]
+    return nearest(G @ np.linalg.lstsq(root * G, root * Y, rcond=None)[0])
+
+
+def fitted(
+    F: np.ndarray, R: np.ndarray, s: np.ndarray, alpha: float, block: int, visits: int
+) -> np.ndarray:
+    """Equation 18: residuals R fitted by ridge regression of blocks in turn, from weights 0."""
+    A, W = F - np.average(F, axis=0, weights=s), np.zeros((F.shape[1], R.shape[1]))
+    mean = np.average(R, axis=0, weights=s)
+    for _ in range(visits):
+        for first in range(0, F.shape[1], block):
+            own = slice(first, first + block)
+            rest = R - mean - A @ W + A[:, own] @ W[own]
+            gram = A[:, own].T @ (s[:, None] * A[:, own]) + alpha * np.eye(A[:, own].shape[1])
+            W[own] = np.linalg.solve(gram, A[:, own].T @ (s[:, None] * rest))
+    return mean + A @ W
+
+
+def algorithm_2(problem: Problem, rounds: int, **options: Any) -> list[np.ndarray]:
+    """The predictions after each round."""
+    F, Y, s = problem.matrix(), problem.one_hot, problem.s
+    degree = {"linear": 1, "quadratic": 2, "cubic": 3}[options.get("calibration", "cubic")]
+    U, found = np.tile(np.average(Y, axis=0, weights=s), (len(Y), 1)), []
+    for _ in range(rounds):
+        block, visits = options.get("block", 1024), options.get("visits", 1)
+        U = U + fitted(F, Y - U, s, options.get("alpha", 1.0), block, visits)
+        U = calibration(U, Y, s, degree)
+        found.append(U)
+    return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"alpha": 20.0},
+        {"calibration": "linear"},
+        {"calibration": "quadratic", "block": 7},
+        {"block": 10, "visits": 3},
+    ],
+)
+def test_rounds_are_algorithm_2(problem: Problem, options: dict[str, Any]) -> None:
+    expected = algorithm_2(problem, 4, **options)
+    for rounds in (1, 4):
+        result = problem.train(update="cls", rounds=rounds, **options)
+        assert np.abs(result.model.margins(problem.x) - expected[rounds - 1]).max() < 1e-7
+    of_round = len(result.model.history) // 4
+    losses = [row["loss"] for row in result.model.history[of_round - 1 :: of_round]]
+    own = [np.average(np.square(U - problem.one_hot).sum(1), weights=problem.s) / 2 for U in expected]
+    np.testing.assert_allclose(losses, own, rtol=1e-7)
+
+
+def test_the_squared_error_falls_in_each_round(problem: Problem) -> None:
+    losses = [row["loss"] for row in problem.train(update="cls", rounds=30).model.history]
+    assert all(np.diff(losses) <= 1e-12) and losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("calibration", ["linear", "cubic"])
+def test_calibration_matters_with_a_single_block(problem: Problem, calibration: str) -> None:
+    """Powers reach a link that a linear calibration cannot."""
+    margins = {
+        name: problem.train(update="cls", rounds=3, calibration=name).model.margins(problem.x)
+        for name in ("linear", "cubic")
+    }
+    assert np.abs(margins["linear"] - margins["cubic"]).max() > 0.01
+
+
+def test_theorem_2() -> None:
+    """Without noise, the mean squared error after t rounds is at most 22 (L / mu)^2 / t.
+
+    The inverse of the link is y + 0.2 y^3, whose slope is in [1, 1.6] on [0, 1], less its value at 1/K.
+    """
+    random = np.random.default_rng(3)
+    K, n, kappa = 3, 400, 1.6
+    Y = random.dirichlet(np.ones(K), n)
+    U = Y + 0.2 * Y**3 - (1 / K + 0.2 / K**3)
+    X = np.column_stack([U, random.standard_normal((n, 4))]) @ random.standard_normal((7, 7))
+    s = np.ones(n)
+    errors: dict[int, list[float]] = {}
+    for degree in (1, 3):
+        tile = SimpleNamespace(n_blocks=1, rows_of=lambda _: slice(0, n))
+        targets = SimpleNamespace(rows=lambda rows: Y[rows], width=K)
+        part: Any = Part(tile, targets, s, np.full((n, K), 1 / K))  # type: ignore[arg-type]
+        errors[degree] = []
+        team = Team(1)
+        for _ in range(60):
+            A = np.column_stack([np.ones(n), X])
+            part.margins += A @ np.linalg.lstsq(A, Y - part.margins, rcond=None)[0]
+            calibrate(part, fit_calibration(part, degree, team), team)
+            errors[degree].append(float(np.square(part.margins - Y).sum(1).mean()))
+        team.close()
+    bounds = 22.0 * kappa**2 / np.arange(1, 61)
+    assert (errors[3] <= bounds).all() and (np.diff(errors[3]) <= 1e-15).all()
+    assert errors[3][-1] < 1e-6 < errors[1][-1]
+
+
+def test_patience_counts_rounds_and_the_best_round_is_kept(problem: Problem) -> None:
+    """Of 3 blocks each; the model has the weights of the lowest validation loss."""
+    options: dict[str, Any] = {"block": 10, "valid_fraction": 0.3, "alpha": 0.01}
+    result = problem.train(update="cls", rounds=50, patience=2, **options)
+    model = result.model
+    assert result.reason == "patience" and len(model.history) - model.best_number == 2 * 3
+    losses = [row["valid_loss"] for row in model.history]
+    assert model.best_number == 1 + int(np.argmin(losses))
+    assert "round" in end_in_words(model, "patience") and model.n_rounds < 50
+    # a training that ends there has the same weights
+    last = -(-model.best_number // 3)
+    again = problem.train(update="cls", rounds=last, **options).model
+    assert np.array_equal(again.weights.features, model.weights.features)
+    assert np.array_equal(again.margins(problem.x), model.margins(problem.x))
+
+
+def test_a_file_keeps_rounds(problem: Problem, tmp_path: Any) -> None:
+    """Also of a training that ended within a round, whose calibration is missing."""
+    ends = iter([False] * 4 + [True] * 9)
+    running = Running(cores=1, should_stop=lambda: next(ends))
+    for rounds, options in ((3, {}), (9, {"running": running, "block": 10})):
+        model = problem.train(update="cls", rounds=rounds, **options).model
+        assert model.n_rounds == (3 if rounds == 3 else 2)
+        assert len(model.weights.calibration) == (3 if rounds == 3 else 1)
+        model.save(tmp_path / f"{rounds}.fcl")
+        again = load_stagewise(tmp_path / f"{rounds}.fcl", trusted="waves")
+        assert np.array_equal(again.margins(problem.x), model.margins(problem.x))
+        chances = again.predict_proba(problem.x)
+        np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+
+
+def test_models_of_calibrated_features_are_refused() -> None:
+    from fcl.stagewise.file import read_settings
+
+    found = Settings(update="cls").checked().fixed() | {"clip": True}
+    del found["rounds"]
+    with pytest.raises(InputError, match="this job of cls is of fcl 0.1"):
+        read_settings(found)
+
+
+def test_two_classes_and_a_class_that_is_rare() -> None:
+    """Predictions of two classes are the same up to a sign: the basis is singular."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((200, 4))
+    y = (x[:, 0] > 2.0).astype(int)
+    assert 0 < y.sum() < 10
+    settings = Settings(update="cls", rounds=5, valid_fraction=0.0)
+    model = train_stagewise(fcl.open_data(x, y=y), Waves(), settings).model
+    chances = model.predict_proba(x)
+    assert np.isfinite(chances).all() and np.abs(chances.sum(axis=1) - 1.0).max() < 1e-12
