@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fcl.features import Fourier, Generator
+from fcl.features import Fourier
 from tools.bench import common
 from tools.figures import COLOURS
 
