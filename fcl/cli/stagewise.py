@@ -134,7 +134,7 @@ def _settings(options: Mapping[str, Any]) -> Settings:
 
     values = {name: options[name] for name in SETTINGS}
     if values["update"] is None:
-        values["update"] = "gls" if values["loss"] == "softmax" else "ls"
+        values["update"] = "ls" if values["loss"] in (None, "squared") else "gls"
     return Settings(**values).checked()
 
 

@@ -35,8 +35,8 @@ _OPTIONS = {
     "x": _data(TEXT, help="Array of the rows in DATA.", default="X"),
     "y": _data(
         TEXT,
-        help="Array of the target in DATA; of several numbers, an array of several columns, or names "
-        "separated by commas.",
+        help="Array of the target in DATA; of several labels (0 and 1) or numbers, an array of several "
+        "columns, or names separated by commas.",
         default="y",
     ),
     "weights": TRAIN_TABLE["weights"],
@@ -64,7 +64,11 @@ _OPTIONS = {
         help="Least squares; generalised (softmax loss); or calibrated, in rounds (default: as --loss "
         "says, else ls).",
     ),
-    "loss": _model(one_of("squared", "softmax"), help="Loss (default: as --update says)."),
+    "loss": _model(
+        TEXT,
+        help="Loss: squared; of gls softmax (default), logistic (default for several labels), probit or "
+        "power:p=2.",
+    ),
     "block": _model(FROM_1, help="Features of a block.", default=1024),
     "visits": _model(FROM_1, help="Visits of each block (default: 3 for ls, else 1)."),
     "rounds": _model(

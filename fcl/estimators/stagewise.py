@@ -88,7 +88,7 @@ class _Stagewise(BaseEstimator):  # type: ignore[misc]
 
 @dataclass(eq=False, repr=False, match_args=False)
 class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ignore[misc]
-    """Ridge classifier of several classes over blocks of generated features.
+    """Ridge classifier of several classes, or labels, over blocks of generated features.
 
     Parameters
     ----------
@@ -116,8 +116,11 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
     certify : bool
         Whether to compute the gap to the joint optimum over all blocks, in two passes.
     update : {"ls", "gls", "cls"}
-        Least squares on the classes; generalised least squares for the softmax loss; or calibrated least
-        squares, in rounds.
+        Least squares on the classes; generalised least squares for the loss of a link; or calibrated
+        least squares, in rounds.
+    loss : str or None
+        Of ``gls``: ``"softmax"``, ``"logistic"``, ``"probit"`` or ``"power:p=2"``; None: softmax, and
+        logistic for several labels. Other updates have the squared loss.
     rounds : int or None
         Rounds of ``cls``, each of which fits the residuals of the predictions and calibrates them; None:
         20 for ``cls``, to which alone it applies.
@@ -132,6 +135,9 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
     Attributes
     ----------
     classes_ : (n_classes,)
+        Of several labels their numbers from 0.
+    multilabel_ : bool
+        Whether the estimator was fitted to several labels, of which a row has any number.
     model_ : StagewiseModel
         The model, which can be saved.
     n_iter_ : int
@@ -146,18 +152,19 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
 
     _: KW_ONLY
     update: str = "ls"
+    loss: str | None = None
     rounds: int | None = None
     inner: int = 5
     calibration: str = "cubic"
     class_weight: Any = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:
-        """Fit to rows with one label each; X, y and sample_weight as in :meth:`FCLClassifier.fit`.
+        """Fit to rows with one class each, or with labels as columns of 0 and 1.
 
         Parameters
         ----------
         X, y, sample_weight
-            As in :meth:`FCLClassifier.fit`.
+            As in :meth:`FCLClassifier.fit`; y (n,), or (n, labels).
         offset : array-like (n, n_classes), str or None
             Added to the margins; predictions then need one, too. With a path also the name of an array.
 
@@ -168,6 +175,7 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
         """
         settings = self._settings(
             update=self.update,
+            loss=self.loss,
             rounds=self.rounds,
             inner=self.inner,
             calibration=self.calibration,
@@ -177,30 +185,30 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
         training = open_training(self, spec, X, RowArrays(y, sample_weight, offset), numeric=False)
         with np.errstate(invalid="ignore"):  # it casts NaN before it rejects it
             check_classification_targets(training.target)
-        if training.target.ndim == 2:
-            raise InputError(
-                f"{training.data.target_name}: expected one class in each row, got shape "
-                f"{training.target.shape}; FCLClassifier takes several labels"
-            )
         data = training.data.with_target(
             training.target, training.weights, training.data.target_name
         )
         self._set_result(train_stagewise(data, spec, settings, running=self._running()))
-        self.classes_ = np.unique(training.weighted_target)
+        self.multilabel_ = self.model_.noun == "label"
+        several = np.arange(self.model_.n_outputs)
+        self.classes_ = several if self.multilabel_ else np.unique(training.weighted_target)
         return self
 
     def decision_function(self, X: Any, offset: Any = None) -> np.ndarray:
         """Margins, float64 (n, n_classes); with two classes (n,), above 0 for ``classes_[1]``."""
         margins = self._margins(X, offset)
-        return margins[:, 1] - margins[:, 0] if margins.shape[1] == 2 else margins
+        is_one = margins.shape[1] == 2 and not self.multilabel_
+        return margins[:, 1] - margins[:, 0] if is_one else margins
 
     def predict(self, X: Any, offset: Any = None) -> np.ndarray:
-        """The class of each row, (n,)."""
-        best = self._margins(X, offset).argmax(axis=1)
-        return np.asarray(self.classes_[best])
+        """The class of each row, (n,), or its labels as 0 and 1, (n, labels)."""
+        margins = self._margins(X, offset)
+        if self.multilabel_:
+            return (self.model_.mean(margins) > 0.5).astype(np.int64)
+        return np.asarray(self.classes_[margins.argmax(axis=1)])
 
     def predict_proba(self, X: Any, offset: Any = None) -> np.ndarray:
-        """Probabilities, float64 (n, n_classes): softmax, or margins projected onto the simplex."""
+        """Probabilities, float64 (n, n_classes), as :meth:`StagewiseModel.mean` computes them."""
         margins = self._margins(X, offset)
         return self.model_.mean(margins)
 

@@ -232,7 +232,8 @@ class StagewiseJudge(Judge):
         K, settings = self.model.n_outputs, self.model.settings
         if not self.is_linear:
             return math.inf
-        return 0.5 * (K - 1) if settings.loss == "softmax" else K * self.model.link.bend
+        link = settings.link
+        return 0.5 * (K - 1) if link.couples else K * link.lipschitz
 
     def training_weights(self) -> Floats | None:
         assert self.data is not None
@@ -240,7 +241,9 @@ class StagewiseJudge(Judge):
 
     def losses(self, y: Floats, margins: Floats) -> Floats:
         K = self.model.n_outputs
-        if self.model.classifies:
+        if self.model.noun == "label":
+            y = np.where(y > 0.0, 1.0, 0.0)
+        elif self.model.noun == "class":
             codes = np.where(y > 0.0, 1.0, 0.0) if K == 1 else y
             y = (codes[:, None] == np.arange(K)).astype(np.float64)
         return self.model.link.losses(margins, y.reshape(margins.shape))

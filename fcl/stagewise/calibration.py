@@ -1,9 +1,9 @@
 """Calibration of predictions: a regression of the targets on functions of the predictions.
 
 A round of calibrated least squares fits the residuals of the current predictions by the features, and
-then the targets by a constant and powers of the predictions, class by class; the result is projected onto
-the probability simplex (Agarwal et al., "Least squares revisited", ICML 2014, algorithm 2, equations 18
-and 19).
+then the targets by a constant and powers of the predictions of all classes; the result is projected onto
+the probability simplex, or for several labels a row onto the cube [0, 1]^K (Agarwal et al., "Least
+squares revisited", ICML 2014, algorithm 2, equations 18 and 19, and section 4).
 """
 
 from __future__ import annotations
@@ -31,10 +31,14 @@ def _basis(margins: Floats, degree: int) -> Floats:
     return np.hstack([np.ones((len(margins), 1)), *powers])
 
 
-def calibrated(margins: Floats, weights: Floats) -> Floats:
-    """Predictions (n, K) after a calibration (1 + degree K, K); rows are in the simplex."""
+def calibrated(margins: Floats, weights: Floats, noun: str) -> Floats:
+    """Predictions (n, K) after a calibration (1 + degree K, K).
+
+    noun : "class", whose rows are in the simplex, or "label", whose values are in [0, 1].
+    """
     degree = (len(weights) - 1) // margins.shape[1]
-    return project(_basis(margins, degree) @ weights)
+    found = _basis(margins, degree) @ weights
+    return project(found) if noun == "class" else np.clip(found, 0.0, 1.0)
 
 
 def calibrate(part: Part, weights: Floats, team: Team) -> None:
@@ -42,7 +46,7 @@ def calibrate(part: Part, weights: Floats, team: Team) -> None:
 
     def work(tile: int) -> None:
         margins = part.margins[part.prepared.rows_of(tile)]
-        margins[:] = calibrated(margins, weights)
+        margins[:] = calibrated(margins, weights, part.targets.noun)
 
     team.map(work, range(part.prepared.n_blocks))
 

@@ -18,17 +18,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize_scalar
-from scipy.special import softmax
 
 from fcl.errors import InputError
 from fcl.stagewise.blocks import Part
 from fcl.stagewise.learner import Learner
-from fcl.stagewise.links import Link, Softmax, Squared
+from fcl.stagewise.links import Link, Squared
 from fcl.stagewise.margins import at_weights, blocks_of
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.sums import Sweeper
 
-__all__ = ["JointGap", "balanced", "certify", "check_certifiable"]
+__all__ = ["JointGap", "certify", "check_certifiable"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -107,45 +106,14 @@ def _total(part: Part, of: Callable[[Floats, Floats], Floats]) -> float:
 def _to_dual_residuals(link: Link, part: Part) -> None:
     """Replace the margins by residuals y - g(u) whose weighted sums are 0 for each margin."""
     found, wanted = np.zeros((2, part.margins.shape[1]))
-    if isinstance(link, Softmax):
-        for rows in part.tiles():
-            part.margins[rows] = softmax(part.margins[rows], axis=1)
     for rows in part.tiles():
+        part.margins[rows] = link.mean(part.margins[rows])
         found += part.s[rows] @ part.margins[rows]
         wanted += part.s[rows] @ part.targets.rows(rows)
-    mean = (wanted - found) / part.s.sum()
+    total = float(part.s.sum())
     for rows in part.tiles():
-        targets, margins = part.targets.rows(rows), part.margins[rows]
-        if isinstance(link, Softmax):
-            part.margins[rows] = targets - balanced(margins, wanted, found)
-        else:
-            part.margins[rows] = targets - margins - mean
-
-
-def balanced(probabilities: Floats, wanted: Floats, found: Floats) -> Floats:
-    """Move probability between classes until their sums over all rows agree with the labels'.
-
-    Parameters
-    ----------
-    probabilities : float64 (n, K)
-        Of some rows; each row sums to 1.
-    wanted, found : float64 (K,)
-        Weighted sums over all rows, of the labels and of the probabilities.
-
-    Returns
-    -------
-    float64 (n, K)
-        Rows sum to 1, values are at least 0, and their weighted sums over all rows are ``wanted`` up to
-        rounding.
-    """
-    excess = found - wanted
-    over = excess > 0.0
-    if not over.any():
-        return probabilities
-    share = np.where(over, excess / found, 0.0)
-    freed = probabilities @ share
-    lack = np.where(over, 0.0, -excess)
-    return np.asarray(probabilities * (1.0 - share) + np.outer(freed, lack / lack.sum()))
+        means = link.balance(part.margins[rows], wanted, found, total)
+        part.margins[rows] = part.targets.rows(rows) - means
 
 
 def _bound(link: Link, part: Part, squares: float) -> float:

@@ -13,7 +13,6 @@ from fcl.stagewise.model import StagewiseModel
 from fcl.units import counted
 
 __all__ = [
-    "PROBABILITIES",
     "certificate",
     "end_in_words",
     "facts",
@@ -26,11 +25,6 @@ __all__ = [
     "validation",
 ]
 
-#: How the margins of each loss become probabilities.
-PROBABILITIES = {
-    "softmax": "softmax of the margins",
-    "squared": "nearest point of the simplex to the margins; a class may have probability 0",
-}
 #: Labels that a line lists.
 _MOST_LABELS = 10
 
@@ -66,11 +60,12 @@ def problem(model: StagewiseModel) -> list[tuple[str, str]]:
             f"{model.n_blocks:,}",
         ),
     ]
-    if model.classifies:
-        found.append(("probabilities", PROBABILITIES[str(settings.loss)]))
+    if model.noun == "class":
+        found.append(("probabilities", model.link.meaning))
     if settings.calibrates:
+        space = "simplex" if model.noun == "class" else "cube"
         rounds = f"{counted(model.n_rounds, 'round')} of at most {settings.n_rounds:,}"
-        text = f"{settings.calibration}, projected onto the simplex; predictions use {rounds}"
+        text = f"{settings.calibration}, projected onto the {space}; predictions use {rounds}"
         found.append(("calibration", text))
     if settings.class_weight is not None:
         found.append(("class weights", shown(settings.class_weight)))
@@ -89,7 +84,7 @@ def _family(model: StagewiseModel) -> str:
 def _outputs(model: StagewiseModel) -> str:
     names = "" if model.labels is None else ", ".join(map(str, model.labels[:_MOST_LABELS]))
     more = ", ..." * (len(model.labels or ()) > _MOST_LABELS)
-    noun = counted(model.n_outputs, model.noun, "classes" if model.classifies else "")
+    noun = counted(model.n_outputs, model.noun, "classes" if model.noun == "class" else "")
     return f"{noun}: {names}{more}" if names else noun
 
 

@@ -25,7 +25,6 @@ from fcl.model.reading import HEADER, KIND, HeaderFormat, open_model, read_heade
 from fcl.plain import plain
 from fcl.stagewise.certify import JointGap
 from fcl.stagewise.learner import Weights, block_count, rounds_of
-from fcl.stagewise.links import LINKS
 from fcl.stagewise.settings import CALIBRATIONS, UPDATES, Settings
 from fcl.units import counted
 
@@ -58,7 +57,7 @@ Floats = npt.NDArray[np.float64]
 #: What a header says of the settings; shared with checkpoints.
 SETTINGS_TABLE = schema.record(
     update=schema.one_of(*UPDATES),
-    loss=schema.one_of(*LINKS),
+    loss=schema.text,  # Settings reads it
     block=schema.whole(1),
     visits=schema.whole(1),
     inner=schema.whole(1),
@@ -85,6 +84,7 @@ _HEADER_TABLE = schema.record(
     settings=SETTINGS_TABLE,
     labels=schema.nullable(schema.listing(schema.label)),
     classifies=schema.flag,
+    noun=schema.Maybe(schema.one_of("class", "label", "target")),
     n_outputs=schema.whole(1),
     best_number=schema.whole(0),
     n_rows=schema.whole(1),
@@ -189,7 +189,9 @@ def _fields(
     from fcl.features import family_from_config
 
     family = family_from_config(header["family"], trusted)
-    found = {name: value for name, value in header.items() if name != "n_outputs"}
+    found = {
+        name: value for name, value in header.items() if name not in ("n_outputs", "classifies")
+    }
     settings, number = read_settings(header["settings"]), header["best_number"]
     if "encoding" in header:
         found["encoding"] = encoding = Encoding(**header["encoding"])
@@ -199,6 +201,9 @@ def _fields(
     if not isinstance(family, GeneratedFamily):
         raise InputError(f"expected a family of generated columns, got {family.name}")
     K, labels, is_classes = header["n_outputs"], header["labels"], header["classifies"]
+    found["noun"] = header.get("noun", "class" if is_classes else "target")
+    if is_classes != (found["noun"] == "class"):
+        raise InputError(f"classifies: expected {not is_classes} for noun {shown(found['noun'])}")
     if (labels is None and is_classes) or (labels is not None and len(set(labels)) != K):
         raise InputError(f"labels: expected {counted(K, 'different label')}, got {shown(labels)}")
     certificate, record = header["certificate"], record_from_header(found)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.dataset import DataSet
-from fcl.data.outputs import refuse_absent_classes
+from fcl.data.outputs import n_target_columns, refuse_absent_classes
 from fcl.data.targets import check_class_weight
 from fcl.drivers.rows import Rows, check_data_set, weighted_by_code
 from fcl.errors import InputError
@@ -21,12 +21,13 @@ from fcl.limits import within
 from fcl.model.columns import matched
 from fcl.stagewise.blocks import check_family
 from fcl.stagewise.plan import StagewisePlan, make_plan
-from fcl.stagewise.settings import Settings
+from fcl.stagewise.settings import UPDATES, Settings
 from fcl.stagewise.targets import (
     Targets,
     checked_offset,
     class_targets,
     held_out,
+    label_targets,
     number_targets,
     refuse_single,
 )
@@ -84,7 +85,7 @@ def make_job(
     features : family or str
     settings : Settings
     numbers : bool
-        Whether targets are numbers, (n,) or (n, K); False: classes.
+        Whether targets are numbers, (n,) or (n, K); False: classes (n,), or labels (n, K) of 0 and 1.
     cores : int
         Number of threads.
     certify : bool
@@ -100,12 +101,8 @@ def make_job(
         The memory budget is too small.
     """
     check_data_set("data", data)
-    settings = settings.checked()
-    if numbers and settings.update != "ls":
-        raise InputError(
-            f"update: {settings.update} is for classes; set update to ls for a numeric target"
-        )
     keep, targets = _targets(data, numbers)
+    settings = _for_targets(settings, targets)
     if valid is None:
         parts, found = _split(data, keep, targets, settings)
     else:
@@ -131,6 +128,29 @@ def make_job(
     settings, parts[0] = _class_weighted(settings, parts[0], targets)
     plan = make_plan(family, settings, parts, targets.width, cores, certify)
     return StagewiseJob(family, settings, parts, found, plan)
+
+
+def _for_targets(settings: Settings, targets: Targets) -> Settings:
+    """The validated settings; raises InputError for an update, loss or class weight that does not fit."""
+    settings = settings.checked()
+    if settings.loss is None:
+        several = targets.noun == "label" and settings.update == "gls"
+        settings = replace(settings, loss="logistic" if several else UPDATES[settings.update])
+    if targets.noun == "target" and settings.update != "ls":
+        raise InputError(
+            f"update: {settings.update} is for classes; set update to ls for a numeric target"
+        )
+    if targets.noun == "label" and settings.link.couples:
+        raise InputError(
+            f"loss: {settings.loss} is for one class in each row, but rows have several labels; set loss "
+            "to logistic"
+        )
+    if targets.noun == "label" and settings.class_weight is not None:
+        raise InputError(
+            "class_weight: expected None, since a row with several labels is not of one class; use "
+            "sample weights"
+        )
+    return settings
 
 
 def training_rows(data: DataSet, settings: Settings, numbers: bool) -> Rows:
@@ -162,6 +182,8 @@ def _targets(
     if numbers:
         width = None if like is None else like.width
         return keep, number_targets(values, data.target_name, width)
+    if n_target_columns(values) > 1 and (like is None or like.noun == "label"):
+        return keep, label_targets(values, data.target_name, None if like is None else like.width)
     known = None if like is None else like.labels
     return keep, class_targets(values, data.target_name, known)
 

@@ -14,7 +14,6 @@ from fcl.features.base import value_type
 from fcl.features.generator.family import GeneratedFamily
 from fcl.stagewise.blocks import Block, Part
 from fcl.stagewise.calibration import calibrate, fit_calibration
-from fcl.stagewise.links import LINKS
 from fcl.stagewise.search import Line, best_factor
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.steps import Factor, Step, factorise, step
@@ -69,7 +68,7 @@ class BlockDone:
     loss, valid_loss : float, float or None
         Mean loss of the training and of the validation rows.
     error, valid_error : float or None
-        Share of rows whose largest margin is of another class; None for numbers.
+        Share of rows whose largest margin is of another class, or of wrong labels; None for numbers.
     seconds : float
         Time of this block.
     """
@@ -165,7 +164,7 @@ class Learner:
 
     def _begin(self) -> State:
         train, K = self.parts[0], self.parts[0].targets.width
-        link, total = LINKS[str(self.settings.loss)], np.zeros(K)
+        link, total = self.settings.link, np.zeros(K)
         for _, rows in train.prepared.blocks():
             targets = train.targets.rows(rows)
             if train.offset is not None and link.is_quadratic:
@@ -270,17 +269,17 @@ class Learner:
         train, sweeper, alpha = self.parts[0], self.sweeper, self.settings.alpha
         direction = sweeper.direction(block, train, update)
         change = update.weights.astype(np.float64)
-        pull, bend = alpha * float(np.vdot(own, change)), alpha * float(np.vdot(change, change))
-        line = Line(train, direction, pull, bend, sweeper.link, sweeper.team)
-        at_0 = pull + float(np.vdot(sums.gradient, change) + sums.residuals @ found.intercept)
+        slope, curvature = (alpha * float(np.vdot(of, change)) for of in (own, change))
+        line = Line(train, direction, slope, curvature, sweeper.link, sweeper.team)
+        at_0 = slope + float(np.vdot(sums.gradient, change) + sums.residuals @ found.intercept)
         factor = best_factor(line.slope, at_0) if at_0 < 0.0 else 1.0
         line.move(factor)
         return replace(update, weights=factor * change, intercept=factor * update.intercept)
 
     def _factor(self, number: int, block: Block, sums: Sums) -> Factor:
-        bend, alpha = self.sweeper.link.bend, self.settings.alpha
+        lipschitz, alpha = self.sweeper.link.lipschitz, self.settings.alpha
         text = f"block {number + 1} of {self.n_blocks}, {block.text}"
-        factor = factorise(sums, self.weight, bend, alpha, self.dtype, text)
+        factor = factorise(sums, self.weight, lipschitz, alpha, self.dtype, text)
         if len(self._factors) < self.kept.kept_factors and self.n_steps > self.n_blocks:
             self._factors[number] = factor, block.origin
         return factor
@@ -311,7 +310,10 @@ class Learner:
         for _, rows in part.prepared.blocks():
             margins, s = part.margins[rows], part.s[rows]
             loss += float(s @ self.sweeper.link.losses(margins, part.targets.rows(rows)))
-            if part.targets.labels is not None:
+            if part.targets.noun == "class":
                 wrong += float(s @ (margins.argmax(axis=1) != part.targets.values[rows]))
+            elif part.targets.noun == "label":
+                chosen = self.sweeper.link.chances(margins) > 0.5
+                wrong += float(s @ (chosen != part.targets.values[rows]).mean(axis=1))
         total = float(part.s.sum())
-        return loss / total, None if part.targets.labels is None else wrong / total
+        return loss / total, None if part.targets.noun == "target" else wrong / total

@@ -26,7 +26,7 @@ from fcl.stagewise.calibration import calibrated
 from fcl.stagewise.certify import JointGap
 from fcl.stagewise.file import FORMAT, read_stagewise, write_stagewise
 from fcl.stagewise.learner import Weights, block_count, rounds_of
-from fcl.stagewise.links import LINKS, Link
+from fcl.stagewise.links import Link
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.targets import checked_offset
 
@@ -49,10 +49,10 @@ class StagewiseModel:
     weights : Weights
         Of the blocks of the best step.
     settings : Settings
-    classifies : bool
-        Whether outputs are classes; else they are numbers.
+    noun : {"class", "label", "target"}
+        What an output is: a class, a label of which a row may have several, or a number.
     labels : tuple or None
-        Classes in the order of the margins, or names of several numbers; None if they have no names.
+        Classes in the order of the margins, or names of labels or numbers; None if they have no names.
     history : list of dict
         A row for each block of each visit: number, loss, error, valid_loss, valid_error, seconds.
     best_number : int
@@ -80,7 +80,7 @@ class StagewiseModel:
     family: GeneratedFamily
     weights: Weights
     settings: Settings
-    classifies: bool
+    noun: str
     labels: tuple[Any, ...] | None
     history: list[dict[str, Any]]
     best_number: int
@@ -104,7 +104,7 @@ class StagewiseModel:
 
     @property
     def n_outputs(self) -> int:
-        """Number K of margins of a row: classes, or numbers to predict."""
+        """Number K of margins of a row: classes, labels, or numbers to predict."""
         return self.weights.features.shape[1] // self.n_rounds
 
     @property
@@ -113,9 +113,9 @@ class StagewiseModel:
         return self.column_record.column_names
 
     @property
-    def noun(self) -> str:
-        """What an output is: "class" or "target"."""
-        return "class" if self.classifies else "target"
+    def classifies(self) -> bool:
+        """Whether outputs are classes or labels; else they are numbers."""
+        return self.noun != "target"
 
     @property
     def all_blocks(self) -> int:
@@ -135,7 +135,7 @@ class StagewiseModel:
     @property
     def link(self) -> Link:
         """The loss."""
-        return LINKS[str(self.settings.loss)]
+        return self.settings.link
 
     # -- files
 
@@ -147,6 +147,7 @@ class StagewiseModel:
         certificate, left_out = self.certificate, ("weights", "column_record")
         header = {
             **{f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out},
+            "classifies": self.noun == "class",
             "family": self.family.to_config(),
             "settings": self.settings.fixed(),
             "n_outputs": self.n_outputs,
@@ -251,7 +252,7 @@ class StagewiseModel:
         """The predictions after all rounds: ``margins`` of the first, and what the others add (n, K)."""
         for weights, added in zip_longest(self.weights.calibration, rounds):
             if weights is not None:
-                margins = calibrated(margins, weights)
+                margins = calibrated(margins, weights, self.noun)
             if added is not None:
                 margins = margins + added
         return margins
@@ -276,13 +277,15 @@ class StagewiseModel:
         return "probability" if self.classifies else ""
 
     def mean(self, margins: Floats) -> Floats:
-        """Probabilities of the classes from margins, float64 (n, K); of numbers the margins themselves.
+        """Probabilities of classes or labels from margins, float64 (n, K); of numbers the margins.
 
-        For the softmax loss they are ``softmax(margins)``. Margins of the squared loss estimate the
-        probabilities without bounds; the result is their nearest point of the simplex, in which classes
-        may have the probability 0.
+        They are the link of the margins, divided by their sum for classes. Margins of the squared loss
+        estimate probabilities without bounds; the result is their nearest point of the simplex (for
+        labels of [0, 1]), in which classes may have the probability 0.
         """
-        return self.link.probabilities(margins) if self.classifies else margins
+        if self.noun == "label":
+            return self.link.chances(margins)
+        return self.link.probabilities(margins) if self.noun == "class" else margins
 
     def require_probability(self) -> None:
         """Raise InputError unless this is a model of classes."""
@@ -312,13 +315,15 @@ class StagewiseModel:
         offset: Any = None,
         covariates: Any = None,
     ) -> np.ndarray:
-        """The label of the largest margin of each row, (n,); or expected numbers, (n,) or (n, K).
+        """The class of the largest margin of each row, (n,); or labels as 0 and 1 (n, K); or numbers.
 
         Arguments and errors are as in :meth:`iter_margins`.
         """
         margins = self.margins(data, block_rows, offset, covariates)
-        if self.classifies:
+        if self.noun == "class":
             return np.asarray(self.labels)[margins.argmax(axis=1)]
+        if self.noun == "label":
+            return (self.mean(margins) > 0.5).astype(np.int64)
         return margins[:, 0] if self.n_outputs == 1 else margins
 
 

@@ -32,17 +32,17 @@ class Line:
     ----------
     part : Part
     direction : float64 (n, K)
-    pull, bend : float
+    slope, curvature : float
         First and second derivative of the penalty with respect to t, at 0.
     link : Link
     team : Team
     """
 
     def __init__(
-        self, part: Part, direction: Floats, pull: float, bend: float, link: Link, team: Team
+        self, part: Part, direction: Floats, slope: float, curvature: float, link: Link, team: Team
     ) -> None:
         self._part, self._direction, self._link, self._team = part, direction, link, team
-        self._pull, self._bend = pull, bend
+        self._slope, self._curvature = slope, curvature
 
     def slope(self, t: float) -> float:
         """The derivative of the objective with respect to t; the same bits for any number of threads."""
@@ -54,7 +54,7 @@ class Line:
             gradient = self._link.gradient(margins, part.targets.rows(rows))
             return float(part.s[rows] @ np.einsum("ij,ij->i", gradient, direction[rows]))
 
-        return sum(self._team.map(work, self._tiles), self._pull + t * self._bend)
+        return sum(self._team.map(work, self._tiles), self._slope + t * self._curvature)
 
     def move(self, t: float) -> None:
         """Add t * direction to the margins."""

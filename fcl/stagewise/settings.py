@@ -7,11 +7,12 @@ from typing import Any
 
 from fcl.checks import at_least_0, choice, is_whole, share_or_0, shown, whole
 from fcl.errors import InputError
+from fcl.stagewise.links import Link, find_link
 from fcl.units import parse_size
 
 __all__ = ["CALIBRATIONS", "ENDS", "UPDATES", "Settings"]
 
-#: Updates, with the loss that each of them lowers.
+#: Updates, with the loss that each of them lowers by default.
 UPDATES = {"ls": "squared", "gls": "softmax", "cls": "squared"}
 #: Calibrations of cls, with the highest power of the predictions to which the targets are fitted.
 CALIBRATIONS = {"linear": 1, "quadratic": 2, "cubic": 3}
@@ -32,8 +33,9 @@ class Settings:
     ----------
     update : {"ls", "gls", "cls"}
         Least squares, generalised least squares for the softmax loss, or calibrated least squares.
-    loss : {"squared", "softmax"} or None
-        None: the loss of the update.
+    loss : str or None
+        The loss of a link (:data:`fcl.stagewise.links.LINKS`): squared for ls and cls; softmax, logistic,
+        probit or ``power:p=2`` for gls. None: squared, or softmax for gls (logistic for several labels).
     block : int
         Number of features of a block.
     visits : int or None
@@ -73,6 +75,11 @@ class Settings:
     patience: int | None = None
     seed: int = 0
     memory: int | str = "4GiB"
+
+    @property
+    def link(self) -> Link:
+        """The link of the loss."""
+        return find_link(UPDATES[self.update] if self.loss is None else self.loss)
 
     @property
     def n_visits(self) -> int:
@@ -115,15 +122,16 @@ class Settings:
         return parse_size(self.memory, "memory")
 
     def checked(self) -> Settings:
-        """Validate the options; raises InputError that names the first wrong one."""
+        """Validate the options and fill in defaults, except for the loss, which depends on the targets.
+
+        Raises InputError that names the first wrong option.
+        """
         update = choice("update", self.update, tuple(UPDATES))
-        if self.loss is not None:
-            choice("loss", self.loss, ("squared", "softmax"))
-        if self.loss not in (None, UPDATES[update]):
-            other = next(name for name, loss in UPDATES.items() if loss == self.loss)
+        if self.link.is_quadratic == (update == "gls"):
+            other = "ls" if update == "gls" else "gls"
             raise InputError(
-                f"loss: expected {UPDATES[update]} for the update {update}, got {self.loss}; set update "
-                f"to {other}"
+                f"loss: the update {update} has no {self.loss} loss; set update to {other}, or leave "
+                "loss out"
             )
         for name in ("block", "inner"):
             whole(name, getattr(self, name), 1)
@@ -140,7 +148,7 @@ class Settings:
         if not self.calibrates and (self.rounds is not None or self.calibration != "cubic"):
             what = "calibration" if self.rounds is None else "rounds"
             raise InputError(f"{what}: applies only to the update cls, got update {update}")
-        made = replace(self, alpha=alpha, valid_fraction=fraction, loss=UPDATES[update])
+        made = replace(self, alpha=alpha, valid_fraction=fraction)
         return replace(
             made,
             memory=self.memory_bytes,

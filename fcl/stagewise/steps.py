@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Factor:
-    """The Cholesky factor of bend * centred Gram matrix + alpha I, and what centred it.
+    """The Cholesky factor of lipschitz * centred Gram matrix + alpha I, and what centred it.
 
     Attributes
     ----------
@@ -35,14 +35,14 @@ class Factor:
         Weighted means of the features.
     weight : float
         Sum of the weights of the rows.
-    bend : float
-        The constant L of the loss.
+    lipschitz : float
+        The constant L of the link.
     """
 
     lower: Floats
     mean: Floats
     weight: float
-    bend: float
+    lipschitz: float
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Step:
 
 
 def factorise(
-    sums: Sums, weight: float, bend: float, alpha: float, precision: Any, text: str
+    sums: Sums, weight: float, lipschitz: float, alpha: float, precision: Any, text: str
 ) -> Factor:
     """Factorise the matrix of a block.
 
@@ -64,8 +64,8 @@ def factorise(
         With the Gram matrix, which is overwritten.
     weight : float
         Sum of the weights of the rows.
-    bend : float
-        The constant L of the loss.
+    lipschitz : float
+        The constant L of the link.
     alpha : float
         The ridge.
     precision : dtype
@@ -82,7 +82,7 @@ def factorise(
     assert matrix is not None
     mean = sums.features / weight
     matrix -= np.outer(sums.features, mean)
-    matrix *= bend
+    matrix *= lipschitz
     norm = float(np.abs(matrix).sum(axis=0).max(initial=0.0))
     if not np.isfinite(norm):
         raise InputError(
@@ -99,12 +99,12 @@ def factorise(
             f"{text}: their Gram matrix is singular at alpha = {alpha:g}, because features are constant "
             f"or depend on each other; set alpha {more}"
         )
-    return Factor(lower, mean, weight, bend)
+    return Factor(lower, mean, weight, lipschitz)
 
 
 def step(factor: Factor, sums: Sums, weights: Floats, alpha: float) -> Step:
     """The minimiser of the quadratic at the current weights (p, K) of the block."""
     pull = sums.gradient - np.outer(factor.mean, sums.residuals) + alpha * weights
     change = -cho_solve((factor.lower, True), pull)
-    intercept = -sums.residuals / (factor.bend * factor.weight) - factor.mean @ change
+    intercept = -sums.residuals / (factor.lipschitz * factor.weight) - factor.mean @ change
     return Step(change, intercept)

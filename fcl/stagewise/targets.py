@@ -1,4 +1,4 @@
-"""The targets of rows: classes as codes, or one or more numbers."""
+"""The targets of rows: classes as codes, several labels a row, or one or more numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.dataset import DataSet
-from fcl.data.outputs import number_columns
+from fcl.data.outputs import encode_multilabel, number_columns
 from fcl.data.targets import encode_classes
 from fcl.errors import InputError
 from fcl.stagewise.settings import Settings
@@ -21,6 +21,7 @@ __all__ = [
     "checked_offset",
     "class_targets",
     "held_out",
+    "label_targets",
     "number_targets",
     "refuse_single",
 ]
@@ -40,29 +41,32 @@ class Targets:
     Attributes
     ----------
     values : int32 (n,) or float64 (n, K)
-        Codes 0 .. K - 1 of classes, or numbers.
+        Codes 0 .. K - 1 of classes; 0 and 1 for each label; or numbers.
     labels : tuple or None
-        The class of each code; None for numbers.
+        The class of each code; None for labels and numbers.
+    noun : {"class", "label", "target"}
+        What a column is.
     """
 
     values: np.ndarray
     labels: tuple[Any, ...] | None
+    noun: str = "class"
 
     @property
     def width(self) -> int:
-        """Number K of classes, or of numbers for each row."""
+        """Number K of classes, labels, or numbers for each row."""
         return self.values.shape[1] if self.labels is None else len(self.labels)
 
     def rows(self, some: slice) -> Floats:
         """The targets of some rows, float64 (k, K); classes are one-hot."""
         values = self.values[some]
-        if self.labels is None:
+        if values.ndim == 2:
             return values
         return (values[:, None] == np.arange(self.width)).astype(np.float64)
 
     def select(self, keep: Mask) -> Targets:
         """The targets of the rows of a mask (n,)."""
-        return Targets(self.values[keep], self.labels)
+        return Targets(self.values[keep], self.labels, self.noun)
 
 
 def class_targets(values: np.ndarray, name: str, known: Sequence[Any] | None = None) -> Targets:
@@ -72,8 +76,8 @@ def class_targets(values: np.ndarray, name: str, known: Sequence[Any] | None = N
     """
     if np.shape(values)[1:] not in ((), (1,)):
         raise InputError(
-            f"{name}: expected one class for each row, got shape {np.shape(values)}; for several numbers "
-            "give --regression (numbers=True)"
+            f"{name}: expected one class for each row, got shape {np.shape(values)}; for several labels "
+            "give a column of 0 and 1 for each, for several numbers --regression (numbers=True)"
         )
     codes, labels = encode_classes(values, name, known)
     if known is None and len(labels) < 2:
@@ -89,7 +93,15 @@ def number_targets(values: np.ndarray, name: str, width: int | None = None) -> T
 
     width : the expected number of columns; None for any number from 1.
     """
-    return Targets(number_columns(values, name, width), None)
+    return Targets(number_columns(values, name, width), None, "target")
+
+
+def label_targets(values: np.ndarray, name: str, width: int | None = None) -> Targets:
+    """Validate a column of 0 and 1 for each label, of which a row has any number.
+
+    width : the expected number of columns; None for any number from 2.
+    """
+    return Targets((encode_multilabel(values, name, width).T + 1.0) / 2.0, None, "label")
 
 
 def checked_offset(data: DataSet, settings: Settings, K: int) -> Floats | None:

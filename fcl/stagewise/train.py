@@ -31,7 +31,6 @@ from fcl.stagewise.describe import end_in_words, unvisited
 from fcl.stagewise.events import BlockVisited, StagewiseStarted, StagewiseStopped
 from fcl.stagewise.job import StagewiseJob, make_job
 from fcl.stagewise.learner import Learner, State, block_count
-from fcl.stagewise.links import LINKS
 from fcl.stagewise.margins import verify_state
 from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.plan import tile_rows
@@ -143,7 +142,7 @@ def train_stagewise(
     valid : DataSet, optional
         Rows to validate on, in place of a share of ``data``.
     numbers : bool
-        Whether the target is numeric; False: classes.
+        Whether the target is numeric; False: classes, or labels as columns of 0 and 1.
     running : Running, optional
         Threads, checkpoints, progress, certificate.
 
@@ -177,7 +176,7 @@ def train_stagewise(
             stack.enter_context(running.checkpoint.lock)
         stack.enter_context(one_blas_thread())
         parts = stack.enter_context(_prepared(job, running))
-        sweeper = Sweeper(LINKS[str(job.settings.loss)], team)
+        sweeper = Sweeper(job.settings.link, team)
         state = None if running.resume is None else running.resume.state
         learner = Learner(job.family, job.settings, parts, sweeper, job.plan, state)
         if state is not None:
@@ -267,7 +266,7 @@ def _result(
         family=job.family,
         weights=state.best,
         settings=job.settings,
-        classifies=job.targets[0].labels is not None,
+        noun=job.targets[0].noun,
         labels=job.targets[0].labels or job.rows[0].data.target_columns,
         history=[asdict(done) for done in state.history],
         best_number=state.best_number,

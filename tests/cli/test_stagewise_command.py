@@ -249,7 +249,7 @@ def test_inspect(run: Callable[..., Result], folder: Path) -> None:
     [
         (
             ("--y", "x2"),
-            "x2: expected one class for each row, got shape (300, 2); for several numbers",
+            "x2: expected 0 or 1 in each column, one column for each label, got 2.0 in row 0, column 0",
         ),
         (("--regression", "--y", "t,y"), "y: expected a column of numbers"),
         (("--regression", "--y", "t", "--class-weight", "balanced"), "is for classification"),
@@ -262,7 +262,7 @@ def test_inspect(run: Callable[..., Result], folder: Path) -> None:
 def test_more_wrong_input(
     run: Callable[..., Result], folder: Path, more: tuple[Any, ...], message: str
 ) -> None:
-    np.save(folder / "data" / "x2.npy", np.ones((300, 2)))
+    np.save(folder / "data" / "x2.npy", np.full((300, 2), 2.0))
     (folder / "run.toml").write_text('featurs = "columns"\n')
     before = sorted(folder.iterdir())
     places = {"OUT": folder / "m.fcl", "CONFIG": folder / "run.toml"}

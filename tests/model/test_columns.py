@@ -205,11 +205,10 @@ def test_stored_data_in_another_order_are_read_by_name(more: list[str], tmp_path
     for rows in (fcl.open_data(stored(tmp_path / "d.zarr", MIXED)), opened):
         again = fcl.train(rows, "columns", C=2.0, tol=2.0 * model.certificate.gap, initial=model)
         assert again.passes == 2
-    with pytest.raises(
-        InputError, match=r"initial: expected a model of the same features; width is 7"
-    ):
-        products = fcl.train(train, "products", C=1.0).model
-        seven = fcl.open_data(stored(tmp_path / "e.zarr", [*MIXED, "q"]))
+    products = fcl.train(train, "products", C=1.0).model
+    seven = fcl.open_data(stored(tmp_path / "e.zarr", [*MIXED, "q"]))
+    message = r"initial: expected a model of the same features; .* is \d+ here, \d+ in the model"
+    with pytest.raises(InputError, match=message):
         fcl.train(seven, "products", C=1.0, initial=products)
 
 

@@ -82,7 +82,9 @@ def test_rounds_are_algorithm_2(problem: Problem, options: dict[str, Any]) -> No
         assert np.abs(result.model.margins(problem.x) - expected[rounds - 1]).max() < 1e-7
     of_round = len(result.model.history) // 4
     losses = [row["loss"] for row in result.model.history[of_round - 1 :: of_round]]
-    own = [np.average(np.square(U - problem.one_hot).sum(1), weights=problem.s) / 2 for U in expected]
+    own = [
+        np.average(np.square(U - problem.one_hot).sum(1), weights=problem.s) / 2 for U in expected
+    ]
     np.testing.assert_allclose(losses, own, rtol=1e-7)
 
 
@@ -115,7 +117,7 @@ def test_theorem_2() -> None:
     errors: dict[int, list[float]] = {}
     for degree in (1, 3):
         tile = SimpleNamespace(n_blocks=1, rows_of=lambda _: slice(0, n))
-        targets = SimpleNamespace(rows=lambda rows: Y[rows], width=K)
+        targets = SimpleNamespace(rows=lambda rows: Y[rows], width=K, noun="class")
         part: Any = Part(tile, targets, s, np.full((n, K), 1 / K))  # type: ignore[arg-type]
         errors[degree] = []
         team = Team(1)
@@ -166,7 +168,7 @@ def test_models_of_calibrated_features_are_refused() -> None:
 
     found = Settings(update="cls").checked().fixed() | {"clip": True}
     del found["rounds"]
-    with pytest.raises(InputError, match="this job of cls is of fcl 0.1"):
+    with pytest.raises(InputError, match=r"this job of cls is of fcl 0\.1"):
         read_settings(found)
 
 

@@ -12,9 +12,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from waves import Problem, Waves
 
 from fcl.errors import InputError
-from fcl.stagewise.certify import balanced, certify
+from fcl.stagewise.certify import certify
 from fcl.stagewise.job import make_job
-from fcl.stagewise.links import LINKS
+from fcl.stagewise.links import find_link
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.train import Running, StagewiseResult
 
@@ -22,7 +22,7 @@ from fcl.stagewise.train import Running, StagewiseResult
 def objective(
     problem: Problem, loss: str, margins: np.ndarray, W: np.ndarray, alpha: float
 ) -> float:
-    losses = LINKS[loss].losses(margins, problem.one_hot)
+    losses = find_link(loss).losses(margins, problem.one_hot)
     return float(problem.s @ losses + alpha / 2 * np.square(W).sum())
 
 
@@ -65,7 +65,7 @@ def test_balancing_stays_in_the_simplex() -> None:
     targets = np.eye(4)[random.integers(0, 4, 60)]
     s = random.uniform(0.1, 3, 60)
     before = softmax(3 * random.standard_normal((60, 4)), axis=1)
-    found = balanced(before, s @ targets, s @ before)
+    found = find_link("softmax").balance(before, s @ targets, s @ before, s.sum())
     assert found.min() >= 0 and np.allclose(found.sum(axis=1), 1)
     assert np.abs(s @ (found - targets)).max() < 1e-12
 

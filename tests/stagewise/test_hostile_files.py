@@ -81,7 +81,7 @@ def test_headers(path: Path, changes: dict[str, Any], message: str) -> None:
     [
         ({"block": 0}, "settings.block: expected a whole number"),
         ({"block": 1 << 61}, r"intercepts\.npy: expected finite values"),
-        ({"update": "gls"}, "loss: expected softmax"),
+        ({"update": "gls"}, "loss: the update gls has no squared loss"),
         ({"alpha": -1.0}, "settings.alpha"),
         ({"class_weight": [["a", -1], ["b", 1]]}, "settings.class_weight"),
     ],

@@ -16,7 +16,7 @@ import fcl
 from fcl.errors import BudgetError, ConvergenceWarning, InputError
 from fcl.stagewise.describe import unvisited
 from fcl.stagewise.job import make_job
-from fcl.stagewise.links import LINKS, project
+from fcl.stagewise.links import find_link, project
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.train import Running, train_stagewise
 
@@ -58,7 +58,7 @@ def test_the_objective_never_rises(problem: Problem, update: str, alpha: float) 
     values = []
     for visits in range(1, 6):
         model = problem.train(update=update, block=8, visits=visits, alpha=alpha).model
-        link = LINKS[str(model.settings.loss)]
+        link = model.link
         losses = link.losses(model.margins(problem.x), problem.one_hot)
         values.append(problem.s @ losses + alpha / 2 * np.square(model.weights.features).sum())
     assert all(np.diff(values) <= 1e-9 * values[0]) and values[-1] < values[0]
@@ -184,7 +184,7 @@ def test_validation_keeps_the_best_model_and_stops_by_patience() -> None:
         Settings(block=10, visits=1),
         fcl.open_data(valid.x, y=valid.y, weights=valid.s),
     ).model
-    link = LINKS["squared"]
+    link = find_link("squared")
     wrong = np.unique(valid.y)[given.margins(valid.x).argmax(axis=1)] != valid.y
     row = given.history[given.best_number - 1]
     assert np.isclose(row["valid_error"], np.average(wrong, weights=valid.s))

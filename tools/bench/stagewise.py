@@ -50,6 +50,7 @@ def parse() -> argparse.Namespace:
     one.add_argument(
         "--rounds", type=int, nargs="+", default=[3, 20, 60], help="of the calibrated model"
     )
+    one.add_argument("--gamma", type=float, default=0.006, help="of the cosines (default 0.006)")
     two = commands.add_parser("curve", help="figure 1: error against time")
     two.add_argument("--features", type=int, default=20480)
     two.add_argument("--blocks", type=int, nargs="+", default=[512, 1024])
@@ -105,7 +106,7 @@ def table(args: argparse.Namespace) -> None:
         most = max(args.rounds)
         runs.append(("calibrated", {"update": "cls", "rounds": most}))
         for name, options in runs:
-            points = stagewise(data, n, block=width, cores=args.cores, **options)
+            points = stagewise(data, n, block=width, cores=args.cores, gamma=args.gamma, **options)
             for rounds in args.rounds if name == "calibrated" else [len(points)]:
                 found, text = points[rounds - 1], f", {rounds} rounds" * (name == "calibrated")
                 lines.append([f"{n:,} cosines" if n else "pixels", name + text, f"{found.error:.2%}",

@@ -79,12 +79,14 @@ def news(split: str) -> Split:
     return Split(X[~held], y[~held], X[held], y[held])
 
 
-def cosines(n: int) -> Fourier:
+def cosines(n: int, gamma: float = GAMMA) -> Fourier:
     """Fourier features of the principal components of pixels."""
-    return Fourier(n=n, gamma=GAMMA, pca=COMPONENTS)
+    return Fourier(n=n, gamma=gamma, pca=COMPONENTS)
 
 
-def stagewise(data: Split, n: int, cores: int | None = None, **options: Any) -> list[Point]:
+def stagewise(
+    data: Split, n: int, cores: int | None = None, gamma: float = GAMMA, **options: Any
+) -> list[Point]:
     """Train on all rows, scoring the test rows after each block; the scores decide nothing.
 
     Parameters
@@ -93,6 +95,8 @@ def stagewise(data: Split, n: int, cores: int | None = None, **options: Any) -> 
     n : int
         Number of cosines; 0: the columns of the rows.
     cores : int or None
+    gamma : float
+        Of the cosines.
     options
         Of :class:`fcl.stagewise.settings.Settings`.
     """
@@ -101,7 +105,7 @@ def stagewise(data: Split, n: int, cores: int | None = None, **options: Any) -> 
     from fcl.stagewise.train import Running, train_stagewise
 
     settings = Settings(valid_fraction=0.0, patience=1 << 30, memory="12GiB", **options)
-    features: Any = cosines(n) if n else "columns"
+    features: Any = cosines(n, gamma) if n else "columns"
     points: list[Point] = []
     clock, processor = time.perf_counter(), time.process_time()
 

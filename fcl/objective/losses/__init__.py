@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
-from fcl.checks import positive, shown
-from fcl.errors import InputError
-from fcl.numerals import read_number
+from fcl.kinds import parse_kind
 from fcl.objective.losses.base import Loss
 from fcl.objective.losses.huber import Huber
 from fcl.objective.losses.logistic import Logistic
@@ -31,20 +27,4 @@ def find_loss(text: str) -> Loss:
 
     Raises InputError that lists the losses, or names the wrong option.
     """
-    name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
-    every = LOSSES | COUPLED_LOSSES
-    kind = every.get(name.replace("-", "_"))
-    if kind is None:
-        raise InputError(f"unknown loss {shown(text)}; expected one of {', '.join(every)}")
-    known = {field.name for field in fields(kind)}
-    options: dict[str, float] = {}
-    for part in rest.split(",") if rest else ():
-        option, _, value = part.partition("=")
-        if option not in known or option in options:
-            expected = f"{', '.join(known)}, once" if known else "no options"
-            raise InputError(f"loss {shown(text)}: expected {expected}, got {shown(part)}")
-        number = read_number(value)
-        options[option] = positive(
-            f"loss {shown(text)}: {option}", value if number is None else number
-        )
-    return kind(**options)
+    return parse_kind("loss", text, LOSSES | COUPLED_LOSSES)

@@ -1,0 +1,206 @@
+"""Links by their definitions, and models of each against an independent solver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from waves import Problem, Waves
+
+import fcl
+from fcl.errors import InputError
+from fcl.stagewise.links import LINKS, find_link
+from fcl.stagewise.model import load_stagewise
+from fcl.stagewise.settings import Settings
+from fcl.stagewise.train import Running, train_stagewise
+
+TEXTS = ["squared", "softmax", "logistic", "probit", "power", "power:p=3.5", "power:p=1"]
+SEPARATE = ["logistic", "probit", "power"]
+
+
+def test_each_link_is_in_the_tests() -> None:
+    assert {text.partition(":")[0] for text in TEXTS} == set(LINKS)
+
+
+def margins(seed: int, K: int = 3, n: int = 40) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    return random.normal(0, random.choice([0.3, 1.0, 6.0]), (n, K))
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@given(seed=st.integers(0, 1 << 30))
+def test_a_link_is_the_gradient_of_its_potential_and_lipschitz(text: str, seed: int) -> None:
+    link, u = find_link(text), margins(seed)
+    for k in range(3):
+        step = np.zeros(3)
+        step[k] = 1e-6
+        slope = (link.potential(u + step) - link.potential(u - step)) / 2e-6
+        np.testing.assert_allclose(slope, link.mean(u)[:, k], atol=2e-6)
+    v = margins(seed + 1)
+    far = np.linalg.norm(link.mean(u) - link.mean(v), axis=1)
+    assert (far <= link.lipschitz * np.linalg.norm(u - v, axis=1) * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "u", "v"),
+    [
+        ("squared", [3.0, 1.0], [2.0, 1.0]),
+        ("softmax", [1e-4, -1e-4], [-1e-4, 1e-4]),
+        ("logistic", [1e-4, 0.0], [-1e-4, 0.0]),
+        ("probit", [1e-4, 0.0], [-1e-4, 0.0]),
+        ("power:p=3", [1.0, 0.0], [1.0 - 1e-5, 0.0]),
+    ],
+)
+def test_no_lipschitz_constant_is_too_large(text: str, u: list[float], v: list[float]) -> None:
+    link, a, b = find_link(text), np.array([u]), np.array([v])
+    ratio = np.linalg.norm(link.mean(a) - link.mean(b)) / np.linalg.norm(a - b)
+    assert ratio == pytest.approx(link.lipschitz, rel=1e-4)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@given(seed=st.integers(0, 1 << 30))
+def test_losses_and_duals_are_conjugate(text: str, seed: int) -> None:
+    """A loss is 0 at its own means and never below; weak duality holds, with equality at residuals."""
+    link, u = find_link(text), margins(seed)
+    means = link.mean(u)
+    np.testing.assert_allclose(link.losses(u, means), 0.0, atol=1e-9) if text != "softmax" else None
+    random = np.random.default_rng(seed + 2)
+    if link.couples or text == "squared":
+        y = np.eye(3)[random.integers(0, 3, len(u))]
+    else:
+        y = random.integers(0, 2, u.shape).astype(float)
+    residuals = y - means
+    losses, duals = link.losses(u, y), link.dual(residuals, y)
+    assert (losses >= -1e-12).all()
+    size = 1.0 + np.abs(u).sum(axis=1)
+    # equality of Fenchel and Young: loss = dual - <residual, u>
+    assert (np.abs(losses - duals + (residuals * u).sum(axis=1)) <= 1e-9 * size).all()
+    other = margins(seed + 3)
+    assert (link.losses(other, y) >= duals - (residuals * other).sum(axis=1) - 1e-9 * size).all()
+
+
+@pytest.mark.parametrize("text", SEPARATE)
+@given(seed=st.integers(0, 1 << 30), wanted=st.floats(0.0, 1.0))
+def test_balanced_means_stay_in_the_range(text: str, seed: int, wanted: float) -> None:
+    link, u = find_link(text), margins(seed)
+    s = np.random.default_rng(seed).uniform(0.1, 3.0, len(u))
+    means, total = link.mean(u), float(s.sum())
+    aims = np.array([wanted, 1.0 - wanted, 0.5]) * total
+    found = link.balance(means, aims, s @ means, total)
+    assert found.min() >= 0.0 and found.max() <= 1.0
+    np.testing.assert_allclose(s @ found, aims, atol=1e-9 * total)
+
+
+def joint(link: Any, F: np.ndarray, Y: np.ndarray, s: np.ndarray, alpha: float) -> float:
+    """The optimum over weights and intercepts, by L-BFGS on the explicit matrix."""
+    A, K = np.column_stack([F, np.ones(len(F))]), Y.shape[1]
+
+    def at(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        W = flat.reshape(A.shape[1], K)
+        u = A @ W
+        slope = A.T @ (s[:, None] * (link.mean(u) - Y))
+        slope[:-1] += alpha * W[:-1]
+        value = s @ link.losses(u, Y) + 0.5 * alpha * np.square(W[:-1]).sum()
+        return float(value), slope.ravel()
+
+    options = {"maxiter": 20_000, "maxfun": 20_000, "ftol": 1e-15, "gtol": 1e-9}
+    start = np.full(A.shape[1] * K, 0.01)
+    return float(minimize(at, start, jac=True, method="L-BFGS-B", options=options).fun)
+
+
+def labels_of(problem: Problem) -> np.ndarray:
+    """Three labels, of which a row has any number."""
+    random = np.random.default_rng(5)
+    return (problem.x[:, :3] + 0.7 * random.standard_normal((300, 3)) > 0.3).astype(int)
+
+
+@pytest.mark.parametrize("text", [*SEPARATE, "softmax"])
+@pytest.mark.parametrize("several", [False, True])
+def test_gls_ends_at_the_optimum_with_a_bound_below_it(
+    problem: Problem, text: str, several: bool
+) -> None:
+    if several and text == "softmax":
+        pytest.skip("softmax is for one class in each row")
+    y = labels_of(problem) if several else problem.y
+    Y = y.astype(float) if several else problem.one_hot
+    data = problem.data(y)
+    objectives, link = [], find_link(text)
+    best = joint(link, problem.matrix(), Y, problem.s, 20.0)
+    for visits in (1, 3, 150):
+        settings = Settings(
+            update="gls", loss=text, block=15, visits=visits, alpha=20.0, valid_fraction=0.0
+        )
+        result = train_stagewise(data, Waves(), settings, running=Running(cores=2, certify=True))
+        assert result.gap is not None and result.gap.bound <= best * (1 + 1e-9)
+        W = result.model.weights.features
+        own = (
+            problem.s @ link.losses(result.model.margins(problem.x), Y) + 10.0 * np.square(W).sum()
+        )
+        assert result.gap.objective == pytest.approx(own, rel=1e-9)
+        objectives.append(own)
+    assert all(np.diff(objectives) < 0.0)
+    assert objectives[-1] == pytest.approx(best, rel=1e-6) and result.gap.gap < 1e-5
+
+
+@pytest.mark.parametrize("update", ["ls", "gls", "cls"])
+def test_several_labels(problem: Problem, update: str, tmp_path: Path) -> None:
+    Y = labels_of(problem)
+    model = fcl.StagewiseClassifier(Waves(), block=10, update=update).fit(
+        problem.x, Y, sample_weight=problem.s
+    )
+    assert model.multilabel_ and list(model.classes_) == [0, 1, 2]
+    chances, chosen = model.predict_proba(problem.x), model.predict(problem.x)
+    assert chances.shape == Y.shape and chances.min() >= 0.0 and chances.max() <= 1.0
+    np.testing.assert_array_equal(chosen, chances > 0.5)
+    assert (chosen == Y).mean() > 0.8 and model.decision_function(problem.x).shape == Y.shape
+    assert model.model_.settings.loss == ("logistic" if update == "gls" else "squared")
+    # the error of the training rows at the end is the share of wrong labels
+    whole = Settings(update=update, block=10, valid_fraction=0.0)
+    own = train_stagewise(problem.data(Y), Waves(), whole).model
+    wrong = np.average((own.predict(problem.x) != Y).mean(axis=1), weights=problem.s)
+    assert own.history[-1]["error"] == pytest.approx(wrong, abs=1e-9)
+    model.model_.save(tmp_path / "m.fcl")
+    again = load_stagewise(tmp_path / "m.fcl", trusted="waves")
+    assert again.noun == "label"
+    np.testing.assert_array_equal(again.predict(problem.x), chosen)
+
+
+@pytest.mark.parametrize(
+    ("options", "several", "message"),
+    [
+        ({"update": "gls", "loss": "softmax"}, True, "softmax is for one class in each row"),
+        ({"class_weight": "balanced"}, True, "class_weight: expected None"),
+        ({"update": "gls", "loss": "power:p=0.5"}, False, "expected p of at least 1, got 0.5"),
+        ({"update": "gls", "loss": "power:q=2"}, False, "expected p, once, got 'q=2'"),
+        (
+            {"update": "gls", "loss": "cauchit"},
+            False,
+            "unknown loss 'cauchit'; expected one of squared",
+        ),
+        (
+            {"update": "ls", "loss": "probit"},
+            False,
+            "the update ls has no probit loss; set update to gls",
+        ),
+        ({"update": "cls", "loss": "softmax"}, False, "the update cls has no softmax loss"),
+        ({"update": "gls", "loss": "squared"}, False, "has no squared loss; set update to ls"),
+    ],
+)
+def test_losses_that_do_not_fit(
+    problem: Problem, options: dict[str, Any], several: bool, message: str
+) -> None:
+    y = labels_of(problem) if several else problem.y
+    with pytest.raises(InputError, match=message):
+        train_stagewise(problem.data(y), Waves(), Settings(**options))
+
+
+def test_a_column_that_is_no_label(problem: Problem) -> None:
+    with pytest.raises(
+        InputError, match=r"expected 0 or 1 in each column.* got 2 in row 0, column 1"
+    ):
+        train_stagewise(problem.data(np.full((300, 2), [1, 2])), Waves(), Settings())
