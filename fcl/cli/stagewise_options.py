@@ -70,6 +70,12 @@ _OPTIONS = {
         "power:p=2.",
     ),
     "block": _model(FROM_1, help="Features of a block.", default=1024),
+    "order": _model(
+        one_of("ids", "random", "gradient"),
+        help="Order of the features, of which blocks are parts; gradient: the largest gradients first, "
+        "again before each visit.",
+        default="ids",
+    ),
     "visits": _model(FROM_1, help="Visits of each block (default: 3 for ls, else 1)."),
     "rounds": _model(
         FROM_1, help="Rounds of cls: fits of the residuals, and calibrations (default: 20)."
@@ -83,7 +89,9 @@ _OPTIONS = {
         help="Up to which power of the predictions cls fits the classes.",
         default="cubic",
     ),
-    "seed": _model(FROM_0, help="Seeds the choice of the validation rows.", default=0),
+    "seed": _model(
+        FROM_0, help="Seeds the choice of the validation rows, and the random order.", default=0
+    ),
     "patience": Option(
         FROM_1,
         "stopping",
@@ -138,6 +146,7 @@ SETTINGS = (
     "update",
     "loss",
     "block",
+    "order",
     "visits",
     "rounds",
     "inner",

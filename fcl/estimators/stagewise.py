@@ -34,6 +34,7 @@ class _Parameters:
     features: Spec | str = "columns"
     _: KW_ONLY
     block: int = 1024
+    order: str = "ids"
     visits: int | None = None
     alpha: float = 1.0
     validation_fraction: float = 0.05
@@ -56,6 +57,7 @@ class _Stagewise(BaseEstimator):  # type: ignore[misc]
         share_or_0("validation_fraction", self.validation_fraction)
         return Settings(
             block=self.block,
+            order=self.order,
             visits=self.visits,
             alpha=self.alpha,
             valid_fraction=self.validation_fraction,
@@ -97,6 +99,9 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
         ``"fourier:n=24576"``, or your own.
     block : int
         Number of features of a block.
+    order : {"ids", "random", "gradient"}
+        The order of the features, of which blocks are parts: by id; drawn without replacement; or by the
+        size of their gradients, computed again before each visit.
     visits : int or None
         How often each block is visited, in each round of ``cls``; None: 3 for ``ls``, else 1.
     alpha : float
@@ -108,7 +113,7 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
         Blocks, or rounds of ``cls``, without a lower validation loss after which the fit stops; None: 10
         blocks or 3 rounds.
     random_state : int or None
-        Seeds the choice of the held-out rows; None means 0.
+        Seeds the choice of the held-out rows, and the random order; None means 0.
     memory : int or str
         Budget of a fit, in bytes or as "4GiB".
     n_jobs : int or None
@@ -221,7 +226,7 @@ class StagewiseRegressor(_Parameters, RegressorMixin, _Stagewise):  # type: igno
 
     Parameters
     ----------
-    features, block, visits, alpha, validation_fraction, patience
+    features, block, order, visits, alpha, validation_fraction, patience
         As in :class:`StagewiseClassifier`; 3 visits by default.
     random_state, memory, n_jobs, certify
         As in :class:`StagewiseClassifier`.

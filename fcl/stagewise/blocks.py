@@ -20,6 +20,7 @@ from fcl.stagewise.targets import Targets
 __all__ = ["TILE_ROWS", "Block", "Part", "check_family"]
 
 Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
 
 #: Rows of a tile. Sums inside a tile may be in float32, sums over tiles are in float64 and in the order
 #: of the rows, so the number fixes the bits of a model.
@@ -87,15 +88,15 @@ def check_family(family: Family) -> GeneratedFamily:
 
 
 class Block:
-    """The features first .. last - 1 on the tiles of a part, less an origin for each feature.
+    """Some features on the tiles of a part, less an origin for each feature.
 
     Tiles may be made by several threads at a time, except those of users' classes.
 
     Parameters
     ----------
     family : GeneratedFamily
-    first, last : int
-        Range of features; ``last`` is excluded.
+    ids : int64 (p,)
+        Of the features, increasing.
     dtype : dtype
         float32 or float64.
     kept : int
@@ -105,24 +106,24 @@ class Block:
     def __init__(
         self,
         family: GeneratedFamily,
-        first: int,
-        last: int,
+        ids: Ids,
         dtype: Any,
         kept: int = 0,
     ) -> None:
-        self.first, self.last = first, last
+        self.ids = ids
         self._family, self._dtype, self._most = family, dtype, kept
         self._kept: dict[int, np.ndarray] = {}
         self._owner: PreparedRows | None = None
         self._lock = threading.Lock()
-        self._ids = np.arange(first, last)
         self._built_in = type(family.generator).__module__.startswith("fcl.")
-        self.origin = np.zeros(last - first)
+        self.origin = np.zeros(len(ids))
 
     @property
     def text(self) -> str:
         """The features in words."""
-        return f"features {self.first:,} to {self.last - 1:,}"
+        first, last = int(self.ids[0]), int(self.ids[-1])
+        some = "" if last - first == len(self.ids) - 1 else f"{len(self.ids):,} of the "
+        return f"{some}features {first:,} to {last:,}"
 
     def centre(self, part: Part) -> None:
         """Measure the origin on the first tile: the mean of features far from 0, else 0.
@@ -161,4 +162,4 @@ class Block:
         # a scratch file has one buffer, and a user's class need not be safe for threads
         with nullcontext() if self._built_in and prepared.in_memory else self._lock:
             block = family.block(prepared, number)
-            return family.columns(self._ids, block, number, rows.stop - rows.start)
+            return family.columns(self.ids, block, number, rows.stop - rows.start)

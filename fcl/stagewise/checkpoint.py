@@ -44,7 +44,7 @@ from fcl.stagewise.file import (
     vector,
 )
 from fcl.stagewise.job import StagewiseJob
-from fcl.stagewise.learner import BlockDone, State
+from fcl.stagewise.learner import BlockDone, State, first_order
 from fcl.stagewise.settings import ENDS, Settings
 from fcl.store import local_path
 
@@ -204,6 +204,7 @@ def _arrays(state: State) -> dict[str, np.ndarray]:
     found = {name: getattr(state.weights, name) for name in ARRAYS}
     if state.best is not state.weights:
         found |= {f"best-{name}": getattr(state.best, name) for name in ARRAYS}
+    found["order"] = state.order
     return found | {f"margins-{k}": margins for k, margins in enumerate(state.margins)}
 
 
@@ -227,6 +228,7 @@ def _read(archive: zipfile.ZipFile) -> Saved:
         margins=[
             _array(archive, f"margins-{k}").reshape(n, K) for k, n in enumerate(header["rows"])
         ],
+        order=_order(archive, header["n_features"], settings),
         history=[BlockDone(**row) for row in header["history"]],
     )
     return Saved(
@@ -254,6 +256,16 @@ def _check(header: Mapping[str, Any]) -> None:
     first = len(history) if len(rows) == 1 else 1 + losses.index(min(losses)) if losses else 0
     if best != first:
         raise schema.Mismatch(f"best_number: expected {first}, of the lowest loss, got {best}")
+
+
+def _order(archive: zipfile.ZipFile, n_features: int, settings: Settings) -> np.ndarray:
+    """The order of the features; raises ValueError unless it has each of them once."""
+    if settings.order != "gradient":
+        return first_order(n_features, settings)
+    found = _array(archive, "order")
+    if not np.array_equal(np.sort(found), np.arange(n_features)):
+        raise ValueError("order.npy: expected each feature once")
+    return found.astype(np.int64)
 
 
 def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:

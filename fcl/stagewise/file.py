@@ -25,7 +25,7 @@ from fcl.model.reading import HEADER, KIND, HeaderFormat, open_model, read_heade
 from fcl.plain import plain
 from fcl.stagewise.certify import JointGap
 from fcl.stagewise.learner import Weights, block_count, rounds_of
-from fcl.stagewise.settings import CALIBRATIONS, UPDATES, Settings
+from fcl.stagewise.settings import CALIBRATIONS, ORDERS, UPDATES, Settings
 from fcl.units import counted
 
 __all__ = [
@@ -59,6 +59,7 @@ SETTINGS_TABLE = schema.record(
     update=schema.one_of(*UPDATES),
     loss=schema.text,  # Settings reads it
     block=schema.whole(1),
+    order=schema.Maybe(schema.one_of(*ORDERS)),
     visits=schema.whole(1),
     inner=schema.whole(1),
     alpha=schema.number(0.0),

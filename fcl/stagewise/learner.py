@@ -18,15 +18,24 @@ from fcl.stagewise.search import Line, best_factor
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.steps import Factor, Step, factorise, step
 from fcl.stagewise.sums import Sums, Sweeper, Update
+from fcl.stagewise.targets import hashed
 
-__all__ = ["BlockDone", "Learner", "State", "Weights", "block_count", "rounds_of"]
+__all__ = ["BlockDone", "Learner", "State", "Weights", "block_count", "first_order", "rounds_of"]
 
 Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
 
 
 def block_count(n_features: int, width: int) -> int:
     """Number of blocks; the last may be narrower."""
     return -(-n_features // width)
+
+
+def first_order(n_features: int, settings: Settings) -> Ids:
+    """The order of the features in the first visit: by id, or drawn without replacement."""
+    if settings.order == "random":
+        return np.argsort(hashed(n_features, settings.seed), kind="stable")
+    return np.arange(n_features)
 
 
 def rounds_of(number: int, n_blocks: int, settings: Settings) -> int:
@@ -93,6 +102,8 @@ class State:
         Number of blocks done at ``best``.
     margins : list of float64 (n, K)
         Of the training rows, and of the validation rows if there are any.
+    order : int64 (D,)
+        The features in the order of the current visit, of which blocks are parts.
     history : list of BlockDone
     """
 
@@ -100,6 +111,7 @@ class State:
     best: Weights
     best_number: int
     margins: list[Floats]
+    order: Ids
     history: list[BlockDone] = field(default_factory=list)
 
     def end(self, settings: Settings) -> str | None:
@@ -177,7 +189,8 @@ class Learner:
         none = np.zeros((0, 1 + self.settings.degree * K, K))
         weights = Weights(np.zeros((self.family.n_features, K)), intercepts, none)
         margins = [part.constant(start) for part in self.parts]
-        return State(weights, weights.copy(), 0, margins)
+        order = first_order(self.family.n_features, self.settings)
+        return State(weights, weights.copy(), 0, margins, order)
 
     @property
     def n_steps(self) -> int:
@@ -196,6 +209,8 @@ class Learner:
             number = len(self.state.history)
             if number and number % self._of_round == 0:
                 self._begin_round()
+            if number % self.n_blocks == 0 and self.settings.order == "gradient":
+                self.state.order = self._by_gradient()
             self.visit(number % self.n_blocks)
             if self.settings.calibrates and (number + 1) % self._of_round == 0:
                 self._calibrate()
@@ -222,6 +237,18 @@ class Learner:
             before = getattr(weights, name)
             setattr(weights, name, np.hstack([before, np.zeros((len(before), K))]))
 
+    def _by_gradient(self) -> Ids:
+        """The features by the size of their gradients over all margins, from the largest on."""
+        D, width = self.family.n_features, self.settings.block
+        sizes = np.empty(D)
+        for first in range(0, D, width):
+            block = Block(self.family, np.arange(first, min(first + width, D)), self.dtype)
+            sums = self.sweeper.sums(block, self.parts[0], gram=False)
+            mean = sums.features / self.weight
+            centred = sums.gradient - np.outer(mean, sums.residuals)
+            sizes[block.ids] = np.linalg.norm(centred, axis=1)
+        return np.argsort(-sizes, kind="stable")
+
     def _calibrate(self) -> None:
         """End a round: fit the targets to functions of the predictions, which then replace these."""
         weights, team = self.state.weights, self.sweeper.team
@@ -232,9 +259,9 @@ class Learner:
 
     def block(self, number: int) -> Block:
         """The features of a block, with its origin."""
-        first = number * self.settings.block
-        last = min(first + self.settings.block, self.family.n_features)
-        block = Block(self.family, first, last, self.dtype, self.kept.kept_tiles)
+        width = self.settings.block
+        ids = np.sort(self.state.order[number * width : (number + 1) * width])
+        block = Block(self.family, ids, self.dtype, self.kept.kept_tiles)
         if number in self._factors:
             block.origin = self._factors[number][1]
         else:
@@ -250,7 +277,7 @@ class Learner:
             sums = self.sweeper.sums(block, train, factor is None)
             if factor is None:
                 factor = self._factor(number, block, sums)
-            own = self._of_last_round(self.state.weights.features)[block.first : block.last]
+            own = self._of_last_round(self.state.weights.features)[block.ids]
             found = step(factor, sums, own, self.settings.alpha)
             update = Update(found.weights.astype(self.dtype), found.intercept)
             if self.sweeper.link.is_quadratic:
@@ -293,7 +320,7 @@ class Learner:
         features, intercepts = map(
             self._of_last_round, (self.state.weights.features, self.state.weights.intercepts)
         )
-        features[block.first : block.last] += update.weights
+        features[block.ids] += update.weights
         intercepts[number + 1] += update.intercept - block.origin @ update.weights
 
     def measure(self, number: int) -> BlockDone:

@@ -32,8 +32,7 @@ def blocks_of(learner: Learner) -> Iterator[Block]:
     """All blocks of features, in float64 and without origins."""
     width, D = learner.settings.block, learner.family.n_features
     for first in range(0, D, width):
-        last = min(first + width, D)
-        yield Block(learner.family, first, last, np.float64)
+        yield Block(learner.family, np.arange(first, min(first + width, D)), np.float64)
 
 
 def at_weights(learner: Learner, part: Part, weights: Weights) -> Part:
@@ -43,7 +42,7 @@ def at_weights(learner: Learner, part: Part, weights: Weights) -> Part:
     for number in range(weights.intercepts.shape[1] // K):
         columns = slice(number * K, (number + 1) * K)
         for block, intercept in zip(blocks_of(learner), weights.intercepts[1:], strict=True):
-            own = weights.features[block.first : block.last, columns]
+            own = weights.features[block.ids, columns]
             if own.any() or intercept[columns].any():
                 sweeper.update(block, moved, Update(own, intercept[columns]))
         if number < len(weights.calibration):

@@ -129,8 +129,12 @@ class StagewiseModel:
 
     @property
     def n_blocks(self) -> int:
-        """Number of blocks that predictions use."""
-        return min(self.best_number, self.all_blocks)
+        """Number of blocks, from the first id on, that predictions use."""
+        return (
+            min(self.best_number, self.all_blocks)
+            if self.settings.order == "ids"
+            else self.all_blocks
+        )
 
     @property
     def link(self) -> Link:

@@ -121,7 +121,8 @@ def make_plan(
         )
     free = settings.memory_bytes - least - (0 if scratch else prepared[1])
     factor = 8 * width**2
-    several = settings.n_visits * settings.n_rounds > 1
+    # blocks in the order of gradients are others at each visit
+    several = settings.n_visits * settings.n_rounds > 1 and settings.order != "gradient"
     kept_factors = min(free // factor, n_blocks if several else 0)
     kept_tiles = min((free - kept_factors * factor) // tile, numbers[0])
     parts = [

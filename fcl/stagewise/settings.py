@@ -10,12 +10,14 @@ from fcl.errors import InputError
 from fcl.stagewise.links import Link, find_link
 from fcl.units import parse_size
 
-__all__ = ["CALIBRATIONS", "ENDS", "UPDATES", "Settings"]
+__all__ = ["CALIBRATIONS", "ENDS", "ORDERS", "UPDATES", "Settings"]
 
 #: Updates, with the loss that each of them lowers by default.
 UPDATES = {"ls": "squared", "gls": "softmax", "cls": "squared"}
 #: Calibrations of cls, with the highest power of the predictions to which the targets are fitted.
 CALIBRATIONS = {"linear": 1, "quadratic": 2, "cubic": 3}
+#: Orders of the features, of which blocks are parts.
+ORDERS = ("ids", "random", "gradient")
 #: Options that only say when the training ends, which a resumed job may change.
 ENDS = ("visits", "rounds", "patience")
 #: Default numbers of visits: more visits are the cheapest gain for ls.
@@ -38,6 +40,9 @@ class Settings:
         probit or ``power:p=2`` for gls. None: squared, or softmax for gls (logistic for several labels).
     block : int
         Number of features of a block.
+    order : {"ids", "random", "gradient"}
+        The order of the features, of which blocks are parts: by id; drawn without replacement; or by the
+        size of their gradients, computed again before each visit.
     visits : int or None
         How often each block is visited, in each round of cls; None: 3 for ls, else 1.
     rounds : int or None
@@ -57,7 +62,7 @@ class Settings:
         Blocks, or rounds of cls, without a lower validation loss after which the training stops; None: 10
         blocks or 3 rounds.
     seed : int
-        Seeds the choice of the validation rows.
+        Seeds the choice of the validation rows, and the random order.
     memory : int
         Budget in bytes.
     """
@@ -65,6 +70,7 @@ class Settings:
     update: str = "ls"
     loss: str | None = None
     block: int = 1024
+    order: str = "ids"
     visits: int | None = None
     rounds: int | None = None
     inner: int = 5
@@ -144,6 +150,7 @@ class Settings:
             )
         alpha = at_least_0("alpha", self.alpha)
         fraction = share_or_0("valid_fraction", self.valid_fraction)
+        choice("order", self.order, ORDERS)
         choice("calibration", self.calibration, tuple(CALIBRATIONS))
         if not self.calibrates and (self.rounds is not None or self.calibration != "cubic"):
             what = "calibration" if self.rounds is None else "rounds"

@@ -20,6 +20,7 @@ __all__ = [
     "Targets",
     "checked_offset",
     "class_targets",
+    "hashed",
     "held_out",
     "label_targets",
     "number_targets",
@@ -29,7 +30,7 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-#: The finaliser of MurmurHash3 for 64 bits, which spreads the bits of row numbers.
+#: The finaliser of MurmurHash3 for 64 bits, which spreads the bits of numbers.
 _MIX = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
 _SHIFT = np.uint64(33)
 
@@ -136,6 +137,14 @@ def refuse_single(targets: Targets, name: str) -> None:
         )
 
 
+def hashed(n: int, seed: int) -> npt.NDArray[np.uint64]:
+    """A hash of each number below n; its order is a permutation that depends on the seed alone."""
+    keys = np.arange(n, dtype=np.uint64) + np.uint64(seed % (1 << 32)) * np.uint64(1 << 32)
+    for factor in _MIX:
+        keys = (keys ^ (keys >> _SHIFT)) * factor
+    return np.asarray(keys ^ (keys >> _SHIFT))
+
+
 def held_out(targets: Targets, share: float, seed: int) -> Mask:
     """Choose validation rows: this share of each class, at least one row less than all of it.
 
@@ -152,11 +161,8 @@ def held_out(targets: Targets, share: float, seed: int) -> Mask:
         The choice depends on the seed, the number of each row, and the rows of its class.
     """
     n = len(targets.values)
-    keys = np.arange(n, dtype=np.uint64) + np.uint64(seed % (1 << 32)) * np.uint64(1 << 32)
-    for factor in _MIX:
-        keys = (keys ^ (keys >> _SHIFT)) * factor
     codes = np.zeros(n, np.int32) if targets.labels is None else targets.values
-    order = np.lexsort((keys ^ (keys >> _SHIFT), codes))
+    order = np.lexsort((hashed(n, seed), codes))
     counts = np.bincount(codes)
     rank = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
     out = np.zeros(n, np.bool_)

@@ -47,6 +47,31 @@ def test_random_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
         fitted(fcl.open_data(x[:, :5], y=y), Rocket(n=8))
 
 
+@pytest.mark.parametrize("kind", ["RandomLogits", "RandomPolynomials"])
+def test_random_logits_and_polynomials(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """A circle, which no linear model knows; features are the same in any blocks."""
+    monkeypatch.syspath_prepend(str(GENERATORS))
+    import random_features
+
+    random = np.random.default_rng(0)
+    x = random.normal(3.0, 2.0, (600, 2))
+    y = (np.square(x - 3.0).sum(axis=1) > 5.5).astype(int)
+    features = getattr(random_features, kind)(n=300)
+    train = fcl.open_data(x[:400], y=y[:400])
+    models = [fitted(train, features, block=block, alpha=0.01).model for block in (300, 77)]
+    assert (models[0].margins(x[400:]).argmax(axis=1) == y[400:]).mean() > 0.85
+    bound = models[1].family.generator
+    whole = bound.columns(np.arange(300), x)
+    assert np.array_equal(bound.columns(np.array([5, 256, 299]), x[:9]), whole[:9, [5, 256, 299]])
+    z = (x - bound.mean_) / bound.norm_
+    A = np.column_stack([z, np.full(len(z), 0.5)]) @ bound.weights(0, 2)
+    if kind == "RandomLogits":
+        expected = 1.0 / (1.0 + np.exp(-A))
+    else:
+        expected = A[:, ::2] * A[:, 1::2] / bound.scale**2
+    np.testing.assert_allclose(whole[:, :200], expected[:, :200], rtol=1e-3, atol=1e-4)
+
+
 def test_sparse_rows_give_the_model_of_dense_rows() -> None:
     random = np.random.default_rng(1)
     sparse = random_array((200, 90), density=0.1, format="csr", random_state=random)

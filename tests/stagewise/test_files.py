@@ -41,13 +41,19 @@ def test_a_model_is_read_as_it_was_saved(problem: Problem, update: str, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("update", "features"),
-    [("ls", Waves()), ("gls", Waves()), ("cls", Waves()), ("ls", "fourier:n=20,pca=3")],
+    ("update", "features", "more"),
+    [
+        ("ls", Waves(), {"order": "random", "visits": 2}),
+        ("ls", Waves(), {"order": "gradient"}),
+        ("gls", Waves(), {}),
+        ("cls", Waves(), {"rounds": 3, "visits": 2, "block": 15}),
+        ("ls", "fourier:n=20,pca=3", {}),
+    ],
 )
 def test_a_job_resumes_with_the_same_bits_after_any_block(
-    problem: Problem, update: str, features: Any, tmp_path: Path
+    problem: Problem, update: str, features: Any, more: dict[str, Any], tmp_path: Path
 ) -> None:
-    options = {"features": features, "update": update, "block": 8, "inner": 2}
+    options = {"features": features, "update": update, "block": 8, "inner": 2, **more}
     options["valid_fraction"] = 0.2
     whole = problem.train(**options).model
     for stop_at in range(1, len(whole.history)):

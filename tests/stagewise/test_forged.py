@@ -137,6 +137,13 @@ def test_honest_checkpoints_cause_no_warning(
     assert caplog.text == ""
 
 
+def test_a_forged_order_of_the_features(problem: Problem, tmp_path: Path) -> None:
+    folder = interrupted(problem, tmp_path / "c", 2, order="gradient")
+    rewrite(tmp_path / "c" / "checkpoint-1.fcl-ckpt", change_array("order.npy", zeros))
+    with pytest.raises(fcl.InputError, match=r"order\.npy: expected each feature once"):
+        folder.load()
+
+
 def test_rows_and_features_of_another_job(problem: Problem, tmp_path: Path) -> None:
     folder = interrupted(problem, tmp_path / "c", 2, update="ls")
 

@@ -16,6 +16,7 @@ import fcl
 from fcl.errors import BudgetError, ConvergenceWarning, InputError
 from fcl.stagewise.describe import unvisited
 from fcl.stagewise.job import make_job
+from fcl.stagewise.learner import first_order
 from fcl.stagewise.links import find_link, project
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.train import Running, train_stagewise
@@ -49,6 +50,39 @@ def test_gls_converges_to_the_softmax_optimum(problem: Problem) -> None:
     joint.fit(problem.matrix(), problem.y, sample_weight=problem.s)
     found = model.mean(model.margins(problem.x))
     assert np.abs(found - joint.predict_proba(problem.matrix())).max() < 1e-6
+
+
+def test_blocks_in_the_order_of_gradients(problem: Problem) -> None:
+    """Before each visit, the features are ordered by the norms of F' S R, with centred features."""
+    F, Y, s = problem.matrix(), problem.one_hot, problem.s
+    A = F - np.average(F, axis=0, weights=s)
+    W, rest = np.zeros((30, 3)), Y - np.average(Y, axis=0, weights=s)
+    for visits in (1, 2):
+        order = np.argsort(-np.linalg.norm(A.T @ (s[:, None] * (rest - A @ W)), axis=1))
+        for own in np.split(order, range(8, 30, 8)):
+            R = rest - A @ W + A[:, own] @ W[own]
+            gram = A[:, own].T @ (s[:, None] * A[:, own]) + 5.0 * np.eye(len(own))
+            W[own] = np.linalg.solve(gram, A[:, own].T @ (s[:, None] * R))
+        model = problem.train(block=8, visits=visits, alpha=5.0, order="gradient").model
+        np.testing.assert_allclose(model.weights.features, W, atol=1e-8)
+        expected = A @ W + np.average(Y, axis=0, weights=s)
+        np.testing.assert_allclose(model.margins(problem.x), expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("order", ["ids", "random", "gradient"])
+def test_any_order_ends_at_the_joint_ridge(problem: Problem, order: str) -> None:
+    model = problem.train(block=7, visits=300, alpha=20.0, order=order, seed=3).model
+    joint = Ridge(alpha=20.0).fit(problem.matrix(), problem.one_hot, sample_weight=problem.s)
+    assert np.abs(model.weights.features - joint.coef_.T).max() < 1e-6
+
+
+def test_a_random_order_has_each_feature_once() -> None:
+    for seed in (0, 7):
+        order = first_order(1000, Settings(order="random", seed=seed))
+        assert np.array_equal(np.sort(order), np.arange(1000))
+        # neighbours are far from each other, as in a random permutation
+        assert abs(np.corrcoef(order[:-1], order[1:])[0, 1]) < 0.15
+    assert not np.array_equal(order, first_order(1000, Settings(order="random")))
 
 
 @pytest.mark.parametrize("update", ["ls", "gls"])

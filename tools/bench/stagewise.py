@@ -5,6 +5,7 @@
     python tools/bench/stagewise.py curve [--features 20480] [--blocks 512 1024] [--plot curve.svg]
     python tools/bench/stagewise.py peers [--features 4096] [--methods ridge lbfgs saga sgd liblinear]
     python tools/bench/stagewise.py text [--split date random] [--methods ...] [--plot text.svg]
+    python tools/bench/stagewise.py generators [--features 1024 2048 4096]
     python tools/bench/stagewise.py profile [--features 8192] [--visits 3]
     python tools/bench/stagewise.py memory [--rows 1000000] [--features 50000] [--update ls] [--certify]
 
@@ -19,12 +20,23 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.bench import common, stagewise_peers, stagewise_work
-from tools.bench.stagewise_data import GAMMA, Point, Split, draw, mnist, news, stagewise
+from tools.bench.stagewise_data import (
+    GAMMA,
+    Point,
+    Split,
+    components,
+    draw,
+    mnist,
+    news,
+    stagewise,
+)
 
 
 def main() -> None:
@@ -35,6 +47,7 @@ def main() -> None:
         "curve": curve,
         "peers": peers,
         "text": text,
+        "generators": generators,
         "profile": stagewise_work.profile,
         "memory": stagewise_work.memory,
     }
@@ -71,6 +84,8 @@ def parse() -> argparse.Namespace:
             type=Path,
             help="error against seconds: NAME.svg draws NAME-light.svg and -dark",
         )
+    seven = commands.add_parser("generators", help="cosines, random logits and polynomials")
+    seven.add_argument("--features", type=int, nargs="+", default=[1024, 2048, 4096])
     five = commands.add_parser("profile", help="where the time goes")
     five.add_argument("--features", type=int, default=8192)
     five.add_argument("--visits", type=int, default=3)
@@ -84,9 +99,9 @@ def parse() -> argparse.Namespace:
     six.add_argument("--memory", default="2GiB")
     six.add_argument("--certify", action="store_true")
     six.add_argument("--max-time", help="begin no block after this time, such as 2m")
-    for command in (one, two, three, four, five):
+    for command in (one, two, three, four, five, seven):
         command.add_argument("--rows", type=int, help="use this many training rows")
-    for command in (one, two, three, four, five, six):
+    for command in (one, two, three, four, five, six, seven):
         command.add_argument("--cores", type=int, help="threads of fcl (default: all cores)")
     return parser.parse_args()
 
@@ -148,10 +163,12 @@ def curve(args: argparse.Namespace) -> None:
 def peers(args: argparse.Namespace) -> None:
     """Print, and draw, error against processor seconds of other libraries on as many features."""
     data, curves = mnist(args.rows), {}
-    for name, options in {
+    models: dict[str, dict[str, Any]] = {
         "fcl, linear": {"update": "ls", "visits": 3},
+        "fcl, calibrated": {"update": "cls", "rounds": 3},
         "fcl, logistic": {"update": "gls", "visits": 1, "inner": 5},
-    }.items():
+    }
+    for name, options in models.items():
         curves[name] = stagewise(data, args.features, cores=args.cores, **options)
     wide = stagewise(data, 6 * args.features, cores=args.cores, update="ls", visits=3)
     curves["fcl, linear, six times the features"] = wide
@@ -162,6 +179,25 @@ def peers(args: argparse.Namespace) -> None:
         rows = Split(x, data.y, test_x, data.test_y)
         curves["adelie"] = stagewise_peers.adelie(args.adelie, rows, 20, 0.02, args.limit)
     _show(curves, args.plot, "test error on MNIST")
+
+
+def generators(args: argparse.Namespace) -> None:
+    """Print the test error of as many features of several kinds, of the components of pixels."""
+    from fcl.features import Fourier
+
+    made = import_module("examples.generators.random_features")
+    data, lines = components(mnist(args.rows)), []
+    kinds: dict[str, Callable[[int], Any]] = {
+        "cosines": lambda n: Fourier(n=n, gamma=0.006, standardise=False),
+        **{f"logits, scale {s}": partial(made.RandomLogits, scale=float(s)) for s in (2, 6, 12)},
+        "polynomials": made.RandomPolynomials,
+    }
+    for n in args.features:
+        for name, kind in kinds.items():
+            found = stagewise(data, 0, args.cores, features=kind(n), update="ls", visits=3)[-1]
+            lines.append([f"{n:,}", name, f"{found.error:.2%}", f"{found.processor:.1f}"])
+            print(*lines[-1], sep="  ", file=sys.stderr, flush=True)
+    print(common.table(["features", "kind", "test error", "processor, s"], lines))
 
 
 # -- 20 newsgroups -----------------------------------------------------------------------------------

@@ -79,13 +79,27 @@ def news(split: str) -> Split:
     return Split(X[~held], y[~held], X[held], y[held])
 
 
+def components(data: Split) -> Split:
+    """The principal components of the rows, by the training rows."""
+    mean = data.x.mean(axis=0, dtype=np.float64)
+    _, vectors = np.linalg.eigh(np.cov(data.x.astype(np.float64).T))
+    axes = vectors[:, : -COMPONENTS - 1 : -1]
+    x, test_x = ((rows - mean) @ axes for rows in (data.x, data.test_x))
+    return Split(x.astype(np.float32), data.y, test_x.astype(np.float32), data.test_y)
+
+
 def cosines(n: int, gamma: float = GAMMA) -> Fourier:
     """Fourier features of the principal components of pixels."""
     return Fourier(n=n, gamma=gamma, pca=COMPONENTS)
 
 
 def stagewise(
-    data: Split, n: int, cores: int | None = None, gamma: float = GAMMA, **options: Any
+    data: Split,
+    n: int,
+    cores: int | None = None,
+    gamma: float = GAMMA,
+    features: Any = None,
+    **options: Any,
 ) -> list[Point]:
     """Train on all rows, scoring the test rows after each block; the scores decide nothing.
 
@@ -97,6 +111,8 @@ def stagewise(
     cores : int or None
     gamma : float
         Of the cosines.
+    features : Generator, optional
+        Other features.
     options
         Of :class:`fcl.stagewise.settings.Settings`.
     """
@@ -105,7 +121,8 @@ def stagewise(
     from fcl.stagewise.train import Running, train_stagewise
 
     settings = Settings(valid_fraction=0.0, patience=1 << 30, memory="12GiB", **options)
-    features: Any = cosines(n, gamma) if n else "columns"
+    if features is None:
+        features = cosines(n, gamma) if n else "columns"
     points: list[Point] = []
     clock, processor = time.perf_counter(), time.process_time()
 
