@@ -3,7 +3,7 @@
 
     python tools/bench/stagewise.py table [--features 0 4000 8000] [--steps 50] [--rounds 3 20 60]
     python tools/bench/stagewise.py curve [--features 20480] [--blocks 512 1024] [--plot curve.svg]
-    python tools/bench/stagewise.py peers [--features 4096] [--methods ridge lbfgs saga sgd liblinear]
+    python tools/bench/stagewise.py peers [--features 4096] [--methods ridge sgd vw liblinear-1]
     python tools/bench/stagewise.py text [--split date random] [--methods ...] [--plot text.svg]
     python tools/bench/stagewise.py generators [--features 1024 2048 4096]
     python tools/bench/stagewise.py profile [--features 8192] [--visits 3]
@@ -209,9 +209,10 @@ def text(args: argparse.Namespace) -> None:
         data, curves = news(split), {}
         print(f"\n{split}: {data.x.shape[0]:,} rows, {data.x.shape[1]:,} words\n")
         for block in args.blocks:
-            curves[f"fcl, blocks of {block:,}"] = stagewise(
-                data, 0, block=block, alpha=args.alpha, visits=2, cores=args.cores
-            )
+            for order in ("random", "gradient"):
+                curves[f"fcl, blocks of {block:,}, {order}"] = stagewise(
+                    data, 0, block=block, alpha=args.alpha, visits=2, cores=args.cores, order=order
+                )
         for method in args.methods:
             curves[method] = stagewise_peers.on_rows(method, data)
         if args.adelie:

@@ -1,4 +1,4 @@
-"""Classifiers of scikit-learn, and liblinear, on the data of the benchmarks of stagewise models."""
+"""Classifiers of scikit-learn, liblinear and Vowpal Wabbit on the data of the stagewise benchmarks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,23 @@ import numpy as np
 from tools.bench.stagewise_data import COMPONENTS, Point, Split
 
 #: What is done between two points of a method that iterates.
-STEPS = {"lbfgs": (10, 30, 100), "saga": (1, 3, 10), "sgd": (1, 3, 10, 20), "liblinear": (5, 20)}
+STEPS = {
+    "lbfgs": (10, 30, 100),
+    "saga": (1, 3, 10),
+    "sgd": (1, 3, 10, 20),
+    "liblinear": (5, 20),
+    "vw": (1, 3, 10),
+}
+#: The six solvers of liblinear in figure 2a of the paper, by their number there, as options of LinearSVC;
+#: none: logistic regression.
+LIBLINEAR: dict[str, dict[str, Any] | None] = {
+    "liblinear-0": None,
+    "liblinear-1": {"loss": "squared_hinge", "dual": True},
+    "liblinear-2": {"loss": "squared_hinge", "dual": False},
+    "liblinear-3": {"loss": "hinge", "dual": True},
+    "liblinear-4": {"multi_class": "crammer_singer"},
+    "liblinear-5": {"penalty": "l1", "loss": "squared_hinge", "dual": False},
+}
 
 
 def _ridge(x: Any, y: np.ndarray) -> Iterator[tuple[str, Any]]:
@@ -54,20 +70,83 @@ def _sgd(x: Any, y: np.ndarray) -> Iterator[tuple[str, Any]]:
         yield f"{steps} epochs", model
 
 
-def _liblinear(x: Any, y: np.ndarray) -> Iterator[tuple[str, Any]]:
-    from sklearn.svm import LinearSVC
+def _liblinear(options: dict[str, Any] | None) -> Callable[..., Iterator[tuple[str, Any]]]:
+    def fits(x: Any, y: np.ndarray) -> Iterator[tuple[str, Any]]:
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.multiclass import OneVsRestClassifier
+        from sklearn.svm import LinearSVC
 
-    for steps in STEPS["liblinear"]:
-        yield f"{steps} iterations", LinearSVC(C=1.0, max_iter=steps, random_state=0).fit(x, y)
+        for steps in STEPS["liblinear"]:
+            if options is None:
+                one = LogisticRegression(solver="liblinear", C=1.0, max_iter=steps)
+                model = OneVsRestClassifier(one)
+            else:
+                model = LinearSVC(C=1.0, max_iter=steps, random_state=0, **options)
+            yield f"{steps} iterations", model.fit(x, y)
+
+    return fits
 
 
-#: Name -> a function that yields (work in words, fitted model); liblinear fits one against the rest.
+class _VowpalWabbit:
+    """One against all others with the logistic loss."""
+
+    def __init__(self, folder: Path, passes: int) -> None:
+        self._folder, self._passes = folder, passes
+
+    def fit(self, y: np.ndarray) -> _VowpalWabbit:
+        """Train on rows.vw in the folder."""
+        self._run(
+            ("-d", "rows.vw"),
+            ("-f", "model"),
+            ("--oaa", str(int(y.max()) + 1), "--loss_function", "logistic"),
+            ("--cache", "-k", "--holdout_off", "--passes", str(self._passes)),
+        )
+        return self
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """The class of each row."""
+        write_vw(x, np.zeros(len(x), int), self._folder / "test.vw")
+        self._run(("-d", "test.vw"), ("-i", "model"), ("-p", "predictions"), ("-t",))
+        return np.loadtxt(self._folder / "predictions", ndmin=2)[:, 0].astype(int) - 1
+
+    def _run(self, *options: tuple[str, ...]) -> None:
+        from vowpalwabbit import Workspace
+
+        files = ("-d", "-f", "-i", "-p")
+        given = [
+            str(self._folder / word) if option[0] in files and place else word
+            for option in options
+            for place, word in enumerate(option)
+        ]
+        Workspace(arg_list=[*given, "--quiet"]).finish()
+
+
+def _vowpal_wabbit(x: Any, y: np.ndarray) -> Iterator[tuple[str, Any]]:
+    with tempfile.TemporaryDirectory(prefix="fcl-bench-") as name:
+        write_vw(x, y, Path(name) / "rows.vw")
+        yield "rows written", None
+        for passes in STEPS["vw"]:
+            yield f"{passes} passes", _VowpalWabbit(Path(name), passes).fit(y)
+
+
+def write_vw(x: np.ndarray, y: np.ndarray, path: Path) -> None:
+    """Write dense rows with classes from 0 as lines of Vowpal Wabbit, whose classes begin at 1."""
+    names = [f"{j}:" for j in range(x.shape[1])]
+    with path.open("w") as file:
+        for row, code in zip(x, y.tolist(), strict=True):
+            cells = " ".join(map("%s%.5g".__mod__, zip(names, row.tolist(), strict=True)))
+            file.write(f"{code + 1} | {cells}\n")
+
+
+#: Name -> a function that yields (work in words, fitted model); None: work that does not count, as the
+#: paper does not count the reading of rows. liblinear and vw fit one against the rest.
 METHODS: dict[str, Callable[[Any, np.ndarray], Iterator[tuple[str, Any]]]] = {
     "ridge": _ridge,
     "lbfgs": _logistic("lbfgs"),
     "saga": _logistic("saga"),
     "sgd": _sgd,
-    "liblinear": _liblinear,
+    **{name: _liblinear(options) for name, options in LIBLINEAR.items()},
+    "vw": _vowpal_wabbit,
 }
 
 
@@ -123,16 +202,19 @@ def adelie(python: str, data: Split, size: int, ratio: float, limit: float) -> l
 
 
 def _points(method: str, data: Split, made: Callable[[], tuple[Any, Any]]) -> list[Point]:
-    clock, processor = time.perf_counter(), time.process_time()
-    scoring = np.zeros(2)
+    def now() -> np.ndarray:
+        return np.array([time.process_time(), time.perf_counter()])
+
+    spent, points, since = np.zeros(2), [], now()
     x, test_x = made()
-    points = []
+    spent += now() - since
+    since = now()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the shorter runs do not converge
         for what, model in METHODS[method](x, data.y):
-            now = np.array([time.process_time() - processor, time.perf_counter() - clock])
-            error = float(np.mean(model.predict(test_x) != data.test_y))
-            points.append(Point(what, error, *(now - scoring)))
-            end = np.array([time.process_time() - processor, time.perf_counter() - clock])
-            scoring += end - now
+            if model is not None:
+                spent += now() - since
+                error = float(np.mean(model.predict(test_x) != data.test_y))
+                points.append(Point(what, error, *spent))
+            since = now()
     return points
