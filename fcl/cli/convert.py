@@ -87,12 +87,12 @@ def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> i
         return 0
     files = {f"input {number}": path for number, path in enumerate(inputs, 1) if path != "-"}
     refuse_same(out, "OUT", **files, **_other_inputs(options))
-    if not quiet:
-        messages.say(f"reading {', '.join(inputs)}")
-    from fcl.convert.run import convert
-
     options = {name: value for name, value in options.items() if name in TABLE}
     with stop_on_signals(), _progress(quiet) as progress:
+        if not quiet:
+            messages.say(f"reading {', '.join(inputs)}")
+        from fcl.convert.run import convert
+
         summary = convert(inputs, out, progress=progress, **options)
     if not quiet:
         show([*_summary_lines(summary, out), _next_line(summary, out, options)])
@@ -110,9 +110,9 @@ def _copy_hdf5(source: str, out: str, quiet: bool, options: Mapping[str, Any]) -
                 "are; leave it out"
             )
     refuse_same(out, "OUT", input=source)
-    if not quiet:
-        messages.say(f"reading {source}")
     with stop_on_signals():
+        if not quiet:
+            messages.say(f"reading {source}")
         lines = copy_hdf5(source, out, options["overwrite"])
     if not quiet:
         show([f"{name:12} {text}" for name, text in lines])

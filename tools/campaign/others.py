@@ -277,7 +277,7 @@ class OtherRun:
         while command.running and time.monotonic() < until:
             command.pause(0.005)
         if not command.running:
-            return False
+            return "disk" in kind  # which was full from the start
         if kind in _SIGNALS:
             stopped = time.monotonic()
             command.signal(_SIGNALS[kind])
