@@ -113,10 +113,11 @@ def make_plan(
     least = sum(size for _, size in fixed)
     scratch = least + prepared[1] > settings.memory_bytes
     if least > settings.memory_bytes:
+        less = "block or rounds" if settings.calibrates else "block"
         needs = ", ".join(f"{name} {format_bytes(size)}" for name, size in fixed)
         raise BudgetError(
             f"memory: expected at least {least_memory(least)} for blocks of {width:,} features, got "
-            f"{format_bytes(settings.memory_bytes)}; raise memory or lower block: {needs}",
+            f"{format_bytes(settings.memory_bytes)}; raise memory or lower {less}: {needs}",
             least,
         )
     free = settings.memory_bytes - least - (0 if scratch else prepared[1])

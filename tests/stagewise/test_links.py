@@ -96,8 +96,10 @@ def test_balanced_means_stay_in_the_range(text: str, seed: int, wanted: float) -
     np.testing.assert_allclose(s @ found, aims, atol=1e-9 * total)
 
 
-def joint(link: Any, F: np.ndarray, Y: np.ndarray, s: np.ndarray, alpha: float) -> float:
-    """The optimum over weights and intercepts, by L-BFGS on the explicit matrix."""
+def joint(
+    link: Any, F: np.ndarray, Y: np.ndarray, s: np.ndarray, alpha: float
+) -> tuple[float, np.ndarray]:
+    """The optimum over weights and intercepts and its margins, by L-BFGS on the explicit matrix."""
     A, K = np.column_stack([F, np.ones(len(F))]), Y.shape[1]
 
     def at(flat: np.ndarray) -> tuple[float, np.ndarray]:
@@ -110,7 +112,8 @@ def joint(link: Any, F: np.ndarray, Y: np.ndarray, s: np.ndarray, alpha: float) 
 
     options = {"maxiter": 20_000, "maxfun": 20_000, "ftol": 1e-15, "gtol": 1e-9}
     start = np.full(A.shape[1] * K, 0.01)
-    return float(minimize(at, start, jac=True, method="L-BFGS-B", options=options).fun)
+    found = minimize(at, start, jac=True, method="L-BFGS-B", options=options)
+    return float(found.fun), A @ found.x.reshape(A.shape[1], K)
 
 
 def labels_of(problem: Problem) -> np.ndarray:
@@ -130,7 +133,7 @@ def test_gls_ends_at_the_optimum_with_a_bound_below_it(
     Y = y.astype(float) if several else problem.one_hot
     data = problem.data(y)
     objectives, link = [], find_link(text)
-    best = joint(link, problem.matrix(), Y, problem.s, 20.0)
+    best, _ = joint(link, problem.matrix(), Y, problem.s, 20.0)
     for visits in (1, 3, 150):
         settings = Settings(
             update="gls", loss=text, block=15, visits=visits, alpha=20.0, valid_fraction=0.0
@@ -145,6 +148,31 @@ def test_gls_ends_at_the_optimum_with_a_bound_below_it(
         objectives.append(own)
     assert all(np.diff(objectives) < 0.0)
     assert objectives[-1] == pytest.approx(best, rel=1e-6) and result.gap.gap < 1e-5
+
+
+@pytest.mark.parametrize("text", ["softmax", "logistic", "probit"])
+@pytest.mark.parametrize("scale", [1.0, 1000.0])
+def test_theorem_1(problem: Problem, text: str, scale: float) -> None:
+    """After t steps, the mean loss is within 2 L |W*|^2 / (t + 4) of the optimum, for any condition.
+
+    |W|^2 is the mean squared margin, as in the proof, here of the optimum less the start.
+    """
+    link, n = find_link(text), len(problem.x)
+    sizes = np.where(np.arange(8) % 2, scale, 1.0)
+
+    class Scaled(Waves):
+        def columns(self, ids: Any, block: Any) -> np.ndarray:
+            return super().columns(ids, block) * sizes[np.asarray(ids)]
+
+    data = problem.data(problem.y, weights=False)
+    optimum, margins = joint(link, problem.matrix(Waves(8)), problem.one_hot, np.ones(n), 1e-9)
+    far = np.square(margins - link.start(problem.one_hot.mean(axis=0))).sum() / n
+    for steps in (1, 2, 5, 20):
+        settings = Settings(
+            update="gls", loss=text, inner=steps, visits=1, alpha=1e-9, valid_fraction=0.0
+        )
+        loss = train_stagewise(data, Scaled(8), settings).model.history[-1]["loss"]
+        assert -1e-9 <= loss - optimum / n <= 2.0 * link.lipschitz * far / (steps + 4)
 
 
 @pytest.mark.parametrize("update", ["ls", "gls", "cls"])
