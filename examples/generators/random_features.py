@@ -16,7 +16,7 @@ class RandomForms(Generator):
     rows = "numbers"
     forms = 1  # for each feature
 
-    def __init__(self, n=8192, scale=2.0, seed=0):
+    def __init__(self, n=8192, scale=1.0, seed=0):
         self.n, self.scale, self.seed = n, scale, seed
 
     def fit(self, sample):

@@ -189,7 +189,7 @@ def generators(args: argparse.Namespace) -> None:
     data, lines = components(mnist(args.rows)), []
     kinds: dict[str, Callable[[int], Any]] = {
         "cosines": lambda n: Fourier(n=n, gamma=0.006, standardise=False),
-        **{f"logits, scale {s}": partial(made.RandomLogits, scale=float(s)) for s in (2, 6, 12)},
+        **{f"logits, scale {s}": partial(made.RandomLogits, scale=float(s)) for s in (0.5, 1, 2)},
         "polynomials": made.RandomPolynomials,
     }
     for n in args.features:
