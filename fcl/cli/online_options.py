@@ -68,7 +68,7 @@ _OPTIONS = {
     "C": _model(_NUMBER, help="Weight of the losses: C = 1 / (alpha sum s_i)."),
     "l1_ratio": TRAIN_TABLE["l1_ratio"],
     "loss": _model(
-        one_of("logistic", "squared", "squared_hinge"), help="Loss.", default="logistic"
+        one_of("logistic", "squared", "squared_hinge", "hinge"), help="Loss.", default="logistic"
     ),
     "class_weight": TRAIN_TABLE["class_weight"],
     "no_intercept": _flag(group="model", help="Learn no intercept."),
@@ -105,9 +105,14 @@ _OPTIONS = {
         default="inf",
     ),
     "truncation": _learning(
-        one_of("soft", "round"),
-        help="Truncated gradient: shrink small weights, or set them to 0.",
+        one_of("soft", "round", "subgradient"),
+        help="Truncated gradient: shrink small weights, set them to 0, or subtract a sub-gradient of the "
+        "penalty from all weights; the model then has 0 in place of weights up to --theta.",
         default="soft",
+    ),
+    "average": _flag(
+        group="learning",
+        help="Truncated gradient: the model is the mean of the weights over all rows.",
     ),
     "radius": _learning(
         _NUMBER,
@@ -170,6 +175,7 @@ ARGUMENTS = (
     "period",
     "theta",
     "truncation",
+    "average",
     "radius",
     "l1_ratio",
     "class_weight",

@@ -262,6 +262,7 @@ def _online() -> None:
         *({"method": "ftrl", "weights": table} for table in ("float64", "float32")),
         *({"method": "truncated-gradient", "weights": table} for table in ("float64", "float32")),
         {"method": "truncated-gradient", "step": "adagrad"},
+        {"method": "truncated-gradient", "average": True},
         {"method": "ball", "radius": 1.0},
         *({"method": "ogd", "weights": table} for table in ("float64", "float32", "q2.13")),
         {"method": "ftrl", "hash_bits": 4},

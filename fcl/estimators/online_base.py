@@ -63,6 +63,7 @@ class OnlineParameters:
     period: int = 100
     theta: float = float("inf")
     truncation: str = "soft"
+    average: bool = False
     l1_ratio: float = 1.0
     radius: float | None = None
     fit_intercept: bool = True
@@ -91,7 +92,17 @@ class OnlineEstimator(Predictor):
             seed=seed,
             memory=self.memory,
         ).checked()
-        same = ("power", "step", "period", "theta", "truncation", "l1_ratio", "radius", "weights")
+        same = (
+            "power",
+            "step",
+            "period",
+            "theta",
+            "truncation",
+            "average",
+            "l1_ratio",
+            "radius",
+            "weights",
+        )
         options = OnlineOptions(
             alpha=positive("alpha", self.alpha),
             loss=choice("loss", getattr(self, "loss", "squared"), self._losses),

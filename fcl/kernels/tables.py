@@ -16,6 +16,7 @@ import numpy as np
 
 from fcl.kernels import kernel
 from fcl.kernels.fourier import philox
+from fcl.kernels.losses import loss_slope_curvature
 from fcl.kernels.online import (
     DIVERGED,
     DONE,
@@ -24,7 +25,6 @@ from fcl.kernels.online import (
     ROWS,
     SQUARES,
     WEIGHT,
-    slope,
 )
 
 #: The largest step of an int16 table. Its negative is the smallest, so that the range is symmetric.
@@ -154,7 +154,7 @@ def learn_table(
         if not abs(m) < MOST_MARGIN:
             return i, DIVERGED
         margins[i] = m
-        d = s[i] * slope(loss, y[i], m)
+        d = s[i] * loss_slope_curvature(loss, y[i], m)[0]
         if d != 0.0:
             for e in range(lo, hi):
                 g = d * np.float64(values[e])

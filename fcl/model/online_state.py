@@ -41,6 +41,7 @@ _OPTIONS = schema.record(
     seed=schema.whole(),
     block_rows=schema.whole(64, 65_536),
     theta=schema.nullable(_AT_LEAST_0),
+    average=schema.Maybe(schema.flag),
     radius=schema.nullable(_POSITIVE),
     valid_fraction=schema.nullable(schema.number(5e-324, 1.0 - 2.0**-53)),
     hash_bits=schema.nullable(schema.whole(4, 31)),

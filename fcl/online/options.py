@@ -12,9 +12,9 @@ from fcl.objective import find_loss
 
 __all__ = ["LOSSES", "STEPS", "TABLES", "TRUNCATIONS", "OnlineOptions", "checked_weights"]
 
-#: Losses of online learners; ``hinge`` is not among the losses of fcl's solver.
+#: Losses of online learners.
 LOSSES = ("logistic", "squared", "squared_hinge", "hinge")
-TRUNCATIONS = ("soft", "round")
+TRUNCATIONS = ("soft", "round", "subgradient")
 STEPS = ("implicit", "explicit", "adagrad")
 #: dtypes of the table of weights.
 TABLES = ("float64", "float32")
@@ -44,9 +44,15 @@ class OnlineOptions:
     period : int
         Truncated gradient: rows between truncations, K.
     theta : float
-        Truncated gradient: only weights up to this size are truncated; at least 0, may be infinite.
-    truncation : {"soft", "round"}
-        Truncated gradient: small weights are shrunk, or set to 0.
+        Truncated gradient: only weights up to this size are truncated; at least 0, may be infinite. With
+        sub-gradients, the model has weights of 0 in place of those up to this size.
+    truncation : {"soft", "round", "subgradient"}
+        Truncated gradient: small weights are shrunk (equation 6 of the paper of this method), or set to 0
+        (equation 4), or a sub-gradient of the penalty is subtracted from all weights (equation 5), which
+        takes time in proportion to the number of features.
+    average : bool
+        Truncated gradient: the model has the mean of the weights before each row and after the last
+        (theorem 3.2), which has few weights of 0.
     l1_ratio : float
         rho, above 0 and at most 1; below 1 the penalty is an elastic net.
     intercept : bool
@@ -68,6 +74,7 @@ class OnlineOptions:
     period: int = 100
     theta: float = math.inf
     truncation: str = "soft"
+    average: bool = False
     l1_ratio: float = 1.0
     intercept: bool = True
     weights: str = "float64"
@@ -86,6 +93,7 @@ class OnlineOptions:
             "period": whole("period", self.period, 1),
             "theta": _theta(self.theta),
             "truncation": choice("truncation", self.truncation, TRUNCATIONS),
+            "average": flag("average", self.average),
             "l1_ratio": up_to_one("l1_ratio", self.l1_ratio),
             "intercept": flag("intercept", self.intercept),
             "weights": checked_weights(self.weights),
@@ -101,10 +109,6 @@ class OnlineOptions:
     @property
     def kernel_loss(self) -> tuple[int, float]:
         """Code and parameter of the loss, for the kernels."""
-        if self.loss == "hinge":
-            from fcl.kernels.online import HINGE
-
-            return HINGE, 0.0
         return find_loss(self.loss).kernel
 
 

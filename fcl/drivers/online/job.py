@@ -41,10 +41,8 @@ if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features import Spec
 
-__all__ = ["LOSSES", "OnlineJob", "OnlinePlan", "Running", "make_online_job", "penalty_factors"]
+__all__ = ["OnlineJob", "OnlinePlan", "Running", "make_online_job", "penalty_factors"]
 
-#: Losses of models; the learners also know the hinge loss.
-LOSSES = ("logistic", "squared", "squared_hinge")
 #: Bytes of a feature in a model, id and weight, and of the pieces from which they are joined.
 MODEL_BYTES = 32
 
@@ -163,6 +161,7 @@ _USED_BY = {
     "period": ("truncated-gradient",),
     "theta": ("truncated-gradient",),
     "truncation": ("truncated-gradient",),
+    "average": ("truncated-gradient",),
     "power": ("truncated-gradient", "ball"),
     "step": ("truncated-gradient", "ball"),
     "decay": ("truncated-gradient", "ball", "ogd"),
@@ -231,10 +230,6 @@ def make_online_job(
     rate = 1.0 if isinstance(running.rate, str) else running.rate
     options = OnlineOptions(**{"alpha": 1.0, "rate": rate, "seed": running.seed, **learning})
     _check_methods_options(running.method, options)
-    if options.loss not in LOSSES:
-        raise InputError(
-            f"loss of an online model must be one of {', '.join(LOSSES)}, got {options.loss}"
-        )
     loss = find_loss(options.loss)
     if data.target is not None and has_several_outputs(data, loss):
         raise InputError(

@@ -8,6 +8,7 @@ from fcl.checks import positive, shown
 from fcl.errors import InputError
 from fcl.numerals import read_number
 from fcl.objective.losses.base import Loss
+from fcl.objective.losses.hinge import Hinge
 from fcl.objective.losses.huber import Huber
 from fcl.objective.losses.logistic import Logistic
 from fcl.objective.losses.poisson import Poisson
@@ -15,15 +16,16 @@ from fcl.objective.losses.softmax import Softmax
 from fcl.objective.losses.squared import Squared
 from fcl.objective.losses.squared_hinge import SquaredHinge
 
-__all__ = ["COUPLED_LOSSES", "LOSSES", "Loss", "find_loss"]
+__all__ = ["COUPLED_LOSSES", "KINKED_LOSSES", "LOSSES", "Loss", "find_loss"]
 
-#: The losses of a single output.
-
+#: The losses of a single output that fcl.train minimises.
 LOSSES: dict[str, type[Loss]] = {
     kind.name: kind for kind in (Logistic, Squared, SquaredHinge, Huber, Poisson)
 }
 #: The losses that couple several outputs (:attr:`Loss.couples`).
 COUPLED_LOSSES: dict[str, type[Loss]] = {Softmax.name: Softmax}
+#: The losses that are not smooth (:attr:`Loss.smooth`), for online learners and certificates.
+KINKED_LOSSES: dict[str, type[Loss]] = {Hinge.name: Hinge}
 
 
 def find_loss(text: str) -> Loss:
@@ -32,7 +34,7 @@ def find_loss(text: str) -> Loss:
     Raises InputError that lists the losses, or names the wrong option.
     """
     name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
-    every = LOSSES | COUPLED_LOSSES
+    every = LOSSES | COUPLED_LOSSES | KINKED_LOSSES
     kind = every.get(name.replace("-", "_"))
     if kind is None:
         raise InputError(f"unknown loss {shown(text)}; expected one of {', '.join(every)}")

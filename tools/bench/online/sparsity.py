@@ -27,12 +27,10 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 import fcl
 from fcl.features.rows import RowChunk
-from fcl.kernels.losses import LOGISTIC
 from fcl.online import OnlineOptions, make_learner
 from tools.bench import common
 from tools.bench.online import picture
 from tools.bench.online.ball import best_rate
-from tools.bench.online.subgradient import STATES, descend_subgradient
 
 Floats = npt.NDArray[np.float64]
 #: Columns of noise, and the probability of a 1 in them.
@@ -115,15 +113,6 @@ def online(split: Split, passes: int, rate: float, **options: Any) -> tuple[Floa
     return w, intercept
 
 
-def subgradient(split: Split, passes: int, rate: float, gravity: float) -> tuple[Floats, float]:
-    """Weights and intercept of sub-gradients, before they are rounded."""
-    w, state = np.zeros(split.X.shape[1]), np.zeros(STATES)
-    matrix = (split.X.indptr.astype(np.int64), split.X.indices.astype(np.int64), split.X.data)
-    for _ in range(passes):
-        descend_subgradient(*matrix, split.y, (LOGISTIC, 0.0), rate, gravity, PERIOD, w, state)
-    return w, float(state[1])
-
-
 def models(
     split: Split, passes: int, rate: float
 ) -> Iterator[tuple[str, float, tuple[Floats, float]]]:
@@ -137,11 +126,11 @@ def models(
         w = np.zeros(p)
         w[model.ids] = model.weights
         yield "batch Lasso (fcl)", g, (w, model.intercept)
-    w, b = subgradient(split, passes, rate, SUBGRADIENT)
     for size in SIZES:
         options = {"truncation": "round", "theta": size}
         yield "rounding", size, online(split, passes, rate, **options)
-        yield "sub-gradient, rounded at the end", size, (np.where(np.abs(w) > size, w, 0.0), b)
+        options = {"truncation": "subgradient", "theta": size, "alpha": SUBGRADIENT}
+        yield "sub-gradient, rounded at the end", size, online(split, passes, rate, **options)
 
 
 def area(X: Any, y: Floats, model: tuple[Floats, float]) -> float:
