@@ -156,7 +156,7 @@ def test_generated_features() -> None:
         ({"alpha": 0.0}, "alpha must be"),
         ({"method": "sgd"}, "method must be"),
         ({"radius": 1.0}, "radius: expected None for the method ftrl"),
-        ({"loss": "hinge"}, "loss must be"),
+        ({"loss": "huber"}, "loss must be"),
         ({"weights": "q2.13"}, "the method ogd has"),
         ({"memory": "1MiB"}, "memory: a budget of 1 MiB is too small"),
         ({"passes": 0}, "passes must be"),
