@@ -119,14 +119,25 @@ _OPTIONS = {
         help="Ball: largest L1 norm of the weights. --alpha or --C then sets only the problem whose "
         "optimum the model is compared with.",
     ),
+    "gamma": _learning(
+        _NUMBER,
+        help="ogd: round a weight of a table qN.M to steps of gamma times its rate, not below those of "
+        "the table.",
+    ),
+    "max_weight": _learning(_NUMBER, help="ogd: largest size of a weight.", metavar="R"),
+    "rates": _learning(
+        one_of("feature", "global"),
+        help="ogd: a rate for each feature, or one for all, which takes no counts and no penalty.",
+        default="feature",
+    ),
     "no_shuffle": _flag(
         group="learning", help="Read the rows in their order, not blocks and rows at random."
     ),
     "seed": _learning(FROM_0, help="Seeds the order of the rows, and rounding.", default=0),
     "table": _running(
         Kind("float64|float32|q|qN.M", _table, "a string", (str,)),
-        help="Numbers in the table of weights. Of ogd also q2.13 (N + M = 15): 24 bits for a weight and "
-        "its count; q chooses N by the features.",
+        help="Numbers in the table of weights. Of ogd also qN.M of 1 + N + M bits, 4 to 32, such as "
+        "q2.13: 24 bits for a weight and its count; q chooses N by the features, with 16 bits.",
         default="float64",
         from_file=True,
     ),
@@ -176,6 +187,9 @@ ARGUMENTS = (
     "theta",
     "truncation",
     "average",
+    "gamma",
+    "max_weight",
+    "rates",
     "radius",
     "l1_ratio",
     "class_weight",

@@ -33,8 +33,10 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
         The family; it must be able to list the features of a row.
     alpha : float
         Weight of the penalty, above 0.
-    method, power, step, period, theta, truncation, average, l1_ratio, radius, weights
-        As in ``fcl online``; see :class:`fcl.online.OnlineOptions`. ``weights`` is the kind of table.
+    method, power, step, period, theta, truncation, average, l1_ratio, radius
+        As in ``fcl online``; see :class:`fcl.online.OnlineOptions`.
+    weights, gamma, max_weight, rates
+        The kind of table; as the options above.
     rate : float or "auto"
         Rate of the first row. ``auto`` tries a few on the first rows of ``fit``, or of the first
         ``partial_fit``.

@@ -24,7 +24,7 @@ from fcl.drivers.online.job import (
 )
 from fcl.drivers.online.rates import choose_rate
 from fcl.drivers.online.run import starting_intercept
-from fcl.drivers.online.train import model_of
+from fcl.drivers.online.train import LEARNING, model_of
 from fcl.drivers.rows import Rows, select_rows
 from fcl.errors import BudgetError, InputError
 from fcl.estimators.base import Predictor, seed_of
@@ -46,6 +46,9 @@ from fcl.parallel import one_blas_thread
 from fcl.units import counted, format_bytes
 
 __all__ = ["OnlineEstimator", "OnlineParameters"]
+
+#: Parameters that are options of the learner of the same names.
+_SAME = tuple(name for name in LEARNING if name not in ("loss", "decay", "intercept"))
 
 
 @dataclass(eq=False, repr=False, match_args=False)
@@ -69,6 +72,9 @@ class OnlineParameters:
     fit_intercept: bool = True
     hash_bits: int | None = None
     weights: str = "float64"
+    gamma: float | None = None
+    max_weight: float | None = None
+    rates: str = "feature"
     shuffle: bool = True
     random_state: Any = None
     memory: int | str = "1GiB"
@@ -92,24 +98,13 @@ class OnlineEstimator(Predictor):
             seed=seed,
             memory=self.memory,
         ).checked()
-        same = (
-            "power",
-            "step",
-            "period",
-            "theta",
-            "truncation",
-            "average",
-            "l1_ratio",
-            "radius",
-            "weights",
-        )
         options = OnlineOptions(
             alpha=positive("alpha", self.alpha),
             loss=choice("loss", getattr(self, "loss", "squared"), self._losses),
             rate=1.0 if isinstance(self.rate, str) else self.rate,
             intercept=self.fit_intercept,
             seed=seed,
-            **{name: getattr(self, name) for name in same},
+            **{name: getattr(self, name) for name in _SAME},
         )
         if options.radius is not None and running.method != "ball":
             raise InputError(

@@ -27,8 +27,6 @@ from fcl.kernels.online import (
     WEIGHT,
 )
 
-#: The largest step of an int16 table. Its negative is the smallest, so that the range is symmetric.
-LIMIT = 32767.0
 #: 2^-32.
 UNIT = 1.0 / 4294967296.0
 
@@ -52,9 +50,29 @@ def rounded(v, word):
 
 
 @kernel
-def bounded(v):
-    """The nearest number of the range of int16 tables."""
-    return min(max(v, -LIMIT), LIMIT)
+def bounded(v, limit):
+    """The nearest number from -limit to limit: the projection of algorithm 1."""
+    return min(max(v, -limit), limit)
+
+
+@kernel
+def coarseness(rule, rate):
+    """The step that a weight of this rate is rounded to, in steps of the grid: a power of 2, at least 1.
+
+    It is the largest one up to gamma times the rate (algorithm 2), and up to the largest weight.
+    """
+    if rule.gamma == 0.0:
+        return 1.0
+    most = min(rule.gamma * rate / rule.step, rule.limit)
+    _, exponent = math.frexp(max(most, 1.0))
+    return math.ldexp(1.0, exponent - 1)
+
+
+@kernel
+def rounded_to(v, coarse, limit, word):
+    """A multiple of ``coarse`` around v, of size at most ``limit``, whose mean over words is v."""
+    most = math.floor(limit / coarse)
+    return rounded(bounded(v / coarse, most), word) * coarse
 
 
 @kernel
@@ -92,6 +110,8 @@ class TableRule(NamedTuple):
     l1_ratio: float
     intercept: bool
     step: float  # of the grid; 0.0 for tables of float numbers
+    limit: float  # the largest weight, in steps of the grid if there is one
+    gamma: float  # a weight is rounded to steps of gamma times its rate; 0.0: to those of the grid
     seed: int
 
 
@@ -125,24 +145,29 @@ def learn_table(
 
     For each nonzero entry of a row whose loss has a slope, the coordinate is counted, and its weight
     becomes w - rate / sqrt(events) * gradient, in float64, bounded to the range of the table, and rounded
-    at random. The penalty of the rows since the last event is taken off at each event; on average these
-    are the weight of all rows so far divided by the coordinate's events.
+    at random. Without counts, row t has the rate rate / sqrt(t) for all weights. The penalty of the rows
+    since the last event is taken off at each event; on average these are the weight of all rows so far
+    divided by the coordinate's events.
 
     number : of the pass, for the random numbers.
     up : uint64 (256,); see :func:`count`.
     events : float64 (256,)
         The estimated number of events at each level of a Morris counter; empty for exact counts.
-    weights : int16 (p,) in steps of the grid, or float32 or float64.
-    counts : uint8 (p,), or uint32 for exact counts.
+    weights : int8, int16 or int32 (p,) in steps of the grid, or float32 or float64.
+    counts : uint8 (p,), or uint32 for exact counts; (0,) for one rate of all weights.
 
     Rows, loss, factors and state are as in :mod:`fcl.kernels.online`; a row may have a feature twice.
     """
     step = rule.step
     unit = step if step > 0.0 else 1.0
     random = step > 0.0 or up.shape[0] > 0
+    single = counts.shape[0] == 0
     rates = rule.rate / np.sqrt(
         events
     )  # infinite for 0 events, which no counter has after an event
+    coarse = np.ones(up.shape[0])
+    for c in range(1, up.shape[0]):
+        coarse[c] = coarseness(rule, rates[c])
     for i in range(y.shape[0]):
         if s[i] == 0.0:
             continue
@@ -155,6 +180,9 @@ def learn_table(
             return i, DIVERGED
         margins[i] = m
         d = s[i] * loss_slope_curvature(loss, y[i], m)[0]
+        rate, size = rule.rate / math.sqrt(state[ROWS] + 1.0), 1.0
+        if single:
+            size = coarseness(rule, rate)
         if d != 0.0:
             for e in range(lo, hi):
                 g = d * np.float64(values[e])
@@ -164,8 +192,11 @@ def learn_table(
                 a, b = np.uint64(0), np.uint64(0)
                 if random:
                     a, b = words(rule.seed, number, state[ROWS], j)
-                c = count(counts, j, up, a)
-                rate = rates[c] if up.shape[0] else rule.rate / math.sqrt(c)
+                c = 0
+                if not single:
+                    c = count(counts, j, up, a)
+                    rate = rates[c] if up.shape[0] else rule.rate / math.sqrt(c)
+                    size = coarse[c] if up.shape[0] else 1.0
                 v = weights[j] * unit - rate * g
                 if rule.gravity > 0.0:
                     tau = events[c] if up.shape[0] else np.float64(c)
@@ -173,10 +204,14 @@ def learn_table(
                     if factors is not None:
                         due *= factors[j]
                     v = shrunk(v, rule.l1_ratio * due, (1.0 - rule.l1_ratio) * due)
-                weights[j] = rounded(bounded(v / unit), b) if step > 0.0 else v
+                if step > 0.0:
+                    weights[j] = rounded_to(v / unit, size, rule.limit, b)
+                else:
+                    weights[j] = bounded(v, rule.limit)
             if rule.intercept:
                 state[SQUARES] += 1.0
-                state[INTERCEPT] -= rule.rate / math.sqrt(state[SQUARES]) * d
+                own = state[ROWS] + 1.0 if single else state[SQUARES]
+                state[INTERCEPT] -= rule.rate / math.sqrt(own) * d
         state[ROWS] += 1.0
         state[WEIGHT] += s[i]
     return y.shape[0], DONE

@@ -10,12 +10,13 @@ from fcl.checks import at_least_0, choice, flag, positive, shown, up_to_one, who
 from fcl.errors import InputError
 from fcl.objective import find_loss
 
-__all__ = ["LOSSES", "STEPS", "TABLES", "TRUNCATIONS", "OnlineOptions", "checked_weights"]
+__all__ = ["LOSSES", "RATES", "STEPS", "TABLES", "TRUNCATIONS", "OnlineOptions", "checked_weights"]
 
 #: Losses of online learners.
 LOSSES = ("logistic", "squared", "squared_hinge", "hinge")
 TRUNCATIONS = ("soft", "round", "subgradient")
 STEPS = ("implicit", "explicit", "adagrad")
+RATES = ("feature", "global")
 #: dtypes of the table of weights.
 TABLES = ("float64", "float32")
 
@@ -58,7 +59,15 @@ class OnlineOptions:
     intercept : bool
         Whether to learn an intercept, which is not penalised.
     weights : str
-        dtype of the table of weights, float64 or float32; of ogd also ``qN.M`` with N + M = 15.
+        dtype of the table of weights, float64 or float32; of ogd also ``qN.M`` of 1 + N + M bits, from 4
+        to 32, with randomised rounding.
+    gamma : float, optional
+        ogd with such weights: a weight is rounded to steps of gamma times its rate, down to a power of 2,
+        and not below those of the grid (adaptive precision); above 0. None: to the steps of the grid.
+    max_weight : float, optional
+        ogd: the largest size of a weight, R, above 0; of a grid one of its numbers. None: the grid's.
+    rates : {"feature", "global"}
+        ogd: a rate for each feature, or one for all, with which the penalty is not used.
     seed : int
         Of the random rounding of such weights.
     radius : float, optional
@@ -78,6 +87,9 @@ class OnlineOptions:
     l1_ratio: float = 1.0
     intercept: bool = True
     weights: str = "float64"
+    gamma: float | None = None
+    max_weight: float | None = None
+    rates: str = "feature"
     seed: int = 0
     radius: float | None = None
 
@@ -97,10 +109,12 @@ class OnlineOptions:
             "l1_ratio": up_to_one("l1_ratio", self.l1_ratio),
             "intercept": flag("intercept", self.intercept),
             "weights": checked_weights(self.weights),
+            "rates": choice("rates", self.rates, RATES),
             "seed": whole("seed", self.seed, 0),
         }
-        if self.radius is not None:
-            checked["radius"] = positive("radius", self.radius)
+        for name in ("radius", "gamma", "max_weight"):
+            if getattr(self, name) is not None:
+                checked[name] = positive(name, getattr(self, name))
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         if self.power > 1.0:

@@ -294,7 +294,7 @@ def test_weights_that_the_grid_cannot_hold(weights: str, size: float, message: s
     assert not learner.weights.any()
 
 
-@pytest.mark.parametrize("text", ["q2.12", "q16.0", "q2", "q-1.16", "q2.13 ", "int16", "q"])
+@pytest.mark.parametrize("text", ["q1.1", "q16.16", "q2", "q-1.16", "q2.13 ", "int16", "q"])
 def test_unknown_weights(text: str) -> None:
     with pytest.raises(InputError, match="weights"):
         ogd(4, weights=text)

@@ -165,6 +165,9 @@ _USED_BY = {
     "power": ("truncated-gradient", "ball"),
     "step": ("truncated-gradient", "ball"),
     "decay": ("truncated-gradient", "ball", "ogd"),
+    "gamma": ("ogd",),
+    "max_weight": ("ogd",),
+    "rates": ("ogd",),
 }
 
 

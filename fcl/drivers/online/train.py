@@ -113,6 +113,9 @@ def train_online(
     l1_ratio: float = 1.0,
     intercept: bool = True,
     weights: str = "float64",
+    gamma: float | None = None,
+    max_weight: float | None = None,
+    rates: str = "feature",
     radius: float | None = None,
     class_weight: str | Mapping[Any, float] | None = None,
     hash_bits: int | None = None,
@@ -154,7 +157,8 @@ def train_online(
         Rate of the first row; auto: the best of a few in short trials.
     passes : int, optional
         Passes over the rows: by default 1, or those of the run that is resumed.
-    power, decay, step, period, theta, truncation, average, l1_ratio, intercept, weights, radius
+    power, decay, step, period, theta, truncation, average, l1_ratio, intercept
+    weights, gamma, max_weight, rates, radius
         See :class:`fcl.online.OnlineOptions`.
     class_weight : None, "balanced" or mapping
         As for :func:`fcl.train`.
@@ -289,6 +293,9 @@ LEARNING = (
     "l1_ratio",
     "intercept",
     "weights",
+    "gamma",
+    "max_weight",
+    "rates",
     "radius",
 )
 RUNNING = tuple(field.name for field in fields(Running))
