@@ -136,8 +136,9 @@ _OPTIONS = {
     "seed": _learning(FROM_0, help="Seeds the order of the rows, and rounding.", default=0),
     "table": _running(
         Kind("float64|float32|q|qN.M", _table, "a string", (str,)),
-        help="Numbers in the table of weights. Of ogd also qN.M of 1 + N + M bits, 4 to 32, such as "
-        "q2.13: 24 bits for a weight and its count; q chooses N by the features, with 16 bits.",
+        help="Numbers in the table of weights; not of ball. qN.M: 1 + N + M bits, 4 to 32, rounded "
+        "at random, such as q2.13: with ogd 24 bits for a weight and its count. q: 16 bits, with an N "
+        "that suits the features.",
         default="float64",
         from_file=True,
     ),

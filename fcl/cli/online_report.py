@@ -51,8 +51,9 @@ class OnlineLines(View):
 def _clipped(learner: Learner) -> list[tuple[str, str]]:
     """How many weights the table's grid has no room for; nothing for tables of float numbers."""
     from fcl.online.ogd import Ogd
+    from fcl.online.vectors import VectorLearner
 
-    if not isinstance(learner, Ogd) or learner.grid is None:
+    if not isinstance(learner, VectorLearner) or learner.grid is None:
         return []
     grid, largest = learner.grid, learner.largest * learner.grid.step
     words = f"{grid.text}, in steps of 2^-{grid.m}; {counted(learner.clipped, 'weight')} at +-{largest:g}"
@@ -61,7 +62,7 @@ def _clipped(learner: Learner) -> list[tuple[str, str]]:
     elif learner.clipped and grid.m:
         words += f", the ends of the range: --table q{grid.n + 1}.{grid.m - 1} has room for more"
     found = [("table", words)]
-    if learner.options.gamma is not None:
+    if isinstance(learner, Ogd) and learner.options.gamma is not None:
         bits = f"{learner.mean_bits:.3g} bits a weight in a table of variable width"
         found.append(("precision", f"{bits}, {grid.bits} in this one"))
     return found

@@ -428,6 +428,18 @@ def leader(z, root, rate, soft, ridge):
 
 
 @kernel
+def step_intercept(rule, d, state):
+    """Move the intercept of the regularised leader after a row of slope d."""
+    if rule.intercept:
+        root = state[SQUARES]
+        new = math.sqrt(root * root + d * d)
+        w = state[INTERCEPT] - state[START]
+        state[LINEAR] += d - (new - root) / rule.rate * w
+        state[SQUARES] = new
+        state[INTERCEPT] = state[START] + leader(state[LINEAR], new, rule.rate, 0.0, 0.0)
+
+
+@kernel
 def learn_ftrl(indptr, ids, values, y, s, margins, loss, rule, factors, kept, table, state):
     """Learn rows by following the regularised leader (McMahan 2011), writing kept, margins, table, state.
 
@@ -474,13 +486,7 @@ def learn_ftrl(indptr, ids, values, y, s, margins, loss, rule, factors, kept, ta
                 new = math.sqrt(root * root + own * own)
                 table[j, 1] = new
                 table[j, 0] += own - (new - root) / rate * kept[e - lo]
-            if rule.intercept:
-                root = state[SQUARES]
-                new = math.sqrt(root * root + d * d)
-                w = state[INTERCEPT] - state[START]
-                state[LINEAR] += d - (new - root) / rate * w
-                state[SQUARES] = new
-                state[INTERCEPT] = state[START] + leader(state[LINEAR], new, rate, 0.0, 0.0)
+            step_intercept(rule, d, state)
         state[ROWS] += 1.0
         state[WEIGHT] += s[i]
     return y.shape[0], DONE

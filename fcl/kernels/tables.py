@@ -21,10 +21,19 @@ from fcl.kernels.online import (
     DIVERGED,
     DONE,
     INTERCEPT,
+    LIMIT,
     MOST_MARGIN,
+    PENDING,
+    REBASE,
     ROWS,
+    SHRINK,
     SQUARES,
     WEIGHT,
+    implicit_slope,
+    leader,
+    rate_of,
+    step_intercept,
+    truncated,
 )
 
 #: 2^-32.
@@ -215,3 +224,193 @@ def learn_table(
         state[ROWS] += 1.0
         state[WEIGHT] += s[i]
     return y.shape[0], DONE
+
+
+# -- truncated gradient and the regularised leader ------------------------------------------------
+
+
+class GridRule(NamedTuple):
+    """How the weights of a table are rounded."""
+
+    step: float
+    limit: float  # the largest weight, in steps
+    seed: int
+    number: int  # of the pass
+
+
+@kernel
+def owed(j, now, rule, grid, factors, weights, stamps):
+    """A weight with all truncations so far, as float64."""
+    w, due = weights[j] * grid.step, now - np.float64(stamps[j])
+    if due != 0.0 and w != 0.0:
+        if factors is not None:
+            due *= factors[j]
+        w = truncated(w, due, rule.theta, rule.rounding)
+    return w
+
+
+@kernel
+def learn_truncated_grid(
+    indptr, ids, values, y, s, margins, loss, rule, grid, factors, kept, weights, stamps, state
+):
+    """Learn rows as :func:`fcl.kernels.online.learn_truncated`, and round weights when rows have them.
+
+    kept : float64, at least as long as the longest row.
+    weights : int8, int16 or int32 (p,) in steps of the grid.
+    stamps : float32 (p,), SHRINK at the last truncation of a weight.
+    """
+    stamp = np.empty(1, stamps.dtype)  # SHRINK as the table holds it
+    for i in range(y.shape[0]):
+        if s[i] == 0.0:
+            continue
+        lo, hi = indptr[i], indptr[i + 1]
+        stamp[0] = state[SHRINK]
+        now = np.float64(stamp[0])
+        m, square = 0.0, 0.0
+        for e in range(lo, hi):
+            x = np.float64(values[e])
+            w = owed(ids[e], now, rule, grid, factors, weights, stamps)
+            kept[e - lo] = w
+            square += x * x
+            m += w * x
+        m = margins[i] + (m + state[INTERCEPT])
+        if not abs(m) < MOST_MARGIN:
+            return i, DIVERGED
+        margins[i] = m
+        eta = rate_of(rule, state[ROWS] + 1.0)
+        if rule.implicit:
+            r = implicit_slope(loss, y[i], m, eta * s[i] * (square + rule.intercept))
+        else:
+            r = loss_slope_curvature(loss, y[i], m)[0]
+        step = eta * s[i] * r
+        if step != 0.0:
+            for e in range(lo, hi):
+                j = ids[e]
+                if factors is None or factors[j] < math.inf:
+                    _, word = words(grid.seed, grid.number, state[ROWS], j)
+                    v = (kept[e - lo] - step * values[e]) / grid.step
+                    weights[j] = rounded_to(v, 1.0, grid.limit, word)
+                    stamps[j] = now
+            if rule.intercept:
+                state[INTERCEPT] -= step
+        state[ROWS] += 1.0
+        state[WEIGHT] += s[i]
+        state[PENDING] += s[i]
+        if state[ROWS] % rule.period == 0.0:
+            a = eta * rule.gravity * state[PENDING]
+            state[SHRINK] += 1.0 if rule.rounding else a
+            state[PENDING] = 0.0
+            if state[SHRINK] > state[LIMIT]:
+                return i + 1, REBASE
+    return y.shape[0], DONE
+
+
+@kernel
+def settle_truncated_grid(rule, grid, factors, weights, stamps, state, first, last, out):
+    """Write the weights of the features first to last - 1, with all truncations so far, to ``out``."""
+    stamp = np.empty(1, stamps.dtype)
+    stamp[0] = state[SHRINK]
+    now = np.float64(stamp[0])
+    for j in range(first, last):
+        out[j - first] = owed(j, now, rule, grid, factors, weights, stamps)
+
+
+@kernel
+def write_grid(grid, row, first, values, weights):
+    """Write ``values``, rounded, to the weights from ``first`` on; row : rows learnt so far.
+
+    The words are those that learning uses for counters, which these tables do not have.
+    """
+    for k in range(values.shape[0]):
+        if values[k] == 0.0:
+            weights[first + k] = 0
+        else:
+            word, _ = words(grid.seed, grid.number, row, first + k)
+            weights[first + k] = rounded_to(values[k] / grid.step, 1.0, grid.limit, word)
+
+
+@kernel
+def encoded_square(x, word):
+    """A sum of squares as a floating-point number of 8 + 8 bits, whose mean over words is x.
+
+    From 2^-128 to 2^127; 0 below, and the largest number above. See :func:`decoded_square`.
+    """
+    if x <= 0.0:
+        return 0
+    share, exponent = math.frexp(x)
+    code = (exponent + 128) * 256 + int(rounded(512.0 * share - 256.0, word))
+    return 0 if code < 256 else min(code, 65535)
+
+
+@kernel
+def decoded_square(code):
+    """The number that :func:`encoded_square` gave; 0 for 0."""
+    if code == 0:
+        return 0.0
+    return math.ldexp((256.0 + (code & 255)) / 512.0, (code >> 8) - 128)
+
+
+@kernel
+def leader_on_grid(j, soft, ridge, rule, grid, factors, weights, squares):
+    """The weight of a feature, its linear term z, and the root of its sum of squared slopes."""
+    root = math.sqrt(decoded_square(int(squares[j])))
+    z = weights[j] * grid.step * root / rule.rate
+    f = 1.0 if factors is None else factors[j]
+    if f == math.inf:
+        return 0.0, z, root
+    return leader(z, root, rule.rate, soft * f, ridge * f), z, root
+
+
+@kernel
+def learn_ftrl_grid(
+    indptr, ids, values, y, s, margins, loss, rule, grid, factors, kept, weights, squares, state
+):
+    """Learn rows as :func:`fcl.kernels.online.learn_ftrl`, over a table of rounded numbers.
+
+    The table has the linear term as z rate / root, the weight without penalty, whose range stays the same
+    as rows come (Golovin et al. 2013, footnote 4).
+
+    kept : float64, at least as long as the longest row.
+    weights : int8, int16 or int32 (p,): z rate / root in steps of the grid.
+    squares : uint16 (p,): the sum of squared slopes, root^2; see :func:`encoded_square`.
+    """
+    for i in range(y.shape[0]):
+        if s[i] == 0.0:
+            continue
+        lo, hi = indptr[i], indptr[i + 1]
+        soft = rule.l1_ratio * rule.gravity * state[WEIGHT]
+        ridge = (1.0 - rule.l1_ratio) * rule.gravity * state[WEIGHT]
+        m = 0.0
+        for e in range(lo, hi):
+            w, _, _ = leader_on_grid(ids[e], soft, ridge, rule, grid, factors, weights, squares)
+            kept[e - lo] = w
+            m += w * np.float64(values[e])
+        m = margins[i] + (m + state[INTERCEPT])
+        if not abs(m) < MOST_MARGIN:
+            return i, DIVERGED
+        margins[i] = m
+        d = s[i] * loss_slope_curvature(loss, y[i], m)[0]
+        if d != 0.0:
+            for e in range(lo, hi):
+                j, own = ids[e], d * np.float64(values[e])
+                _, z, root = leader_on_grid(j, soft, ridge, rule, grid, factors, weights, squares)
+                a, b = words(grid.seed, grid.number, state[ROWS], j)
+                squares[j] = encoded_square(root * root + own * own, a)
+                new = math.sqrt(decoded_square(int(squares[j])))
+                if new > 0.0:
+                    z += own - (new - root) / rule.rate * kept[e - lo]
+                    weights[j] = rounded_to(z * rule.rate / new / grid.step, 1.0, grid.limit, b)
+            step_intercept(rule, d, state)
+        state[ROWS] += 1.0
+        state[WEIGHT] += s[i]
+    return y.shape[0], DONE
+
+
+@kernel
+def settle_ftrl_grid(rule, grid, factors, weights, squares, state, first, last, out):
+    """Write the weights of the features first to last - 1 to ``out``."""
+    soft = rule.l1_ratio * rule.gravity * state[WEIGHT]
+    ridge = (1.0 - rule.l1_ratio) * rule.gravity * state[WEIGHT]
+    for j in range(first, last):
+        w, _, _ = leader_on_grid(j, soft, ridge, rule, grid, factors, weights, squares)
+        out[j - first] = w

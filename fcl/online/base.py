@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.rows import RowChunk
-from fcl.online.options import TABLES, OnlineOptions
+from fcl.online.options import OnlineOptions
 
 __all__ = ["Learner", "Point", "common_factor"]
 
@@ -91,14 +91,9 @@ class Learner(ABC):
         """Bytes of the state of a feature that was touched, as :meth:`saved` returns it, with its id."""
         return 8 + cls.columns * np.dtype(options.weights).itemsize
 
-    @classmethod
+    @classmethod  # noqa: B027  (most methods take all dtypes)
     def check_weights(cls, options: OnlineOptions) -> None:
         """Raise InputError if a table of these weights is not one of the method."""
-        if options.weights not in TABLES:
-            raise InputError(
-                f"weights: expected {' or '.join(TABLES)} for the method {cls.name}, got "
-                f"{options.weights}; the method ogd has such weights"
-            )
 
     def arrays(self) -> list[np.ndarray]:
         """The arrays that grow with the number of features."""

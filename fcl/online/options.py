@@ -59,8 +59,8 @@ class OnlineOptions:
     intercept : bool
         Whether to learn an intercept, which is not penalised.
     weights : str
-        dtype of the table of weights, float64 or float32; of ogd also ``qN.M`` of 1 + N + M bits, from 4
-        to 32, with randomised rounding.
+        dtype of the table of weights, float64 or float32, or ``qN.M`` of 1 + N + M bits, from 4 to 32,
+        with randomised rounding. The ball has float64.
     gamma : float, optional
         ogd with such weights: a weight is rounded to steps of gamma times its rate, down to a power of 2,
         and not below those of the grid (adaptive precision); above 0. None: to the steps of the grid.

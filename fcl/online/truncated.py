@@ -9,14 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.errors import InputError
-from fcl.features.rows import RowChunk
+from fcl.features.rows import CHUNK_IDS, RowChunk
 from fcl.online.base import Floats, Learner, Point, common_factor, settle_in_place
 from fcl.online.options import OnlineOptions
+from fcl.online.vectors import VectorLearner, grid_of
 
 if TYPE_CHECKING:
     from fcl.kernels.online import TruncationRule
 
-__all__ = ["AdaptiveTruncatedGradient", "AveragedTruncatedGradient", "TruncatedGradient"]
+__all__ = [
+    "AdaptiveTruncatedGradient",
+    "AveragedTruncatedGradient",
+    "GridTruncatedGradient",
+    "TruncatedGradient",
+]
 
 #: A table of float32 is flushed when the sum of truncations is this many times the median weight; it
 #: would otherwise hold differences of large numbers.
@@ -50,6 +56,8 @@ class TruncatedGradient(Learner):
 
     @classmethod
     def kind_for(cls, options: OnlineOptions) -> type[Learner]:
+        if options.weights.startswith("q"):
+            return GridTruncatedGradient
         if options.average:
             return AveragedTruncatedGradient
         return AdaptiveTruncatedGradient if options.step == "adagrad" else TruncatedGradient
@@ -239,3 +247,59 @@ class AveragedTruncatedGradient(TruncatedGradient):
             if (np.diff(state[first : first + int(n)]) < 0.0).any():
                 return False
         return True
+
+
+class GridTruncatedGradient(VectorLearner, TruncatedGradient):
+    """Truncated gradient over rounded weights (Golovin et al. 2013).
+
+    A weight is truncated in float64, moved, and then rounded, when a row has its feature. ``others`` are
+    the sums of truncations at the last one of a feature, float32: more memory than the weights take.
+    """
+
+    def __init__(
+        self, n_features: int, options: OnlineOptions, factors: Floats | None = None
+    ) -> None:
+        super().__init__(n_features, options, factors)
+        self._kept = np.empty(CHUNK_IDS)
+
+    @classmethod
+    def kinds(cls, options: OnlineOptions) -> tuple[np.dtype[Any], np.dtype[Any] | None]:
+        grid = grid_of(options)
+        assert grid is not None
+        return grid.dtype, np.dtype(np.float32)
+
+    @classmethod
+    def check_weights(cls, options: OnlineOptions) -> None:
+        wrong = "step adagrad" if options.step == "adagrad" else ""
+        wrong = "average" if options.average else wrong
+        wrong = "l1_ratio below 1" if options.l1_ratio < 1.0 else wrong
+        wrong = "truncation subgradient" if options.truncation == "subgradient" else wrong
+        if wrong:
+            raise InputError(
+                f"weights: truncated-gradient has {options.weights} only for the L1 norm, with steps "
+                f"implicit or explicit and truncation soft or round, got {wrong}; choose float64 weights"
+            )
+
+    def _learn(
+        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
+    ) -> tuple[int, int]:
+        from fcl.kernels.tables import learn_truncated_grid
+
+        if len(chunk.ids) > len(self._kept):
+            self._kept = np.empty(len(chunk.ids))
+        given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
+        own = (self.factors, self._kept, self.weights, self.others, self.state)
+        done, why = learn_truncated_grid(*given, self.rule, self.grid_rule, *own)
+        return int(done), int(why)
+
+    def _settle(self, first: int, last: int, out: Floats) -> None:
+        from fcl.kernels.tables import settle_truncated_grid
+
+        own = (self.factors, self.weights, self.others, self.state)
+        settle_truncated_grid(self.rule, self.grid_rule, *own, first, last, out)
+
+    def _write(self, some: slice, weights: Floats) -> None:
+        from fcl.kernels.tables import write_grid
+
+        write_grid(self.grid_rule, self.rows, some.start, weights, self.weights)
+        self.others[some] = 0.0

@@ -77,7 +77,11 @@ def test_resumed_command(run: Callable[..., Result], folder: Path) -> None:
         (("--table", "q2.5", "--max-weight", 4), "got 4.0; choose 3.96875, or more bits"),
         (("--method", "ftrl", "--rates", "global"), "rates: method ftrl has none"),
         (("--table", "int16"), "weights must be"),
-        (("--table", "q2.13", "--method", "ftrl"), "the method ogd has such weights"),
+        (("--table", "q2.13", "--method", "ftrl", "--gamma", 1), "gamma: method ftrl has none"),
+        (
+            ("--table", "q2.13", "--method", "truncated-gradient", "--step", "adagrad"),
+            "with steps implicit or explicit and truncation soft or round, got step adagrad",
+        ),
         (("--weights", "q2.13"), "give --method ogd --table q2.13"),
         (("--table", "q2.13", "--memory", "64MiB"), "memory: a budget of 64 MiB is too small"),
     ],

@@ -45,7 +45,7 @@ def test_a_weight_takes_the_smallest_integer_of_its_bits(text: str, size: int) -
     X, y, _ = stream(2, 400, 10, "logistic")
     learner, grid = ogd(10, weights=text, rate=1.0), Grid.parse(text)
     learn(learner, X, y)
-    assert learner.weights.itemsize == size and learner.counts.itemsize == 1
+    assert learner.weights.itemsize == size and learner.others.itemsize == 1
     assert Ogd.bytes_for(1000, learner.options) == 1000 * (size + 1)
     steps = dense_point(learner)[0] * 2.0**grid.m
     assert (steps == np.rint(steps)).all() and steps.any()
@@ -64,7 +64,7 @@ def test_fine_grids_approach_float64() -> None:
     for m in (9, 13, 17, 21, 25):
         fine = ogd(8, weights=f"q3.{m}")
         fine._up, fine._events = exact._up, exact._events  # exact counts
-        fine.counts = np.zeros(8, np.uint32)
+        fine.others = np.zeros(8, np.uint32)
         learn(fine, X, y)
         away = np.abs(dense_point(fine)[0] - dense_point(exact)[0]).max()
         assert away <= 2.0**-m * math.sqrt(0.5 * 500 * math.log(2 * 8 * 1e6)) and away < last / 4
@@ -98,7 +98,7 @@ def test_one_rate_for_all_is_plain_descent(seed: int, loss: str) -> None:
         step = 0.1 / math.sqrt(t) * slope(loss, label, m)
         w, b = np.clip(w - step * x, -0.5, 0.5), b - step
     np.testing.assert_allclose(dense_point(learner)[0], w, rtol=1e-10, atol=1e-12)
-    assert len(learner.counts) == 0
+    assert len(learner.others) == 0
     assert Ogd.bytes_for(100, OnlineOptions(0.0, rates="global", weights="q2.13")) == 200
 
 
@@ -124,7 +124,7 @@ def test_weights_are_on_the_grid_of_their_rates(seed: int, gamma: float) -> None
     for i in range(len(y)):
         learn(learner, X[i : i + 1], y[i : i + 1])
         sizes = np.array(
-            [largest_step(gamma, rate / math.sqrt(max(events[c], 1)), grid) for c in learner.counts]
+            [largest_step(gamma, rate / math.sqrt(max(events[c], 1)), grid) for c in learner.others]
         )
         steps = dense_point(learner)[0] / sizes
         assert (steps == np.rint(steps)).all()
@@ -177,7 +177,7 @@ def play(T: int, seed: int, **options: Any) -> tuple[float, np.ndarray, float]:
         learner.learn(chunk, np.array([y]), np.ones(1), np.zeros(1))
         paid += max(0.0, 1.0 - y * w)  # > 0, since |w| <= R < 1: every row has a gradient
         labels.append(y)
-        rates.append(rate / math.sqrt((BASE ** int(learner.counts[0]) - 1.0) / (BASE - 1.0)))
+        rates.append(rate / math.sqrt((BASE ** int(learner.others[0]) - 1.0) / (BASE - 1.0)))
     total = sum(labels)  # the loss of a fixed b is T - b total
     return paid - (T - R * abs(total)), np.array(rates), grid.step
 

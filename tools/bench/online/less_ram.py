@@ -123,7 +123,7 @@ def best_rate(p: int, rows: Rows) -> float:
 def with_morris(made: Ogd) -> Ogd:
     """The learner with 8-bit counts."""
     made._up, made._events = morris()
-    made.counts = np.zeros(made.n_features, np.uint8)
+    made.others = np.zeros(made.n_features, np.uint8)
     return made
 
 
@@ -315,7 +315,7 @@ def child(args: argparse.Namespace) -> None:
         if made.rows % args.every == 0:
             made.save(args.state)
     digest = hashlib.sha256()
-    for vector in (made.weights, made.counts, made.state):
+    for vector in (made.weights, made.others, made.state):
         digest.update(vector.view(np.uint8).data)
     peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     report = {
@@ -323,7 +323,7 @@ def child(args: argparse.Namespace) -> None:
         "rate": (args.rows - first) / busy,
         "peak": peak,
         "table": Ogd.bytes_for(args.weights, made.options),
-        "touched": int(np.count_nonzero(made.counts)),
+        "touched": int(np.count_nonzero(made.others)),
         "first": first,
     }
     print(json.dumps(report))
