@@ -45,6 +45,7 @@ _OPTIONS = schema.record(
     gamma=schema.Maybe(schema.nullable(_POSITIVE)),
     max_weight=schema.Maybe(schema.nullable(_POSITIVE)),
     rates=schema.Maybe(schema.text),
+    most_nonzero=schema.Maybe(schema.nullable(schema.whole(1))),
     radius=schema.nullable(_POSITIVE),
     valid_fraction=schema.nullable(schema.number(5e-324, 1.0 - 2.0**-53)),
     hash_bits=schema.nullable(schema.whole(4, 31)),

@@ -82,19 +82,34 @@ class Ogd(VectorLearner):
         A weight has its sign and the bits of the multiples of its step; a feature without events has the
         rate of the first.
         """
-        from fcl.kernels.tables import coarseness
-
         if self.grid is None:
             return 8.0 * self.weights.itemsize
-        rates = self.rate / np.sqrt(np.maximum(self._events, 1.0))
-        seen = np.zeros(len(rates), np.int64)
-        if not len(self.others):
-            rates, seen = np.array([self.rate / math.sqrt(self.rows + 1.0)]), np.array([1])
+        coarse = self._coarse()
+        seen = np.array([1]) if not len(self.others) else np.zeros(len(coarse), np.int64)
         for first in range(0, len(self.others), PIECE):
             seen += np.bincount(self.others[first : first + PIECE], minlength=len(seen))
-        coarse = np.array([coarseness(self.rule, rate) for rate in rates])
         bits = 1.0 + np.ceil(np.log2(np.floor(self.largest / coarse) + 1.0))
         return float(bits @ seen / seen.sum()) if seen.sum() else 0.0
+
+    def _coarse(self) -> Floats:
+        """The step of weights at each level of a counter, in steps of the grid; (1,) without counts."""
+        from fcl.kernels.tables import coarseness
+
+        events = np.maximum(self._events, 1.0) if len(self.others) else np.array([self.rows + 1.0])
+        return np.array([coarseness(self.rule, self.rate / math.sqrt(count)) for count in events])
+
+    @property
+    def clipped(self) -> int:
+        """As :attr:`Learner.clipped`: with ``gamma``, weights at the last multiple of their steps."""
+        if self.options.gamma is None:
+            return super().clipped
+        coarse, found = self._coarse(), 0
+        most = np.floor(self.largest / coarse) * coarse
+        for first in range(0, self.n_features, PIECE):
+            some = slice(first, first + PIECE)
+            limits = most[self.others[some]] if len(self.others) else most
+            found += int(np.count_nonzero(np.abs(self.weights[some]) >= limits))
+        return found
 
     def _learn(
         self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats

@@ -68,6 +68,9 @@ class OnlineOptions:
         ogd: the largest size of a weight, R, above 0; of a grid one of its numbers. None: the grid's.
     rates : {"feature", "global"}
         ogd: a rate for each feature, or one for all, with which the penalty is not used.
+    most_nonzero : int, optional
+        Truncated gradient: the table keeps only weights that are not 0, at most so many; None: all. Jobs
+        set it where all weights do not fit in the memory.
     seed : int
         Of the random rounding of such weights.
     radius : float, optional
@@ -90,6 +93,7 @@ class OnlineOptions:
     gamma: float | None = None
     max_weight: float | None = None
     rates: str = "feature"
+    most_nonzero: int | None = None
     seed: int = 0
     radius: float | None = None
 
@@ -112,6 +116,8 @@ class OnlineOptions:
             "rates": choice("rates", self.rates, RATES),
             "seed": whole("seed", self.seed, 0),
         }
+        if self.most_nonzero is not None:
+            checked["most_nonzero"] = whole("most_nonzero", self.most_nonzero, 1)
         for name in ("radius", "gamma", "max_weight"):
             if getattr(self, name) is not None:
                 checked[name] = positive(name, getattr(self, name))

@@ -60,6 +60,10 @@ class TruncatedGradient(Learner):
             return GridTruncatedGradient
         if options.average:
             return AveragedTruncatedGradient
+        if options.most_nonzero is not None:
+            from fcl.online.nonzero import NonzeroTruncatedGradient
+
+            return NonzeroTruncatedGradient
         return AdaptiveTruncatedGradient if options.step == "adagrad" else TruncatedGradient
 
     def _check_subgradient(self) -> None:

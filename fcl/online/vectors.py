@@ -104,15 +104,10 @@ class VectorLearner(Learner):
 
     @property
     def clipped(self) -> int:
-        """As :attr:`Learner.clipped`; a grid with a larger N would have room for these weights.
-
-        With ``gamma`` a coarse step may end below the range: its last multiple counts.
-        """
+        """As :attr:`Learner.clipped`; a grid with a larger N would have room for these weights."""
         if math.isinf(self.largest):
             return 0
-        if not self.options.gamma:
-            return int(np.count_nonzero(np.abs(self.weights) == self.largest))
-        return int(np.count_nonzero(2.0 * np.abs(self.weights) > self.largest))
+        return int(np.count_nonzero(np.abs(self.weights) == self.largest))
 
     # -- saving --------------------------------------------------------------------------------
 

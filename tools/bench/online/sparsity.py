@@ -75,24 +75,25 @@ def numbers(name: str) -> tuple[Any, Floats, Any, Floats]:
     return X, np.array([1.0 if row[-1] == "g" else -1.0 for row in cells]), None, X[:, 0]
 
 
-def load(name: str) -> Split:
-    """The rows of a case in random order, scaled, with columns of noise."""
+def load(name: str, noise: bool = True, given: Any = None) -> Split:
+    """The rows of a case in random order, scaled, with or without columns of noise.
+
+    given : what :func:`numbers` returns, for a case that it does not have.
+    """
     from scipy import sparse
 
-    X, y, tests, of_tests = numbers(name)
+    X, y, tests, of_tests = numbers(name) if given is None else given
     rng = np.random.default_rng(0)
     order = rng.permutation(len(y))
     X, y = X[order], y[order]
     if tests is None:
         cut = len(y) // 5
         tests, of_tests, X, y = X[:cut], y[:cut], X[cut:], y[cut:]
-    if name != "a9a":
+    if name not in ("a9a", "splice"):  # columns of 0 and 1
         mean, sd = X.mean(axis=0), X.std(axis=0)
         X, tests = (X - mean) / sd, (tests - mean) / sd
-    noisy = [
-        sparse.csr_matrix(np.hstack([rows, rng.random((len(rows), NOISE)) < OFTEN]))
-        for rows in (X, tests)
-    ]
+    wide = [np.hstack([rows, rng.random((len(rows), NOISE)) < OFTEN]) for rows in (X, tests)]
+    noisy = [sparse.csr_matrix(rows) for rows in (wide if noise else (X, tests))]
     return Split(noisy[0], y, noisy[1], of_tests, X.shape[1])
 
 
@@ -187,9 +188,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--cases", default="wdbc,magic04,a9a", help="default %(default)s")
     parser.add_argument("--passes", type=int, default=10, help="default 10")
+    parser.add_argument("--data", type=Path, help="folder of the sets (default: shared/data)")
     parser.add_argument("--no-plot", action="store_true", help="print alone")
     parser.add_argument("--core", type=int, help="core to run on (default: the last one)")
     args = parser.parse_args()
+    if args.data is not None:
+        common.SHARED = args.data
     common.pin(args.core)
     print(common.machine(), flush=True)
     panels: dict[str, dict[str, picture.Curve]] = {}
