@@ -21,6 +21,7 @@ from fcl.drivers.online.job import (
     block_rows_of,
     make_online_plan,
     penalty_factors,
+    plan_table,
 )
 from fcl.drivers.online.rates import choose_rate
 from fcl.drivers.online.run import starting_intercept
@@ -160,7 +161,8 @@ class OnlineEstimator(Predictor):
         self._words, self._labels = spell_features(spec), list(labels)
         self._n_rows, self._sum_weights = 0, 0.0
         family, kind = self._family, kind_of(running.method, options)
-        make_online_plan(family, options, running, train, None)
+        options, _ = plan_table(family, options, running, train, None)
+        self._given, kind = (options, running), kind_of(running.method, options)
         size = len(rows) * kind.bytes_for(family.n_features, options)
         if size > running.memory:
             raise BudgetError(

@@ -176,7 +176,8 @@ def learn_truncated(indptr, ids, values, y, s, margins, loss, rule, factors, tab
     With the elastic net a truncation also divides the weights by 1 + a (1 - rho); the table holds them
     multiplied by all these divisors, GROWTH.
 
-    table : (p, 2): the stored weight, and SHRINK at its last truncation.
+    table : (p, 2): the stored weight, and SHRINK at its last truncation; :mod:`fcl.kernels.nonzero` has
+        the same loop over a hash table.
     """
     stamp = np.empty(1, table.dtype)  # SHRINK as the table holds it
     for i in range(y.shape[0]):

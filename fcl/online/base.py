@@ -87,6 +87,16 @@ class Learner(ABC):
         return n_features * cls.columns * np.dtype(options.weights).itemsize
 
     @classmethod
+    def drops_zeros(cls, options: OnlineOptions) -> bool:
+        """Whether a table may keep the weights that are not 0 alone (``options.most_nonzero``)."""
+        return False
+
+    @classmethod
+    def settled_bytes_for(cls, n_features: int) -> int:
+        """Bytes that :meth:`point` needs while it computes weights."""
+        return 24 * min(n_features, PIECE)
+
+    @classmethod
     def saved_bytes_for(cls, options: OnlineOptions) -> int:
         """Bytes of the state of a feature that was touched, as :meth:`saved` returns it, with its id."""
         return 8 + cls.columns * np.dtype(options.weights).itemsize

@@ -58,6 +58,10 @@ class NonzeroTruncatedGradient(TruncatedGradient):
         assert options.most_nonzero is not None
         return math.ceil(min(n_features, options.most_nonzero) * cls.bytes_of_entry(options))
 
+    @classmethod
+    def settled_bytes_for(cls, n_features: int) -> int:
+        return math.ceil(n_features * (8 / ROOMY + 24))
+
     def arrays(self) -> list[np.ndarray]:
         return [self.keys, self.table]
 
@@ -105,7 +109,7 @@ class NonzeroTruncatedGradient(TruncatedGradient):
         if why == nonzero.FULL:
             ids, rows = self._kept()
             listed = int(indptr[done + 1] - indptr[done])
-            self._make(ids, rows, max(listed, len(ids)))
+            self._make(ids, rows, max(listed, len(ids) // 2))
             if self._room() < listed:
                 raise BudgetError(
                     f"memory: {len(ids):,} weights are not 0, for more of which the budget has no room; "
@@ -124,7 +128,7 @@ class NonzeroTruncatedGradient(TruncatedGradient):
         sizes = np.abs(weights[kept])
         rows = np.zeros((len(sizes), self.columns), self.table.dtype)
         rows[:, 0] = weights[kept]
-        self._make(self.keys[kept], rows, len(rows))
+        self._make(self.keys[kept], rows, 0)
         self.state[online.SHRINK] = 0.0
         self.state[online.GROWTH] = 1.0
         self.state[online.LIMIT] = self.limit(float(np.median(sizes)) if len(sizes) else math.nan)

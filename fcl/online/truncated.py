@@ -44,6 +44,10 @@ class TruncatedGradient(Learner):
     name = "truncated-gradient"
     _adaptive: ClassVar[bool] = False
 
+    @classmethod
+    def drops_zeros(cls, options: OnlineOptions) -> bool:
+        return cls is TruncatedGradient and options.truncation != "subgradient"
+
     def __init__(
         self, n_features: int, options: OnlineOptions, factors: Floats | None = None
     ) -> None:
@@ -60,10 +64,6 @@ class TruncatedGradient(Learner):
             return GridTruncatedGradient
         if options.average:
             return AveragedTruncatedGradient
-        if options.most_nonzero is not None:
-            from fcl.online.nonzero import NonzeroTruncatedGradient
-
-            return NonzeroTruncatedGradient
         return AdaptiveTruncatedGradient if options.step == "adagrad" else TruncatedGradient
 
     def _check_subgradient(self) -> None:

@@ -135,7 +135,7 @@ def test_bytes_and_first_weights(method: str) -> None:
     learner.start_from(np.array([0, 2]), np.array([0.5, -2.0]), 0.25)
     w, b = dense_point(learner)
     assert w.tolist() == [0.5, 0.0, -2.0, 0.0] and b == 0.25
-    with pytest.raises(InputError, match="choose q3.12 or float32"):
+    with pytest.raises(InputError, match=r"choose q3\.12 or float32"):
         make_learner(method, 4, OnlineOptions(0.1, weights="q2.13")).start_from(
             np.array([0]), np.array([5.0])
         )

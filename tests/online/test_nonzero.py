@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from online_eager import chunk_of, stream
+from scipy.sparse import csr_array
+from stops import After
 from windows import examples
 
+import fcl
+from fcl.drivers.online.train import plan_online
 from fcl.errors import BudgetError
 from fcl.kernels import nonzero as kernels
 from fcl.online import OnlineOptions, make_learner
 from fcl.online import nonzero as module
 from fcl.online.nonzero import NonzeroTruncatedGradient
+from fcl.online.truncated import TruncatedGradient
 
 
 def pair(p: int, options: OnlineOptions, factors: Any = None) -> tuple[Any, Any]:
@@ -83,22 +89,22 @@ def test_the_same_bits_as_the_dense_table(seed: int, data: st.DataObject) -> Non
 
 def test_features_whose_weights_are_0_leave() -> None:
     """Each row has features of its own, whose weights are soon truncated to 0."""
-    n, p, k = 4000, 40_000, 10
-    X = np.zeros((200, p))
+    n, p, k = 1000, 20_000, 20
+    X = np.zeros((100, p))
     options = OnlineOptions(0.05, "logistic", 0.1, 0.0, step="explicit", period=5)
     dense, sparse = pair(p, options)
     random, largest = np.random.default_rng(0), 0
-    for first in range(0, n, 200):
+    for first in range(0, n, 100):
         X[:] = 0.0
-        for i in range(200):
+        for i in range(100):
             X[i, (first + i) * k : (first + i + 1) * k] = 1.0
-        y = random.choice([-1.0, 1.0], 200)
+        y = random.choice([-1.0, 1.0], 100)
         for learner in (dense, sparse):
-            feed(learner, X, y, np.ones(200))
+            feed(learner, X, y, np.ones(100))
         same(dense, sparse)
         largest = max(largest, len(sparse.keys))
-    assert largest <= module.FIRST  # of 40,000 features that had a weight
-    assert sum(array.nbytes for array in sparse.arrays()) < dense.table.nbytes / 6
+    assert largest <= module.FIRST  # of 20,000 features that had a weight
+    assert sum(array.nbytes for array in sparse.arrays()) < dense.table.nbytes / 3
 
 
 def test_entries_are_found_however_they_collide() -> None:
@@ -123,3 +129,70 @@ def test_first_weights_and_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     small = make_learner("truncated-gradient", 50, OnlineOptions(1e-9, most_nonzero=10))
     with pytest.raises(BudgetError, match="weights are not 0, for more of which the budget has no"):
         feed(small, X, y, s)
+
+
+# -- jobs ----------------------------------------------------------------------------------------
+
+RANDOM = np.random.default_rng(0)
+CODES = RANDOM.integers(0, 4, (80, 20), dtype=np.uint8)
+LABELS = np.where(CODES[:, 3] == CODES[:, 7], 1, -1)
+GIVEN: dict[str, Any] = {
+    "features": "kmers:d=7", "method": "truncated-gradient", "alpha": 1e-3, "rate": 0.02,
+    "passes": 2, "block_rows": 64, "certify": False,
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::fcl.ConvergenceWarning")
+def test_the_plan_chooses_the_smaller_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few rows of many features: the same model, and less memory; either state continues the other."""
+    data = fcl.open_data(CODES, y=LABELS)
+    parts = dict(plan_online(data, **{k: v for k, v in GIVEN.items() if k != "certify"}).parts)
+    assert any("weights that are not 0" in name for name in parts)
+    found = fcl.train_online(data, **GIVEN)
+    assert isinstance(found.learner, NonzeroTruncatedGradient)
+    with monkeypatch.context() as context:
+        context.setattr(TruncatedGradient, "drops_zeros", classmethod(lambda cls, options: False))
+        dense = fcl.train_online(data, **GIVEN)
+        part = fcl.train_online(data, **GIVEN, should_stop=After(1))
+        part.save(tmp_path / "dense.fcl")
+    assert type(dense.learner) is TruncatedGradient
+    assert found.model.weights.tobytes() == dense.model.weights.tobytes()
+    assert found.model.ids.tobytes() == dense.model.ids.tobytes()
+    assert sum(a.nbytes for a in found.learner.arrays()) < dense.learner.table.nbytes / 3
+    more = fcl.train_online(data, resume=tmp_path / "dense.fcl", passes=2, certify=False)
+    assert isinstance(more.learner, NonzeroTruncatedGradient)
+    assert more.model.weights.tobytes() == dense.model.weights.tobytes()
+
+
+@pytest.mark.filterwarnings("ignore::fcl.ConvergenceWarning")
+def test_a_budget_below_the_dense_table() -> None:
+    """Rows may have most of the features, but few weights are not 0 at a time."""
+    random = np.random.default_rng(1)
+    p, n, k = 1 << 18, 1000, 100
+    indices = np.sort(random.integers(0, p // k, (n, k)) + np.arange(k) * (p // k), axis=1)
+    matrix = csr_array((np.ones(n * k), indices.ravel(), np.arange(0, n * k + 1, k)), shape=(n, p))
+    data = fcl.open_data(matrix, y=random.integers(0, 2, n))
+    given: dict[str, Any] = {
+        "features": "columns", "method": "truncated-gradient", "alpha": 0.1, "rate": 0.1,
+        "period": 10, "shuffle": False,
+    }  # fmt: skip
+    dense = plan_online(data, **given)
+    assert not any("not 0" in name for name, _ in dense.parts)
+    memory = dense.total - (10 << 20)
+    found = fcl.train_online(data, **given, memory=memory, certify=False)
+    whole = fcl.train_online(data, **given, certify=False)
+    assert isinstance(found.learner, NonzeroTruncatedGradient)
+    assert found.model.weights.tobytes() == whole.model.weights.tobytes()
+    assert plan_online(data, **given, memory=memory).total <= memory
+    # with hardly any penalty, too many weights are not 0
+    little = given | {"alpha": 1e-9, "memory": dense.total - (16 << 20), "certify": False}
+    with pytest.raises(BudgetError, match="weights are not 0, for more of which the budget has no"):
+        fcl.train_online(data, **little)
+    stream = fcl.FCLOnlineClassifier(
+        method="truncated-gradient", alpha=0.1, rate=0.1, period=10, passes=1, shuffle=False,
+        memory=memory,
+    ).fit(matrix, data.target)  # fmt: skip
+    assert isinstance(stream.learners_[0], NonzeroTruncatedGradient)
+    assert stream.models_[0].weights.tobytes() == whole.model.weights.tobytes()
