@@ -19,6 +19,7 @@ from fcl.drivers.online.job import (
     OnlineJob,
     Running,
     block_rows_of,
+    check_method_options,
     make_online_plan,
     penalty_factors,
     plan_table,
@@ -107,11 +108,7 @@ class OnlineEstimator(Predictor):
             seed=seed,
             **{name: getattr(self, name) for name in _SAME},
         )
-        if options.radius is not None and running.method != "ball":
-            raise InputError(
-                f"radius: expected None for the method {running.method}, got {options.radius:g}; choose "
-                "the method ball, or alpha"
-            )
+        check_method_options(running.method, options)
         return options, running
 
     def _open(self, X: Any, given: RowArrays, first: bool) -> Training:

@@ -155,9 +155,11 @@ def test_generated_features() -> None:
     [
         ({"alpha": 0.0}, "alpha must be"),
         ({"method": "sgd"}, "method must be"),
-        ({"radius": 1.0}, "radius: expected None for the method ftrl"),
+        ({"radius": 1.0}, "radius: method ftrl has none"),
+        ({"average": True}, "average: method ftrl has none"),
+        ({"gamma": 1.0, "method": "ogd"}, "gamma: expected weights qN.M"),
         ({"loss": "huber"}, "loss must be"),
-        ({"weights": "q2.13"}, "the method ogd has"),
+        ({"weights": "q2.99"}, "from 3 to 31 bits"),
         ({"memory": "1MiB"}, "memory: a budget of 1 MiB is too small"),
         ({"passes": 0}, "passes must be"),
     ],

@@ -173,7 +173,7 @@ _USED_BY = {
 }
 
 
-def _check_methods_options(method: str, options: OnlineOptions) -> None:
+def check_method_options(method: str, options: OnlineOptions) -> None:
     """Raise InputError for an option that the method does not use, unless it has its default."""
     for field in fields(options):
         methods = _USED_BY.get(field.name, (method,))
@@ -234,7 +234,7 @@ def make_online_job(
     # 1.0 stands for a rate and an alpha that are not known yet
     rate = 1.0 if isinstance(running.rate, str) else running.rate
     options = OnlineOptions(**{"alpha": 1.0, "rate": rate, "seed": running.seed, **learning})
-    _check_methods_options(running.method, options)
+    check_method_options(running.method, options)
     loss = find_loss(options.loss)
     if data.target is not None and has_several_outputs(data, loss):
         raise InputError(

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many features truncated gradient leaves without a loss of accuracy: the protocol of Figure 1.
 
-    python tools/bench/online/features_left.py [--cases wdbc,magic04,...] [--folds 10] [--data FOLDER]
+    python tools/bench/online/features_left.py [--cases wdbc,magic04,...] [--few]
 
 Langford, Li and Zhang, *Sparse online learning via truncated gradient*, NIPS 2008, section 5. Truncated
 gradient with K = 1 and theta = inf, explicit steps of one rate within a pass; rate, gravity, number of
@@ -34,11 +34,15 @@ from tools.bench.online import sparsity
 from tools.bench.online.sparsity import Split
 
 Floats = npt.NDArray[np.float64]
+#: Rates, decays and gravities.
+Grid = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]
 #: What cross-validation chooses from; a run of the most passes also gives the results after fewer.
 RATES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 DECAYS = (1.0, 0.5)
 PASSES = (1, 3, 10)
 GRAVITIES = (0.0, *np.logspace(-4.0, -0.5, 11).tolist())
+#: The same with ``--few``.
+FEW = (0.1, 0.01, 0.001), (0.5,), (0.0, *np.logspace(-4.0, -0.5, 6).tolist())
 #: Points of accuracy, or share of the squared loss, that may be lost.
 TOLERANCE = 0.01
 CASES = "wdbc,magic04,splice,diabetes,a9a,20news"
@@ -132,14 +136,12 @@ def score(X: Any, y: Floats, w: Floats, b: float, loss: str) -> Score:
     return Score(float(np.mean((margins > 0.0) == (y > 0.0))), area, features)
 
 
-def validated(
-    split: Split, loss: str, folds: int, rates: tuple[float, ...]
-) -> dict[Parameters, Score]:
+def validated(split: Split, loss: str, folds: int, grid: Grid) -> dict[Parameters, Score]:
     """The mean scores over the folds of all parameters that never diverge."""
     n = len(split.y)
     fold = np.random.default_rng(1).permutation(n) % folds
     found: dict[Parameters, list[Score]] = {}
-    for k, rate, decay, gravity in itertools.product(range(folds), rates, DECAYS, GRAVITIES):
+    for k, rate, decay, gravity in itertools.product(range(folds), *grid):
         train, held = fold != k, fold == k
         for passes, w, b in learnt(split.X[train], split.y[train], loss, rate, decay, gravity):
             own = found.setdefault(Parameters(rate, decay, gravity, passes), [])
@@ -162,14 +164,15 @@ def chosen(found: dict[Parameters, Score], loss: str) -> dict[str, Parameters]:
     return picked
 
 
-def compared(name: str, noise: bool, folds: int) -> list[list[str]]:
+def compared(name: str, noise: bool, folds: int, grid: Grid) -> list[list[str]]:
     """The lines of a set in the table."""
     begun = time.perf_counter()
     split = split_of(name, noise)
     loss = "squared" if name == "diabetes" else "logistic"
     # rows of length 1 allow larger steps
-    rates = tuple(100.0 * rate for rate in RATES) if name == "20news" else RATES
-    picked = chosen(validated(split, loss, folds, rates), loss)
+    if name == "20news":
+        grid = (tuple(100.0 * rate for rate in grid[0]), *grid[1:])
+    picked = chosen(validated(split, loss, folds, grid), loss)
     lines, full = [], None
     for label, given in picked.items():
         models = {passes: (w, b) for passes, w, b in learnt(split.X, split.y, loss, *given[:3])}
@@ -200,6 +203,7 @@ def main() -> None:
     """Compare and print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--cases", default=CASES, help="default %(default)s")
+    parser.add_argument("--few", action="store_true", help="an eighth of the parameters")
     parser.add_argument("--folds", type=int, default=10, help="default 10")
     parser.add_argument("--data", type=Path, help="folder of the sets (default: shared/data)")
     parser.add_argument("--core", type=int, help="core to run on (default: the last one)")
@@ -213,7 +217,8 @@ def main() -> None:
     lines: list[list[str]] = []
     for name in args.cases.split(","):
         for noise in (False, True) if name != "20news" else (False,):
-            found = compared(name, noise, args.folds)
+            grid = FEW if args.few else (RATES, DECAYS, GRAVITIES)
+            found = compared(name, noise, args.folds, grid)
             lines += found
             print(common.table(head, found), file=sys.stderr, flush=True)
     print(common.table(head, lines), flush=True)
