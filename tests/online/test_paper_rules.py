@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from checkpoints import rewrite
 from hypothesis import given
 from hypothesis import strategies as st
 from online_eager import Eager, chunk_of, dense_point, loss_of, slope, stream
@@ -232,3 +234,19 @@ def test_combinations_that_are_refused(options: dict[str, Any], message: str) ->
     data = fcl.open_data(ROWS, y=LABELS)
     with pytest.raises(InputError, match=r"average: method ftrl has none"):
         fcl.train_online(data, "columns", alpha=0.1, average=True)
+
+
+def test_states_of_earlier_versions_have_no_new_options(tmp_path: Path) -> None:
+    data = fcl.open_data(ROWS, y=LABELS)
+    whole = fcl.train_online(data, **GIVEN)
+    fcl.train_online(data, **(GIVEN | {"passes": 1})).save(tmp_path / "m.fcl")
+
+    def change(members: dict[str, bytes]) -> None:
+        run = json.loads(members["online.json"])
+        for name in ("average", "gamma", "max_weight", "rates", "most_nonzero"):
+            del run["options"][name]
+        members["online.json"] = json.dumps(run).encode()
+
+    rewrite(tmp_path / "m.fcl", change)
+    more = fcl.train_online(data, resume=tmp_path / "m.fcl", passes=2, certify=False)
+    assert more.model.weights.tobytes() == whole.model.weights.tobytes()
