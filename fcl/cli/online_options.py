@@ -68,7 +68,7 @@ _OPTIONS = {
     "C": _model(_NUMBER, help="Weight of the losses: C = 1 / (alpha sum s_i)."),
     "l1_ratio": TRAIN_TABLE["l1_ratio"],
     "loss": _model(
-        one_of("logistic", "squared", "squared_hinge"), help="Loss.", default="logistic"
+        one_of("logistic", "squared", "squared_hinge", "hinge"), help="Loss.", default="logistic"
     ),
     "class_weight": TRAIN_TABLE["class_weight"],
     "no_intercept": _flag(group="model", help="Learn no intercept."),
@@ -105,14 +105,30 @@ _OPTIONS = {
         default="inf",
     ),
     "truncation": _learning(
-        one_of("soft", "round"),
-        help="Truncated gradient: shrink small weights, or set them to 0.",
+        one_of("soft", "round", "subgradient"),
+        help="Truncated gradient: shrink small weights, set them to 0, or subtract a sub-gradient of the "
+        "penalty from all weights; the model then has 0 in place of weights up to --theta.",
         default="soft",
+    ),
+    "average": _flag(
+        group="learning",
+        help="Truncated gradient: the model is the mean of the weights over all rows.",
     ),
     "radius": _learning(
         _NUMBER,
         help="Ball: largest L1 norm of the weights. --alpha or --C then sets only the problem whose "
         "optimum the model is compared with.",
+    ),
+    "gamma": _learning(
+        _NUMBER,
+        help="ogd: round a weight of a table qN.M to steps of gamma times its rate, not below those of "
+        "the table.",
+    ),
+    "max_weight": _learning(_NUMBER, help="ogd: largest size of a weight.", metavar="R"),
+    "rates": _learning(
+        one_of("feature", "global"),
+        help="ogd: a rate for each feature, or one for all, which takes no counts and no penalty.",
+        default="feature",
     ),
     "no_shuffle": _flag(
         group="learning", help="Read the rows in their order, not blocks and rows at random."
@@ -120,8 +136,9 @@ _OPTIONS = {
     "seed": _learning(FROM_0, help="Seeds the order of the rows, and rounding.", default=0),
     "table": _running(
         Kind("float64|float32|q|qN.M", _table, "a string", (str,)),
-        help="Numbers in the table of weights. Of ogd also q2.13 (N + M = 15): 24 bits for a weight and "
-        "its count; q chooses N by the features.",
+        help="Numbers in the table of weights; not of ball. qN.M: 1 + N + M bits, 4 to 32, rounded "
+        "at random, such as q2.13: with ogd 24 bits for a weight and its count. q: 16 bits, with an N "
+        "that suits the features.",
         default="float64",
         from_file=True,
     ),
@@ -170,6 +187,10 @@ ARGUMENTS = (
     "period",
     "theta",
     "truncation",
+    "average",
+    "gamma",
+    "max_weight",
+    "rates",
     "radius",
     "l1_ratio",
     "class_weight",

@@ -50,16 +50,22 @@ class OnlineLines(View):
 
 def _clipped(learner: Learner) -> list[tuple[str, str]]:
     """How many weights the table's grid has no room for; nothing for tables of float numbers."""
-    from fcl.online.table import Grid
+    from fcl.online.ogd import Ogd
+    from fcl.online.vectors import VectorLearner
 
-    name = learner.options.weights
-    if name.startswith("float"):
+    if not isinstance(learner, VectorLearner) or learner.grid is None:
         return []
-    grid = Grid.parse(name)
-    words = f"{name}, in steps of 2^-{grid.m}; {counted(learner.clipped, 'weight')} at +-{grid.largest:g}"
-    if learner.clipped and grid.m:
+    grid, largest = learner.grid, learner.largest * learner.grid.step
+    words = f"{grid.text}, in steps of 2^-{grid.m}; {counted(learner.clipped, 'weight')} at +-{largest:g}"
+    if learner.clipped and largest < grid.largest:
+        words += ", the ends of the range: a larger --max-weight has room for more"
+    elif learner.clipped and grid.m:
         words += f", the ends of the range: --table q{grid.n + 1}.{grid.m - 1} has room for more"
-    return [("table", words)]
+    found = [("table", words)]
+    if isinstance(learner, Ogd) and learner.options.gamma is not None:
+        bits = f"{learner.mean_bits:.3g} bits a weight in a table of variable width"
+        found.append(("precision", f"{bits}, {grid.bits} in this one"))
+    return found
 
 
 def result_lines(result: OnlineResult, written: str, memory: int, top: int = 10) -> list[str]:

@@ -239,6 +239,11 @@ def make_job(
     if valid is not None and options.valid_fraction is not None:
         raise InputError("give either valid or valid_fraction, not both")
     loss = find_loss(options.loss)
+    if not loss.smooth and divide is make_plan:
+        raise InputError(
+            f"loss: expected one with a derivative everywhere, got {loss.name}; choose squared_hinge, or "
+            "learn with fcl online (fcl.train_online), and certify its model"
+        )
     several = has_several_outputs(data, loss)
     if options.group and not several:
         raise InputError(

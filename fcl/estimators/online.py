@@ -33,8 +33,10 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
         The family; it must be able to list the features of a row.
     alpha : float
         Weight of the penalty, above 0.
-    method, power, step, period, theta, truncation, l1_ratio, radius, weights
-        As in ``fcl online``; see :class:`fcl.online.OnlineOptions`. ``weights`` is the kind of table.
+    method, power, step, period, theta, truncation, average, l1_ratio, radius
+        As in ``fcl online``; see :class:`fcl.online.OnlineOptions`.
+    weights, gamma, max_weight, rates
+        The kind of table; as the options above.
     rate : float or "auto"
         Rate of the first row. ``auto`` tries a few on the first rows of ``fit``, or of the first
         ``partial_fit``.
@@ -50,7 +52,7 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
         Budget in bytes or as "4GiB".
     hash_bits : int or None
         Hash the features into 2^hash_bits weights; see :func:`fcl.train_online`.
-    loss : {"logistic", "squared_hinge"}
+    loss : {"logistic", "squared_hinge", "hinge"}
     class_weight : None, "balanced" or dict of class to weight
         Factors of the sample weights of each class, 1 for classes not named. ``alpha`` refers to the
         weights before, as far as the rows of the first call tell; "balanced" needs all rows, and is for
@@ -73,7 +75,7 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
     loss: str = "logistic"
     class_weight: Any = None
 
-    _losses = ("logistic", "squared_hinge")
+    _losses = ("logistic", "squared_hinge", "hinge")
     _numeric = False
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None) -> Self:

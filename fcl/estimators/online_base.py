@@ -19,12 +19,14 @@ from fcl.drivers.online.job import (
     OnlineJob,
     Running,
     block_rows_of,
+    check_method_options,
     make_online_plan,
     penalty_factors,
+    plan_table,
 )
 from fcl.drivers.online.rates import choose_rate
 from fcl.drivers.online.run import starting_intercept
-from fcl.drivers.online.train import model_of
+from fcl.drivers.online.train import LEARNING, model_of
 from fcl.drivers.rows import Rows, select_rows
 from fcl.errors import BudgetError, InputError
 from fcl.estimators.base import Predictor, seed_of
@@ -47,6 +49,9 @@ from fcl.units import counted, format_bytes
 
 __all__ = ["OnlineEstimator", "OnlineParameters"]
 
+#: Parameters that are options of the learner of the same names.
+_SAME = tuple(name for name in LEARNING if name not in ("loss", "decay", "intercept"))
+
 
 @dataclass(eq=False, repr=False, match_args=False)
 class OnlineParameters:
@@ -63,11 +68,15 @@ class OnlineParameters:
     period: int = 100
     theta: float = float("inf")
     truncation: str = "soft"
+    average: bool = False
     l1_ratio: float = 1.0
     radius: float | None = None
     fit_intercept: bool = True
     hash_bits: int | None = None
     weights: str = "float64"
+    gamma: float | None = None
+    max_weight: float | None = None
+    rates: str = "feature"
     shuffle: bool = True
     random_state: Any = None
     memory: int | str = "1GiB"
@@ -91,20 +100,15 @@ class OnlineEstimator(Predictor):
             seed=seed,
             memory=self.memory,
         ).checked()
-        same = ("power", "step", "period", "theta", "truncation", "l1_ratio", "radius", "weights")
         options = OnlineOptions(
             alpha=positive("alpha", self.alpha),
             loss=choice("loss", getattr(self, "loss", "squared"), self._losses),
             rate=1.0 if isinstance(self.rate, str) else self.rate,
             intercept=self.fit_intercept,
             seed=seed,
-            **{name: getattr(self, name) for name in same},
+            **{name: getattr(self, name) for name in _SAME},
         )
-        if options.radius is not None and running.method != "ball":
-            raise InputError(
-                f"radius: expected None for the method {running.method}, got {options.radius:g}; choose "
-                "the method ball, or alpha"
-            )
+        check_method_options(running.method, options)
         return options, running
 
     def _open(self, X: Any, given: RowArrays, first: bool) -> Training:
@@ -154,7 +158,8 @@ class OnlineEstimator(Predictor):
         self._words, self._labels = spell_features(spec), list(labels)
         self._n_rows, self._sum_weights = 0, 0.0
         family, kind = self._family, kind_of(running.method, options)
-        make_online_plan(family, options, running, train, None)
+        options, _ = plan_table(family, options, running, train, None)
+        self._given, kind = (options, running), kind_of(running.method, options)
         size = len(rows) * kind.bytes_for(family.n_features, options)
         if size > running.memory:
             raise BudgetError(

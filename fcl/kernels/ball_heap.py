@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fcl.kernels import kernel
-from fcl.kernels.losses import add
+from fcl.kernels.losses import add, loss_slope_curvature
 from fcl.kernels.online import (
     DIVERGED,
     DONE,
@@ -34,7 +34,6 @@ from fcl.kernels.online import (
     WEIGHT,
     implicit_slope,
     rate_of,
-    slope,
 )
 
 #: Places of ``Ball.state`` after those of :mod:`fcl.kernels.online`: the sums of a^2 key and of a^2 over
@@ -248,7 +247,7 @@ def learn_ball(indptr, ids, values, y, s, margins, loss, rule, ball):
         if rule.implicit:
             step *= implicit_slope(loss, y[i], m, step * (square + rule.intercept))
         else:
-            step *= slope(loss, y[i], m)
+            step *= loss_slope_curvature(loss, y[i], m)[0]
         if step == 0.0:
             continue
         if rule.intercept:

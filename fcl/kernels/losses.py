@@ -21,6 +21,7 @@ SQUARED = 1
 SQUARED_HINGE = 2
 HUBER = 3
 POISSON = 4
+HINGE = 5
 
 #: Above this margin, the exponential is continued by its tangent, which keeps sums finite.
 MOST_EXPONENT = 500.0
@@ -76,12 +77,15 @@ def loss_value(loss, y, m):
             return y * exp_above_tangent(d)
         e = math.exp(min(m, MOST_EXPONENT)) * (1.0 + max(0.0, m - MOST_EXPONENT))
         return e - y * (1.0 + d) if y > 0.0 else e
+    if code == HINGE:
+        h = 1.0 - y * m
+        return h if h > 0.0 else 0.0
     raise ValueError("loss_value: no branch for the code of this loss")
 
 
 @inlined
 def loss_slope_curvature(loss, y, m):
-    """First and second derivative of the loss in ``m``."""
+    """First and second derivative of the loss in ``m``; at the kink of the hinge 0 and 0."""
     code, parameter = loss
     if code == LOGISTIC:
         # e <= 1 always; ``wrong`` is the probability sigma(-y m) of the other label
@@ -104,6 +108,8 @@ def loss_slope_curvature(loss, y, m):
         e = math.exp(min(m, MOST_EXPONENT))
         d = m - math.log(y) if y > 0.0 else math.inf
         return y * math.expm1(d) if abs(d) <= 1.0 else e - y, e
+    if code == HINGE:
+        return (-y, 0.0) if y * m < 1.0 else (0.0, 0.0)
     raise ValueError("loss_slope_curvature: no branch for the code of this loss")
 
 
@@ -120,7 +126,8 @@ def majorant(loss, y, m, share):
     Squared hinge and Huber: 2 within share^3 beyond the jump of the second derivative; elsewhere 0 for
     the squared hinge, and for Huber ``share`` times 2 delta / |y - m|, with which a quadratic lies above
     the loss. With a share of 1 the quadratic lies above both losses. Poisson: no quadratic does; the
-    result is ``share`` times max(exp(m), y), which bounds the curvature from m to log y and below.
+    result is ``share`` times max(exp(m), y), which bounds the curvature from m to log y and below. The
+    hinge has no branch: it is not for solvers that need curvatures.
     """
     code, parameter = loss
     if code == LOGISTIC:
@@ -166,6 +173,8 @@ def conjugate(loss, y, u):
         if abs(u) <= 0.5 * y:
             return v * exp_above_tangent(-math.log1p(u / y)) + u * math.log(y)
         return v * math.log(v / y) + u * (math.log(y) - 1.0)
+    if code == HINGE:
+        return -min(max(-y * u, 0.0), 1.0)
     raise ValueError("conjugate: no branch for the code of this loss")
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from fcl.kernels import kernel
 from fcl.kernels.losses import (
+    HINGE,
     LOGISTIC,
     SQUARED,
     SQUARED_HINGE,
@@ -27,14 +28,17 @@ from fcl.kernels.losses import (
     loss_value,
 )
 
-#: Code of the hinge loss max(0, 1 - y m), which only online learners have.
-HINGE = -1
-
 #: Places of ``state``: rows taken; their weight; weight since the last truncation; what truncations have
 #: taken off so far; the divisor of the stored weights (elastic net); the value of the sum, or of the
 #: divisor, at which the caller must flush; the intercept, its sum of squared slopes, and its linear term.
 ROWS, WEIGHT, PENDING, SHRINK, GROWTH, LIMIT, INTERCEPT, SQUARES, LINEAR, START = range(10)
 STATES = 10
+#: Further places of ``state`` with averages: the sum of the intercept over the rows, the number of
+#: truncations since the last flush, and for each the row from which on it holds, and SHRINK after it.
+INTERCEPT_SUM, TRUNCATIONS, HISTORY = range(STATES, STATES + 3)
+#: Most truncations between two flushes with averages.
+MOST_HISTORY = 1024
+AVERAGED_STATES = HISTORY + 2 * MOST_HISTORY
 
 DONE, REBASE, DIVERGED = range(3)
 
@@ -60,6 +64,7 @@ class TruncationRule(NamedTuple):
     period: int  # rows between truncations
     implicit: bool  # the slope is that at the margin after the step
     rounding: bool  # small weights are set to 0 instead of shrunk
+    subgradient: bool  # all weights are shrunk, past 0 if they are small
     intercept: bool
 
 
@@ -70,22 +75,6 @@ class FtrlRule(NamedTuple):
     gravity: float
     l1_ratio: float
     intercept: bool
-
-
-@kernel
-def value(loss, y, m):
-    """The loss at margin m; as :func:`fcl.kernels.losses.loss_value`, but also the hinge."""
-    if loss[0] == HINGE:
-        return max(0.0, 1.0 - y * m)
-    return loss_value(loss, y, m)
-
-
-@kernel
-def slope(loss, y, m):
-    """The derivative of the loss in the margin m; of the hinge at its kink 0."""
-    if loss[0] == HINGE:
-        return -y if y * m < 1.0 else 0.0
-    return loss_slope_curvature(loss, y, m)[0]
 
 
 @kernel
@@ -163,6 +152,16 @@ def adaptive_rate(rate, squares):
 
 
 @kernel
+def subtract_subgradient(a, factors, table):
+    """Move each weight by a f_j towards 0, and past it; a weight of 0 stays."""
+    for j in range(table.shape[0]):
+        w = np.float64(table[j, 0])
+        if w != 0.0:
+            f = 1.0 if factors is None else factors[j]
+            table[j, 0] = w - math.copysign(a * f, w)
+
+
+@kernel
 def learn_truncated(indptr, ids, values, y, s, margins, loss, rule, factors, table, state):
     """Learn rows by truncated gradient (Langford, Li and Zhang 2008), writing margins, table and state.
 
@@ -171,10 +170,14 @@ def learn_truncated(indptr, ids, values, y, s, margins, loss, rule, factors, tab
     because soft thresholding by a and then by b is soft thresholding by a + b, and rounding twice is
     rounding.
 
+    Sub-gradients (equation 5) are subtracted from all weights at once: a weight that crosses 0 comes back
+    at the next one, which no sum represents.
+
     With the elastic net a truncation also divides the weights by 1 + a (1 - rho); the table holds them
     multiplied by all these divisors, GROWTH.
 
-    table : (p, 2): the stored weight, and SHRINK at its last truncation.
+    table : (p, 2): the stored weight, and SHRINK at its last truncation; :mod:`fcl.kernels.nonzero` has
+        the same loop over a hash table.
     """
     stamp = np.empty(1, table.dtype)  # SHRINK as the table holds it
     for i in range(y.shape[0]):
@@ -205,7 +208,9 @@ def learn_truncated(indptr, ids, values, y, s, margins, loss, rule, factors, tab
         if rule.implicit:
             r = implicit_slope(loss, y[i], m, eta * s[i] * (square + rule.intercept))
         else:
-            r = slope(loss, y[i], m)
+            r = loss_slope_curvature(loss, y[i], m)[0]
+        if rule.subgradient and (state[ROWS] + 1.0) % rule.period == 0.0:
+            subtract_subgradient(eta * rule.gravity * (state[PENDING] + s[i]), factors, table)
         step = eta * s[i] * r
         if step != 0.0:
             scaled = step * growth
@@ -219,13 +224,118 @@ def learn_truncated(indptr, ids, values, y, s, margins, loss, rule, factors, tab
         state[WEIGHT] += s[i]
         state[PENDING] += s[i]
         if state[ROWS] % rule.period == 0.0:
-            a = eta * rule.gravity * state[PENDING]
+            a = 0.0 if rule.subgradient else eta * rule.gravity * state[PENDING]
             state[SHRINK] += 1.0 if rule.rounding else a * rule.l1_ratio * growth
             state[GROWTH] *= 1.0 + a * (1.0 - rule.l1_ratio)
             state[PENDING] = 0.0
             if state[SHRINK] > state[LIMIT] or state[GROWTH] > MOST_GROWTH:
                 return i + 1, REBASE
     return y.shape[0], DONE
+
+
+@kernel
+def span_sum(w, stamp, factor, first, last, rule, state):
+    """The sum of a weight over the iterates from ``first`` to ``last``, in which no row has its feature.
+
+    w : the weight when SHRINK was ``stamp``.  factor : penalty factor.
+    """
+    if w == 0.0 or first > last:
+        return 0.0
+    n = int(state[TRUNCATIONS])
+    starts = state[HISTORY : HISTORY + n]
+    shrinks = state[HISTORY + MOST_HISTORY : HISTORY + MOST_HISTORY + n]
+    k = np.searchsorted(starts, first, side="right")
+    total = 0.0
+    while first <= last:
+        end = min(last, starts[k] - 1.0) if k < n else last
+        due = (shrinks[k - 1] if k > 0 else 0.0) - stamp
+        now = truncated(w, due * factor, rule.theta, rule.rounding)
+        if now == 0.0:
+            break
+        total += now * (end - first + 1.0)
+        first, k = end + 1.0, k + 1
+    return total
+
+
+@kernel
+def count_iterates(j, rule, factors, table, state):
+    """Add a weight to its sum, over the iterates up to the last row; bring it up to date."""
+    w, f = table[j, 0], 1.0 if factors is None else factors[j]
+    if w != 0.0:
+        table[j, 2] += span_sum(w, table[j, 1], f, table[j, 3] + 1.0, state[ROWS], rule, state)
+        table[j, 0] = truncated(w, (state[SHRINK] - table[j, 1]) * f, rule.theta, rule.rounding)
+    table[j, 1], table[j, 3] = state[SHRINK], state[ROWS]
+
+
+@kernel
+def learn_averaged(indptr, ids, values, y, s, margins, loss, rule, factors, table, state):
+    """Learn rows as :func:`learn_truncated`, and sum the iterates w_1, w_2, ..., one before each row.
+
+    An iterate is the weights before a row. Those of a feature that rows do not have change at truncations
+    alone, of which ``state`` has a list; their sum is computed when a row has the feature.
+
+    table : (p, 4) float64: the weight, SHRINK at its last truncation, the sum of its iterates, and their
+        number.
+    """
+    for i in range(y.shape[0]):
+        if s[i] == 0.0:
+            continue
+        lo, hi = indptr[i], indptr[i + 1]
+        rows, shrink, b = state[ROWS], state[SHRINK], state[INTERCEPT]
+        m = 0.0
+        for e in range(lo, hi):
+            count_iterates(ids[e], rule, factors, table, state)
+            m += table[ids[e], 0] * values[e]
+        if not abs(margins[i] + (m + b)) < MOST_MARGIN:
+            return i, DIVERGED
+        for e in range(lo, hi):
+            j = ids[e]
+            if table[j, 3] == rows:
+                table[j, 2] += table[j, 0]
+                table[j, 3] = rows + 1.0
+        _, why = learn_truncated(
+            indptr[i : i + 2],
+            ids,
+            values,
+            y[i : i + 1],
+            s[i : i + 1],
+            margins[i : i + 1],
+            loss,
+            rule,
+            factors,
+            table,
+            state,
+        )
+        state[INTERCEPT_SUM] += b
+        if state[SHRINK] != shrink:
+            n = int(state[TRUNCATIONS])
+            state[HISTORY + n] = state[ROWS] + 1.0
+            state[HISTORY + MOST_HISTORY + n] = state[SHRINK]
+            state[TRUNCATIONS] = n + 1.0
+            if n + 1 == MOST_HISTORY:
+                why = REBASE
+        if why == REBASE:
+            return i + 1, REBASE
+    return y.shape[0], DONE
+
+
+@kernel
+def flush_averaged(rule, factors, table, state):
+    """Bring all weights and sums of iterates up to the last row; the caller forgets the truncations."""
+    for j in range(table.shape[0]):
+        count_iterates(j, rule, factors, table, state)
+        table[j, 1] = 0.0
+
+
+@kernel
+def settle_averaged(rule, factors, table, state, first, last, out):
+    """Write the means of the iterates, up to the one after the last row, to ``out``."""
+    rows = state[ROWS]
+    for j in range(first, last):
+        w, stamp, f = table[j, 0], table[j, 1], 1.0 if factors is None else factors[j]
+        total = table[j, 2] + span_sum(w, stamp, f, table[j, 3] + 1.0, rows, rule, state)
+        total += truncated(w, (state[SHRINK] - stamp) * f, rule.theta, rule.rounding)
+        out[j - first] = total / (rows + 1.0)
 
 
 @kernel
@@ -285,7 +395,7 @@ def learn_adaptive(indptr, ids, values, y, s, margins, loss, rule, factors, tabl
         if not abs(m) < MOST_MARGIN:
             return i, DIVERGED
         margins[i] = m
-        d = s[i] * slope(loss, y[i], m)
+        d = s[i] * loss_slope_curvature(loss, y[i], m)[0]
         if d != 0.0:
             for e in range(indptr[i], indptr[i + 1]):
                 j = np.uint64(ids[e])
@@ -316,6 +426,18 @@ def leader(z, root, rate, soft, ridge):
     if ridge == 0.0:
         return -(z - math.copysign(soft, z)) * rate / root
     return -(z - math.copysign(soft, z)) / (root / rate + ridge)
+
+
+@kernel
+def step_intercept(rule, d, state):
+    """Move the intercept of the regularised leader after a row of slope d."""
+    if rule.intercept:
+        root = state[SQUARES]
+        new = math.sqrt(root * root + d * d)
+        w = state[INTERCEPT] - state[START]
+        state[LINEAR] += d - (new - root) / rule.rate * w
+        state[SQUARES] = new
+        state[INTERCEPT] = state[START] + leader(state[LINEAR], new, rule.rate, 0.0, 0.0)
 
 
 @kernel
@@ -356,7 +478,7 @@ def learn_ftrl(indptr, ids, values, y, s, margins, loss, rule, factors, kept, ta
         if not abs(m) < MOST_MARGIN:
             return i, DIVERGED
         margins[i] = m
-        d = s[i] * slope(loss, y[i], m)
+        d = s[i] * loss_slope_curvature(loss, y[i], m)[0]
         if d != 0.0:
             for e in range(lo, hi):
                 j = np.uint64(ids[e])
@@ -365,13 +487,7 @@ def learn_ftrl(indptr, ids, values, y, s, margins, loss, rule, factors, kept, ta
                 new = math.sqrt(root * root + own * own)
                 table[j, 1] = new
                 table[j, 0] += own - (new - root) / rate * kept[e - lo]
-            if rule.intercept:
-                root = state[SQUARES]
-                new = math.sqrt(root * root + d * d)
-                w = state[INTERCEPT] - state[START]
-                state[LINEAR] += d - (new - root) / rate * w
-                state[SQUARES] = new
-                state[INTERCEPT] = state[START] + leader(state[LINEAR], new, rate, 0.0, 0.0)
+            step_intercept(rule, d, state)
         state[ROWS] += 1.0
         state[WEIGHT] += s[i]
     return y.shape[0], DONE
@@ -394,5 +510,5 @@ def sum_losses(loss, y, s, margins):
     total = 0.0
     for i in range(y.shape[0]):
         if s[i] != 0.0:
-            total += s[i] * value(loss, y[i], margins[i])
+            total += s[i] * loss_value(loss, y[i], margins[i])
     return total

@@ -16,19 +16,26 @@ import numpy as np
 
 from fcl.kernels import kernel
 from fcl.kernels.fourier import philox
+from fcl.kernels.losses import loss_slope_curvature
 from fcl.kernels.online import (
     DIVERGED,
     DONE,
     INTERCEPT,
+    LIMIT,
     MOST_MARGIN,
+    PENDING,
+    REBASE,
     ROWS,
+    SHRINK,
     SQUARES,
     WEIGHT,
-    slope,
+    implicit_slope,
+    leader,
+    rate_of,
+    step_intercept,
+    truncated,
 )
 
-#: The largest step of an int16 table. Its negative is the smallest, so that the range is symmetric.
-LIMIT = 32767.0
 #: 2^-32.
 UNIT = 1.0 / 4294967296.0
 
@@ -52,9 +59,29 @@ def rounded(v, word):
 
 
 @kernel
-def bounded(v):
-    """The nearest number of the range of int16 tables."""
-    return min(max(v, -LIMIT), LIMIT)
+def bounded(v, limit):
+    """The nearest number from -limit to limit: the projection of algorithm 1."""
+    return min(max(v, -limit), limit)
+
+
+@kernel
+def coarseness(rule, rate):
+    """The step that a weight of this rate is rounded to, in steps of the grid: a power of 2, at least 1.
+
+    It is the largest one up to gamma times the rate (algorithm 2), and up to the largest weight.
+    """
+    if rule.gamma == 0.0:
+        return 1.0
+    most = min(rule.gamma * rate / rule.step, rule.limit)
+    _, exponent = math.frexp(max(most, 1.0))
+    return math.ldexp(1.0, exponent - 1)
+
+
+@kernel
+def rounded_to(v, coarse, limit, word):
+    """A multiple of ``coarse`` around v, of size at most ``limit``, whose mean over words is v."""
+    most = math.floor(limit / coarse)
+    return rounded(bounded(v / coarse, most), word) * coarse
 
 
 @kernel
@@ -92,6 +119,8 @@ class TableRule(NamedTuple):
     l1_ratio: float
     intercept: bool
     step: float  # of the grid; 0.0 for tables of float numbers
+    limit: float  # the largest weight, in steps of the grid if there is one
+    gamma: float  # a weight is rounded to steps of gamma times its rate; 0.0: to those of the grid
     seed: int
 
 
@@ -125,24 +154,29 @@ def learn_table(
 
     For each nonzero entry of a row whose loss has a slope, the coordinate is counted, and its weight
     becomes w - rate / sqrt(events) * gradient, in float64, bounded to the range of the table, and rounded
-    at random. The penalty of the rows since the last event is taken off at each event; on average these
-    are the weight of all rows so far divided by the coordinate's events.
+    at random. Without counts, row t has the rate rate / sqrt(t) for all weights. The penalty of the rows
+    since the last event is taken off at each event; on average these are the weight of all rows so far
+    divided by the coordinate's events.
 
     number : of the pass, for the random numbers.
     up : uint64 (256,); see :func:`count`.
     events : float64 (256,)
         The estimated number of events at each level of a Morris counter; empty for exact counts.
-    weights : int16 (p,) in steps of the grid, or float32 or float64.
-    counts : uint8 (p,), or uint32 for exact counts.
+    weights : int8, int16 or int32 (p,) in steps of the grid, or float32 or float64.
+    counts : uint8 (p,), or uint32 for exact counts; (0,) for one rate of all weights.
 
     Rows, loss, factors and state are as in :mod:`fcl.kernels.online`; a row may have a feature twice.
     """
     step = rule.step
     unit = step if step > 0.0 else 1.0
     random = step > 0.0 or up.shape[0] > 0
+    single = counts.shape[0] == 0
     rates = rule.rate / np.sqrt(
         events
     )  # infinite for 0 events, which no counter has after an event
+    coarse = np.ones(up.shape[0])
+    for c in range(1, up.shape[0]):
+        coarse[c] = coarseness(rule, rates[c])
     for i in range(y.shape[0]):
         if s[i] == 0.0:
             continue
@@ -154,7 +188,10 @@ def learn_table(
         if not abs(m) < MOST_MARGIN:
             return i, DIVERGED
         margins[i] = m
-        d = s[i] * slope(loss, y[i], m)
+        d = s[i] * loss_slope_curvature(loss, y[i], m)[0]
+        rate, size = rule.rate / math.sqrt(state[ROWS] + 1.0), 1.0
+        if single:
+            size = coarseness(rule, rate)
         if d != 0.0:
             for e in range(lo, hi):
                 g = d * np.float64(values[e])
@@ -164,8 +201,11 @@ def learn_table(
                 a, b = np.uint64(0), np.uint64(0)
                 if random:
                     a, b = words(rule.seed, number, state[ROWS], j)
-                c = count(counts, j, up, a)
-                rate = rates[c] if up.shape[0] else rule.rate / math.sqrt(c)
+                c = 0
+                if not single:
+                    c = count(counts, j, up, a)
+                    rate = rates[c] if up.shape[0] else rule.rate / math.sqrt(c)
+                    size = coarse[c] if up.shape[0] else 1.0
                 v = weights[j] * unit - rate * g
                 if rule.gravity > 0.0:
                     tau = events[c] if up.shape[0] else np.float64(c)
@@ -173,10 +213,204 @@ def learn_table(
                     if factors is not None:
                         due *= factors[j]
                     v = shrunk(v, rule.l1_ratio * due, (1.0 - rule.l1_ratio) * due)
-                weights[j] = rounded(bounded(v / unit), b) if step > 0.0 else v
+                if step > 0.0:
+                    weights[j] = rounded_to(v / unit, size, rule.limit, b)
+                else:
+                    weights[j] = bounded(v, rule.limit)
             if rule.intercept:
                 state[SQUARES] += 1.0
-                state[INTERCEPT] -= rule.rate / math.sqrt(state[SQUARES]) * d
+                own = state[ROWS] + 1.0 if single else state[SQUARES]
+                state[INTERCEPT] -= rule.rate / math.sqrt(own) * d
         state[ROWS] += 1.0
         state[WEIGHT] += s[i]
     return y.shape[0], DONE
+
+
+# -- truncated gradient and the regularised leader ------------------------------------------------
+
+
+class GridRule(NamedTuple):
+    """How the weights of a table are rounded."""
+
+    step: float
+    limit: float  # the largest weight, in steps
+    seed: int
+    number: int  # of the pass
+
+
+@kernel
+def owed(j, now, rule, grid, factors, weights, stamps):
+    """A weight with all truncations so far, as float64."""
+    w, due = weights[j] * grid.step, now - np.float64(stamps[j])
+    if due != 0.0 and w != 0.0:
+        if factors is not None:
+            due *= factors[j]
+        w = truncated(w, due, rule.theta, rule.rounding)
+    return w
+
+
+@kernel
+def learn_truncated_grid(
+    indptr, ids, values, y, s, margins, loss, rule, grid, factors, kept, weights, stamps, state
+):
+    """Learn rows as :func:`fcl.kernels.online.learn_truncated`, and round weights when rows have them.
+
+    kept : float64, at least as long as the longest row.
+    weights : int8, int16 or int32 (p,) in steps of the grid.
+    stamps : float32 (p,), SHRINK at the last truncation of a weight.
+    """
+    stamp = np.empty(1, stamps.dtype)  # SHRINK as the table holds it
+    for i in range(y.shape[0]):
+        if s[i] == 0.0:
+            continue
+        lo, hi = indptr[i], indptr[i + 1]
+        stamp[0] = state[SHRINK]
+        now = np.float64(stamp[0])
+        m, square = 0.0, 0.0
+        for e in range(lo, hi):
+            x = np.float64(values[e])
+            w = owed(ids[e], now, rule, grid, factors, weights, stamps)
+            kept[e - lo] = w
+            square += x * x
+            m += w * x
+        m = margins[i] + (m + state[INTERCEPT])
+        if not abs(m) < MOST_MARGIN:
+            return i, DIVERGED
+        margins[i] = m
+        eta = rate_of(rule, state[ROWS] + 1.0)
+        if rule.implicit:
+            r = implicit_slope(loss, y[i], m, eta * s[i] * (square + rule.intercept))
+        else:
+            r = loss_slope_curvature(loss, y[i], m)[0]
+        step = eta * s[i] * r
+        if step != 0.0:
+            for e in range(lo, hi):
+                j = ids[e]
+                if factors is None or factors[j] < math.inf:
+                    _, word = words(grid.seed, grid.number, state[ROWS], j)
+                    v = (kept[e - lo] - step * values[e]) / grid.step
+                    weights[j] = rounded_to(v, 1.0, grid.limit, word)
+                    stamps[j] = now
+            if rule.intercept:
+                state[INTERCEPT] -= step
+        state[ROWS] += 1.0
+        state[WEIGHT] += s[i]
+        state[PENDING] += s[i]
+        if state[ROWS] % rule.period == 0.0:
+            a = eta * rule.gravity * state[PENDING]
+            state[SHRINK] += 1.0 if rule.rounding else a
+            state[PENDING] = 0.0
+            if state[SHRINK] > state[LIMIT]:
+                return i + 1, REBASE
+    return y.shape[0], DONE
+
+
+@kernel
+def settle_truncated_grid(rule, grid, factors, weights, stamps, state, first, last, out):
+    """Write the weights of the features first to last - 1, with all truncations so far, to ``out``."""
+    stamp = np.empty(1, stamps.dtype)
+    stamp[0] = state[SHRINK]
+    now = np.float64(stamp[0])
+    for j in range(first, last):
+        out[j - first] = owed(j, now, rule, grid, factors, weights, stamps)
+
+
+@kernel
+def write_grid(grid, row, first, values, weights):
+    """Write ``values``, rounded, to the weights from ``first`` on; row : rows learnt so far.
+
+    The words are those that learning uses for counters, which these tables do not have.
+    """
+    for k in range(values.shape[0]):
+        if values[k] == 0.0:
+            weights[first + k] = 0
+        else:
+            word, _ = words(grid.seed, grid.number, row, first + k)
+            weights[first + k] = rounded_to(values[k] / grid.step, 1.0, grid.limit, word)
+
+
+@kernel
+def encoded_square(x, word):
+    """A sum of squares as a floating-point number of 8 + 8 bits, whose mean over words is x.
+
+    From 2^-128 to 2^127; 0 below, and the largest number above. See :func:`decoded_square`.
+    """
+    if x <= 0.0:
+        return 0
+    share, exponent = math.frexp(x)
+    code = (exponent + 128) * 256 + int(rounded(512.0 * share - 256.0, word))
+    return 0 if code < 256 else min(code, 65535)
+
+
+@kernel
+def decoded_square(code):
+    """The number that :func:`encoded_square` gave; 0 for 0."""
+    if code == 0:
+        return 0.0
+    return math.ldexp((256.0 + (code & 255)) / 512.0, (code >> 8) - 128)
+
+
+@kernel
+def leader_on_grid(j, soft, ridge, rule, grid, factors, weights, squares):
+    """The weight of a feature, its linear term z, and the root of its sum of squared slopes."""
+    root = math.sqrt(decoded_square(int(squares[j])))
+    z = weights[j] * grid.step * root / rule.rate
+    f = 1.0 if factors is None else factors[j]
+    if f == math.inf:
+        return 0.0, z, root
+    return leader(z, root, rule.rate, soft * f, ridge * f), z, root
+
+
+@kernel
+def learn_ftrl_grid(
+    indptr, ids, values, y, s, margins, loss, rule, grid, factors, kept, weights, squares, state
+):
+    """Learn rows as :func:`fcl.kernels.online.learn_ftrl`, over a table of rounded numbers.
+
+    The table has the linear term as z rate / root, the weight without penalty, whose range stays the same
+    as rows come (Golovin et al. 2013, footnote 4).
+
+    kept : float64, at least as long as the longest row.
+    weights : int8, int16 or int32 (p,): z rate / root in steps of the grid.
+    squares : uint16 (p,): the sum of squared slopes, root^2; see :func:`encoded_square`.
+    """
+    for i in range(y.shape[0]):
+        if s[i] == 0.0:
+            continue
+        lo, hi = indptr[i], indptr[i + 1]
+        soft = rule.l1_ratio * rule.gravity * state[WEIGHT]
+        ridge = (1.0 - rule.l1_ratio) * rule.gravity * state[WEIGHT]
+        m = 0.0
+        for e in range(lo, hi):
+            w, _, _ = leader_on_grid(ids[e], soft, ridge, rule, grid, factors, weights, squares)
+            kept[e - lo] = w
+            m += w * np.float64(values[e])
+        m = margins[i] + (m + state[INTERCEPT])
+        if not abs(m) < MOST_MARGIN:
+            return i, DIVERGED
+        margins[i] = m
+        d = s[i] * loss_slope_curvature(loss, y[i], m)[0]
+        if d != 0.0:
+            for e in range(lo, hi):
+                j, own = ids[e], d * np.float64(values[e])
+                _, z, root = leader_on_grid(j, soft, ridge, rule, grid, factors, weights, squares)
+                a, b = words(grid.seed, grid.number, state[ROWS], j)
+                squares[j] = encoded_square(root * root + own * own, a)
+                new = math.sqrt(decoded_square(int(squares[j])))
+                if new > 0.0:
+                    z += own - (new - root) / rule.rate * kept[e - lo]
+                    weights[j] = rounded_to(z * rule.rate / new / grid.step, 1.0, grid.limit, b)
+            step_intercept(rule, d, state)
+        state[ROWS] += 1.0
+        state[WEIGHT] += s[i]
+    return y.shape[0], DONE
+
+
+@kernel
+def settle_ftrl_grid(rule, grid, factors, weights, squares, state, first, last, out):
+    """Write the weights of the features first to last - 1 to ``out``."""
+    soft = rule.l1_ratio * rule.gravity * state[WEIGHT]
+    ridge = (1.0 - rule.l1_ratio) * rule.gravity * state[WEIGHT]
+    for j in range(first, last):
+        w, _, _ = leader_on_grid(j, soft, ridge, rule, grid, factors, weights, squares)
+        out[j - first] = w

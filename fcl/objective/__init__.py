@@ -1,7 +1,7 @@
 """The mathematics of the objective: losses, values, certificate, metrics. No I/O."""
 
 from fcl.objective.covariates import Covariates
-from fcl.objective.losses import COUPLED_LOSSES, LOSSES, Loss, find_loss
+from fcl.objective.losses import COUPLED_LOSSES, KINKED_LOSSES, LOSSES, Loss, find_loss
 from fcl.objective.make import make_outputs
 from fcl.objective.outputs import OutputLineSums, Outputs, SeparateOutputs
 from fcl.objective.penalty import GroupPenalty, Penalty
@@ -10,6 +10,7 @@ from fcl.objective.softmax import SoftmaxOutputs
 
 __all__ = [
     "COUPLED_LOSSES",
+    "KINKED_LOSSES",
     "LOSSES",
     "ROUNDING",
     "Covariates",

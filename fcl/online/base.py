@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.rows import RowChunk
-from fcl.online.options import TABLES, OnlineOptions
+from fcl.online.options import OnlineOptions
 
 __all__ = ["Learner", "Point", "common_factor"]
 
@@ -87,18 +87,23 @@ class Learner(ABC):
         return n_features * cls.columns * np.dtype(options.weights).itemsize
 
     @classmethod
+    def drops_zeros(cls, options: OnlineOptions) -> bool:
+        """Whether a table may keep the weights that are not 0 alone (``options.most_nonzero``)."""
+        return False
+
+    @classmethod
+    def settled_bytes_for(cls, n_features: int) -> int:
+        """Bytes that :meth:`point` needs while it computes weights."""
+        return 24 * min(n_features, PIECE)
+
+    @classmethod
     def saved_bytes_for(cls, options: OnlineOptions) -> int:
         """Bytes of the state of a feature that was touched, as :meth:`saved` returns it, with its id."""
         return 8 + cls.columns * np.dtype(options.weights).itemsize
 
-    @classmethod
+    @classmethod  # noqa: B027  (most methods take all dtypes)
     def check_weights(cls, options: OnlineOptions) -> None:
         """Raise InputError if a table of these weights is not one of the method."""
-        if options.weights not in TABLES:
-            raise InputError(
-                f"weights: expected {' or '.join(TABLES)} for the method {cls.name}, got "
-                f"{options.weights}; the method ogd has such weights"
-            )
 
     def arrays(self) -> list[np.ndarray]:
         """The arrays that grow with the number of features."""
@@ -315,6 +320,10 @@ class Learner(ABC):
             )
         self.state[:] = state
         self.passes = int(saved["passes"])
+        self._fill(ids, table)
+
+    def _fill(self, ids: npt.NDArray[np.int64], table: np.ndarray) -> None:
+        """Set the rows of the table of some features, and those of all others to 0."""
         self.table[:] = 0.0
         self.table[ids] = table
 

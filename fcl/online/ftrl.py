@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +10,12 @@ import numpy.typing as npt
 from fcl.features.rows import CHUNK_IDS, RowChunk
 from fcl.online.base import Floats, Learner
 from fcl.online.options import OnlineOptions
+from fcl.online.vectors import VectorLearner, grid_of
 
 if TYPE_CHECKING:
     from fcl.kernels.online import FtrlRule
 
-__all__ = ["Ftrl"]
+__all__ = ["Ftrl", "GridFtrl"]
 
 
 class Ftrl(Learner):
@@ -26,6 +27,10 @@ class Ftrl(Learner):
     """
 
     name = "ftrl"
+
+    @classmethod
+    def kind_for(cls, options: OnlineOptions) -> type[Learner]:
+        return GridFtrl if options.weights.startswith("q") else Ftrl
 
     def __init__(
         self, n_features: int, options: OnlineOptions, factors: Floats | None = None
@@ -46,14 +51,18 @@ class Ftrl(Learner):
     ) -> tuple[int, int]:
         from fcl.kernels import online
 
-        if len(chunk.ids) > len(self._kept):
-            self._kept = np.empty(len(chunk.ids))
-        loss, rule, kept = self.options.kernel_loss, self.rule, self._kept
+        loss, rule, kept = self.options.kernel_loss, self.rule, self._room(chunk)
         given = (indptr, chunk.ids, chunk.values, y, s, margins)
         done, why = online.learn_ftrl(
             *given, loss, rule, self.factors, kept, self.table, self.state
         )
         return int(done), int(why)
+
+    def _room(self, chunk: RowChunk) -> Floats:
+        """Memory for the weights of a row."""
+        if len(chunk.ids) > len(self._kept):
+            self._kept = np.empty(len(chunk.ids))
+        return self._kept
 
     def _put(self, ids: npt.NDArray[np.int64], weights: Floats) -> None:
         """Set weights as if each had seen one slope of size 1: its proximal term is centred at it."""
@@ -64,3 +73,39 @@ class Ftrl(Learner):
         from fcl.kernels import online
 
         online.settle_ftrl(self.rule, self.factors, self.table, self.state, first, last, out)
+
+
+class GridFtrl(VectorLearner, Ftrl):
+    """The regularised leader over rounded numbers (Golovin et al. 2013, footnote 4).
+
+    ``weights`` are the linear terms, scaled to the weights without penalty, and ``others`` the sums of
+    squared slopes as floating-point numbers of 16 bits, both rounded at random.
+    """
+
+    @classmethod
+    def kinds(cls, options: OnlineOptions) -> tuple[np.dtype[Any], np.dtype[Any] | None]:
+        grid = grid_of(options)
+        assert grid is not None
+        return grid.dtype, np.dtype(np.uint16)
+
+    def _learn(
+        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
+    ) -> tuple[int, int]:
+        from fcl.kernels.tables import learn_ftrl_grid
+
+        given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
+        own = (self.factors, self._room(chunk), self.weights, self.others, self.state)
+        done, why = learn_ftrl_grid(*given, self.rule, self.grid_rule, *own)
+        return int(done), int(why)
+
+    def _put(self, ids: npt.NDArray[np.int64], weights: Floats) -> None:
+        from fcl.kernels.tables import encoded_square
+
+        VectorLearner._put(self, ids, -weights)
+        self.others[ids[weights != 0.0]] = encoded_square(1.0, np.uint64(0))
+
+    def _settle(self, first: int, last: int, out: Floats) -> None:
+        from fcl.kernels.tables import settle_ftrl_grid
+
+        own = (self.factors, self.weights, self.others, self.state)
+        settle_ftrl_grid(self.rule, self.grid_rule, *own, first, last, out)

@@ -6,6 +6,7 @@ from fcl.checks import choice
 from fcl.online.ball import BallLearner
 from fcl.online.base import Floats, Learner
 from fcl.online.ftrl import Ftrl
+from fcl.online.nonzero import NonzeroTruncatedGradient
 from fcl.online.ogd import Ogd
 from fcl.online.options import OnlineOptions
 from fcl.online.truncated import TruncatedGradient
@@ -21,6 +22,8 @@ METHODS: dict[str, type[Learner]] = {
 def kind_of(method: str, options: OnlineOptions) -> type[Learner]:
     """The class of the learners of a method; InputError for an unknown name, or another's weights."""
     kind = METHODS[choice("method", method, tuple(METHODS))].kind_for(options)
+    if options.most_nonzero is not None and kind.drops_zeros(options):
+        kind = NonzeroTruncatedGradient
     kind.check_weights(options)
     return kind
 

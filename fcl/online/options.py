@@ -10,12 +10,13 @@ from fcl.checks import at_least_0, choice, flag, positive, shown, up_to_one, who
 from fcl.errors import InputError
 from fcl.objective import find_loss
 
-__all__ = ["LOSSES", "STEPS", "TABLES", "TRUNCATIONS", "OnlineOptions", "checked_weights"]
+__all__ = ["LOSSES", "RATES", "STEPS", "TABLES", "TRUNCATIONS", "OnlineOptions", "checked_weights"]
 
-#: Losses of online learners; ``hinge`` is not among the losses of fcl's solver.
+#: Losses of online learners.
 LOSSES = ("logistic", "squared", "squared_hinge", "hinge")
-TRUNCATIONS = ("soft", "round")
+TRUNCATIONS = ("soft", "round", "subgradient")
 STEPS = ("implicit", "explicit", "adagrad")
+RATES = ("feature", "global")
 #: dtypes of the table of weights.
 TABLES = ("float64", "float32")
 
@@ -44,15 +45,32 @@ class OnlineOptions:
     period : int
         Truncated gradient: rows between truncations, K.
     theta : float
-        Truncated gradient: only weights up to this size are truncated; at least 0, may be infinite.
-    truncation : {"soft", "round"}
-        Truncated gradient: small weights are shrunk, or set to 0.
+        Truncated gradient: only weights up to this size are truncated; at least 0, may be infinite. With
+        sub-gradients, the model has weights of 0 in place of those up to this size.
+    truncation : {"soft", "round", "subgradient"}
+        Truncated gradient: small weights are shrunk (equation 6 of the paper of this method), or set to 0
+        (equation 4), or a sub-gradient of the penalty is subtracted from all weights (equation 5), which
+        takes time in proportion to the number of features.
+    average : bool
+        Truncated gradient: the model has the mean of the weights before each row and after the last
+        (theorem 3.2), which has few weights of 0.
     l1_ratio : float
         rho, above 0 and at most 1; below 1 the penalty is an elastic net.
     intercept : bool
         Whether to learn an intercept, which is not penalised.
     weights : str
-        dtype of the table of weights, float64 or float32; of ogd also ``qN.M`` with N + M = 15.
+        dtype of the table of weights, float64 or float32, or ``qN.M`` of 1 + N + M bits, from 4 to 32,
+        with randomised rounding. The ball has float64.
+    gamma : float, optional
+        ogd with such weights: a weight is rounded to steps of gamma times its rate, down to a power of 2,
+        and not below those of the grid (adaptive precision); above 0. None: to the steps of the grid.
+    max_weight : float, optional
+        ogd: the largest size of a weight, R, above 0; of a grid one of its numbers. None: the grid's.
+    rates : {"feature", "global"}
+        ogd: a rate for each feature, or one for all, with which the penalty is not used.
+    most_nonzero : int, optional
+        Truncated gradient: the table keeps only weights that are not 0, at most so many; None: all. Jobs
+        set it where all weights do not fit in the memory.
     seed : int
         Of the random rounding of such weights.
     radius : float, optional
@@ -68,9 +86,14 @@ class OnlineOptions:
     period: int = 100
     theta: float = math.inf
     truncation: str = "soft"
+    average: bool = False
     l1_ratio: float = 1.0
     intercept: bool = True
     weights: str = "float64"
+    gamma: float | None = None
+    max_weight: float | None = None
+    rates: str = "feature"
+    most_nonzero: int | None = None
     seed: int = 0
     radius: float | None = None
 
@@ -86,13 +109,18 @@ class OnlineOptions:
             "period": whole("period", self.period, 1),
             "theta": _theta(self.theta),
             "truncation": choice("truncation", self.truncation, TRUNCATIONS),
+            "average": flag("average", self.average),
             "l1_ratio": up_to_one("l1_ratio", self.l1_ratio),
             "intercept": flag("intercept", self.intercept),
             "weights": checked_weights(self.weights),
+            "rates": choice("rates", self.rates, RATES),
             "seed": whole("seed", self.seed, 0),
         }
-        if self.radius is not None:
-            checked["radius"] = positive("radius", self.radius)
+        if self.most_nonzero is not None:
+            checked["most_nonzero"] = whole("most_nonzero", self.most_nonzero, 1)
+        for name in ("radius", "gamma", "max_weight"):
+            if getattr(self, name) is not None:
+                checked[name] = positive(name, getattr(self, name))
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         if self.power > 1.0:
@@ -101,10 +129,6 @@ class OnlineOptions:
     @property
     def kernel_loss(self) -> tuple[int, float]:
         """Code and parameter of the loss, for the kernels."""
-        if self.loss == "hinge":
-            from fcl.kernels.online import HINGE
-
-            return HINGE, 0.0
         return find_loss(self.loss).kernel
 
 

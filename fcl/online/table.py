@@ -1,8 +1,8 @@
-"""Tables of 10^8 to 10^9 weights in two or three bytes each, and their checkpoints.
+"""Tables of 10^8 to 10^9 weights in a few bytes each, and their checkpoints.
 
 Golovin, Sculley, McMahan and Young, "Large-scale learning with less RAM via randomization", ICML 2013:
-weights in int16 on a grid, with randomised rounding; events of a coordinate in a Morris counter of 8
-bits.
+weights on a grid of 4 to 32 bits, with randomised rounding; events of a coordinate in a Morris counter
+of 8 bits.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Floats = npt.NDArray[np.float64]
 
 #: Base of the Morris counters: a relative standard deviation of 22 %; 255 stands for 3.6e11 events.
 BASE = 1.1
-#: Bits of a stored weight besides the sign.
-WEIGHT_BITS = 15
+#: Bits of a weight with its sign: the least, the most, and those of the grid that fits the inputs.
+LEAST_BITS, MOST_BITS, DEFAULT_BITS = 4, 32, 16
 #: Coordinates in a piece of a checkpoint: at most 64 MiB of int16.
 PIECE = 1 << 25
 #: Of the compression of a checkpoint.
@@ -45,23 +45,50 @@ _SPELLING = re.compile(r"q([0-9]{1,9})\.([0-9]{1,9})")
 
 @dataclass(frozen=True)
 class Grid:
-    """The numbers k 2^-m with |k| <= 32767, which int16 holds: Qn.m.
+    """The numbers k 2^-m with |k| < 2^(n + m): Qn.m of 1 + n + m bits, from 4 to 32.
 
     Attributes
     ----------
     n, m : int
-        Bits before and behind the point; n + m = 15.
+        Bits before and behind the point.
     """
 
     n: int
     m: int
 
     def __post_init__(self) -> None:
-        if self.n < 0 or self.m < 0 or self.n + self.m != WEIGHT_BITS:
+        if self.n < 0 or self.m < 0 or not LEAST_BITS <= self.bits <= MOST_BITS:
             raise InputError(
-                f"weights: expected qN.M with N + M = {WEIGHT_BITS} bits besides the sign, such as "
-                f"q2.13, got q{self.n}.{self.m}"
+                f"weights: expected qN.M with N + M from {LEAST_BITS - 1} to {MOST_BITS - 1} bits "
+                f"besides the sign, such as q2.13, got q{self.n}.{self.m}"
             )
+
+    @property
+    def bits(self) -> int:
+        """Bits of a weight with its sign."""
+        return 1 + self.n + self.m
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The smallest dtype that holds the steps: int8, int16 or int32."""
+        size = next(size for size in (8, 16, 32) if size >= self.bits)
+        return np.dtype(f"int{size}")
+
+    @property
+    def limit(self) -> int:
+        """The largest step; its negative is the smallest, so that the range is symmetric."""
+        return (1 << (self.n + self.m)) - 1
+
+    def steps_of(self, size: float) -> int:
+        """The steps of a largest weight; raises InputError unless it is a number of the grid."""
+        steps = size / self.step
+        if steps != int(steps) or steps > self.limit:
+            below = min(int(steps), self.limit) * self.step
+            raise InputError(
+                f"max_weight: expected a multiple of {self.step:g} up to {self.largest:g} for weights "
+                f"{self.text}, got {size!r}; choose {max(below, self.step)!r}, or more bits"
+            )
+        return int(steps)
 
     @classmethod
     def parse(cls, text: str) -> Grid:
@@ -79,8 +106,8 @@ class Grid:
         """
         if not 0.0 < rms < math.inf:
             raise InputError(f"weights: expected a root mean square above 0, got {rms}")
-        n = min(2 + max(0, round(-math.log2(rms))), WEIGHT_BITS)
-        return cls(n, WEIGHT_BITS - n)
+        n = min(2 + max(0, round(-math.log2(rms))), DEFAULT_BITS - 1)
+        return cls(n, DEFAULT_BITS - 1 - n)
 
     @property
     def text(self) -> str:
@@ -95,12 +122,12 @@ class Grid:
     @property
     def largest(self) -> float:
         """The largest weight; its negative is the smallest."""
-        return 32767 * self.step
+        return self.limit * self.step
 
     def check(self, size: float) -> None:
         """Raise InputError unless the grid has a weight of this size."""
         if size > self.largest:
-            grids = (Grid(n, WEIGHT_BITS - n) for n in range(self.n + 1, WEIGHT_BITS + 1))
+            grids = (Grid(n, self.bits - 1 - n) for n in range(self.n + 1, self.bits))
             fitting = next((f"{grid.text} or " for grid in grids if grid.largest >= size), "")
             raise InputError(
                 f"weights: {self.text} holds weights up to {self.largest:g}, got one of size {size:g}; "

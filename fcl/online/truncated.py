@@ -9,14 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.errors import InputError
-from fcl.features.rows import RowChunk
-from fcl.online.base import Floats, Learner, common_factor, settle_in_place
+from fcl.features.rows import CHUNK_IDS, RowChunk
+from fcl.online.base import Floats, Learner, Point, common_factor, settle_in_place
 from fcl.online.options import OnlineOptions
+from fcl.online.vectors import VectorLearner, grid_of
 
 if TYPE_CHECKING:
     from fcl.kernels.online import TruncationRule
 
-__all__ = ["AdaptiveTruncatedGradient", "TruncatedGradient"]
+__all__ = [
+    "AdaptiveTruncatedGradient",
+    "AveragedTruncatedGradient",
+    "GridTruncatedGradient",
+    "TruncatedGradient",
+]
 
 #: A table of float32 is flushed when the sum of truncations is this many times the median weight; it
 #: would otherwise hold differences of large numbers.
@@ -31,23 +37,51 @@ class TruncatedGradient(Learner):
     A truncation takes eta alpha f_j times the weight of the rows since the last one off the size of each
     weight of at most ``theta``, or sets these weights to 0 (``truncation="round"``). A feature is
     truncated when a row has it, which gives the weights of truncating all features at once.
+    ``truncation="subgradient"`` is the peer of the paper's experiments: it subtracts the same amount from
+    every weight, across 0, and rounds weights up to ``theta`` to 0 in the model alone.
     """
 
     name = "truncated-gradient"
     _adaptive: ClassVar[bool] = False
+
+    @classmethod
+    def drops_zeros(cls, options: OnlineOptions) -> bool:
+        return cls is TruncatedGradient and options.truncation != "subgradient"
 
     def __init__(
         self, n_features: int, options: OnlineOptions, factors: Floats | None = None
     ) -> None:
         super().__init__(n_features, options, factors)
         self._common = 1.0
+        self._check_subgradient()
         if options.l1_ratio < 1.0:
             self._common, self.factors = common_factor(self.factors)
             self._check_elastic_net()
 
     @classmethod
     def kind_for(cls, options: OnlineOptions) -> type[Learner]:
+        if options.weights.startswith("q"):
+            return GridTruncatedGradient
+        if options.average:
+            return AveragedTruncatedGradient
         return AdaptiveTruncatedGradient if options.step == "adagrad" else TruncatedGradient
+
+    def _check_subgradient(self) -> None:
+        """Raise InputError for what sub-gradients of the penalty cannot be combined with."""
+        options = self.options
+        if options.truncation != "subgradient":
+            return
+        if options.theta == math.inf:
+            raise InputError(
+                "theta: truncation subgradient needs a finite number, got inf: the model has 0 in place "
+                "of weights up to it; give 0 to keep all weights"
+            )
+        what = "step adagrad" if self._adaptive else "average" if options.average else ""
+        if what:
+            raise InputError(
+                f"truncated-gradient: truncation subgradient cannot be combined with {what}; choose "
+                "truncation soft, or leave the other out"
+            )
 
     def _check_elastic_net(self) -> None:
         """Raise InputError for what the sums of an elastic net's truncations cannot represent."""
@@ -55,10 +89,12 @@ class TruncatedGradient(Learner):
         what = ""
         if self.factors is not None and len(np.unique(self.factors)) > 2:
             what = "penalty factors that differ"
-        if options.truncation == "round" or options.theta < np.inf:
-            what = "theta or rounding"
+        if options.truncation != "soft" or options.theta < np.inf:
+            what = "theta, rounding or sub-gradients"
         if self._adaptive:
             what = "step adagrad"
+        if options.average:
+            what = "average"
         if what:
             raise InputError(
                 f"truncated-gradient: l1_ratio below 1 cannot be combined with {what}; use method ftrl, "
@@ -80,6 +116,7 @@ class TruncatedGradient(Learner):
             o.period,
             o.step == "implicit",
             o.truncation == "round",
+            o.truncation == "subgradient",
             o.intercept,
         )
 
@@ -98,6 +135,13 @@ class TruncatedGradient(Learner):
         from fcl.kernels import online
 
         online.settle_truncated(self.rule, self.factors, self.table, self.state, first, last, out)
+
+    def point(self) -> Point:
+        ids, weights, intercept = super().point()
+        if self.options.truncation == "subgradient":
+            kept = np.abs(weights) > self.options.theta
+            ids, weights = ids[kept], weights[kept]
+        return ids, weights, intercept
 
     def _put(self, ids: npt.NDArray[np.int64], weights: Floats) -> None:
         self.table[ids, 0] = weights
@@ -138,3 +182,128 @@ class AdaptiveTruncatedGradient(TruncatedGradient):
 
     def limit(self, median: float) -> float:
         return math.inf if self.options.weights == "float64" else MOST_COUNT
+
+
+class AveragedTruncatedGradient(TruncatedGradient):
+    """Truncated gradient whose model is the mean of its iterates (theorem 3.2).
+
+    The iterates are the weights before each row, and those after the last. The table also has the sum of
+    a weight over them, and their number.
+    """
+
+    columns = 4
+
+    def __init__(
+        self, n_features: int, options: OnlineOptions, factors: Floats | None = None
+    ) -> None:
+        from fcl.kernels import online
+
+        if options.weights != "float64" or options.step == "adagrad":
+            wrong = "step adagrad" if options.step == "adagrad" else f"weights {options.weights}"
+            raise InputError(
+                f"truncated-gradient: average needs weights float64, and step implicit or explicit, got "
+                f"{wrong}; leave one of them out"
+            )
+        super().__init__(n_features, options, factors)
+        state = np.zeros(online.AVERAGED_STATES)
+        state[: online.STATES] = self.state
+        self.state = state
+
+    def _learn(
+        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
+    ) -> tuple[int, int]:
+        from fcl.kernels import online
+
+        given = (indptr, chunk.ids, chunk.values, y, s, margins)
+        loss, rule = self.options.kernel_loss, self.rule
+        done, why = online.learn_averaged(*given, loss, rule, self.factors, self.table, self.state)
+        return int(done), int(why)
+
+    def _settle(self, first: int, last: int, out: Floats) -> None:
+        from fcl.kernels import online
+
+        online.settle_averaged(self.rule, self.factors, self.table, self.state, first, last, out)
+
+    @property
+    def intercept(self) -> float:
+        """The mean of the intercepts."""
+        from fcl.kernels import online
+
+        total = self.state[online.INTERCEPT_SUM] + self.state[online.INTERCEPT]
+        return float(total / (self.rows + 1.0))
+
+    def flush(self) -> None:
+        from fcl.kernels import online
+
+        online.flush_averaged(self.rule, self.factors, self.table, self.state)
+        self.state[online.SHRINK] = self.state[online.TRUNCATIONS] = 0.0
+        self.state[online.HISTORY :] = 0.0
+
+    def is_state(self, state: np.ndarray) -> bool:
+        from fcl.kernels import online
+
+        if not super().is_state(state):
+            return False
+        n = state[online.TRUNCATIONS]
+        if not (0.0 <= n < online.MOST_HISTORY and n % 1.0 == 0.0):
+            return False
+        for first in (online.HISTORY, online.HISTORY + online.MOST_HISTORY):
+            if (np.diff(state[first : first + int(n)]) < 0.0).any():
+                return False
+        return True
+
+
+class GridTruncatedGradient(VectorLearner, TruncatedGradient):
+    """Truncated gradient over rounded weights (Golovin et al. 2013).
+
+    A weight is truncated in float64, moved, and then rounded, when a row has its feature. ``others`` are
+    the sums of truncations at the last one of a feature, float32: more memory than the weights take.
+    """
+
+    def __init__(
+        self, n_features: int, options: OnlineOptions, factors: Floats | None = None
+    ) -> None:
+        super().__init__(n_features, options, factors)
+        self._kept = np.empty(CHUNK_IDS)
+
+    @classmethod
+    def kinds(cls, options: OnlineOptions) -> tuple[np.dtype[Any], np.dtype[Any] | None]:
+        grid = grid_of(options)
+        assert grid is not None
+        return grid.dtype, np.dtype(np.float32)
+
+    @classmethod
+    def check_weights(cls, options: OnlineOptions) -> None:
+        wrong = "step adagrad" if options.step == "adagrad" else ""
+        wrong = "average" if options.average else wrong
+        wrong = "l1_ratio below 1" if options.l1_ratio < 1.0 else wrong
+        wrong = "truncation subgradient" if options.truncation == "subgradient" else wrong
+        if wrong:
+            raise InputError(
+                f"weights: truncated-gradient has {options.weights} only for the L1 norm, with steps "
+                f"implicit or explicit and truncation soft or round, got {wrong}; choose float64 weights"
+            )
+
+    def _learn(
+        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
+    ) -> tuple[int, int]:
+        from fcl.kernels.tables import learn_truncated_grid
+
+        if len(chunk.ids) > len(self._kept):
+            self._kept = np.empty(len(chunk.ids))
+        given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
+        own = (self.factors, self._kept, self.weights, self.others, self.state)
+        done, why = learn_truncated_grid(*given, self.rule, self.grid_rule, *own)
+        return int(done), int(why)
+
+    def _settle(self, first: int, last: int, out: Floats) -> None:
+        from fcl.kernels.tables import settle_truncated_grid
+
+        own = (self.factors, self.weights, self.others, self.state)
+        settle_truncated_grid(self.rule, self.grid_rule, *own, first, last, out)
+
+    def _write(self, some: slice, weights: Floats) -> None:
+        from fcl.kernels.tables import write_grid
+
+        write_grid(self.grid_rule, self.rows, some.start, weights, self.weights)
+        self.others[some] = 0.0

@@ -201,9 +201,16 @@ class Standing:
 
         L is convex and r sums to 0 against all unpenalised columns, so L(v) >= L(w) + <g, v - w>, and
         <g, v> >= -radius max_j |g_j| / f_j: the gap of Frank and Wolfe (Jaggi 2013, "Revisiting
-        Frank-Wolfe"). It needs neither conjugates nor scaling.
+        Frank-Wolfe"). It needs neither conjugates nor scaling. The slopes of a loss with a kink sum to 0
+        only after they were balanced; then L(v) >= <g, v> - sum of their conjugates.
         """
-        return max(0.0, self._inner + radius * self.largest)
+        below = self._inner
+        objective = self.passes.objective
+        if not objective.loss.smooth:
+            r = self._dual.residuals
+            value = objective.dual_value(r, objective.dual_balance(r), 1.0)
+            below = self.loss - value / objective.C
+        return max(0.0, below + radius * self.largest)
 
     @property
     def _inner(self) -> float:
@@ -262,6 +269,8 @@ class Standing:
         """
         objective, inner = self.passes.objective, self._inner
         if isinstance(objective, Outputs) or (objective.loss.conic and inner > 0.0):
+            return None
+        if not objective.loss.smooth:  # the slopes had to be balanced
             return None
         return self.loss - inner, -self.loss
 

@@ -88,9 +88,9 @@ def polish(passes: Passes, outer: Outer, known: Ids) -> Polished:
 def polishable(passes: Passes, point: Point) -> bool:
     """Whether :func:`polish` can do anything.
 
-    The point must be small and of one output, and its pass must price the whole family.
+    The point must be small and of one output of a smooth loss, and its pass must price the whole family.
     """
-    if passes.sampled or isinstance(passes.objective, Outputs):
+    if passes.sampled or isinstance(passes.objective, Outputs) or not passes.objective.loss.smooth:
         return False
     k, n = len(point.ids), passes.objective.n_rows
     entries = n * (k + passes.objective.n_free)

@@ -41,6 +41,13 @@ def test_command(run: Callable[..., Result], folder: Path) -> None:
     assert "table        q2.13, in steps of 2^-13; 0 weights at +-3.99988\n" in result.output
     result = run(*given, folder / "n.fcl", "--table", "q0.15", "--rate", 4)
     assert "weights at +-0.999969, the ends of the range: --table q1.14 has room" in result.output
+    given = (*given, folder / "v.fcl", "--overwrite")
+    result = run(*given, "--table", "q1.6", "--gamma", 0.5, "--max-weight", 1.25)
+    assert result.exit_code == 0, result.output
+    assert "table        q1.6, in steps of 2^-6;" in result.output and "at +-1.25" in result.output
+    assert " bits a weight in a table of variable width, 8 in this one\n" in result.output
+    assert run(*given, "--table", "float32", "--rates", "global").exit_code == 0
+    given = given[:-2]
     result = run(*given, folder / "f.fcl", "--table", "float32")
     assert result.exit_code == 0 and "\ntable " not in result.output
 
@@ -61,9 +68,20 @@ def test_resumed_command(run: Callable[..., Result], folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--table", "q2.12"), "expected qN.M with N + M = 15"),
+        (("--table", "q1.1"), "expected qN.M with N + M from 3 to 31 bits"),
+        (
+            ("--table", "float32", "--gamma", 1),
+            "gamma: expected weights qN.M, whose rounding it sets",
+        ),
+        (("--table", "q2.5", "--max-weight", 0.3), "expected a multiple of 0.03125 up to 3.96875"),
+        (("--table", "q2.5", "--max-weight", 4), "got 4.0; choose 3.96875, or more bits"),
+        (("--method", "ftrl", "--rates", "global"), "rates: method ftrl has none"),
         (("--table", "int16"), "weights must be"),
-        (("--table", "q2.13", "--method", "ftrl"), "the method ogd has such weights"),
+        (("--table", "q2.13", "--method", "ftrl", "--gamma", 1), "gamma: method ftrl has none"),
+        (
+            ("--table", "q2.13", "--method", "truncated-gradient", "--step", "adagrad"),
+            "with steps implicit or explicit and truncation soft or round, got step adagrad",
+        ),
         (("--weights", "q2.13"), "give --method ogd --table q2.13"),
         (("--table", "q2.13", "--memory", "64MiB"), "memory: a budget of 64 MiB is too small"),
     ],

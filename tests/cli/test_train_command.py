@@ -300,7 +300,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"--block-rows": 10}, "'--block-rows': expected a multiple of 64 from 64 to 65536, got 10"),
     ({"--block-rows": 100}, "'--block-rows': expected a multiple of 64 from 64 to 65536, got 100"),
     ({"--seed": "x"}, "'--seed': expected a whole number of at least 0, got 'x'"),
-    ({"--loss": "hinge"}, "unknown loss 'hinge'; expected one of logistic"),
+    ({"--loss": "quantile"}, "unknown loss 'quantile'; expected one of logistic"),
     ({"--writers": 0}, "'--writers': expected a whole number of at least 1, got 0"),
     *[
         (

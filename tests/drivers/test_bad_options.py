@@ -34,7 +34,7 @@ def job(
         ({"C": None}, "give either C .* or alpha .*one of them"),
         ({"alpha": 1.0}, "give either C .* or alpha .*not both"),
         ({"C": None, "alpha": -1.0}, "alpha must be a finite number above 0, got -1.0"),
-        ({"loss": "hinge"}, "unknown loss 'hinge'; expected one of logistic"),
+        ({"loss": "quantile"}, "unknown loss 'quantile'; expected one of logistic"),
         (
             {"group": True},
             "group: expected several outputs, .* got one output of the logistic loss",

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fcl.kernels import kernel
-from fcl.kernels.tables import LIMIT, bounded, count, rounded, words
+from fcl.kernels.tables import bounded, count, rounded, words
 from fcl.online.table import BASE, morris
 from tests.windows import INTERPRETED, examples
 
+#: The largest step of a table of 16 bits.
+LIMIT = 32767.0
 #: Draws of a test of a mean, and counters of a test of their law.
 N_DRAWS, N_COUNTERS = (30_000, 30) if INTERPRETED else (1_000_000, 20_000)
 
@@ -23,7 +25,7 @@ VALUES = st.floats(-1e300, 1e300) | st.floats(-4e4, 4e4) | st.integers(-40000, 4
 @given(VALUES, st.integers(0, 2**32 - 1))
 @examples(300)
 def test_an_int16_never_wraps(value: float, word: int) -> None:
-    v = bounded(value)
+    v = bounded(value, LIMIT)
     found = rounded(v, np.uint64(word))
     assert -LIMIT <= found <= LIMIT and found == math.floor(found)
     assert abs(found - v) < 1.0

@@ -196,7 +196,7 @@ def test_a_flipped_bit_is_noticed_or_harmless(path: Path, model: Model) -> None:
     [
         ("family", {"family": "unheard", "d": 2}, "unknown family"),
         ("family", 3, "family: expected an object"),
-        ("loss", "hinge", "loss: unknown loss 'hinge'; expected one of logistic"),
+        ("loss", "quantile", "loss: unknown loss 'quantile'; expected one of logistic"),
         ("labels", [1], "labels: expected a list of 2"),
         ("intercept", None, "intercept: expected a finite number"),
         ("certificate", {}, "certificate.objective is missing"),

@@ -11,7 +11,7 @@ import fcl
 from fcl.kernels.losses import LOGISTIC, SQUARED
 from fcl.online import project_l1_ball
 from tests.online.test_ball import Rows, dense, learner_for
-from tools.bench.online import baselines, loops, subgradient
+from tools.bench.online import baselines, loops
 from tools.bench.online.loops import INTERCEPT, ROOT, ROWS, SHIFT, STATES, TOTAL
 
 
@@ -142,26 +142,3 @@ def test_line_search_never_rises_and_its_gap_is_honest(loss: str) -> None:
         if step == 100:
             break
     assert np.abs(project_l1_ball(found.w, z) - found.w).max() <= 1e-12
-
-
-def test_subgradients_equal_the_paper_row_by_row() -> None:
-    rows = Rows(14, 95, 12)
-    y, p = np.sign(rows.y), rows.p
-    w, state = np.zeros(p), np.zeros(subgradient.STATES)
-    matrix = (rows.indptr, rows.ids, rows.values, y)
-    expected, b = np.zeros(p), 0.0
-    gravity, period, rate = 0.02, 10, 0.5
-    for t in range(1, 2 * rows.n + 1):
-        i = (t - 1) % rows.n
-        x = np.zeros(p)
-        some = slice(rows.indptr[i], rows.indptr[i + 1])
-        x[rows.ids[some]] = rows.values[some]
-        eta = rate / math.sqrt(t)
-        step = eta * y[i] / (1.0 + math.exp(y[i] * (expected @ x + b)))
-        expected, b = expected + step * x, b + step
-        if t % period == 0:
-            expected -= eta * gravity * period * np.sign(expected)
-    for _ in range(2):
-        subgradient.descend_subgradient(*matrix, (LOGISTIC, 0.0), rate, gravity, period, w, state)
-    assert np.abs(w - expected).max() <= 1e-12 and state[1] == pytest.approx(b, rel=1e-11)
-    assert np.count_nonzero(w) == p  # it is sparse only once it is rounded

@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features import Spec
 
-__all__ = ["LOSSES", "OnlineJob", "OnlinePlan", "Running", "make_online_job", "penalty_factors"]
+__all__ = ["OnlineJob", "OnlinePlan", "Running", "make_online_job", "penalty_factors", "plan_table"]
 
-#: Losses of models; the learners also know the hinge loss.
-LOSSES = ("logistic", "squared", "squared_hinge")
 #: Bytes of a feature in a model, id and weight, and of the pieces from which they are joined.
 MODEL_BYTES = 32
+#: Fewest weights for which a table of those that are not 0 has room.
+LEAST_NONZERO = 4096
 
 
 @dataclass(frozen=True)
@@ -163,13 +163,17 @@ _USED_BY = {
     "period": ("truncated-gradient",),
     "theta": ("truncated-gradient",),
     "truncation": ("truncated-gradient",),
+    "average": ("truncated-gradient",),
     "power": ("truncated-gradient", "ball"),
     "step": ("truncated-gradient", "ball"),
     "decay": ("truncated-gradient", "ball", "ogd"),
+    "gamma": ("ogd",),
+    "max_weight": ("ogd",),
+    "rates": ("ogd",),
 }
 
 
-def _check_methods_options(method: str, options: OnlineOptions) -> None:
+def check_method_options(method: str, options: OnlineOptions) -> None:
     """Raise InputError for an option that the method does not use, unless it has its default."""
     for field in fields(options):
         methods = _USED_BY.get(field.name, (method,))
@@ -230,11 +234,7 @@ def make_online_job(
     # 1.0 stands for a rate and an alpha that are not known yet
     rate = 1.0 if isinstance(running.rate, str) else running.rate
     options = OnlineOptions(**{"alpha": 1.0, "rate": rate, "seed": running.seed, **learning})
-    _check_methods_options(running.method, options)
-    if options.loss not in LOSSES:
-        raise InputError(
-            f"loss of an online model must be one of {', '.join(LOSSES)}, got {options.loss}"
-        )
+    check_method_options(running.method, options)
     loss = find_loss(options.loss)
     if data.target is not None and has_several_outputs(data, loss):
         raise InputError(
@@ -276,7 +276,7 @@ def make_online_job(
     if options.weights == "q":
         options = replace(options, weights=grid_for(family, view, train, running.block_rows))
     most = None if endless else view.most_listed(train.n)
-    plan = make_online_plan(family, options, running, train, valid_rows, most)
+    options, plan = plan_table(family, options, running, train, valid_rows, most)
     return OnlineJob(
         options=options,
         running=running,
@@ -324,6 +324,39 @@ def penalty_factors(family: Family) -> Floats | None:
     return np.concatenate([family.penalty_factors(piece) for piece in pieces])
 
 
+def plan_table(
+    family: Family,
+    options: OnlineOptions,
+    running: Running,
+    train: Rows,
+    valid: Rows | None,
+    most_touched: int | None = None,
+) -> tuple[OnlineOptions, OnlinePlan]:
+    """Choose between a table of all weights and one of those that are not 0, and plan the memory.
+
+    The second is chosen where it is smaller even if the rows' features all have a weight, or where the
+    first does not fit in the budget; it then has as much room as the budget allows. Arguments and errors
+    are those of :func:`make_online_plan`.
+    """
+    given = (running, train, valid, most_touched)
+    if not kind_of(running.method, options).drops_zeros(options):
+        return options, make_online_plan(family, options, *given)
+    touched = min(family.n_features, most_touched or family.n_features)
+    plans = [
+        make_online_plan(family, replace(options, most_nonzero=n), *given, check=False)
+        for n in (1, touched)
+    ]
+    dense = make_online_plan(family, options, *given, check=False)
+    each = (plans[1].total - plans[0].total) / max(touched - 1, 1)
+    room = int((running.memory - plans[0].total) / each) if each else touched
+    if dense.total <= min(plans[1].total, running.memory) or (
+        room < LEAST_NONZERO and dense.total < plans[0].total + LEAST_NONZERO * each
+    ):
+        return options, make_online_plan(family, options, *given)
+    options = replace(options, most_nonzero=min(touched, max(room, LEAST_NONZERO)))
+    return options, make_online_plan(family, options, *given)
+
+
 def make_online_plan(
     family: Family,
     options: OnlineOptions,
@@ -331,27 +364,33 @@ def make_online_plan(
     train: Rows,
     valid: Rows | None,
     most_touched: int | None = None,
+    check: bool = True,
 ) -> OnlinePlan:
     """Plan the memory; raises BudgetError that names the smallest budget that works.
 
     most_touched : the most features that the rows can have; None if that is not known.
+    check : whether to compare the plan with the budget.
     """
     p, kind = family.n_features, kind_of(running.method, options)
     table = kind.bytes_for(p, options)
+    kept, title = p, f"table of weights of {p:,} features"
+    if options.most_nonzero is not None:
+        kept = min(p, options.most_nonzero)
+        title = f"table of at most {kept:,} weights that are not 0"
     chosen = [r for r in (train, valid) if r is not None]
     block = max(r.block_bytes(running.block_rows) for r in chosen)
     chunk = max(r.data.rows.reading_bytes for r in chosen)
     parts = [
         ("interpreter and libraries", INTERPRETER),
         ("targets and weights", sum(r.held_bytes + 16 * r.n for r in chosen)),
-        (f"table of weights of {p:,} features", table),
+        (title, table),
         ("rows of a chunk as lists of features", 3 * 16 * CHUNK_IDS),
         ("reading ahead (three blocks, and a chunk of the storage)", 3 * block + chunk),
-        ("weights while they are counted or saved", 24 * min(p, PIECE)),
+        ("weights while they are counted or saved", kind.settled_bytes_for(kept)),
     ]
     if type(family).penalty_factors is not Family.penalty_factors:
         parts.append(("penalty factors", 8 * p))
-    touched = p if most_touched is None else min(p, most_touched)
+    touched = kept if most_touched is None else min(kept, most_touched)
     parts.append(
         (
             f"model and saved state of {touched:,} features",
@@ -359,7 +398,7 @@ def make_online_plan(
         )
     )
     total = sum(size for _, size in parts)
-    if total > running.memory:
+    if check and total > running.memory:
         advice = (
             "choose a method with smaller weights (ftrl and truncated-gradient have float32, ogd has "
             "q2.13 of 3 bytes a feature) or fewer features, raise memory, or "

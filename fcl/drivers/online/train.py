@@ -109,9 +109,13 @@ def train_online(
     period: int = 100,
     theta: float = float("inf"),
     truncation: str = "soft",
+    average: bool = False,
     l1_ratio: float = 1.0,
     intercept: bool = True,
     weights: str = "float64",
+    gamma: float | None = None,
+    max_weight: float | None = None,
+    rates: str = "feature",
     radius: float | None = None,
     class_weight: str | Mapping[Any, float] | None = None,
     hash_bits: int | None = None,
@@ -148,12 +152,13 @@ def train_online(
         projections (Duchi, Shalev-Shwartz, Singer and Chandra 2008); alpha or C then sets only the
         problem whose optimum the model is compared with; ``ogd`` is gradient descent with a rate for
         each feature, also over tables of 24 bits a feature (Golovin, Sculley, McMahan and Young 2013).
-    loss : {"logistic", "squared", "squared_hinge"}
+    loss : {"logistic", "squared", "squared_hinge", "hinge"}
     rate : float or "auto"
         Rate of the first row; auto: the best of a few in short trials.
     passes : int, optional
         Passes over the rows: by default 1, or those of the run that is resumed.
-    power, decay, step, period, theta, truncation, l1_ratio, intercept, weights, radius
+    power, decay, step, period, theta, truncation, average, l1_ratio, intercept
+    weights, gamma, max_weight, rates, radius
         See :class:`fcl.online.OnlineOptions`.
     class_weight : None, "balanced" or mapping
         As for :func:`fcl.train`.
@@ -284,9 +289,13 @@ LEARNING = (
     "period",
     "theta",
     "truncation",
+    "average",
     "l1_ratio",
     "intercept",
     "weights",
+    "gamma",
+    "max_weight",
+    "rates",
     "radius",
 )
 RUNNING = tuple(field.name for field in fields(Running))
@@ -346,7 +355,7 @@ def kept_options(state: OnlineState) -> KeptOptions:
     """The options of a run that is resumed."""
     kept = state.run["options"]
     running = {name: kept[name] for name in RUNNING if name in kept}
-    learning = {name: kept[name] for name in LEARNING}
+    learning = {name: kept[name] for name in LEARNING if name in kept}  # older files have fewer
     learning["theta"] = float("inf") if learning["theta"] is None else learning["theta"]
     class_weight = kept["class_weight"]
     if isinstance(class_weight, list):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fcl.kinds import parse_kind
 from fcl.objective.losses.base import Loss
+from fcl.objective.losses.hinge import Hinge
 from fcl.objective.losses.huber import Huber
 from fcl.objective.losses.logistic import Logistic
 from fcl.objective.losses.poisson import Poisson
@@ -11,15 +12,16 @@ from fcl.objective.losses.softmax import Softmax
 from fcl.objective.losses.squared import Squared
 from fcl.objective.losses.squared_hinge import SquaredHinge
 
-__all__ = ["COUPLED_LOSSES", "LOSSES", "Loss", "find_loss"]
+__all__ = ["COUPLED_LOSSES", "KINKED_LOSSES", "LOSSES", "Loss", "find_loss"]
 
-#: The losses of a single output.
-
+#: The losses of a single output that fcl.train minimises.
 LOSSES: dict[str, type[Loss]] = {
     kind.name: kind for kind in (Logistic, Squared, SquaredHinge, Huber, Poisson)
 }
 #: The losses that couple several outputs (:attr:`Loss.couples`).
 COUPLED_LOSSES: dict[str, type[Loss]] = {Softmax.name: Softmax}
+#: The losses that are not smooth (:attr:`Loss.smooth`), for online learners and certificates.
+KINKED_LOSSES: dict[str, type[Loss]] = {Hinge.name: Hinge}
 
 
 def find_loss(text: str) -> Loss:
@@ -27,4 +29,4 @@ def find_loss(text: str) -> Loss:
 
     Raises InputError that lists the losses, or names the wrong option.
     """
-    return parse_kind("loss", text, LOSSES | COUPLED_LOSSES)
+    return parse_kind("loss", text, LOSSES | COUPLED_LOSSES | KINKED_LOSSES)

@@ -47,6 +47,9 @@ class Loss(ABC):
     unbounded : bool
         Whether the domain of the dual is the real line. If so, residuals are balanced by a shift;
         otherwise by scaling down the heavier side, which never leaves an interval that contains 0.
+    smooth : bool
+        Whether the loss has a derivative everywhere, which the solver of fcl.train needs. Slopes at a
+        kink are one of the subgradients, so that the slopes at the best intercept need not sum to 0.
     couples : bool
         Whether the loss is one function of the margins of several outputs. Margins and means are then
         (K, n), and targets are class numbers; :class:`fcl.objective.softmax.SoftmaxObjective` has its
@@ -65,6 +68,7 @@ class Loss(ABC):
     translates: ClassVar[bool] = False
     conic: ClassVar[bool] = False
     unbounded: ClassVar[bool] = False
+    smooth: ClassVar[bool] = True
     couples: ClassVar[bool] = False
     most_curvature: ClassVar[float] = math.inf
 

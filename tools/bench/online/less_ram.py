@@ -7,8 +7,9 @@
     python tools/bench/online/less_ram.py huge --weights 1000000000   # 3 GB; killed and resumed
 
 ``bits`` learns a9a with all products of up to three columns, and 20 newsgroups (ten classes against
-ten), by online gradient descent with a rate for each feature; losses are progressive: of each row before
-it is learnt. The rate is the best power of 2 for float32 on the first tenth of the rows. ``rounding``
+ten), by online gradient descent with a rate for each feature, or one for all; scores are progressive: of
+each row before it is learnt. The rates are the best powers of 2 for float32 on the first tenth of the
+rows. ``rounding``
 rounds the weights of three passes over a9a. ``huge`` learns rows of 100 random features each, saves the
 table at intervals, kills itself, resumes, and compares the table with that of an uninterrupted run.
 """
@@ -26,7 +27,7 @@ import sys
 import time
 from itertools import combinations
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy.sparse import csr_array, load_npz
@@ -34,15 +35,20 @@ from scipy.sparse import csr_array, load_npz
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from fcl.features.rows import RowChunk
 from fcl.model.compact import margin_bound, mean_rise, packed_weights, round_weights
-from fcl.online import OnlineOptions
+from fcl.online import Learner, OnlineOptions, make_learner
+from fcl.online.methods import kind_of
 from fcl.online.ogd import Ogd
 from fcl.online.table import morris
 from tools.bench import common
 from tools.bench.online.picture import draw
 
 Rows = tuple[RowChunk, np.ndarray]
-#: Bits behind the point that are tried.
+Points = tuple[list[float], list[float]]
+#: Bits behind the point that are tried, of finished models and of fixed grids.
 BITS = (3, 5, 6, 7, 8, 9, 11, 13)
+#: Steps of adaptive grids, relative to the rates and to the root mean square of the features, and bits
+#: behind the point of the finest of them.
+GAMMAS, FINEST = (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0), 22
 
 
 # -- data ----------------------------------------------------------------------------------------
@@ -91,92 +97,154 @@ def first_rows(chunk: RowChunk, n: int) -> RowChunk:
 # -- loss against bits ---------------------------------------------------------------------------
 
 
-def learner(p: int, weights: str, rate: float, seed: int = 0, m: int | None = None) -> Ogd:
-    """A learner; m : bits behind the point in place of those of the grid."""
-    made = Ogd(p, OnlineOptions(0.0, rate=rate, weights=weights, seed=seed))
-    if m is not None:
-        made.grid = SimpleNamespace(step=2.0**-m)  # type: ignore[assignment]
-    return made
+class Scores(NamedTuple):
+    """Progressive validation: each row is predicted before it is learnt."""
+
+    loss: float  #: mean logistic loss
+    error: float  #: share of wrong labels
+    auc_loss: float  #: 1 - area under the ROC curve
 
 
-def progressive(made: Ogd, rows: Rows, passes: int = 1) -> float:
-    """Mean loss of each row before it is learnt."""
+def learner(p: int, rate: float, method: str = "ogd", **options: Any) -> Learner:
+    """A learner without penalty, unless the options have one."""
+    return make_learner(method, p, OnlineOptions(**{"alpha": 0.0, "rate": rate, **options}))
+
+
+def progressive(made: Learner, rows: Rows, passes: int = 1) -> Scores:
+    """The scores of the last pass."""
+    from sklearn.metrics import roc_auc_score
+
     chunk, y = rows
-    n, total = len(chunk), 0.0
+    n, margins = len(chunk), np.zeros(len(chunk))
     for _ in range(passes):
         margins = np.zeros(n)
-        done = made.learn(chunk, y[:n], np.ones(n), margins)
-        assert done == n
+        assert made.learn(chunk, y[:n], np.ones(n), margins) == n
         made.end_pass()
-        total += float(np.logaddexp(0.0, -y[:n] * margins).mean())
-    return total / passes
+    loss = float(np.logaddexp(0.0, -y[:n] * margins).mean())
+    error = float(np.mean((margins > 0.0) != (y[:n] > 0.0)))
+    return Scores(loss, error, 1.0 - float(roc_auc_score(y[:n], margins)))
 
 
-def best_rate(p: int, rows: Rows) -> float:
+def best_rate(p: int, rows: Rows, **options: Any) -> float:
     """The best power of 2 for float32 on the first tenth of the rows."""
     chunk, y = rows
     some = first_rows(chunk, len(chunk) // 10), y
-    rates = [2.0**k for k in range(-9, 9)]
-    return min(rates, key=lambda rate: progressive(learner(p, "float32", rate), some))
+    rates = [2.0**k for k in range(-11, 9)]
+
+    def loss(rate: float) -> float:
+        return progressive(learner(p, rate, weights="float32", **options), some).loss
+
+    return min(rates, key=loss)
 
 
 def with_morris(made: Ogd) -> Ogd:
     """The learner with 8-bit counts."""
     made._up, made._events = morris()
-    made.counts = np.zeros(made.n_features, np.uint8)
+    made.others = np.zeros(made.n_features, np.uint8)
     return made
 
 
+def _mean(found: list[Scores]) -> Scores:
+    return Scores(*np.mean(found, axis=0))
+
+
+def _line(text: str, bits: float, found: list[Scores], full: Scores, clipped: int = 0) -> list[str]:
+    mean = _mean(found)
+    shares = [f"{100.0 * (own / of - 1.0):+.3f}" for own, of in zip(mean, full, strict=True)]
+    extra = [100.0 * (one.loss / full.loss - 1.0) for one in found]
+    spread = f"{min(extra):+.2f} to {max(extra):+.2f}" if len(extra) > 1 else ""
+    return [text, f"{bits:.3g}", shares[0], spread, *shares[1:], f"{clipped:,}"]
+
+
 def bits(args: argparse.Namespace) -> None:
-    """Print and draw the loss against the bits of a weight and its count."""
+    """Print loss, error rate and AucLoss against the bits of a weight and its count; draw the loss."""
     panels = {}
-    for name, rows, p, grids in (
-        ("a9a, products", a9a(args.data / "a9a.gz"), 310_247, ("q2.13", "q4.11", "q6.9")),
-        (
-            "20 newsgroups",
-            newsgroups(args.data),
-            83_021,
-            ("q2.13", "q3.12", "q4.11", "q5.10", "q6.9"),
-        ),
+    for name, rows, p, n in (
+        ("a9a, products", a9a(args.data / "a9a.gz"), 310_247, 2),
+        ("20 newsgroups", newsgroups(args.data), 83_021, 4),
     ):
-        chunk, _ = rows
-        rate = best_rate(p, rows)
-        full = progressive(learner(p, "float32", rate), rows)
-        print(
-            f"\n{name}: {len(chunk):,} rows, {p:,} columns, {len(np.unique(chunk.ids)):,} seen, "
-            f"{len(chunk.ids) / len(chunk):.0f} a row; rate {rate:g}; float32 + uint32 (64 bits): "
-            f"{full:.5f}\n"
-        )
-        counted = with_morris(learner(p, "float32", rate))
-        lines = [_line("float32 + Morris", 40, [progressive(counted, rows)], 0, full)]
-        for grid in grids:
-            made = [learner(p, grid, rate, seed) for seed in range(args.seeds)]
-            losses = [progressive(one, rows) for one in made]
-            lines.append(_line(f"{grid} + Morris", 24, losses, made[0].clipped, full))
-        across, up = [], []
-        for m in BITS:
-            made = [learner(p, "q2.13", rate, seed, m) for seed in range(args.seeds)]
-            losses = [progressive(one, rows) for one in made]
-            largest = float(np.abs(made[0].weights).max()) * 2.0**-m
-            size = 1 + max(1, int(np.ceil(np.log2(largest + 2.0**-m)))) + m + 8
-            lines.append(_line(f"m = {m} + Morris", size, losses, made[0].clipped, full))
-            across.append(m)
-            up.append(float(np.mean(losses)))
-        panels[name] = {
-            "randomised rounding, 8-bit counts": (across, up),
-            "float32, 32-bit counts": (across, [full] * len(across)),
-        }
-        head = ["weights, counts", "bits", "loss, %", "over seeds", "clipped"]
-        print(common.table(head, lines))
-    draw("less-ram", panels, "bits behind the point", "progressive loss", logarithmic="")
+        panels[name] = _bits(name, rows, p, n, args.seeds)
+    draw("less-ram", panels, "bits of a weight and its count", "progressive loss", logarithmic="")
 
 
-def _line(
-    text: str, size: int, found: list[float], clipped: int, full: float
-) -> tuple[str, str, str, str, str]:
-    extra = [100.0 * (loss / full - 1.0) for loss in found]
-    spread = f"{min(extra):+.3f} to {max(extra):+.3f}" if len(extra) > 1 else ""
-    return text, str(size), f"{np.mean(extra):+.3f}", spread, f"{clipped:,}"
+def _bits(name: str, rows: Rows, p: int, n: int, seeds: int) -> dict[str, Points]:
+    """Print the table of some rows, whose weights need n bits before the point; returns the curves."""
+    chunk, _ = rows
+    rate, single = best_rate(p, rows), best_rate(p, rows, rates="global")
+    full = progressive(learner(p, rate, weights="float32"), rows)
+    print(
+        f"\n{name}: {len(chunk):,} rows, {p:,} columns, {len(np.unique(chunk.ids)):,} seen, "
+        f"{len(chunk.ids) / len(chunk):.0f} a row; rate {rate:g}, one rate {single:g}; float32 and "
+        f"uint32 counts: loss {full.loss:.5f}, error rate {full.error:.5f}, AucLoss {full.auc_loss:.5f}\n"
+    )
+
+    def runs(count: int = seeds, **options: Any) -> tuple[list[Scores], Learner]:
+        own = {"rate": rate, **options}
+        made = [learner(p, seed=seed, **own) for seed in range(count)]
+        return [progressive(one, rows) for one in made], made[0]
+
+    lines, grid = [], f"q{n}.{15 - n}"
+    control, _ = runs(1, weights="float32", rate=single, rates="global")
+    lines.append(_line("float32, one rate", 32, control, full))
+    found, made = runs(weights=grid, rate=single, rates="global")
+    lines.append(_line(f"{grid}, one rate", 16, found, full, made.clipped))
+    lines.append(_line("float32 + uint32", 64, [full], full))
+    counted = with_morris(cast("Ogd", learner(p, rate, weights="float32")))
+    lines.append(_line("float32 + Morris", 40, [progressive(counted, rows)], full))
+    curves: dict[str, Points] = {}
+    for m in (*BITS, 15 - n) if 15 - n not in BITS else BITS:
+        found, made = runs(weights=f"q{n}.{m}")
+        lines.append(_line(f"q{n}.{m} + Morris", 9 + n + m, found, full, made.clipped))
+        _add(curves, "fixed grid, 8-bit counts", 9 + n + m, found)
+    size = float(np.sqrt(np.mean(np.square(chunk.values, dtype=np.float64))))
+    for share in GAMMAS:
+        gamma = share * size
+        found, made = runs(weights=f"q{n}.{FINEST}", gamma=gamma)
+        width = 8.0 + cast("Ogd", made).mean_bits
+        text = f"gamma {gamma:.2g} + Morris"
+        lines.append(_line(text, width, found, full, made.clipped))
+        _add(curves, "adaptive grid, 8-bit counts", width, found)
+    head = [
+        "weights, counts",
+        "bits",
+        "loss, %",
+        "over seeds",
+        "error rate, %",
+        "AucLoss, %",
+        "clipped",
+    ]
+    print(common.table(head, lines))
+    lines = []
+    for method, alpha, power in (("ftrl", 1e-6, 0.5), ("truncated-gradient", 1e-7, 0.5)):
+        own: dict[str, Any] = {"method": method, "alpha": alpha}
+        if method != "ftrl":
+            own |= {"power": power, "step": "explicit"}
+        own["rate"] = best_rate(p, rows, **own)
+        whole, made = runs(1, weights="float32", **own)
+        width = 8 * kind_of(method, made.options).bytes_for(1, made.options)
+        lines.append([*_line(f"{method}, float32", width, whole, whole[0])[:4], _active(made)])
+        for weights in (grid, f"q{n}.{11 - n}", f"q{n}.{7 - n}"):
+            found, made = runs(weights=weights, **own)
+            width = 8 * kind_of(method, made.options).bytes_for(1, made.options)
+            cells = _line(f"{method}, {weights}", width, found, whole[0])[:4]
+            lines.append([*cells, _active(made)])
+    print(common.table(["method, weights", "bits", "loss, %", "over seeds", "features"], lines))
+    for label, loss in (
+        ("float32, 32-bit counts", full.loss),
+        ("float32, one rate", control[0].loss),
+    ):
+        curves[label] = ([14.0, 33.0], [loss] * 2)
+    return curves
+
+
+def _add(curves: dict[str, Points], label: str, size: float, found: list[Scores]) -> None:
+    across, up = curves.setdefault(label, ([], []))
+    across.append(size)
+    up.append(_mean(found).loss)
+
+
+def _active(made: Learner) -> str:
+    return f"{len(made.point()[0]):,}"
 
 
 # -- finished models -----------------------------------------------------------------------------
@@ -190,9 +258,9 @@ def rounding(args: argparse.Namespace) -> None:
     """
     p = 310_247
     train, (chunk, y) = a9a(args.data / "a9a.gz"), a9a(args.data / "a9a.t.gz")
-    made = learner(p, "float64", best_rate(p, train))
+    made = learner(p, best_rate(p, train))
     progressive(made, train, passes=3)
-    w, n = np.array(made.weights), len(y)
+    w, n = made.arrays()[0].copy(), len(y)
     x = csr_array((chunk.values, chunk.ids, chunk.indptr), shape=(n, p), dtype=np.float64)
     margins = x @ w + made.intercept
     full = float(np.logaddexp(0.0, -y * margins).mean())
@@ -249,8 +317,9 @@ def speed(args: argparse.Namespace) -> None:
         y = np.where(random.random(rows) < 0.5, 1.0, -1.0)
         for weights in ("float32", "q2.13"):
             one = np.ones(1)  # a row for which the kernel is compiled
-            learner(p, weights, 0.1).learn(first_rows(chunk, 1), one, one, np.zeros(1))
-            made, times = learner(p, weights, 0.1), []
+            small = learner(p, 0.1, weights=weights)
+            small.learn(first_rows(chunk, 1), one, one, np.zeros(1))
+            made, times = learner(p, 0.1, weights=weights), []
             for _ in range(args.repeat + 1):
                 before = time.process_time()
                 made.learn(chunk, y, np.ones(rows), np.zeros(rows))
@@ -315,7 +384,7 @@ def child(args: argparse.Namespace) -> None:
         if made.rows % args.every == 0:
             made.save(args.state)
     digest = hashlib.sha256()
-    for vector in (made.weights, made.counts, made.state):
+    for vector in (made.weights, made.others, made.state):
         digest.update(vector.view(np.uint8).data)
     peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     report = {
@@ -323,7 +392,7 @@ def child(args: argparse.Namespace) -> None:
         "rate": (args.rows - first) / busy,
         "peak": peak,
         "table": Ogd.bytes_for(args.weights, made.options),
-        "touched": int(np.count_nonzero(made.counts)),
+        "touched": int(np.count_nonzero(made.others)),
         "first": first,
     }
     print(json.dumps(report))

@@ -27,12 +27,10 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 import fcl
 from fcl.features.rows import RowChunk
-from fcl.kernels.losses import LOGISTIC
 from fcl.online import OnlineOptions, make_learner
 from tools.bench import common
 from tools.bench.online import picture
 from tools.bench.online.ball import best_rate
-from tools.bench.online.subgradient import STATES, descend_subgradient
 
 Floats = npt.NDArray[np.float64]
 #: Columns of noise, and the probability of a 1 in them.
@@ -77,24 +75,25 @@ def numbers(name: str) -> tuple[Any, Floats, Any, Floats]:
     return X, np.array([1.0 if row[-1] == "g" else -1.0 for row in cells]), None, X[:, 0]
 
 
-def load(name: str) -> Split:
-    """The rows of a case in random order, scaled, with columns of noise."""
+def load(name: str, noise: bool = True, given: Any = None) -> Split:
+    """The rows of a case in random order, scaled, with or without columns of noise.
+
+    given : what :func:`numbers` returns, for a case that it does not have.
+    """
     from scipy import sparse
 
-    X, y, tests, of_tests = numbers(name)
+    X, y, tests, of_tests = numbers(name) if given is None else given
     rng = np.random.default_rng(0)
     order = rng.permutation(len(y))
     X, y = X[order], y[order]
     if tests is None:
         cut = len(y) // 5
         tests, of_tests, X, y = X[:cut], y[:cut], X[cut:], y[cut:]
-    if name != "a9a":
+    if name not in ("a9a", "splice"):  # columns of 0 and 1
         mean, sd = X.mean(axis=0), X.std(axis=0)
         X, tests = (X - mean) / sd, (tests - mean) / sd
-    noisy = [
-        sparse.csr_matrix(np.hstack([rows, rng.random((len(rows), NOISE)) < OFTEN]))
-        for rows in (X, tests)
-    ]
+    wide = [np.hstack([rows, rng.random((len(rows), NOISE)) < OFTEN]) for rows in (X, tests)]
+    noisy = [sparse.csr_matrix(rows) for rows in (wide if noise else (X, tests))]
     return Split(noisy[0], y, noisy[1], of_tests, X.shape[1])
 
 
@@ -115,15 +114,6 @@ def online(split: Split, passes: int, rate: float, **options: Any) -> tuple[Floa
     return w, intercept
 
 
-def subgradient(split: Split, passes: int, rate: float, gravity: float) -> tuple[Floats, float]:
-    """Weights and intercept of sub-gradients, before they are rounded."""
-    w, state = np.zeros(split.X.shape[1]), np.zeros(STATES)
-    matrix = (split.X.indptr.astype(np.int64), split.X.indices.astype(np.int64), split.X.data)
-    for _ in range(passes):
-        descend_subgradient(*matrix, split.y, (LOGISTIC, 0.0), rate, gravity, PERIOD, w, state)
-    return w, float(state[1])
-
-
 def models(
     split: Split, passes: int, rate: float
 ) -> Iterator[tuple[str, float, tuple[Floats, float]]]:
@@ -137,11 +127,11 @@ def models(
         w = np.zeros(p)
         w[model.ids] = model.weights
         yield "batch Lasso (fcl)", g, (w, model.intercept)
-    w, b = subgradient(split, passes, rate, SUBGRADIENT)
     for size in SIZES:
         options = {"truncation": "round", "theta": size}
         yield "rounding", size, online(split, passes, rate, **options)
-        yield "sub-gradient, rounded at the end", size, (np.where(np.abs(w) > size, w, 0.0), b)
+        options = {"truncation": "subgradient", "theta": size, "alpha": SUBGRADIENT}
+        yield "sub-gradient, rounded at the end", size, online(split, passes, rate, **options)
 
 
 def area(X: Any, y: Floats, model: tuple[Floats, float]) -> float:
@@ -198,9 +188,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--cases", default="wdbc,magic04,a9a", help="default %(default)s")
     parser.add_argument("--passes", type=int, default=10, help="default 10")
+    parser.add_argument("--data", type=Path, help="folder of the sets (default: shared/data)")
     parser.add_argument("--no-plot", action="store_true", help="print alone")
     parser.add_argument("--core", type=int, help="core to run on (default: the last one)")
     args = parser.parse_args()
+    if args.data is not None:
+        common.SHARED = args.data
     common.pin(args.core)
     print(common.machine(), flush=True)
     panels: dict[str, dict[str, picture.Curve]] = {}

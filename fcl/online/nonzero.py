@@ -1,0 +1,163 @@
+"""Truncated gradient over a hash table of the weights that are not 0."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fcl.errors import BudgetError
+from fcl.features.rows import CHUNK_IDS, RowChunk
+from fcl.online.base import Floats, Point
+from fcl.online.options import OnlineOptions
+from fcl.online.truncated import TruncatedGradient
+
+__all__ = ["NonzeroTruncatedGradient"]
+
+Ids = npt.NDArray[np.int64]
+#: Entries of a new table, the share of them that may be in use, and the share when a table is made.
+FIRST, FULLEST, ROOMY = 1 << 12, 0.7, 0.45
+
+
+class NonzeroTruncatedGradient(TruncatedGradient):
+    """Truncated gradient that keeps the features whose weights are not 0 (section 4 of the paper).
+
+    The weights have the bits of the dense table; rows take more time. A feature enters when a row moves
+    its weight away from 0; where the table is full, features whose weights are truncated to 0 leave.
+
+    Attributes
+    ----------
+    keys : int64 (capacity,)
+        Feature of each entry, -1 for free ones.
+    table : (capacity, 2)
+        As the dense one, by entries.
+    """
+
+    def __init__(
+        self, n_features: int, options: OnlineOptions, factors: Floats | None = None
+    ) -> None:
+        super().__init__(n_features, options, factors)
+        assert options.most_nonzero is not None
+        self._most = min(options.most_nonzero, n_features)
+        self._places = np.empty(CHUNK_IDS, np.int64)
+        self._make(np.empty(0, np.int64), self.table[:0], 0)
+
+    def new_table(self) -> np.ndarray:
+        return np.zeros((0, self.columns), self.options.weights)
+
+    @classmethod
+    def bytes_of_entry(cls, options: OnlineOptions) -> float:
+        """Bytes of the table for each weight that is not 0, and of its copy when a new table is made."""
+        entry = 8 + cls.columns * np.dtype(options.weights).itemsize
+        return entry / ROOMY + entry
+
+    @classmethod
+    def bytes_for(cls, n_features: int, options: OnlineOptions) -> int:
+        assert options.most_nonzero is not None
+        return math.ceil(min(n_features, options.most_nonzero) * cls.bytes_of_entry(options))
+
+    @classmethod
+    def settled_bytes_for(cls, n_features: int) -> int:
+        return math.ceil(n_features * (8 / ROOMY + 24))
+
+    def arrays(self) -> list[np.ndarray]:
+        return [self.keys, self.table]
+
+    def _make(self, ids: Ids, rows: np.ndarray, more: int) -> None:
+        """Make a new table of some entries, with room for further ones."""
+        from fcl.kernels import nonzero
+
+        largest = max(FIRST, math.ceil(self._most / ROOMY))
+        capacity = min(max(FIRST, math.ceil((len(ids) + more) / ROOMY)), largest)
+        self.table = np.zeros((0, self.columns), rows.dtype)  # its memory is free for the new one
+        self.keys = np.full(capacity, nonzero.FREE, np.int64)
+        self.table = np.zeros((capacity, self.columns), rows.dtype)
+        nonzero.fill(self.keys, self.table, ids, np.ascontiguousarray(rows))
+        self._used = len(ids)
+
+    def _room(self) -> int:
+        """Entries that may be added."""
+        most = int(FULLEST * len(self.keys))
+        return most - self._used if most < self.n_features else self.n_features
+
+    def _kept(self) -> tuple[Ids, np.ndarray]:
+        """Features whose weights are not 0, and their rows of the table, as they are."""
+        entries = np.flatnonzero(self._settled())
+        return self.keys[entries], self.table[entries]
+
+    def _settled(self) -> Floats:
+        """The weight of each entry."""
+        from fcl.kernels import nonzero
+
+        out = np.empty(len(self.keys))
+        nonzero.settle_nonzero(self.rule, self.factors, self.keys, self.table, self.state, out)
+        return out
+
+    def _learn(
+        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
+    ) -> tuple[int, int]:
+        from fcl.kernels import nonzero
+
+        if len(chunk.ids) > len(self._places):
+            self._places = np.empty(len(chunk.ids), np.int64)
+        given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
+        own = (self.factors, self._places, self._room(), self.keys, self.table, self.state)
+        done, why, added = nonzero.learn_nonzero(*given, self.rule, *own)
+        self._used += int(added)
+        if why == nonzero.FULL:
+            ids, rows = self._kept()
+            listed = int(indptr[done + 1] - indptr[done])
+            self._make(ids, rows, max(listed, len(ids) // 2))
+            if self._room() < listed:
+                raise BudgetError(
+                    f"memory: {len(ids):,} weights are not 0, for more of which the budget has no room; "
+                    "raise memory or alpha, or give hash_bits, with which features share weights",
+                    0,
+                )
+        return int(done), int(why)
+
+    def flush(self) -> None:
+        from fcl.kernels import online
+
+        if not self.state[online.SHRINK] and self.state[online.GROWTH] == 1.0:
+            return
+        weights = self._settled()
+        kept = weights != 0.0
+        sizes = np.abs(weights[kept])
+        rows = np.zeros((len(sizes), self.columns), self.table.dtype)
+        rows[:, 0] = weights[kept]
+        self._make(self.keys[kept], rows, 0)
+        self.state[online.SHRINK] = 0.0
+        self.state[online.GROWTH] = 1.0
+        self.state[online.LIMIT] = self.limit(float(np.median(sizes)) if len(sizes) else math.nan)
+
+    def point(self) -> Point:
+        weights = self._settled()
+        entries = np.flatnonzero(weights)
+        entries = entries[np.argsort(self.keys[entries])]
+        return self.keys[entries], weights[entries], self.intercept
+
+    def _put(self, ids: Ids, weights: Floats) -> None:
+        rows = np.zeros((len(ids), self.columns), self.table.dtype)
+        rows[:, 0] = weights
+        some = weights != 0.0
+        self._make(np.asarray(ids, np.int64)[some], rows[some], 0)
+
+    # -- saving --------------------------------------------------------------------------------
+
+    def saved(self) -> dict[str, Any]:
+        """As :meth:`Learner.saved`, without features whose weights are 0; a dense table restores it."""
+        ids, rows = self._kept()
+        order = np.argsort(ids)
+        return {
+            "state": self.state.copy(),
+            "passes": self.passes,
+            "ids": ids[order],
+            "table": rows[order],
+        }
+
+    def _fill(self, ids: Ids, table: np.ndarray) -> None:
+        some = table[:, 0] != 0.0
+        self._make(np.asarray(ids, np.int64)[some], table[some], 0)
