@@ -256,6 +256,8 @@ def rounding(args: argparse.Namespace) -> None:
     The bound of the standard deviation is that of the first order, eps / 2 times the norm of the mean
     gradient of these rows: all rows share one rounding.
     """
+    from sklearn.metrics import roc_auc_score
+
     p = 310_247
     train, (chunk, y) = a9a(args.data / "a9a.gz"), a9a(args.data / "a9a.t.gz")
     made = learner(p, best_rate(p, train))
@@ -264,6 +266,7 @@ def rounding(args: argparse.Namespace) -> None:
     x = csr_array((chunk.values, chunk.ids, chunk.indptr), shape=(n, p), dtype=np.float64)
     margins = x @ w + made.intercept
     full = float(np.logaddexp(0.0, -y * margins).mean())
+    whole = 1.0 - float(roc_auc_score(y, margins))
     squares = np.add.reduceat(x.data**2, x.indptr[:-1])
     print(
         f"\n{np.count_nonzero(w):,} of {p:,} weights, |w| up to {np.abs(w).max():.3f}; {n:,} unseen "
@@ -277,12 +280,13 @@ def rounding(args: argparse.Namespace) -> None:
         promise = float(mean_rise(eps, float(squares.mean()), 0.25) or 0.0)
         bound = margin_bound(eps, float(squares.max()), n)
         for how, seeds in (("random", range(args.seeds)), ("nearest", (0,))):
-            rises, moves = [], []
+            rises, moves, areas = [], [], []
             for seed in seeds:
                 v = round_weights(w, np.arange(p), m, how, seed)
                 moves.append(float(np.abs(x @ (v - w)).max()))
                 loss = float(np.logaddexp(0.0, -y * (x @ v + made.intercept)).mean())
                 rises.append(loss - full)
+                areas.append(1.0 - float(roc_auc_score(y, x @ v)))
             shares = np.unique(v, return_counts=True)[1] / p
             ideal = abs(float((shares * np.log2(shares)).sum()))
             size = 8 * len(packed_weights(v, m, "zstd")) / p
@@ -291,13 +295,14 @@ def rounding(args: argparse.Namespace) -> None:
             cells = (
                 f"q2.{m} {how}",
                 f"{100 * np.mean(rises) / full:+.4f}",
+                f"{100 * (np.mean(areas) / whole - 1.0):+.4f}",
                 f"{rise} ({np.std(rises, ddof=1):.1e})" if is_random else rise,
                 f"{promise:.1e} ({eps / 2 * slope:.1e})" if is_random else "",
                 f"{max(moves):.4f} ({bound:.4f})" if is_random else f"{max(moves):.4f}",
                 f"{ideal:.2f} / {size:.2f}",
             )
             lines.append(cells)
-    head = ["weights", "loss, %", "rise (sd)", "bound of its mean (of its sd)"]
+    head = ["weights", "loss, %", "AucLoss, %", "rise (sd)", "bound of its mean (of its sd)"]
     head += ["largest move (bound)", "bits: ideal / stored"]
     print(common.table(head, lines))
 
