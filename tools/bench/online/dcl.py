@@ -63,7 +63,7 @@ class Watched:
 
 
 def smallest_budget(data: fcl.DataSet) -> int:
-    """The least memory with which fcl trains on the columns: its cache then has 24 MiB."""
+    """The least memory with which fcl trains on the columns."""
     try:
         fcl.train(data, "columns", C=1.0, memory=1)
     except BudgetError as error:
