@@ -109,6 +109,11 @@ _OPTIONS = {
         help="Truncated gradient: shrink small weights, or set them to 0.",
         default="soft",
     ),
+    "batch": _learning(
+        FROM_1,
+        help="Ball: rows of a step along their mean gradient; above 1 with --step explicit.",
+        default=1,
+    ),
     "radius": _learning(
         _NUMBER,
         help="Ball: largest L1 norm of the weights. --alpha or --C then sets only the problem whose "
@@ -170,6 +175,7 @@ ARGUMENTS = (
     "period",
     "theta",
     "truncation",
+    "batch",
     "radius",
     "l1_ratio",
     "class_weight",

@@ -263,6 +263,7 @@ def _online() -> None:
         *({"method": "truncated-gradient", "weights": table} for table in ("float64", "float32")),
         {"method": "truncated-gradient", "step": "adagrad"},
         {"method": "ball", "radius": 1.0},
+        {"method": "ball", "radius": 1.0, "step": "explicit", "batch": 10},
         *({"method": "ogd", "weights": table} for table in ("float64", "float32", "q2.13")),
         {"method": "ftrl", "hash_bits": 4},
     ]

@@ -33,7 +33,7 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
         The family; it must be able to list the features of a row.
     alpha : float
         Weight of the penalty, above 0.
-    method, power, step, period, theta, truncation, l1_ratio, radius, weights
+    method, power, step, period, theta, truncation, l1_ratio, batch, radius, weights
         As in ``fcl online``; see :class:`fcl.online.OnlineOptions`. ``weights`` is the kind of table.
     rate : float or "auto"
         Rate of the first row. ``auto`` tries a few on the first rows of ``fit``, or of the first

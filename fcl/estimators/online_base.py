@@ -64,6 +64,7 @@ class OnlineParameters:
     theta: float = float("inf")
     truncation: str = "soft"
     l1_ratio: float = 1.0
+    batch: int = 1
     radius: float | None = None
     fit_intercept: bool = True
     hash_bits: int | None = None
@@ -91,19 +92,25 @@ class OnlineEstimator(Predictor):
             seed=seed,
             memory=self.memory,
         ).checked()
-        same = ("power", "step", "period", "theta", "truncation", "l1_ratio", "radius", "weights")
+        same = ("power", "step", "period", "theta", "truncation", "l1_ratio", "batch", "radius")
         options = OnlineOptions(
             alpha=positive("alpha", self.alpha),
             loss=choice("loss", getattr(self, "loss", "squared"), self._losses),
             rate=1.0 if isinstance(self.rate, str) else self.rate,
             intercept=self.fit_intercept,
             seed=seed,
+            weights=self.weights,
             **{name: getattr(self, name) for name in same},
         )
         if options.radius is not None and running.method != "ball":
             raise InputError(
                 f"radius: expected None for the method {running.method}, got {options.radius:g}; choose "
                 "the method ball, or alpha"
+            )
+        if options.batch > 1 and running.method != "ball":
+            raise InputError(
+                f"batch: expected 1 for the method {running.method}, got {options.batch}; choose the "
+                "method ball"
             )
         return options, running
 

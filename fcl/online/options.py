@@ -55,6 +55,9 @@ class OnlineOptions:
         dtype of the table of weights, float64 or float32; of ogd also ``qN.M`` with N + M = 15.
     seed : int
         Of the random rounding of such weights.
+    batch : int
+        Ball: rows of a step, which follows their mean gradient; above 1 the step must be explicit. At
+        the end of a pass the rows that are left make a step.
     radius : float, optional
         Ball: largest sum_j f_j |w_j|, above 0. The ball has no penalty, and does not use ``alpha``.
     """
@@ -72,6 +75,7 @@ class OnlineOptions:
     intercept: bool = True
     weights: str = "float64"
     seed: int = 0
+    batch: int = 1
     radius: float | None = None
 
     def __post_init__(self) -> None:
@@ -90,6 +94,7 @@ class OnlineOptions:
             "intercept": flag("intercept", self.intercept),
             "weights": checked_weights(self.weights),
             "seed": whole("seed", self.seed, 0),
+            "batch": whole("batch", self.batch, 1),
         }
         if self.radius is not None:
             checked["radius"] = positive("radius", self.radius)

@@ -112,6 +112,7 @@ def train_online(
     l1_ratio: float = 1.0,
     intercept: bool = True,
     weights: str = "float64",
+    batch: int = 1,
     radius: float | None = None,
     class_weight: str | Mapping[Any, float] | None = None,
     hash_bits: int | None = None,
@@ -153,7 +154,7 @@ def train_online(
         Rate of the first row; auto: the best of a few in short trials.
     passes : int, optional
         Passes over the rows: by default 1, or those of the run that is resumed.
-    power, decay, step, period, theta, truncation, l1_ratio, intercept, weights, radius
+    power, decay, step, period, theta, truncation, l1_ratio, intercept, weights, batch, radius
         See :class:`fcl.online.OnlineOptions`.
     class_weight : None, "balanced" or mapping
         As for :func:`fcl.train`.
@@ -287,6 +288,7 @@ LEARNING = (
     "l1_ratio",
     "intercept",
     "weights",
+    "batch",
     "radius",
 )
 RUNNING = tuple(field.name for field in fields(Running))
@@ -346,7 +348,7 @@ def kept_options(state: OnlineState) -> KeptOptions:
     """The options of a run that is resumed."""
     kept = state.run["options"]
     running = {name: kept[name] for name in RUNNING if name in kept}
-    learning = {name: kept[name] for name in LEARNING}
+    learning = {name: kept[name] for name in LEARNING if name in kept}  # batch came later
     learning["theta"] = float("inf") if learning["theta"] is None else learning["theta"]
     class_weight = kept["class_weight"]
     if isinstance(class_weight, list):
