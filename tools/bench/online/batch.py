@@ -315,43 +315,53 @@ def told(panels: dict[str, Any], table: list[list[str]], name: str, args: Any, u
         picture.draw(name, panels, "operations, or seconds", unit)
 
 
-def synthetic(args: argparse.Namespace) -> None:
+def made(n: int, squared: bool) -> cases.Case:
     """The paper's rows: n of n features, half of the true weights 0, unit noise or 10 % flips."""
     from scipy import sparse
 
-    n, panels, table = args.rows, {}, []
+    random = np.random.default_rng(0)
+    X = random.normal(size=(n, n))
+    truth = np.where(random.random(n) < 0.5, random.normal(size=n), 0.0)
+    y = X @ truth + random.normal(size=n)
+    if not squared:
+        y = np.sign(X @ truth) * np.where(random.random(n) < 0.9, 1.0, -1.0)
+    return cases.Case("", sparse.csr_matrix(X), y)
+
+
+def solved(case: cases.Case, squared: bool) -> Problem:
+    """The problem at 5 % of the penalty at which all weights are 0; prints its optimum."""
+    n, loss = len(case.y), "squared" if squared else "logistic"
+    X = case.X.toarray()
+    _, gradient = Batch(X, case.y, squared).value(np.zeros(n))
+    C = 1.0 / (0.05 * np.abs(gradient).max() * n)
+    begun = time.process_time()
+    model = fcl.train(fcl.open_data(X, y=case.y), "columns", C=C, loss=loss, tol=1e-9).model
+    taken = time.process_time() - begun
+    w = np.zeros(n)
+    w[model.ids] = model.weights
+    problem = Problem(case, squared, w, C)
+    print(
+        f"{loss}, n = {n}: z = {problem.z:.4g}, {np.count_nonzero(w)} active, f(0) = "
+        f"{problem.first:.6g}, f* = {problem.optimum:.8g} (gap of the ball {problem.gap:.1e}); fcl "
+        f"took {taken:.2g} s to a gap of 1e-9",
+        flush=True,
+    )
+    return problem
+
+
+def synthetic(args: argparse.Namespace) -> None:
+    """Squared and logistic loss on the paper's rows."""
+    panels, table = {}, []
     for squared in (True, False):
-        loss = "squared" if squared else "logistic"
-        random = np.random.default_rng(0)
-        X = random.normal(size=(n, n))
-        truth = np.where(random.random(n) < 0.5, random.normal(size=n), 0.0)
-        y = X @ truth + random.normal(size=n)
-        if not squared:
-            y = np.sign(X @ truth) * np.where(random.random(n) < 0.9, 1.0, -1.0)
-        case = cases.Case("", sparse.csr_matrix(X), y)
-        # the strength of the penalty: 5 % of the one at which all weights are 0
-        _, gradient = Batch(X, y, squared).value(np.zeros(n))
-        C = 1.0 / (0.05 * np.abs(gradient).max() * n)
-        begun = time.process_time()
-        model = fcl.train(fcl.open_data(X, y=y), "columns", C=C, loss=loss, tol=1e-9).model
-        taken = time.process_time() - begun
-        w = np.zeros(n)
-        w[model.ids] = model.weights
-        problem = Problem(case, squared, w, C)
+        problem = solved(made(args.rows, squared), squared)
         span = problem.first - problem.optimum
-        print(
-            f"{loss}, n = {n}: z = {problem.z:.4g}, {np.count_nonzero(w)} active, f(0) = "
-            f"{problem.first:.6g}, f* = {problem.optimum:.8g} (gap of the ball {problem.gap:.1e}); fcl "
-            f"took {taken:.2g} s to a gap of 1e-9",
-            flush=True,
-        )
         curves = curves_of(problem, args, LAST * span, 1.0 if squared else 10.0)
-        title = f"{loss}, n = {n:,}"
+        title = f"{'squared' if squared else 'logistic'}, n = {args.rows:,}"
         panels[f"{title}: operations"], panels[f"{title}: seconds"], lines = lines_of(
             title, curves, span
         )
         table += lines
-    told(panels, table, f"ball-batch-{n}", args, "(f - f*) / (f(0) - f*)")
+    told(panels, table, f"ball-batch-{args.rows}", args, "(f - f*) / (f(0) - f*)")
 
 
 def real(args: argparse.Namespace) -> None:
@@ -392,6 +402,10 @@ def main() -> None:
     args = parser.parse_args()
     common.pin(args.core)
     print(common.machine(), flush=True)
+    print("small rows, to compile:", flush=True)
+    few = argparse.Namespace(**{**vars(args), "passes": 1.0, "tuned": 1.0, "interior": 1})
+    for squared in (True, False):
+        curves_of(solved(made(60, squared), squared), few, 0.0, 1.0)
     {"synthetic": synthetic, "real": real}[args.command](args)
 
 
