@@ -7,7 +7,7 @@
 Duchi, Shalev-Shwartz, Singer and Chandra, *Efficient projections onto the l1-ball for learning in high
 dimensions*, ICML 2008; :mod:`tools.bench.online.batch` has Figures 4 to 6. The radius is the norm of
 fcl's certified optimum of the penalised problem, which is therefore the optimum of the ball, too, or a
-share of it. 20 newsgroups, pairs of its words, and k-mers of C. elegans take the place of RCV1. Each
+multiple of it. 20 newsgroups, pairs of its words, and k-mers of C. elegans take the place of RCV1. Each
 method has the best rate of a grid, whose ends are extended until the best is inside. Times are processor
 time on one core.
 """
@@ -39,8 +39,6 @@ Floats = npt.NDArray[np.float64]
 LOSS = (LOGISTIC, 0.0)
 #: Strength of the penalised problem that sets the radius: for the stream, for the others.
 STREAMED, BATCHED = 1.0, 0.1
-#: Radii of the stream, as shares of the norm of the optimum.
-SHARES = (0.03, 0.1, 0.3, 1.0)
 
 
 class Stochastic:
@@ -148,16 +146,16 @@ def stream(args: argparse.Namespace) -> None:
         seen, matrix = np.unique(case.X.indices).size, case.matrix
         start = 0.1 if name == "celegans" else 30.0
 
-        def paid(z: float, case: cases.Case = case, start: float = start) -> float:
-            rate = best_rate(start, partial(cumulative, case, z, "ball"))
-            return cumulative(case, z, "ball", rate)
+        rates = [start]  # of one radius after another
 
-        # as in the paper, the radius is the one with the least loss
-        radii = {share: paid(share * optimal) for share in SHARES}
-        print(
-            "  z / z(C = 1): " + ", ".join(f"{s:g}: {v:.1f}" for s, v in radii.items()), flush=True
-        )
-        z = optimal * min(radii, key=lambda share: radii[share])
+        def paid(z: float, case: cases.Case = case, rates: list[float] = rates) -> float:
+            rates.append(best_rate(rates[-1], partial(cumulative, case, z, "ball")))
+            loss = cumulative(case, z, "ball", rates[-1])
+            print(f"  z = {z:.4g}: rate {rates[-1]:.3g} pays {loss:.1f}", flush=True)
+            return loss
+
+        z = best_rate(optimal, paid)  # as in the paper, the radius of the least loss
+        start = rates[-1]
         for method in ("ball", "ball, implicit", "EG", "EG, constant rate"):
             first = start / (10.0 if "constant" in method else 1.0)
             rate = best_rate(first, partial(cumulative, case, z, method))
