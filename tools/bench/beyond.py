@@ -163,6 +163,7 @@ def peer(args: argparse.Namespace) -> None:
         X = make_matrix(np.ascontiguousarray(codes), letters, ids)
         np.save(folder / "seconds.npy", time.perf_counter() - begun)
         sparse.save_npz(folder / "X.npz", X, False)
+        del X  # it may fill half of the memory, which the solver needs
         np.save(folder / "y.npy", np.load(train / "y.npy")[:: args.every].astype(np.float64))
     problem = peers.Problem(folder, C_of(args), TOLERANCES[args.run], letters)
     w, b = peers.solve(problem, args.run)

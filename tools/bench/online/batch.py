@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,8 +37,8 @@ from tools.bench.online.ball import BATCHED, STREAMED, Stochastic, best_rate, ra
 from tools.bench.online.baselines import Batch, Iterate, fixed_rates, gap_of, line_search
 
 Floats = npt.NDArray[np.float64]
-#: Shares of f(0) - f*, or of f*, at which operations and seconds are noted.
-LEVELS = (1e-1, 1e-2, 1e-3, 1e-4)
+#: Shares of f(0) - f* (synthetic rows) or of f* (real rows) at which operations and seconds are noted.
+LEVELS, REAL_LEVELS = (1e-1, 1e-2, 1e-3, 1e-4), (1.0, 0.3, 0.1, 0.03)
 #: Least distance that is of interest, and operations for a weight of a whole vector.
 LAST, WHOLE = 1e-6, 8.0
 
@@ -283,14 +283,14 @@ def curves_of(
 
 
 def lines_of(
-    title: str, curves: dict[str, list[Point]], unit: float
+    title: str, curves: dict[str, list[Point]], unit: float, levels: Sequence[float]
 ) -> tuple[dict[str, picture.Curve], dict[str, picture.Curve], list[list[str]]]:
     """The panels by operations and by seconds, and the lines of the table."""
     lines = []
     for name, found in curves.items():
         # the first time after which the distance stays below a level, since some methods come back up
         cells = []
-        for level in LEVELS:
+        for level in levels:
             above = [k for k, step in enumerate(found) if step[2] > level * unit]
             last = above[-1] + 1 if above else 0
             reached = last < len(found)
@@ -306,10 +306,17 @@ def lines_of(
     return panels[0], panels[1], lines
 
 
-def told(panels: dict[str, Any], table: list[list[str]], name: str, args: Any, unit: str) -> None:
+def told(
+    panels: dict[str, Any],
+    table: list[list[str]],
+    name: str,
+    args: Any,
+    unit: str,
+    levels: Sequence[float],
+) -> None:
     """Print the table, and draw the panels."""
-    levels = [f"{level:.0e}" for level in LEVELS]
-    head = ["problem", f"10^9 operations, s to {unit} <=", *levels, "least", "10^9 in total"]
+    shown = [f"{level:g}" for level in levels]
+    head = ["problem", f"10^9 operations, s to {unit} <=", *shown, "least", "10^9 in total"]
     print(common.table(head, table), flush=True)
     if not args.no_plot:
         picture.draw(name, panels, "operations, or seconds", unit)
@@ -358,10 +365,10 @@ def synthetic(args: argparse.Namespace) -> None:
         curves = curves_of(problem, args, LAST * span, 1.0 if squared else 10.0)
         title = f"{'squared' if squared else 'logistic'}, n = {args.rows:,}"
         panels[f"{title}: operations"], panels[f"{title}: seconds"], lines = lines_of(
-            title, curves, span
+            title, curves, span, LEVELS
         )
         table += lines
-    told(panels, table, f"ball-batch-{args.rows}", args, "(f - f*) / (f(0) - f*)")
+    told(panels, table, f"ball-batch-{args.rows}", args, "(f - f*) / (f(0) - f*)", LEVELS)
 
 
 def real(args: argparse.Namespace) -> None:
@@ -377,10 +384,10 @@ def real(args: argparse.Namespace) -> None:
         )
         title = cases.TITLES[name]
         panels[f"{title}: operations"], panels[f"{title}: seconds"], lines = lines_of(
-            title, curves, problem.optimum
+            title, curves, problem.optimum, REAL_LEVELS
         )
         table += lines
-    told(panels, table, "ball-passes", args, "(f - f*) / f*")
+    told(panels, table, "ball-passes", args, "(f - f*) / f*", REAL_LEVELS)
 
 
 def main() -> None:
