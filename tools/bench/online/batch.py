@@ -306,20 +306,16 @@ def lines_of(
     return panels[0], panels[1], lines
 
 
-def told(
-    panels: dict[str, Any],
-    table: list[list[str]],
-    name: str,
-    args: Any,
-    unit: str,
-    levels: Sequence[float],
-) -> None:
-    """Print the table, and draw the panels."""
-    shown = [f"{level:g}" for level in levels]
-    head = ["problem", f"10^9 operations, s to {unit} <=", *shown, "least", "10^9 in total"]
-    print(common.table(head, table), flush=True)
-    if not args.no_plot:
-        picture.draw(name, panels, "operations, or seconds", unit)
+def told(title: str, curves: dict[str, list[Point]], unit: float, *shown: Any) -> dict[str, Any]:
+    """Print the table of a problem; returns its panels by operations and by seconds.
+
+    shown : the levels, and the unit in words
+    """
+    levels, words = shown
+    by_operations, by_seconds, lines = lines_of(title, curves, unit, levels)
+    head = ["problem", f"10^9 operations, s to {words} <=", *(f"{level:g}" for level in levels)]
+    print(common.table([*head, "least", "10^9 in total"], lines), flush=True)
+    return {f"{title}: operations": by_operations, f"{title}: seconds": by_seconds}
 
 
 def made(n: int, squared: bool) -> cases.Case:
@@ -358,22 +354,20 @@ def solved(case: cases.Case, squared: bool) -> Problem:
 
 def synthetic(args: argparse.Namespace) -> None:
     """Squared and logistic loss on the paper's rows."""
-    panels, table = {}, []
+    panels, words = {}, "(f - f*) / (f(0) - f*)"
     for squared in (True, False):
         problem = solved(made(args.rows, squared), squared)
         span = problem.first - problem.optimum
         curves = curves_of(problem, args, LAST * span, 1.0 if squared else 10.0)
         title = f"{'squared' if squared else 'logistic'}, n = {args.rows:,}"
-        panels[f"{title}: operations"], panels[f"{title}: seconds"], lines = lines_of(
-            title, curves, span, LEVELS
-        )
-        table += lines
-    told(panels, table, f"ball-batch-{args.rows}", args, "(f - f*) / (f(0) - f*)", LEVELS)
+        panels |= told(title, curves, span, LEVELS, words)
+    if not args.no_plot:
+        picture.draw(f"ball-batch-{args.rows}", panels, "operations, or seconds", words)
 
 
 def real(args: argparse.Namespace) -> None:
     """Texts, and k-mers: the mean logistic loss at the radius of fcl's optimum."""
-    panels, table = {}, []
+    panels, words = {}, "(f - f*) / f*"
     for name in args.cases.split(","):
         case = cases.load(name, args.every, unit_rows=True)
         C = STREAMED if name == "20news" else BATCHED
@@ -382,12 +376,9 @@ def real(args: argparse.Namespace) -> None:
         curves = curves_of(
             problem, args, LAST * problem.optimum, 100.0 if name == "20news" else 1.0
         )
-        title = cases.TITLES[name]
-        panels[f"{title}: operations"], panels[f"{title}: seconds"], lines = lines_of(
-            title, curves, problem.optimum, REAL_LEVELS
-        )
-        table += lines
-    told(panels, table, "ball-passes", args, "(f - f*) / f*", REAL_LEVELS)
+        panels |= told(cases.TITLES[name], curves, problem.optimum, REAL_LEVELS, words)
+    if not args.no_plot:
+        picture.draw("ball-passes", panels, "operations, or seconds", words)
 
 
 def main() -> None:
