@@ -354,7 +354,8 @@ def solved(case: cases.Case, squared: bool) -> Problem:
 
 def synthetic(args: argparse.Namespace) -> None:
     """Squared and logistic loss on the paper's rows."""
-    panels, words = {}, "(f - f*) / (f(0) - f*)"
+    panels: dict[str, Any] = {}
+    words = "(f - f*) / (f(0) - f*)"
     for squared in (True, False):
         problem = solved(made(args.rows, squared), squared)
         span = problem.first - problem.optimum
@@ -367,7 +368,8 @@ def synthetic(args: argparse.Namespace) -> None:
 
 def real(args: argparse.Namespace) -> None:
     """Texts, and k-mers: the mean logistic loss at the radius of fcl's optimum."""
-    panels, words = {}, "(f - f*) / f*"
+    panels: dict[str, Any] = {}
+    words = "(f - f*) / f*"
     for name in args.cases.split(","):
         case = cases.load(name, args.every, unit_rows=True)
         C = STREAMED if name == "20news" else BATCHED
