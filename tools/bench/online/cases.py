@@ -22,7 +22,7 @@ TITLES = {
 }
 #: Newsgroups of a case of pairs, and words of a text that form pairs.
 GROUPS = {"pairs-comp": range(1, 6), "pairs-rec": range(7, 11)}
-PAIRED = 45
+PAIRED = 20
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def pairs(name: str) -> Case:
     """Pairs of words of the same text of 20 newsgroups, some groups against the others.
 
     The order of the words is not at hand, so that pairs take the place of bigrams: of each text those of
-    the 45 words of the largest count times log inverse frequency. Rows have length 1.
+    the 20 words of the largest count times log inverse frequency. Rows have length 1.
     """
     from scipy import sparse
 
