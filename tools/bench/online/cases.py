@@ -20,9 +20,9 @@ TITLES = {
     "pairs-comp": "pairs of words, comp.*",
     "pairs-rec": "pairs of words, rec.*",
 }
-#: Newsgroups of a case of pairs, and words of a text that form pairs.
+#: Newsgroups of a case of pairs; words of a text that form pairs, of words that so many texts have.
 GROUPS = {"pairs-comp": range(1, 6), "pairs-rec": range(7, 11)}
-PAIRED = 20
+PAIRED, LEAST_TEXTS = 30, 100
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,17 @@ def pairs(name: str) -> Case:
     """Pairs of words of the same text of 20 newsgroups, some groups against the others.
 
     The order of the words is not at hand, so that pairs take the place of bigrams: of each text those of
-    the 20 words of the largest count times log inverse frequency. Rows have length 1.
+    the 30 words of the largest count times log inverse frequency, among the words that 100 texts have.
+    Rows have length 1.
     """
     from scipy import sparse
 
     held = np.load(common.SHARED / "20news_is_test.npy").astype(bool)
     X = sparse.load_npz(common.SHARED / "20news_counts.npz").tocsr()[~held]
     group = np.load(common.SHARED / "20news_y.npy")[~held]
-    rarity = np.log(X.shape[0] / np.maximum(np.bincount(X.indices, minlength=X.shape[1]), 1))
+    texts = np.bincount(X.indices, minlength=X.shape[1])
+    X = X[:, texts >= LEAST_TEXTS]
+    rarity = np.log(X.shape[0] / texts[texts >= LEAST_TEXTS])
     found, sizes = [], []
     for i in range(X.shape[0]):
         row = slice(X.indptr[i], X.indptr[i + 1])
