@@ -43,6 +43,8 @@ LEVELS, REAL_LEVELS = (1e-1, 1e-2, 1e-3, 1e-4), (1.0, 0.3, 0.1, 0.03)
 LAST, WHOLE = 1e-6, 8.0
 
 
+#: Most points of a drawn curve.
+MOST_DRAWN = 150
 #: Operations, seconds and distance from the optimum.
 Point = tuple[float, float, float]
 
@@ -300,8 +302,9 @@ def lines_of(
     panels: list[dict[str, picture.Curve]] = [{}, {}]
     for which in (0, 1):
         for name, found in curves.items():
-            across = [max(step[which], 1e-9) for step in found[1:]]
-            up = [max(step[2] / unit, 0.1 * LAST) for step in found[1:]]
+            shown = found[1 :: -(-len(found) // MOST_DRAWN)]
+            across = [max(step[which], 1e-9) for step in shown]
+            up = [max(step[2] / unit, 0.1 * LAST) for step in shown]
             panels[which][name.split(";")[0]] = (across, up)
     return panels[0], panels[1], lines
 
