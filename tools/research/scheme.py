@@ -14,7 +14,8 @@ objective with exact pricing and its own trainer, on the same core.
 Both are run again with the other eviction: the scheme with the order of :mod:`fcl.cache.policy`, and fcl
 with a cache of half as many columns, which is smaller than the optimum's, in its own and in random order.
 
-Prints processor seconds from prepared rows to an objective within several distances of the optimum, and the work.
+Prints processor seconds from prepared rows to an objective within several distances of the optimum, and
+the work.
 """
 
 from __future__ import annotations
