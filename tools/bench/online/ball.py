@@ -40,7 +40,7 @@ LOSS = (LOGISTIC, 0.0)
 #: Strength of the penalised problem that sets the radius: for the stream, for the others.
 STREAMED, BATCHED = 1.0, 0.1
 #: Radius and rate that the searches for pairs of words begin with.
-FIRST_OF_PAIRS = (3000.0, 30.0)
+FIRST_OF_PAIRS = (1e5, 100.0)
 
 
 class Stochastic:
