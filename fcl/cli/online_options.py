@@ -114,6 +114,11 @@ _OPTIONS = {
         group="learning",
         help="Truncated gradient: the model is the mean of the weights over all rows.",
     ),
+    "batch": _learning(
+        FROM_1,
+        help="Ball: rows of a step along their mean gradient; above 1 with --step explicit.",
+        default=1,
+    ),
     "radius": _learning(
         _NUMBER,
         help="Ball: largest L1 norm of the weights. --alpha or --C then sets only the problem whose "
@@ -191,6 +196,7 @@ ARGUMENTS = (
     "gamma",
     "max_weight",
     "rates",
+    "batch",
     "radius",
     "l1_ratio",
     "class_weight",

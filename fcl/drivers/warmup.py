@@ -264,6 +264,7 @@ def _online() -> None:
         {"method": "truncated-gradient", "step": "adagrad"},
         {"method": "truncated-gradient", "average": True},
         {"method": "ball", "radius": 1.0},
+        {"method": "ball", "radius": 1.0, "step": "explicit", "batch": 10},
         *({"method": "ogd", "weights": table} for table in ("float64", "float32", "q2.13")),
         *({"method": name, "weights": "q2.13"} for name in ("ftrl", "truncated-gradient")),
         {"method": "ftrl", "hash_bits": 4},

@@ -33,7 +33,7 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
         The family; it must be able to list the features of a row.
     alpha : float
         Weight of the penalty, above 0.
-    method, power, step, period, theta, truncation, average, l1_ratio, radius
+    method, power, step, period, theta, truncation, average, l1_ratio, batch, radius
         As in ``fcl online``; see :class:`fcl.online.OnlineOptions`.
     weights, gamma, max_weight, rates
         The kind of table; as the options above.

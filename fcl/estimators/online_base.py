@@ -70,6 +70,7 @@ class OnlineParameters:
     truncation: str = "soft"
     average: bool = False
     l1_ratio: float = 1.0
+    batch: int = 1
     radius: float | None = None
     fit_intercept: bool = True
     hash_bits: int | None = None

@@ -28,7 +28,9 @@ from fcl.kernels.online import (
     DIVERGED,
     DONE,
     INTERCEPT,
+    LINEAR,
     MOST_MARGIN,
+    PENDING,
     ROWS,
     STATES,
     WEIGHT,
@@ -67,6 +69,19 @@ class Ball(NamedTuple):
     free: np.ndarray  # float64 (number of a_j = 0,): the weights outside the ball
     factors: np.ndarray  # float64 (p,): the a_j, infinite for weights that stay 0; (0,): all are 1
     state: np.ndarray  # float64 (BALL_STATES,), see above
+
+
+class Batch(NamedTuple):
+    """The sums of s r x over the rows since the last step, of the features that these rows have.
+
+    ``Ball.state`` has the number of these rows in PENDING, and the sum of their s r in LINEAR.
+    """
+
+    rows: int  # rows of a step
+    place: np.ndarray  # int32 (p,): position in ``ids``, or -1
+    ids: np.ndarray  # int64 (capacity,): the features, in the order in which they came
+    sums: np.ndarray  # float64 (capacity,)
+    number: np.ndarray  # int64 (1,): of the features
 
 
 @kernel
@@ -256,6 +271,60 @@ def learn_ball(indptr, ids, values, y, s, margins, loss, rule, ball):
             if values[e] != 0.0:
                 move(ball, ids[e], -step * values[e])
         project(ball, rule.radius)
+    return y.shape[0], DONE
+
+
+@kernel
+def take_step(batch, rule, ball):
+    """Step along the mean gradient of a batch, and project; empties ``batch``, and changes ``ball``."""
+    state = ball.state
+    if state[PENDING] == 0.0:
+        return
+    length = rate_of(rule, state[ROWS] / batch.rows) / state[PENDING]
+    if rule.intercept:
+        state[INTERCEPT] -= length * state[LINEAR]
+    for t in range(batch.number[0]):
+        batch.place[batch.ids[t]] = -1
+        if batch.sums[t] != 0.0:
+            move(ball, batch.ids[t], -length * batch.sums[t])
+    batch.number[0] = 0
+    state[PENDING] = state[LINEAR] = 0.0
+    project(ball, rule.radius)
+
+
+@kernel
+def learn_batches(indptr, ids, values, y, s, margins, loss, rule, batch, ball):
+    """Learn rows by explicit steps along mean gradients; writes margins, ``batch`` and ``ball``.
+
+    The rows of a batch have margins by the weights before its step. Step t, counted in batches of rows,
+    has the rate of row t of :func:`learn_ball`, whose arguments and returned pair are these.
+
+    batch : Batch, with room for all features of these rows besides those in it; ``ball`` for both.
+    """
+    state = ball.state
+    for i in range(y.shape[0]):
+        if s[i] == 0.0:
+            continue
+        m, _ = margin(ball, ids, values, indptr[i], indptr[i + 1])
+        m = margins[i] + (m + state[INTERCEPT])
+        if not abs(m) < MOST_MARGIN:
+            return i, DIVERGED
+        margins[i] = m
+        state[ROWS] += 1.0
+        state[WEIGHT] += s[i]
+        state[PENDING] += 1.0
+        r = s[i] * slope(loss, y[i], m)
+        state[LINEAR] += r
+        for e in range(indptr[i], indptr[i + 1]):
+            j, change = ids[e], r * values[e]
+            if change != 0.0:
+                if batch.place[j] < 0:
+                    at = batch.number[0]
+                    batch.place[j], batch.ids[at], batch.sums[at] = at, j, 0.0
+                    batch.number[0] += 1
+                batch.sums[batch.place[j]] += change
+        if state[PENDING] == batch.rows:
+            take_step(batch, rule, ball)
     return y.shape[0], DONE
 
 

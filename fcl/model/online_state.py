@@ -37,6 +37,7 @@ _OPTIONS = schema.record(
     decay=_SHARE,
     l1_ratio=_SHARE,
     period=schema.whole(1),
+    batch=schema.Maybe(schema.whole(1)),
     passes=schema.whole(1),
     seed=schema.whole(),
     block_rows=schema.whole(64, 65_536),

@@ -73,6 +73,9 @@ class OnlineOptions:
         set it where all weights do not fit in the memory.
     seed : int
         Of the random rounding of such weights.
+    batch : int
+        Ball: rows of a step, which follows their mean gradient; above 1 the step must be explicit. At
+        the end of a pass the rows that are left make a step.
     radius : float, optional
         Ball: largest sum_j f_j |w_j|, above 0. The ball has no penalty, and does not use ``alpha``.
     """
@@ -95,6 +98,7 @@ class OnlineOptions:
     rates: str = "feature"
     most_nonzero: int | None = None
     seed: int = 0
+    batch: int = 1
     radius: float | None = None
 
     def __post_init__(self) -> None:
@@ -115,6 +119,7 @@ class OnlineOptions:
             "weights": checked_weights(self.weights),
             "rates": choice("rates", self.rates, RATES),
             "seed": whole("seed", self.seed, 0),
+            "batch": whole("batch", self.batch, 1),
         }
         if self.most_nonzero is not None:
             checked["most_nonzero"] = whole("most_nonzero", self.most_nonzero, 1)

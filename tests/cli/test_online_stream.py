@@ -205,6 +205,7 @@ METHODS = (
     ("--method", "truncated-gradient", "--period", 7, "--table", "float32", "--decay", 0.5),
     ("--method", "truncated-gradient", "--step", "adagrad", "--class-weight", "1=3"),
     ("--method", "ball", "--radius", 2),
+    ("--method", "ball", "--radius", 2, "--step", "explicit", "--batch", 10),
     ("--method", "ogd", "--table", "q2.13", "--seed", 5),
     ("--method", "ftrl", "--hash-bits", 4),
 )

@@ -42,10 +42,18 @@ def test_scikit_learn_checks(estimator: Any, check: Callable[[Any], None]) -> No
     check(estimator)
 
 
-@pytest.mark.parametrize("method", ["ftrl", "truncated-gradient", "ogd", "ball"])
-def test_fit_is_train_online(method: str) -> None:
-    radius = 2.0 if method == "ball" else None
-    given = {"alpha": 1e-3, "method": method, "radius": radius, "passes": 2}
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "ftrl"},
+        {"method": "truncated-gradient"},
+        {"method": "ogd"},
+        {"method": "ball", "radius": 2.0},
+        {"method": "ball", "radius": 2.0, "step": "explicit", "batch": 10},
+    ],
+)
+def test_fit_is_train_online(options: dict[str, Any]) -> None:
+    given = {"alpha": 1e-3, "passes": 2, **options}
     found = FCLOnlineClassifier(**given, random_state=3).fit(X, Y, S)
     data = fcl.open_data(X, y=Y, weights=S)
     result = fcl.train_online(data, "columns", **given, seed=3, certify=False)
@@ -156,6 +164,7 @@ def test_generated_features() -> None:
         ({"alpha": 0.0}, "alpha must be"),
         ({"method": "sgd"}, "method must be"),
         ({"radius": 1.0}, "radius: method ftrl has none"),
+        ({"batch": 10}, "batch: method ftrl has none"),
         ({"average": True}, "average: method ftrl has none"),
         ({"gamma": 1.0, "method": "ogd"}, "gamma: expected weights qN.M"),
         ({"loss": "huber"}, "loss must be"),

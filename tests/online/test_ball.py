@@ -165,11 +165,61 @@ def test_rebases_change_nothing_over_many_rows() -> None:
     check_heap(plain)
 
 
+@given(
+    seed=st.integers(0, 2**32),
+    loss=st.sampled_from(LOSSES),
+    weighted=st.booleans(),
+    radius=st.sampled_from([1e-3, 0.1, 1.0, 10.0, 1e3]),
+    rate=st.sampled_from([0.01, 0.1, 1.0]),
+    batch=st.sampled_from([2, 3, 10, 45, 200]),
+    cut=st.integers(0, 100),
+)
+@settings(max_examples=40)
+def test_every_batch_equals_the_projection_of_the_whole_vector(
+    seed: int, loss: str, weighted: bool, radius: float, rate: float, batch: int, cut: int
+) -> None:
+    """Two passes, whose last batches are smaller; the first pass is cut in two calls."""
+    rows = Rows(seed, 100, 1 + seed % 40)
+    a = rows.rng.choice([0.0, 0.5, 1.0, 2.0, 3.3, np.inf], rows.p) if weighted else np.ones(rows.p)
+    held = np.isfinite(a)
+    if loss == "squared":
+        rate /= 10.0
+    given = {"loss": loss, "radius": radius, "rate": rate, "step": "explicit", "batch": batch}
+    learner = learner_for(rows, a if weighted else None, decay=0.5, **given)
+    X = np.zeros((rows.n, rows.p))
+    np.add.at(X, (np.repeat(np.arange(rows.n), np.diff(rows.indptr)), rows.ids), rows.values)
+    w, b, taken, size = np.zeros(rows.p), 0.0, 0, 1.0
+    counted = np.flatnonzero(rows.s)
+    for number in range(2):
+        margins = [rows.learn(learner, 0, cut), rows.learn(learner, cut, rows.n)]
+        found = np.concatenate(margins)
+        learner.end_pass()
+        for first in range(0, len(counted), batch):
+            some = counted[first : first + batch]
+            m = rows.offset[some] + b + X[some] @ w
+            assert found[some] == pytest.approx(m, rel=1e-8, abs=1e-8 * size)
+            r = rows.s[some] * [slope(loss, y, t) for y, t in zip(rows.y[some], m, strict=True)]
+            taken += len(some)
+            eta = rate * 0.5**number / math.sqrt(taken / batch) / len(some)
+            b -= eta * r.sum()
+            w -= eta * (r @ X[some])
+            w[~held] = 0.0
+            size = max(size, float(np.abs(w).max()))
+            w[held] = project_l1_ball(w[held], radius, a[held])
+        assert np.abs(dense(learner) - w).max() <= 1e-9 * size
+        assert learner.intercept == pytest.approx(b, rel=1e-8, abs=1e-8 * size)
+        check_heap(learner)
+    assert learner.rows == taken and learner.weight == pytest.approx(2.0 * rows.s.sum())
+
+
+@pytest.mark.parametrize("batch", [1, 7, 400])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_cuts_and_saved_states_give_the_same_bits(weighted: bool) -> None:
+def test_cuts_and_saved_states_give_the_same_bits(weighted: bool, batch: int) -> None:
     rows = Rows(2, 600, 50)
     factors = rows.rng.choice([0.0, 0.5, 1.0, 2.0, np.inf], rows.p) if weighted else None
     options: dict[str, Any] = {"radius": 2.0, "rate": 0.7, "decay": 0.9}
+    if batch > 1:
+        options |= {"step": "explicit", "batch": batch}
     whole = learner_for(rows, factors, **options)
     margins = [rows.learn(whole, 0, rows.n)]
     whole.end_pass()
@@ -229,6 +279,46 @@ def test_a_radius_below_the_last_digit_leaves_nothing() -> None:
     assert np.abs(dense(learner)).sum() <= 1e-30 * (1.0 + 1e-12)
 
 
+def test_batches_grow() -> None:
+    rows = Rows(3, 3000, 5000, most=40)
+    learner = learner_for(rows, radius=1e6, rate=0.1, step="explicit", batch=2500)
+    rows.learn(learner, 0, 2400)
+    assert not len(learner.point()[0]) and len(learner.saved()["ids"]) > 2048
+    rows.learn(learner, 2400, rows.n)
+    assert len(learner.point()[0]) > 2048
+    check_heap(learner)
+
+
+def test_states_of_another_batch_are_refused() -> None:
+    rows = Rows(6, 100, 20)
+    given = {"radius": 1.0, "step": "explicit", "batch": 7}
+    learner = learner_for(rows, **given)
+    rows.learn(learner, 0, rows.n)
+    saved = learner.saved()
+    places = saved["table"][:, 3]
+    assert places.max() > 2 and not learner.learn(*empty())
+    state, twice, none = saved["state"].copy(), saved["table"].copy(), saved["table"].copy()
+    state[ball_heap.PENDING] = 7.0
+    twice[places == 1.0, 3] = 2.0
+    none[:, 1] = none[:, 3] = 0.0
+    for wrong in (
+        {"state": state},
+        {"table": twice},
+        {"table": none},
+        {"table": saved["table"][:, :2]},
+        {"ids": saved["ids"] + 20},
+    ):
+        with pytest.raises(InputError, match="the saved state is not one of ball over 20 features"):
+            learner_for(rows, **given).restore({**saved, **wrong})
+    with pytest.raises(InputError, match="the saved state is not one of ball"):
+        learner_for(rows).restore(saved)
+
+
+def empty() -> tuple[Any, ...]:
+    """The arguments of a chunk without rows."""
+    return RowChunk(np.zeros(1, int), np.zeros(0, np.int32), np.zeros(0)), *np.zeros((3, 0))
+
+
 def test_states_of_another_learner_are_refused() -> None:
     rows = Rows(6, 100, 20)
     learner = learner_for(rows)
@@ -265,6 +355,10 @@ def test_options_that_the_ball_cannot_follow_are_refused() -> None:
         learner_for(rows, radius=None)
     with pytest.raises(InputError, match="step adagrad: method ball has"):
         learner_for(rows, step="adagrad")
+    with pytest.raises(InputError, match="batch 10: a step of several rows is explicit"):
+        learner_for(rows, batch=10)
+    with pytest.raises(InputError, match="batch must be a whole number of at least 1, got 0"):
+        learner_for(rows, batch=0)
     with pytest.raises(InputError, match="weights float32: method ball keeps"):
         learner_for(rows, weights="float32")
     with pytest.raises(InputError, match=r"l1_ratio 0.5: method ball has a radius"):

@@ -49,15 +49,15 @@ def mean_loss(model: fcl.Model) -> float:
     )
 
 
-@pytest.mark.parametrize("step", ["implicit", "explicit"])
+@pytest.mark.parametrize(("step", "batch"), [("implicit", 1), ("explicit", 1), ("explicit", 100)])
 def test_the_loss_approaches_that_of_the_optimum_of_the_same_norm(
-    data: fcl.DataSet, step: str
+    data: fcl.DataSet, step: str, batch: int
 ) -> None:
     optimum = fcl.train(data, "columns", C=0.05, tol=1e-7).model
     radius = float(np.abs(optimum.weights).sum())
     least = mean_loss(optimum)
     found = [
-        learn(data, radius=radius, step=step, rate="auto", decay=0.8, passes=passes)
+        learn(data, radius=radius, step=step, batch=batch, rate="auto", decay=0.8, passes=passes)
         for passes in (1, 20)
     ]
     for result in found:

@@ -76,7 +76,7 @@ def test_exponentiated_gradient_equals_its_full_form() -> None:
     rows = Rows(12, 400, 25)
     rows.y[:] = np.sign(rows.y)
     z, rate, p = 4.0, 0.3, rows.p
-    up, down, state = loops.make_eg(p)
+    up, down, gradient, state = loops.make_eg(p)
     full, b = np.full(2 * p, z / (2 * p)), 0.0
     for i in range(rows.n):
         x = np.zeros(p)
@@ -96,9 +96,12 @@ def test_exponentiated_gradient_equals_its_full_form() -> None:
             rate / 3.0,
             0.5,
             z,
+            1,
         )
-        paid = loops.descend_eg(*given, up, down, state)
-        assert paid == pytest.approx(np.logaddexp(0.0, -y * m), rel=1e-11)
+        paid, wrong = loops.descend_eg(*given, up, down, gradient, state)
+        assert wrong == (y * m <= 0.0) and paid == pytest.approx(
+            np.logaddexp(0.0, -y * m), rel=1e-11
+        )
         step = rate / math.sqrt(i + 1.0) * y / (1.0 + math.exp(y * m))
         b += step / 3.0
         full *= np.exp(step * np.concatenate([x, -x]))
@@ -109,6 +112,65 @@ def test_exponentiated_gradient_equals_its_full_form() -> None:
     before = (up - down) / state[TOTAL]
     loops.total_of(up, down, state)
     assert state[TOTAL] == pytest.approx(1.0) and np.allclose((up - down) / state[TOTAL], before)
+
+
+def test_exponentiated_gradient_of_batches_equals_its_full_form() -> None:
+    rows = Rows(15, 400, 25)
+    z, rate, p, batch = 4.0, 3.0, rows.p, 30
+    up, down, gradient, state = loops.make_eg(p)
+    X = np.zeros((rows.n, p))
+    np.add.at(X, (np.repeat(np.arange(rows.n), np.diff(rows.indptr)), rows.ids), rows.values)
+    full, b, errors, taken = np.full(2 * p, z / (2 * p)), 0.0, 0.0, 0
+    given = (rows.indptr, rows.ids, rows.values, rows.y, 0, rows.n, (LOGISTIC, 0.0))
+    paid, wrong = loops.descend_eg(*given, rate, 1.0, 0.5, z, batch, up, down, gradient, state)
+    for first in range(0, rows.n, batch):
+        some, y = X[first : first + batch], rows.y[first : first + batch]
+        m = some @ (full[:p] - full[p:]) + b
+        paid -= np.logaddexp(0.0, -y * m).sum()
+        errors += np.count_nonzero(y * m <= 0.0)
+        slopes = -y / (1.0 + np.exp(y * m))
+        taken += len(y)
+        length = 1.0 / math.sqrt(taken / batch)
+        b -= length * slopes.mean()
+        change = rate * length * (slopes @ some) / len(y)
+        full *= np.exp(np.concatenate([-change, change]))
+        full *= z / full.sum()
+    both = z * np.concatenate([up, down]) / state[TOTAL]
+    assert np.abs(both - full).max() <= 1e-12 * z and not gradient.any()
+    assert abs(paid) <= 1e-9 and wrong == errors and state[INTERCEPT] == pytest.approx(b)
+
+
+@pytest.mark.parametrize("squared", [True, False])
+def test_coordinate_descent_and_interior_points_find_the_optimum_of_fcl(squared: bool) -> None:
+    """Of the penalised problem, and of the ball whose radius is the norm of this optimum."""
+    from scipy import sparse
+
+    from tools.bench.online import batch, cases
+
+    rng = np.random.default_rng(14)
+    X = rng.normal(size=(80, 30))
+    truth = np.where(rng.random(30) < 0.5, rng.normal(size=30), 0.0)
+    y = X @ truth + rng.normal(size=80)
+    y = y if squared else np.sign(y)
+    C = 0.02 if squared else 0.2
+    loss = "squared" if squared else "logistic"
+    model = fcl.train(fcl.open_data(X, y=y), "columns", C=C, loss=loss, tol=1e-9).model
+    w = np.zeros(30)
+    w[model.ids] = model.weights
+    assert 3 < len(model.ids) < 30
+    problem = batch.Problem(cases.Case("", sparse.csr_matrix(X), y), squared, w, C)
+    limits = batch.Limits(1e6, 60.0, 1e-9)
+    found = batch.curve(problem, batch.descent(problem), limits)
+    assert found[-1][2] <= 1e-9 and found[0][0] == 0.0 < found[1][0]
+    few = limits._replace(passes=20.0)
+    rate = 0.05 if squared else 1.0
+    runs = [batch.stochastic(problem, method, 20, rate) for method in ("ball", "EG")]
+    for steps in (*runs, batch.exponentiated(problem, rate)):
+        values = [value for _, _, value in batch.curve(problem, steps, few)]
+        assert min(values) < 0.7 * values[0]
+    pytest.importorskip("clarabel")
+    found = batch.curve(problem, batch.interior_point(problem, 100), limits)
+    assert found[-1][2] <= 1e-6
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])

@@ -3,12 +3,14 @@
 
     python tools/bench/beyond.py fcl [--d 8] [--C 0.03] [--memory 6GiB]
     python tools/bench/beyond.py peers [--every 10] [--letters 1,2,3] [--sampled 30000,100000]
+    python tools/bench/beyond.py peers --every 1 --letters "" --sampled 150000 --methods liblinear
 
 Both train on chromosomes I-IV of C. elegans (6,206,429 windows) and validate on V (2,117,310) by the area
 under the precision-recall curve. ``fcl`` prints the scores of its anchors over time, from the start of
 the command. The ``peers`` train on every k-th row at k times C, and are scored on every fourth row of V.
 Their features are all k-mers with wildcards of so few letters that the matrix fits, or a random sample of
-the features of d letters, as in the paper. ``matrix`` is the time to make the matrix; ``solve`` is the
+the features of d letters, as in the paper; the third line is a sample that fills most of a memory of 24
+GB. ``matrix`` is the time to make the matrix; ``solve`` is the
 time of the solver alone at its own default tolerance. Needs the extra ``peers``.
 """
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -91,34 +94,54 @@ def curve(args: argparse.Namespace) -> None:
 # -- peers -----------------------------------------------------------------------------------------
 
 
-def make_matrix(codes: np.ndarray, letters: int, ids: Ids | None) -> Any:
-    """Make the k-mer matrix of windows (n, L), CSR float64; ids : sorted, None for all features."""
+def sampled_kmers(codes: np.ndarray, d: int, ids: Ids) -> Any:
+    """Make columns of the k-mers with wildcards of windows (n, L) without unknown letters, CSR float64.
+
+    ids : the columns, sorted. For each position, a table lists the chosen patterns of each word of d
+    letters, so that a row takes one look-up for each position, however many patterns a word has.
+    """
     from scipy import sparse
 
-    from fcl import open_data
-    from fcl.drivers.job import make_job
-    from fcl.features.base import BitColumns
+    n, length = codes.shape
+    positions, each, n_words = length - d + 1, 4 * 5 ** (d - 1), 4**d
+    letters = np.arange(n_words)[:, None] // 4 ** np.arange(d - 1, -1, -1) % 4
+    patterns = np.empty((n_words, 2 ** (d - 1)), np.int32)
+    for mask in range(2 ** (d - 1)):  # which letters after the first are wildcards
+        pattern = letters[:, 0]
+        for k in range(1, d):
+            pattern = 5 * pattern + (4 if mask >> (k - 1) & 1 else letters[:, k])
+        patterns[:, mask] = pattern
+    lists, lengths = [], np.empty((positions, n_words), np.int64)
+    for position in range(positions):
+        first, last = np.searchsorted(ids, [position * each, (position + 1) * each])
+        column = np.full(each, -1, np.int32)
+        column[ids[first:last] - position * each] = np.arange(first, last)
+        found = column[patterns]
+        words, which = np.nonzero(found >= 0)
+        some = found[words, which]
+        lists.append(some[np.lexsort((some, words))])
+        lengths[position] = np.bincount(words, minlength=n_words)
+    every = np.concatenate(lists)
+    counts = lengths.ravel()
+    starts = np.cumsum(counts) - counts
+    indices, indptr = [], np.zeros(n + 1, np.int64)
+    for at in range(0, n, SCORED_ROWS):
+        block = codes[at : at + SCORED_ROWS]
+        words = np.zeros((len(block), positions), np.int64)
+        for k in range(d):
+            words = 4 * words + block[:, k : k + positions]
+        places = (words + n_words * np.arange(positions)).ravel()
+        own = counts[places]
+        ends = np.cumsum(own)
+        indices.append(every[np.repeat(starts[places] - (ends - own), own) + np.arange(ends[-1])])
+        indptr[at + 1 : at + len(block) + 1] = indptr[at] + ends[positions - 1 :: positions]
+    joined = np.concatenate(indices)
+    return sparse.csr_matrix((np.ones(len(joined)), joined, indptr), (n, len(ids)))
 
-    n = len(codes)
-    if ids is None:
-        return cases.all_kmers(codes, letters)
-    job = make_job(open_data(codes, y=np.arange(n) % 2), f"kmers:d={letters}", C=1.0, memory="4GiB")
-    prepared = job.prepare(job.train, lambda share: None)
-    maker = job.family.column_maker(prepared, 1 << 28)
-    rows, counts = [], []
-    for at in range(0, len(ids), maker.batch):
-        bits = [
-            np.unpackbits(block.bits.view(np.uint8), 1, block.n_rows, "little")
-            for block in maker.make(ids[at : at + maker.batch])
-            if isinstance(block, BitColumns)
-        ]
-        found = np.concatenate(bits, axis=1)
-        counts.append(found.sum(axis=1, dtype=np.int64))
-        rows.append(np.nonzero(found)[1].astype(np.int32))
-    indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-    indices = np.concatenate(rows)
-    X = sparse.csc_matrix((np.ones(len(indices)), indices, indptr), (n, len(ids)))
-    return X.tocsr()
+
+def make_matrix(codes: np.ndarray, letters: int, ids: Ids | None) -> Any:
+    """Make the k-mer matrix of windows (n, L), CSR float64; ids : sorted, None for all features."""
+    return cases.all_kmers(codes, letters) if ids is None else sampled_kmers(codes, letters, ids)
 
 
 def peer(args: argparse.Namespace) -> None:
@@ -140,9 +163,11 @@ def peer(args: argparse.Namespace) -> None:
         X = make_matrix(np.ascontiguousarray(codes), letters, ids)
         np.save(folder / "seconds.npy", time.perf_counter() - begun)
         sparse.save_npz(folder / "X.npz", X, False)
+        del X  # it may fill half of the memory, which the solver needs
         np.save(folder / "y.npy", np.load(train / "y.npy")[:: args.every].astype(np.float64))
     problem = peers.Problem(folder, C_of(args), TOLERANCES[args.run], letters)
     w, b = peers.solve(problem, args.run)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     X, valid = problem.matrix(), args.parts / VALID
     figures = {
         "solver": args.run,
@@ -151,6 +176,7 @@ def peer(args: argparse.Namespace) -> None:
         "nonzeros": X.nnz,
         "matrix": float(np.load(folder / "seconds.npy")),
         "solve": problem.solve,
+        "peak": peak / 2**20,  # GiB
         "objective": problem.objective(X, w, b),
         "active": int(np.count_nonzero(w)),
         "auprc": float(
@@ -216,12 +242,13 @@ def compare(args: argparse.Namespace) -> None:
                     f"{found['nonzeros'] / 1e6:,.0f} M",
                     f"{found['matrix']:.3g}",
                     f"{found['solve']:.3g}",
+                    f"{found['peak']:.3g}",
                     f"{found['active']:,}",
                     f"{found['auprc']:.4f}",
                 ]
             )
-    header = ["solver", "which", "features", "rows", "nonzeros", "matrix, s", "solve, s", "active"]
-    header.append("AUPRC on V")
+    header = ["solver", "which", "features", "rows", "nonzeros", "matrix, s", "solve, s"]
+    header += ["peak, GiB", "active", "AUPRC on V"]
     print(
         f"every {args.every}th row of I-IV; C = {C_of(args):g}, which is {args.every} x {args.C:g}\n"
     )

@@ -7,7 +7,9 @@
 Every run is a separate ``fcl-train`` on windows of C. elegans on disk; kernels are compiled beforehand.
 Seconds are from the start of the command to a certified relative gap, and include starting processes,
 reading and preparing. With several runs, times are medians, and the other figures come from the run
-of median time. ``--drivers inline,processes`` compares drivers.
+of median time. ``--drivers inline,processes`` compares drivers. ``apart`` is the largest relative
+difference between the last objectives of the runs of a line: the order in which writers bring columns
+differs from run to run.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ AXES = {
     "rows": {"every": "160,40,10,4,1", "C": "0.03,0.1"},
     "d": {"d": "4,6,8,10"},
     "C": {"C": "0.01,0.03,0.1,0.3"},
-    "writers": {"writers": "1,2,4", "every": "10"},
+    "writers": {"writers": "1,2,4,8", "every": "10"},
     "memory": {"memory": "768MiB,1GiB,2GiB,4GiB", "every": "10"},
 }
 DEFAULTS = {
@@ -86,6 +88,7 @@ def main() -> None:
         data = common.every_kth(folder, int(case["every"]))
         n_rows = len(np.load(data / "y.npy", mmap_mode="r"))
         last = jobs.middle(runs).last
+        ends = [job.last["objective"] for job in runs]
         rows.append(
             [
                 f"{n_rows:,}",
@@ -97,8 +100,9 @@ def main() -> None:
                 *(_reached(runs, gap) for gap in jobs.GAPS),
                 common.spread([len(job.passes) for job in runs]),
                 f"{last['objective']:.2f}",
+                f"{max(ends) / min(ends) - 1.0:.1e}",
                 f"{last['gap']:.1e}",
-                f"{last['active']:,}",
+                common.spread([job.last["active"] for job in runs]),
                 f"{max(job.peak for job in runs) / 2**20:,.0f}",
             ]
         )
@@ -110,7 +114,7 @@ def main() -> None:
         "objective within 1e-4, s",
         *(f"gap {gap:g}, s" for gap in jobs.GAPS),
     ]
-    header += ["passes", "objective", "gap", "active", "peak, MiB"]
+    header += ["passes", "objective", "apart", "gap", "active", "peak, MiB"]
     print(common.table(header, rows))
 
 

@@ -134,8 +134,7 @@ def liblinear(problem: Problem) -> Solution:
     from liblinear.liblinearutil import parameter, train
     from liblinear.liblinearutil import problem as make_problem
 
-    X = problem.matrix()
-    made = make_problem(problem.y, X)
+    made = make_problem(problem.y, problem.matrix())  # a copy; the matrix itself is released
     problem.begin()
     model = train(made, parameter(f"-s 6 -c {problem.C} -e {problem.tol} -B 1 -R -q"))
     problem.end()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compare the published scheme with exact pricing, on the same columns, cache and kernels.
+"""Compare the published scheme with exact pricing, and random with ordered eviction.
 
     python tools/research/scheme.py [--every 160] [--d 8] [--C 0.1] [--limit 40] [--cache 500]
 
@@ -11,7 +11,11 @@ four fifths of the core, since the scheme lacks proposals, and the trainer has t
 certificate: fcl's pricing computes its gap afterwards, which is not timed. *fcl* minimises the same
 objective with exact pricing and its own trainer, on the same core.
 
-Prints seconds from prepared rows to an objective within several distances of the optimum.
+Both are run again with the other eviction: the scheme with the order of :mod:`fcl.cache.policy`, and fcl
+with a cache of half as many columns, which is smaller than the optimum's, in its own and in random order.
+
+Prints processor seconds from prepared rows to an objective within several distances of the optimum, and
+the work.
 """
 
 from __future__ import annotations
@@ -21,18 +25,19 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from fcl.cache import ColumnCache, StagedColumns
+from fcl.cache import ColumnCache, StagedColumns, evict_order
 from fcl.features.base import BitColumns
 from fcl.kernels import kernel
 from fcl.kernels.bits import trailing_zeros
 from fcl.solve.line import SIGMA
-from fcl.solve.state import Point
+from fcl.solve.state import Columns, Floats, Point
 from tools.bench import common
 from tools.research import newton
 from tools.research.trainers import make_solver
@@ -50,6 +55,8 @@ WRITING, TRAINING = 0.2, 0.05
 TOGETHER = 64
 #: Features priced at a time, and drawn at a time: some hundreds at each position.
 BATCH, ROUND = 1024, 1 << 15
+#: Most passes of fcl.
+MOST_PASSES = 200
 
 
 @dataclass(frozen=True)
@@ -85,7 +92,10 @@ def add_sums(bits: Any, r: Any, out: Any) -> None:
 class Published:
     """The scheme of the paper, for k-mers and the logistic loss."""
 
-    def __init__(self, job: Job, prepared: PreparedRows, columns: int, seed: int) -> None:
+    def __init__(
+        self, job: Job, prepared: PreparedRows, columns: int, seed: int, ordered: bool
+    ) -> None:
+        self.ordered = ordered
         n, block_rows = job.train.n, job.options.block_rows
         self.job, self.prepared, self.objective = job, prepared, job.objective()
         self.random = np.random.default_rng(seed)
@@ -114,7 +124,7 @@ class Published:
 
     def write(self, until: float) -> None:
         """Price features at random, and admit those that violate."""
-        while time.perf_counter() < until:
+        while time.process_time() < until:
             ids = next(self.proposals)
             ids = ids[~np.isin(ids, self.cache.ids)]
             if not len(ids):
@@ -135,12 +145,15 @@ class Published:
                 self._admit(self.cache.measure(ids[part], blocks))
 
     def _admit(self, staged: StagedColumns) -> None:
-        """Admit columns; evict random ones for lack of room, and freeze their weights."""
+        """Admit columns; evict others for lack of room, and freeze their weights."""
         cache, count = self.cache, len(staged.ids)
         leaving = cache.n + count - cache.max_columns
         if leaving > 0:
             keep = np.ones(cache.n, bool)
-            keep[self.random.choice(cache.n, leaving, replace=False)] = False
+            if self.ordered:
+                keep[self._order()[:leaving]] = False
+            else:
+                keep[self.random.choice(cache.n, leaving, replace=False)] = False
             for number in np.flatnonzero(~keep & (self.w[: cache.n] != 0.0)):
                 self.frozen[int(cache.ids[number])] = float(self.w[number])
             kept = self.w[: cache.n][keep]
@@ -153,10 +166,20 @@ class Published:
             self.w[cache.n - 1] = self.frozen.pop(feature, 0.0)
         self.admitted += count
 
+    def _order(self) -> Columns:
+        """The cached columns, the most dispensable first, by their gradients at the current point."""
+        cache, penalty = self.cache, self.objective.penalty
+        moments = (newton.column_moments(cache.pieces, j, self.rq) for j in cache.slots[: cache.n])
+        prices = self.objective.C * np.array([g for g, *_ in moments])
+        given = (prices, self.w[: cache.n], np.ones(cache.n))
+        violations = penalty.violations(*given)
+        seen = np.ones(cache.n, bool)
+        return evict_order(given[1], penalty.slopes(*given), violations, seen)
+
     def train(self, until: float) -> None:
         """Make Newton steps on random cached columns, one at a time."""
         o, cache = self.objective, self.cache
-        while cache.n and time.perf_counter() < until:
+        while cache.n and time.process_time() < until:
             order = self.random.integers(0, cache.n, TOGETHER)
             newton.newton_sweep(
                 *(cache.pieces, cache.slots, order, o.C, SIGMA, o.y, o.s),
@@ -178,19 +201,21 @@ class Published:
         return Point(ids, np.array([weights[int(j)] for j in ids]), self.b)
 
 
-def published(job: Job, prepared: PreparedRows, columns: int, limit: float, seed: int) -> Traced:
+def published(
+    job: Job, prepared: PreparedRows, columns: int, limit: float, seed: int, ordered: bool = False
+) -> Traced:
     """Run the paper's scheme for ``limit`` seconds."""
-    begun = time.perf_counter()
-    scheme = Published(job, prepared, columns, seed)
+    begun = time.process_time()
+    scheme = Published(job, prepared, columns, seed, ordered)
     trace, idle, look = [], 0.0, 0.5
-    while (now := time.perf_counter() - begun - idle) < limit:
-        scheme.write(time.perf_counter() + WRITING)
-        scheme.train(time.perf_counter() + TRAINING)
+    while (now := time.process_time() - begun - idle) < limit:
+        scheme.write(time.process_time() + WRITING)
+        scheme.train(time.process_time() + TRAINING)
         if now >= look:  # computing the objective is not timed
-            since = time.perf_counter()
+            since = time.process_time()
             trace.append((since - begun - idle, scheme.value()))
             look = 1.05 * now + 0.1
-            idle += time.perf_counter() - since
+            idle += time.process_time() - since
     point = scheme.point()
     solver = make_solver(job, prepared, 1e-3)
     solver.propose(point)
@@ -202,20 +227,39 @@ def published(job: Job, prepared: PreparedRows, columns: int, limit: float, seed
     return Traced(trace, point, solver.price().gap, words)
 
 
-def exact(job: Job, prepared: PreparedRows, tol: float) -> Traced:
-    """Run fcl on the same core."""
-    begun = time.perf_counter()
-    solver = make_solver(job, prepared, tol)
-    trace, passes = [], 0
-    while True:
-        certified = solver.price()
-        passes += 1
-        trace.append((time.perf_counter() - begun, certified.objective))
-        if certified.gap <= tol:
-            return Traced(trace, solver.outer.point, certified.gap, f"{passes} passes")
-        solver.admit()
-        solver.train()
-        solver.propose(solver.proposal())
+def exact(
+    job: Job, prepared: PreparedRows, tol: float, columns: int = 0, shuffled: int | None = None
+) -> Traced:
+    """Run fcl on the same core.
+
+    columns : of its cache, if not 0
+    shuffled : seed of a random order of eviction; None for fcl's own
+    """
+    from fcl.solve import local
+
+    begun = time.process_time()
+    solver = make_solver(job, prepared, tol, columns)
+    trace, passes, evicted, admitted = [], 0, 0, 0
+    random = np.random.default_rng(shuffled)
+
+    def in_random_order(w: Floats, slopes: Floats, violations: Floats, seen: Any) -> Columns:
+        return random.permutation(np.flatnonzero(seen))
+
+    own = {} if shuffled is None else {"evict_order": in_random_order}
+    with common.constants(local, **own):
+        while True:
+            certified = solver.price()
+            passes += 1
+            trace.append((time.process_time() - begun, certified.objective))
+            if certified.gap <= tol or passes == MOST_PASSES:
+                words = f"{passes} passes, {admitted:,} admitted, {evicted:,} evicted"
+                return Traced(trace, solver.outer.point, certified.gap, words)
+            before = solver.cache.n
+            left = solver.admit()
+            evicted += left
+            admitted += solver.cache.n - before + left
+            solver.train()
+            solver.propose(solver.proposal())
 
 
 def main() -> None:
@@ -236,11 +280,15 @@ def main() -> None:
     data = common.open_rows(common.windows_folder(args.data), args.every)
     job = make_job(data, f"kmers:d={args.d}", C=args.C, tol=1e-7, memory="4GiB")
     prepared = job.prepare(job.train, lambda share: None)
-    published(job, prepared, args.cache, 1.0, args.seed)  # compiles
+    published(job, prepared, 20, 1.0, args.seed, True)  # compiles
     optimum = exact(job, prepared, 1e-7).trace[-1][1]
+    half, scheme = args.cache // 2, partial(published, job, prepared, args.cache, args.limit)
     runs = {
         "fcl": exact(job, prepared, 1e-3),
-        "the paper's scheme": published(job, prepared, args.cache, args.limit, args.seed),
+        f"fcl, {half} columns, ordered": exact(job, prepared, 1e-3, half),
+        f"fcl, {half} columns, random": exact(job, prepared, 1e-3, half, args.seed),
+        f"the paper's scheme, {args.cache} columns, random": scheme(args.seed),
+        f"the paper's scheme, {args.cache} columns, ordered": scheme(args.seed, True),
     }
     print(common.machine())
     print(

@@ -151,14 +151,17 @@ def run(job: Job, prepared: PreparedRows, method: Method, tol: float, limit: flo
     return Run(reached, now, training, passes, certified.objective, certified.gap, active)
 
 
-def make_solver(job: Job, prepared: PreparedRows, tol: float) -> Solver:
-    """Make a solver as the inline driver does."""
+def make_solver(job: Job, prepared: PreparedRows, tol: float, columns: int = 0) -> Solver:
+    """Make a solver as the inline driver does; columns : of the cache, if not those of the plan."""
     from fcl.cache import ColumnCache
     from fcl.solve.outputs import local_passes
     from fcl.solve.solver import Solver
 
     plan, options = job.plan, job.options
-    cache = ColumnCache(plan.cache_bytes, plan.max_columns, job.train.n, options.block_rows)
+    size, most, n = plan.cache_bytes, plan.max_columns, job.train.n
+    if columns:
+        size, most = columns * ColumnCache.largest_column(n, options.block_rows), columns
+    cache = ColumnCache(size, most, n, options.block_rows)
     return Solver(
         local_passes(job.objective(), job.family, prepared),
         cache,

@@ -160,6 +160,7 @@ class OnlineJob:
 #: The methods that use an option, if not all do.
 _USED_BY = {
     "radius": ("ball",),
+    "batch": ("ball",),
     "period": ("truncated-gradient",),
     "theta": ("truncated-gradient",),
     "truncation": ("truncated-gradient",),

@@ -25,6 +25,8 @@ CLEAR, MOST_WORSE = 0.98, 1.25
 #: Fewest rows of a trial, even if all trials together then take more of a small data set: where positives
 #: are rare, shorter trials have too few of them to compare rates.
 LEAST_ROWS = 1000
+#: Fewest steps of a trial with batches of rows, if the first block has so many rows.
+LEAST_STEPS = 8
 
 
 def choose_rate(job: OnlineJob, all_rows: bool = False) -> float:
@@ -41,7 +43,7 @@ def choose_rate(job: OnlineJob, all_rows: bool = False) -> float:
     blocks = Blocks(job.family, job.train, run.block_rows, run.seed, run.shuffle)
     block = next(blocks.of_pass(0))
     n_trials = len(FIRST) + 4
-    most = max(LEAST_ROWS, int(SHARE * job.train.n / n_trials))
+    most = max(LEAST_ROWS, LEAST_STEPS * job.options.batch, int(SHARE * job.train.n / n_trials))
     trial = _Trial(job, block if all_rows else replace(block, order=block.order[:most]))
     constant = trial.constant()
     enough = math.inf if job.start is not None else MOST_WORSE * constant

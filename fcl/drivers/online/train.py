@@ -116,6 +116,7 @@ def train_online(
     gamma: float | None = None,
     max_weight: float | None = None,
     rates: str = "feature",
+    batch: int = 1,
     radius: float | None = None,
     class_weight: str | Mapping[Any, float] | None = None,
     hash_bits: int | None = None,
@@ -158,7 +159,7 @@ def train_online(
     passes : int, optional
         Passes over the rows: by default 1, or those of the run that is resumed.
     power, decay, step, period, theta, truncation, average, l1_ratio, intercept
-    weights, gamma, max_weight, rates, radius
+    weights, gamma, max_weight, rates, batch, radius
         See :class:`fcl.online.OnlineOptions`.
     class_weight : None, "balanced" or mapping
         As for :func:`fcl.train`.
@@ -296,6 +297,7 @@ LEARNING = (
     "gamma",
     "max_weight",
     "rates",
+    "batch",
     "radius",
 )
 RUNNING = tuple(field.name for field in fields(Running))

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Compare dual cached loops, stochastic gradients on cached rows, and feature cached loops.
 
-    python tools/bench/online/dcl.py [--cases 20news,celegans] [--C 0.1] [--steps 64] [--ratio 4]
+    python tools/bench/online/dcl.py [--cases 20news,celegans] [--C 0.1,1,10,100] [--steps 64] [--ratio 4]
 
 fcl and DCL-SGD minimise |w|_1 + C sum of logistic losses, DCL its own problem, with 1/2 |w|^2 and hinge
-or squared hinge, without an intercept. Each has a cache of 1/4 and of 1/16 of the rows; the reader brings
+or squared hinge, without an intercept. fcl has 4 GiB, and then the least memory that it accepts; the
+others have a cache of 1/4 and of 1/16 of the rows. The reader brings
 one row for ``--ratio`` steps of the trainer, and reading costs nothing here
 (:mod:`tools.bench.online.dual`). Draws (P - P*) / P* against processor seconds, without the time to
 compute P. P* is fcl's optimum to a gap of 1e-6; of DCL it is the largest dual objective of any run.
@@ -25,6 +26,8 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 import fcl
 from fcl.drivers.events import PassDone
+from fcl.errors import BudgetError
+from fcl.units import format_bytes
 from tools.bench import common
 from tools.bench.online import cases, dual, picture
 from tools.bench.online.ball import best_rate
@@ -59,21 +62,37 @@ class Watched:
         return self.curve
 
 
-def by_fcl(data: fcl.DataSet, features: str, C: float) -> tuple[Curve, float]:
-    """fcl's objectives against its processor seconds, and the optimum."""
+def smallest_budget(data: fcl.DataSet) -> int:
+    """The least memory with which fcl trains on the columns."""
+    try:
+        fcl.train(data, "columns", C=1.0, memory=1)
+    except BudgetError as error:
+        return error.smallest
+    raise AssertionError("a budget of one byte was accepted")
+
+
+def by_fcl(data: fcl.DataSet, C: float, memory: int | str) -> tuple[Curve, float]:
+    """fcl's objectives against its processor seconds, and the optimum; prints what left its cache."""
     seconds: list[float] = []
-    values: list[float] = []
+    passes: list[PassDone] = []
     begun = 0.0
 
     def note(event: Any) -> None:
         if isinstance(event, PassDone):
             seconds.append(time.process_time() - begun)
-            values.append(event.objective)
+            passes.append(event)
 
-    fcl.train(data, features, C=C, tol=1e-2)  # everything is compiled
+    fcl.train(data, "columns", C=0.1, tol=1e-2, memory=memory)  # everything is compiled
     begun = time.process_time()
-    result = fcl.train(data, features, C=C, tol=1e-6, progress=note)
-    return (seconds, values), result.model.certificate.objective
+    result = fcl.train(data, "columns", C=C, tol=1e-6, memory=memory, progress=note, max_time=600)
+    print(
+        f"  fcl, {memory if isinstance(memory, str) else format_bytes(memory)}: {len(passes)} passes, "
+        f"gap {passes[-1].gap:.1e}, {len(result.model.ids):,} active; cache of "
+        f"{format_bytes(passes[-1].cache_capacity)}, at most {max(p.cached for p in passes):,} columns, "
+        f"{sum(p.evicted for p in passes):,} evicted",
+        flush=True,
+    )
+    return (seconds, [p.objective for p in passes]), result.model.certificate.objective
 
 
 def by_descent(case: cases.Case, C: float, capacity: int, rate: float, args: Any) -> Curve:
@@ -118,22 +137,24 @@ def above(curve: Curve, optimum: float) -> Curve:
     return curve[0], [max((value - optimum) / optimum, 1e-7) for value in curve[1]]
 
 
-def compared(name: str, args: argparse.Namespace) -> dict[str, Curve]:
-    """The curves of one case."""
-    case = cases.load(name, args.every)
-    n, C = len(case.y), args.C
-    data, features = fcl.open_data(case.X, y=case.y), "columns"
+def compared(case: cases.Case, C: float, args: argparse.Namespace) -> dict[str, Curve]:
+    """The curves of one case at one C."""
+    n, name = len(case.y), case.name
+    data = fcl.open_data(case.X, y=case.y)
     curves: dict[str, Curve] = {}
-    found, optimum = by_fcl(data, features, C)
-    curves["fcl"] = above(found, optimum)
-    print(f"{name}: {n:,} rows, C = {C:g}, P* = {optimum:.6f}", flush=True)
+    print(f"{name}: {n:,} rows, C = {C:g}", flush=True)
+    found, optimum = by_fcl(data, C, "4GiB")
+    short, other = by_fcl(data, C, smallest_budget(data))
+    optimum = min(optimum, other)
+    print(f"  P* = {optimum:.6f}", flush=True)
+    curves["fcl"], curves["fcl, least memory"] = above(found, optimum), above(short, optimum)
     for share, part in SHARES.items():
-        short = argparse.Namespace(**{**vars(args), "steps": min(args.steps, 8)})
+        few = argparse.Namespace(**{**vars(args), "steps": min(args.steps, 8)})
 
-        def cost(rate: float, part: int = part, short: argparse.Namespace = short) -> float:
-            return by_descent(case, C, n // part, rate, short)[1][-1]
+        def cost(rate: float, part: int = part, few: argparse.Namespace = few) -> float:
+            return by_descent(case, C, n // part, rate, few)[1][-1]
 
-        rate = best_rate(0.1 if name == "20news" else 0.01, cost)
+        rate = best_rate(0.01 if name == "20news" else 0.001, cost)
         print(f"  DCL-SGD, cache {share}: rate {rate:.3g}", flush=True)
         curves[f"DCL-SGD, cache {share}"] = above(
             by_descent(case, C, n // part, rate, args), optimum
@@ -158,7 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--cases", default="20news,celegans", help="default %(default)s")
     parser.add_argument("--every", type=int, default=160, help="every k-th window (default 160)")
-    parser.add_argument("--C", type=float, default=0.1, help="default 0.1")
+    parser.add_argument("--C", default="0.1,1,10,100", help="default %(default)s")
     parser.add_argument("--steps", type=int, default=64, help="steps, in rows (default 64 n)")
     parser.add_argument("--ratio", type=int, default=4, help="steps for a row read (default 4)")
     parser.add_argument("--no-plot", action="store_true", help="print alone")
@@ -166,7 +187,11 @@ def main() -> None:
     args = parser.parse_args()
     common.pin(args.core)
     print(common.machine(), flush=True)
-    panels = {cases.TITLES[name]: compared(name, args) for name in args.cases.split(",")}
+    panels = {}
+    for name in args.cases.split(","):
+        case = cases.load(name, args.every)
+        for C in args.C.split(","):
+            panels[f"{cases.TITLES[name]}, C = {C}"] = compared(case, float(C), args)
     if not args.no_plot:
         picture.draw("dcl", panels, "processor seconds", "(P - P*) / P*")
 

@@ -1,10 +1,11 @@
-"""Loops over rows that the ball's heap is compared with: the paper's tree, a list, the whole vector, EG.
+"""Loops that the ball's heap is compared with: tree, list, whole vector, exponentiated gradient, descent.
 
-Everything here minimises losses over {sum_j |w_j| <= z} and a free intercept. Rows come as a CSR matrix:
-``indptr``, ``ids`` (distinct within a row) and ``values``, with targets ``y``; each ``descend_...`` takes
-a range of rows in order, row t at the rate ``rate`` / sqrt(t), adds each loss before the row's update,
-and returns their sum. Source: Duchi, Shalev-Shwartz, Singer and Chandra, *Efficient projections onto
-the l1-ball for learning in high dimensions*, ICML 2008.
+Everything here minimises losses over {sum_j |w_j| <= z} and a free intercept, except coordinate descent,
+which has a penalty in place of z. Rows come as a CSR matrix: ``indptr``, ``ids`` (distinct within a row)
+and ``values``, with targets ``y``; each ``descend_...`` takes a range of rows in order, row t at the rate
+``rate`` / sqrt(t), adds each loss before the row's update, and returns their sum. Source: Duchi,
+Shalev-Shwartz, Singer and Chandra, *Efficient projections onto the l1-ball for learning in high
+dimensions*, ICML 2008.
 """
 
 import math
@@ -23,6 +24,8 @@ STATES = 5
 SUM_EVERY = 4096
 #: Largest exponent of a step of exponentiated gradient.
 MOST_EXPONENT = 30.0
+#: An exponential counts as so many operations.
+EXPONENTIAL = 10.0
 
 
 # -- Figure 2 of the paper -----------------------------------------------------------------------
@@ -270,38 +273,116 @@ def total_of(up, down, state):
 
 @kernel
 def descend_eg(
-    indptr, ids, values, y, first, last, loss, rate, free_rate, power, z, up, down, state
+    indptr,
+    ids,
+    values,
+    y,
+    first,
+    last,
+    loss,
+    rate,
+    free_rate,
+    power,
+    z,
+    batch,
+    up,
+    down,
+    found,
+    state,
 ):
     """Exponentiated gradient with signs: w = z (up - down) / sum; changes the arrays and ``state``.
 
-    Row t has the rate ``rate`` / t^power, and ``free_rate`` / t^power for the intercept. The 2 p numbers
-    are all above 0, and sum to z after scaling: a row changes the numbers of its features, and their sum
-    by the differences.
+    Step t follows the mean gradient of ``batch`` rows, or of the last ones, with the rate ``rate`` /
+    t^power, and ``free_rate`` / t^power for the intercept. The 2 p numbers are all above 0, and sum to z
+    after scaling: a step changes the numbers of the features of its rows, and their sum by the
+    differences. Returns the sums of losses and of errors before the steps.
+
+    found : float64 (p,), zeros between the steps
     """
-    losses = 0.0
-    for i in range(first, last):
+    losses = errors = 0.0
+    for begin in range(first, last, batch):
+        end = min(begin + batch, last)
         scale = z / state[TOTAL]
-        m = state[INTERCEPT]
-        for e in range(indptr[i], indptr[i + 1]):
-            m += scale * (up[ids[e]] - down[ids[e]]) * values[e]
-        losses += loss_value(loss, y[i], m)
-        slope, _ = loss_slope_curvature(loss, y[i], m)
-        state[ROWS] += 1.0
-        step = -rate / state[ROWS] ** power * slope
-        state[INTERCEPT] -= free_rate / state[ROWS] ** power * slope
-        for e in range(indptr[i], indptr[i + 1]):
+        free = 0.0
+        for i in range(begin, end):
+            m = state[INTERCEPT]
+            for e in range(indptr[i], indptr[i + 1]):
+                m += scale * (up[ids[e]] - down[ids[e]]) * values[e]
+            losses += loss_value(loss, y[i], m)
+            errors += y[i] * m <= 0.0
+            slope, _ = loss_slope_curvature(loss, y[i], m)
+            free += slope
+            for e in range(indptr[i], indptr[i + 1]):
+                found[ids[e]] += slope * values[e]
+        state[ROWS] += end - begin
+        length = 1.0 / ((state[ROWS] / batch) ** power * (end - begin))
+        state[INTERCEPT] -= free_rate * length * free
+        for e in range(indptr[begin], indptr[end]):
             j = ids[e]
-            factor = math.exp(min(max(step * values[e], -MOST_EXPONENT), MOST_EXPONENT))
+            if found[j] == 0.0:
+                continue
+            exponent = -rate * length * found[j]
+            found[j] = 0.0
+            factor = math.exp(min(max(exponent, -MOST_EXPONENT), MOST_EXPONENT))
             new, other = up[j] * factor, down[j] / factor
             state[TOTAL] += (new - up[j]) + (other - down[j])
             up[j], down[j] = new, other
-        if state[ROWS] % SUM_EVERY == 0 or not 1e-100 < state[TOTAL] < 1e100:
+        # the sum is made anew when a multiple of SUM_EVERY rows is passed
+        passed = state[ROWS] // SUM_EVERY > (state[ROWS] - (end - begin)) // SUM_EVERY
+        if passed or not 1e-100 < state[TOTAL] < 1e100:
             total_of(up, down, state)
-    return losses
+    return losses, errors
 
 
 def make_eg(p):
-    """Numbers up and down, all equal with sum 1, and the state."""
+    """Numbers up and down, all equal with sum 1, zeros for a gradient, and the state."""
     state = np.zeros(STATES)
     state[TOTAL] = 1.0
-    return np.full(p, 0.5 / p), np.full(p, 0.5 / p), state
+    return np.full(p, 0.5 / p), np.full(p, 0.5 / p), np.zeros(p), state
+
+
+# -- coordinate descent on the penalised problem --------------------------------------------------
+
+
+@kernel
+def sweep(indptr, rows, values, y, squared, curvatures, penalty, w, m, r):
+    """Take a cycle of coordinate descent on mean loss + penalty |w|_1; returns the operations.
+
+    A step minimises the loss exactly (squared) or its bound by a curvature of 1/4 (logistic), and the
+    intercept follows at the end. The matrix is given by columns. Changes w, the margins m, and the slopes
+    r, all float64.
+
+    curvatures : float64 (p,), sum of x^2 times the largest curvature of the loss
+    """
+    n = y.shape[0]
+    count = 0.0
+    for j in range(w.shape[0]):
+        first, last = indptr[j], indptr[j + 1]
+        if curvatures[j] == 0.0:
+            continue
+        g = 0.0
+        for e in range(first, last):
+            g += values[e] * r[rows[e]]
+        count += 2.0 * (last - first)
+        u = w[j] - g / curvatures[j]
+        new = math.copysign(max(abs(u) - penalty * n / curvatures[j], 0.0), u)
+        if new != w[j]:
+            change, w[j] = new - w[j], new
+            for e in range(first, last):
+                i = rows[e]
+                m[i] += change * values[e]
+                r[i] = slope_of(squared, y[i], m[i])
+            count += (4.0 if squared else 4.0 + EXPONENTIAL) * (last - first)
+    change = -r.sum() / (n * (2.0 if squared else 0.25))
+    for i in range(n):
+        m[i] += change
+        r[i] = slope_of(squared, y[i], m[i])
+    return count + (4.0 if squared else 4.0 + EXPONENTIAL) * n
+
+
+@kernel
+def slope_of(squared, y, m):
+    """The derivative of the squared or logistic loss."""
+    if squared:
+        return 2.0 * (m - y)
+    return -y / (1.0 + math.exp(min(y * m, 700.0)))

@@ -22,8 +22,8 @@ CURVES = (
     "#d63384",
     "#57a639",
 )
-#: Columns of the legend.
-COLUMNS = 3
+#: Columns of the legend, and most panels in a row.
+COLUMNS, PANELS = 3, 4
 #: Curves of more points are lines without markers.
 MOST_MARKED = 40
 
@@ -51,6 +51,8 @@ def draw(
     from matplotlib import pyplot as plt
 
     labels = list(dict.fromkeys(label for curves in panels.values() for label in curves))
+    across = min(len(panels), PANELS)
+    lines = math.ceil(len(panels) / across)
     for mode, ink in INK.items():
         style: Any = {
             "svg.fonttype": "none",
@@ -62,23 +64,31 @@ def draw(
             **dict.fromkeys(("xtick.color", "ytick.color"), ink),
         }
         with mpl.rc_context(style):
-            size = (4.0 * max(len(panels), 2), 3.4 + 0.25 * math.ceil(len(labels) / COLUMNS))
-            figure, all_axes = plt.subplots(
-                1, len(panels), figsize=size, layout="constrained", squeeze=False
+            height = 3.4 * lines + 0.25 * math.ceil(len(labels) / COLUMNS)
+            figure, grid = plt.subplots(
+                lines,
+                across,
+                figsize=(4.0 * max(across, 2), height),
+                layout="constrained",
+                squeeze=False,
             )
-            for axes, (title, curves) in zip(all_axes[0], panels.items(), strict=True):
-                for label, (across, up) in curves.items():
+            for axes in grid.flat[len(panels) :]:
+                axes.remove()
+            all_axes = grid.flat[: len(panels)]
+            for axes, (title, curves) in zip(all_axes, panels.items(), strict=True):
+                for label, (right, up) in curves.items():
                     colour = CURVES[labels.index(label) % len(CURVES)]
-                    style_of = ".-" if len(across) <= MOST_MARKED else "-"
-                    axes.plot(across, up, style_of, label=label, color=colour, markersize=4)
+                    style_of = ".-" if len(right) <= MOST_MARKED else "-"
+                    axes.plot(right, up, style_of, label=label, color=colour, markersize=4)
                 axes.set(title=title, xlabel=x)
                 axes.set_xscale("log" if "x" in logarithmic else "linear")
                 axes.set_yscale("log" if "y" in logarithmic else "linear")
                 axes.spines[["top", "right"]].set_visible(False)
-            all_axes[0][0].set_ylabel(y)
-            shown = {line.get_label(): line for axes in all_axes[0] for line in axes.get_lines()}
-            lines = [shown[label] for label in labels]
-            figure.legend(lines, labels, loc="outside lower center", ncols=COLUMNS)
+            for axes in grid[:, 0]:
+                axes.set_ylabel(y)
+            shown = {curve.get_label(): curve for axes in all_axes for curve in axes.get_lines()}
+            curves_of = [shown[label] for label in labels]
+            figure.legend(curves_of, labels, loc="outside lower center", ncols=COLUMNS)
             target = folder / f"{name}-{mode}.svg"
             figure.savefig(target, transparent=True, metadata={"Date": None})
             plt.close(figure)
