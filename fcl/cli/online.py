@@ -8,7 +8,15 @@ from typing import Any
 
 import click
 
-from fcl.cli.common import EXIT_FAILED, EXIT_USAGE, Interrupted, messages, refuse_same, show
+from fcl.cli.common import (
+    EXIT_FAILED,
+    EXIT_UNFINISHED,
+    EXIT_USAGE,
+    Interrupted,
+    messages,
+    refuse_same,
+    show,
+)
 from fcl.cli.config import given_options, merge_config
 from fcl.cli.online_options import ARGUMENTS, FIXED, GROUPS, TABLE
 from fcl.cli.online_stream import STDIN, check_stream, stream_arguments
@@ -41,7 +49,8 @@ fcl.train(initial=model) start from it.
 \b
 Exit codes: 0 success, also if --max-time ended learning; 1 the machine failed, or --out was taken (the
 model is beside it); 2 wrong option or input, or learning diverged (the model before the row that is named
-was written); 129, 130 and 143 signals (the model so far was written).
+was written); 3 --memory had no room for more weights (the model so far was written); 129, 130 and 143
+signals (the model so far was written).
 """
 
 
@@ -185,6 +194,9 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
     if result.end is End.DIVERGED:
         messages.say(f"error: {result.message}; the model before this row is in {output.path}")
         return EXIT_USAGE
+    if result.end is End.FULL:
+        messages.say(f"error: {result.message}; the model so far is in {output.path}")
+        return EXIT_UNFINISHED
     if not options["quiet"]:
         show(result_lines(result, output.path, options["memory"]))
     if moved:

@@ -26,7 +26,7 @@ from fcl.drivers.online.job import (
 )
 from fcl.drivers.online.rates import choose_rate
 from fcl.drivers.online.run import starting_intercept
-from fcl.drivers.online.train import LEARNING, model_of
+from fcl.drivers.online.train import LEARNING, full_message, model_of
 from fcl.drivers.rows import Rows, select_rows
 from fcl.errors import BudgetError, InputError
 from fcl.estimators.base import Predictor, seed_of
@@ -242,6 +242,8 @@ class OnlineEstimator(Predictor):
             some = numbers[at : at + len(chunk)]
             for job, learner in zip(jobs, self.learners_, strict=True):
                 done = learner.learn(chunk, *_targets(job, some))
+                if learner.is_full:
+                    raise InputError(full_message(learner))
                 if done < len(chunk):
                     row = row_number(job.train.keep, int(some[done]))
                     raise InputError(

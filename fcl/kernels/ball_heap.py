@@ -313,7 +313,7 @@ def learn_batches(indptr, ids, values, y, s, margins, loss, rule, batch, ball):
         state[ROWS] += 1.0
         state[WEIGHT] += s[i]
         state[PENDING] += 1.0
-        r = s[i] * slope(loss, y[i], m)
+        r = s[i] * loss_slope_curvature(loss, y[i], m)[0]
         state[LINEAR] += r
         for e in range(indptr[i], indptr[i + 1]):
             j, change = ids[e], r * values[e]

@@ -71,6 +71,8 @@ class Learner(ABC):
         self.state[online.GROWTH] = 1.0
         self.state[online.LIMIT] = self.limit(math.nan)
         self.passes = 0
+        #: whether the table has no room for the features of the next row
+        self.is_full = False
 
     def new_table(self) -> np.ndarray:
         """The table before the first row."""
@@ -143,7 +145,8 @@ class Learner(ABC):
         -------
         int
             Number of rows learnt: n, or less if the margin of the next row is not finite, or absurdly
-            large. The state is then that before this row.
+            large, or if the table has no room for its features (:attr:`is_full`). The state is then that
+            before this row.
         """
         from fcl.kernels import online
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.errors import BudgetError
 from fcl.features.rows import CHUNK_IDS, RowChunk
 from fcl.online.base import Floats, Point
 from fcl.online.options import OnlineOptions
@@ -98,7 +97,7 @@ class NonzeroTruncatedGradient(TruncatedGradient):
     def _learn(
         self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
     ) -> tuple[int, int]:
-        from fcl.kernels import nonzero
+        from fcl.kernels import nonzero, online
 
         if len(chunk.ids) > len(self._places):
             self._places = np.empty(len(chunk.ids), np.int64)
@@ -111,11 +110,7 @@ class NonzeroTruncatedGradient(TruncatedGradient):
             listed = int(indptr[done + 1] - indptr[done])
             self._make(ids, rows, max(listed, len(ids) // 2))
             if self._room() < listed:
-                raise BudgetError(
-                    f"memory: {len(ids):,} weights are not 0, for more of which the budget has no room; "
-                    "raise memory or alpha, or give hash_bits, with which features share weights",
-                    0,
-                )
+                self.is_full, why = True, online.DIVERGED  # the rows before are learnt
         return int(done), int(why)
 
     def flush(self) -> None:

@@ -43,6 +43,7 @@ class End(StrEnum):
     PASSES = "passes"
     INTERRUPTED = "interrupted"
     DIVERGED = "diverged"
+    FULL = "full"
 
 
 @dataclass
@@ -124,7 +125,7 @@ class OnlineRun:
                     if self._should_stop():
                         return End.INTERRUPTED
                     if not self._learn(chunk, rows):
-                        return End.DIVERGED
+                        return End.FULL if self.learner.is_full else End.DIVERGED
                 if time.monotonic() - self._saved >= SAVE_EVERY:
                     self._save()
                     self._saved = time.monotonic()
@@ -153,7 +154,7 @@ class OnlineRun:
             at += done
 
     def _learn(self, chunk: RowChunk, rows: Any) -> bool:
-        """Learn a chunk; False if a row's margin is not finite."""
+        """Learn a chunk; False if a row's margin is not finite, or the table is full."""
         train, place = self.job.train, self.place
         y, s = self._y[rows], train.s[rows]
         margins = np.zeros(len(rows))

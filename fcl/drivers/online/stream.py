@@ -26,7 +26,14 @@ from fcl.drivers.online.job import OnlineJob, Running, make_online_job
 from fcl.drivers.online.progress import OnlineProgress, OnlineStarted, OnlineStopped
 from fcl.drivers.online.rates import choose_rate
 from fcl.drivers.online.run import End, OnlineRun, Place, write_model
-from fcl.drivers.online.train import OnlineResult, _state, kept_options, model_of, restored
+from fcl.drivers.online.train import (
+    OnlineResult,
+    _state,
+    full_message,
+    kept_options,
+    model_of,
+    restored,
+)
 from fcl.drivers.reporting import Reporter
 from fcl.drivers.rows import weighted_by_class
 from fcl.errors import InputError
@@ -342,6 +349,8 @@ def _data_set(block: StreamBlock, name: str) -> DataSet:
 
 def _message(end: End, run: _StreamRun, name: str) -> str:
     rows = f"{run.learner.rows:,} rows"
+    if end is End.FULL:
+        return full_message(run.learner)
     if end is End.DIVERGED:
         line = run.block.line(run.bad_row)
         return (

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features import Spec
 
-__all__ = ["OnlineResult", "model_of", "plan_online", "train_online"]
+__all__ = ["OnlineResult", "full_message", "model_of", "plan_online", "train_online"]
 
 
 @dataclass(frozen=True)
@@ -465,10 +465,22 @@ def model_of(job: OnlineJob, learner: Learner, fingerprint: str) -> Model:
     )
 
 
+def full_message(learner: Learner) -> str:
+    """That the table of the weights that are not 0 has no room for more of them."""
+    n = len(learner.point()[0])
+    return (
+        f"the memory has no room for more than {n:,} weights that are not 0, after {learner.rows:,} "
+        "rows; raise memory and resume, or start over with a larger alpha, or with hash_bits, with which "
+        "features share weights"
+    )
+
+
 def _message(end: End, learner: Learner, job: OnlineJob, bad: int | None) -> str:
     rows = f"{learner.rows:,} rows"
     if end is End.INTERRUPTED:
         return f"interrupted after {rows}"
+    if end is End.FULL:
+        return full_message(learner)
     if end is End.DIVERGED:
         return (
             f"{job.train.data.name}: the margin of row {bad} is not finite or beyond 1e100, after "
