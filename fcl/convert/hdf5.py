@@ -85,6 +85,8 @@ def _copy(rows: RowReader[np.ndarray], store: Store, path: str) -> None:
         raise InputError(
             f"{rows.name} has shape {rows.shape} and dtype {rows.dtype}; expected one letter per element"
         )
+    if np.issubdtype(dtype, np.longdouble):
+        dtype = np.dtype(np.float64)  # Zarr has no longer numbers
     target = store.array(path, dtype, rows.shape[1] if len(rows.shape) == 2 else None)
     for start, stop in chunk_ranges(rows):
         values = rows.read(start, stop)

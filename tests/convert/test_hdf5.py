@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 from click.testing import CliRunner
 
 import fcl
@@ -71,6 +72,18 @@ def test_letters(file: Path, tmp_path: Path) -> None:
     given: dict[str, Any] = {"features": "kmers:d=2", "C": 1.0, "memory": "1GiB"}
     first, second = (fcl.train(data, **given) for data in (before, after))
     assert first.certificate == second.certificate
+
+
+def test_long_numbers_become_float64(tmp_path: Path) -> None:
+    """Zarr has no long double, which HDF5 and numpy have."""
+    values = np.arange(12.0, dtype=np.longdouble).reshape(6, 2) / 3
+    with h5py.File(tmp_path / "a.h5", "w") as target:
+        target["X"] = values
+        target["y"] = np.arange(6, dtype=np.longdouble)
+    copy_hdf5(tmp_path / "a.h5", tmp_path / "a.zarr")
+    found: Any = zarr.open_group(tmp_path / "a.zarr", mode="r")
+    assert found["X"].dtype == found["y"].dtype == np.float64
+    np.testing.assert_array_equal(found["X"][:], values.astype(np.float64))
 
 
 def test_the_command(file: Path, tmp_path: Path) -> None:
