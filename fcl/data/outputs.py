@@ -113,7 +113,12 @@ def number_columns(
     return np.column_stack(found)
 
 
-def encode_multilabel(values: np.ndarray, name: str, width: int | None = None) -> Floats:
+def encode_multilabel(
+    values: np.ndarray,
+    name: str,
+    width: int | None = None,
+    advice: str = 'choose loss="squared"',
+) -> Floats:
     """Encode indicators 0 and 1 as -1 and +1, float64 (K, n), C-contiguous.
 
     Parameters
@@ -122,6 +127,8 @@ def encode_multilabel(values: np.ndarray, name: str, width: int | None = None) -
     name : str
     width : int, optional
         The expected number of columns; None for any number from 1.
+    advice : str
+        What to do for numbers, for messages.
 
     Raises
     ------
@@ -135,7 +142,7 @@ def encode_multilabel(values: np.ndarray, name: str, width: int | None = None) -
         raise InputError(
             f"{name}: expected 0 or 1 in each column, one column for each label, got "
             f"{columns[row, column]} in row {row}, column {column}; for one label out of several in each "
-            'row, give a single column of classes; for numbers, choose loss="squared"'
+            f"row, give a single column of classes; for numbers, {advice}"
         )
     return np.ascontiguousarray(np.where(columns == 1, 1.0, -1.0).T)
 

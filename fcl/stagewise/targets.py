@@ -102,7 +102,8 @@ def label_targets(values: np.ndarray, name: str, width: int | None = None) -> Ta
 
     width : the expected number of columns; None for any number from 2.
     """
-    return Targets((encode_multilabel(values, name, width).T + 1.0) / 2.0, None, "label")
+    signs = encode_multilabel(values, name, width, "give --regression (numbers=True)")
+    return Targets((signs.T + 1.0) / 2.0, None, "label")
 
 
 def checked_offset(data: DataSet, settings: Settings, K: int) -> Floats | None:

@@ -109,7 +109,7 @@ def folder(tmp_path: Path) -> Path:
             (*COLUMNS, "--y", "pair", "--loss", "squared", "--path", "3", "--cv", "3"),
             "cv: expected a single column of targets, got 2",
         ),
-        ("stagewise", "data", (*COLUMNS, "--y", "pair"), "one class for each row"),
+        ("stagewise", "data", (*COLUMNS, "--y", "pair"), "for numbers, give --regression"),
         (
             "stagewise",
             "data",

@@ -134,7 +134,7 @@ def test_the_rival_in_the_file_gives_way(
         ("C = 1\nmemory = 'big'", "run.toml: memory: expected a size"),
         ("C = 1\nmax-time = '5 moons'", "run.toml: max-time: expected a duration"),
         ("C = 1\nquiet = 'yes'", "run.toml: quiet: expected true or false, got 'yes'"),
-        ("C = 1\nloss = 'hinge'", "run.toml: loss: unknown loss 'hinge'; expected one of logistic"),
+        ("C = 1\nloss = 'cosh'", "run.toml: loss: unknown loss 'cosh'; expected one of logistic"),
         ("C = 1\n[features2]\nd = 8", "unknown option 'features2'; did you mean 'features'?"),
         ("C = 1\n[initial]\nd = 8", "run.toml: initial: expected a string, got {'d': 8}"),
         ("C = 1\nwriters = 0", "run.toml: writers: expected a whole number of at least 1, got 0"),

@@ -103,7 +103,7 @@ STARTED = Started(None, {}, 600, 1000, 0.5, 0.25, 150)
 PLAN = Plan(1 << 30)
 BLOCK = {
     "number": 5, "loss": 0.5, "error": 0.25, "valid_loss": 0.75, "valid_error": None, "seconds": 2.0,
-    "n_blocks": 4, "time_left": 90.0,
+    "n_blocks": 4, "visits_of_round": 0, "time_left": 90.0,
 }  # fmt: skip
 ONLINE = {
     "rows": 1000, "number": 2, "seen": True, "loss": 0.5, "loss_since": 0.25, "constant_loss": 0.75,
@@ -169,6 +169,11 @@ MESSAGES: list[tuple[Event, dict[str, list[str]]]] = [
         ],
     }),
     (StagewiseStarted(PLAN, 1, 1, 1, 1, 1), {}),
+    (BlockVisited(**BLOCK | {"visits_of_round": 2}), {  # type: ignore[arg-type]
+        "blocks": [
+            "round 1, visit 2, block 1 of 4: loss 0.5, validation loss 0.75, 2.00 s, 90.0 s left",
+        ],
+    }),
     (BlockVisited(**BLOCK), {  # type: ignore[arg-type]
         "blocks": [
             "visit 2, block 1 of 4: loss 0.5, validation loss 0.75, 2.00 s, 90.0 s left",

@@ -86,7 +86,11 @@ def test_other_losses_and_class_weights_are_refused() -> None:
         (fcl.FCLRegressor(loss="poisson"), np.abs(NUMBERS), "FCLRegressor.loss='squared'"),
         (fcl.FCLClassifierCV(), LABELS, "expected a single column for FCLClassifierCV"),
         (fcl.FCLRegressorCV(), NUMBERS, "expected a single column for FCLRegressorCV"),
-        (fcl.StagewiseClassifier("fourier:n=8"), LABELS, "FCLClassifier takes several labels"),
+        (
+            fcl.StagewiseClassifier(update="gls", loss="softmax"),
+            LABELS,
+            "for one class in each row",
+        ),
     ]
     for estimator, y, message in cases:
         with pytest.raises(InputError, match=message):
