@@ -151,6 +151,7 @@ class _ColumnSums:
             self._positive, self._carried, out=np.full_like(mean, np.nan), where=self._carried > 0.0
         )
         _, group = np.unique(self._hash, axis=1, return_inverse=True)
+        group = group.reshape(-1)  # of shape (1, n) in NumPy 2.0.0
         group = group.reshape(-1)
         # features that are 0 in all rows of the sample may differ in other rows
         zero = self._nonzero == 0

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judge import ALL_LOSSES, Problem
 from rows import STRENGTHS, acceptors, pyrimidines
+from saga import l1_saga
 from scipy.optimize import minimize
-from sklearn.linear_model import LogisticRegression
 
 import fcl
 from fcl.drivers.events import Event, Prepared
@@ -357,9 +357,7 @@ def test_an_optimum_of_another_solver_has_a_small_gap() -> None:
     codes, y = acceptors(12, 300)
     phi = np.eye(5)[codes][:, :, :4].reshape(len(codes), -1)
     with np.errstate(all="ignore"):
-        fitted = LogisticRegression(
-            C=0.5, l1_ratio=1.0, solver="saga", tol=1e-7, max_iter=20_000
-        ).fit(phi, y)
+        fitted = l1_saga(C=0.5, tol=1e-7, max_iter=20_000).fit(phi, y)
     found = fcl.certify((fitted.coef_, fitted.intercept_), fcl.open_data(phi, y=y), 0.5)
     assert found.gap <= 1e-5 and found.own_objective == pytest.approx(found.objective, rel=1e-6)
     assert found.best_C == pytest.approx(0.5, rel=1e-2) and found.same_data is None

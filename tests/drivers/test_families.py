@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from judge import Problem, confirm, kmer_matrix
 from rows import acceptors, splice
+from saga import l1_saga
 from scipy.sparse import csr_matrix
-from sklearn.linear_model import LogisticRegression
 
 import fcl
 from fcl.drivers import plan
@@ -165,7 +165,7 @@ def test_scikit_learn_agrees(text: str) -> None:
     """Factors by dividing columns: sum f |w| with x w is sum |v| with (x / f) v."""
     problem = explicit(text, 0.2)
     f = problem.f
-    solver = LogisticRegression(C=0.2, l1_ratio=1.0, solver="saga", tol=1e-9, max_iter=100_000)
+    solver = l1_saga(C=0.2, tol=1e-9, max_iter=100_000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         solver.set_params(penalty="l1") if "penalty" in solver.get_params() else None

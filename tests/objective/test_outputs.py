@@ -275,11 +275,11 @@ def test_optimum_has_the_gap_0(group: bool) -> None:
 
 
 def test_objective_of_saga() -> None:
-    from sklearn.linear_model import LogisticRegression
+    from saga import l1_saga
 
     problem = class_problem(13, n=60, group=False, rho=1.0, intercept=True, offset=0.0)
     problem = replace(problem, f=np.ones(6), C=0.5)
-    model = LogisticRegression(C=problem.C, l1_ratio=1.0, solver="saga", tol=1e-10, max_iter=20_000)
+    model = l1_saga(C=problem.C, tol=1e-10, max_iter=20_000)
     model.fit(problem.phi, problem.y, sample_weight=problem.s)
     objective = outputs_of(problem)
     m = np.ascontiguousarray(model.decision_function(problem.phi).T)

@@ -237,13 +237,13 @@ def test_a_small_buffer_samples_rows_for_the_model() -> None:
 
 
 def test_rows_of_group_weights_sum_to_0_and_l1_is_sagas() -> None:
-    from sklearn.linear_model import LogisticRegression
+    from saga import l1_saga
 
     _, weights = solve(make_case("softmax", True))
     assert np.abs(weights.sum(axis=1)).max() < 1e-8
     case = make_case("softmax", False)
     case = replace(case, phi=np.delete(case.phi, [2, 3], axis=1), f=np.ones(10))
-    peer = LogisticRegression(C=case.C, l1_ratio=1.0, solver="saga", tol=1e-9, max_iter=20000)
+    peer = l1_saga(C=case.C, tol=1e-9, max_iter=20000)
     peer.fit(case.phi, case.y)
     assert solve(case)[0] == pytest.approx(case.value(peer.coef_.T, peer.intercept_), rel=1e-8)
 
