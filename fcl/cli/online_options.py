@@ -126,8 +126,8 @@ _OPTIONS = {
     ),
     "gamma": _learning(
         _NUMBER,
-        help="ogd: round a weight of a table qN.M to steps of gamma times its rate, not below those of "
-        "the table.",
+        help="ogd: round a weight of a table qN.M to steps of gamma times its rate, but not to finer "
+        "steps than the table has.",
     ),
     "max_weight": _learning(_NUMBER, help="ogd: largest size of a weight.", metavar="R"),
     "rates": _learning(

@@ -130,7 +130,7 @@ _OPTIONS = {
         PATH,
         "checkpoints",
         "Continue from the checkpoint in DIR, with its options; only --visits, --rounds, --patience, "
-        "--max-time and those of running may change.",
+        "--max-time and the running options may change.",
         metavar="DIR",
         from_file=False,
     ),

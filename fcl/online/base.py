@@ -326,7 +326,7 @@ class Learner(ABC):
         self._fill(ids, table)
 
     def _fill(self, ids: npt.NDArray[np.int64], table: np.ndarray) -> None:
-        """Set the rows of the table of some features, and those of all others to 0."""
+        """Set the table's rows of some features, and the rows of all others to 0."""
         self.table[:] = 0.0
         self.table[ids] = table
 

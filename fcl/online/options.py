@@ -63,7 +63,7 @@ class OnlineOptions:
         with randomised rounding. The ball has float64.
     gamma : float, optional
         ogd with such weights: a weight is rounded to steps of gamma times its rate, down to a power of 2,
-        and not below those of the grid (adaptive precision); above 0. None: to the steps of the grid.
+        but not to finer steps than the grid has (adaptive precision); above 0. None: to the grid's steps.
     max_weight : float, optional
         ogd: the largest size of a weight, R, above 0; of a grid one of its numbers. None: the grid's.
     rates : {"feature", "global"}

@@ -22,7 +22,7 @@ from scipy.optimize import minimize_scalar
 from fcl.errors import InputError
 from fcl.stagewise.blocks import Part
 from fcl.stagewise.learner import Learner
-from fcl.stagewise.links import Link, Squared
+from fcl.stagewise.links import Link, SquaredLink
 from fcl.stagewise.margins import at_weights, blocks_of
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.sums import Sweeper
@@ -57,7 +57,7 @@ class JointGap:
         return max(0.0, (self.objective - self.bound) / self.objective)
 
 
-class _Given(Squared):
+class _Given(SquaredLink):
     """A link whose gradients are the margins: it sums given residuals."""
 
     def gradient(self, margins: Floats, targets: Floats) -> Floats:

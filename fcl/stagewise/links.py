@@ -74,7 +74,7 @@ class Link(ABC):
 
     @abstractmethod
     def balance(self, means: Floats, wanted: Floats, found: Floats, total: float) -> Floats:
-        """Move means (n, K) in the range of g, so that their sums over all rows become those of targets.
+        """Move means (n, K) in the range of g, so that means and targets have the same weighted sums.
 
         wanted, found : weighted sums (K,) over all rows, of targets and of means.
         total : sum of the weights.
@@ -104,7 +104,7 @@ class Link(ABC):
         return np.clip(self.mean(margins), 0.0, 1.0)
 
 
-class Squared(Link):
+class SquaredLink(Link):
     """The identity, whose loss is |u - y|^2 / 2."""
 
     name = "squared"
@@ -137,7 +137,7 @@ class Squared(Link):
         return project(margins)
 
 
-class Softmax(Link):
+class SoftmaxLink(Link):
     """The softmax, whose loss is the multinomial logistic one."""
 
     name = "softmax"
@@ -173,7 +173,7 @@ class Softmax(Link):
         return np.asarray(-(log_softmax(margins, axis=1) * targets).sum(axis=1))
 
 
-class _Separate(Link):
+class _SeparateLink(Link):
     """A link of each margin by itself to [0, 1], which fits labels of which a row has any number."""
 
     def balance(self, means: Floats, wanted: Floats, found: Floats, total: float) -> Floats:
@@ -192,7 +192,7 @@ class _Separate(Link):
         """The margins of some means inside (0, 1)."""
 
 
-class Logistic(_Separate):
+class LogisticLink(_SeparateLink):
     """1 / (1 + exp(-u)), whose loss is the logistic one of each label."""
 
     name = "logistic"
@@ -213,7 +213,7 @@ class Logistic(_Separate):
         return np.asarray(logit(means))
 
 
-class Probit(_Separate):
+class ProbitLink(_SeparateLink):
     """The cumulative normal distribution."""
 
     name = "probit"
@@ -234,7 +234,7 @@ class Probit(_Separate):
 
 
 @dataclass(frozen=True)
-class Power(_Separate):
+class PowerLink(_SeparateLink):
     """u^p between 0 and 1, and constant outside; p is at least 1."""
 
     name = "power"
@@ -267,7 +267,7 @@ class Power(_Separate):
 
 
 LINKS: dict[str, type[Link]] = {
-    link.name: link for link in (Squared, Softmax, Logistic, Probit, Power)
+    link.name: link for link in (SquaredLink, SoftmaxLink, LogisticLink, ProbitLink, PowerLink)
 }
 
 

@@ -336,8 +336,8 @@ def plan_table(
     """Choose between a table of all weights and one of those that are not 0, and plan the memory.
 
     The second is chosen where it is smaller even if the rows' features all have a weight, or where the
-    first does not fit in the budget; it then has as much room as the budget allows. Arguments and errors
-    are those of :func:`make_online_plan`.
+    first does not fit in the budget; it then has as much room as the budget allows.
+    :func:`make_online_plan` describes the arguments and errors.
     """
     given = (running, train, valid, most_touched)
     if not kind_of(running.method, options).drops_zeros(options):
