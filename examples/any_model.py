@@ -1,6 +1,8 @@
 """How far from the optimum are the models of other programs? One certificate for each.
 
 python examples/any_model.py
+
+Needs scikit-learn 1.8, in which l1_ratio alone asks LogisticRegression for the L1 penalty.
 """
 
 from sklearn.datasets import load_breast_cancer

@@ -42,7 +42,13 @@ FIRST = (
 IGNORED_VARIABLES = ("PYTEST_CURRENT_TEST", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
 
 # the same random cases in every run, however long a busy machine takes for one
-hypothesis.settings.register_profile("fcl", deadline=None, derandomize=True, database=None)
+hypothesis.settings.register_profile(
+    "fcl",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],  # a busy machine is no failure
+)
 hypothesis.settings.load_profile("fcl")
 
 # commands inherit what is ignored, and a runner behind nohup ignores this one: they would, too

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn
 from click.testing import CliRunner
 from scipy.ndimage import affine_transform
 
@@ -24,6 +25,8 @@ SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 PAGE = (EXAMPLES / "README.md").read_text(encoding="utf-8")
 #: Scripts that take the name of a picture.
 PICTURES = {"own_features": "effects.svg"}
+#: The lowest scikit-learn of scripts that need more than fcl does.
+NEEDED = {"any_model": (1, 8)}
 LARGEST_PICTURE, LARGEST_DATA = 100_000, 300_000
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?")
 
@@ -44,14 +47,16 @@ def _alike(line: str, other: str) -> bool:
     words = [NUMBER.sub("#", text).split() for text in (line, other)]
     numbers = [[float(n.replace(",", "")) for n in NUMBER.findall(text)] for text in (line, other)]
     return words[0] == words[1][: len(words[0])] and all(
-        # gaps below the tolerance differ from processor to processor
-        math.isclose(a, b, rel_tol=0.02, abs_tol=1e-3)
+        # the last features, and gaps below the tolerance, differ from processor to processor
+        math.isclose(a, b, rel_tol=0.03, abs_tol=1e-3)
         for a, b in zip(*numbers, strict=False)
     )
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_example_runs(script: Path, tmp_path: Path) -> None:
+    if tuple(map(int, sklearn.__version__.split(".")[:2])) < NEEDED.get(script.stem, (0, 0)):
+        pytest.skip("needs a newer scikit-learn, as its first lines say")
     arguments = [PICTURES[script.stem]] if script.stem in PICTURES else []
     done = subprocess.run(
         [sys.executable, "-W", "error", str(script), *arguments],

@@ -12,6 +12,7 @@ from fcl.data.base import Container, RowReader
 from fcl.data.encodings import CategoricalReader, open_column
 from fcl.data.frame import is_frame
 from fcl.data.memory import MemoryReader
+from fcl.data.sparse import is_matrix
 from fcl.errors import InputError
 from fcl.units import counted
 
@@ -67,6 +68,8 @@ def read_covariates(
         ]
     elif isinstance(given, np.ndarray) and given.dtype.kind not in "UT":
         found = [_checked("covariates", MemoryReader(given, "covariates"), rows)]
+    elif is_matrix(given):
+        raise InputError("covariates is a sparse matrix; expected an array (covariates.toarray())")
     else:
         names = [n.strip() for n in given.split(",")] if isinstance(given, str) else list(given)
         found = [_named(container, name, rows) for name in names]

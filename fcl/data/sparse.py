@@ -386,6 +386,10 @@ def from_matrix(matrix: Any, name: str) -> SparseRowReader:
     if hasattr(matrix, "tocsr"):
         if len(matrix.shape) != 2:
             _checked_shape(name, matrix.shape)
+        if (
+            getattr(matrix, "format", None) != "csr"
+        ):  # the reader checks CSR, and names what is wrong
+            check_matrix(matrix, name)
         matrix = matrix.tocsr()
     elif getattr(matrix, "format", "csr") != "csr":
         raise InputError(f"{name} is a sparse matrix stored as {matrix.format}; expected CSR")
@@ -394,6 +398,23 @@ def from_matrix(matrix: Any, name: str) -> SparseRowReader:
         for part in ("indptr", "indices", "data")
     )
     return SparseRowReader(name, matrix.shape, indptr, indices, data)
+
+
+def check_matrix(matrix: Any, name: str) -> None:
+    """Raise InputError for a matrix of SciPy whose places lie outside it; SciPy would follow them."""
+    try:
+        if hasattr(matrix, "check_format"):  # CSR, CSC and BSR
+            matrix.check_format(full_check=True)
+            if (matrix.indptr[1:] < matrix.indptr[:-1]).any():  # unchecked if the last one is 0
+                raise ValueError("indptr must be a non-decreasing sequence")
+        elif getattr(matrix, "format", None) == "coo":
+            for places, size in zip((matrix.row, matrix.col), matrix.shape, strict=True):
+                if len(places) != len(matrix.data):
+                    raise ValueError(f"{len(places)} places of {len(matrix.data)} entries")
+                if len(places) and not 0 <= places.min() <= places.max() < size:
+                    raise ValueError(f"places from {places.min()} to {places.max()} of {size}")
+    except ValueError as error:
+        raise InputError(f"{name}: the sparse matrix is damaged: {error}") from error
 
 
 def is_matrix(source: object) -> bool:

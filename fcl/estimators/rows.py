@@ -18,6 +18,7 @@ from sklearn.utils.validation import _check_feature_names, column_or_1d, validat
 from fcl.data import DataSet, SequenceReader, check_weights, open_data
 from fcl.data.base import check_none_missing, fixed_text
 from fcl.data.frame import check_numeric, is_frame
+from fcl.data.sparse import check_matrix
 from fcl.errors import InputError
 from fcl.features import Bag, Concat, Family, Generator, Spec, parse_features
 from fcl.features.bag import BagFamily
@@ -154,6 +155,8 @@ def open_training(
     else:
         if is_frame(X):  # scikit-learn's error does not name the column
             check_numeric(X)
+        if issparse(X):
+            check_matrix(X, "X")
         names_of_columns = _column_names(X)
         X, target = validate_data(
             estimator,
@@ -210,6 +213,8 @@ def open_rows(
         X = _sequences(X, family)
     elif not is_data_set(X):
         names, dtypes = _column_names(X), (np.float64, np.float32)
+        if issparse(X):
+            check_matrix(X, "X")
         X = _canonical(validate_data(estimator, X, accept_sparse="csr", dtype=dtypes, reset=False))
     data = open_data(X, y=None, offset=offset, covariates=_columns(covariates))
     if names is not None:
@@ -235,7 +240,7 @@ def _columns(covariates: Any) -> Any:
     """Lists of numbers as an array; names, data frames and None as they are."""
     if covariates is None or isinstance(covariates, str) or is_frame(covariates):
         return covariates
-    values = np.asarray(covariates)
+    values = np.asarray(covariates)  # an object, of a sparse matrix
     return values if values.dtype.kind in "biuf" else covariates
 
 
@@ -331,13 +336,7 @@ def _bags(features: Spec | Family) -> list[Bag | BagFamily] | None:
 
 def _canonical(X: Any) -> Any:
     """A sparse matrix with duplicate entries summed; an array unchanged."""
-    if isinstance(X, np.ndarray):
-        return X
-    try:
-        X.check_format(full_check=True)  # wrong pointers would make the sum read outside the arrays
-    except ValueError as error:
-        raise InputError(f"X: the sparse matrix is damaged: {error}") from error
-    if X.has_canonical_format:
+    if isinstance(X, np.ndarray) or X.has_canonical_format:
         return X
     X = X.copy()
     X.sum_duplicates()

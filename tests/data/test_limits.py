@@ -225,6 +225,8 @@ def announced(path: Path, shape: tuple[int, ...], chunks: tuple[int, ...]) -> No
 @pytest.mark.parametrize("name", ["d.h5", "d.zarr"])
 @pytest.mark.parametrize("chunks", [(64, 10**8 // 64), (1, 10**8), (64, 10**8)])
 def test_wide_rows(tmp_path: Path, name: str, chunks: tuple[int, ...]) -> None:
+    if name == "d.h5" and math.prod(chunks) >= 1 << 32 and h5py.version.hdf5_version_tuple < (2,):
+        pytest.skip("HDF5 before 2.0 writes no chunk of 4 GB")
     announced(tmp_path / name, (64, 10**8), chunks)
     data = open_data(tmp_path / name)
     with pytest.raises(

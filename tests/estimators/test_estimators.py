@@ -657,9 +657,21 @@ def test_uneven_scales_are_warned_of_once() -> None:
         FCLClassifier(C=0.01, tol=0.5).fit(X * [1.0, 1.0, 0.01], y)
 
 
-@pytest.mark.parametrize(("row", "pointer"), [(2, -1), (1, 2**31 - 1), (3, 9)])
-def test_a_sparse_matrix_with_damaged_pointers(row: int, pointer: int) -> None:
+@pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo"])
+@pytest.mark.parametrize(("place", "value"), [(2, -1), (1, 2**31 - 1), (3, 9), (3, 0)])
+def test_a_sparse_matrix_with_damaged_places(form: str, place: int, value: int) -> None:
     X = sparse.csr_matrix(([1.0] * 6, [1, 0, 1, 0, 1, 0], [0, 2, 4, 6]), shape=(3, 2))  # not sorted
-    X.indptr[row] = pointer
-    with pytest.raises(InputError, match="X: the sparse matrix is damaged"):
-        FCLClassifier().fit(X, [0, 1, 1])
+    y = [0, 1, 1]
+    fitted = FCLClassifier().fit(X, y)
+    X = X.asformat(form)
+    places = X.col if form == "coo" else X.indptr
+    places[min(place, len(places) - 1)] = value if form != "coo" or value else 2
+    for use in (
+        lambda: FCLClassifier().fit(X, y),
+        lambda: fitted.predict(X),
+        lambda: fcl.open_data(X, y=y),
+    ):
+        with pytest.raises(InputError, match=r"X: the sparse matrix is damaged|X\.indptr"):
+            use()
+    with pytest.raises(InputError, match="covariates is a sparse matrix"):
+        FCLClassifier().fit(np.eye(3), y, covariates=X)
