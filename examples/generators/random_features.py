@@ -4,6 +4,7 @@ fcl stagewise train.zarr --features random_features:RandomLogits:n=8192 --out mo
 """
 
 import numpy as np
+from scipy.special import expit
 
 from fcl.features import Generator
 
@@ -46,7 +47,7 @@ class RandomLogits(RandomForms):
     """1 / (1 + exp(-z)) of a random linear form z."""
 
     def columns(self, ids, block):
-        return 1.0 / (1.0 + np.exp(-self.values(ids, block)[:, :, 0]))
+        return expit(self.values(ids, block)[:, :, 0])
 
     def describe(self, feature):
         return f"random logit {feature}"

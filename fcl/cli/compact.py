@@ -190,8 +190,10 @@ def _gap(full: Any, rounded: Any) -> tuple[str, str]:
 
     before = f"{full.gap:.3g}" if full is not None and isfinite(full.gap) else "unknown"
     if rounded is None or not isfinite(rounded.gap):
-        return (
-            "gap",
-            f"{before} before, unknown after: DATA are not the training data of a certificate",
+        why = (
+            "the model has no certificate"
+            if full is None
+            else "that needs its training data, --data"
         )
+        return "gap", f"{before} before, unknown after: {why}"
     return "gap", f"{before} before, {rounded.gap:.3g} after, relative"

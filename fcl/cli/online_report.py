@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from fcl.cli.certify_report import ball_text
@@ -49,12 +50,14 @@ class OnlineLines(View):
 
 
 def _clipped(learner: Learner) -> list[tuple[str, str]]:
-    """How many weights the table's grid has no room for; nothing for tables of float numbers."""
+    """How many weights are at the ends of their range; nothing for tables without a limit."""
     from fcl.online.ogd import Ogd
     from fcl.online.vectors import VectorLearner
 
-    if not isinstance(learner, VectorLearner) or learner.grid is None:
+    if not isinstance(learner, VectorLearner) or math.isinf(learner.largest):
         return []
+    if learner.grid is None:
+        return [("table", f"{counted(learner.clipped, 'weight')} at +-{learner.largest:g}")]
     grid, largest = learner.grid, learner.largest * learner.grid.step
     words = f"{grid.text}, in steps of 2^-{grid.m}; {counted(learner.clipped, 'weight')} at +-{largest:g}"
     if learner.clipped and largest < grid.largest:

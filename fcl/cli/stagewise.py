@@ -140,21 +140,18 @@ def _settings(options: Mapping[str, Any]) -> Settings:
 
 def _settings_of(saved: Saved, params: Mapping[str, Any], given: Mapping[str, str]) -> Settings:
     """The settings of a resumed job."""
-    from fcl.stagewise.settings import ENDS
-
-    changed = {name: params[name] for name in ENDS if name in given}
+    changed = {name: params[name] for name in saved.settings.ends if name in given}
     return replace(saved.settings, **changed, memory=params["memory"]).checked()
 
 
 def _resumed(params: dict[str, Any], given: Mapping[str, str], saved: Saved) -> dict[str, Any]:
     """The options of the checkpoint; raises InputError for options that would change its job."""
-    from fcl.stagewise.settings import ENDS
-
-    wrong = sorted(given.keys() & ({*SETTINGS, *_KEPT} - {*ENDS, "memory", "out", "data"}))
+    ends = saved.settings.ends
+    wrong = sorted(given.keys() & ({*SETTINGS, *_KEPT} - {*ends, "memory", "out", "data"}))
     if wrong:
         raise InputError(
-            f"{given[wrong[0]]}: a resumed job keeps the options of its checkpoint, except "
-            "--visits, --rounds, --patience, limits and memory; leave it out, or start over"
+            f"{given[wrong[0]]}: a resumed job of {saved.settings.update} keeps the options of its "
+            f"checkpoint, except --{ends[0]}, --{ends[1]}, limits and memory; leave it out, or start over"
         )
     from fcl.model.signature import check_places
 

@@ -61,8 +61,8 @@ _OPTIONS = {
     "class_weight": TRAIN_TABLE["class_weight"],
     "update": _model(
         one_of("ls", "gls", "cls"),
-        help="Least squares; generalised (softmax loss); or calibrated, in rounds (default: as --loss "
-        "says, else ls).",
+        help="Least squares; generalised (the loss of a link); or calibrated, in rounds (default: as "
+        "--loss says, else ls).",
     ),
     "loss": _model(
         TEXT,
@@ -129,8 +129,8 @@ _OPTIONS = {
     "resume": Option(
         PATH,
         "checkpoints",
-        "Continue from the checkpoint in DIR, with its options; only --visits, --rounds, --patience, "
-        "--max-time and the running options may change.",
+        "Continue from the checkpoint in DIR, with its options; only --visits (cls: --rounds), "
+        "--patience, --max-time and the running options may change.",
         metavar="DIR",
         from_file=False,
     ),

@@ -12,22 +12,16 @@ import math
 import numpy as np
 
 from fcl.kernels import kernel
-from fcl.kernels.losses import loss_slope_curvature
 from fcl.kernels.online import (
     DIVERGED,
     DONE,
     GROWTH,
     INTERCEPT,
-    LIMIT,
-    MOST_GROWTH,
     MOST_MARGIN,
-    PENDING,
     REBASE,
-    ROWS,
     SHRINK,
-    WEIGHT,
-    implicit_slope,
-    rate_of,
+    end_row,
+    row_step,
     truncated,
 )
 
@@ -49,6 +43,15 @@ def entry_of(keys, feature):
         if at == keys.shape[0]:
             at = 0
     return at
+
+
+@kernel
+def missing(keys, features):
+    """How many of distinct features have no entry."""
+    found = 0
+    for k in range(features.shape[0]):
+        found += keys[entry_of(keys, features[k])] == FREE
+    return found
 
 
 @kernel
@@ -92,7 +95,7 @@ def learn_nonzero(
         if s[i] == 0.0:
             continue
         lo, hi = indptr[i], indptr[i + 1]
-        if added + hi - lo > most:
+        if added + hi - lo > most and added + missing(keys, ids[lo:hi]) > most:
             return i, FULL, added
         growth = state[GROWTH]
         stamp[0] = state[SHRINK]
@@ -119,12 +122,7 @@ def learn_nonzero(
         if not abs(m) < MOST_MARGIN:
             return i, DIVERGED, added
         margins[i] = m
-        eta = rate_of(rule, state[ROWS] + 1.0)
-        if rule.implicit:
-            r = implicit_slope(loss, y[i], m, eta * s[i] * (square + rule.intercept))
-        else:
-            r = loss_slope_curvature(loss, y[i], m)[0]
-        step = eta * s[i] * r
+        eta, step = row_step(loss, rule, y[i], s[i], m, square, state)
         if step != 0.0:
             scaled = step * growth
             for e in range(lo, hi):
@@ -139,14 +137,6 @@ def learn_nonzero(
                     table[at, 0] -= scaled * values[e]
             if rule.intercept:
                 state[INTERCEPT] -= step
-        state[ROWS] += 1.0
-        state[WEIGHT] += s[i]
-        state[PENDING] += s[i]
-        if state[ROWS] % rule.period == 0.0:
-            a = eta * rule.gravity * state[PENDING]
-            state[SHRINK] += 1.0 if rule.rounding else a * rule.l1_ratio * growth
-            state[GROWTH] *= 1.0 + a * (1.0 - rule.l1_ratio)
-            state[PENDING] = 0.0
-            if state[SHRINK] > state[LIMIT] or state[GROWTH] > MOST_GROWTH:
-                return i + 1, REBASE, added
+        if end_row(rule, eta, s[i], state):
+            return i + 1, REBASE, added
     return y.shape[0], DONE, added

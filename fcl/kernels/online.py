@@ -162,6 +162,35 @@ def subtract_subgradient(a, factors, table):
 
 
 @kernel
+def row_step(loss, rule, y, s, m, square, state):
+    """The rate of a row, and how far it moves the weight of a feature of value 1 against its slope.
+
+    m : margin.  square : the sum of the squared values of the row.
+    """
+    eta = rate_of(rule, state[ROWS] + 1.0)
+    if rule.implicit:
+        r = implicit_slope(loss, y, m, eta * s * (square + rule.intercept))
+    else:
+        r = loss_slope_curvature(loss, y, m)[0]
+    return eta, eta * s * r
+
+
+@kernel
+def end_row(rule, eta, s, state):
+    """Count a row, and truncate after every ``period`` of them; whether the caller must flush."""
+    state[ROWS] += 1.0
+    state[WEIGHT] += s
+    state[PENDING] += s
+    if state[ROWS] % rule.period != 0.0:
+        return False
+    a = 0.0 if rule.subgradient else eta * rule.gravity * state[PENDING]
+    state[SHRINK] += 1.0 if rule.rounding else a * rule.l1_ratio * state[GROWTH]
+    state[GROWTH] *= 1.0 + a * (1.0 - rule.l1_ratio)
+    state[PENDING] = 0.0
+    return state[SHRINK] > state[LIMIT] or state[GROWTH] > MOST_GROWTH
+
+
+@kernel
 def learn_truncated(indptr, ids, values, y, s, margins, loss, rule, factors, table, state):
     """Learn rows by truncated gradient (Langford, Li and Zhang 2008), writing margins, table and state.
 
@@ -204,14 +233,9 @@ def learn_truncated(indptr, ids, values, y, s, margins, loss, rule, factors, tab
         if not abs(m) < MOST_MARGIN:
             return i, DIVERGED
         margins[i] = m
-        eta = rate_of(rule, state[ROWS] + 1.0)
-        if rule.implicit:
-            r = implicit_slope(loss, y[i], m, eta * s[i] * (square + rule.intercept))
-        else:
-            r = loss_slope_curvature(loss, y[i], m)[0]
+        eta, step = row_step(loss, rule, y[i], s[i], m, square, state)
         if rule.subgradient and (state[ROWS] + 1.0) % rule.period == 0.0:
             subtract_subgradient(eta * rule.gravity * (state[PENDING] + s[i]), factors, table)
-        step = eta * s[i] * r
         if step != 0.0:
             scaled = step * growth
             for e in range(indptr[i], indptr[i + 1]):
@@ -220,16 +244,8 @@ def learn_truncated(indptr, ids, values, y, s, margins, loss, rule, factors, tab
                     table[j, 0] -= scaled * values[e]
             if rule.intercept:
                 state[INTERCEPT] -= step
-        state[ROWS] += 1.0
-        state[WEIGHT] += s[i]
-        state[PENDING] += s[i]
-        if state[ROWS] % rule.period == 0.0:
-            a = 0.0 if rule.subgradient else eta * rule.gravity * state[PENDING]
-            state[SHRINK] += 1.0 if rule.rounding else a * rule.l1_ratio * growth
-            state[GROWTH] *= 1.0 + a * (1.0 - rule.l1_ratio)
-            state[PENDING] = 0.0
-            if state[SHRINK] > state[LIMIT] or state[GROWTH] > MOST_GROWTH:
-                return i + 1, REBASE
+        if end_row(rule, eta, s[i], state):
+            return i + 1, REBASE
     return y.shape[0], DONE
 
 

@@ -21,17 +21,15 @@ from fcl.kernels.online import (
     DIVERGED,
     DONE,
     INTERCEPT,
-    LIMIT,
     MOST_MARGIN,
-    PENDING,
     REBASE,
     ROWS,
     SHRINK,
     SQUARES,
     WEIGHT,
-    implicit_slope,
+    end_row,
     leader,
-    rate_of,
+    row_step,
     step_intercept,
     truncated,
 )
@@ -277,12 +275,7 @@ def learn_truncated_grid(
         if not abs(m) < MOST_MARGIN:
             return i, DIVERGED
         margins[i] = m
-        eta = rate_of(rule, state[ROWS] + 1.0)
-        if rule.implicit:
-            r = implicit_slope(loss, y[i], m, eta * s[i] * (square + rule.intercept))
-        else:
-            r = loss_slope_curvature(loss, y[i], m)[0]
-        step = eta * s[i] * r
+        eta, step = row_step(loss, rule, y[i], s[i], m, square, state)
         if step != 0.0:
             for e in range(lo, hi):
                 j = ids[e]
@@ -293,15 +286,8 @@ def learn_truncated_grid(
                     stamps[j] = now
             if rule.intercept:
                 state[INTERCEPT] -= step
-        state[ROWS] += 1.0
-        state[WEIGHT] += s[i]
-        state[PENDING] += s[i]
-        if state[ROWS] % rule.period == 0.0:
-            a = eta * rule.gravity * state[PENDING]
-            state[SHRINK] += 1.0 if rule.rounding else a
-            state[PENDING] = 0.0
-            if state[SHRINK] > state[LIMIT]:
-                return i + 1, REBASE
+        if end_row(rule, eta, s[i], state):
+            return i + 1, REBASE
     return y.shape[0], DONE
 
 

@@ -77,9 +77,8 @@ class NonzeroTruncatedGradient(TruncatedGradient):
         self._used = len(ids)
 
     def _room(self) -> int:
-        """Entries that may be added."""
-        most = int(FULLEST * len(self.keys))
-        return most - self._used if most < self.n_features else self.n_features
+        """Entries that may be added, up to the number of weights that the plan counts."""
+        return min(int(FULLEST * len(self.keys)), self._most) - self._used
 
     def _kept(self) -> tuple[Ids, np.ndarray]:
         """Features whose weights are not 0, and their rows of the table, as they are."""
@@ -107,9 +106,9 @@ class NonzeroTruncatedGradient(TruncatedGradient):
         self._used += int(added)
         if why == nonzero.FULL:
             ids, rows = self._kept()
-            listed = int(indptr[done + 1] - indptr[done])
-            self._make(ids, rows, max(listed, len(ids) // 2))
-            if self._room() < listed:
+            row = chunk.ids[indptr[done] : indptr[done + 1]]
+            self._make(ids, rows, max(len(row), len(ids) // 2))
+            if self._room() < nonzero.missing(self.keys, row):
                 self.is_full, why = True, online.DIVERGED  # the rows before are learnt
         return int(done), int(why)
 

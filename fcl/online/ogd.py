@@ -57,6 +57,11 @@ class Ogd(VectorLearner):
     @classmethod
     def check_weights(cls, options: OnlineOptions) -> None:
         grid = grid_of(options)
+        if options.rates == "global" and options.l1_ratio < 1.0:
+            raise InputError(
+                "l1_ratio: with rates global weights are learnt without a penalty; leave it out, or "
+                "choose rates feature"
+            )
         if grid is None and options.gamma is not None:
             raise InputError(
                 f"gamma: expected weights qN.M, whose rounding it sets, got {options.weights}; choose a "

@@ -84,9 +84,10 @@ class Grid:
         steps = size / self.step
         if steps != int(steps) or steps > self.limit:
             below = min(int(steps), self.limit) * self.step
+            wider = ", or more bits" * (size > self.largest)
             raise InputError(
                 f"max_weight: expected a multiple of {self.step:g} up to {self.largest:g} for weights "
-                f"{self.text}, got {size!r}; choose {max(below, self.step)!r}, or more bits"
+                f"{self.text}, got {size!r}; choose {max(below, self.step)!r}{wider}"
             )
         return int(steps)
 

@@ -53,7 +53,7 @@ class TruncatedGradient(Learner):
     ) -> None:
         super().__init__(n_features, options, factors)
         self._common = 1.0
-        self._check_subgradient()
+        self._check_truncation()
         if options.l1_ratio < 1.0:
             self._common, self.factors = common_factor(self.factors)
             self._check_elastic_net()
@@ -66,16 +66,17 @@ class TruncatedGradient(Learner):
             return AveragedTruncatedGradient
         return AdaptiveTruncatedGradient if options.step == "adagrad" else TruncatedGradient
 
-    def _check_subgradient(self) -> None:
-        """Raise InputError for what sub-gradients of the penalty cannot be combined with."""
+    def _check_truncation(self) -> None:
+        """Raise InputError for what rounding and sub-gradients cannot be combined with."""
         options = self.options
+        if options.truncation != "soft" and options.theta == math.inf:
+            advice = "; give 0 to keep all weights" * (options.truncation == "subgradient")
+            raise InputError(
+                f"theta: truncation {options.truncation} needs a finite number, got inf: the model has 0 "
+                f"in place of weights up to it{advice}"
+            )
         if options.truncation != "subgradient":
             return
-        if options.theta == math.inf:
-            raise InputError(
-                "theta: truncation subgradient needs a finite number, got inf: the model has 0 in place "
-                "of weights up to it; give 0 to keep all weights"
-            )
         what = "step adagrad" if self._adaptive else "average" if options.average else ""
         if what:
             raise InputError(

@@ -45,7 +45,7 @@ from fcl.stagewise.file import (
 )
 from fcl.stagewise.job import StagewiseJob
 from fcl.stagewise.learner import BlockDone, State, first_order
-from fcl.stagewise.settings import ENDS, Settings
+from fcl.stagewise.settings import Settings
 from fcl.store import local_path
 
 __all__ = ["Saved", "StateFolder"]
@@ -114,7 +114,7 @@ class Saved:
         wrong = [
             f"{name} was {shown(before.get(name))}, is {shown(value)}"
             for name, value in now_.items()
-            if before.get(name) != value and name not in ENDS
+            if before.get(name) != value and name not in job.settings.ends
         ]
         shapes = [margins.shape for margins in self.state.margins]
         own = [(rows.n, job.targets[0].width) for rows in job.rows]

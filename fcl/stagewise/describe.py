@@ -160,8 +160,11 @@ def validation(model: StagewiseModel) -> list[tuple[str, str]]:
 def certificate(model: StagewiseModel) -> list[tuple[str, str]]:
     """Objective, bound and gap, or how to get them."""
     found = model.certificate
+    if found is None and model.settings.calibrates:
+        return [("gap", "none: the update cls has no joint objective")]
     if found is None:
-        return [("gap", "to the joint optimum unknown; fcl stagewise --certify computes it")]
+        how = "; fcl stagewise --certify computes it" if model.settings.alpha else ": alpha is 0"
+        return [("gap", f"to the joint optimum unknown{how}")]
     return [
         ("objective", f"{found.objective:.10g}"),
         ("bound", f"{found.bound:.10g}"),

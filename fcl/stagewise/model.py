@@ -283,9 +283,9 @@ class StagewiseModel:
     def mean(self, margins: Floats) -> Floats:
         """Probabilities of classes or labels from margins, float64 (n, K); of numbers the margins.
 
-        They are the link of the margins, divided by their sum for classes. Margins of the squared loss
-        estimate probabilities without bounds; the result is their nearest point of the simplex (for
-        labels of [0, 1]), in which classes may have the probability 0.
+        They are the link of the margins, divided by their sum for classes. Margins of ls estimate
+        probabilities without bounds, and of cls within a round; the result is their nearest point of the
+        simplex (for labels of [0, 1]), in which classes may have the probability 0.
         """
         if self.noun == "label":
             return self.link.chances(margins)

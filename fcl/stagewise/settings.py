@@ -10,7 +10,7 @@ from fcl.errors import InputError
 from fcl.stagewise.links import Link, find_link
 from fcl.units import parse_size
 
-__all__ = ["CALIBRATIONS", "ENDS", "ORDERS", "UPDATES", "Settings"]
+__all__ = ["CALIBRATIONS", "ORDERS", "UPDATES", "Settings"]
 
 #: Updates, with the loss that each of them lowers by default.
 UPDATES = {"ls": "squared", "gls": "softmax", "cls": "squared"}
@@ -18,8 +18,6 @@ UPDATES = {"ls": "squared", "gls": "softmax", "cls": "squared"}
 CALIBRATIONS = {"linear": 1, "quadratic": 2, "cubic": 3}
 #: Orders of the features, of which blocks are parts.
 ORDERS = ("ids", "random", "gradient")
-#: Options that only say when the training ends, which a resumed job may change.
-ENDS = ("visits", "rounds", "patience")
 #: Default numbers of visits: more visits are the cheapest gain for ls.
 VISITS = {"ls": 3, "gls": 1, "cls": 1}
 #: Default number of rounds of cls, most of which patience saves, and default patience.
@@ -101,6 +99,11 @@ class Settings:
     def calibrates(self) -> bool:
         """Whether rounds end with a calibration."""
         return self.update == "cls"
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The options that only say when the training ends, which a resumed job may change."""
+        return ("rounds" if self.calibrates else "visits", "patience")
 
     @property
     def visits_of_round(self) -> int:

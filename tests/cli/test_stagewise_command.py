@@ -57,7 +57,7 @@ def test_a_resumed_command_gives_the_same_model(
         and "time limit reached, after visit 1, block 1 of 4; the other 3 blocks" in stopped.output
     )
     refused = run("stagewise", "--resume", f"{part}.checkpoint", "--alpha", 2)
-    assert refused.exit_code == 2 and "--alpha: a resumed job keeps" in refused.output
+    assert refused.exit_code == 2 and "--alpha: a resumed job of ls keeps" in refused.output
     args = ("--resume", f"{part}.checkpoint", "--import", "waves", "--overwrite")
     resumed = run("stagewise", *args)
     assert resumed.exit_code == 0, resumed.output

@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from online_eager import chunk_of, stream
 from scipy.sparse import csr_array
+from scipy.sparse import random as sparse_random
 from stops import After
 from windows import examples
 
 import fcl
 from fcl.drivers.online.train import plan_online
+from fcl.features.rows import RowChunk
 from fcl.kernels import nonzero as kernels
 from fcl.online import OnlineOptions, make_learner
 from fcl.online import nonzero as module
@@ -128,6 +130,18 @@ def test_first_weights_and_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     small = make_learner("truncated-gradient", 50, OnlineOptions(1e-9, most_nonzero=10))
     done = small.learn(chunk_of(X), y, s, np.zeros(60))
     assert done == small.rows and small.is_full and small.rows < 60
+    assert len(small.point()[0]) <= 10  # as the plan counts
+
+
+def test_a_full_table_has_the_weights_of_the_plan() -> None:
+    most, n = 20_000, 100_000
+    learner = make_learner("truncated-gradient", n, OnlineOptions(1e-12, most_nonzero=most))
+    X = sparse_random(900, n, 0.0005, format="csr", random_state=np.random.default_rng(0))
+    chunk = RowChunk(X.indptr.astype(np.int64), X.indices.astype(np.int64), X.data)
+    learner.learn(chunk, np.resize([1.0, -1.0], 900), np.ones(900), np.zeros(900))
+    assert learner.is_full and 0.9 * most < len(learner.point()[0]) <= most
+    planned = learner.bytes_for(n, learner.options)
+    assert sum(array.nbytes for array in learner.arrays()) <= planned
 
 
 # -- jobs ----------------------------------------------------------------------------------------

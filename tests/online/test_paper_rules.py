@@ -220,6 +220,7 @@ def test_forged_lists_of_truncations(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"truncation": "subgradient"}, "theta: truncation subgradient needs a finite number"),
+        ({"truncation": "round"}, "theta: truncation round needs a finite number"),
         ({"truncation": "subgradient", "theta": 0.0, "step": "adagrad"}, "with step adagrad"),
         ({"truncation": "subgradient", "theta": 0.0, "average": True}, "with average"),
         ({"truncation": "subgradient", "theta": 0.0, "l1_ratio": 0.5}, "rounding or sub-gradients"),

@@ -329,7 +329,7 @@ def test_invalid_options_have_one_message() -> None:
             OnlineOptions(**{"alpha": 0.1, **wrong})
     with pytest.raises(InputError, match="method must be one of ftrl, truncated-gradient"):
         make_learner("sgd", 3, OnlineOptions(0.1))
-    for own in ({"theta": 0.5}, {"step": "adagrad"}, {"truncation": "round"}):
+    for own in ({"theta": 0.5}, {"step": "adagrad"}, {"truncation": "round", "theta": 1.0}):
         with pytest.raises(InputError, match="l1_ratio below 1 cannot be combined with"):
             make_learner("truncated-gradient", 3, OnlineOptions(0.1, l1_ratio=0.5, **own))
 

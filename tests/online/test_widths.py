@@ -256,7 +256,9 @@ def test_what_is_refused() -> None:
         ({"gamma": 0.0, "weights": "q2.5"}, "gamma must be"),
         ({"gamma": 1.0}, "gamma: expected weights qN.M"),
         ({"max_weight": -1.0}, "max_weight must be"),
-        ({"max_weight": 0.1, "weights": "q2.5"}, "choose 0.09375, or more bits"),
+        ({"max_weight": 0.1, "weights": "q2.5"}, r"choose 0\.09375$"),
+        ({"max_weight": 9.0, "weights": "q2.5"}, r"choose 3\.96875, or more bits$"),
+        ({"rates": "global", "l1_ratio": 0.5}, "rates global weights are learnt without a penalty"),
         ({"rates": "none"}, "rates must be"),
         ({"weights": "q20.20"}, "from 3 to 31 bits"),
     ):

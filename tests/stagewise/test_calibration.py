@@ -103,33 +103,51 @@ def test_calibration_matters_with_a_single_block(problem: Problem, calibration: 
     assert np.abs(margins["linear"] - margins["cubic"]).max() > 0.01
 
 
-def test_theorem_2() -> None:
-    """Without noise, the mean squared error after t rounds is at most 22 (L / mu)^2 / t.
+def rounds_without_noise(degree: int, cube: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Squared errors before and after the calibration of 40 rounds, and what equation 27 takes off.
 
-    The inverse of the link is y + 0.2 y^3, whose slope is in [1, 1.6] on [0, 1], less its value at 1/K.
+    The inverse of the link is y + cube y^3, whose slope is in [1, 1 + 3 cube] on [0, 1], less its value
+    at 1/K.
     """
     random = np.random.default_rng(3)
-    K, n, kappa = 3, 400, 1.6
+    K, n = 3, 400
     Y = random.dirichlet(np.ones(K), n)
-    U = Y + 0.2 * Y**3 - (1 / K + 0.2 / K**3)
-    X = np.column_stack([U, random.standard_normal((n, 4))]) @ random.standard_normal((7, 7))
-    s = np.ones(n)
-    errors: dict[int, list[float]] = {}
-    for degree in (1, 3):
-        tile = SimpleNamespace(n_blocks=1, rows_of=lambda _: slice(0, n))
-        targets = SimpleNamespace(rows=lambda rows: Y[rows], width=K, noun="class")
-        part: Any = Part(tile, targets, s, np.full((n, K), 1 / K))  # type: ignore[arg-type]
-        errors[degree] = []
-        team = Team(1)
-        for _ in range(60):
-            A = np.column_stack([np.ones(n), X])
-            part.margins += A @ np.linalg.lstsq(A, Y - part.margins, rcond=None)[0]
-            calibrate(part, fit_calibration(part, degree, team), team)
-            errors[degree].append(float(np.square(part.margins - Y).sum(1).mean()))
-        team.close()
-    bounds = 22.0 * kappa**2 / np.arange(1, 61)
-    assert (errors[3] <= bounds).all() and (np.diff(errors[3]) <= 1e-15).all()
-    assert errors[3][-1] < 1e-6 < errors[1][-1]
+
+    def inverse(y: np.ndarray) -> np.ndarray:
+        return y + cube * y**3 - (1 / K + cube / K**3)
+
+    X = np.column_stack([inverse(Y), random.standard_normal((n, 4))])
+    A = np.column_stack([np.ones(n), X @ random.standard_normal((7, 7))])
+    tile = SimpleNamespace(n_blocks=1, rows_of=lambda _: slice(0, n))
+    targets = SimpleNamespace(rows=lambda rows: Y[rows], width=K, noun="class")
+    part: Any = Part(tile, targets, np.ones(n), np.full((n, K), 1 / K))  # type: ignore[arg-type]
+    found = []
+    team = Team(1)
+    for _ in range(40):
+        part.margins += A @ np.linalg.lstsq(A, Y - part.margins, rcond=None)[0]
+        rest, images = part.margins - Y, inverse(part.margins)
+        before, inner = np.square(rest).sum(), float((rest * images).sum())
+        assert inner >= np.square(rest).sum()  # equation 26, with L = 1
+        calibrate(part, fit_calibration(part, degree, team), team)
+        after = np.square(part.margins - Y).sum()
+        found.append((before / n, after / n, inner**2 / np.square(images).sum() / n))
+    team.close()
+    return tuple(np.array(found).T)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("cube", [0.2, 4.0])
+def test_theorem_2(cube: float) -> None:
+    """Without noise, each round takes off what the proof says, so that the error falls as 1 / t.
+
+    Equation 27 is the step that needs the powers: a linear calibration takes off less. The bound of the
+    theorem itself, 22 (L / mu)^2 / t, is wide: a constant prediction is within it for 60 rounds.
+    """
+    before, after, owed = rounds_without_noise(3, cube)
+    assert (after <= before - owed + 1e-15).all()
+    assert (before[1:] <= after[:-1] + 1e-15).all()
+    assert (after <= 22.0 * (1.0 + 3.0 * cube) ** 2 / np.arange(1, 41)).all()
+    before, after, owed = rounds_without_noise(1, cube)
+    assert (after > before - owed).any()
 
 
 def test_patience_counts_rounds_and_the_best_round_is_kept(problem: Problem) -> None:

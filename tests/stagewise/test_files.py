@@ -76,12 +76,14 @@ def test_a_job_resumes_with_the_same_bits_after_any_block(
         assert [row["loss"] for row in model.history] == [row["loss"] for row in whole.history]
 
 
-@pytest.mark.parametrize("update", ["ls", "gls"])
 @pytest.mark.parametrize(
-    ("first", "then"),
+    ("update", "first", "then"),
     [
-        ({"visits": 1}, {"visits": 3}),
-        ({"visits": 3, "patience": 1, "alpha": 1e-6}, {"visits": 3, "patience": 99, "alpha": 1e-6}),
+        *((update, {"visits": 1}, {"visits": 3}) for update in ("ls", "gls")),
+        ("cls", {"rounds": 1}, {"rounds": 3}),
+        ("ls", {"visits": 3, "patience": 1}, {"visits": 3, "patience": 99}),
+        ("gls", {"visits": 3, "patience": 1}, {"visits": 3, "patience": 99}),
+        ("cls", {"rounds": 9, "patience": 1}, {"rounds": 9, "patience": 99}),
     ],
 )
 def test_a_finished_job_continues_with_the_bits_of_a_longer_one(
@@ -89,6 +91,7 @@ def test_a_finished_job_continues_with_the_bits_of_a_longer_one(
 ) -> None:
     folder = StateFolder(tmp_path / "c")
     options: dict[str, Any] = {"update": update, "block": 8, "inner": 2, "valid_fraction": 0.2}
+    options["alpha"] = 1e-6 if "patience" in first else 1.0
     part = problem.train(**options, **first, running=Running(cores=1, checkpoint=folder))
     assert part.reason == ("patience" if "patience" in first else "done")
     whole = problem.train(**options, **then).model
@@ -98,6 +101,17 @@ def test_a_finished_job_continues_with_the_bits_of_a_longer_one(
         assert np.array_equal(getattr(model.weights, name), getattr(whole.weights, name))
     assert model.settings == whole.settings and model.best_number == whole.best_number
     assert [row["loss"] for row in model.history] == [row["loss"] for row in whole.history]
+
+
+def test_a_round_of_cls_keeps_its_visits(problem: Problem, tmp_path: Path) -> None:
+    """They decide which blocks a round has, so that blocks of both jobs would not make whole rounds."""
+    problem.train(
+        update="cls", rounds=2, block=8, running=Running(cores=1, checkpoint=StateFolder(tmp_path))
+    )
+    for visits in (2, 3):
+        running = Running(cores=1, resume=StateFolder(tmp_path).load())
+        with pytest.raises(InputError, match=f"visits was 1, is {visits}"):
+            problem.train(update="cls", rounds=9, visits=visits, block=8, running=running)
 
 
 def test_a_checkpoint_of_another_job_is_refused(problem: Problem, tmp_path: Path) -> None:

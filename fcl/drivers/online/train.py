@@ -470,8 +470,7 @@ def full_message(learner: Learner) -> str:
     n = len(learner.point()[0])
     return (
         f"the memory has no room for more than {n:,} weights that are not 0, after {learner.rows:,} "
-        "rows; raise memory and resume, or start over with a larger alpha, or with hash_bits, with which "
-        "features share weights"
+        "rows; raise memory, or choose a larger alpha, or hash_bits, with which features share weights"
     )
 
 
