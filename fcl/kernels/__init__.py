@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -50,35 +51,47 @@ __all__ = [
 _logger = logging.getLogger(__name__)
 #: Prefix of the marker files, which say that all kernels of a kind are in the cache.
 _COMPLETE = "complete"
+#: An import of other files of this folder, whose code becomes part of the kernels that call it.
+_IMPORT = re.compile(rb"^from fcl\.kernels(?:\.(\w+))? import (\([^)]*\)|.*)", re.MULTILINE)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _sources_digest() -> str:
-    """Hash of everything that determines the machine code of the kernels.
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """For each file of kernels a hash of its content and of the files that it imports; "" : of all.
 
     Numba's own cache checks only the file of a function: after a change to a callee in another file it
-    returns the old code, and it does not notice that bounds checking was enabled.
+    returns the old code. This file has no code of kernels.
     """
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
-    config = numba.config
-    for part in (
-        sys.version,
-        numba.__version__,
-        config.BOUNDSCHECK,
-        config.OPT,
-        config.CPU_NAME,
-        config.CPU_FEATURES,
-    ):
-        digest.update(repr(part).encode())
-    return digest.hexdigest()[:16]
+    contents = {path.stem: path.read_bytes() for path in sorted(folder.glob("*.py"))}
+    contents.pop("__init__")
+    imports = {}
+    for name, content in contents.items():
+        words = {word for found in _IMPORT.findall(content) for word in found}
+        own = {word.decode() for text in words for word in re.findall(rb"\w+", text)}
+        imports[name] = own & contents.keys() - {name}
+    found = {"": _digest(sorted(contents.items()))}
+    for name in contents:
+        reached, new = {name}, {name}
+        while new:
+            new = {other for each in new for other in imports[each]} - reached
+            reached |= new
+        found[name] = _digest([(each, contents[each]) for each in sorted(reached)])
+    return found
+
+
+_digest_of = _digests(Path(__file__).parent)
 
 
 def _candidate_folders() -> list[Path]:
-    name = f"kernels-{_sources_digest()}"
+    config = numba.config
+    # numba's own cache does not notice that bounds checking was enabled
+    built = (numba.__version__, config.BOUNDSCHECK, config.OPT, config.CPU_NAME, config.CPU_FEATURES)
+    name = f"kernels-{_digest(sys.version, *built)}"
     folders = []
     named = numba.config.CACHE_DIR
     if os.path.lexists(NUMBA_SETTINGS):  # a stranger's data may have come with it
@@ -127,7 +140,9 @@ cache_folder: Path | None = _find_cache_folder()
 def kernel(function: F) -> F:
     """Compile ``function`` on first use: ``nogil``, cached on disk, division as in NumPy.
 
-    Machine code is cached in :data:`cache_folder`; other numba settings of the program are not changed.
+    Machine code is cached in :data:`cache_folder`, in a folder for each content of the files that it
+    comes from, so that a new version of fcl compiles only what changed. Other numba settings of the
+    program are not changed.
     """
     return _compiled(function)
 
@@ -150,11 +165,13 @@ def summing(function: F) -> F:
 
 def _compiled(function: F, **options: Any) -> F:
     before = numba.config.CACHE_DIR
+    options = {"nogil": True, "error_model": "numpy", **options}
     if cache_folder is not None:
-        numba.config.CACHE_DIR = str(cache_folder)
+        file = Path(function.__code__.co_filename)
+        content = _digest_of.get(file.stem if file.parent == Path(__file__).parent else "", "")
+        numba.config.CACHE_DIR = str(cache_folder / f"{file.stem}-{_digest(content, options)}")
     try:
-        cached = cache_folder is not None
-        compiled: F = numba.njit(cache=cached, nogil=True, error_model="numpy", **options)(function)
+        compiled: F = numba.njit(cache=cache_folder is not None, **options)(function)
         return compiled
     finally:
         numba.config.CACHE_DIR = before
@@ -162,14 +179,18 @@ def _compiled(function: F, **options: Any) -> F:
 
 def is_compiled(kind: str) -> bool:
     """Whether all kernels of a kind are in the cache; also True if there is no cache folder."""
-    return cache_folder is None or (cache_folder / f"{_COMPLETE}-{kind}").exists()
+    return cache_folder is None or _marker(cache_folder, kind).exists()
 
 
 def mark_compiled(kind: str) -> None:
     """Record that all kernels of a kind have been compiled."""
     if cache_folder is not None:
         with suppress(OSError):
-            (cache_folder / f"{_COMPLETE}-{kind}").touch()
+            _marker(cache_folder, kind).touch()
+
+
+def _marker(folder: Path, kind: str) -> Path:
+    return folder / f"{_COMPLETE}-{kind}-{_digest_of['']}"
 
 
 class Compilation(event.Listener):  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -104,23 +105,44 @@ def test_a_small_job_runs_from_rows_to_predictions() -> None:
     assert ((predicted == "yes") == y).mean() > 0.85
 
 
-def test_the_key_of_the_folder_follows_sources_and_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    digests = {kernels._sources_digest()}
-    assert kernels._sources_digest() in digests  # the same again
+def reached_from(name: str, sources: dict[str, str]) -> set[str]:
+    """The files of kernels that a file imports, and those that they import."""
+    found, new = set(), [name]
+    while new:
+        name = new.pop()
+        found.add(name)
+        for node in ast.walk(ast.parse(sources[name])):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fcl.kernels"):
+                names = {node.module.rpartition(".")[2], *(alias.name for alias in node.names)}
+                new += names & sources.keys() - found
+    return found
+
+
+def test_the_folder_of_a_kernel_follows_its_sources(tmp_path: Path) -> None:
+    """Its own file and those that it imports; neither other files nor the place."""
+    source = Path(kernels.__file__).parent
+    shutil.copytree(source, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    before = kernels._digests(source)
+    assert kernels._digests(tmp_path / "kernels") == before
+    sources = {path.stem: path.read_text() for path in source.glob("*.py")}
+    reached = {name: reached_from(name, sources) for name in before if name}
+    for changed in ("bits", "losses", "tables"):
+        path = tmp_path / "kernels" / f"{changed}.py"
+        path.write_text(sources[changed] + "# changed\n")
+        after = kernels._digests(tmp_path / "kernels")
+        path.write_text(sources[changed])
+        differ = {name for name in before if after[name] != before[name]}
+        assert differ == {name for name in reached if changed in reached[name]} | {""}
+    assert "kmers" not in reached["losses"] and "losses" in reached["online"]
+
+
+def test_the_folder_of_all_follows_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {kernels._candidate_folders()[0].name}
     for name, value in (("BOUNDSCHECK", not numba.config.BOUNDSCHECK), ("OPT", 1)):
         with monkeypatch.context() as patch:
             patch.setattr(numba.config, name, value)
-            digests.add(kernels._sources_digest())
-    source = Path(kernels.__file__).parent
-    shutil.copytree(source, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(kernels, "__file__", str(tmp_path / "kernels" / "__init__.py"))
-    assert kernels._sources_digest() in digests  # the place does not count
-    with (tmp_path / "kernels" / "bits.py").open("a") as file:
-        file.write("# changed\n")
-    digests.add(kernels._sources_digest())
-    assert len(digests) == 4
+            found.add(kernels._candidate_folders()[0].name)
+    assert len(found) == 3
 
 
 def test_a_folder_that_cannot_be_made_falls_back_to_the_next(
@@ -215,6 +237,35 @@ def test_kernels_are_kept_where_they_can_be(tmp_path: Path) -> None:
             assert out[1] == setting  # the caller's own is as it was
             assert int(out[2]) == hits
         assert list(folder.rglob("*loss_value*.nbi"))
+
+
+UPGRADED = """
+import sys
+from fcl import kernels
+from fcl.kernels.losses import loss_value
+from fcl.kernels.hashing import place_of
+loss_value((0, 0.0), 1.0, 0.5)
+place_of(3, 8)
+print(*(sum(each.stats.cache_hits.values()) for each in (loss_value, place_of)))
+"""
+
+
+@inside
+@pytest.mark.skipif(INTERPRETED, reason="nothing is compiled")
+def test_an_upgrade_compiles_what_changed(tmp_path: Path) -> None:
+    """The files of a reinstalled fcl have other times, which numba before 0.68 looks at."""
+    there = tmp_path / "fcl"
+    shutil.copytree(ROOT / "fcl", there, ignore=shutil.ignore_patterns("__pycache__"))
+    settings = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+    hits = []
+    for changed in ("", "", "losses"):
+        for path in (there / "kernels").glob("*.py"):
+            if path.stem == changed:
+                path.write_text(path.read_text() + "# changed\n")
+            elif tuple(map(int, numba.__version__.split(".")[:2])) >= (0, 68):
+                os.utime(path)
+        hits.append(python("-P", "-c", UPGRADED, timeout=60, **settings).split())
+    assert hits == [["0", "0"], ["1", "1"], ["0", "1"]]
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "abc", "", "1.5", "2"])
