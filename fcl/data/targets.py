@@ -49,8 +49,8 @@ def encode_labels(values: np.ndarray, name: str) -> tuple[np.ndarray, tuple[Labe
         few = ", ".join(repr(label) for label in labels) + (", ..." if len(distinct) > 5 else "")
         raise InputError(
             f"{name} holds {len(distinct)} distinct labels ({few}); expected two. For more classes "
-            'choose loss="softmax", or make the target 1 for one class and 0 for the others, as '
-            'fcl.FCLClassifier does for each class; for a numeric target choose loss="squared"'
+            'choose loss="softmax" (fcl train), or make the target 1 for one class and 0 for the others, '
+            'as fcl.FCLClassifier does for each class; for a numeric target choose loss="squared"'
         )
     return np.where(values == distinct[1], 1.0, -1.0), (labels[0], labels[1])
 
