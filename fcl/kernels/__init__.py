@@ -90,7 +90,13 @@ _digest_of = _digests(Path(__file__).parent)
 def _candidate_folders() -> list[Path]:
     config = numba.config
     # numba's own cache does not notice that bounds checking was enabled
-    built = (numba.__version__, config.BOUNDSCHECK, config.OPT, config.CPU_NAME, config.CPU_FEATURES)
+    built = (
+        numba.__version__,
+        config.BOUNDSCHECK,
+        config.OPT,
+        config.CPU_NAME,
+        config.CPU_FEATURES,
+    )
     name = f"kernels-{_digest(sys.version, *built)}"
     folders = []
     named = numba.config.CACHE_DIR
