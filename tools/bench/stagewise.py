@@ -169,11 +169,12 @@ def peers(args: argparse.Namespace) -> None:
         "fcl, logistic": {"update": "gls", "visits": 1, "inner": 5},
     }
     for name, options in models.items():
-        curves[name] = stagewise(data, args.features, cores=args.cores, **options)
+        curves[name] = _said(name, stagewise(data, args.features, cores=args.cores, **options))
     wide = stagewise(data, 6 * args.features, cores=args.cores, update="ls", visits=3)
     curves["fcl, linear, six times the features"] = wide
     for method in args.methods:
-        curves[method] = stagewise_peers.on_cosines(method, data, args.features, GAMMA)
+        points = stagewise_peers.on_cosines(method, data, args.features, GAMMA)
+        curves[method] = _said(method, points)
     if args.adelie:
         x, test_x = stagewise_peers.sampled(data, args.features, GAMMA)
         rows = Split(x, data.y, test_x, data.test_y)
@@ -221,12 +222,22 @@ def text(args: argparse.Namespace) -> None:
         _show(curves, plot, "test error on 20 newsgroups")
 
 
-def _show(curves: dict[str, list[Point]], plot: Path | None, label: str) -> None:
-    lines = [
+def _lines(name: str, points: list[Point]) -> list[list[str]]:
+    return [
         [name, point.what, f"{point.error:.2%}", f"{point.processor:.1f}", f"{point.clock:.1f}"]
-        for name, points in curves.items()
         for point in (points if len(points) < 5 else points[-1:])
     ]
+
+
+def _said(name: str, points: list[Point]) -> list[Point]:
+    """The points of a solver, after they were printed: other solvers may take long."""
+    for line in _lines(name, points):
+        print(*line, sep="  ", file=sys.stderr, flush=True)
+    return points
+
+
+def _show(curves: dict[str, list[Point]], plot: Path | None, label: str) -> None:
+    lines = [line for name, points in curves.items() for line in _lines(name, points)]
     print(common.table(["solver", "after", "test error", "processor, s", "clock, s"], lines))
     if plot:
         draw(curves, plot, "processor seconds", label)
