@@ -41,6 +41,8 @@ __all__ = [
 #: errors of a full disk, and seconds between two attempts
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _TRY_EVERY = 1.0
+#: seconds after each attempt to remove a partial file
+_REMOVAL_WAITS = (0.0, *[0.05] * 20)
 #: errors of file systems without links
 _NO_LINKS = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 
@@ -210,12 +212,16 @@ def _flush_folder(folder: Path) -> None:
 
 
 def _discard(path: str) -> None:
-    with suppress(OSError):
-        if os.path.isdir(path):
-            shutil.rmtree(path, ignore_errors=True)
-            _remove_with_few_descriptors(path)
-        else:
-            os.unlink(path)
+    for wait in _REMOVAL_WAITS:  # other threads may still write, or hold all file descriptors
+        with suppress(OSError):
+            if os.path.isdir(path):
+                shutil.rmtree(path, ignore_errors=True)
+                _remove_with_few_descriptors(path)
+            else:
+                os.unlink(path)
+        if not os.path.lexists(path):
+            break
+        time.sleep(wait)
     _temporaries.discard(path)
 
 

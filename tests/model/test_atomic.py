@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fcl.errors import InputError, OutputExistsError
+from fcl.model import atomic
 from fcl.model.atomic import (
     _remove_leftovers,
     atomic_file,
@@ -190,6 +191,25 @@ def test_discard_temporaries(tmp_path: Path) -> None:
         file.write(b"half")
         discard_temporaries()  # what a second signal does
         assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_is_removed_when_other_threads_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may hold all file descriptors for a moment, or still write a chunk."""
+    failures = [errno.EMFILE, errno.ENOTEMPTY]
+    remove = atomic.shutil.rmtree
+
+    def fails_first(folder: str, ignore_errors: bool) -> None:
+        if failures:
+            raise OSError(failures.pop(), "not now")
+        remove(folder, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr(atomic.shutil, "rmtree", fails_first)
+    with pytest.raises(RuntimeError), atomic_folder(tmp_path / "out.zarr") as folder:  # noqa: PT012
+        (folder / "0").write_text("chunk")
+        raise RuntimeError
+    assert os.listdir(tmp_path) == [] and not failures
 
 
 KILLED = """
