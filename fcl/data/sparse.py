@@ -386,9 +386,7 @@ def from_matrix(matrix: Any, name: str) -> SparseRowReader:
     if hasattr(matrix, "tocsr"):
         if len(matrix.shape) != 2:
             _checked_shape(name, matrix.shape)
-        if (
-            getattr(matrix, "format", None) != "csr"
-        ):  # the reader checks CSR, and names what is wrong
+        if getattr(matrix, "format", None) != "csr":  # of which the reader says more
             check_matrix(matrix, name)
         matrix = matrix.tocsr()
     elif getattr(matrix, "format", "csr") != "csr":

@@ -197,7 +197,7 @@ class AveragedTruncatedGradient(TruncatedGradient):
     def __init__(
         self, n_features: int, options: OnlineOptions, factors: Floats | None = None
     ) -> None:
-        from fcl.kernels import online
+        from fcl.kernels import averaged, online
 
         if options.weights != "float64" or options.step == "adagrad":
             wrong = "step adagrad" if options.step == "adagrad" else f"weights {options.weights}"
@@ -206,49 +206,51 @@ class AveragedTruncatedGradient(TruncatedGradient):
                 f"{wrong}; leave one of them out"
             )
         super().__init__(n_features, options, factors)
-        state = np.zeros(online.AVERAGED_STATES)
+        state = np.zeros(averaged.AVERAGED_STATES)
         state[: online.STATES] = self.state
         self.state = state
 
     def _learn(
         self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
     ) -> tuple[int, int]:
-        from fcl.kernels import online
+        from fcl.kernels import averaged
 
         given = (indptr, chunk.ids, chunk.values, y, s, margins)
         loss, rule = self.options.kernel_loss, self.rule
-        done, why = online.learn_averaged(*given, loss, rule, self.factors, self.table, self.state)
+        done, why = averaged.learn_averaged(
+            *given, loss, rule, self.factors, self.table, self.state
+        )
         return int(done), int(why)
 
     def _settle(self, first: int, last: int, out: Floats) -> None:
-        from fcl.kernels import online
+        from fcl.kernels import averaged
 
-        online.settle_averaged(self.rule, self.factors, self.table, self.state, first, last, out)
+        averaged.settle_averaged(self.rule, self.factors, self.table, self.state, first, last, out)
 
     @property
     def intercept(self) -> float:
         """The mean of the intercepts."""
-        from fcl.kernels import online
+        from fcl.kernels import averaged, online
 
-        total = self.state[online.INTERCEPT_SUM] + self.state[online.INTERCEPT]
+        total = self.state[averaged.INTERCEPT_SUM] + self.state[online.INTERCEPT]
         return float(total / (self.rows + 1.0))
 
     def flush(self) -> None:
-        from fcl.kernels import online
+        from fcl.kernels import averaged, online
 
-        online.flush_averaged(self.rule, self.factors, self.table, self.state)
-        self.state[online.SHRINK] = self.state[online.TRUNCATIONS] = 0.0
-        self.state[online.HISTORY :] = 0.0
+        averaged.flush_averaged(self.rule, self.factors, self.table, self.state)
+        self.state[online.SHRINK] = self.state[averaged.TRUNCATIONS] = 0.0
+        self.state[averaged.HISTORY :] = 0.0
 
     def is_state(self, state: np.ndarray) -> bool:
-        from fcl.kernels import online
+        from fcl.kernels import averaged
 
         if not super().is_state(state):
             return False
-        n = state[online.TRUNCATIONS]
-        if not (0.0 <= n < online.MOST_HISTORY and n % 1.0 == 0.0):
+        n = state[averaged.TRUNCATIONS]
+        if not (0.0 <= n < averaged.MOST_HISTORY and n % 1.0 == 0.0):
             return False
-        for first in (online.HISTORY, online.HISTORY + online.MOST_HISTORY):
+        for first in (averaged.HISTORY, averaged.HISTORY + averaged.MOST_HISTORY):
             if (np.diff(state[first : first + int(n)]) < 0.0).any():
                 return False
         return True

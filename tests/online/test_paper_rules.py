@@ -18,7 +18,7 @@ from windows import examples
 
 import fcl
 from fcl.errors import InputError
-from fcl.kernels import online
+from fcl.kernels import averaged
 from fcl.online import OnlineOptions, make_learner
 
 LOSSES = ("logistic", "squared", "squared_hinge", "hinge")
@@ -118,7 +118,7 @@ def test_the_mean_of_the_iterates(
 
 def test_many_truncations_between_two_rows_of_a_feature(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than the list holds, and a weight that reaches 0 on the way."""
-    n = 3 * online.MOST_HISTORY + 5
+    n = 3 * averaged.MOST_HISTORY + 5
     X = np.zeros((n, 3))
     X[0], X[-1] = [1.0, 100.0, 0.0], [1.0, 1.0, 1.0]
     X[:, 2] = np.arange(n) % 2
@@ -206,9 +206,9 @@ def test_forged_lists_of_truncations(tmp_path: Path) -> None:
     feed(learner, ROWS[:50], LABELS[:50].astype(float), np.ones(50))
     saved = learner.saved()
     for place, value in (
-        (online.TRUNCATIONS, online.MOST_HISTORY),
-        (online.TRUNCATIONS, 1.5),
-        (online.HISTORY, 1e9),
+        (averaged.TRUNCATIONS, averaged.MOST_HISTORY),
+        (averaged.TRUNCATIONS, 1.5),
+        (averaged.HISTORY, 1e9),
     ):
         state = saved["state"].copy()
         state[place] = value
