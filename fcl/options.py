@@ -295,6 +295,14 @@ class Options:
     writers: int = _running(  #: 0: inline
         FROM_1, "Number of writer processes; default: the cores.", from_file=True
     )
+    threads: int = _running(
+        FROM_1,
+        "Number of threads of one process (inline); default: the cores. The model is the same, bit for "
+        "bit, with any number.",
+        resume=Resume.NOT_KEPT,
+        planned=False,
+        from_file=True,
+    )
     dask: str | None = _running(
         TEXT,
         "Make the passes on a Dask cluster: tcp://HOST:8786, a scheduler file, or local:N workers.",

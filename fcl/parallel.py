@@ -9,13 +9,19 @@ enter it.
 from __future__ import annotations
 
 import functools
+import math
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["SERIAL", "Team", "one_blas_thread"]
+__all__ = ["SERIAL", "Team", "available_cores", "cut", "one_blas_thread"]
+
+#: Entries that a thread reads in about the time in which another is woken, 0.3 ms, twice.
+LEAST_ENTRIES = 1 << 19
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -69,6 +75,41 @@ def one_blas_thread() -> Iterator[None]:
         _LIMIT.leave()
 
 
+def available_cores() -> int:
+    """Cores that this process may keep busy: by affinity, cgroup quota and ``OMP_NUM_THREADS``."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]  # one number for each level
+    if asked.isdecimal() and int(asked) > 0:
+        cores = min(cores, int(asked))
+    quota = _quota(Path("/sys/fs/cgroup"))
+    return cores if math.isinf(quota) else max(1, min(cores, math.ceil(quota)))
+
+
+def _quota(root: Path) -> float:
+    """Cores that the control group of the process, as a container sees it, may use on average."""
+    try:
+        if (root / "cpu.max").exists():  # version 2
+            quota, period = (root / "cpu.max").read_text().split()
+        else:
+            quota = (root / "cpu" / "cpu.cfs_quota_us").read_text()
+            period = (root / "cpu" / "cpu.cfs_period_us").read_text()
+        cores = float(quota) / float(period)
+    except (OSError, ValueError, ZeroDivisionError):  # no group, or no limit ("max")
+        return math.inf
+    return cores if cores > 0.0 else math.inf  # -1: no limit
+
+
+def cut(items: range, n: int, unit: int = 1) -> list[range]:
+    """At most n ranges that together are ``items``, about equally long, of multiples of ``unit``."""
+    units = -(-len(items) // unit)
+    n = max(1, min(n, units))
+    ends = [min(len(items), units * k // n * unit) for k in range(n + 1)]
+    return [items[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+
+
 class Team:
     """The threads of a process.
 
@@ -85,12 +126,23 @@ class Team:
         self.threads = most
         self._pool: ThreadPoolExecutor | None = None
 
+    def at_most(self, n: int) -> Team:
+        """These threads, of which a call uses at most ``n``: each may need memory of its own."""
+        return self if n >= self.most else _Few(self, max(1, n))
+
+    def for_entries(self, n: int) -> Team:
+        """These threads if reading so many entries takes longer than waking them; else the caller's."""
+        return self if n >= LEAST_ENTRIES else SERIAL
+
     def map(self, function: Callable[[T], R], parts: Sequence[T]) -> list[R]:
         """Return ``[function(part) for part in parts]``; raises what that would raise.
 
         No part is still running when this returns or raises.
         """
-        helpers = min(self.most, len(parts)) - 1
+        return self._map(function, parts, self.most)
+
+    def _map(self, function: Callable[[T], R], parts: Sequence[T], most: int) -> list[R]:
+        helpers = min(most, len(parts)) - 1
         if helpers < 1 or self.threads <= 1:
             return [function(part) for part in parts]
         if self._pool is None:
@@ -129,6 +181,17 @@ class Team:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+
+
+class _Few(Team):
+    """Some of the threads of another team."""
+
+    def __init__(self, whole: Team, most: int) -> None:
+        super().__init__(most)
+        self._whole = whole
+
+    def _map(self, function: Callable[[T], R], parts: Sequence[T], most: int) -> list[R]:
+        return self._whole._map(function, parts, most)
 
 
 #: One thread: the caller's.

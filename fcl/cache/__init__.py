@@ -9,7 +9,7 @@
 from fcl.cache.columns import ColumnCache, LiveColumns
 from fcl.cache.extents import ExtentCache
 from fcl.cache.policy import Rotation, evict_order, fit_in_room
-from fcl.cache.store import StagedColumns, Store
+from fcl.cache.store import StagedColumns, StagedPieces, Store
 
 __all__ = [
     "ColumnCache",
@@ -17,6 +17,7 @@ __all__ = [
     "LiveColumns",
     "Rotation",
     "StagedColumns",
+    "StagedPieces",
     "Store",
     "evict_order",
     "fit_in_room",

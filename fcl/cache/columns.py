@@ -23,6 +23,7 @@ from fcl.cache.store import (
 from fcl.errors import BudgetError
 from fcl.features.base import Columns
 from fcl.kernels.columns import Pieces
+from fcl.parallel import SERIAL, Team
 
 
 def _fitting(sizes: Slots, room: int) -> npt.NDArray[np.bool_]:
@@ -181,15 +182,23 @@ class ColumnCache(LiveColumns):
         """Append a staged column; False if there is no room for it."""
         return len(self.admit_some(staged, np.array([t]))) > 0
 
-    def admit_some(self, staged: StagedColumns, which: Slots) -> Slots:
-        """Append staged columns, in order, each if there is room for it; returns those appended."""
+    def admit_some(self, staged: StagedColumns, which: Slots, team: Team = SERIAL) -> Slots:
+        """Append staged columns, in order, each if there is room for it; returns those appended.
+
+        team : threads that store the pieces of staged columns.
+        """
         sizes = staged.sizes[which]
         if sizes.sum() > self.free or len(which) > len(self._free):
             which = which[_fitting(sizes, self.free)][: len(self._free)]
             sizes = staged.sizes[which]
         slots = np.array([self._free.pop() for _ in which], np.intp)
-        ends = self.used + np.cumsum(sizes)
-        self.store.write(slots, staged, which, ends - sizes)
+        starts = self.used + np.cumsum(sizes) - sizes
+
+        def write(part: tuple[StagedColumns, Slots, Slots]) -> None:
+            piece, here, own = part
+            self.store.write(slots[here], piece, own, starts[here])
+
+        team.map(write, staged.split(which))
         self._append(slots)
         self.used += int(sizes.sum())
         return which

@@ -52,6 +52,31 @@ class StagedColumns:
     sizes: npt.NDArray[np.int64]  #: bytes in the arena
     hashes: npt.NDArray[np.uint64]  #: equal columns have equal hashes
 
+    def split(self, which: Slots) -> list[tuple[StagedColumns, npt.NDArray[np.intp], Slots]]:
+        """The pieces with some of the columns: each with their places in ``which`` and their numbers."""
+        return [(self, np.arange(len(which)), which)]
+
+
+class StagedPieces(StagedColumns):
+    """Columns that were made and measured in pieces, one after the other in their order."""
+
+    def __init__(self, pieces: Sequence[StagedColumns]) -> None:
+        names = ("ids", "nonzeros", "sizes", "hashes")
+        joined = {name: np.concatenate([getattr(own, name) for own in pieces]) for name in names}
+        super().__init__(blocks=(), **joined)
+        vars(self)["_pieces"] = pieces  # frozen
+
+    def split(self, which: Slots) -> list[tuple[StagedColumns, npt.NDArray[np.intp], Slots]]:
+        found, first = [], 0
+        pieces: Sequence[StagedColumns] = vars(self)["_pieces"]
+        for piece in pieces:
+            last = first + len(piece.ids)
+            here = np.flatnonzero((which >= first) & (which < last))
+            if len(here):
+                found.append((piece, here, which[here] - first))
+            first = last
+        return found
+
 
 def check_block_rows(block_rows: int) -> None:
     """Raise ValueError unless a row inside its block fits uint16."""
@@ -188,17 +213,13 @@ class Store:
     ) -> npt.NDArray[np.int64]:
         """Store bitmaps; returns the bytes of each column."""
         assert made.block_rows == self.block_rows
-        arena16, arena64 = self.pieces.arena16, self.pieces.arena64
-        each = zip(slots.tolist(), which.tolist(), starts.tolist(), strict=True)
-        used = [
-            encoding.store_bitmaps(
-                *(made.bits, t, made.n_rows, made.block_rows),
-                *(arena16, arena64, at),
-                *(self._kinds[slot], self._offsets[slot], self._counts[slot]),
-            )
-            for slot, t, at in each
-        ]
-        return np.array(used, np.int64)
+        used = np.empty(len(slots), np.int64)
+        encoding.store_bitmaps(
+            *(made.bits, which, made.n_rows, made.block_rows),
+            *(self.pieces.arena16, self.pieces.arena64, starts, slots),
+            *(self._kinds, self._offsets, self._counts, used),
+        )
+        return used
 
     def _write_block(
         self,

@@ -17,6 +17,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -215,6 +216,20 @@ class PreparedRows:
             return [blocks]
         return [blocks[at : at + 1] for at in range(len(blocks))]
 
+    def reader(self) -> PreparedRows:
+        """The same rows for another thread: rows of a file need a buffer for each."""
+        if self.in_memory:
+            return self
+        return PreparedRows(
+            self.n_rows,
+            self.block_rows,
+            self.record_shape,
+            file=self._file,
+            file_start=self._file_start,
+            load_sides=self.sides,
+            checksums=self._checksums,
+        )
+
     @property
     def at_hand(self) -> bool:
         """Whether the records are in memory, or in a file so small that the system keeps it there."""
@@ -256,6 +271,28 @@ class PreparedRows:
 
     def __del__(self) -> None:
         self.close()
+
+
+class Readers:
+    """Prepared rows that several threads read at a time."""
+
+    def __init__(self, prepared: PreparedRows) -> None:
+        self._prepared, self._idle = prepared, [prepared]
+
+    @contextmanager
+    def one(self) -> Iterator[PreparedRows]:
+        """The rows, for one thread at a time."""
+        if self._prepared.in_memory:
+            yield self._prepared
+            return
+        try:
+            own = self._idle.pop()
+        except IndexError:
+            own = self._prepared.reader()
+        try:
+            yield own
+        finally:
+            self._idle.append(own)
 
 
 def write_all(file: int, at: int, parts: Iterable[bytes | memoryview]) -> int:

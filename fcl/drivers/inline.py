@@ -21,6 +21,7 @@ from fcl.drivers.rows import Rows
 from fcl.drivers.session import Session
 from fcl.errors import BudgetError, InputError
 from fcl.features.standardized import attach_scales
+from fcl.parallel import Team
 from fcl.solve.margins import write_margins
 from fcl.solve.outer import Certified
 from fcl.solve.outputs import local_passes
@@ -60,6 +61,7 @@ class InlineRun:
         if session.state is not None:
             self.beta, self.evicted = session.state.beta, session.state.evicted
         self._rows: list[PreparedRows] = []  # prepared: training rows, and validation rows if any
+        self.team = Team(self.job.options.threads)
 
     def _poll(self) -> None:
         if self.session.should_stop():
@@ -99,6 +101,7 @@ class InlineRun:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.team.close()
         for rows in self._rows:
             rows.close()
         # the solver calls methods of this object: in a cycle of references, its buffers would stay in
@@ -120,7 +123,9 @@ class InlineRun:
     def _plan_passes(self) -> tuple[Plan, Passes]:
         """The memory plan, now that the rows are known, and the steps of a pass."""
         job = self.job
-        return job.plan_with(self._rows), local_passes(job.objective(), job.family, self._rows[0])
+        plan, rows = job.plan_with(self._rows), self._rows[0]
+        passes = local_passes(job.objective(self.team), job.family, rows, plan.most_threads)
+        return plan, passes
 
     def _begin(self) -> None:
         """Make the solver, and restore the state of the checkpoint, if any."""

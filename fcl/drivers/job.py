@@ -52,6 +52,7 @@ from fcl.model.columns import matched
 from fcl.objective import Loss, find_loss, resolve_C
 from fcl.options import Options
 from fcl.solve.sampling import SampleSize
+from fcl.parallel import SERIAL, Team, available_cores
 from fcl.units import counted, least_memory
 
 Floats = npt.NDArray[np.float64]
@@ -91,12 +92,13 @@ class Job:
         check_room(Path(folder), self.plan.scratch_bytes)
         return folder
 
-    def objective(self) -> Any:
+    def objective(self, team: Team = SERIAL) -> Any:
         """The Objective over the training rows, or Outputs if there are several."""
         train = self.train
         return self.options.objective(
             train.y,
             train.s,
+            team,
             offset=train.offset,
             covariates=train.covariates,
             n_outputs=self.n_outputs,
@@ -136,12 +138,21 @@ class Job:
 
     def plan_with(self, prepared: Sequence[PreparedRows]) -> Plan:
         """The plan with the sizes that are known only after the rows are read."""
-        crew = max(1, self.plan.writers)
-        extra = sum(self.family.extra_bytes(rows, crew) for rows in prepared)
         sides = np.concatenate([rows.side_bytes() for rows in prepared])
-        return self.plan_with_sides(sides, extra)
+        threads = self.plan.most_threads
+        while True:
+            crew = self.plan.writers or threads
+            extra = sum(self.family.extra_bytes(rows, crew) for rows in prepared)
+            try:
+                return self.plan_with_sides(sides, extra, threads)
+            except BudgetError:
+                if threads == 1:
+                    raise
+            threads = 1
 
-    def plan_with_sides(self, sides: npt.NDArray[np.int64], extra: int = 0) -> Plan:
+    def plan_with_sides(
+        self, sides: npt.NDArray[np.int64], extra: int = 0, most_threads: int | None = None
+    ) -> Plan:
         """The plan with sizes that are known only after the rows are read.
 
         Parameters
@@ -150,6 +161,8 @@ class Job:
             Bytes of the side arrays of each block.
         extra : int
             :meth:`fcl.features.base.Family.extra_bytes`.
+        most_threads : int, optional
+            Of the plan.
         """
         plan = self.plan
         return self.divide(
@@ -165,6 +178,7 @@ class Job:
             plan.writers or None,
             scratch=plan.scratch,
             view_rows=plan.view_rows,
+            most_threads=most_threads,
         )
 
     def prepare(self, rows: Rows, between: Callable[[float], None]) -> PreparedRows:
@@ -185,13 +199,6 @@ class Job:
             prepared.close()
             raise
         return prepared
-
-
-def available_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def make_job(
@@ -313,6 +320,7 @@ def make_job(
             -(-train.n // 64) * 64,
         ),
         writers=(options.writers or available_cores()) if options.driver == "processes" else 0,
+        threads=options.threads or available_cores(),
         offset=data.offset is not None,
         covariates=None if train.covariates is None or design is None else design.names,
     )

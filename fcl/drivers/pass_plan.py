@@ -18,6 +18,7 @@ def plan_pass(
     *,
     scratch: bool | None = None,
     view_rows: int | None = None,
+    most_threads: int | None = None,
 ) -> Plan:
     """Divide the memory budget of a job that prices one point in this process.
 
@@ -26,7 +27,7 @@ def plan_pass(
     sizes : Sizes
     budget : int
         Bytes.
-    row_view, writers, view_rows
+    row_view, writers, view_rows, most_threads
         Of :func:`fcl.drivers.plan.make_plan`; not used.
     scratch : bool or None
         Whether prepared rows are in a scratch file; None to choose.

@@ -34,6 +34,11 @@ SUPERVISOR = 96 * MIB
 CHILD = 96 * MIB
 #: More for a child that has to compile for itself.
 COMPILER = 112 * MIB
+#: Threads of a single process that compute features need tables of their own: up to MOST_THREADS may have
+#: them, within this share of the budget. The number of cores has no influence on the plan, and thus on
+#: no number of the model.
+MOST_THREADS = 64
+TABLES_SHARE = 1 / 16
 #: Staging buffer for new columns before they enter the cache.
 STAGING = 32 * MIB
 #: The directory has at most this many columns, or one per ROWS_A_SLOT rows if that is more, or half of
@@ -109,6 +114,7 @@ class Plan:
     hessian_columns: int = 0  #: most columns whose whole Hessian fits in memory
     max_active: int = 0  #: most features of a point in shared memory; 0: a single process
     active_bytes: int = 0  #: shared bytes of each of them
+    most_threads: int = 1  #: threads of a single process that have room for tables of a pass
 
     @property
     def total(self) -> int:
@@ -206,6 +212,7 @@ def make_plan(
     *,
     scratch: bool | None = None,
     view_rows: int | None = None,
+    most_threads: int | None = None,
 ) -> Plan:
     """Divide the memory budget.
 
@@ -222,23 +229,38 @@ def make_plan(
         Whether prepared rows are in a scratch file; None to choose.
     view_rows : int or None
         From an earlier plan: most rows of the trainer's sample, 0 for all rows. None to choose.
+    most_threads : int or None
+        From an earlier plan: threads that have tables of their own. None to choose.
 
     Raises
     ------
     BudgetError
         The budget is too small; the message names the smallest one that works.
     """
-    crews = [None] if writers is None else list(range(writers, 0, -1))
+    crews: list[tuple[int | None, int]] = [(crew, 1) for crew in range(writers or 0, 0, -1)]
+    if writers is None:
+        most = most_threads or _most_threads(sizes, budget)
+        crews = [(None, threads) for threads in {most, 1}]
+        crews.sort(reverse=True)
     views = _view_sizes(sizes.n_rows, row_view, view_rows)
     refused: BudgetError | None = None
-    for crew in crews:
+    for crew, threads in crews:
         for rows in views:
             try:
-                return _divide(sizes, budget, scratch, crew, rows, rows != views[-1])
+                return _divide(sizes, budget, scratch, crew, threads, rows, rows != views[-1])
             except BudgetError as error:
                 refused = error  # the last combination needs least
     assert refused is not None
     raise refused
+
+
+def _most_threads(job: Sizes, budget: int) -> int:
+    """Threads of a single process for whose tables there is memory, a power of two."""
+    if job.remote or not job.family.thread_safe:
+        return 1
+    each = job.family.workspace_bytes(job.block_rows, scratch=True) + job.prepared_block
+    threads = max(1, min(MOST_THREADS, int(TABLES_SHARE * budget / max(each, 1))))
+    return 1 << (threads.bit_length() - 1)
 
 
 def _view_sizes(n_rows: int, row_view: RowViewOption, view_rows: int | None) -> list[int]:
@@ -259,18 +281,20 @@ def _divide(
     budget: int,
     scratch: bool | None,
     writers: int | None,
+    threads: int,
     view_rows: int,
     may_shrink: bool,
 ) -> Plan:
     family, n_rows, block_rows = job.family, job.n_rows, job.block_rows
     crew = writers or 1
+    each = writers or threads  # what has tables of a pass, and reads rows of a scratch file
     letters = family.row_kind == "sequences"
     rows = job.prepared(n_rows) + (job.prepared(job.n_valid) if job.n_valid else 0)
     if job.remote and view_rows:  # the trainer's sample alone is here
         rows = 0
-    buffers = crew * job.prepared_block * (2 if job.n_valid else 1)
+    buffers = each * job.prepared_block * (2 if job.n_valid else 1)
     n_blocks = -(-n_rows // block_rows) + -(-job.n_valid // block_rows)
-    buffers += crew * min(job.sides, n_blocks * SMALL_SIDES)  # with a scratch file
+    buffers += each * min(job.sides, n_blocks * SMALL_SIDES)  # with a scratch file
     n_view, outputs = view_rows or n_rows, job.n_outputs
     column = ColumnCache.largest_column(n_view, block_rows, family.binary, family.step)
     staging = max(min(STAGING, 64 * column), column)
@@ -320,7 +344,10 @@ def _divide(
                 "trainer's vectors" + (f" ({counted(view_rows, 'row')})" if view_rows else ""),
                 trainer,
             ),
-            ("tables of a pass", crew * family.workspace_bytes(block_rows, scratch)),
+            (
+                "tables of a pass" + f" (of up to {threads} threads)" * (threads > 1),
+                each * family.workspace_bytes(block_rows, scratch),
+            ),
             ("staging of new columns", crew * staging),
             held if scratch else ("prepared rows", rows),
         ]
@@ -375,8 +402,8 @@ def _divide(
         first = first_sample(n_rows, view_rows)
         share = max(share, int(SAMPLED_SHARE * job.large_column(first)))
     active_bytes = 0 if writers is None else job.active_bytes
-    each = share + per_column + ACTIVE_A_COLUMN * active_bytes
-    max_columns = min(job.most_columns, job.least_columns + spare // each)
+    slot = share + per_column + ACTIVE_A_COLUMN * active_bytes
+    max_columns = min(job.most_columns, job.least_columns + spare // slot)
     max_active = 0
     if writers is not None:
         max_active = max(ACTIVE_A_COLUMN * max_columns, spare // ACTIVE_SHARE // active_bytes)
@@ -422,4 +449,5 @@ def _divide(
         hessian_columns,
         max_active,
         active_bytes,
+        threads,
     )

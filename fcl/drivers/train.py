@@ -91,6 +91,7 @@ def train(
     block_rows: int = 65536,
     driver: str = "inline",
     writers: int | None = None,
+    threads: int | None = None,
     dask: str | None = None,
     dask_tls: str | None = None,
     client: Any = None,
@@ -183,6 +184,10 @@ def train(
         parallel; "dask": passes on a Dask cluster, with the same numbers as "inline".
     writers : int
         Number of writers of the driver ``processes``; by default the number of cores.
+    threads : int
+        Number of threads of the driver ``inline``; by default the cores that the process may use: by
+        affinity, the quota of its control group, and ``OMP_NUM_THREADS``. The result is the same, bit for
+        bit, with any number.
     dask, dask_tls : str
         The cluster of the driver ``dask``: ``tcp://HOST:8786``, the path of a scheduler file, or
         ``local:N`` for N workers on this machine; and the certificates ``CA,CERT,KEY`` of an encrypted

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.features.prices import Floats, Ids, Pricer
+from fcl.parallel import SERIAL, Team
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -277,6 +278,11 @@ class Family(ABC):
         """
         return False
 
+    @property
+    def thread_safe(self) -> bool:
+        """Whether several threads may make columns, margins and prices at a time."""
+        return True
+
     def user_class(self, feature: int) -> str:
         """Name of the user's class that computes a feature; empty if fcl computes it."""
         return ""
@@ -425,8 +431,11 @@ class Family(ABC):
         """
 
     @abstractmethod
-    def pricer(self, prepared: PreparedRows, keep: int) -> Pricer:
-        """A pricer that reports at least the ``keep`` largest violators, or all if there are fewer."""
+    def pricer(self, prepared: PreparedRows, keep: int, team: Team = SERIAL) -> Pricer:
+        """A pricer that reports at least the ``keep`` largest violators, or all if there are fewer.
+
+        team : threads that share its work, each with tables of its own (:meth:`workspace_bytes`).
+        """
 
     @abstractmethod
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> ColumnMaker:

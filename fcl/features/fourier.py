@@ -346,14 +346,15 @@ class Fourier(Generator):
 
     def _range(self, first: int, last: int) -> Iterator[_Wave]:
         """Frequencies and phases of a range of features; kept, because the next block needs them too."""
-        if self._last is None or self._last[0] != (first, last):
+        kept = self._last  # another thread may replace it
+        if kept is None or kept[0] != (first, last):
             self._last = None
             waves = self._waves(np.arange(first, last))
             size = (last - first) * self._n_inputs * np.dtype(self._angle_dtype).itemsize
             if size > KEPT_BYTES:
                 return waves
-            self._last = (first, last), list(waves)
-        return iter(self._last[1])
+            self._last = kept = (first, last), list(waves)
+        return iter(kept[1])
 
 
 def _is_finite(values: Any, shape: tuple[int, ...]) -> bool:

@@ -167,6 +167,10 @@ class HashedFamily(GeneratedFamily):
 
     penalty_factors = Family.penalty_factors  # all are 1
 
+    @property
+    def thread_safe(self) -> bool:
+        return self.inner.thread_safe
+
     def __init__(self, inner: Family, bits: int, form: RowForm) -> None:
         self.inner, self.bits = inner, whole("hash_bits", bits, LEAST_BITS)
         if bits > MOST_BITS:

@@ -293,7 +293,9 @@ class Pricer(Protocol):
     that returns the sums of the watched features as integers, in steps; they add over shards.
 
     A pricer may also have a method ``price_several(queries, rows, blocks, progress)``, which returns what
-    :func:`run` returns for each of several outputs, whose queries differ only in the imbalance.
+    :func:`run` returns for each of several outputs, whose queries differ only in the imbalance; and a
+    method ``price(query, rows, blocks, progress)``, which returns what :func:`run` returns for one output,
+    if it uses several threads.
     """
 
     @property
@@ -352,6 +354,10 @@ def run(
     progress: Progress = lambda share: None,
 ) -> Prices:
     """Price in this process; ``blocks`` must be all row blocks."""
+    threaded = getattr(pricer, "price", None)
+    if threaded is not None:
+        prices: Prices = threaded(query, rows, blocks, progress)
+        return prices
 
     def sums(request: Any, begin: float, end: float) -> Any:
         progress(begin)

@@ -36,6 +36,7 @@ from fcl.features.generator.pricing import PART_FEATURES, GeneratedPricer
 from fcl.features.hashed import HashedFamily
 from fcl.features.products import Products
 from fcl.features.support import SupportFamily
+from fcl.parallel import SERIAL, Team
 
 if TYPE_CHECKING:
     from fcl.features.base import ListedColumns, Pricer
@@ -202,8 +203,8 @@ class StandardizedFamily(GeneratedFamily):
     def _margins(self, ids: Ids, weights: Floats, block: Any, number: int, n: int) -> Floats:
         return super()._margins(ids, weights / self.scales[0, ids], block, number, n)
 
-    def pricer(self, prepared: PreparedRows, keep: int) -> Pricer:
-        return StandardizedPricer(self, prepared, keep)
+    def pricer(self, prepared: PreparedRows, keep: int, team: Team = SERIAL) -> Pricer:
+        return StandardizedPricer(self, prepared, keep, team if self.thread_safe else SERIAL)
 
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
         part = max(PART_FEATURES, -(-self.n_features // self.n_price_parts))

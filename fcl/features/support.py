@@ -17,7 +17,8 @@ from fcl.data.prepared import PreparedRows
 from fcl.features.base import ColumnMaker, Columns, Family, Floats, Ids, Pricer, Scorer
 from fcl.features.candidates import Collector
 from fcl.features.outputs import price_each
-from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, Scan, ones, sums_of
+from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, Scan, ones, run, sums_of
+from fcl.parallel import SERIAL, Team
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -171,8 +172,12 @@ class SupportFamily(Family):
 
     # -- prices and columns --------------------------------------------------------------------
 
-    def pricer(self, prepared: PreparedRows, keep: int) -> Pricer:
-        found = self.whole.pricer(prepared, keep)
+    @property
+    def thread_safe(self) -> bool:
+        return self.whole.thread_safe
+
+    def pricer(self, prepared: PreparedRows, keep: int, team: Team = SERIAL) -> Pricer:
+        found = self.whole.pricer(prepared, keep, team)
         if self._factors is None:
             self._measure(found, prepared)
         return _SupportPricer(self, found, keep)
@@ -227,6 +232,12 @@ class _SupportPricer:
 
     def scan(self, query: PriceQuery, step: float) -> Scan:
         return self._prices(query, (yield from self._pricer.scan(self._query(query), step)))
+
+    def price(
+        self, query: PriceQuery, rows: RowVector, blocks: range, progress: Progress
+    ) -> Prices:
+        """See :class:`fcl.features.prices.Pricer`."""
+        return self._prices(query, run(self._pricer, self._query(query), rows, blocks, progress))
 
     def price_several(
         self,

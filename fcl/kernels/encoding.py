@@ -85,21 +85,26 @@ def store_bits(words, n_rows, limit, arena16, arena64, offset):
 
 @kernel
 def store_bitmaps(
-    bits, column, n_rows, block_rows, arena16, arena64, offset, kinds, offsets, counts
+    bits, which, n_rows, block_rows, arena16, arena64, starts, slots, kinds, offsets, counts, used
 ):
-    """Write the bitmaps of a column on all blocks to the arena, and their places; returns the bytes.
+    """Write the bitmaps of some columns on all blocks to the arena, and their places.
 
     bits : uint64 (blocks, columns, words).
-    kinds, offsets, counts : of each block, as in :class:`fcl.kernels.columns.Pieces`.
+    which : int64 (k,), numbers of the columns among them.
+    starts, slots : int64 (k,), the first byte of each column, and its slot.
+    kinds, offsets, counts : by slot, as in :class:`fcl.kernels.columns.Pieces`.
+    used : int64 (k,), overwritten with the bytes of each column.
     """
-    used = 0
-    for b in range(bits.shape[0]):
-        rows = min(block_rows, n_rows - b * block_rows)
-        limit = 4 * ((rows + 63) >> 6)
-        stored = store_bits(bits[b, column], rows, limit, arena16, arena64, offset + used)
-        kinds[b], counts[b], offsets[b] = stored[0], stored[1], used
-        used += stored[2]
-    return used
+    for i in range(which.shape[0]):
+        slot = slots[i]
+        used[i] = 0
+        for b in range(bits.shape[0]):
+            rows = min(block_rows, n_rows - b * block_rows)
+            limit = 4 * ((rows + 63) >> 6)
+            at = starts[i] + used[i]
+            stored = store_bits(bits[b, which[i]], rows, limit, arena16, arena64, at)
+            kinds[slot, b], counts[slot, b], offsets[slot, b] = stored[0], stored[1], used[i]
+            used[i] += stored[2]
 
 
 @kernel

@@ -98,10 +98,14 @@ class Outputs(ABC):
         """L such that L sum_i s_i |dm_i|^2 / 2 bounds the second-order term of any step."""
         return self.loss.most_curvature
 
+    def rows_of(self, block: int) -> slice:
+        """The rows of a block."""
+        start = block * self.block_rows
+        return slice(start, min(start + self.block_rows, self.n_rows))
+
     def blocks(self) -> Iterator[slice]:
         """The row blocks."""
-        for start in range(0, self.n_rows, self.block_rows):
-            yield slice(start, min(start + self.block_rows, self.n_rows))
+        return map(self.rows_of, range(-(-self.n_rows // self.block_rows)))
 
     def each_block(
         self, function: Callable[..., Any], vectors: Sequence[Floats], *args: Any

@@ -108,10 +108,14 @@ class Objective:
         """Number of unpenalised coefficients: covariates, or the intercept alone."""
         return int(self.intercept) if self.covariates is None else self.covariates.q
 
+    def rows_of(self, block: int) -> slice:
+        """The rows of a block."""
+        start = block * self.block_rows
+        return slice(start, min(start + self.block_rows, self.n_rows))
+
     def blocks(self) -> Iterator[slice]:
         """The row blocks."""
-        for start in range(0, self.n_rows, self.block_rows):
-            yield slice(start, min(start + self.block_rows, self.n_rows))
+        return map(self.rows_of, range(-(-self.n_rows // self.block_rows)))
 
     def over_blocks(
         self, function: Callable[..., Any], vectors: Sequence[Any], *args: Any

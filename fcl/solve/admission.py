@@ -10,13 +10,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.cache import ColumnCache, Rotation, StagedColumns, fit_in_room
+from fcl.cache import ColumnCache, Rotation, StagedColumns, StagedPieces, fit_in_room
 from fcl.data.prepared import PreparedRows
+from fcl.features.base import column_bytes
+from fcl.parallel import cut
 from fcl.solve.passes import Passes
 from fcl.solve.select import Selection
 from fcl.solve.state import Columns, Floats, Ids, is_active
 
 __all__ = ["Admission", "Newcomers", "admit_needed"]
+
+#: Fewest columns that a thread makes: few share the codes of the letters at their positions.
+LEAST_PIECE = 4
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,12 @@ class Admission:
 
     def change_rows(self, rows: PreparedRows) -> None:
         """Make columns over other rows of the trainer from now on."""
-        self._maker = self.passes.family.column_maker(rows, self._staging)
+        #: one for each thread, with buffers as large as what it was asked for
+        self._makers = [
+            self.passes.family.column_maker(rows if k == 0 else rows.reader(), self._staging)
+            for k in range(self.passes.team.most)
+        ]
+        self._maker = self._makers[0]
 
     def admit(
         self, selection: Selection, curvatures: Callable[[Ids], Floats | None]
@@ -106,7 +116,8 @@ class Admission:
         for part, staged in self._staged(selection.ids):
             own = selection.take(part)
             new = Newcomers(staged.ids, staged.nonzeros, staged.hashes, own.weights, own.gradients)
-            some = admit_needed(self.local, new, partial(cache.admit_some, staged))
+            admit = partial(cache.admit_some, staged, team=self.passes.team)
+            some = admit_needed(self.local, new, admit)
             entered += part[some].tolist()
         self.local.entered(
             first,
@@ -123,7 +134,7 @@ class Admission:
             # a batch is in the order of the cache, which differs from the maker's
             order = self._maker.order(ids[at : at + self._maker.batch])
             some = ids[at : at + self._maker.batch][order]
-            staged = self.cache.measure(some, self._maker.make(some))
+            staged = self._made(some)
             which = self.cache.admit_some(staged, np.argsort(order, kind="stable"))
             kept += (at + order[which]).tolist()
         return np.array(kept, np.intp)
@@ -134,7 +145,20 @@ class Admission:
         for at in range(0, len(ids), self._maker.batch):
             self.between(at / len(ids))
             part = order[at : at + self._maker.batch]
-            yield part, self.cache.measure(ids[part], self._maker.make(ids[part]))
+            yield part, self._made(ids[part])
+
+    def _made(self, ids: Ids) -> StagedColumns:
+        """The columns of at most a batch of features, each made and measured by some thread."""
+
+        def piece(number: int) -> StagedColumns:
+            own = ids[pieces[number].start : pieces[number].stop]
+            return self.cache.measure(own, self._makers[number].make(own))
+
+        n_bytes = column_bytes(self.passes.family, self._maker.prepared.n_rows) * len(ids)
+        team = self.passes.team.for_entries(int(n_bytes))
+        pieces = cut(range(len(ids)), min(team.most, len(ids) // LEAST_PIECE))
+        made = team.map(piece, range(len(pieces)))
+        return made[0] if len(made) == 1 else StagedPieces(made)
 
     def _make_room(self, selection: Selection) -> tuple[Selection, int]:
         """Evict for a selection that may not fit; returns the part to admit and the number evicted.

@@ -421,7 +421,8 @@ class InnerModel:
             room = np.concatenate([[0], np.cumsum(most_entries)])[cuts]
             if room[-1] > len(self._rows):
                 room = (len(self._rows) * (held[cuts] / held[-1])).astype(np.int64)
-            share = min(self.team.map(partial(part, room=room), range(GATHER_PARTS)))
+            team = self.team.for_entries(int(held[-1]))
+            share = min(team.map(partial(part, room=room), range(GATHER_PARTS)))
             if share == 1.0:
                 return rows
             most = int(FILLED * max(share, LEAST_KEPT) * min(most, rows))

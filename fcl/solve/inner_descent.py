@@ -254,7 +254,7 @@ class Descent:
                 self._extrapolate()
 
     def _sweep(self, order: Order) -> float:
-        long = self._threaded and self._team.threads > 1 and order.entries >= LONG_SWEEP
+        long = self._threaded and order.entries >= LONG_SWEEP
         worst = self._side_by_side(order) if long else self._serially(order, self._u, self.b)
         self.sweeps += 1
         self._left -= order.entries

@@ -29,16 +29,19 @@ def make_passes(
     prepared: PreparedRows,
     vectors: Vectors,
     keep: int = KEEP_PER_GROUP,
+    most_threads: int = 1,
 ) -> Passes:
-    """The steps of a pass for an objective of one output or of several; keep : see :class:`Passes`."""
+    """The steps of a pass for an objective of one output or of several; see :class:`Passes`."""
     kind = OutputPasses if isinstance(objective, Outputs) else Passes
-    return kind(objective, family, prepared, vectors, keep)
+    return kind(objective, family, prepared, vectors, keep, most_threads)
 
 
-def local_passes(objective: Objective | Outputs, family: Family, prepared: PreparedRows) -> Passes:
+def local_passes(
+    objective: Objective | Outputs, family: Family, prepared: PreparedRows, most_threads: int = 1
+) -> Passes:
     """The steps of a pass with vectors in the memory of this process."""
     vectors = Vectors(objective.n_rows, n_outputs=objective.n_outputs)
-    return make_passes(objective, family, prepared, vectors)
+    return make_passes(objective, family, prepared, vectors, most_threads=most_threads)
 
 
 class OutputPasses(Passes):
@@ -71,17 +74,17 @@ class OutputPasses(Passes):
         """Step C: residuals, closed on their grid, and curvatures at the anchor, on some row blocks."""
         vectors, objective = self.vectors, self.objective
         vectors.loss = loss
-        for number in blocks:
-            rows = slice(
-                number * objective.block_rows,
-                min((number + 1) * objective.block_rows, objective.n_rows),
-            )
+
+        def block(number: int) -> None:
+            rows = objective.rows_of(number)
             objective.residuals_curvatures_of(
                 rows, vectors.accepted, vectors.residuals, vectors.curvatures
             )
             if objective.least_step:
                 step = max(self._grid_step(), objective.least_step)
                 objective.close(rows, vectors.residuals, step)
+
+        objective.team.map(block, blocks)
 
     def _grid_step(self) -> float:
         total = self.objective.residual_sum(self.vectors.residuals, self.vectors.loss)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fcl.cache.store import Allocate, fresh
-from fcl.data.prepared import PreparedRows
+from fcl.data.prepared import PreparedRows, Readers
 from fcl.features.base import Family, Ids, MeasuringPricer, is_sampled
 from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, ones, run, sums_of
 from fcl.features.steps import common_step, rounded_to, useful_step
@@ -21,6 +21,7 @@ from fcl.objective import ROUNDING, block_sums
 from fcl.objective.balance import balanced, slack
 from fcl.objective.block_sums import EPSILON
 from fcl.objective.unpenalised import EXACT, check_null, settle
+from fcl.parallel import SERIAL, cut
 from fcl.solve.conditions import Conditions
 from fcl.solve.margins import write_features
 from fcl.solve.search import search
@@ -115,6 +116,8 @@ class Passes:
         Over all rows.
     keep : int
         Maximum candidates that the pricer reports from each of its groups.
+    most_threads : int
+        Threads for whose tables there is memory.
     """
 
     def __init__(
@@ -124,6 +127,7 @@ class Passes:
         prepared: PreparedRows,
         vectors: Vectors,
         keep: int = KEEP_PER_GROUP,
+        most_threads: int = 1,
     ) -> None:
         self.objective = objective
         self.family = family
@@ -131,7 +135,10 @@ class Passes:
         self.vectors = vectors
         self.keep = keep
         self.listed = keep * (GROUPED_LISTS if objective.penalty.grouped else 1)
-        self.pricer = family.pricer(prepared, self.listed)
+        #: threads that compute features
+        self.team = objective.team.at_most(most_threads) if family.thread_safe else SERIAL
+        self.readers = Readers(prepared)
+        self.pricer = family.pricer(prepared, self.listed, self.team)
         #: called from time to time with the share of prices that are done
         self.on_progress: Progress = lambda share: None
         self.conditions = Conditions(objective.penalty, objective.C, family.penalty_factors)
@@ -149,8 +156,12 @@ class Passes:
 
     def select(self, rows: Ids, chosen: PreparedRows) -> None:
         """Prepare some rows, int64, increasing, as the rows of ``chosen``."""
-        for number in range(chosen.n_blocks):
-            self.family.select(self.prepared, rows, chosen, number)
+
+        def block(number: int) -> None:
+            with self.readers.one() as prepared:
+                self.family.select(prepared, rows, chosen, number)
+
+        self.team.map(block, range(chosen.n_blocks))
 
     def near(self) -> Passes:
         """The steps at the same anchor, with rows and vectors in this process."""
@@ -206,11 +217,17 @@ class Passes:
 
     def write_margins(self, point: Point, blocks: range) -> None:
         """Step A: margins of the proposed point without covariates, on some row blocks."""
-        write_features(self.family, self.prepared, point, self.vectors.proposed, blocks)
-        if self.objective.offset is not None:
-            for number in blocks:
-                rows = self.prepared.rows_of(number)
-                self.vectors.proposed[..., rows] += self.objective.offset[..., rows]
+        out, offset = self.vectors.proposed, self.objective.offset
+
+        def some(blocks: range) -> None:
+            with self.readers.one() as prepared:
+                write_features(self.family, prepared, point, out, blocks)
+            if offset is not None:
+                for number in blocks:
+                    rows = self.prepared.rows_of(number)
+                    out[..., rows] += offset[..., rows]
+
+        self.team.map(some, cut(blocks, self.team.most))
 
     def search(self, anchor: Point, value: float, proposed: Point) -> Searched:
         """Step B: the best point on the line from the anchor through the proposed one."""
@@ -265,16 +282,15 @@ class Passes:
 
         loss : an upper bound of the sum of the losses at the anchor, for :attr:`Vectors.loss`.
         """
-        size = self.objective.block_rows
-        for number in blocks:
-            rows = slice(number * size, min((number + 1) * size, self.objective.n_rows))
-            self.objective.residuals_curvatures_of(
-                rows,
-                self.vectors.accepted,
-                b,
-                self.vectors.residuals,
-                self.vectors.curvatures,
+        vectors, objective = self.vectors, self.objective
+
+        def block(number: int) -> None:
+            rows = objective.rows_of(number)
+            objective.residuals_curvatures_of(
+                rows, vectors.accepted, b, vectors.residuals, vectors.curvatures
             )
+
+        objective.team.map(block, blocks)
 
     def dual_point(self) -> DualPoint:
         """The residuals that are now in the vectors, truncated to their grid."""

@@ -22,7 +22,7 @@ import numpy as np
 from fcl.errors import GeneratorError
 from fcl.objective import Objective
 from fcl.objective.block_sums import EPSILON, margin_sizes
-from fcl.parallel import SERIAL, Team
+from fcl.parallel import SERIAL, Team, cut
 from fcl.solve.state import Columns, Floats, Ids, WorkingSet
 
 #: kappa of a complete view, for rows of weight 1 and C <= 1: keeps a step finite where a column has no
@@ -276,14 +276,18 @@ def column_moments(
     k = len(columns)
     g, h = np.zeros(k), np.zeros(k)
     parts = np.empty((BLOCKS_AT_ONCE, 2, k))
-    n_blocks = working.cache.store.n_blocks
+    team = team.for_entries(int(working.cache.store.nonzeros[slots].sum()))
+    n_blocks = -(-len(r) // pieces.block_rows)  # a sample has fewer than there is room for
+    chunks = cut(range(k), -(-team.most // max(n_blocks, 1)))
     for at in range(0, n_blocks if k else 0, BLOCKS_AT_ONCE):
         blocks = range(at, min(at + BLOCKS_AT_ONCE, n_blocks))
 
-        def block(b: int, at: int = at) -> None:
-            kernels.block_moments(pieces, slots, b, r, q, parts[b - at, 0], parts[b - at, 1])
+        def block(part: tuple[int, range], at: int = at) -> None:
+            b, some = part[0], slice(part[1].start, part[1].stop)
+            sums = parts[b - at, :, some]
+            kernels.block_moments(pieces, slots[some], b, r, q, sums[0], sums[1])
 
-        team.map(block, blocks)
+        team.map(block, [(b, some) for b in blocks for some in chunks])
         for b in blocks:
             g += parts[b - at, 0]
             h += parts[b - at, 1]
@@ -308,4 +312,5 @@ def add_columns(
     def block(b: int) -> None:
         kernels.add_block(pieces, slots, deltas, b, m)
 
+    team = team.for_entries(int(working.cache.store.nonzeros[slots].sum()))
     team.map(block, range(working.cache.store.n_blocks))

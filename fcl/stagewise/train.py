@@ -17,12 +17,11 @@ from fcl.clock import Clock
 from fcl.data.dataset import DataSet
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.events import Event
-from fcl.drivers.job import available_cores
 from fcl.drivers.reporting import Reporter
 from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning
 from fcl.features import Spec
-from fcl.parallel import Team, one_blas_thread
+from fcl.parallel import Team, available_cores, one_blas_thread
 from fcl.plain import plain
 from fcl.stagewise.blocks import Part
 from fcl.stagewise.certify import JointGap, certify, check_certifiable

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fcl.cache.store import largest_column
-from fcl.drivers.job import Job, ahead_share, available_cores
+from fcl.drivers.job import Job, ahead_share
 from fcl.drivers.memory import on_tmpfs
 from fcl.drivers.plan import Plan
 from fcl.drivers.processes.layout import MOST_BATCH, Config, Layout, in_scratch, segment_names

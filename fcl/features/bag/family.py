@@ -31,10 +31,11 @@ from fcl.features.bag.columns import BagColumns, BagScorer, columns_bytes, margi
 from fcl.features.bag.pricing import MOST_PARTS, BagPricer, pricing_bytes
 from fcl.features.bag.rows import BagRows
 from fcl.features.bag.search import SearchPricer, list_bytes
-from fcl.features.base import Floats, Ids
+from fcl.features.base import Floats, Ids, Pricer
 from fcl.features.kmers.columns import Patterns
 from fcl.features.kmers.family import KmerFamily
 from fcl.features.motif import Motif
+from fcl.features.threaded import PartsPricer, RowsPricer
 from fcl.features.windows import (
     WindowFamily,
     found_by,
@@ -42,6 +43,7 @@ from fcl.features.windows import (
     pattern_text,
     window_length,
 )
+from fcl.parallel import SERIAL, Team
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -243,9 +245,13 @@ class BagFamily(WindowFamily):
     def scorer(self, ids: Ids, weights: Floats) -> BagScorer:
         return BagScorer(self, ids, weights)
 
-    def pricer(self, prepared: PreparedRows, keep: int) -> BagPricer | SearchPricer:
+    def pricer(self, prepared: PreparedRows, keep: int, team: Team = SERIAL) -> Pricer:
         kind = SearchPricer if self.searched else BagPricer
-        return kind(self, prepared, keep)
+        if team.most == 1:
+            return kind(self, prepared, keep)
+        # every row adds to the one table of all parts; a search reads all rows for each part
+        threaded = PartsPricer if self.searched else RowsPricer
+        return threaded(lambda: kind(self, prepared.reader(), keep), team)
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> BagColumns:
         return BagColumns(self, prepared, buffer_bytes)

@@ -23,6 +23,7 @@ from fcl.features.concat.members import (
     joined_sides,
 )
 from fcl.features.concat.rows import ConcatRows
+from fcl.parallel import SERIAL, Team
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -314,8 +315,12 @@ class ConcatFamily(Family):
 
     # -- prices and columns --------------------------------------------------------------------
 
-    def pricer(self, prepared: PreparedRows, keep: int) -> ConcatPricer:
-        return ConcatPricer(self, prepared, keep)
+    @property
+    def thread_safe(self) -> bool:
+        return all(m.thread_safe for m in self.members)
+
+    def pricer(self, prepared: PreparedRows, keep: int, team: Team = SERIAL) -> ConcatPricer:
+        return ConcatPricer(self, prepared, keep, team)
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> ConcatColumns:
         return ConcatColumns(self, prepared, buffer_bytes)

@@ -34,6 +34,7 @@ from fcl.features.prices import (
     Scan,
     merge_prices,
 )
+from fcl.parallel import SERIAL, Team
 
 if TYPE_CHECKING:
     from fcl.features.concat.family import ConcatFamily
@@ -97,6 +98,12 @@ class PartRows(PreparedRows):
         slot = self._slot
         record, _ = self._whole.read(block + self._first, self._bytes(part))
         return record[slot.start : slot.stop].reshape(slot.shape), self.sides(block)
+
+    def reader(self) -> PreparedRows:
+        whole, first = self._whole.reader(), self._first
+        if whole is self._whole:
+            return self
+        return PartRows(whole, self._slot, self._number, range(first, first + self.n_blocks))
 
     def together(self, blocks: range, part: slice) -> list[range]:
         return self._whole.together(blocks, self._bytes(part))
@@ -196,11 +203,14 @@ class ConcatPricer:
     own. So the member's threshold and level are multiplied by f, and its results are divided by f.
     """
 
-    def __init__(self, family: ConcatFamily, prepared: PreparedRows, keep: int) -> None:
+    def __init__(
+        self, family: ConcatFamily, prepared: PreparedRows, keep: int, team: Team = SERIAL
+    ) -> None:
         self._family = family
         self.n_parts = family.n_price_parts
         self._pricers: list[Pricer] = [
-            member.pricer(family.part(prepared, m), keep) for m, member in enumerate(family.members)
+            member.pricer(family.part(prepared, m), keep, team)
+            for m, member in enumerate(family.members)
         ]
 
     def accumulate(
@@ -228,6 +238,12 @@ class ConcatPricer:
             except StopIteration as end:
                 prices.append(self._prices(m, end.value, query, own))
         return merge_prices(prices)
+
+    def price(
+        self, query: PriceQuery, rows: RowVector, blocks: range, progress: Progress
+    ) -> Prices:
+        """See :class:`fcl.features.prices.Pricer`."""
+        return self.price_several([query], [rows], blocks, progress)[0]
 
     def price_several(
         self,

@@ -44,6 +44,8 @@ from fcl.features.generator.forms import (
 from fcl.features.generator.pricing import GeneratedPricer, parts_of, pricing_bytes
 from fcl.features.generator.scales import ScalesSeen
 from fcl.features.rows import BatchedView, RowChunk, RowView
+from fcl.features.threaded import PartsPricer
+from fcl.parallel import SERIAL, Team
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -317,10 +319,17 @@ class GeneratedFamily(Family):
 
     # -- prices and columns --------------------------------------------------------------------
 
-    def pricer(self, prepared: PreparedRows, keep: int) -> Pricer:
-        if overrides(self.generator, "pricer"):
+    @property
+    def thread_safe(self) -> bool:
+        return is_built_in(self.generator)
+
+    def pricer(self, prepared: PreparedRows, keep: int, team: Team = SERIAL) -> Pricer:
+        team = team if self.thread_safe else SERIAL
+        if not overrides(self.generator, "pricer"):
+            return GeneratedPricer(self, prepared, keep, team)
+        if team.most == 1:
             return self.generator.pricer(self, prepared, keep)
-        return GeneratedPricer(self, prepared, keep)
+        return PartsPricer(lambda: self.generator.pricer(self, prepared.reader(), keep), team)
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> GeneratedColumns:
         return GeneratedColumns(self, prepared, buffer_bytes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcl.data.prepared import PreparedRows
+from fcl.data.prepared import PreparedRows, Readers
 from fcl.features.candidates import Collector, largest
 from fcl.features.generator.checked import (
     checked_array,
@@ -34,6 +34,8 @@ from fcl.features.prices import (
     only_watched,
     within,
 )
+from fcl.features.threaded import Shares
+from fcl.parallel import SERIAL, Team, cut
 
 if TYPE_CHECKING:
     from fcl.features.generator.family import GeneratedFamily
@@ -66,6 +68,11 @@ def _room(n_features: int, n_parts: int) -> int:
 def pricing_bytes(n_features: int, n_parts: int) -> int:
     """Bytes of the gradients of a group of parts, for one block and in total, and of temporaries."""
     return 48 * _room(n_features, n_parts)
+
+
+def _within(progress: Progress, blocks: range, some: range) -> Progress:
+    """The progress of some of the blocks."""
+    return lambda share: progress((some.start - blocks.start + share * len(some)) / len(blocks))
 
 
 def _runs(ranges: list[tuple[int, int]]) -> Iterator[slice]:
@@ -118,8 +125,11 @@ class GeneratedPricer:
     See :class:`fcl.features.prices.Pricer`.
     """
 
-    def __init__(self, family: GeneratedFamily, prepared: PreparedRows, keep: int) -> None:
+    def __init__(
+        self, family: GeneratedFamily, prepared: PreparedRows, keep: int, team: Team = SERIAL
+    ) -> None:
         self._family, self._prepared, self._keep = family, prepared, keep
+        self._team, self._readers = team, Readers(prepared)
         self.n_parts = family.n_price_parts
         self._fast = overrides(family.generator, "gradients")
         self._several = overrides(family.generator, "gradients_of_several")
@@ -145,28 +155,58 @@ class GeneratedPricer:
             n_ranges = len(request.ranges) + len(request.others)
         largest = np.zeros(n_ranges)
         found = [GeneratedSums(BlockSums(), largest) for _ in rows]
-        for number in blocks:
-            rows_here = self._prepared.rows_of(number)
-            block = self._family.block(self._prepared, number)
-            done = (number - blocks.start) / len(blocks)
-            r = np.stack([own[rows_here] for own in rows])
-            if isinstance(request, Powers):
-                sums = self._block_powers(request, block, number, r)
-            else:
-                parts = []
-                for some in self._together(request.ranges):
-                    (first, _), (_, last) = request.ranges[some][0], request.ranges[some][-1]
-                    g, most = self._block_gradients(first, last, block, number, r)
-                    parts.append((g, [most] * (some.stop - some.start)))
-                    progress(done + some.stop / len(request.ranges) / len(blocks))
-                for ids in request.others:
-                    g, most = self._block_from_columns(ids, block, number, r)
-                    parts.append((g, [most]))
-                sums = np.concatenate([part[0] for part in parts], axis=1)
-                np.maximum(largest, [most for part in parts for most in part[1]], out=largest)
-            for output, own in zip(found, sums, strict=True):
-                output.sums.add(number, own)
+        # a block at a time on each thread; blocks that wait for their turn to be added take memory
+        for some in cut(blocks, -(-len(blocks) // self._team.most)):
+            sums = self._of_blocks(request, rows, some, _within(progress, blocks, some))
+            for number, (own, most) in zip(some, sums, strict=True):
+                np.maximum(largest, most, out=largest)
+                for output, part in zip(found, own, strict=True):
+                    output.sums.add(number, part)
         return found
+
+    def _of_blocks(
+        self,
+        request: Gradients | Powers,
+        rows: Sequence[RowVector],
+        blocks: range,
+        progress: Progress,
+    ) -> list[tuple[Floats, list[float]]]:
+        """The sums of each output over each of some blocks, and the largest |value| in each range."""
+        shares = Shares(progress, len(blocks))
+
+        def of_block(number: int) -> tuple[Floats, list[float]]:
+            with self._readers.one() as prepared:
+                block = self._family.block(prepared, number)
+                report = shares.of(number - blocks.start)
+                found = self._of_block(request, rows, block, number, report)
+                report(1.0)
+                return found
+
+        return self._team.map(of_block, blocks)
+
+    def _of_block(
+        self,
+        request: Gradients | Powers,
+        rows: Sequence[RowVector],
+        block: Any,
+        number: int,
+        progress: Progress,
+    ) -> tuple[Floats, list[float]]:
+        here = self._prepared.rows_of(number)
+        r = np.stack([own[here] for own in rows])
+        if isinstance(request, Powers):
+            return self._block_powers(request, block, number, r), []
+        parts = []
+        for some in self._together(request.ranges):
+            (first, _), (_, last) = request.ranges[some][0], request.ranges[some][-1]
+            g, most = self._block_gradients(first, last, block, number, r)
+            parts.append((g, [most] * (some.stop - some.start)))
+            progress(some.stop / len(request.ranges))
+        for ids in request.others:
+            g, most = self._block_from_columns(ids, block, number, r)
+            parts.append((g, [most]))
+        sums = np.concatenate([part[0] for part in parts], axis=1)
+        return sums, [most for part in parts for most in part[1]]
 
     def _together(self, ranges: list[tuple[int, int]]) -> Iterator[slice]:
         """The runs of ranges whose sums one call of ``gradients`` makes."""

@@ -46,10 +46,10 @@ class KmerColumns(ColumnMaker):
 
     def __init__(self, family: KmerFamily, prepared: PreparedRows, buffer_bytes: int) -> None:
         super().__init__(family, prepared, buffer_bytes)
-        shape = prepared.n_blocks, -(-min(prepared.block_rows, prepared.n_rows) // 64)
-        each = 8 * max(1, shape[0] * shape[1])  # a sample may have no rows yet
+        self._words = -(-min(prepared.block_rows, prepared.n_rows) // 64)
+        each = 8 * max(1, prepared.n_blocks * self._words)  # a sample may have no rows yet
         self.batch = max(1, min(self.batch, int(buffer_bytes // each)))
-        self._bits = np.empty((shape[0], self.batch, shape[1]), np.uint64)
+        self._bits = np.empty((prepared.n_blocks, 0, self._words), np.uint64)  # grows with batches
         self._buffers = window_buffers(prepared.block_rows)
 
     def make(self, ids: Ids) -> Sequence[Columns]:
@@ -57,6 +57,8 @@ class KmerColumns(ColumnMaker):
 
         d, prepared = self.family.d, self.prepared
         found = self.family.patterns(ids)
+        if self._bits.shape[1] < len(ids):
+            self._bits = np.empty((prepared.n_blocks, len(ids), self._words), np.uint64)
         for number, _ in prepared.blocks():
             block = self.family.block(prepared, number)
             bits = self._bits[number, : len(ids)]

@@ -21,13 +21,14 @@ import numpy as np
 from fcl.checks import is_whole, shown, whole
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.base import FEATURES_LIMIT, Floats, Ids
+from fcl.features.base import FEATURES_LIMIT, Floats, Ids, Pricer
 from fcl.features.kmers.columns import KmerColumns, Patterns
 from fcl.features.kmers.lanes import MAX_LANE_D, LanePricer, lane_bytes, lane_item_bytes
 from fcl.features.kmers.margins import KmerScorer, margin_table_bytes, shares_tables
 from fcl.features.kmers.pricing import KmerPricer, pricing_bytes, unknown_bytes
 from fcl.features.kmers.rows import KmerRows
 from fcl.features.motif import Motif
+from fcl.features.threaded import PartsPricer
 from fcl.features.windows import (
     WindowFamily,
     found_by,
@@ -36,6 +37,7 @@ from fcl.features.windows import (
     window_buffers,
     window_length,
 )
+from fcl.parallel import SERIAL, Team
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -195,9 +197,11 @@ class KmerFamily(WindowFamily):
 
     # -- prices and columns --------------------------------------------------------------------
 
-    def pricer(self, prepared: PreparedRows, keep: int) -> KmerPricer:
-        shared = self.d <= MAX_LANE_D
-        return (LanePricer if shared else KmerPricer)(self, prepared, keep)
+    def pricer(self, prepared: PreparedRows, keep: int, team: Team = SERIAL) -> Pricer:
+        kind = LanePricer if self.d <= MAX_LANE_D else KmerPricer
+        if team.most == 1:
+            return kind(self, prepared, keep)
+        return PartsPricer(lambda: kind(self, prepared.reader(), keep), team)
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> KmerColumns:
         return KmerColumns(self, prepared, buffer_bytes)

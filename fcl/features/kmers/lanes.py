@@ -153,7 +153,7 @@ class LanePricer(KmerPricer):
     ) -> list[Prices]:
         """Price up to LANES outputs."""
         query = queries[0]
-        order = np.argsort(query.watched, kind="stable")
+        order = self._own(query)
         known = query.watched[order]
         patterns, units = self.family.patterns(known), np.zeros((len(rows), len(known)), np.int64)
         heaps = []
@@ -169,7 +169,7 @@ class LanePricer(KmerPricer):
             many = n_items > most_items(self.family)
             price = self._price_apart if many else self._price_together
             price(outputs, at, k, n_items)
-        watched = np.empty(units.shape)
+        watched = np.zeros((len(rows), len(query.watched)))
         watched[:, order] = units * np.array([[own.step] for own in rows])
         if not query.find:
             return [only_watched(own) for own in watched]

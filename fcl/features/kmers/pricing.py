@@ -22,6 +22,7 @@ from fcl.features.prices import (
     Scan,
     in_units,
     only_watched,
+    within,
 )
 from fcl.features.windows import window_buffers
 
@@ -311,8 +312,7 @@ class KmerPricer:
         """See :class:`fcl.features.prices.Pricer`."""
         positions = np.array(query.parts, np.int64)
         if not query.find:
-            watched = self.family.patterns(np.sort(query.watched)).positions
-            positions = np.intersect1d(positions, watched)
+            positions = np.intersect1d(positions, query.watched // self.family.per_position)
         size = self._group
         return [positions[at : at + size] for at in range(0, len(positions), size)]
 
@@ -335,7 +335,7 @@ class KmerPricer:
 
     def _scan_tables(self, query: PriceQuery, heaps: Heaps | None) -> Generator[Any, Any, Ids]:
         """Scan all positions, if there are heaps; returns the sums of the watched features in steps."""
-        order = np.argsort(query.watched, kind="stable")
+        order = self._own(query)
         known = query.watched[order]
         patterns = self.family.patterns(known)
         requests = self.requests(query)
@@ -356,9 +356,16 @@ class KmerPricer:
                 if heaps is not None:
                     self._scan(k, cells, items, heaps.wanted(done + t, known[here], own))
             done += len(positions)
-        watched = np.empty_like(units)
+        watched = np.zeros(len(query.watched), np.int64)
         watched[order] = units
         return watched
+
+    def _own(self, query: PriceQuery) -> npt.NDArray[np.intp]:
+        """The watched features of the query's parts, by increasing id: their indices."""
+        each = self.family.per_position
+        of = within(query.watched, query.parts.start * each, query.parts.stop * each)
+        own = np.flatnonzero(of)
+        return own[np.argsort(query.watched[own], kind="stable")]
 
     def _tables(self, n: int) -> npt.NDArray[np.int64]:
         """The buffer for the tables of a group."""

@@ -1,0 +1,156 @@
+"""Prices a family on several threads of a process, with the same bits as on one.
+
+Each thread has a pricer of its own. The work is divided where that changes no sum: by parts of the family,
+or by row blocks if sums are integers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+from fcl.features.outputs import price_each
+from fcl.features.prices import (
+    PriceQuery,
+    Pricer,
+    Prices,
+    Progress,
+    RowVector,
+    Scan,
+    answer,
+    merge_prices,
+    run,
+)
+from fcl.parallel import Team, cut
+
+__all__ = ["PartsPricer", "RowsPricer", "Shares"]
+
+#: Pieces of the parts for each thread: the last to end leaves the others idle for a piece at most.
+PIECES_A_THREAD = 4
+#: Pieces have an even number of parts: neighbouring positions of k-mers share the reading of the rows.
+UNIT = 2
+
+
+class Shares:
+    """The progress of pieces of work, reported as a whole in the thread that made this object."""
+
+    def __init__(self, progress: Progress, n: int) -> None:
+        self._progress, self._done = progress, [0.0] * n
+        self._owner = threading.get_ident()
+
+    def of(self, piece: int) -> Progress:
+        """The progress of a piece."""
+
+        def report(share: float) -> None:
+            self._done[piece] = share
+            if threading.get_ident() == self._owner:
+                self._progress(sum(self._done) / len(self._done))
+
+        return report
+
+
+class _ThreadedPricer:
+    """Pricers of the same family and rows, one for each thread; see :class:`fcl.features.prices.Pricer`.
+
+    Parameters
+    ----------
+    make : callable
+        Makes a pricer.
+    team : Team
+    """
+
+    def __init__(self, make: Callable[[], Pricer], team: Team) -> None:
+        self._make, self._team = make, team
+        self._pricers = [make()]
+        self.n_parts = self._pricers[0].n_parts
+
+    def accumulate(self, request: Any, rows: RowVector, blocks: range, progress: Progress) -> Any:
+        return self._pricers[0].accumulate(request, rows, blocks, progress)
+
+    def merge(self, sums: Any, more: Any) -> Any:
+        return self._pricers[0].merge(sums, more)
+
+    def scan(self, query: PriceQuery, step: float) -> Scan:
+        return self._pricers[0].scan(query, step)
+
+
+class PartsPricer(_ThreadedPricer):
+    """Prices the parts of a family side by side."""
+
+    def __init__(self, make: Callable[[], Pricer], team: Team) -> None:
+        super().__init__(make, team)
+        self._lock = threading.Lock()
+        self._idle = list(self._pricers)
+
+    def price(
+        self, query: PriceQuery, rows: RowVector, blocks: range, progress: Progress
+    ) -> Prices:
+        """What :func:`fcl.features.prices.run` returns."""
+
+        def price(own: Pricer, parts: range, progress: Progress) -> list[Prices]:
+            return [run(own, query.of_parts(parts), rows, blocks, progress)]
+
+        return self._pieces(query.parts, price, progress)[0]
+
+    def price_several(
+        self,
+        queries: Sequence[PriceQuery],
+        rows: Sequence[RowVector],
+        blocks: range,
+        progress: Progress,
+    ) -> list[Prices]:
+        """See :class:`fcl.features.prices.Pricer`."""
+
+        def price(own: Pricer, parts: range, progress: Progress) -> list[Prices]:
+            asked = [query.of_parts(parts) for query in queries]
+            return price_each(own, asked, rows, blocks, progress)
+
+        return self._pieces(queries[0].parts, price, progress)
+
+    def _pieces(
+        self,
+        parts: range,
+        price: Callable[[Pricer, range, Progress], list[Prices]],
+        progress: Progress,
+    ) -> list[Prices]:
+        """The prices of each output, of pieces of the parts that are priced side by side."""
+        pieces = cut(parts, PIECES_A_THREAD * self._team.most, UNIT)
+        shares = Shares(progress, len(pieces))
+
+        def piece(number: int) -> list[Prices]:
+            with self._lock:
+                own = self._idle.pop() if self._idle else None
+            if own is None:
+                own = self._make()
+            found = price(own, pieces[number], shares.of(number))
+            self._idle.append(own)  # after an error it is not used again
+            return found
+
+        found = self._team.map(piece, range(len(pieces)))
+        return [merge_prices(output) for output in zip(*found, strict=True)]
+
+
+class RowsPricer(_ThreadedPricer):
+    """Makes integer sums over ranges of row blocks side by side, and adds them."""
+
+    def price(
+        self, query: PriceQuery, rows: RowVector, blocks: range, progress: Progress
+    ) -> Prices:
+        """What :func:`fcl.features.prices.run` returns."""
+        ranges = cut(blocks, self._team.most)
+        while len(self._pricers) < len(ranges):
+            self._pricers.append(self._make())
+        first = self._pricers[0]
+
+        def sums(request: Any, begin: float, end: float) -> Any:
+            shares = Shares(lambda share: progress(begin + share * (end - begin)), len(ranges))
+
+            def part(number: int) -> Any:
+                own = self._pricers[number]
+                return own.accumulate(request, rows, ranges[number], shares.of(number))
+
+            return reduce(first.merge, self._team.map(part, range(len(ranges))))
+
+        return answer(first.scan(query, rows.step), sums)
