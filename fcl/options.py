@@ -286,10 +286,11 @@ class Options:
 
     memory: int = _running(SIZE, "Memory budget of all processes together.", "4GiB", from_file=True)
     driver: str = _running(
-        one_of("inline", "processes", "dask"),
-        "Many processes, one process (inline) with bitwise reproducible results, or a cluster (dask).",
+        one_of("auto", "inline", "processes", "dask"),
+        "One process with threads (inline), with the same bits each time; many (processes); a cluster "
+        "(dask). auto: processes for feature classes in Python from a million rows on, else inline.",
         "inline",
-        command_default="processes",
+        command_default="auto",
         from_file=True,
     )
     writers: int = _running(  #: 0: inline

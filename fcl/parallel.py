@@ -15,10 +15,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["SERIAL", "Team", "available_cores", "cut", "one_blas_thread"]
+__all__ = ["SERIAL", "Team", "available_cores", "caller", "cut", "one_blas_thread"]
 
 #: Entries that a thread reads in about the time in which another is woken, 0.3 ms, twice.
 LEAST_ENTRIES = 1 << 19
@@ -75,6 +76,15 @@ def one_blas_thread() -> Iterator[None]:
         _LIMIT.leave()
 
 
+_OF_THREAD = threading.local()
+
+
+def caller() -> int:
+    """The thread for which this one works: itself, or the one that called :meth:`Team.map`."""
+    found: int = getattr(_OF_THREAD, "caller", 0) or threading.get_ident()
+    return found
+
+
 def available_cores() -> int:
     """Cores that this process may keep busy: by affinity, cgroup quota and ``OMP_NUM_THREADS``."""
     if hasattr(os, "sched_getaffinity"):
@@ -107,7 +117,7 @@ def cut(items: range, n: int, unit: int = 1) -> list[range]:
     units = -(-len(items) // unit)
     n = max(1, min(n, units))
     ends = [min(len(items), units * k // n * unit) for k in range(n + 1)]
-    return [items[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    return [items[a:b] for a, b in pairwise(ends)]
 
 
 class Team:
@@ -151,8 +161,11 @@ class Team:
         errors: dict[int, BaseException] = {}
         lock = threading.Lock()
         taken = iter(range(len(parts)))
+        owner = caller()
 
         def work(rank: int) -> None:
+            if rank:
+                _OF_THREAD.caller = owner
             # rank 0 is the caller, which continues until no part is left
             while not errors and (rank == 0 or rank < self.threads):
                 with lock:

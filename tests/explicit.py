@@ -38,6 +38,7 @@ class ExplicitFamily:
     lists_columns: bool = False
     quick_passes: bool = True
     integer_bound: float = 0.0
+    thread_safe: bool = True
     factors: tuple[float, ...] = ()  #: of the features in the penalty; none: 1
 
     def penalty_factors(self, ids: np.ndarray) -> np.ndarray:
@@ -96,7 +97,7 @@ class ExplicitFamily:
             rows = prepared.rows_of(number)
             out[rows] = weights @ self.block(prepared, number)[ids].astype(np.float64)
 
-    def pricer(self, prepared: PreparedRows, keep: int) -> ExplicitPricer:
+    def pricer(self, prepared: PreparedRows, keep: int, team: Team = SERIAL) -> ExplicitPricer:
         return ExplicitPricer(self, prepared, keep)
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> ExplicitColumns:

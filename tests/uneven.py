@@ -22,6 +22,7 @@ from fcl.drivers.processes import child
 from fcl.features import KmerFamily, Kmers, registry
 from fcl.features.kmers.pricing import KmerPricer
 from fcl.features.prices import PriceQuery, Scan, merge_prices
+from fcl.parallel import SERIAL, Team
 
 
 class UnevenFamily(KmerFamily):
@@ -37,7 +38,7 @@ class UnevenFamily(KmerFamily):
     def to_config(self) -> dict[str, Any]:
         return super().to_config() | {"family": "uneven"}
 
-    def pricer(self, prepared: PreparedRows, keep: int) -> UnevenPricer:
+    def pricer(self, prepared: PreparedRows, keep: int, team: Team = SERIAL) -> UnevenPricer:
         return UnevenPricer(self, prepared, keep)
 
 

@@ -166,9 +166,16 @@ def _check(request: _Request) -> None:
         if given.get("driver") == "--driver" and options["driver"] != "dask":
             raise click.UsageError(f"give --dask or --driver {options['driver']}, not both")
         options["driver"] = "dask"
-    if "writers" in given and options["driver"] != "processes":
+    if "threads" in given and "writers" in given:
+        raise click.UsageError("give --threads, of one process, or --writers, not both")
+    if "writers" in given and options["driver"] not in ("auto", "processes"):
         raise click.UsageError(
             f"--writers: the driver {options['driver']} has no writers; give --driver processes"
+        )
+    if "threads" in given and options["driver"] not in ("auto", "inline"):
+        raise click.UsageError(
+            f"--threads: the driver {options['driver']} has processes; give --driver inline"
+            + ", or --writers" * (options["driver"] == "processes")
         )
     for option in ("scratch", "shared_files"):
         folder = options[option]
@@ -362,14 +369,20 @@ def _run(request: _Request, stop: Stop) -> tuple[TrainResult, View]:
     arguments = _arguments(request)
     from fcl.cli.resume import command_options
     from fcl.cli.watched import passes_view, watched
-    from fcl.drivers.events import PassDone, Started
+    from fcl.drivers.events import Event, PassDone, Started
     from fcl.drivers.train import train
 
-    # the processes driver polls at all times; the inline driver only after its first pass, before which
-    # it has nothing to save
-    listening_from = Started if options["driver"] == "processes" else PassDone
     view, kept = passes_view(options, lines=True), KeptState(options["checkpoint"])
-    with watched(options, stop, view, listening_from) as progress:
+    with watched(options, stop, view, PassDone) as watcher:
+
+        def progress(event: Event) -> None:
+            # the processes driver polls at all times; the inline driver only after its first pass,
+            # before which it has nothing to save
+            stop.listening |= (
+                isinstance(event, Started) and event.options.get("driver") == "processes"
+            )
+            watcher(event)
+
         # The command prints its own warning of an early stop, which names options of the command.
         warnings.simplefilter("ignore", ConvergenceWarning)
         try:

@@ -51,13 +51,18 @@ from fcl.limits import within
 from fcl.model.columns import matched
 from fcl.objective import Loss, find_loss, resolve_C
 from fcl.options import Options
-from fcl.solve.sampling import SampleSize
 from fcl.parallel import SERIAL, Team, available_cores
+from fcl.solve.sampling import SampleSize
 from fcl.units import counted, least_memory
 
 Floats = npt.NDArray[np.float64]
 #: Bytes that all processes together request ahead from an object store, as a share of the budget.
 AHEAD_SHARE = 16
+#: The driver ``auto`` is ``processes`` for feature classes in Python, which hold the lock of the
+#: interpreter, from this many rows on: with numpy alone, starting processes had paid off there (28 s by
+#: either driver; 11 and 12 s at 400,000 rows). Threads were ahead for k-mers at 1 to 4 million rows (6.2
+#: and 8.7 s; 34 and 43 s), and level at 8 million with half the memory.
+MANY_ROWS = 1_000_000
 #: Divides a memory budget, as :func:`fcl.drivers.plan.make_plan` does.
 Divide = Callable[..., Plan]
 
@@ -84,6 +89,7 @@ class Job:
         0  #: writers that the user named, perhaps more than the memory has room for
     )
     divide: Divide = make_plan  #: divides the memory
+    wanted_driver: str = ""  #: as the user named it, perhaps auto
     active: int = 0  #: features with a weight at the start
 
     def checked_scratch_folder(self) -> str:
@@ -124,6 +130,19 @@ class Job:
         """The same job at another C."""
         C, alpha = resolve_C(C, None, self.sum_weights)
         return replace(self, options=replace(self.options, C=C, alpha=alpha))
+
+    @property
+    def driver(self) -> str:
+        """The driver of the job in words, with the reason if it was chosen."""
+        options, why = self.options, ""
+        if self.wanted_driver == "auto":
+            size = "at least" if self.train.n >= MANY_ROWS else "fewer than"
+            why = "; processes are for feature classes in Python and a million rows"
+            if not self.family.thread_safe:
+                why = f": a feature class in Python, and {size} {MANY_ROWS:,} rows"
+        if options.driver == "processes":
+            return f"driver processes, {counted(options.writers, 'writer')}{why}"
+        return f"driver {options.driver}, {counted(options.threads, 'thread')}{why}"
 
     @property
     def scratch_folder(self) -> str:
@@ -307,6 +326,7 @@ def make_job(
     elif by_class is not None:
         train = weighted_by_class(train, by_class)
 
+    options = replace(options, driver=_driver(options, family, train.n))
     options = replace(
         options,
         features=spec.name if isinstance(spec, Family) else spell_features(spec),
@@ -342,8 +362,20 @@ def make_job(
         n_outputs=n_outputs,
         wanted_writers=(given.get("writers") or 0) if options.driver == "processes" else 0,
         divide=divide,
+        wanted_driver=given.get("driver", ""),
         active=active,
     )
+
+
+def _driver(options: Options, family: Family, n_rows: int) -> str:
+    """The driver of a job, which depends on its options, rows and family alone."""
+    if options.driver != "auto":
+        return options.driver
+    if options.writers:
+        return "processes"
+    if options.threads:
+        return "inline"
+    return "processes" if n_rows >= MANY_ROWS and not family.thread_safe else "inline"
 
 
 def _count_outputs(

@@ -344,10 +344,7 @@ def _divide(
                 "trainer's vectors" + (f" ({counted(view_rows, 'row')})" if view_rows else ""),
                 trainer,
             ),
-            (
-                "tables of a pass" + f" (of up to {threads} threads)" * (threads > 1),
-                each * family.workspace_bytes(block_rows, scratch),
-            ),
+            ("tables of a pass", each * family.workspace_bytes(block_rows, scratch)),
             ("staging of new columns", crew * staging),
             held if scratch else ("prepared rows", rows),
         ]

@@ -157,15 +157,19 @@ class Estimator(Predictor):
             )
 
     def _driver(self) -> dict[str, Any]:
-        """The driver and its writers; joblib workers and other child processes always run inline."""
-        if self.driver == "inline":
-            return {"driver": "inline"}
+        """The driver with its threads or writers.
+
+        In workers of joblib and other child processes, fits run inline on one thread: their number
+        divides the cores.
+        """
+        if _is_nested():
+            return {"driver": "inline", "threads": 1}
         from joblib import effective_n_jobs
 
-        if _is_nested():
-            return {"driver": "inline"}
-        writers = None if self.n_jobs is None else max(1, effective_n_jobs(self.n_jobs))
-        return {"driver": "processes", "writers": writers}
+        n = None if self.n_jobs is None else max(1, effective_n_jobs(self.n_jobs))
+        if self.driver == "inline":
+            return {"driver": "inline", "threads": n}
+        return {"driver": "processes", "writers": n}
 
     def _fit_all(
         self,

@@ -323,12 +323,13 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
     random_state : int, RandomState or None
         Seed of the samples of rows and of the order of coordinates; None means 0.
     n_jobs : int or None
-        Number of writers of the driver ``processes``: -1 for all cores, None for the default of
-        :func:`fcl.train`. The driver ``inline`` ignores it.
+        Number of threads of a fit, which gives the same bits with any number; -1 or None for all cores.
+        With the driver ``processes``, the number of writers. Inside workers of joblib a fit has one
+        thread.
     driver : {"inline", "processes"}
-        In this process, or with a trainer and writers in parallel, for fits that take minutes. Starting
-        the processes takes seconds for each problem, so small fits and searches are faster inline. Inside
-        workers of joblib every fit runs inline.
+        In this process, or with a trainer and writers in processes of their own, for millions of rows or
+        a feature class in Python. Starting the processes takes seconds for each problem, so small fits
+        and searches are faster inline. Inside workers of joblib every fit runs inline.
     memory : int or str
         Budget of a fit for all processes together, in bytes or as "4GiB".
     row_view : {"all", "auto"} or int

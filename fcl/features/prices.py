@@ -293,9 +293,9 @@ class Pricer(Protocol):
     that returns the sums of the watched features as integers, in steps; they add over shards.
 
     A pricer may also have a method ``price_several(queries, rows, blocks, progress)``, which returns what
-    :func:`run` returns for each of several outputs, whose queries differ only in the imbalance; and a
-    method ``price(query, rows, blocks, progress)``, which returns what :func:`run` returns for one output,
-    if it uses several threads.
+    :func:`run` returns for each of several outputs, whose queries differ only in the imbalance. One that
+    uses several threads has a method ``price(query, rows, blocks, progress)``, which returns what
+    :func:`run` returns for one output.
     """
 
     @property

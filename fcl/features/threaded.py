@@ -1,7 +1,7 @@
 """Prices a family on several threads of a process, with the same bits as on one.
 
-Each thread has a pricer of its own. The work is divided where that changes no sum: by parts of the family,
-or by row blocks if sums are integers.
+Each thread has a pricer of its own. The work is divided where that changes no sum: by parts of the
+family, or by row blocks if sums are integers.
 """
 
 from __future__ import annotations

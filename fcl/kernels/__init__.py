@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fcl.checks import check_threads_variable
+from fcl.parallel import caller
 from fcl.private_folder import make_private
 from fcl.working_folder import NUMBA_SETTINGS
 
@@ -200,7 +201,7 @@ def _marker(folder: Path, kind: str) -> Path:
 
 
 class Compilation(event.Listener):  # type: ignore[misc]
-    """Context manager that notices when this thread compiles a kernel of fcl.
+    """Context manager that notices when this thread, or one that helps it, compiles a kernel of fcl.
 
     Loading a kernel from the cache does not count.
 
@@ -235,7 +236,8 @@ class Compilation(event.Listener):  # type: ignore[misc]
             self._since = time.perf_counter()
             if self._clock is not None:
                 self._clock.pause()
-            if not self._announced:
+            # what a helper thread compiles is announced with the next kernel of this one
+            if not self._announced and threading.get_ident() == self._thread:
                 self._announced = True
                 self._begun()
 
@@ -264,4 +266,4 @@ class Compilation(event.Listener):  # type: ignore[misc]
 
     def _is_ours(self, event: Any) -> bool:
         module: str = event.data["dispatcher"].py_func.__module__
-        return threading.get_ident() == self._thread and module.startswith(__name__)
+        return caller() == self._thread and module.startswith(__name__)

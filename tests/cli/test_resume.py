@@ -286,7 +286,7 @@ def test_plan_of_a_resumed_job(
         ("out", 5, "expected a string, got 5"),
         ("x", "a\0b", "expected text without NUL characters"),
         ("valid", "\ud800", "expected text without NUL characters or lone surrogates"),
-        ("driver", "thread", "expected one of inline, processes, dask, got 'thread'"),
+        ("driver", "thread", "expected one of auto, inline, processes, dask, got 'thread'"),
         ("tol", -1.0, "expected a finite number above 0"),
         ("memory", "much", "expected"),
         ("writers", 0, "expected a whole number of at least 1, got 0"),

@@ -36,7 +36,8 @@ def wait(arguments):
             print("saved", file=sys.stderr, flush=True)
 fake.before_end = wait
 def early(data, features, progress, **arguments):
-    progress(conftest.Started(None, {{}}, 600, 1000, 0.1, 1.0, 150))
+    options = {{"driver": arguments["driver"]}}
+    progress(conftest.Started(None, options, 600, 1000, 0.1, 1.0, 150))
     wait(arguments)
     raise KeyboardInterrupt
 module = ModuleType("fcl.drivers.train")

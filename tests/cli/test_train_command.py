@@ -39,7 +39,7 @@ def test_a_run(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
     wanted = {
         "C": 0.1, "alpha": None, "loss": "logistic", "intercept": True, "tol": 1e-3,
         "memory": 1 << 30, "max_time": 7200.0, "max_passes": None, "seed": 4, "block_rows": 256,
-        "scratch": str(tmp_path), "driver": "processes", "writers": None, "resume": None,
+        "scratch": str(tmp_path), "driver": "auto", "writers": None, "resume": None,
         "checkpoint": f"{out}.checkpoint", "checkpoint_every": 300.0, "share_cores": True,
         "shared_files": None, "row_view": "auto",
     }  # fmt: skip
@@ -295,7 +295,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"--y": "target"}, 'has no array "target"'),
     ({"--x": "Z"}, 'has no array "Z"'),
     ({"--weights": "w"}, 'has no array "w"'),
-    ({"--driver": "cloud"}, "'--driver': expected one of inline, processes, dask, got 'cloud'"),
+    (
+        {"--driver": "cloud"},
+        "'--driver': expected one of auto, inline, processes, dask, got 'cloud'",
+    ),
     ({"--scratch": "missing"}, "--scratch missing: expected a writable folder"),
     ({"--block-rows": 10}, "'--block-rows': expected a multiple of 64 from 64 to 65536, got 10"),
     ({"--block-rows": 100}, "'--block-rows': expected a multiple of 64 from 64 to 65536, got 100"),

@@ -21,6 +21,7 @@ from fcl.drivers.rows import Rows
 from fcl.errors import BudgetError
 from fcl.features.base import Family
 from fcl.features.standardized import attach_scales
+from fcl.parallel import available_cores
 from fcl.plain import plain
 from fcl.solve.passes import Vectors
 from fcl.units import format_bytes
