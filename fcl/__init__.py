@@ -22,6 +22,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fcl.config import get_config as get_config
+    from fcl.config import set_config as set_config
     from fcl.data import DataSet as DataSet
     from fcl.data import open_data as open_data
     from fcl.drivers.certify import Optimality as Optimality
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
 # module -> the public names that it offers
 _NAMES = {
     "fcl.version": ("__version__",),
+    "fcl.config": ("get_config", "set_config"),
     "fcl.data": ("DataSet", "open_data"),
     "fcl.features": (
         "Bag",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +13,11 @@ from explicit import explicit_family, make_solver, run
 from judge import LOSSES, Problem
 from rows import acceptors, pyrimidines
 
+from fcl import parallel
 from fcl.features import KmerFamily
 from fcl.features.base import Family
 from fcl.objective import Objective, find_loss
-from fcl.parallel import SERIAL, Team
+from fcl.parallel import SERIAL, Team, available_cores, cut
 
 
 @pytest.fixture
@@ -224,3 +226,69 @@ def test_real_values_of_any_team() -> None:
     problem = Problem(phi, y, np.ones(500), "squared", 0.05)
     alone = path(explicit_family(phi), phi, problem, 1, 1, False)
     assert path(explicit_family(phi), phi, problem, 3, 3, False) == alone
+
+
+@pytest.mark.parametrize("unit", [1, 2, 5])
+@pytest.mark.parametrize("n", [1, 2, 7, 100])
+@pytest.mark.parametrize("items", [range(0), range(1), range(3, 40), range(100)])
+def test_ranges_are_cut_evenly(items: range, n: int, unit: int) -> None:
+    parts = cut(items, n, unit)
+    assert [i for part in parts for i in part] == list(items)
+    assert len(parts) <= n
+    sizes = [len(part) for part in parts[:-1]]
+    assert all(size % unit == 0 for size in sizes)
+    assert len(items) == 0 or max(map(len, parts)) - min(map(len, parts)) <= 2 * unit
+
+
+def test_some_of_the_threads(team: Team) -> None:
+    few, running, most, lock = team.at_most(2), 0, 0, threading.Lock()
+
+    def part(number: int) -> int:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.01)
+        with lock:
+            running -= 1
+        return number
+
+    assert few.map(part, range(12)) == list(range(12))
+    assert most == 2 == few.most
+    assert team.at_most(9) is team and team.at_most(0).most == 1
+
+
+def test_little_work_is_left_to_the_caller(team: Team) -> None:
+    assert team.for_entries(parallel.LEAST_ENTRIES) is team
+    assert team.for_entries(parallel.LEAST_ENTRIES - 1) is SERIAL
+
+
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({"cpu.max": "150000 100000\n"}, 1.5),
+        ({"cpu.max": "max 100000\n"}, np.inf),
+        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3.0),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, np.inf),
+        ({"cpu.max": "nonsense"}, np.inf),
+        ({"cpu.max": "1 0"}, np.inf),
+        ({}, np.inf),
+    ],
+)
+def test_the_quota_of_a_control_group(tmp_path: Path, files: dict[str, str], quota: float) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert parallel._quota(tmp_path) == quota
+
+
+@pytest.mark.parametrize(
+    ("text", "most"), [("1", 1), ("2,1", 2), ("0", 8), ("", 8), ("many", 8), ("-3", 8)]
+)
+def test_cores_that_may_be_used(monkeypatch: pytest.MonkeyPatch, text: str, most: int) -> None:
+    monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.setattr(parallel, "_quota", lambda _: np.inf)
+    monkeypatch.setenv("OMP_NUM_THREADS", text)
+    assert available_cores() == most
+    monkeypatch.setattr(parallel, "_quota", lambda _: 0.5)
+    assert available_cores() == 1

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from fcl.cli.common import Command
 from fcl.cli.signals import process_ends_with_command
+from fcl.config import set_config
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -25,6 +26,7 @@ def run(command: Command, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command with the given arguments, by default sys.argv, and exit."""
     protect_streams()
     quiet_finalisers()
+    set_config(verbose=0)  # commands say in their own way what they do
     process_ends_with_command()
     command.main(arguments)
     raise AssertionError("a command ends with SystemExit")

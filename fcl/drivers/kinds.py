@@ -35,7 +35,7 @@ KIND_SECONDS = {
     ONLINE: 30.0,
 }
 #: Estimated seconds for the few kernels that one job needs, compiled when they are first called.
-JOB_SECONDS = 5.0
+JOB_SECONDS = 15.0
 
 
 def kinds_of(family: Family) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fcl.checks import check_threads_variable
+from fcl.config import say
 from fcl.parallel import caller
 from fcl.private_folder import make_private
 from fcl.working_folder import NUMBA_SETTINGS
@@ -54,6 +55,9 @@ _logger = logging.getLogger(__name__)
 _COMPLETE = "complete"
 #: An import of other files of this folder, whose code becomes part of the kernels that call it.
 _IMPORT = re.compile(rb"^from fcl\.kernels(?:\.(\w+))? import (\([^)]*\)|.*)", re.MULTILINE)
+
+#: Seconds of compiling whose end is worth a line.
+SAID_FROM = 0.5
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -172,7 +176,8 @@ def summing(function: F) -> F:
 
 def _compiled(function: F, **options: Any) -> F:
     before = numba.config.CACHE_DIR
-    options = {"nogil": True, "error_model": "numpy", **options}
+    # nobody calls kernels from C; without the wrapper they compile in nine tenths of the time
+    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
     if cache_folder is not None:
         file = Path(function.__code__.co_filename)
         content = _digest_of.get(file.stem if file.parent == Path(__file__).parent else "", "")
@@ -219,7 +224,7 @@ class Compilation(event.Listener):  # type: ignore[misc]
         self._thread = threading.get_ident()
         self._announced = False
         self._depth = 0  # compiling a kernel also compiles the kernels that it calls
-        self._since = self._seconds = 0.0
+        self._since = self._seconds = self._total = 0.0
 
     def __enter__(self) -> Compilation:
         event.register("numba:compile", self)
@@ -227,6 +232,8 @@ class Compilation(event.Listener):  # type: ignore[misc]
 
     def __exit__(self, *error: object) -> None:
         event.unregister("numba:compile", self)
+        if self._total > SAID_FROM:
+            say(f"kernels compiled in {self._total:.0f} s")
         self._begun = lambda: None  # it may refer to this object's owner
 
     def begin(self) -> None:
@@ -239,13 +246,20 @@ class Compilation(event.Listener):  # type: ignore[misc]
             # what a helper thread compiles is announced with the next kernel of this one
             if not self._announced and threading.get_ident() == self._thread:
                 self._announced = True
+                if not self._total:
+                    say(
+                        "compiling kernels, once for this machine, which takes some 15 to 30 s "
+                        "(fcl.set_config(verbose=0) or FCL_QUIET=1 silences this)"
+                    )
                 self._begun()
 
     def end(self) -> None:
         """Record that the compilation that :meth:`begin` recorded has ended."""
         self._depth -= 1
         if self._depth == 0:
-            self._seconds += time.perf_counter() - self._since
+            seconds = time.perf_counter() - self._since
+            self._seconds += seconds
+            self._total += seconds
             if self._clock is not None:
                 self._clock.resume()
 

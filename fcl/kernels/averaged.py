@@ -3,8 +3,6 @@
 The kernels of :mod:`fcl.kernels.online` learn the rows; these add up the weights before each of them.
 """
 
-import numpy as np
-
 from fcl.kernels import kernel
 from fcl.kernels.online import (
     DIVERGED,
@@ -18,6 +16,7 @@ from fcl.kernels.online import (
     learn_truncated,
     truncated,
 )
+from fcl.kernels.ordered import first_from
 
 #: Further places of ``state`` with averages: the sum of the intercept over the rows, the number of
 #: truncations since the last flush, and for each the row from which on it holds, and SHRINK after it.
@@ -38,7 +37,7 @@ def span_sum(w, stamp, factor, first, last, rule, state):
     n = int(state[TRUNCATIONS])
     starts = state[HISTORY : HISTORY + n]
     shrinks = state[HISTORY + MOST_HISTORY : HISTORY + MOST_HISTORY + n]
-    k = np.searchsorted(starts, first, side="right")
+    k = first_from(starts, first + 1)
     total = 0.0
     while first <= last:
         end = min(last, starts[k] - 1.0) if k < n else last

@@ -230,7 +230,8 @@ def unpack_letters(block, start, buffers):
     letters, cursors = buffers.letters, buffers.cursors
     stop = min(block.n_rows, start + LETTER_ROWS)
     if start == 0:
-        cursors[:] = block.unknown_start[:-1]
+        for p in range(cursors.shape[0]):
+            cursors[p] = block.unknown_start[p]
     for p in range(letters.shape[1]):
         plane = block.planes[p >> 2]
         shift = np.uint8(2 * (3 - (p & 3)))

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fcl.kernels import kernel
+from fcl.kernels.ordered import first_from
 
 #: Indices of the float64 results in ``found``; see :func:`take`.
 LARGEST, SKIPPED, COUNT, EXCESS, VISITED = range(5)
@@ -59,19 +60,6 @@ def push(heap_id, heap_value, count, feature, value):
 
 
 @kernel
-def first_of(known, feature):
-    """The number of sorted features in ``known`` that are below ``feature``."""
-    low, high = 0, known.shape[0]
-    while low < high:
-        middle = (low + high) >> 1
-        if known[middle] < feature:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@kernel
 def edge(wanted):
     """Sums with |sum| up to this, int64, neither become candidates nor add to the excess."""
     threshold = wanted.threshold
@@ -93,7 +81,7 @@ def take(feature, total, wanted):
     found[LARGEST] = max(found[LARGEST], float(size))
     if size > floor:
         found[EXCESS] += (size - floor) * (size - floor)
-    at = first_of(known, feature)
+    at = first_from(known, feature)
     if at < known.shape[0] and known[at] == feature:
         wanted.known_sums[at] = total
     elif size > wanted.threshold:

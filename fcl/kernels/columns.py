@@ -29,6 +29,7 @@ import numpy as np
 
 from fcl.kernels import inlined, kernel, summing
 from fcl.kernels.bits import trailing_zeros
+from fcl.kernels.ordered import first_from
 
 BITS = 0
 ROWS = 1
@@ -194,8 +195,9 @@ def block_moments(pieces, columns, b, r, q, g, h):
     stop = max(first, min(first + pieces.block_rows, r.shape[0]))
     r, q = r[first:stop], q[first:stop]
     rq = np.empty((stop - first, 2))
-    rq[:, 0] = r
-    rq[:, 1] = q
+    for i in range(rq.shape[0]):  # an assignment of slices takes seconds to compile
+        rq[i, 0] = r[i]
+        rq[i, 1] = q[i]
     for t in range(columns.shape[0]):
         g[t], h[t] = piece_moments(pieces, columns[t], b, r, q, rq)
 
@@ -238,7 +240,7 @@ def dense_rows(pieces, columns, b, first, out):
         else:
             rows = pieces.arena16[offset >> 1 : (offset >> 1) + n]
             at = (offset + ((2 * n + 7) & ~7)) >> 2
-            for e in range(np.searchsorted(rows, first), n):
+            for e in range(first_from(rows, first), n):
                 i = np.int64(rows[e])
                 if i >= last:
                     break

@@ -143,14 +143,19 @@ def gather_columns(pieces, columns, full, sample, found, held, begin, end, gathe
         for s in range(n_segments):
             first = sample.firsts[s]
             count = np.int64(ends[s]) - first
-            own = slice(first, first + count)
-            gathered.rows[into : into + count] = found[own]
+            rows = found[first : first + count]
+            into_rows = gathered.rows[into : into + count]
+            for e in range(count):  # an assignment of slices takes seconds to compile
+                into_rows[e] = rows[e]
             weights = sample.q[first : sample.firsts[s + 1]]
             if valued:
-                gathered.values[into : into + count] = held[own]
-                total, squares = _sums(weights, found[own], held[own])
+                values = held[first : first + count]
+                into_values = gathered.values[into : into + count]
+                for e in range(count):
+                    into_values[e] = values[e]
+                total, squares = _sums(weights, rows, values)
             else:
-                total = squares = _sum(weights, found[own])
+                total = squares = _sum(weights, rows)
             lean[t] += total
             curve[t] += squares
             into += count

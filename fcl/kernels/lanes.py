@@ -163,7 +163,8 @@ def _expand(cells, start, letters, flats):
     outer = 4**letters
     part = cells[start * LANES : (start + outer) * LANES]
     if letters == 0:
-        flats[0, :LANES] = part
+        for lane in range(LANES):
+            flats[0, lane] = part[lane]
         return 0
     outer //= 4
     _expand_last_axis(part, flats[0], outer)

@@ -10,6 +10,7 @@ import numpy as np
 
 from fcl.kernels import kernel
 from fcl.kernels.bags import reverse_complement
+from fcl.kernels.ordered import first_from
 
 
 @kernel
@@ -19,10 +20,9 @@ def list_sparse(starts, columns, data, rows, indptr, ids, values):
     indptr[0] = 0
     for r in range(rows.shape[0]):
         first, last = starts[rows[r]], starts[rows[r] + 1]
-        end = at + last - first
-        ids[at:end] = columns[first:last]
-        values[at:end] = data[first:last]
-        at = end
+        for e in range(first, last):
+            ids[at], values[at] = columns[e], data[e]
+            at += 1
         indptr[r + 1] = at
 
 
@@ -112,7 +112,7 @@ def list_bag(codes, rows, d, radix, canonical, presence, found, indptr, ids, val
         if canonical.shape[0]:
             for e in range(n):
                 least = min(found[e], reverse_complement(found[e], d, radix))
-                found[e] = np.searchsorted(canonical, least)
+                found[e] = first_from(canonical, least)
         found[:n].sort()
         for e in range(n):
             if e == 0 or found[e] != found[e - 1]:

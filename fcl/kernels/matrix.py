@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fcl.kernels import kernel
+from fcl.kernels.ordered import first_from
 
 
 class Entries(NamedTuple):
@@ -142,7 +143,7 @@ def centred_margins(matrix, ids, centres, weights, out):
 def sparse_sums(entries, first, last, r, out):
     """Write sum_i r_i x_ij to out[j - first] for all columns first <= j < last that have entries."""
     columns, start, rows, values = entries
-    t = np.searchsorted(columns, first)
+    t = first_from(columns, first)
     while t < columns.shape[0] and columns[t] < last:
         g = 0.0
         for e in range(start[t], start[t + 1]):
@@ -160,7 +161,7 @@ def sparse_sums_of_several(entries, first, last, r, out):
     """
     columns, start, rows, values = entries
     K = r.shape[0]
-    t = np.searchsorted(columns, first)
+    t = first_from(columns, first)
     while t < columns.shape[0] and columns[t] < last:
         j, begin, end = columns[t] - first, start[t], start[t + 1]
         for at in range(0, K, 4):
@@ -195,7 +196,7 @@ def sparse_moments(entries, first, last, s, out):
     total = 0.0
     for i in range(s.shape[0]):
         total += s[i]
-    t = np.searchsorted(columns, first)
+    t = first_from(columns, first)
     for j in range(first, last):
         k = j - first
         if t == columns.shape[0] or columns[t] != j:
@@ -234,7 +235,7 @@ def sparse_margins(entries, ids, weights, out):
     columns, start, rows, values = entries
     t = 0
     for k in range(ids.shape[0]):
-        t += np.searchsorted(columns[t:], ids[k])
+        t += first_from(columns[t:], ids[k])
         if t == columns.shape[0]:
             return
         if columns[t] == ids[k]:
@@ -248,7 +249,7 @@ def sparse_columns(entries, ids, out):
     columns, start, rows, values = entries
     t = 0
     for k in range(ids.shape[0]):
-        t += np.searchsorted(columns[t:], ids[k])
+        t += first_from(columns[t:], ids[k])
         if t == columns.shape[0]:
             return
         if columns[t] == ids[k]:
@@ -265,7 +266,7 @@ def sparse_powers(entries, ids, power, v, out):
     columns, start, rows, values = entries
     t = 0
     for k in range(ids.shape[0]):
-        t += np.searchsorted(columns[t:], ids[k])
+        t += first_from(columns[t:], ids[k])
         if t == columns.shape[0]:
             return
         if columns[t] == ids[k]:
@@ -291,7 +292,7 @@ def listed_columns(entries, ids, start, rows, values):
     n = t = 0
     start[0] = 0
     for k in range(ids.shape[0]):
-        t += np.searchsorted(columns[t:], ids[k])
+        t += first_from(columns[t:], ids[k])
         if t < columns.shape[0] and columns[t] == ids[k]:
             for e in range(begin[t], begin[t + 1]):
                 x = values.dtype.type(own_values[e])

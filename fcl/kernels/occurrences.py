@@ -20,7 +20,8 @@ import numpy as np
 
 from fcl.kernels import kernel
 from fcl.kernels.bags import LETTER_ROWS, reverse_complement, unpack_letters
-from fcl.kernels.candidates import SKIPPED, VISITED, edge, first_of, take
+from fcl.kernels.candidates import SKIPPED, VISITED, edge, take
+from fcl.kernels.ordered import first_from
 
 #: The lowest bit of an occurrence's row; the bits below hold the nine letters behind the first letter.
 ROW_BIT = 36
@@ -247,7 +248,7 @@ def search(occurrences, d, both, r, low, high, nodes, sums, level, work, wanted)
                     continue
                 bound = max(up, -down)
                 known = wanted.known
-                inside = first_of(known, code) - first_of(known, (prefix + letter) * patterns)
+                inside = first_from(known, code) - first_from(known, (prefix + letter) * patterns)
                 if bound <= edge(wanted) and inside == 0:
                     wanted.found[SKIPPED] = max(wanted.found[SKIPPED], float(bound))
                 else:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fcl.kernels import kernel
+from fcl.kernels.ordered import first_from
 
 
 class Parts(NamedTuple):
@@ -50,7 +51,7 @@ def _first(block, column, at, value):
                 value[n] = x
                 n += 1
         return n
-    t = np.searchsorted(columns, column)
+    t = first_from(columns, column)
     if t < columns.shape[0] and columns[t] == column:
         for e in range(start[t], start[t + 1]):
             if values[e] != 0.0:
@@ -73,7 +74,7 @@ def _times(block, column, n_before, at, value, at_new, value_new):
                 value_new[n] = value[k] * x
                 n += 1
         return n
-    t = np.searchsorted(columns, column)
+    t = first_from(columns, column)
     if t == columns.shape[0] or columns[t] != column:
         return 0
     e, end = start[t], start[t + 1]

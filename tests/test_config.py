@@ -1,0 +1,60 @@
+"""What fcl says without being asked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fcl
+from fcl.config import say
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    before = fcl.get_config()
+    yield
+    fcl.set_config(**before)
+
+
+def test_lines_and_silence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FCL_QUIET", raising=False)
+    say("one")
+    fcl.set_config(verbose=0)
+    say("two")
+    fcl.set_config(verbose=1)
+    monkeypatch.setenv("FCL_QUIET", "1")
+    say("three")
+    assert capsys.readouterr().err == "fcl: one\n"
+    assert fcl.get_config() == {"verbose": 1}
+
+
+@pytest.mark.parametrize("verbose", [-1, 0.5, "loud"])
+def test_bad_settings(verbose: object) -> None:
+    with pytest.raises(fcl.InputError, match="verbose"):
+        fcl.set_config(verbose=verbose)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_compiling_is_announced_once(tmp_path: Path, quiet: bool) -> None:
+    script = """
+import numpy as np, fcl
+x = np.random.default_rng(0).normal(size=(64, 3))
+for C in (0.1, 0.2):
+    fcl.train(fcl.open_data(x, y=(x[:, 0] > 0) * 1), "columns", C=C)
+"""
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "FCL_QUIET": "1" * quiet}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=env, stderr=subprocess.PIPE, check=True
+    )
+    lines = done.stderr.decode().splitlines()
+    assert [line.startswith("fcl: compiling kernels, once") for line in lines] == (
+        [] if quiet else [True, False]
+    )
+    assert all("kernels compiled in" in line for line in lines[1:])
