@@ -25,6 +25,9 @@ from fcl.features.base import Columns
 from fcl.kernels.columns import Pieces
 from fcl.parallel import SERIAL, Team
 
+#: The directory grows by at least this part, so that it seldom does.
+LEAST_GROWTH = 8
+
 
 def _fitting(sizes: Slots, room: int) -> npt.NDArray[np.bool_]:
     """Which columns fit, if each enters that fits beside those before it."""
@@ -129,6 +132,9 @@ class ColumnCache(LiveColumns):
         Rows of the view, and rows per block (at most 65,536).
     binary, step
         Of the family; they bound the bytes of a column.
+    slot_bytes : int
+        Bytes that a slot of the directory takes with all that belongs to its column outside the arena;
+        0: the directory cannot grow.
 
     Raises
     ------
@@ -147,6 +153,7 @@ class ColumnCache(LiveColumns):
         block_rows: int,
         binary: bool = True,
         step: float = 0.0,
+        slot_bytes: int = 0,
     ) -> None:
         check_block_rows(block_rows)
         need = largest_column(n_rows, block_rows, binary, step)
@@ -161,6 +168,15 @@ class ColumnCache(LiveColumns):
         self.largest = need  #: upper bound of the bytes of a column
         self.used = 0  #: bytes in use, always at the beginning of the arena
         self._free = list(range(max_columns - 1, -1, -1))  # slots
+        self._slot_bytes = slot_bytes
+        self.touched = (
+            0  #: most bytes that were ever in use: the rest of the arena is no memory yet
+        )
+
+    @property
+    def grows(self) -> bool:
+        """Whether the directory may grow."""
+        return self._slot_bytes > 0
 
     @property
     def free(self) -> int:
@@ -173,6 +189,30 @@ class ColumnCache(LiveColumns):
         """Change the number of rows, at most to the initial one; the cache must be empty."""
         assert not self.n and n_rows <= self.n_rows
         self.largest = largest_column(n_rows, self.block_rows, self._binary, self._step)
+
+    def grow(self, slots: int) -> bool:
+        """Add slots to the directory, as many as needed or as bytes of the arena that never were used.
+
+        The directory is planned by a guess of the size of a column, before any is made. Where columns are
+        smaller, slots would be short while bytes are left.
+        """
+        if not self._slot_bytes or slots < 1:
+            return False
+        mean = self.used // self.n if self.n else self.largest
+        left = self.capacity - max(self.touched, self.used) - self.largest
+        more = min(max(slots, self.max_columns // LEAST_GROWTH), left // (self._slot_bytes + mean))
+        return self.extend(self.max_columns + more)
+
+    def extend(self, max_columns: int) -> bool:
+        """Give the directory so many slots, if the arena has bytes for them."""
+        before = self.max_columns
+        capacity = self.capacity - (max_columns - before) * self._slot_bytes
+        if max_columns <= before or capacity < max(self.touched, self.used + self.largest):
+            return False
+        self.store.grow(max_columns, capacity)
+        self._slots = np.append(self._slots, np.empty(max_columns - before, np.int64))
+        self._free[:0] = range(max_columns - 1, before - 1, -1)
+        return True
 
     def measure(self, ids: npt.NDArray[np.int64], blocks: Sequence[Columns]) -> StagedColumns:
         """Count nonzeros of new columns, and compute their sizes and hashes, without storing them."""
@@ -201,6 +241,7 @@ class ColumnCache(LiveColumns):
         team.map(write, staged.split(which))
         self._append(slots)
         self.used += int(sizes.sum())
+        self.touched = max(self.touched, self.used)
         return which
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:

@@ -158,6 +158,17 @@ class Store:
             n_rows,
         )
 
+    def grow(self, max_columns: int, capacity: int) -> None:
+        """Make room for more columns in the directory, and use only so many bytes of the arena.
+
+        Only a store in private memory can grow, and only while nothing else refers to its arrays.
+        """
+        for array in (self.first, self.ids, self.hashes, self.nonzeros, self.sizes):
+            array.resize((max_columns,), refcheck=False)
+        for array in (self._offsets, self._counts, self._kinds):
+            array.resize((max_columns, self.n_blocks), refcheck=False)
+        self.max_columns, self.capacity = max_columns, 8 * (capacity // 8)
+
     def _limit(self, n_rows: int) -> int:
         """Number of entries of a block above which a bitmap is smaller than a list of rows."""
         return 4 * -(-n_rows // 64)

@@ -255,6 +255,7 @@ def _solver(job: Job, plan: Plan, passes: Passes) -> Solver:
         options.block_rows,
         job.family.binary,
         job.family.step,
+        plan.slot_bytes,
     )
     sampler = None
     if plan.view_rows:

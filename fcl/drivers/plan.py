@@ -115,6 +115,7 @@ class Plan:
     max_active: int = 0  #: most features of a point in shared memory; 0: a single process
     active_bytes: int = 0  #: shared bytes of each of them
     most_threads: int = 1  #: threads of a single process that have room for tables of a pass
+    slot_bytes: int = 0  #: bytes of a slot of the directory, if it may grow; else 0
 
     @property
     def total(self) -> int:
@@ -419,7 +420,8 @@ def _divide(
     spare -= (entries - MIN_ENTRIES) * entry
     # a cache in which all columns fit at their largest size is large enough; of its extents at most a
     # quarter is with writers, kept for moves, or incomplete
-    most = min(max_columns, family.n_features) * column
+    grows = writers is None and outputs == 1  # a directory in private memory
+    most = (family.n_features if grows else min(max_columns, family.n_features)) * column
     most += most // 3 if writers else 0
     cache_bytes = arena + min(spare, most)
     comfortable = min(COMFORTABLE_COLUMNS, family.n_features) * job.large_column(n_view)
@@ -447,4 +449,5 @@ def _divide(
         max_active,
         active_bytes,
         threads,
+        per_column if grows else 0,
     )

@@ -107,6 +107,8 @@ class Admission:
         curvatures : returns the curvatures of features over all rows, or None.
         """
         cache, evicted = self.cache, 0
+        if cache.grow(len(selection.ids) - (cache.max_columns - cache.n)):
+            self.local.grow()
         roomy = len(selection.ids) * cache.largest <= cache.free
         roomy = roomy and len(selection.ids) <= cache.max_columns - cache.n
         if not roomy:

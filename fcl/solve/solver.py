@@ -362,6 +362,8 @@ class Solver:
             seen=self.local.working.seen[: self.cache.n].copy(),
             trainer=self.local.trainer.state,
             sample=None if sampler is None else sampler.state(self.local.view.proximal),
+            slots=self.cache.max_columns if self.cache.grows else 0,
+            touched=self.cache.touched if self.cache.grows else 0,
         )
 
     def restore(self, state: RunState) -> None:
@@ -396,6 +398,10 @@ class Solver:
                 cached = np.empty(0, np.int64)
             else:
                 self._take_rows(*sampled)
+        if self.cache.grows:
+            self.cache.touched = min(state.touched, self.cache.capacity)
+            if self.cache.extend(state.slots):
+                self.local.grow()
         self._place(outer.point)
         self._check_objective(outer)
         self.local.trainer.state = state.trainer

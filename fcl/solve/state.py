@@ -139,6 +139,14 @@ class WorkingSet:
         self.factor = np.ones(room)
         self.seen = np.zeros(room, bool)
 
+    def grow(self) -> None:
+        """Make room for as many columns as the cache has now."""
+        more = self.cache.max_columns - len(self.factor)
+        for name in ZEROED:
+            setattr(self, name, np.append(getattr(self, name), np.zeros(more)))
+        self.factor = np.append(self.factor, np.ones(more))
+        self.seen = np.append(self.seen, np.zeros(more, bool))
+
     @staticmethod
     def bytes_for(max_columns: int) -> int:
         """Bytes of the arrays, without the cache."""
