@@ -15,6 +15,7 @@ from rows import STRENGTHS, acceptors, pyrimidines, targets
 from scipy.sparse import csr_array
 
 import fcl
+from fcl.cache import ColumnCache
 from fcl.errors import BudgetError
 from tests import generators
 
@@ -61,6 +62,12 @@ def test_losses(few: Callable[[int], None], driver: str, view: str | int, loss: 
     assert best.objective <= result.certificate.objective * (1.0 + 1e-9)
     assert result.certificate.objective <= best.objective * (1.0 + TOL)
     assert len(result.model.ids) > 20 >= max(h["cached"] for h in result.history)
+
+
+@pytest.fixture(autouse=True)
+def _fixed_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache stays as small as the plan makes it, though bytes of the arena could become slots."""
+    monkeypatch.setattr(ColumnCache, "grow", lambda self, slots: False)
 
 
 @cache

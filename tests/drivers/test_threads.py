@@ -17,7 +17,7 @@ from fcl import parallel
 from fcl.features.kmers import pricing
 from fcl.solve import admission, inner_descent
 
-N = 1500
+N = 900
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def digest(result: fcl.TrainResult) -> str:
 def same_bits(X: Any, y: Any, features: Any, **options: Any) -> None:
     options = {"C": 0.3, "tol": 1e-5, "block_rows": 128, "memory": "2GiB", "warn": False} | options
     data = fcl.open_data(X, y=y)
-    found = [fcl.train(data, features, threads=t, **options) for t in (1, 2, 3, 4)]
+    found = [fcl.train(data, features, threads=t, **options) for t in (1, 2, 3)]
     assert len(found[0].model.ids) > 1
     assert len({digest(result) for result in found}) == 1
 
@@ -55,33 +55,38 @@ def windows() -> tuple[np.ndarray, np.ndarray]:
     return codes, y
 
 
+LETTERS = [
+    "kmers:d=3",
+    "kmers:d=7",
+    "bag:d=3,strands=both",
+    "bag:d=3,wildcards=true",
+    "bag:d=3,value=presence",
+    "bag:d=2,value=presence,wildcards=true,strands=both",
+    "kmers:d=2 + bag:d=3 * 2",
+]
+LOSSES = ["squared_hinge", "squared", "huber", "poisson", "softmax"]
+
+
 @pytest.mark.parametrize(
-    "loss", ["logistic", "squared_hinge", "squared", "huber", "poisson", "softmax"]
-)
-@pytest.mark.parametrize(
-    "features",
+    ("features", "loss"),
     [
-        "kmers:d=3",
-        "kmers:d=7",
-        "bag:d=3,strands=both",
-        "bag:d=3,wildcards=true",
-        "bag:d=3,value=presence",
-        "bag:d=2,value=presence,wildcards=true,strands=both",
-        "kmers:d=2 + bag:d=3 * 2",
+        *((features, "logistic") for features in LETTERS),
+        *((features, "softmax") for features in LETTERS[1:]),
+        *(("kmers:d=3", loss) for loss in LOSSES),
     ],
 )
 def test_letters(features: str, loss: str) -> None:
     codes, y = windows()
     counts = pyrimidines(N)
     targets = {"logistic": y, "squared_hinge": y, "softmax": codes[:, 5] % 3}
-    same_bits(codes, targets.get(loss, np.abs(np.rint(counts))), features, loss=loss, tol=1e-4)
+    same_bits(codes, targets.get(loss, np.abs(np.rint(counts))), features, loss=loss, tol=1e-3)
 
 
 def numbers() -> np.ndarray:
     return np.random.default_rng(5).normal(size=(N, 24)) * np.linspace(0.5, 2.0, 24)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "squared", "softmax"])
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
 @pytest.mark.parametrize(
     ("features", "options"),
     [
@@ -104,7 +109,7 @@ def test_numbers(features: Any, options: dict[str, Any], loss: str, sparse: bool
         if not isinstance(features, str) or features.startswith("fourier"):
             pytest.skip("takes dense rows")
         X = sp.csr_array(np.where(np.abs(X) > 0.9, X, 0.0))
-    same_bits(X, y, features, loss=loss, tol=1e-4, C=0.1, **options)
+    same_bits(X, y, features, loss=loss, tol=1e-3, C=0.1, **options)
 
 
 @pytest.mark.parametrize(

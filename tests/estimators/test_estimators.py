@@ -592,7 +592,7 @@ def test_classes_share_the_time(
         ({"random_state": "x"}, "cannot be used to seed"),
         ({"n_jobs": 0}, "n_jobs must be"),
         ({"n_jobs": 1.5}, "n_jobs must be"),
-        ({"driver": "threads"}, "driver must be one of inline, processes"),
+        ({"driver": "threads"}, "driver must be one of auto, inline, processes"),
         ({"memory": "1MiB"}, "too small"),
         ({"memory": "much"}, "memory"),
         ({"max_time": -1.0}, "max_time must be"),

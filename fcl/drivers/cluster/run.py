@@ -27,6 +27,9 @@ from fcl.errors import InputError
 from fcl.solve.passes import Passes
 from fcl.solve.state import Point
 
+#: Rows from which a job is worth compiling all kernels of its family's kind, about half a minute.
+COMPILED_ROWS = 1_000_000
+
 __all__ = ["ClusterRun", "check_job", "compile_kernels", "memory_of_workers"]
 
 #: Bytes of a row beside its record: target, weight, two margins, residual, curvature, a step between two
@@ -136,8 +139,12 @@ class ClusterRun(InlineRun):
             self._compile_kernels()
 
     def _compile_kernels(self) -> None:
+        """Compile on each machine, once, what many workers would otherwise compile at a time.
+
+        A small job calls few of these kernels, and its workers compile them as they are called.
+        """
         kinds = kinds_of(self.job.family)
-        if self.cluster.lack_kernels(kinds):
+        if self.job.train.n >= COMPILED_ROWS and self.cluster.lack_kernels(kinds):
             self.session.report(Compiling(max(KIND_SECONDS[kind] for kind in kinds)))
             self.cluster.once_a_machine(compile_kernels, kinds, patience=math.inf)
 
