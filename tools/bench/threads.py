@@ -70,7 +70,8 @@ def watch_maps() -> dict[str, list[float]]:
     from fcl import parallel
 
     spent: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    original, owner, inside = parallel.Team._map, threading.get_ident(), []
+    inside: list[str] = []
+    original, owner = parallel.Team._map, threading.get_ident()
 
     def watched(self: Any, function: Any, parts: Any, most: int) -> Any:
         if threading.get_ident() != owner or inside:
