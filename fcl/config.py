@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from fcl.checks import whole
 
-__all__ = ["get_config", "say", "set_config"]
-
 _config = {"verbose": 1}
+_said: set[str] = set()
 
 
 def set_config(*, verbose: int | None = None) -> None:
@@ -41,3 +42,21 @@ def say(text: str) -> None:
     if _config["verbose"] and not os.environ.get("FCL_QUIET") and sys.stderr is not None:
         sys.stderr.write(f"fcl: {text}\n")
         sys.stderr.flush()
+
+
+def say_once(text: str) -> None:
+    """Like :func:`say`, but once in this process."""
+    if text not in _said:
+        _said.add(text)
+        say(text)
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Say nothing meanwhile."""
+    before = get_config()
+    set_config(verbose=0)
+    try:
+        yield
+    finally:
+        _config.update(before)

@@ -137,7 +137,7 @@ class Team:
         self._pool: ThreadPoolExecutor | None = None
 
     def at_most(self, n: int) -> Team:
-        """These threads, of which a call uses at most ``n``: each may need memory of its own."""
+        """A team of at most ``n`` of these threads, for work that takes memory on each."""
         return self if n >= self.most else _Few(self, max(1, n))
 
     def for_entries(self, n: int) -> Team:

@@ -169,9 +169,8 @@ class ColumnCache(LiveColumns):
         self.used = 0  #: bytes in use, always at the beginning of the arena
         self._free = list(range(max_columns - 1, -1, -1))  # slots
         self._slot_bytes = slot_bytes
-        self.touched = (
-            0  #: most bytes that were ever in use: the rest of the arena is no memory yet
-        )
+        #: most bytes that were ever in use: the rest of the arena takes no memory yet
+        self.touched = 0
 
     @property
     def grows(self) -> bool:

@@ -142,8 +142,8 @@ def say(event: Event) -> None:
     """Write the messages that every view but the quiet one shows for an event."""
     match event:
         case Started():
-            if event.driver:
-                messages.say(event.driver)
+            if event.driver_in_words:
+                messages.say(event.driver_in_words)
             messages.say(started_line(event))
             if event.plan is not None:  # --plan prints it in full
                 uses = ", ".join(f"{use} {format_bytes(size)}" for use, size in event.plan.parts)

@@ -68,7 +68,7 @@ class Started(Event):
     n_positive  rows with the positive label; None for regression.
     n_sampled   features that each pass samples from a family too large to be priced whole; None if
                 every pass prices all features.
-    driver      the driver in words, with the reason if it was chosen.
+    driver_in_words  the driver with its threads or writers, and the reason if it was chosen.
     """
 
     plan: Any
@@ -79,7 +79,7 @@ class Started(Event):
     alpha: float
     n_positive: int | None = None
     n_sampled: int | None = None
-    driver: str = ""
+    driver_in_words: str = ""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from fcl.data import DataSet
 from fcl.data.base import MOST_AHEAD
 from fcl.data.outputs import check_class_count, constant_labels, refuse_rare_classes
 from fcl.data.prepared import PreparedRows, check_room
+from fcl.drivers.choice import chosen_driver, driver_in_words
 from fcl.drivers.covariates import Design, make_design
 from fcl.drivers.plan import Plan, Sizes, first_sample, make_plan
 from fcl.drivers.rows import (
@@ -58,11 +59,6 @@ from fcl.units import counted, least_memory
 Floats = npt.NDArray[np.float64]
 #: Bytes that all processes together request ahead from an object store, as a share of the budget.
 AHEAD_SHARE = 16
-#: The driver ``auto`` is ``processes`` for feature classes in Python, which hold the lock of the
-#: interpreter, from this many rows on: with numpy alone, starting processes had paid off there (28 s by
-#: either driver; 11 and 12 s at 400,000 rows). Threads were ahead for k-mers at 1 to 4 million rows (6.2
-#: and 8.7 s; 34 and 43 s), and level at 8 million with half the memory.
-MANY_ROWS = 1_000_000
 #: Divides a memory budget, as :func:`fcl.drivers.plan.make_plan` does.
 Divide = Callable[..., Plan]
 
@@ -132,17 +128,9 @@ class Job:
         return replace(self, options=replace(self.options, C=C, alpha=alpha))
 
     @property
-    def driver(self) -> str:
-        """The driver of the job in words, with the reason if it was chosen."""
-        options, why = self.options, ""
-        if self.wanted_driver == "auto":
-            size = "at least" if self.train.n >= MANY_ROWS else "fewer than"
-            why = "; processes are for feature classes in Python and a million rows"
-            if not self.family.thread_safe:
-                why = f": a feature class in Python, and {size} {MANY_ROWS:,} rows"
-        if options.driver == "processes":
-            return f"driver processes, {counted(options.writers, 'writer')}{why}"
-        return f"driver {options.driver}, {counted(options.threads, 'thread')}{why}"
+    def driver_in_words(self) -> str:
+        """The driver with its threads or writers, and the reason if it was chosen."""
+        return driver_in_words(self.options, self.wanted_driver, self.family, self.train.n)
 
     @property
     def scratch_folder(self) -> str:
@@ -158,8 +146,7 @@ class Job:
     def plan_with(self, prepared: Sequence[PreparedRows]) -> Plan:
         """The plan with the sizes that are known only after the rows are read."""
         sides = np.concatenate([rows.side_bytes() for rows in prepared])
-        threads = self.plan.most_threads
-        while True:
+        for threads in (self.plan.most_threads, 1):  # tables of many threads may be too much now
             crew = self.plan.writers or threads
             extra = sum(self.family.extra_bytes(rows, crew) for rows in prepared)
             try:
@@ -167,7 +154,7 @@ class Job:
             except BudgetError:
                 if threads == 1:
                     raise
-            threads = 1
+        raise AssertionError("the last plan is returned or refused")
 
     def plan_with_sides(
         self, sides: npt.NDArray[np.int64], extra: int = 0, most_threads: int | None = None
@@ -326,7 +313,7 @@ def make_job(
     elif by_class is not None:
         train = weighted_by_class(train, by_class)
 
-    options = replace(options, driver=_driver(options, family, train.n))
+    options = replace(options, driver=chosen_driver(options, family, train.n))
     options = replace(
         options,
         features=spec.name if isinstance(spec, Family) else spell_features(spec),
@@ -365,17 +352,6 @@ def make_job(
         wanted_driver=given.get("driver", ""),
         active=active,
     )
-
-
-def _driver(options: Options, family: Family, n_rows: int) -> str:
-    """The driver of a job, which depends on its options, rows and family alone."""
-    if options.driver != "auto":
-        return options.driver
-    if options.writers:
-        return "processes"
-    if options.threads:
-        return "inline"
-    return "processes" if n_rows >= MANY_ROWS and not family.thread_safe else "inline"
 
 
 def _count_outputs(

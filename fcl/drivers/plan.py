@@ -48,6 +48,8 @@ MAX_LISTED = 1 << 18
 ROWS_A_SLOT = 32
 #: Bytes of budget assumed for each column when the directory is sized; most real columns are larger.
 COLUMN_SHARE = 4096
+#: A directory that can grow has an arena for this many times its columns, so that it may.
+GROWTH_ROOM = 4
 #: On a sample, which prefers informative rows, columns are much larger: at least this share of the
 #: largest column over the first sample is assumed.
 SAMPLED_SHARE = 0.5
@@ -241,8 +243,7 @@ def make_plan(
     crews: list[tuple[int | None, int]] = [(crew, 1) for crew in range(writers or 0, 0, -1)]
     if writers is None:
         most = most_threads or _most_threads(sizes, budget)
-        crews = [(None, threads) for threads in {most, 1}]
-        crews.sort(reverse=True)
+        crews = [(None, threads) for threads in dict.fromkeys((most, 1))]
     views = _view_sizes(sizes.n_rows, row_view, view_rows)
     refused: BudgetError | None = None
     for crew, threads in crews:
@@ -288,14 +289,14 @@ def _divide(
 ) -> Plan:
     family, n_rows, block_rows = job.family, job.n_rows, job.block_rows
     crew = writers or 1
-    each = writers or threads  # what has tables of a pass, and reads rows of a scratch file
+    pricers = writers or threads  # each has tables of a pass, and reads rows of a scratch file
     letters = family.row_kind == "sequences"
     rows = job.prepared(n_rows) + (job.prepared(job.n_valid) if job.n_valid else 0)
     if job.remote and view_rows:  # the trainer's sample alone is here
         rows = 0
-    buffers = each * job.prepared_block * (2 if job.n_valid else 1)
+    buffers = pricers * job.prepared_block * (2 if job.n_valid else 1)
     n_blocks = -(-n_rows // block_rows) + -(-job.n_valid // block_rows)
-    buffers += each * min(job.sides, n_blocks * SMALL_SIDES)  # with a scratch file
+    buffers += pricers * min(job.sides, n_blocks * SMALL_SIDES)  # with a scratch file
     n_view, outputs = view_rows or n_rows, job.n_outputs
     column = ColumnCache.largest_column(n_view, block_rows, family.binary, family.step)
     staging = max(min(STAGING, 64 * column), column)
@@ -345,7 +346,7 @@ def _divide(
                 "trainer's vectors" + (f" ({counted(view_rows, 'row')})" if view_rows else ""),
                 trainer,
             ),
-            ("tables of a pass", each * family.workspace_bytes(block_rows, scratch)),
+            ("tables of a pass", pricers * family.workspace_bytes(block_rows, scratch)),
             ("staging of new columns", crew * staging),
             held if scratch else ("prepared rows", rows),
         ]
@@ -421,7 +422,7 @@ def _divide(
     # a cache in which all columns fit at their largest size is large enough; of its extents at most a
     # quarter is with writers, kept for moves, or incomplete
     grows = writers is None and outputs == 1  # a directory in private memory
-    most = (family.n_features if grows else min(max_columns, family.n_features)) * column
+    most = min(max_columns * (GROWTH_ROOM if grows else 1), family.n_features) * column
     most += most // 3 if writers else 0
     cache_bytes = arena + min(spare, most)
     comfortable = min(COMFORTABLE_COLUMNS, family.n_features) * job.large_column(n_view)

@@ -136,7 +136,7 @@ class Session:
                 n_positive=int((y > 0).sum())
                 if job.loss.classifies and job.n_outputs == 1
                 else None,
-                driver=job.driver,
+                driver_in_words=job.driver_in_words,
             )
         )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl.config import silence
 from fcl.drivers.kinds import KINDS_VARIABLE
 
 if TYPE_CHECKING:
@@ -40,10 +41,11 @@ def warmup(kinds: Iterable[str] | None = None) -> None:
     from fcl.kernels import mark_compiled
 
     kinds = KINDS if kinds is None else kinds
-    _cache()
-    for kind in kinds:
-        KINDS[kind]()
-        mark_compiled(kind)
+    with silence():  # each of these trainings compiles something
+        _cache()
+        for kind in kinds:
+            KINDS[kind]()
+            mark_compiled(kind)
 
 
 @contextmanager

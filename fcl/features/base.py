@@ -434,7 +434,7 @@ class Family(ABC):
     def pricer(self, prepared: PreparedRows, keep: int, team: Team = SERIAL) -> Pricer:
         """A pricer that reports at least the ``keep`` largest violators, or all if there are fewer.
 
-        team : threads that share its work, each with tables of its own (:meth:`workspace_bytes`).
+        team : threads that share its work; each needs its own tables (:meth:`workspace_bytes`).
         """
 
     @abstractmethod

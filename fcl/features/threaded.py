@@ -1,7 +1,7 @@
 """Prices a family on several threads of a process, with the same bits as on one.
 
-Each thread has a pricer of its own. The work is divided where that changes no sum: by parts of the
-family, or by row blocks if sums are integers.
+Each thread has its own pricer. Work is divided only where this changes no sum: by parts of the family, or
+by row blocks if sums are integers.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from fcl.features.prices import (
     run,
 )
 from fcl.parallel import Team, cut
-
-__all__ = ["PartsPricer", "RowsPricer", "Shares"]
 
 #: Pieces of the parts for each thread: the last to end leaves the others idle for a piece at most.
 PIECES_A_THREAD = 4

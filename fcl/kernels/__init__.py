@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fcl.checks import check_threads_variable
-from fcl.config import say
+from fcl.config import say, say_once
 from fcl.parallel import caller
 from fcl.private_folder import make_private
 from fcl.working_folder import NUMBA_SETTINGS
@@ -176,7 +176,7 @@ def summing(function: F) -> F:
 
 def _compiled(function: F, **options: Any) -> F:
     before = numba.config.CACHE_DIR
-    # nobody calls kernels from C; without the wrapper they compile in nine tenths of the time
+    # nobody calls kernels from C; without the wrapper for it, compiling takes a tenth less
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
     if cache_folder is not None:
         file = Path(function.__code__.co_filename)
@@ -246,11 +246,10 @@ class Compilation(event.Listener):  # type: ignore[misc]
             # what a helper thread compiles is announced with the next kernel of this one
             if not self._announced and threading.get_ident() == self._thread:
                 self._announced = True
-                if not self._total:
-                    say(
-                        "compiling kernels, once for this machine, which takes some 15 to 30 s "
-                        "(fcl.set_config(verbose=0) or FCL_QUIET=1 silences this)"
-                    )
+                say_once(
+                    "compiling kernels, once for this machine, which may take half a minute "
+                    "(fcl.set_config(verbose=0) or FCL_QUIET=1 silences this)"
+                )
                 self._begun()
 
     def end(self) -> None:

@@ -38,10 +38,11 @@ COOLED = 0.3
 LEAST_SWEEPS = 10
 #: ... and the share to which the violation must fall before a request to hurry ends a step.
 HURRIED = 0.3
-#: Entries from which two threads sweep over half the columns each, about 4 ms on one thread, and rounds
-#: of sweeps gain momentum. Below, sweeps over the hot columns are extrapolated instead.
+#: Entries from which a sweep is two sweeps over half the columns each, side by side if there are threads,
+#: and rounds of sweeps gain momentum; about 4 ms on one thread. Below, sweeps over the hot columns are
+#: extrapolated instead.
 LONG_SWEEP = 2_000_000
-#: Rows of the sample up to which there is memory for a second thread and for momentum, and the vectors
+#: Rows of the sample up to which there is memory for two halves and for momentum, and the vectors
 #: over them, in float64, that these need.
 MOMENTUM_ROWS = 1 << 20
 MOMENTUM_VECTORS = 10
@@ -201,7 +202,7 @@ class Descent:
         u[:] = 0.0
         self.b = b
         self._violations = np.zeros(len(self.w))
-        self._threaded = len(u) <= MOMENTUM_ROWS
+        self._has_room = len(u) <= MOMENTUM_ROWS
         self._extrapolated = len(u) <= EXTRAPOLATE_ROWS
         self._gains_momentum = False
         self._last: State | None = None  # the step of the last round
@@ -220,7 +221,7 @@ class Descent:
         """Sweep until no column violates by more than the tolerance, or the step has to end."""
         everything = Order(self._model, self._everything)
         self.dear = dear = everything.entries >= DEAR_SWEEP
-        self._gains_momentum = self._threaded and everything.entries >= LONG_SWEEP
+        self._gains_momentum = self._has_room and everything.entries >= LONG_SWEEP
         start = before = self._value() if dear else 0.0
         while not self._ended and self._sweep(everything) > tolerance:
             while not self._ended:
@@ -254,7 +255,7 @@ class Descent:
                 self._extrapolate()
 
     def _sweep(self, order: Order) -> float:
-        long = self._threaded and order.entries >= LONG_SWEEP
+        long = self._has_room and order.entries >= LONG_SWEEP
         worst = self._side_by_side(order) if long else self._serially(order, self._u, self.b)
         self.sweeps += 1
         self._left -= order.entries

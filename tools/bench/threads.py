@@ -61,7 +61,9 @@ def main() -> None:
 
 def _child(case: dict[str, Any]) -> dict[str, Any]:
     command = [sys.executable, __file__, "--child", json.dumps(case)]
-    found: dict[str, Any] = json.loads(subprocess.run(command, stdout=-1, check=True).stdout)
+    found: dict[str, Any] = json.loads(
+        subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    )
     return found
 
 
