@@ -29,7 +29,7 @@ class Compiler:
         from fcl.drivers.processes.messages import CompileStarted
         from fcl.kernels import Compilation
 
-        with Compilation(lambda: self._link.send(CompileStarted())):
+        with silence(), Compilation(lambda: self._link.send(CompileStarted())):
             warmup(os.environ[KINDS_VARIABLE].split(","))
 
 

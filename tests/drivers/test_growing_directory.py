@@ -22,6 +22,7 @@ OPTIONS: dict[str, Any] = {"C": 3.0, "tol": 1e-4, "warn": False, "threads": 1}
 def _small_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MAX_COLUMNS", "MIN_COLUMNS", "LEAST_COLUMNS"):
         monkeypatch.setattr(plan, name, 64)
+    monkeypatch.setattr(plan, "GROWTH_ROOM", 32)
 
 
 def data() -> fcl.DataSet:
