@@ -27,7 +27,7 @@ from fcl.errors import InputError
 from fcl.solve.passes import Passes
 from fcl.solve.state import Point
 
-#: Rows from which a job is worth compiling all kernels of its family's kind, about half a minute.
+#: Rows from which a job is worth compiling all kernels of its family's kind, up to a minute.
 COMPILED_ROWS = 1_000_000
 
 __all__ = ["ClusterRun", "check_job", "compile_kernels", "memory_of_workers"]
