@@ -115,6 +115,9 @@ class InnerModel:
         Rows per block.
     team : Team
         Threads that gather columns; two of them share long sweeps.
+    plain : bool
+        Whether columns depend little on each other, such as words: then plain sweeps are tried first, and
+        none is cut in halves, which would depend on each other.
     """
 
     def __init__(
@@ -126,8 +129,10 @@ class InnerModel:
         binary: bool = True,
         block_rows: int = 65536,
         team: Team = SERIAL,
+        plain: bool = False,
     ) -> None:
         self.n_rows, self.max_columns, self.team = n_rows, max_columns, team
+        self._plain = plain
         self._q_buffer = np.empty(n_rows)
         self._single_buffers = [np.empty(n_rows, np.float32) for _ in range(2)]
         words = -(-n_rows // block_rows), -(-block_rows // 64)
@@ -214,9 +219,8 @@ class InnerModel:
         nonzeros = working.cache.store.nonzeros[working.cache.slots[at.columns]]
         least = OTHER_READS * float(nonzeros.sum())
         u = self._single_buffers[1][: len(model.q)]
-        state = Descent(
-            model, u, free.start, order, self.team, self.hurry, self.cease, limit, least
-        )
+        calls = self.hurry, self.cease
+        state = Descent(model, u, free.start, order, self.team, *calls, limit, least, self._plain)
         state.run(tolerance)
         d = state.w - at.weights
         x = free.step(state.b)

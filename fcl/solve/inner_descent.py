@@ -3,7 +3,7 @@
 Sweeps run over nested sets: all columns; columns with a weight, until none of them violates; and among
 these the *hot* columns, whose violation is near the largest, several times between two sweeps over the
 others. Each such round gains momentum from the last one; in small models the sweeps over hot columns are
-extrapolated instead.
+extrapolated instead. Columns that depend little on each other, such as words, are swept plainly first.
 """
 
 from __future__ import annotations
@@ -60,6 +60,13 @@ MOST_SHARE = 10.0
 #: digits of this one. Sweeps always take at least about as long as the other parts of the step.
 DEAR_SWEEP = 10_000_000
 LITTLE = 0.02
+#: From this many entries on, plain sweeps may be enough. They go on while each gains at most FAST of what
+#: the last one gained, and end a step once one gains no more than ROUGH of all. If no column violates by
+#: more than CLOSE at first, the certificate depends on the last violations: they must have fallen, too.
+LEAST_PLAIN = 1_000_000
+FAST = 0.75
+ROUGH = 0.1
+CLOSE = 1.0
 #: Maximum entries that one call of the sweep kernel reads, unless a single column has more.
 ENTRIES_A_CALL = 10_000_000
 
@@ -162,6 +169,11 @@ class Order:
         return [part for part in np.split(self.columns, cuts) if len(part)]
 
     @cached_property
+    def calls_backwards(self) -> list[Columns]:
+        """The same in reverse order."""
+        return [part[::-1].copy() for part in reversed(self.calls)]
+
+    @cached_property
     def halves(self) -> list[Order]:
         """The first and the second half of the columns by id, with about equally many entries."""
         ids = self._model.ids[self.columns]
@@ -190,8 +202,10 @@ class Descent:
         cease: Callable[[], bool],
         limit: float = math.inf,
         least: float = 0.0,
+        plain: bool = False,
     ) -> None:
         self._model = model
+        self._plain = plain  # whether columns depend little on each other
         self._left = limit  # entries to read before the step is cut
         self._least = least  # ... and before it may leave the last digits of a long step
         self._team = team
@@ -205,10 +219,11 @@ class Descent:
         self._has_room = len(u) <= MOMENTUM_ROWS
         self._extrapolated = len(u) <= EXTRAPOLATE_ROWS
         self._gains_momentum = False
+        self._backwards = False  # whether sweeps visit the columns in reverse order
         self._last: State | None = None  # the step of the last round
         self._iterates: list[State] = []
         self.sweeps = 0
-        self.dear = False  #: whether a sweep over all columns takes long
+        self.dear = False  #: whether sweeps take long, so that they leave the last digits
         self._first = 0.0
         self._ended = False
 
@@ -220,6 +235,9 @@ class Descent:
     def run(self, tolerance: float) -> None:
         """Sweep until no column violates by more than the tolerance, or the step has to end."""
         everything = Order(self._model, self._everything)
+        plain = self._plain and everything.entries >= LEAST_PLAIN
+        if plain and self._plainly(everything, tolerance):
+            return
         self.dear = dear = everything.entries >= DEAR_SWEEP
         self._gains_momentum = self._has_room and everything.entries >= LONG_SWEEP
         start = before = self._value() if dear else 0.0
@@ -240,6 +258,32 @@ class Descent:
                 if begin is not None:
                     self._gain_momentum(begin)
 
+    def _plainly(self, order: Order, tolerance: float) -> bool:
+        """Sweep over the columns that may move while that converges fast; returns whether it sufficed."""
+        everything = order
+        start = before = self._value()
+        last = math.inf
+        while not self._ended:
+            worst = self._sweep(order)
+            value = self._value()
+            gain, before = before - value, value
+            fell = self._first > CLOSE or worst <= COOLED * self._first
+            if fell and gain <= ROUGH * (start - value):
+                self.dear = True
+                return True
+            if worst <= tolerance:
+                if order is everything:
+                    return True
+                order = everything
+            elif gain > FAST * last:
+                return False
+            else:
+                last, some = gain, order.columns
+                order = Order(
+                    self._model, some[(self.w[some] != 0.0) | (self._violations[some] > 0.0)]
+                )
+        return True
+
     def _value(self) -> float:
         return self._model.value(self.w, self._u, self.b)
 
@@ -255,7 +299,10 @@ class Descent:
                 self._extrapolate()
 
     def _sweep(self, order: Order) -> float:
-        long = self._has_room and order.entries >= LONG_SWEEP
+        long = self._has_room and order.entries >= LONG_SWEEP and not self._plain
+        # momentum is that of conjugate gradients, whose preconditioner should be symmetric; sweeps over
+        # halves gain nothing by it
+        self._backwards = self._plain and self._gains_momentum and not self._backwards
         worst = self._side_by_side(order) if long else self._serially(order, self._u, self.b)
         self.sweeps += 1
         self._left -= order.entries
@@ -266,7 +313,8 @@ class Descent:
         return worst
 
     def _serially(self, order: Order, u: Singles, b: Floats) -> float:
-        parts = [self._model.sweep(part, self.w, u, b, self._violations) for part in order.calls]
+        calls = order.calls_backwards if self._backwards else order.calls
+        parts = [self._model.sweep(part, self.w, u, b, self._violations) for part in calls]
         return max(parts)
 
     def _side_by_side(self, order: Order) -> float:

@@ -44,7 +44,9 @@ from fcl.solve.state import Floats, Ids, Point, is_active
 from fcl.solve.trainer import Solved, Trainer
 from fcl.solve.view import RowView
 
+#: Steps of the trainer between two passes, and if a pass takes less time than a step.
 TRAIN_STEPS = 6
+READ_STEPS = 3
 
 
 def null_outer(passes: Passes, tol: float) -> Outer:
@@ -118,6 +120,7 @@ class Solver:
             family.binary,
             view.objective.block_rows,
             objective.team,
+            family.lists_columns,
         )
         trainer = Trainer(inner, hessian_columns, family.quick_passes)
         self.local = make_local(view, cache, trainer, family, objective.n_rows)
@@ -336,7 +339,7 @@ class Solver:
         """
         reads = self.family.lists_columns and not is_coupled(self.objective)
         reads = reads and self.local.view.complete
-        steps = 1 if reads and self._cut_short else TRAIN_STEPS
+        steps = (1 if self._cut_short else READ_STEPS) if reads else TRAIN_STEPS
         self.local.trainer.most_decrease, self.local.trainer.foresees = self.outer.gap, reads
         self._solved = self.local.solve(self.outer.target(), steps)
         return self._solved

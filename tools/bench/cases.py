@@ -96,6 +96,24 @@ def text(folder: Path, args: argparse.Namespace) -> None:
     _save(folder, X, _planted(random, X, random.choice(20_000, 400, replace=False), 1.5))
 
 
+def reviews(folder: Path, args: argparse.Namespace) -> None:
+    """Save texts of two balanced classes with thousands of weak features, such as reviews.
+
+    Lengths are lognormal around 170 words of Zipf frequencies. 6,000 of the words from the 50th to the
+    30,000th have a small weight in the planted model, so that models have thousands of features.
+    """
+    from scipy import sparse
+
+    random = np.random.default_rng(5)
+    frequency = 1.0 / (np.arange(TEXT_WORDS) + 3.0)
+    sizes = np.clip(random.lognormal(np.log(170.0), 0.55, TEXT_ROWS), 20, 1500).astype(np.int64)
+    words = random.choice(TEXT_WORDS, sizes.sum(), p=frequency / frequency.sum())
+    rows = np.repeat(np.arange(TEXT_ROWS), sizes)
+    X = sparse.coo_matrix((np.ones(len(words)), (rows, words)), (TEXT_ROWS, TEXT_WORDS)).tocsr()
+    weak = random.choice(np.arange(50, 30_000), 6_000, replace=False)
+    _save(folder, X, _planted(random, X, weak, 0.6))
+
+
 def wide(folder: Path, args: argparse.Namespace) -> None:
     """Save a wide sparse table, 0.1 % nonzeros at uniformly random places, and labels by a planted model.
 
@@ -155,6 +173,7 @@ CASES: dict[str, Callable[[Path, argparse.Namespace], None]] = {
     "a9a": a9a,
     "20news": newsgroups,
     "text": text,
+    "reviews": reviews,
     "wide": wide,
     "products": products,
 }

@@ -149,6 +149,7 @@ class TrainerProcess:
             family.binary,
             config.block_rows,
             self._team,
+            family.lists_columns,
         )
         inner.hurry = self.link.hurry
         trainer = Trainer(inner, config.hessian_columns, family.quick_passes)
