@@ -22,7 +22,7 @@ from fcl.objective.covariates import inverse_root
 from fcl.solve.elimination import FLAT
 from fcl.solve.gathered import Gathered
 from fcl.solve.inner import DAMPING, FLOOR, LEAST_ROWS, ROWS_A_COLUMN, InnerModel
-from fcl.solve.inner_descent import EXTRAPOLATE_FROM, HURRIED, LEAST_SWEEPS
+from fcl.solve.inner_descent import CLOSE, COOLED, EXTRAPOLATE_FROM, HURRIED, LEAST_SWEEPS, ROUGH
 from fcl.solve.output_view import OutputView, OutputWorking
 from fcl.solve.state import Columns, Floats, LocalPoint, Step
 
@@ -185,6 +185,7 @@ class _Descent:
     def run(self, order: Columns, tolerance: float, inner: InnerModel) -> None:
         """Sweep until no coordinate violates by more than the tolerance, or the step has to end."""
         first = 0.0
+        start = before = self.value()
         while True:
             worst = self._sweep(order)
             first = first or worst
@@ -195,8 +196,14 @@ class _Descent:
                 worst = self._sweep(active)
                 if worst <= tolerance:
                     break
+                value = self.value()
+                fell = first > CLOSE or worst <= COOLED * first
+                # as plain sweeps for one output
+                if inner.plain and fell and before - value <= ROUGH * (start - value):
+                    return
                 if self._ends(inner, worst, first):
                     return
+                before = value
                 self._extrapolate(len(active))
 
     def _ends(self, inner: InnerModel, worst: float, first: float) -> bool:

@@ -132,7 +132,7 @@ class InnerModel:
         plain: bool = False,
     ) -> None:
         self.n_rows, self.max_columns, self.team = n_rows, max_columns, team
-        self._plain = plain
+        self.plain = plain
         self._q_buffer = np.empty(n_rows)
         self._single_buffers = [np.empty(n_rows, np.float32) for _ in range(2)]
         words = -(-n_rows // block_rows), -(-block_rows // 64)
@@ -220,7 +220,7 @@ class InnerModel:
         least = OTHER_READS * float(nonzeros.sum())
         u = self._single_buffers[1][: len(model.q)]
         calls = self.hurry, self.cease
-        state = Descent(model, u, free.start, order, self.team, *calls, limit, least, self._plain)
+        state = Descent(model, u, free.start, order, self.team, *calls, limit, least, self.plain)
         state.run(tolerance)
         d = state.w - at.weights
         x = free.step(state.b)
