@@ -26,6 +26,7 @@ def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "LEAST_ENTRIES", 0)
     monkeypatch.setattr(admission, "LEAST_PIECE", 1)
     monkeypatch.setattr(inner_descent, "LONG_SWEEP", 2000)
+    monkeypatch.setattr(inner_descent, "LEAST_PLAIN", 1000)
     monkeypatch.setattr(pricing, "PAIR_ROWS", 0)
 
 

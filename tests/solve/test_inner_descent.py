@@ -59,11 +59,18 @@ def make_model(seed: int, k: int = 40, n: int = 300) -> tuple[QuadraticModel, np
     return QuadraticModel(columns, 1.0, shared, q, point, extra, curve, leans, np.arange(k)), x
 
 
-def descend(model: QuadraticModel, x: np.ndarray, tolerance: float, team: Team = SERIAL) -> Descent:
+def descend(
+    model: QuadraticModel,
+    x: np.ndarray,
+    tolerance: float,
+    team: Team = SERIAL,
+    plain: bool = False,
+) -> Descent:
     """Minimise a model, and check the state at the end."""
     u = np.empty(x.shape[1], np.float32)
     never = lambda: False  # noqa: E731
-    descent = Descent(model, u, np.empty(0), np.arange(len(x)), team, never, never)
+    order = np.arange(len(x))
+    descent = Descent(model, u, np.empty(0), order, team, never, never, plain=plain)
     descent.run(tolerance)
     d = descent.w - model.at.weights
     np.testing.assert_allclose(u, model.q * (d @ x), rtol=0, atol=1e-3 * np.abs(u).max())
@@ -99,6 +106,34 @@ def test_sweeps_end_at_the_minimum_with_and_without_momentum(seed: int, momentum
     still = descent.w == 0.0
     assert (np.abs(slopes[still]) <= 1.0 + 0.05).all()
     assert (np.abs(slopes[~still] + np.sign(descent.w[~still])) <= 0.05).all()
+
+
+@given(st.integers(0, 2**31), st.sampled_from([0.0, 0.5, 0.75]), st.booleans())
+@examples(20)
+def test_plain_sweeps_lower_the_model_and_leave_the_rest_to_nested_ones(
+    seed: int, fast: float, rough: bool
+) -> None:
+    model, x = make_model(seed)
+    exact = descend(model, x, 3e-3)._value()
+    sufficed = []
+    plainly = Descent._plainly
+
+    def watched(self: Descent, order: inner_descent.Order, tolerance: float) -> bool:
+        sufficed.append(plainly(self, order, tolerance))
+        return sufficed[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inner_descent, "LEAST_PLAIN", 0)
+        patch.setattr(inner_descent, "FAST", fast)
+        patch.setattr(inner_descent, "ROUGH", 0.1 if rough else 0.0)
+        patch.setattr(Descent, "_plainly", watched)
+        descent = descend(model, x, 3e-3, plain=True)
+    start = model.value(model.at.weights, np.zeros(x.shape[1], np.float32), np.empty(0))
+    left = (descent._value() - exact) / (start - exact)
+    assert left <= (0.2 if rough else 1e-3)
+    assert descent.dear == (rough and sufficed[0])
+    if not fast:  # any second sweep gains more than nothing
+        assert not sufficed[0] or rough
 
 
 @given(st.integers(0, 2**31), st.integers(1, 3))
