@@ -185,7 +185,7 @@ class _Descent:
     def run(self, order: Columns, tolerance: float, inner: InnerModel) -> None:
         """Sweep until no coordinate violates by more than the tolerance, or the step has to end."""
         first = 0.0
-        start = before = self.value()
+        start = before = self.value() if inner.plain else 0.0
         while True:
             worst = self._sweep(order)
             first = first or worst
@@ -196,14 +196,14 @@ class _Descent:
                 worst = self._sweep(active)
                 if worst <= tolerance:
                     break
-                value = self.value()
-                fell = first > CLOSE or worst <= COOLED * first
-                # as plain sweeps for one output
-                if inner.plain and fell and before - value <= ROUGH * (start - value):
-                    return
                 if self._ends(inner, worst, first):
                     return
-                before = value
+                if inner.plain:  # as with one output, but at any size
+                    value = self.value()
+                    fell = first > CLOSE or worst <= COOLED * first
+                    if fell and before - value <= ROUGH * (start - value):
+                        return
+                    before = value
                 self._extrapolate(len(active))
 
     def _ends(self, inner: InnerModel, worst: float, first: float) -> bool:

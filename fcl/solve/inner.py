@@ -114,10 +114,10 @@ class InnerModel:
     block_rows : int
         Rows per block.
     team : Team
-        Threads that gather columns; two of them share long sweeps.
+        Threads that gather columns; two of them share long sweeps, unless these are plain.
     plain : bool
-        Whether columns depend little on each other, such as words: then plain sweeps are tried first, and
-        none is cut in halves, which would depend on each other.
+        Whether columns are lists of nonzeros, such as words, most of which depend little on each other,
+        but as much across halves as within. Then plain sweeps are tried first, and none is cut in halves.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class InnerModel:
         d = state.w - at.weights
         x = free.step(state.b)
         x[:1] -= float(centres @ d)
-        return Step(d, x, state.sweeps, state.cut, state.dear)
+        return Step(d, x, state.sweeps, state.cut, state.rough)
 
     def forget(self) -> None:
         """Build the next model anew: the view, its columns or their curvatures are others."""

@@ -39,8 +39,8 @@ LEAST_SWEEPS = 10
 #: ... and the share to which the violation must fall before a request to hurry ends a step.
 HURRIED = 0.3
 #: Entries from which a sweep is two sweeps over half the columns each, side by side if there are threads,
-#: and rounds of sweeps gain momentum; about 4 ms on one thread. Below, sweeps over the hot columns are
-#: extrapolated instead.
+#: but not over lists of nonzeros, and rounds of sweeps gain momentum; about 4 ms on one thread. Below,
+#: sweeps over the hot columns are extrapolated instead.
 LONG_SWEEP = 2_000_000
 #: Rows of the sample up to which there is memory for two halves and for momentum, and the vectors
 #: over them, in float64, that these need.
@@ -60,9 +60,10 @@ MOST_SHARE = 10.0
 #: digits of this one. Sweeps always take at least about as long as the other parts of the step.
 DEAR_SWEEP = 10_000_000
 LITTLE = 0.02
-#: From this many entries on, plain sweeps may be enough. They go on while each gains at most FAST of what
-#: the last one gained, and end a step once one gains no more than ROUGH of all. If no column violates by
-#: more than CLOSE at first, the certificate depends on the last violations: they must have fallen, too.
+#: From this many entries on, plain sweeps over lists of nonzeros may be enough. They go on while each
+#: gains at most FAST of what the last one gained, and end a step, however short it was, once one gains no
+#: more than ROUGH of the whole decrease. If no column violates by more than CLOSE at first, the
+#: certificate depends on the last violations: they must have fallen, too.
 LEAST_PLAIN = 1_000_000
 FAST = 0.75
 ROUGH = 0.1
@@ -219,11 +220,13 @@ class Descent:
         self._has_room = len(u) <= MOMENTUM_ROWS
         self._extrapolated = len(u) <= EXTRAPOLATE_ROWS
         self._gains_momentum = False
-        self._backwards = False  # whether sweeps visit the columns in reverse order
+        # whether a sweep is in reverse order. Those over lists alternate while they gain momentum: as in
+        # conjugate gradients, the preconditioner should be symmetric
+        self._backwards = False
         self._last: State | None = None  # the step of the last round
         self._iterates: list[State] = []
         self.sweeps = 0
-        self.dear = False  #: whether sweeps take long, so that they leave the last digits
+        self.rough = False  #: whether the step may leave the last digits of its model
         self._first = 0.0
         self._ended = False
 
@@ -235,10 +238,10 @@ class Descent:
     def run(self, tolerance: float) -> None:
         """Sweep until no column violates by more than the tolerance, or the step has to end."""
         everything = Order(self._model, self._everything)
+        self.rough = dear = everything.entries >= DEAR_SWEEP
         plain = self._plain and everything.entries >= LEAST_PLAIN
         if plain and self._plainly(everything, tolerance):
             return
-        self.dear = dear = everything.entries >= DEAR_SWEEP
         self._gains_momentum = self._has_room and everything.entries >= LONG_SWEEP
         start = before = self._value() if dear else 0.0
         while not self._ended and self._sweep(everything) > tolerance:
@@ -259,7 +262,7 @@ class Descent:
                     self._gain_momentum(begin)
 
     def _plainly(self, order: Order, tolerance: float) -> bool:
-        """Sweep over the columns that may move while that converges fast; returns whether it sufficed."""
+        """Sweep over the columns that may move while it converges fast; returns whether to end."""
         everything = order
         start = before = self._value()
         last = math.inf
@@ -269,19 +272,18 @@ class Descent:
             gain, before = before - value, value
             fell = self._first > CLOSE or worst <= COOLED * self._first
             if fell and gain <= ROUGH * (start - value):
-                self.dear = True
+                self.rough = True
                 return True
             if worst <= tolerance:
                 if order is everything:
                     return True
-                order = everything
-            elif gain > FAST * last:
+                order, last = everything, math.inf
+                continue
+            if gain > FAST * last:
                 return False
-            else:
-                last, some = gain, order.columns
-                order = Order(
-                    self._model, some[(self.w[some] != 0.0) | (self._violations[some] > 0.0)]
-                )
+            last, some = gain, order.columns
+            moves = (self.w[some] != 0.0) | (self._violations[some] > 0.0)
+            order = Order(self._model, some[moves])
         return True
 
     def _value(self) -> float:
@@ -300,8 +302,6 @@ class Descent:
 
     def _sweep(self, order: Order) -> float:
         long = self._has_room and order.entries >= LONG_SWEEP and not self._plain
-        # momentum is that of conjugate gradients, whose preconditioner should be symmetric; sweeps over
-        # halves gain nothing by it
         self._backwards = self._plain and self._gains_momentum and not self._backwards
         worst = self._side_by_side(order) if long else self._serially(order, self._u, self.b)
         self.sweeps += 1

@@ -44,9 +44,10 @@ from fcl.solve.state import Floats, Ids, Point, is_active
 from fcl.solve.trainer import Solved, Trainer
 from fcl.solve.view import RowView
 
-#: Steps of the trainer between two passes, and if a pass takes less time than a step.
+#: Maximum steps of the trainer between two passes.
 TRAIN_STEPS = 6
-READ_STEPS = 3
+#: ... if a pass only reads lists of nonzeros, which takes less time than a step.
+QUICK_PASS_STEPS = 3
 
 
 def null_outer(passes: Passes, tol: float) -> Outer:
@@ -334,12 +335,13 @@ class Solver:
     def train(self) -> Solved:
         """Solve the local problem on the cached columns, from the anchor.
 
-        While many features are still to come, they change the weights more than a second step does: the
-        next pass comes first if it only reads lists of nonzeros, which takes less time than the step.
+        If a pass only reads lists of nonzeros, it takes less time than a step, and comes after at most
+        QUICK_PASS_STEPS; after one while many features are still to come, which change the weights more
+        than a second step does.
         """
         reads = self.family.lists_columns and not is_coupled(self.objective)
         reads = reads and self.local.view.complete
-        steps = (1 if self._cut_short else READ_STEPS) if reads else TRAIN_STEPS
+        steps = (1 if self._cut_short else QUICK_PASS_STEPS) if reads else TRAIN_STEPS
         self.local.trainer.most_decrease, self.local.trainer.foresees = self.outer.gap, reads
         self._solved = self.local.solve(self.outer.target(), steps)
         return self._solved

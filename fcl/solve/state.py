@@ -215,4 +215,4 @@ class Step:
     x: Floats
     sweeps: int
     cut: bool = False  #: whether it ended at its limit of entries
-    dear: bool = False  #: whether a sweep over all columns takes long
+    rough: bool = False  #: whether it may leave the last digits of its model

@@ -15,7 +15,7 @@ What makes it fast (tools/research has measurements, and slower alternatives):
 - **Sweeps are accelerated**, and run only on columns that can move: with a weight, or near a violation.
 - **Two threads**, if there are cores, sweep over half the columns by id each, from the same state:
   patterns at the same positions are in the same half, so that the sum of the two steps is nearly always
-  as good as sequential steps.
+  as good as sequential steps. Lists of nonzeros, such as words, are swept by one thread.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ EARLY_SHARE = 0.1
 NARROW = 1.5e8
 #: Rows times columns squared up to which it does so after coordinate descent has failed (seconds).
 DEAR_HESSIAN = 2e11
-#: A local problem whose steps are dear is settled by a step with at most this share of the whole decrease
-#: since the anchor. A step divides what is left by five to ten, so little is left then, and the next
-#: anchor, with new columns and exact gradients, gains more than another step.
+#: A local problem whose steps are rough is settled by a step with at most this share of the whole
+#: decrease since the anchor. A step divides what is left by five to ten, so little is left then, and the
+#: next anchor, with new columns and exact gradients, gains more than another step.
 SETTLED = 0.15
-#: A dear step that gained at most this share of the losses leaves their curvatures nearly the same, so
+#: A rough step that gained at most this share of the losses leaves their curvatures nearly the same, so
 #: the next one uses its model again. Gathering the columns takes a fifth of a step.
 NEARLY_SAME = 2e-3
 #: Violation above which a step is not looked at again if its model held: the next pass, which is needed
@@ -148,7 +148,7 @@ class Trainer:
         self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
         self._before = math.inf  # violation before the last step
         self._decrease = 0.0  # of the local objective since it was started
-        self._gains: list[float] = []  # of dear steps on the same columns, one after the other
+        self._gains: list[float] = []  # of rough steps on the same columns, one after the other
         self._settled = False
         self._undo: tuple[Columns, Floats, Floats] | None = None
         #: absolute gap of the anchor: no point lowers the objective by more
@@ -313,7 +313,7 @@ class Trainer:
             self._refused = True
             return StepResult(False, decrease, violation, sweeps)
         little = gained <= NEARLY_SAME * view.objective.C * local.loss
-        if not (little and step.dear and beta == 1.0 and not self._raised):
+        if not (little and step.rough and beta == 1.0 and not self._raised):
             self.inner.forget()
         if beta < CUT:
             self._raise()
@@ -324,9 +324,9 @@ class Trainer:
         # if rounding hides the decrease, the violation of the next step has to confirm it
         self._undo = None if found.seen else (columns, local.weights, self.free)
         self._before = violation
-        self._gains = [*self._gains, gained] if step.dear else []
+        self._gains = [*self._gains, gained] if step.rough else []
         self._decrease += gained
-        self._settled = step.dear and beta == 1.0 and gained <= SETTLED * self._decrease
+        self._settled = step.rough and beta == 1.0 and gained <= SETTLED * self._decrease
         if self._settled and len(self._gains) > 1:
             self.inner.judge(*self._gains)  # no further look follows
         working.weights[columns] = local.weights + beta * step.d

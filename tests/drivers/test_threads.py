@@ -130,6 +130,30 @@ def test_covariates_and_offsets() -> None:
 
 
 @pytest.mark.usefixtures("coordinate_descent")
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+@pytest.mark.parametrize("fast", [0.0, 0.75])
+def test_plain_sweeps_over_words(monkeypatch: pytest.MonkeyPatch, loss: str, fast: float) -> None:
+    """Also where they do not suffice, so that others gain momentum after them, in both directions."""
+    enough = []
+    plainly = inner_descent.Descent._plainly
+
+    def watched(self: Any, *args: Any) -> bool:
+        enough.append(plainly(self, *args))
+        return enough[-1]
+
+    monkeypatch.setattr(inner_descent, "FAST", fast)
+    monkeypatch.setattr(inner_descent.Descent, "_plainly", watched)
+    rng = np.random.default_rng(3)
+    X = sp.random(N, 200, 0.1, format="csr", random_state=rng)
+    X.data = np.ceil(3.0 * X.data)
+    margins = X @ rng.normal(size=200) + rng.normal(size=N)
+    y = np.sign(margins) if loss == "logistic" else np.digitize(margins, [-1.0, 1.0])
+    same_bits(X, y, "columns", loss=loss, C=1.0)
+    if loss == "logistic":
+        assert any(enough) if fast else not all(enough)
+
+
+@pytest.mark.usefixtures("coordinate_descent")
 def test_a_sample_of_rows() -> None:
     codes, y = acceptors(14, 6000)
     same_bits(codes, y, "kmers:d=4", row_view=1024, C=0.1)

@@ -131,7 +131,7 @@ def test_plain_sweeps_lower_the_model_and_leave_the_rest_to_nested_ones(
     start = model.value(model.at.weights, np.zeros(x.shape[1], np.float32), np.empty(0))
     left = (descent._value() - exact) / (start - exact)
     assert left <= (0.2 if rough else 1e-3)
-    assert descent.dear == (rough and sufficed[0])
+    assert descent.rough == (rough and sufficed[0])
     if not fast:  # any second sweep gains more than nothing
         assert not sufficed[0] or rough
 

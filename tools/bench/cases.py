@@ -85,31 +85,19 @@ def text(folder: Path, args: argparse.Namespace) -> None:
 
     A text has 60 to 240 words. 400 of the 20,000 most frequent words have a weight in the planted model.
     """
-    from scipy import sparse
-
     random = np.random.default_rng(0)
-    frequency = 1.0 / (np.arange(TEXT_WORDS) + 3.0)
-    sizes = random.integers(60, 241, TEXT_ROWS)
-    words = random.choice(TEXT_WORDS, sizes.sum(), p=frequency / frequency.sum())
-    rows = np.repeat(np.arange(TEXT_ROWS), sizes)
-    X = sparse.coo_matrix((np.ones(len(words)), (rows, words)), (TEXT_ROWS, TEXT_WORDS)).tocsr()
+    X = _texts(random, random.integers(60, 241, TEXT_ROWS))
     _save(folder, X, _planted(random, X, random.choice(20_000, 400, replace=False), 1.5))
 
 
 def reviews(folder: Path, args: argparse.Namespace) -> None:
-    """Save texts of two balanced classes with thousands of weak features, such as reviews.
+    """Save texts such as reviews: two balanced classes, thousands of weak features.
 
     Lengths are lognormal around 170 words of Zipf frequencies. 6,000 of the words from the 50th to the
     30,000th have a small weight in the planted model, so that models have thousands of features.
     """
-    from scipy import sparse
-
     random = np.random.default_rng(5)
-    frequency = 1.0 / (np.arange(TEXT_WORDS) + 3.0)
-    sizes = np.clip(random.lognormal(np.log(170.0), 0.55, TEXT_ROWS), 20, 1500).astype(np.int64)
-    words = random.choice(TEXT_WORDS, sizes.sum(), p=frequency / frequency.sum())
-    rows = np.repeat(np.arange(TEXT_ROWS), sizes)
-    X = sparse.coo_matrix((np.ones(len(words)), (rows, words)), (TEXT_ROWS, TEXT_WORDS)).tocsr()
+    X = _texts(random, np.clip(random.lognormal(np.log(170.0), 0.55, TEXT_ROWS), 20, 1500))
     weak = random.choice(np.arange(50, 30_000), 6_000, replace=False)
     _save(folder, X, _planted(random, X, weak, 0.6))
 
@@ -146,6 +134,17 @@ def products(folder: Path, args: argparse.Namespace) -> None:
     X = np.column_stack([Z[:, list(columns)].prod(axis=1) for some in ordered for columns in some])
     _save(folder, X, y)
     np.save(folder / "columns.npy", Z)
+
+
+def _texts(random: np.random.Generator, sizes: npt.NDArray[Any]) -> Any:
+    """Counts of words of Zipf frequencies in texts of these sizes, CSR float64."""
+    from scipy import sparse
+
+    sizes = sizes.astype(np.int64)
+    frequency = 1.0 / (np.arange(TEXT_WORDS) + 3.0)
+    words = random.choice(TEXT_WORDS, sizes.sum(), p=frequency / frequency.sum())
+    rows = np.repeat(np.arange(TEXT_ROWS), sizes)
+    return sparse.coo_matrix((np.ones(len(words)), (rows, words)), (TEXT_ROWS, TEXT_WORDS)).tocsr()
 
 
 def _planted(

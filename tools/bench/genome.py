@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make windows of a generated genome, of which there may be more than of any real one here.
+"""Make any number of windows from a generated genome.
 
     python tools/bench/genome.py OUT [--rows 50000000] [--seed 1]
 
@@ -26,7 +26,7 @@ POSITIVE = 0.005
 CHUNK = 500_000
 
 
-def chances(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+def letter_chances(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
     """Cumulative chances of the letters after each three, float32 (64, 3), from windows."""
     counts = np.ones((64, 4))
     state = np.zeros(len(codes), np.int64)
@@ -47,7 +47,7 @@ def chain(
     state = random.integers(0, 64, n)
     for letters in out:
         letters[:] = (random.random(n, np.float32)[:, None] > table[state]).sum(axis=1)
-        state = (4 * state + letters) & 63
+        state = (4 * state + letters) % 64
     return np.ascontiguousarray(out.T)
 
 
@@ -60,7 +60,7 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     real, _ = common.load(common.windows_folder(None), 400)
-    table = chances(real)
+    table = letter_chances(real)
     random = np.random.default_rng(args.seed)
     words = []
     for number in range(WORDS):
