@@ -176,7 +176,7 @@ def summing(function: F) -> F:
 
 def _compiled(function: F, **options: Any) -> F:
     before = numba.config.CACHE_DIR
-    # nobody calls kernels from C; without the wrapper for it, compiling takes a tenth less
+    # no C code calls kernels; without wrappers for such calls, compiling takes a tenth less
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
     if cache_folder is not None:
         file = Path(function.__code__.co_filename)

@@ -22,7 +22,7 @@ from fcl.objective.covariates import inverse_root
 from fcl.solve.elimination import FLAT
 from fcl.solve.gathered import Gathered
 from fcl.solve.inner import DAMPING, FLOOR, LEAST_ROWS, ROWS_A_COLUMN, InnerModel
-from fcl.solve.inner_descent import CLOSE, COOLED, EXTRAPOLATE_FROM, HURRIED, LEAST_SWEEPS, ROUGH
+from fcl.solve.inner_descent import EXTRAPOLATE_FROM, HURRIED, LEAST_SWEEPS, is_enough
 from fcl.solve.output_view import OutputView, OutputWorking
 from fcl.solve.state import Columns, Floats, LocalPoint, Step
 
@@ -199,11 +199,9 @@ class _Descent:
                 if self._ends(inner, worst, first):
                     return
                 if inner.plain:  # as with one output, but at any size
-                    value = self.value()
-                    fell = first > CLOSE or worst <= COOLED * first
-                    if fell and before - value <= ROUGH * (start - value):
+                    last, before = before, self.value()
+                    if is_enough(first, worst, last - before, start - before):
                         return
-                    before = value
                 self._extrapolate(len(active))
 
     def _ends(self, inner: InnerModel, worst: float, first: float) -> bool:

@@ -219,8 +219,18 @@ class InnerModel:
         nonzeros = working.cache.store.nonzeros[working.cache.slots[at.columns]]
         least = OTHER_READS * float(nonzeros.sum())
         u = self._single_buffers[1][: len(model.q)]
-        calls = self.hurry, self.cease
-        state = Descent(model, u, free.start, order, self.team, *calls, limit, least, self.plain)
+        state = Descent(
+            model,
+            u,
+            free.start,
+            order,
+            self.team,
+            self.hurry,
+            self.cease,
+            limit,
+            least,
+            self.plain,
+        )
         state.run(tolerance)
         d = state.w - at.weights
         x = free.step(state.b)

@@ -60,16 +60,27 @@ MOST_SHARE = 10.0
 #: digits of this one. Sweeps always take at least about as long as the other parts of the step.
 DEAR_SWEEP = 10_000_000
 LITTLE = 0.02
-#: From this many entries on, plain sweeps over lists of nonzeros may be enough. They go on while each
-#: gains at most FAST of what the last one gained, and end a step, however short it was, once one gains no
-#: more than ROUGH of the whole decrease. If no column violates by more than CLOSE at first, the
-#: certificate depends on the last violations: they must have fallen, too.
+#: From this many entries on, lists of nonzeros are swept plainly first, as long as each sweep gains at
+#: most FAST of what the last one gained.
 LEAST_PLAIN = 1_000_000
 FAST = 0.75
+#: A step over lists of nonzeros ends, however short it was, once a sweep gains at most ROUGH of the whole
+#: decrease. If no column violated by more than CLOSE at first, the certificate depends on the last
+#: violations. Then the largest one must have fallen to COOLED of the first, too.
 ROUGH = 0.1
 CLOSE = 1.0
 #: Maximum entries that one call of the sweep kernel reads, unless a single column has more.
 ENTRIES_A_CALL = 10_000_000
+
+
+def is_enough(first: float, worst: float, gain: float, decrease: float) -> bool:
+    """Whether a step over lists of nonzeros may leave the rest to the next one.
+
+    first, worst : largest violations at the first and the last sweep.  gain : of the last sweep.
+    decrease : of the model since the first.
+    """
+    fell = first > CLOSE or worst <= COOLED * first
+    return fell and gain <= ROUGH * decrease
 
 
 @dataclass
@@ -206,7 +217,7 @@ class Descent:
         plain: bool = False,
     ) -> None:
         self._model = model
-        self._plain = plain  # whether columns depend little on each other
+        self._plain = plain  # see InnerModel
         self._left = limit  # entries to read before the step is cut
         self._least = least  # ... and before it may leave the last digits of a long step
         self._team = team
@@ -270,8 +281,7 @@ class Descent:
             worst = self._sweep(order)
             value = self._value()
             gain, before = before - value, value
-            fell = self._first > CLOSE or worst <= COOLED * self._first
-            if fell and gain <= ROUGH * (start - value):
+            if is_enough(self._first, worst, gain, start - value):
                 self.rough = True
                 return True
             if worst <= tolerance:

@@ -4,9 +4,9 @@
     python tools/bench/genome.py OUT [--rows 50000000] [--seed 1]
 
 Writes OUT/seq.npy, uint8 (rows, 141), and OUT/y.npy, int8 (rows,). Letters are a Markov chain of order 3
-with the statistics of the windows of C. elegans. Half a per cent of the rows are positive: 25 planted
-words of 2 to 5 letters are written over them, each at its position with a probability of its own. Half
-of the words are written over as many negative rows at other positions, so that they mislead.
+with the statistics of the windows of C. elegans. Half a per cent of the rows are positive. 25 words of 2
+to 5 letters have a position and a probability each, with which they are written into positive rows. Half
+of them are also written into as many negative rows, at another position, so that they mislead.
 """
 
 from __future__ import annotations

@@ -11,9 +11,11 @@ tiny problem of the same types, so that everything is imported and compiled: thi
 the time to read the files of the case and to convert them to the solver's input format, for fcl as for
 the others; ``solve`` is the rest. Each solver's tolerance is tightened step by step until its objective,
 recomputed here in float64, is within 1e-6 of the optimum, which fcl certifies first. The table has the
-shortest ``solve`` that reached each level. ``from files`` is the total to within 1e-4: making the matrix
-(not needed where fcl makes the features itself), load and solve. The method ``before`` is the fcl of
-another checkout, run by the script of that checkout. Needs the extra ``peers``: pip install -e '.[peers]'
+shortest ``solve`` that reached each level. A second line of fcl has the time at which its progress
+reported such an objective, in the run of the tightest tolerance. ``from files`` is the total to within
+1e-4: making the matrix (not needed where fcl makes the features itself), load and solve. The method
+``before`` is the fcl of another checkout, run by the script of that checkout. Needs the extra ``peers``:
+pip install -e '.[peers]'
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ class Problem:
         self.y = np.load(folder / "y.npy")
         self.warm = self.load = self.solve = 0.0
         self.gap: float | None = None  #: certified by fcl
-        self._since = time.perf_counter()
+        self.reported: list[tuple[float, float]] = []  #: seconds and objectives of fcl's progress
+        self.since = time.perf_counter()
 
     @property
     def columns(self) -> int:
@@ -85,16 +88,16 @@ class Problem:
 
     def restart(self) -> None:
         """Start the clock, once everything is imported and compiled."""
-        self._since = time.perf_counter()
+        self.since = time.perf_counter()
 
     def begin(self) -> None:
         """End ``load``: the solver's input is in memory."""
-        self.load = time.perf_counter() - self._since
-        self._since = time.perf_counter()
+        self.load = time.perf_counter() - self.since
+        self.since = time.perf_counter()
 
     def end(self) -> None:
         """End ``solve``: the solution is found."""
-        self.solve = time.perf_counter() - self._since
+        self.solve = time.perf_counter() - self.since
 
     def objective(self, X: Any, w: npt.NDArray[np.float64], b: float) -> float:
         """||w||_1 + C sum log(1 + exp(-y m)), without a penalty on the bias."""
@@ -104,10 +107,16 @@ class Problem:
 
 def _fcl(problem: Problem, features: str, read: Callable[[], Any]) -> Solution:
     import fcl
+    from fcl.drivers.events import PassDone
 
     data = fcl.open_data(read(), y=problem.y)
+
+    def report(event: Any) -> None:
+        if isinstance(event, PassDone):
+            problem.reported.append((time.perf_counter() - problem.since, event.objective))
+
     problem.begin()
-    result = fcl.train(data, features, C=problem.C, tol=problem.tol, memory="8GiB")
+    result = fcl.train(data, features, C=problem.C, tol=problem.tol, memory="8GiB", progress=report)
     problem.end()
     problem.gap = result.certificate.gap
     w = np.zeros(problem.columns)
@@ -283,6 +292,7 @@ def run_here(args: argparse.Namespace) -> None:
         "objective": problem.objective(problem.matrix(), w, b),
         "active": int(np.count_nonzero(w)),
         "gap": problem.gap,
+        "reported": problem.reported,
     }
     print(json.dumps(figures))
 
@@ -382,6 +392,17 @@ def row_of(name: str, climbs: list[list[dict[str, Any]]], before: float) -> list
     ]
 
 
+def reports_of(climbs: list[list[dict[str, Any]]], optimum: float) -> list[list[dict[str, Any]]]:
+    """The objectives that the last run of each climb reported, as if each were a run of its own."""
+    return [
+        [
+            found[-1] | {"solve": seconds, "objective": value, "away": value / optimum - 1.0}
+            for seconds, value in found[-1]["reported"]
+        ]
+        for found in climbs
+    ]
+
+
 def main() -> None:
     """Make the case, find the optimum, run all methods in turn, print a table of medians."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
@@ -422,6 +443,8 @@ def main() -> None:
     for name in names:
         own = name in {"fcl", "before"} and args.case in GENERATED
         rows.append(row_of(name, climbs[name], 0.0 if own else making))
+        if name == "fcl":
+            rows.append(row_of("... its progress", reports_of(climbs[name], optimum), making))
     header = ["solver", "warm, s", "load, s", *(f"within {level:g}, s" for level in LEVELS)]
     header += ["from files, s", "objective", "active", "its tolerance"]
     print(common.table(header, rows))
