@@ -181,11 +181,6 @@ class Order:
         return [part for part in np.split(self.columns, cuts) if len(part)]
 
     @cached_property
-    def calls_backwards(self) -> list[Columns]:
-        """The same in reverse order."""
-        return [part[::-1].copy() for part in reversed(self.calls)]
-
-    @cached_property
     def halves(self) -> list[Order]:
         """The first and the second half of the columns by id, with about equally many entries."""
         ids = self._model.ids[self.columns]
@@ -231,9 +226,6 @@ class Descent:
         self._has_room = len(u) <= MOMENTUM_ROWS
         self._extrapolated = len(u) <= EXTRAPOLATE_ROWS
         self._gains_momentum = False
-        # whether a sweep is in reverse order. Those over lists alternate while they gain momentum: as in
-        # conjugate gradients, the preconditioner should be symmetric
-        self._backwards = False
         self._last: State | None = None  # the step of the last round
         self._iterates: list[State] = []
         self.sweeps = 0
@@ -312,7 +304,6 @@ class Descent:
 
     def _sweep(self, order: Order) -> float:
         long = self._has_room and order.entries >= LONG_SWEEP and not self._plain
-        self._backwards = self._plain and self._gains_momentum and not self._backwards
         worst = self._side_by_side(order) if long else self._serially(order, self._u, self.b)
         self.sweeps += 1
         self._left -= order.entries
@@ -323,8 +314,7 @@ class Descent:
         return worst
 
     def _serially(self, order: Order, u: Singles, b: Floats) -> float:
-        calls = order.calls_backwards if self._backwards else order.calls
-        parts = [self._model.sweep(part, self.w, u, b, self._violations) for part in calls]
+        parts = [self._model.sweep(part, self.w, u, b, self._violations) for part in order.calls]
         return max(parts)
 
     def _side_by_side(self, order: Order) -> float:

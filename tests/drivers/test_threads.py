@@ -133,7 +133,7 @@ def test_covariates_and_offsets() -> None:
 @pytest.mark.parametrize("loss", ["logistic", "softmax"])
 @pytest.mark.parametrize("fast", [0.0, 0.75])
 def test_plain_sweeps_over_words(monkeypatch: pytest.MonkeyPatch, loss: str, fast: float) -> None:
-    """Also where they do not suffice, so that others gain momentum after them, in both directions."""
+    """Also where they do not suffice, so that others gain momentum after them."""
     enough = []
     plainly = inner_descent.Descent._plainly
 
