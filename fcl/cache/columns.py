@@ -168,9 +168,7 @@ class ColumnCache(LiveColumns):
         self.largest = need  #: upper bound of the bytes of a column
         self.used = 0  #: bytes in use, always at the beginning of the arena
         self._free = list(range(max_columns - 1, -1, -1))  # slots
-        self._slot_bytes = slot_bytes
-        #: most bytes that were ever in use: the rest of the arena takes no memory yet
-        self.touched = 0
+        self._slot_bytes, self._least_slots, self._rows = slot_bytes, max_columns, n_rows
 
     @property
     def grows(self) -> bool:
@@ -182,35 +180,65 @@ class ColumnCache(LiveColumns):
         """Bytes left in the arena."""
         return self.capacity - self.used
 
+    @property
+    def mean(self) -> int:
+        """Bytes of a live column, or of the largest if there is none."""
+        return self.used // self.n if self.n else self.largest
+
     # -- changes -------------------------------------------------------------------------------
 
-    def resize(self, n_rows: int) -> None:
-        """Change the number of rows, at most to the initial one; the cache must be empty."""
+    def resize(self, n_rows: int, mean: int) -> bool:
+        """Change the number of rows, at most to the initial one; the cache must be empty.
+
+        mean : bytes of a column over the rows before. A directory that has grown gives slots back if the
+        columns to come are larger; returns whether it did.
+        """
         assert not self.n and n_rows <= self.n_rows
+        mean = mean * n_rows // max(1, self._rows)
+        self._rows = n_rows
         self.largest = largest_column(n_rows, self.block_rows, self._binary, self._step)
+        slots = max(self._least_slots, min(self.max_columns, self._balance(mean)))
+        return self._take_slots(slots)
 
     def grow(self, slots: int) -> bool:
-        """Add slots to the directory, as many as needed or as bytes of the arena that never were used.
+        """Add slots to the directory, as many as needed or as free bytes of the arena allow.
 
         The directory is planned by a guess of the size of a column, before any is made. Where columns are
         smaller, slots would be short while bytes are left.
         """
         if not self._slot_bytes or slots < 1:
             return False
-        mean = self.used // self.n if self.n else self.largest
-        left = self.capacity - max(self.touched, self.used) - self.largest
-        more = min(max(slots, self.max_columns // LEAST_GROWTH), left // (self._slot_bytes + mean))
-        return self.extend(self.max_columns + more)
+        most = max(self.max_columns, self._balance(self.mean))
+        return self._take_slots(
+            min(self.max_columns + max(slots, self.max_columns // LEAST_GROWTH), most)
+        )
 
-    def extend(self, max_columns: int) -> bool:
-        """Give the directory so many slots, if the arena has bytes for them."""
+    def extend(self, slots: int) -> bool:
+        """Give the directory at least so many slots, if the arena has bytes for them."""
+        capacity = self.capacity - (slots - self.max_columns) * self._slot_bytes
+        fits = slots > self.max_columns and capacity >= self.used + self.largest
+        return fits and self._take_slots(slots)
+
+    def _balance(self, mean: int) -> int:
+        """Slots of a directory that is full when the arena is, if columns have this mean size."""
+        total = self.capacity - self.largest + self.max_columns * self._slot_bytes
+        return total // max(1, self._slot_bytes + mean)
+
+    def _take_slots(self, slots: int) -> bool:
+        """Change the number of slots, at the expense of the arena; fewer only if the cache is empty."""
         before = self.max_columns
-        capacity = self.capacity - (max_columns - before) * self._slot_bytes
-        if max_columns <= before or capacity < max(self.touched, self.used + self.largest):
+        if slots == before:
             return False
-        self.store.grow(max_columns, capacity)
-        self._slots = np.append(self._slots, np.empty(max_columns - before, np.int64))
-        self._free[:0] = range(max_columns - 1, before - 1, -1)
+        assert slots > before or not self.n
+        capacity = self.capacity - (slots - before) * self._slot_bytes
+        self.store.resize(slots, capacity, self.used)
+        kept = self.slots.copy()
+        self._slots = np.empty(slots, np.int64)
+        self._slots[: self.n] = kept
+        if slots > before:
+            self._free[:0] = range(slots - 1, before - 1, -1)
+        else:
+            self._free = list(range(slots - 1, -1, -1))
         return True
 
     def measure(self, ids: npt.NDArray[np.int64], blocks: Sequence[Columns]) -> StagedColumns:
@@ -240,7 +268,6 @@ class ColumnCache(LiveColumns):
         team.map(write, staged.split(which))
         self._append(slots)
         self.used += int(sizes.sum())
-        self.touched = max(self.touched, self.used)
         return which
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:

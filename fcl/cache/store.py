@@ -8,6 +8,7 @@ The arrays may lie in memory that several processes share; a store has no other 
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,13 @@ COLUMN_BYTES = 48
 def fresh(name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
     """The :data:`Allocate` of private memory."""
     return np.empty(shape, dtype)
+
+
+def _advise(memory: mmap.mmap, advice: str, first: int) -> None:
+    """Advise the system on the pages from byte ``first`` on, if it knows such advice."""
+    first = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE
+    if hasattr(mmap, advice) and first < len(memory):
+        memory.madvise(getattr(mmap, advice), first)
 
 
 @dataclass(frozen=True)
@@ -135,7 +143,13 @@ class Store:
         self.n_blocks = -(-n_rows // block_rows)
         each = (max_columns,)
         pieces = (max_columns, self.n_blocks)
-        self.arena = allocate("arena", np.uint64, (self.capacity // 8,))
+        self._map: mmap.mmap | None = None  # of an arena that can give memory back
+        if allocate is fresh:
+            self._map = mmap.mmap(-1, max(8, self.capacity), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            _advise(self._map, "MADV_HUGEPAGE", 0)
+            self.arena = np.frombuffer(self._map, np.uint64, self.capacity // 8)
+        else:
+            self.arena = allocate("arena", np.uint64, (self.capacity // 8,))
         self.first = allocate("first", np.int64, each)
         self.ids = allocate("ids", np.int64, each)
         self.hashes = allocate("hashes", np.uint64, each)
@@ -158,11 +172,15 @@ class Store:
             n_rows,
         )
 
-    def grow(self, max_columns: int, capacity: int) -> None:
-        """Make room for more columns in the directory, and use only so many bytes of the arena.
+    def resize(self, max_columns: int, capacity: int, used: int) -> None:
+        """Change the slots of the directory, and use only so many bytes of the arena.
 
-        Only a store in private memory can grow, and only while nothing else refers to its arrays.
+        The memory behind the first ``used`` bytes of the arena goes back to the system, whether columns
+        were ever there or not. The arena has at most its first size. Only a store in private memory can
+        change, and only while nothing else refers to its directory.
         """
+        assert self._map is not None
+        _advise(self._map, "MADV_DONTNEED", used)
         for array in (self.first, self.ids, self.hashes, self.nonzeros, self.sizes):
             array.resize((max_columns,), refcheck=False)
         for array in (self._offsets, self._counts, self._kinds):

@@ -89,9 +89,7 @@ _STATE = schema.record(
     sample=schema.Maybe(_SAMPLE),
     untried_intercept=schema.Maybe(_FINITE),  # of a point that no search has judged yet
     n_outputs=schema.Maybe(schema.whole(2, 1 << 31)),  # absent for one output
-    # slots of the cache's directory, and the most bytes that it ever used; absent if it cannot grow
-    slots=schema.Maybe(schema.whole(0, 1 << 40)),
-    touched=schema.Maybe(schema.whole(0, 1 << 60)),
+    slots=schema.Maybe(schema.whole(0, 1 << 40)),  # of the cache; absent if they cannot grow
 )
 _COMMAND_VALUE_KINDS = (type(None), bool, int, float, str)
 

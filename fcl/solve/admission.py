@@ -108,7 +108,7 @@ class Admission:
         """
         cache, evicted = self.cache, 0
         if cache.grow(len(selection.ids) - (cache.max_columns - cache.n)):
-            self.local.grow()
+            self.local.change_room()
         roomy = len(selection.ids) * cache.largest <= cache.free
         roomy = roomy and len(selection.ids) <= cache.max_columns - cache.n
         if not roomy:

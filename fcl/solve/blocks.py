@@ -143,6 +143,12 @@ class OutputSolver:
         own = self.factors(np.array([feature]))
         return bool((self.factors(self.cache.ids[equal]) <= own).any())
 
+    def change_room(self) -> None:
+        """Make room for as many columns as the cache has now."""
+        for part in self.working.outputs:
+            part.change_room()
+        self.trainer.inner.change_room(self.cache.max_columns)
+
     def entered(self, first: int, weights: Floats, gradients: Floats, exact: Floats | None) -> None:
         """Register the live columns from number ``first`` on, with weights and gradients (., K)."""
         factors = self.factors(self.cache.ids[first:])

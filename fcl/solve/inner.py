@@ -167,8 +167,8 @@ class InnerModel:
         cuts = 8 * _reserved_cuts(n_rows) * max_columns
         return rows + iterates + (2 if binary else 6) * entries + cuts
 
-    def grow(self, max_columns: int) -> None:
-        """Make room for more columns."""
+    def change_room(self, max_columns: int) -> None:
+        """Make room for so many columns."""
         self.forget()
         self.max_columns = max_columns
         self._cuts = np.empty(max_columns * _reserved_cuts(self.n_rows), np.int64)

@@ -119,10 +119,10 @@ class LocalSolver:
         own = self.factors(np.array([feature]))
         return bool((self.factors(self.cache.ids[equal]) <= own).any())
 
-    def grow(self) -> None:
+    def change_room(self) -> None:
         """Make room for as many columns as the cache has now."""
-        self.working.grow()
-        self.trainer.inner.grow(self.cache.max_columns)
+        self.working.change_room()
+        self.trainer.inner.change_room(self.cache.max_columns)
 
     def entered(self, first: int, weights: Floats, gradients: Floats, exact: Floats | None) -> None:
         """Register the live columns from number ``first`` on, with their weights and gradients."""

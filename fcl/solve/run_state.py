@@ -44,7 +44,6 @@ class RunState:
     last: Certified | None = None  #: of the last pass, only for :meth:`Certified.progressed`
     untried: Point | None = None  #: a point that no search has judged yet
     slots: int = 0  #: columns for which the directory has room; 0 if it cannot grow
-    touched: int = 0  #: most bytes of the cache that were ever in use
 
     @property
     def most_active(self) -> int:
@@ -65,7 +64,7 @@ class RunState:
         if self.last is not None:
             numbers["last"] = {"objective": self.last.objective, "bound": self.last.bound}
         if self.slots:
-            numbers["slots"], numbers["touched"] = self.slots, self.touched
+            numbers["slots"] = self.slots
         if outer.point.weights.ndim > 1:
             numbers["n_outputs"] = outer.point.weights.shape[1]
         _put(numbers, "intercept", arrays, "", outer.point)
@@ -105,7 +104,6 @@ class RunState:
             else Certified(last["objective"], last["bound"], math.inf, math.inf, 0),
             untried=_get(numbers, "untried_intercept", arrays, "untried_", K),
             slots=numbers.get("slots") or 0,
-            touched=numbers.get("touched") or 0,
         )
 
 

@@ -326,10 +326,12 @@ class Solver:
 
     def _take_rows(self, view: Any, prepared: PreparedRows) -> None:
         """Give the trainer another sample of rows, and empty the cache."""
+        mean = self.cache.mean
         self.local.working.evict(np.zeros(self.cache.n, bool))
         view.proximal = self.local.view.proximal
         self.local.change_view(view)
-        self.cache.resize(view.objective.n_rows)
+        if self.cache.resize(view.objective.n_rows, mean):
+            self.local.change_room()
         self.admission.change_rows(prepared)
 
     def train(self) -> Solved:
@@ -368,7 +370,6 @@ class Solver:
             trainer=self.local.trainer.state,
             sample=None if sampler is None else sampler.state(self.local.view.proximal),
             slots=self.cache.max_columns if self.cache.grows else 0,
-            touched=self.cache.touched if self.cache.grows else 0,
         )
 
     def restore(self, state: RunState) -> None:
@@ -403,10 +404,8 @@ class Solver:
                 cached = np.empty(0, np.int64)
             else:
                 self._take_rows(*sampled)
-        if self.cache.grows:
-            self.cache.touched = min(state.touched, self.cache.capacity)
-            if self.cache.extend(state.slots):
-                self.local.grow()
+        if self.cache.grows and self.cache.extend(state.slots):
+            self.local.change_room()
         self._place(outer.point)
         self._check_objective(outer)
         self.local.trainer.state = state.trainer

@@ -139,13 +139,15 @@ class WorkingSet:
         self.factor = np.ones(room)
         self.seen = np.zeros(room, bool)
 
-    def grow(self) -> None:
+    def change_room(self) -> None:
         """Make room for as many columns as the cache has now."""
-        more = self.cache.max_columns - len(self.factor)
-        for name in ZEROED:
-            setattr(self, name, np.append(getattr(self, name), np.zeros(more)))
-        self.factor = np.append(self.factor, np.ones(more))
-        self.seen = np.append(self.seen, np.zeros(more, bool))
+        room = self.cache.max_columns
+        kept = min(room, len(self.factor))
+        for name in ("factor", *ZEROED, "seen"):
+            before = getattr(self, name)
+            array = np.full(room, name == "factor", before.dtype)
+            array[:kept] = before[:kept]
+            setattr(self, name, array)
 
     @staticmethod
     def bytes_for(max_columns: int) -> int:

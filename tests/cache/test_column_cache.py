@@ -137,7 +137,7 @@ def test_fewer_rows_need_no_more_room(binary: bool, step: float) -> None:
     cache = ColumnCache(1 << 14, 2, 1000, 128, binary, step)
     before = cache.largest
     for n_rows in (1000, 999, 500, 129, 128, 127, 1, 0):
-        cache.resize(n_rows)
+        cache.resize(n_rows, cache.mean)
         assert cache.largest == ColumnCache.largest_column(n_rows, 128, binary, step)
         assert cache.largest <= before
         before = cache.largest

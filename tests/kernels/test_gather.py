@@ -101,7 +101,7 @@ def test_a_sample_is_smaller_than_its_cache() -> None:
     most, held, rng = 65536, 640, np.random.default_rng(0)
     phi = (rng.random((102, held)) < 0.5).astype(np.float32)
     cache = ColumnCache(ColumnCache.largest_column(most, most, True), len(phi), most, most, True)
-    cache.resize(held)
+    cache.resize(held, cache.mean)
     staged = stage(cache, np.arange(len(phi)), phi)
     n = sum(cache.admit(staged, t) for t in range(len(phi)))
     assert n > 90 and cache.free < 8 * held // 64 + 8  # without bounds, much more would be read
