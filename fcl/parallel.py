@@ -19,7 +19,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["SERIAL", "Team", "available_cores", "caller", "cut", "one_blas_thread"]
+__all__ = [
+    "SERIAL",
+    "Team",
+    "available_cores",
+    "caller",
+    "cut",
+    "limited",
+    "one_blas_thread",
+    "threads_of_job",
+]
 
 #: Entries that a thread reads in about the time in which another is woken, 0.3 ms, twice.
 LEAST_ENTRIES = 1 << 19
@@ -83,6 +92,23 @@ def caller() -> int:
     """The thread for which this one works: itself, or the one that called :meth:`Team.map`."""
     found: int = getattr(_OF_THREAD, "caller", 0) or threading.get_ident()
     return found
+
+
+@contextmanager
+def limited(threads: int) -> Iterator[None]:
+    """Let the jobs of this thread have at most so many threads each."""
+    before = getattr(_OF_THREAD, "most", math.inf)
+    _OF_THREAD.most = threads
+    try:
+        yield
+    finally:
+        _OF_THREAD.most = before
+
+
+def threads_of_job(asked: int | None) -> int:
+    """Threads of a job that asks for so many, or, with None, for all cores."""
+    most: float = getattr(_OF_THREAD, "most", math.inf)
+    return int(min(asked or available_cores(), most))
 
 
 def available_cores() -> int:

@@ -52,7 +52,7 @@ from fcl.limits import within
 from fcl.model.columns import matched
 from fcl.objective import Loss, find_loss, resolve_C
 from fcl.options import Options
-from fcl.parallel import SERIAL, Team, available_cores
+from fcl.parallel import SERIAL, Team, available_cores, threads_of_job
 from fcl.solve.sampling import SampleSize
 from fcl.units import counted, least_memory
 
@@ -327,7 +327,7 @@ def make_job(
             -(-train.n // 64) * 64,
         ),
         writers=(options.writers or available_cores()) if options.driver == "processes" else 0,
-        threads=options.threads or available_cores(),
+        threads=threads_of_job(options.threads),
         offset=data.offset is not None,
         covariates=None if train.covariates is None or design is None else design.names,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fcl.drivers.plan import INTERPRETER, Plan, RowViewOption, Sizes
+from fcl.drivers.plan import INTERPRETER, TABLES, Plan, RowViewOption, Sizes
 from fcl.errors import BudgetError
 from fcl.solve.passes import Vectors
 from fcl.units import format_bytes, least_memory
@@ -46,7 +46,7 @@ def plan_pass(
             ("reading (a chunk, compressed and decoded, and a block)", sizes.reading),
             ("targets and weights", 16 * sizes.vectors * sizes.n_rows + sizes.held),
             ("margins and residuals", Vectors.bytes_for(sizes.n_rows, sizes.n_outputs)),
-            ("tables of a pass", sizes.family.workspace_bytes(sizes.block_rows, scratch)),
+            (TABLES, sizes.family.workspace_bytes(sizes.block_rows, scratch)),
             held if scratch else ("prepared rows", rows),
         ]
         if sizes.covariates:

@@ -29,6 +29,8 @@ RowViewOption = str | int
 MIB = 1 << 20
 #: A single process: interpreter, numpy, numba, the readers and the compiler.
 INTERPRETER = 320 * MIB
+#: Name of the part of a plan that each thread has of its own.
+TABLES = "tables of a pass"
 #: Private memory of each of several processes, which share code and compile kernels beforehand.
 SUPERVISOR = 96 * MIB
 CHILD = 96 * MIB
@@ -346,7 +348,7 @@ def _divide(
                 "trainer's vectors" + (f" ({counted(view_rows, 'row')})" if view_rows else ""),
                 trainer,
             ),
-            ("tables of a pass", pricers * family.workspace_bytes(block_rows, scratch)),
+            (TABLES, pricers * family.workspace_bytes(block_rows, scratch)),
             ("staging of new columns", crew * staging),
             held if scratch else ("prepared rows", rows),
         ]
@@ -421,7 +423,7 @@ def _divide(
     spare -= (entries - MIN_ENTRIES) * entry
     # a cache in which all columns fit at their largest size is large enough; of its extents at most a
     # quarter is with writers, kept for moves, or incomplete
-    grows = writers is None and outputs == 1  # a directory in private memory
+    grows = writers is None  # a directory in private memory
     most = min(max_columns * (GROWTH_ROOM if grows else 1), family.n_features) * column
     most += most // 3 if writers else 0
     cache_bytes = arena + min(spare, most)

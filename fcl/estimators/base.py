@@ -229,17 +229,17 @@ class Estimator(Predictor):
 
     @contextmanager
     def _place(self, data: Sequence[DataSet], options: dict[str, Any]) -> Iterator[Place]:
-        """Where the problems are solved: several on a cluster as whole jobs; one by its driver."""
+        """Where the problems are solved: several side by side as whole jobs; one by its driver."""
         client, address = (None, self.dask) if isinstance(self.dask, str) else (self.dask, None)
         if self.dask is not None and not self._sends_jobs(len(data)):
             options |= {"client": client, "dask": address}
             client = address = None
-        needs = None
-        if client is not None or address is not None:
-            if options["driver"] == "processes":
-                raise InputError(
-                    "driver: expected inline jobs on a cluster (dask), got 'processes'; leave driver out"
-                )
+        needs, somewhere = None, client is not None or address is not None
+        if somewhere and options["driver"] == "processes":
+            raise InputError(
+                "driver: expected inline jobs on a cluster (dask), got 'processes'; leave driver out"
+            )
+        if somewhere or self._sends_jobs(len(data)):
             known = {option.name for option in TRAINING} & set(options)
             job = {name: options[name] for name in known - {"C", "features"}}
             needs = Needs.of(make_job(data[0], options["features"], alpha=1.0, **job))
@@ -248,7 +248,7 @@ class Estimator(Predictor):
             yield place
 
     def _sends_jobs(self, n_problems: int) -> bool:
-        """Whether a fit has whole jobs for a cluster."""
+        """Whether a fit has several whole jobs."""
         return n_problems > 1
 
     def _view(self) -> Any:

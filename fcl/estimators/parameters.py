@@ -85,3 +85,4 @@ class PathParameters:
     patience: int | None = None
     refit: bool = False
     refit_alpha: float = 1e-4
+    n_jobs: int | None = None

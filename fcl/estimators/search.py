@@ -31,7 +31,7 @@ class PathSearch(PathParameters, Estimator):
     """Fit each problem by a path of alphas, and keep the chosen model, or its refit."""
 
     # what the base reads of estimators that fit at one C, which a path does not have as parameters
-    C = alpha = n_jobs = None
+    C = alpha = None
     warm_start = False
     driver = "inline"
     _groups: Any = None
@@ -197,6 +197,9 @@ class FCLClassifierCV(PathSearch, GroupParameters, Classifier):
         refit_alpha sum_j var_j w_j^2 / 2, where var_j is the variance of feature j.
     l1_ratio, standardize, loss, group, fit_intercept, tol, max_iter, class_weight, memory, row_view
         As in :class:`FCLClassifier`.
+    n_jobs : int or None
+        Number of threads, shared out between the folds and classes that are trained side by side, as many
+        as ``memory`` has room for; -1 or None for all cores. The result has the same bits with any number.
     random_state, max_time, verbose
         As in :class:`FCLClassifier`; ``random_state`` also shuffles the rows for a number of folds, and
         ``max_time`` limits the paths of the folds.
@@ -239,7 +242,7 @@ class FCLRegressorCV(PathSearch, Regressor):
         As in :class:`FCLRegressor`.
     alphas, cv, select, patience, refit, refit_alpha, random_state, memory, row_view, max_time
         As in :class:`FCLClassifierCV`.
-    dask, verbose
+    n_jobs, dask, verbose
         As in :class:`FCLClassifierCV`.
 
     Attributes

@@ -128,7 +128,8 @@ def train_path(
         Modules that models in ``folder`` may import.
     client : distributed.Client
         Send folds, outer folds and refits as whole jobs to the workers of a Dask cluster, instead of
-        training them here one after the other; the result is the same bit for bit. ``dask`` and
+        training them in threads of this process, as many at once as ``threads`` and ``memory`` allow; the
+        result is the same bit for bit. ``dask`` and
         ``dask_tls`` name a cluster as for :func:`fcl.train`. The rows must be in files that all workers
         see, or small. ``memory`` is then the budget of each job.
     progress, should_stop : callable

@@ -21,7 +21,7 @@ from fcl.drivers.reporting import Reporter
 from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning
 from fcl.features import Spec
-from fcl.parallel import Team, available_cores, one_blas_thread
+from fcl.parallel import Team, one_blas_thread, threads_of_job
 from fcl.plain import plain
 from fcl.stagewise.blocks import Part
 from fcl.stagewise.certify import JointGap, certify, check_certifiable
@@ -83,7 +83,7 @@ class Running:
     @property
     def threads(self) -> int:
         """Number of threads."""
-        return self.cores or available_cores()
+        return threads_of_job(self.cores)
 
     def report(self, event: Event) -> None:
         """Pass an event to ``progress``."""

@@ -15,7 +15,6 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,12 +23,22 @@ from fcl.clock import Clock
 from fcl.data import DataSet
 from fcl.data.column_map import refuse_mapped
 from fcl.drivers.cluster import tasks
-from fcl.drivers.cluster.client import MEMORY_SHARE, POLL, Cluster
+from fcl.drivers.cluster.client import MEMORY_SHARE, Cluster
 from fcl.drivers.cluster.connect import check_cluster, connected
 from fcl.drivers.cluster.run import compile_kernels
-from fcl.drivers.events import Compiling, Event, Jobs, PassDone, Prepared, StepProgress, Validated
+from fcl.drivers.events import Compiling, Event, Jobs
 from fcl.drivers.kinds import KIND_SECONDS
-from fcl.drivers.place import HERE, Here, Needs, Place, Watch, last
+from fcl.drivers.place import (
+    HERE,
+    NOT_RELAYED,
+    Here,
+    Needs,
+    Place,
+    SideBySide,
+    Threads,
+    Watch,
+    last,
+)
 from fcl.drivers.session import Progress
 from fcl.errors import BudgetError, InputError
 from fcl.units import format_bytes
@@ -42,8 +51,6 @@ MOST_SENT = 256 << 20
 PAUSE_AFTER = 600.0
 #: Seconds between two looks at a job that is waited for.
 GLANCE = 0.05
-#: Events that say little about one of several jobs at once.
-NOT_RELAYED = (PassDone, Prepared, StepProgress, Validated)
 
 
 # -- data ------------------------------------------------------------------------------------------
@@ -226,7 +233,7 @@ def _never() -> bool:
 # -- in the client ---------------------------------------------------------------------------------
 
 
-class ClusterPlace(Place):
+class ClusterPlace(SideBySide):
     """Sends whole jobs to the workers of a cluster.
 
     Parameters
@@ -241,11 +248,9 @@ class ClusterPlace(Place):
     def __init__(
         self, cluster: Cluster, size: int, report: Progress, should_stop: Callable[[], bool]
     ) -> None:
+        super().__init__(report, should_stop)
         self._cluster, self._size = cluster, size
-        self._report, self._should_stop = report, should_stop
-        self._owner = threading.get_ident()
         self._lock = threading.Lock()
-        self._ended = False
         self._shared: dict[int, tuple[Any, Any]] = {}  # id -> what is shared, its future
         self._events: queue.SimpleQueue[tuple[str, str, Any]] = queue.SimpleQueue()
         self._seen: dict[str, Counter[str]] = {}  # of each job, events that were reported
@@ -275,24 +280,6 @@ class ClusterPlace(Place):
             self._shared.clear()
             with suppress(Exception):  # perhaps the scheduler is gone
                 client.unsubscribe_topic(self._topic)
-
-    def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        """See :class:`fcl.drivers.place.Place`."""
-        if len(items) < 2:
-            return [function(item) for item in items]
-        with ThreadPoolExecutor(len(items), thread_name_prefix="fcl-jobs") as pool:
-            try:
-                waiting = [pool.submit(function, item) for item in items]
-                while not all(future.done() for future in waiting):
-                    self._tend()
-                    wait(waiting, POLL)
-                    for future in waiting:
-                        if future.done():
-                            future.result()  # the first error ends the others
-                return [future.result() for future in waiting]
-            except BaseException:
-                self._ended = True
-                raise
 
     def stream(
         self, function: Callable[..., Iterable[Any]], shared: Any, watch: Any, *args: Any
@@ -337,14 +324,6 @@ class ClusterPlace(Place):
 
     # -- events --------------------------------------------------------------------------------
 
-    def _tend(self) -> None:
-        """Show what has happened; raises KeyboardInterrupt if the jobs must end."""
-        if threading.get_ident() == self._owner:
-            self._show_events()
-            self._ended = self._ended or self._should_stop()
-        if self._ended:
-            raise KeyboardInterrupt
-
     def _show_events(self) -> None:
         while not self._events.empty():
             key, what, value = self._events.get()
@@ -379,7 +358,7 @@ def place_of_jobs(
     report: Progress,
     should_stop: Callable[[], bool] = _never,
 ) -> Iterator[Place]:
-    """The cluster that the user named, or this process.
+    """The cluster that the user named, or this process, side by side where there is room.
 
     Parameters
     ----------
@@ -388,7 +367,7 @@ def place_of_jobs(
     dask, dask_tls : str or None
         As for :func:`fcl.train`.
     needs : Needs
-        Of each job; None only without a cluster.
+        Of each job; None if they run one after the other in this process.
     report, should_stop : callable
 
     Raises
@@ -396,11 +375,11 @@ def place_of_jobs(
     InputError, BudgetError
         The workers cannot run such jobs.
     """
-    if isinstance(client, Here | ClusterPlace):
+    if isinstance(client, Here | SideBySide):
         yield client
         return
     if client is None and dask is None:
-        yield HERE
+        yield HERE if needs is None or needs.lanes < 2 else Threads(needs, report, should_stop)
         return
     check_cluster(client, dask, dask_tls)
     assert needs is not None

@@ -1,0 +1,168 @@
+"""Folds and problems that are trained side by side in threads: the same bits as one after the other."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rows import acceptors
+
+import fcl
+from fcl.drivers import place
+from fcl.drivers.events import PassDone
+from fcl.drivers.job import make_job
+from fcl.drivers.place import HERE, Needs, Threads, Watch
+from fcl.drivers.plan import INTERPRETER
+from fcl.path.events import PointDone
+from tests.path.conftest import rows, train_path
+
+
+@pytest.fixture(autouse=True)
+def _small_jobs_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place, "LEAST_ENTRIES", 1)
+
+
+def data() -> fcl.DataSet:
+    codes, y = rows()
+    return fcl.open_data(codes, y=y)
+
+
+def bits(path: fcl.PathResult) -> list[bytes]:
+    found = [point.model for point in path.points]
+    found += [point.model for fold in path.fold_points for point in fold]
+    found += [] if path.refit is None else [path.refit.model]
+    return [part for model in found for part in (model.ids.tobytes(), model.weights.tobytes())]
+
+
+class Events:
+    """Collects the events of a path, with the threads in which they came."""
+
+    def __init__(self) -> None:
+        self.threads: set[int] = set()
+        self.events: list[Any] = []
+
+    def __call__(self, event: Any) -> None:
+        self.threads.add(threading.get_ident())
+        self.events.append(event)
+
+    def parts(self, kind: type) -> list[str]:
+        return [event.part for event in self.events if isinstance(event, kind)]
+
+
+@pytest.mark.parametrize("more", [{}, {"refit": True}, {"outer": 2}])
+def test_folds_have_the_same_bits(more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there, used = Events(), Events(), []
+    each = Threads.each
+
+    def counted(self: Threads, function: Any, items: Any) -> Any:
+        if len(items) > 1:
+            used.append(self.lanes)
+        return each(self, function, items)
+
+    monkeypatch.setattr(Threads, "each", counted)
+    serial = train_path(data(), cv=3, threads=1, progress=here, **more)
+    both = train_path(data(), cv=3, threads=3, progress=there, **more)
+    assert bits(both) == bits(serial)
+    assert both.oof is not None and serial.oof is not None
+    assert both.oof.tobytes() == serial.oof.tobytes()
+    if both.outer is not None and serial.outer is not None:
+        assert both.outer.mean == serial.outer.mean
+    assert sorted(there.parts(PointDone)) == sorted(here.parts(PointDone))
+    assert there.threads == {threading.get_ident()}  # a callback need not be safe for threads
+    assert used == [3] * (2 + ("refit" in more) + 4 * ("outer" in more))
+
+
+def test_a_stop_and_an_error_end_all_folds(tmp_path: Path) -> None:
+    n_done = 0
+
+    def progress(event: Any) -> None:
+        nonlocal n_done
+        n_done += isinstance(event, PointDone)
+
+    with pytest.raises(KeyboardInterrupt):
+        train_path(
+            data(),
+            cv=3,
+            threads=3,
+            progress=progress,
+            should_stop=lambda: n_done >= 4,
+            folder=tmp_path / "path",
+        )
+    assert threading.active_count() == 1 or not [
+        thread for thread in threading.enumerate() if thread.name.startswith("fcl-jobs")
+    ]
+    rest = Events()
+    resumed = train_path(data(), cv=3, threads=3, progress=rest, folder=tmp_path / "path")
+    whole = train_path(data(), cv=3, threads=1)
+    assert bits(resumed) == bits(whole)
+    assert len(rest.parts(PointDone)) < sum(len(fold) for fold in whole.fold_points) + 6
+
+    def fail(event: Any) -> None:
+        if isinstance(event, PointDone) and event.part:
+            raise RuntimeError("the display has gone")
+
+    with pytest.raises(RuntimeError, match="the display has gone"):
+        train_path(data(), cv=3, threads=3, progress=fail)
+
+
+def test_classes_have_the_same_bits() -> None:
+    codes, y = acceptors(12, 300)
+    classes = np.where(codes[:, 3] == 1, 2, y > 0)
+    fits = [
+        fcl.FCLClassifier("kmers:d=2", C=0.5, n_jobs=n, max_iter=20).fit(codes, classes)
+        for n in (1, 3)
+    ]
+    assert fits[0].coef_.tobytes() == fits[1].coef_.tobytes()
+    searches = [
+        fcl.FCLClassifierCV("kmers:d=2", cv=3, n_jobs=n, alphas=3).fit(codes, classes)
+        for n in (1, 3)
+    ]
+    assert searches[0].coef_.tobytes() == searches[1].coef_.tobytes()
+    assert searches[0].alpha_ == pytest.approx(searches[1].alpha_, abs=0.0)
+
+
+def test_jobs_side_by_side_stay_within_the_budget() -> None:
+    found = []
+    for memory in ("2GiB", "350MiB"):
+        job = make_job(data(), "kmers:d=2", alpha=1.0, threads=8, memory=memory)
+        found.append(Needs.of(job).lanes)
+        rest = job.plan.total - INTERPRETER - dict(job.plan.parts)["tables of a pass"]
+        assert INTERPRETER + found[-1] * rest <= job.plan.budget
+    assert found[0] == 8 and found[1] < 8
+    processes = make_job(data(), "kmers:d=2", alpha=1.0, driver="processes", writers=2)
+    assert Needs.of(processes).lanes == 1
+
+
+def test_time_is_shared_by_the_rounds_that_are_left() -> None:
+    watch = Watch(lambda event: None, lambda: False)
+    assert [watch.shares(5 - fold, 5) for fold in range(5)] == [5, 4, 3, 2, 1]
+    threads = replace(watch, lanes=2, waits=False)
+    assert [threads.shares(5 - fold, 5) for fold in range(5)] == [3, 3, 2, 2, 1]
+    cluster = replace(watch, lanes=2)
+    assert [cluster.shares(5 - fold, 5) for fold in range(5)] == [3] * 5
+
+
+def test_threads_are_shared_out_and_a_single_job_has_all() -> None:
+    given: list[tuple[int, bool]] = []
+    barrier = threading.Barrier(3)  # three run at a time
+
+    def job(shared: Any, watch: Watch, number: int) -> Any:
+        from fcl.parallel import threads_of_job
+
+        if watch.place is HERE:
+            barrier.wait(60)
+        given.append((threads_of_job(8), watch.place is HERE))
+        watch.report(PassDone.__new__(PassDone))  # says little about one of several
+        yield number
+
+    shown: list[Any] = []
+    lanes = Threads(Needs(0, (), lanes=3, threads=8), shown.append, lambda: False)
+    watch = Watch(shown.append, lambda: False, place=lanes)
+    assert watch.run(job, None, 7) == 7 and given == [(8, False)] and len(shown) == 1
+    found = lanes.each(lambda k: watch.run(job, None, k), range(6))
+    assert found == list(range(6)) and given[1:] == [(3, True)] * 6 and len(shown) == 1
+    assert watch.run(job, None, 1) == 1 and given[-1] == (8, False)
