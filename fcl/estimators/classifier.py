@@ -324,8 +324,8 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
         Seed of the samples of rows and of the order of coordinates; None means 0.
     n_jobs : int or None
         Number of threads of a fit, which gives the same bits with any number; -1 or None for all cores.
-        Problems of one class against the rest share them, side by side where ``memory`` has room. With the
-        driver ``processes``, the number of writers. Inside workers of joblib a fit has one thread.
+        Problems of one class against the rest share them, side by side where ``memory`` has room. With
+        the driver ``processes``, the number of writers. Inside workers of joblib a fit has one thread.
     driver : {"inline", "processes"}
         In this process, or with a trainer and writers in processes of their own, for millions of rows or
         a feature class in Python. Starting the processes takes seconds for each problem, so small fits

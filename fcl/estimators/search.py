@@ -199,7 +199,7 @@ class FCLClassifierCV(PathSearch, GroupParameters, Classifier):
         As in :class:`FCLClassifier`.
     n_jobs : int or None
         Number of threads, shared out between the folds and classes that are trained side by side, as many
-        as ``memory`` has room for; -1 or None for all cores. The result has the same bits with any number.
+        as ``memory`` has room for; -1 or None for all cores. The bits are the same with any number.
     random_state, max_time, verbose
         As in :class:`FCLClassifier`; ``random_state`` also shuffles the rows for a number of folds, and
         ``max_time`` limits the paths of the folds.
