@@ -2,9 +2,14 @@
 """Set up fcl for development and run it. Needs Python 3.11 or newer, and nothing else.
 
     python3 tools/dev.py demo                train on the example data, show the model
-    python3 tools/dev.py test [ARGUMENTS]    run the tests; the arguments go to pytest
+    python3 tools/dev.py test                run the tests but for the slow ones
+    python3 tools/dev.py test --all          run all tests
+    python3 tools/dev.py test ARGUMENTS      run pytest with these arguments
     python3 tools/dev.py test --lowest ...   the same with the lowest versions in pyproject.toml
     python3 tools/dev.py lint                check style, format and types
+    python3 tools/dev.py traces              compare the traces of forty jobs with those recorded
+    python3 tools/dev.py traces --against COMMIT    the same with those of another commit, to the last bit
+    python3 tools/dev.py traces --record     record the traces of this machine
 
 Each command first creates a virtual environment in .venv, or updates it, which takes no time if it is
 up to date; --lowest has an environment of its own, in .venv-lowest. `-v` before the command shows the
@@ -35,12 +40,21 @@ if TYPE_CHECKING:
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OLDEST_PYTHON = (3, 11)
 # the extras in pyproject.toml that each command needs
-EXTRAS: dict[str, set[str]] = {"demo": set(), "test": {"test"}, "lint": {"lint"}}
+EXTRAS: dict[str, set[str]] = {
+    "demo": set(),
+    "test": {"test"},
+    "lint": {"lint"},
+    "traces": set(),
+}
 #: Families of all kinds, in two sets whose kernels take equally long to compile.
 FEATURES = "kmers + fourier", "columns + products:degree=2"
 DEMO_CONFIG = "examples/celegans/demo.toml"
 #: The option of `test` that installs the lowest versions that pyproject.toml allows.
 LOWEST = "--lowest"
+#: The option of `test` that runs the slow tests too.
+ALL = "--all"
+#: The traces that tests/traces.py recorded.
+RECORDED = "tests/traces.json"
 # a requirement of pyproject.toml with its lowest version, such as moto[server]>=5.1
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?>=([0-9][0-9.]*)")
 # Written into the environment when its creation starts, and again when it is complete. It marks a
@@ -370,7 +384,7 @@ def run(*commands: Sequence[str | pathlib.Path], **options: Any) -> int:
     try:
         with contextlib.ExitStack() as stack:
             for command in commands:
-                child = subprocess.Popen(command, cwd=ROOT, env=clean_env(), **options)
+                child = subprocess.Popen(command, cwd=ROOT, **{"env": clean_env(), **options})
                 started.append(stack.enter_context(child))
                 for number in received:
                     child.send_signal(number)
@@ -410,15 +424,18 @@ def demo(binaries: pathlib.Path, installation: float) -> int:
 
 
 def test(binaries: pathlib.Path, arguments: list[str], lowest: bool) -> int:
-    """Run pytest with the arguments; without arguments, all tests on all cores.
+    """Run pytest with the arguments; without arguments, all tests but the slow ones on all cores.
 
     lowest : whether `binaries` has the lowest versions, which may use what newer ones deprecate.
     """
     pytest: list[str | pathlib.Path] = [binaries / "python", "-m", "pytest"]
     if lowest:
         pytest += ["-W", "default::DeprecationWarning", "-W", "default::PendingDeprecationWarning"]
+    everything = ALL in arguments
+    arguments = [argument for argument in arguments if argument != ALL]
     if arguments:
         return run([*pytest, *arguments])
+    pytest += ["--durations=20"] if everything else ["-m", "not slow"]
     # otherwise the workers of pytest, and the children of their tests, would compile the same kernels
     say("compiling the kernels (cached for later runs)")
     program = str(binaries / "fcl-train")
@@ -432,6 +449,40 @@ def test(binaries: pathlib.Path, arguments: list[str], lowest: bool) -> int:
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     workers = str(max(1, 3 * cores // 2))
     return run([*pytest, "-n", workers, "--dist", "worksteal"])
+
+
+def traces(binaries: pathlib.Path, arguments: list[str]) -> int:
+    """Compare the traces of the jobs in tests/traces.py with recorded ones, or with another commit's."""
+    program: list[str | pathlib.Path] = [binaries / "python", "tests/traces.py"]
+    with tempfile.TemporaryDirectory(prefix="fcl-traces-") as name:
+        folder = pathlib.Path(name)
+        new, old = folder / "new.json", ROOT / RECORDED
+        match arguments:
+            case []:
+                pass
+            case ["--record"]:
+                return trace(program, ROOT, old)
+            case ["--against", commit]:
+                tree, old = folder / "tree", folder / "old.json"
+                tree.mkdir()
+                say(f"traces of {commit}")
+                tar = str(folder / "tree.tar")
+                archive = ["git", "archive", "--output", tar, commit, "fcl"]
+                unpack = ["tar", "-xf", tar, "-C", str(tree)]
+                status = run(archive) or run(unpack) or trace(program, tree, old)
+                if status:
+                    return status
+            case _:
+                given = " ".join(arguments)
+                raise SetupError(f"traces: expected --record or --against COMMIT, got {given}")
+        say("traces of this checkout")
+        return trace(program, ROOT, new) or run([*program, "--compare", old, new])
+
+
+def trace(program: Sequence[str | pathlib.Path], tree: pathlib.Path, out: pathlib.Path) -> int:
+    """Write the traces of the fcl in a folder."""
+    more = {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "FCL_QUIET": "1"}
+    return run([*program, out], env={**clean_env(), **more})
 
 
 def lint(binaries: pathlib.Path) -> int:
@@ -455,7 +506,7 @@ def main(arguments: list[str]) -> int:
     if command not in EXTRAS:
         print(f"dev: unknown command {command!r}; expected {', '.join(EXTRAS)}", file=sys.stderr)
         return 2
-    if rest and command != "test":
+    if rest and command not in ("test", "traces"):
         print(f"dev: {command} takes no arguments, got: {' '.join(rest)}", file=sys.stderr)
         return 2
     lowest = LOWEST in rest
@@ -466,6 +517,8 @@ def main(arguments: list[str]) -> int:
         with ready_venv(EXTRAS[command], verbose, lowest) as (binaries, installation):
             if command == "demo":
                 return demo(binaries, installation)
+            if command == "traces":
+                return traces(binaries, rest)
             return test(binaries, rest, lowest) if command == "test" else lint(binaries)
     except SetupError as error:
         print(f"dev: {error}", file=sys.stderr)

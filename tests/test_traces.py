@@ -1,0 +1,50 @@
+"""The traces of forty jobs are those that were recorded; see traces.py."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import traces
+
+RECORDED: dict[str, Any] = json.loads(traces.STORED.read_text())
+JOBS = {job.name: job for job in traces.jobs()}
+
+
+def test_every_job_is_recorded() -> None:
+    assert list(RECORDED["jobs"]) == list(JOBS) and len(JOBS) == 40
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_traces(name: str) -> None:
+    exact = RECORDED["machine"] == traces.machine()
+    found = traces.differences(name, traces.trace(JOBS[name]), RECORDED["jobs"][name], exact)
+    assert not found, "\n".join(
+        [*found, "", "if this is intended: python3 tools/dev.py traces --record"]
+    )
+
+
+def test_a_difference_is_found() -> None:
+    """A bit of an objective, an id, and another number of passes; elsewhere, 1e-8 of an objective."""
+    name = "columns"
+    then = RECORDED["jobs"][name]
+
+    def changed(number: int, key: str, value: Any) -> dict[str, Any]:
+        passes = [dict(one) for one in then["passes"]]
+        passes[number][key] = value
+        return then | {"passes": passes}
+
+    objective = float.fromhex(then["passes"][2]["objective"])
+    cases = [
+        (changed(2, "objective", (objective * (1.0 + 2e-16)).hex()), True, False),
+        (changed(2, "objective", (objective * (1.0 + 1e-8)).hex()), True, True),
+        (changed(3, "active", -1), True, False),
+        (then | {"passes": then["passes"][:-1]}, True, True),
+        (then | {"last": then["last"] | {"ids": "1 0"}}, True, True),
+        (then | {"last": then["last"] | {"weights": "0"}}, True, False),
+        (then, False, False),
+    ]
+    for other, bits, loosely in cases:
+        assert bool(traces.differences(name, other, then, exact=True)) == bits
+        assert bool(traces.differences(name, other, then, exact=False)) == loosely
