@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+"""Change random places of the code, one at a time, and see whether the tests notice.
+
+    python tools/mutate.py --places 300 --seed 0 --out mutants.jsonl      # about two hours on two cores
+    python tools/mutate.py --places 300 --seed 0 --out mutants.jsonl      # again: continues
+    python tools/mutate.py --show mutants.jsonl                           # the score, and the survivors
+    python tools/mutate.py --only 17 --places 300 --seed 0                # one of them, with its tests
+
+A place is an operator, a comparison, a number, a condition or a statement of a function in the rooms
+below, drawn with equal chances for each room, then for each place. The tests of a change are the traces
+and the tests of its room, which end at the first failure; a change that survives these meets all tests
+that are not slow. Kernels run with NUMBA_DISABLE_JIT=1 and the tests of tests/kernels alone. The same seed
+and number draw the same places while the code is the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+#: The rooms, and the tests that meet their changes first.
+ROOMS = {
+    "solve": ("tests/solve", "tests/drivers/test_optimum.py", "tests/drivers/test_outputs.py"),
+    "objective": ("tests/objective", "tests/solve", "tests/drivers/test_optimum.py"),
+    "features": ("tests/features",),
+    "model": ("tests/model",),
+    "convert": ("tests/convert",),
+    "kernels": ("tests/kernels",),
+}
+#: Seconds after which the tests of a change end; a change that makes them hang counts as noticed.
+LIMIT = 900
+SWAPPED: dict[type[ast.AST], Any] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A change: of the ``number``-th node of a file, in the order of ``ast.walk``."""
+
+    room: str
+    file: str
+    number: int
+    line: int
+    change: str
+
+
+# -- places ----------------------------------------------------------------------------------------
+
+
+def changed(node: ast.AST) -> tuple[ast.expr | ast.stmt, str, str] | None:
+    """What a change replaces, the new text, and the change in words; None if nothing can be changed."""
+    if isinstance(node, ast.If | ast.While | ast.IfExp):
+        return node.test, f"(not ({ast.unparse(node.test)}))", "condition"
+    if isinstance(node, ast.AugAssign | ast.Assign) or (
+        isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant)
+    ):
+        return node, "pass", "statement removed"
+    other: Any = copy.deepcopy(node)
+    if isinstance(other, ast.Compare) and type(other.ops[0]) in SWAPPED:
+        other.ops[0] = SWAPPED[type(other.ops[0])]()
+        words = "comparison"
+    elif isinstance(other, ast.BinOp | ast.BoolOp) and type(other.op) in SWAPPED:
+        other.op = SWAPPED[type(other.op)]()
+        words = "operator"
+    elif isinstance(other, ast.Constant) and isinstance(other.value, bool):
+        other.value = not other.value
+        words = "truth"
+    elif isinstance(other, ast.Constant) and isinstance(other.value, int | float):
+        other.value += 1
+        words = "number"
+    else:
+        return None
+    assert isinstance(node, ast.expr)
+    return node, f"({ast.unparse(other)})", words
+
+
+def places(path: Path, room: str) -> Iterator[Place]:
+    """The places of a file that can be changed: those within functions, but for messages."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    inside: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            inside |= {child for statement in node.body for child in ast.walk(statement)}
+    for node in ast.walk(tree):
+        # what only says something, and assertions, which check what must hold anyway
+        if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert):
+            inside -= set(ast.walk(node))
+    for number, node in enumerate(ast.walk(tree)):
+        if node in inside and (found := changed(node)):
+            name = path.relative_to(ROOT).as_posix()
+            yield Place(room, name, number, found[0].lineno, found[2])
+
+
+def draw(n: int, seed: int) -> list[Place]:
+    """The places of a seed."""
+    found = {
+        room: [
+            place
+            for path in sorted((ROOT / "fcl" / room).rglob("*.py"))
+            for place in places(path, room)
+        ]
+        for room in ROOMS
+    }
+    chance = random.Random(seed)
+    chosen: dict[Place, None] = {}
+    while len(chosen) < n:
+        chosen[chance.choice(found[chance.choice(list(ROOMS))])] = None
+    return list(chosen)
+
+
+def mutated(place: Place) -> str:
+    """The text of the file of a place with the change."""
+    text = (ROOT / place.file).read_text(encoding="utf-8")
+    nodes = ast.walk(ast.parse(text))
+    found = changed(next(node for number, node in enumerate(nodes) if number == place.number))
+    assert found is not None
+    node, new, _ = found
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    lines = [line.encode() for line in text.splitlines(keepends=True)]  # columns count bytes
+    first, last = lines[node.lineno - 1], lines[node.end_lineno - 1]
+    middle = first[: node.col_offset] + new.encode() + last[node.end_col_offset :]
+    return b"".join([*lines[: node.lineno - 1], middle, *lines[node.end_lineno :]]).decode()
+
+
+# -- tests -----------------------------------------------------------------------------------------
+
+
+def run_tests(tree: Path, room: str, tests: list[str]) -> tuple[bool, str]:
+    """Whether the tests pass in a folder, and the first failure."""
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(tree), "FCL_QUIET": "1"}
+    if room == "kernels":
+        variables["NUMBA_DISABLE_JIT"] = "1"
+    options = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow"]
+    command = [sys.executable, "-m", "pytest", *options, *tests]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=tree,
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False, "time-out"
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return done.returncode == 0, failed[0][:200] if failed else f"exit code {done.returncode}"
+
+
+def examine(place: Place, tree: Path) -> dict[str, Any]:
+    """Change a place in a copy of the repository, run its tests, and put the file back."""
+    path, began = tree / place.file, time.monotonic()
+    before = path.read_text(encoding="utf-8")
+    path.write_text(mutated(place), encoding="utf-8")
+    try:
+        stages = [list(ROOMS[place.room])]
+        if place.room != "kernels":
+            stages = [["tests/test_traces.py", *stages[0]], ["tests"]]
+        for tests in stages:
+            passed, why = run_tests(tree, place.room, tests)
+            if not passed:
+                break
+    finally:
+        path.write_text(before, encoding="utf-8")
+    seconds = round(time.monotonic() - began, 1)
+    return {**asdict(place), "survived": passed, "by": "" if passed else why, "seconds": seconds}
+
+
+def copied(folder: Path) -> Path:
+    """A copy of what git knows of the repository."""
+    tree = folder / "tree"
+    names = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\0")
+    for name in filter(None, names):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, tree / name)
+    return tree
+
+
+def work(todo: list[tuple[int, Place]], out: Path | None, jobs: int) -> None:
+    """Examine places, each worker in a copy of its own, and write a line for each."""
+    with tempfile.TemporaryDirectory(prefix="fcl-mutate-") as name:
+        trees = [copied(Path(name) / str(k)) for k in range(jobs)]
+
+        def one(numbered: tuple[int, Place]) -> None:
+            tree = trees.pop()
+            try:
+                result = {"number": numbered[0], **examine(numbered[1], tree)}
+            finally:
+                trees.append(tree)
+            sys.stdout.write(json.dumps(result) + "\n")
+            sys.stdout.flush()
+            if out is not None:
+                with out.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(result) + "\n")
+
+        with ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(one, todo))
+
+
+def show(path: Path) -> None:
+    """Print the score by room, and the changes that no test noticed."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    total: Counter[str] = Counter()
+    survived: Counter[str] = Counter()
+    for row in rows:
+        total[row["room"]] += 1
+        survived[row["room"]] += row["survived"]
+    for room, n in total.items():
+        sys.stdout.write(f"{room:10} {n - survived[room]:3} of {n:3} noticed\n")
+    n, left = total.total(), survived.total()
+    sys.stdout.write(f"all        {n - left} of {n} noticed: {(n - left) / max(n, 1):.1%}\n")
+    for row in rows:
+        if row["survived"]:
+            text = f"{row['number']}: {row['file']}:{row['line']}: {row['change']}"
+            sys.stdout.write(text + "\n")
+
+
+def main() -> None:
+    """Examine the places of a seed, or show a file of results."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--places", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="file of results, a line for each; continues it")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", type=int, help="examine only the place of this number")
+    parser.add_argument(
+        "--show", type=Path, metavar="FILE", help="show results, and do nothing else"
+    )
+    args = parser.parse_args()
+    if args.show is not None:
+        show(args.show)
+        return
+    todo = list(enumerate(draw(args.places, args.seed)))
+    if args.only is not None:
+        todo = [todo[args.only]]
+    elif args.out is not None and args.out.exists():
+        lines = args.out.read_text(encoding="utf-8").splitlines()
+        done = {json.loads(line)["number"] for line in lines}
+        todo = [numbered for numbered in todo if numbered[0] not in done]
+    work(todo, args.out, args.jobs)
+
+
+if __name__ == "__main__":
+    main()
