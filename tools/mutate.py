@@ -9,8 +9,8 @@
 A place is an operator, a comparison, a number, a condition or a statement of a function in the rooms
 below, drawn with equal chances for each room, then for each place. The tests of a change are the traces
 and the tests of its room, which end at the first failure; a change that survives these meets all tests
-that are not slow. Kernels run with NUMBA_DISABLE_JIT=1 and the tests of tests/kernels alone. The same seed
-and number draw the same places while the code is the same.
+that are not slow. Kernels run with NUMBA_DISABLE_JIT=1 and the tests of tests/kernels alone. The same
+seed and number draw the same places while the code is the same.
 """
 
 from __future__ import annotations
