@@ -29,6 +29,10 @@ ADMITTED_SHARE = 0.03
 CONTRADICTION = 1e-9
 #: The trainer stops at this share of the largest violation over the family.
 TRAIN_SHARE = 0.3
+#: ... if passes only read lists of nonzeros: steps over these columns take little time. a9a takes 0.85 of
+#: the time, 20 newsgroups 0.9; dense columns 1.2, k-mers of 20,000 windows 1.0 to 1.27, and lists with
+#: the squared hinge up to 1.25.
+LISTS_SHARE = 0.1
 #: ... with several outputs that are trained together: a pass costs as much as several steps.
 COUPLED_SHARE = 0.05
 #: ... and at most this share once the gap is below FINAL_GAP of the objective: then few columns are still

@@ -33,7 +33,7 @@ from fcl.solve.admission import Admission
 from fcl.solve.exact import MOST_COLUMNS
 from fcl.solve.inner import InnerModel
 from fcl.solve.make import is_coupled, make_local, view_of_all_rows
-from fcl.solve.outer import COUPLED_SHARE, TRAIN_SHARE, Certified, Outer
+from fcl.solve.outer import COUPLED_SHARE, LISTS_SHARE, TRAIN_SHARE, Certified, Outer
 from fcl.solve.output_view import OutputView
 from fcl.solve.passes import Passes
 from fcl.solve.polish import polish, polishable, polished_bound
@@ -64,7 +64,11 @@ def null_outer(passes: Passes, tol: float) -> Outer:
             "l1_ratio / C is 0 in float64; lower C (raise alpha), or raise l1_ratio"
         )
     n_features = None if passes.sampled else passes.family.n_features
-    share = COUPLED_SHARE if is_coupled(passes.objective) else TRAIN_SHARE
+    share = TRAIN_SHARE
+    if is_coupled(passes.objective):
+        share = COUPLED_SHARE
+    elif passes.family.lists_columns and not passes.objective.loss.clipped:
+        share = LISTS_SHARE
     return Outer(passes.conditions, tol, n_features, point, value, share)
 
 
