@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +88,6 @@ def test_missing_genotypes(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.x, x[complete])
     assert found.group["obs/source_row"][:].tolist() == np.flatnonzero(complete).tolist()
     assert found.summary.dropped == {"with missing genotypes": N - complete.sum()}
-    message = refusal(tmp_path / "geno.bed", missing="error")
-    assert "has no genotype of the variant" in message and "--missing mean or drop" in message
 
 
 CASES = [1, 2, 0, -9, 2, 1], [1, 2, None, None, 2, 1], "1 = control, 2 = case"
@@ -163,54 +159,6 @@ def test_ids_of_several_families(tmp_path: Path) -> None:
     assert found.group["obs/name"][:].tolist() == ["b_s"]
 
 
-@pytest.mark.parametrize("suffix", [".bim", ".fam"])
-def test_a_part_is_missing_or_damaged(suffix: str, tmp_path: Path) -> None:
-    write(tmp_path)
-    part = tmp_path / f"geno{suffix}"
-    lines = part.read_bytes().splitlines(keepends=True)
-    part.write_bytes(b"".join(lines[:-4]))
-    assert re.search(r"expected .* cut off", refusal(tmp_path / "geno.bed"))
-    part.write_bytes(b"".join([*lines[:2], b"only three words\n", *lines[3:]]))
-    assert f"{part}: line 3: expected 6 columns, got 3" in refusal(tmp_path / "geno.bed")
-    part.write_bytes(b"")
-    assert "got an empty file" in refusal(tmp_path / "geno.bed")
-    part.unlink()
-    assert f"{part}: does not exist" in refusal(tmp_path / "geno.bed")
-
-
-def test_damaged_genotypes(tmp_path: Path) -> None:
-    write(tmp_path)
-    bed = tmp_path / "geno.bed"
-    content = bed.read_bytes()
-    bed.write_bytes(content[:-1])
-    assert f"expected {3 + 4 * M} bytes for 13 samples" in refusal(bed)
-    bed.write_bytes(content[:2] + b"\0" + content[3:])
-    assert "got 6c 1b 00" in refusal(bed)
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ("IID\ttrait\ns1\t0\ns2\t1\n", "PLINK reads 1 as control, 2 as case and 0 as unknown"),
-        ("IID\ttrait\ns1\t1.5\ns2\tx\n", "line 3: expected a finite number as phenotype"),
-        ("IID\ttrait\ns1\t1.5\ns2\tinf\n", "line 3: expected a finite number as phenotype"),
-        ("IID\ttrait\ns1\t1.5\ns2\t1_0\n", "line 3: expected a finite number as phenotype"),
-        ("IID,trait\ns1,1.5\n", "write tabs in place of ','"),
-        ("IID\tother\ns1\t1.5\n", "has no column 'trait'; its first line has 'IID', 'other'"),
-        ("IID\ttrait\nq1\t1.5\n", "no sample of"),
-        ("IID\ttrait\ns1\t1.5\ns1\t2\n", "is in the lines 2 and 3"),
-        ("IID\ttrait\ns1\t1.5\ns1\n", "line 3: expected 2 columns, got 1"),
-        ("IID\ttrait\ns1\tNA\n", "no sample has a value"),
-        ("IID\ttrait\ttrait\ns1\t1\t2\n", "2 columns of"),
-        ("", "got an empty file"),
-    ],
-)
-def test_bad_phenotypes(table: str, message: str, tmp_path: Path) -> None:
-    write(tmp_path)
-    path = saved(tmp_path, "p.tsv", table.encode())
-    assert message in refusal(tmp_path / "geno.bed", y=f"{path}:trait")
-
-
 def flipped(x: np.ndarray, columns: list[int]) -> np.ndarray:
     """Genotypes with the other allele counted in some columns."""
     found = x.copy()
@@ -268,7 +216,6 @@ def test_the_variants_of_training_data(tmp_path: Path) -> None:
     converted(table, y="y")
     message = refusal(folder / "geno.bed", like=str(tmp_path / "out.zarr"))
     assert "from PLINK files" in message
-    assert "does not exist" in refusal(folder / "geno.bed", like=str(tmp_path / "absent.zarr"))
 
 
 def test_the_plan_for_a_biobank(tmp_path: Path) -> None:
@@ -282,33 +229,6 @@ def test_the_plan_for_a_biobank(tmp_path: Path) -> None:
     assert len(plan.tiles) * len(plan.bands) < 250_000
     with pytest.raises(BudgetError, match=r"16 variants of 5,000,000 samples, need 76\.3 MiB"):
         Transposed(5_000_000, 10, budget)
-
-
-def test_the_same_variant_twice(tmp_path: Path) -> None:
-    write(tmp_path, bp_position=[100, 100, 101, *range(102, 99 + M)])
-    message = refusal(tmp_path / "geno.bed")
-    assert "geno.bim: the variants 1 and 2 have the same name, place and alleles" in message
-
-
-def test_very_many_variants(tmp_path: Path) -> None:
-    """The size of the .bed file tells how many names the .bim file holds."""
-    write(tmp_path)
-    os.truncate(tmp_path / "geno.bed", 3 + 4 * 3_000_000)
-    message = refusal(tmp_path / "geno.bed", memory="512MiB")
-    assert "the names of 13 samples and 3,000,000 variants need 458 MiB of memory" in message
-
-
-def test_other_refusals(tmp_path: Path) -> None:
-    write(tmp_path, iid=["s"] * N, fid=["a"] * N)
-    bed = tmp_path / "geno.bed"
-    assert "is in the lines 1 and 2; expected each sample once" in refusal(bed)
-    write(tmp_path)
-    keep = saved(tmp_path, "keep.txt", b"nobody\n")
-    assert "none of the names" in refusal(bed, keep=str(keep))
-    assert "expected TABLE.tsv:COLUMN" in refusal(bed, y="trait")
-    copy = saved(tmp_path, "copy.bed", bed.read_bytes())
-    assert "expected one .bed file, got 2" in refusal(bed, copy)
-    assert "does not exist" in refusal(bed, y=f"{tmp_path / 'no.tsv'}:trait")
 
 
 def test_prediction_with_the_variants_of_the_model(
