@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import h5py
@@ -31,21 +33,28 @@ from tests.data.conftest import (
 from tests.data.test_encodings import CATEGORIES, CODES, X, categorical, nullable, tree
 
 STORED = ["zarr2", "zarr3", "zarr3-sharded", "zarr3-zip", "hdf5", "npy-folder"]
+ALL = [*STORED, "memory"]
 ARRAYS = make_arrays()
 FRAME = pd.DataFrame({"age": [30, 40, 50], "dose": np.array([0.5, 0.25, 1.0], np.float32)})
 OBJECTS = np.array([{"a": 1}, None], dtype=object)
 CSR, CSC = scipy.sparse.csr_matrix(X), scipy.sparse.csc_matrix(X)
-#: name -> source (a value, or a function that writes it), keywords, message in which FILE: is the name of
+NOTHING = np.array(0, np.uint8)
+MASKED = np.ma.masked_array(np.eye(4), np.eye(4) == 1)
+HELD = 'it holds "X", "weights", "y"'
+#: source (a value, or a function that writes it), keywords, and a message in which FILE: is the name of
 #: the file and a colon, or nothing for data in memory
-CASES: dict[str, tuple[Any, dict[str, Any], str]] = {}
+Case = tuple[Any, dict[str, Any], str]
 
 
-def add(name: str, source: Any, message: str, **keywords: Any) -> None:
-    assert name not in CASES
-    CASES[name] = (source, keywords, message)
-
-
-# -- paths -----------------------------------------------------------------------------------------
+def each(
+    name: str,
+    kinds: Iterable[str],
+    message: str,
+    arrays: Any = MappingProxyType({}),
+    **keywords: Any,
+) -> dict[str, Case]:
+    """A case for each container; ``arrays`` replace those of the source."""
+    return {f"{name}, {kind}": (stored(kind, **arrays), keywords, message) for kind in kinds}
 
 
 def folder_of(folder: Path) -> Any:
@@ -63,138 +72,114 @@ def npz(folder: Path) -> Any:
     return folder / "data.npz", {}
 
 
-add("missing path", beside_data, r'^date\.zarr does not exist; did you mean "data\.zarr"\?$')
-add("missing folder", lambda f: (f / "none/at all", {}), r"^none/at all does not exist$")
-add("sequence", "ACGTACGT", r'does not exist; a sequence is given in a list: \["ACGTACGT"\]$')
-add("number", 3, r"^the source is of type int; expected a path, a numpy array, a list of sequences, a "
-    "sparse matrix or a data frame$")  # fmt: skip
-add("ragged list", [[1, 2], [3]], "^the list holds rows of different lengths")
-add("folder", folder_of, "^folder is a folder with neither Zarr metadata nor .npy files")
-add("words", in_file("file.doc", b"some words\n"),
-    r"^file\.doc is a file, in no format known to fcl; expected a Zarr")  # fmt: skip
-add("npz", npz, r"^data\.npz is .*store the arrays of an \.npz with np\.save$")
-for kind in ("data.h5", "data.zip", "X.npy"):
-    for text in (b"", b"something else altogether"):
-        add(f"{kind} of {len(text)} bytes", in_file(kind, text),
-            rf"^{re.escape(kind)} (cannot be opened as HDF5|is not a readable)")  # fmt: skip
-for kind, out in {"m.train.csv": "m.train", "m.test.csv.gz": "m.test", "m.csv": "m"}.items():
-    add(f"table {kind}", in_file(kind, b"a,b,y\n1,2,0\n3,4,1\n"),
-        rf"^{kind} is a table; convert it first: fcl convert {kind} {out}\.zarr")  # fmt: skip
+def root_of(kind: str) -> Any:
+    """The file of a container whose arrays are in a group."""
+    return lambda folder: (str(stored(kind)(folder)[0]).partition("::")[0], {})
 
-# -- groups ----------------------------------------------------------------------------------------
 
-for kind in ("zarr2", "zarr3", "zarr3-zip"):
-    add(f"missing group, {kind}", within(stored(kind), "/folds/two"),
-        r"^data\.zarr(\.zip)? holds no Zarr group at /folds/two")  # fmt: skip
-add("missing group, hdf5", within(stored("hdf5"), "/folds/two"),
-    r"^data\.h5::/folds/two: /folds/two does not exist; expected a group")  # fmt: skip
-add("array for a group, zarr3", within(stored("zarr3"), "/X"),
-    r"^data\.zarr::/X is a Zarr array itself; expected a group that holds X and y$")  # fmt: skip
-add("array for a group, hdf5", within(stored("hdf5"), "/X"),
-    r"^data\.h5::/X: /X is an array; expected a group")  # fmt: skip
-add("group of a folder", within(stored("npy-folder"), "/fold"),
-    "^data .*has no groups, so ::/fold cannot be found")  # fmt: skip
-for kind in ("zarr3-group", "hdf5-group"):
-    add(f"group for an array, {kind}", lambda f, kind=kind: (
-        str(stored(kind)(f)[0]).partition("::")[0], {}),
-        r'^"folds" in FILE is a group, expected an array$', x="folds")  # fmt: skip
-add("group for an array, zarr2", in_zarr(lambda g: g.create_group("folds"), 2),
-    r'^"folds" in FILE is a group, expected an array$', x="folds")  # fmt: skip
+def in_all(values: np.ndarray) -> dict[str, Any]:
+    """X of any shape in containers without compression."""
+    chunks = tuple(max(1, n) for n in values.shape)
 
-# -- names of arrays -------------------------------------------------------------------------------
+    def write(group: Any) -> None:
+        group.create_array("X", shape=values.shape, dtype="u1", chunks=chunks)
 
-HELD = 'it holds "X", "weights", "y"'
-for kind in STORED:
-    add(f"missing x, {kind}", stored(kind), rf'^FILE has no array "x"; {HELD}; did you mean "X"\?$',
-        x="x")  # fmt: skip
-    add(f"missing y, {kind}", stored(kind), f'^FILE has no array "labels"; {HELD}$', y="labels")
-    add(f"missing weights, {kind}", stored(kind), '^FILE has no array "weight"; it holds',
-        weights="weight")  # fmt: skip
-add("many arrays", in_hdf5(lambda f: [f.create_dataset(f"deep/a{i:02}", data=[1]) for i in range(20)]),
-    r'^data\.h5 has no array "X"; it holds "deep/a00", .*"deep/a11" and 8 more')  # fmt: skip
-add("missing y beside X.npy", in_npy(ARRAYS["X"]),
-    r'^the folder of X\.npy has no array "y"; it holds "X"$')  # fmt: skip
-add("missing x in X.npy", in_npy(ARRAYS["X"]), r'^X\.npy is one array, so it holds no "Z"', x="Z")
-add("name of y in memory", ARRAYS["X"], '^y="y" is a name, but X is an array in memory; pass y as an '
-    "array, or y=None for no target$")  # fmt: skip
-add("name of weights in memory", ARRAYS["X"], '^weights="w" is a name, but X is an array in memory',
-    y=None, weights="w")  # fmt: skip
-add("number for a name", stored("zarr3"),
-    r"^x: expected the name of an array in data\.zarr, got 7", x=7)  # fmt: skip
-add("name that is no text", stored("hdf5"), r"^data\.h5 has no array ", y="\udcff\udcfe")
-add(
-    "missing column",
-    FRAME,
-    "^y: the data frame has no column 'label'; it has age, dose$",
-    y="label",
-)
-add("text column", FRAME.assign(colour=["red", "blue", "red"]),
-    "^column 'colour' of the data frame holds text, 'red' in row 0; expected numbers")  # fmt: skip
-add(
-    "columns of one name",
-    FRAME.rename(columns={"dose": "age"}),
-    "several columns 'age'; rename them",
-)
+    kinds = {"hdf5": "hdf5-contiguous", "npy": "npy-folder", "memory": "memory"}
+    return {name: stored(kind, X=values, y=None, weights=None) for name, kind in kinds.items()} | {
+        "zarr2": in_zarr(write, 2), "zarr3": in_zarr(write)}  # fmt: skip
 
-# -- shapes and dtypes -----------------------------------------------------------------------------
 
-for kind in (*STORED, "memory"):
-    add(f"short y, {kind}", stored(kind, y=ARRAYS["y"][:49]),
-        "^FILE:X has 50 rows, but FILE:y has 49 values; they must agree$")  # fmt: skip
-    add(f"long weights, {kind}", stored(kind), "^FILE:X has 50 rows, but weights has 51 values; they "
-        "must agree$", y=None, weights=np.ones(51))  # fmt: skip
-    add(f"three dimensions, {kind}", stored(kind, X=np.zeros((3, 2, 2), np.uint8)),
-        r"^FILE:X has 3 dimensions, shape \(3, 2, 2\); expected one or two", y=None)  # fmt: skip
-NOTHING = np.array(0, np.uint8)
-for kind, source in {
-    "zarr2": in_zarr(lambda g: g.create_array("X", data=NOTHING), 2),
-    "zarr3": in_zarr(lambda g: g.create_array("X", data=NOTHING)),
-    "hdf5": in_hdf5(lambda f: f.create_dataset("X", data=NOTHING)),
-    "npy-folder": stored("npy-folder", X=NOTHING),
-    "memory": NOTHING,
-}.items():
-    add(f"no dimension, {kind}", source, r"^FILE:X has 0 dimensions, shape \(\); expected one or two",
-        y=None)  # fmt: skip
-for shape in ((0, 5), (5, 0), (0,)):
-    values = np.zeros(shape, np.uint8)
-    chunks = tuple(max(1, n) for n in shape)
-
-    def empty(group: Any, shape: Any = shape, chunks: Any = chunks) -> None:
-        group.create_array("X", shape=shape, dtype="u1", chunks=chunks)
-
-    for kind, source in {
-        "zarr2": in_zarr(empty, 2),
-        "zarr3": in_zarr(empty),
-        "hdf5": stored("hdf5-contiguous", X=values),
-        "npy-folder": stored("npy-folder", X=values),
-        "memory": values,
-    }.items():
-        add(f"empty {shape}, {kind}", source, rf"^FILE:X is empty, shape {re.escape(str(shape))}; "
-            "expected at least one row and one column", y=None)  # fmt: skip
-add("null dataset", in_hdf5(lambda f: f.create_dataset("X", data=h5py.Empty("f"))),
-    r"^data\.h5:X is a null dataset")  # fmt: skip
-for kind in ("zarr2", "zarr3", "hdf5", "memory"):
-    add(f"empty y, {kind}", stored(kind),
-        r"^y is empty, shape \(0,\); expected at least one row and one column$",
-        y=np.zeros(0))  # fmt: skip
-for kind in ("zarr3", "hdf5", "npy-folder", "memory"):
-    add(f"weights with columns, {kind}", stored(kind, weights=np.ones((50, 2))),
-        r"^FILE:weights has shape \(50, 2\); expected one value per row, \(n,\)")  # fmt: skip
-add("negative weights", stored("zarr3", weights=np.full(50, -1.0)),
-    r"^data\.zarr:weights: row 0 is -1\.0; weights must")  # fmt: skip
-add("objects, npy", in_npy(OBJECTS), r"^X\.npy holds Python objects; expected numbers or text")
-add("objects, memory", OBJECTS,
-    r"^X holds Python objects \(NoneType, dict\); expected numbers or text")  # fmt: skip
-add("objects, hdf5", in_hdf5(lambda f: f.create_dataset("X", (3,), h5py.vlen_dtype(np.int32))),
-    r"^data\.h5:X holds Python objects")  # fmt: skip
-for dtype in ("c16", "M8[s]", [("a", "i4"), ("b", "f4")]):
-    values = np.zeros(3, dtype)
-    says = re.escape(f" has dtype {values.dtype}; expected numbers or text")
-    add(f"dtype {dtype}, memory", values, f"^X{says}")
-    add(f"dtype {dtype}, npy", in_npy(values), rf"^X\.npy{says}")
-masked = np.ma.masked_array(np.eye(4), np.eye(4) == 1)
-add("masked X", masked, "^X has masked values", y=np.array([0, 1, 0, 1]))
-add("masked y", np.eye(4), "^y has masked values", y=masked[:, 0])
+PATHS: dict[str, Case] = {
+    "missing path": (beside_data, {}, r'^date\.zarr does not exist; did you mean "data\.zarr"\?$'),
+    "missing folder": (lambda f: (f / "none/at all", {}), {}, "^none/at all does not exist$"),
+    "sequence": ("ACGTACGT", {}, r'does not exist; a sequence is given in a list: \["ACGTACGT"\]$'),
+    "number": (3, {}, "^the source is of type int; expected a path, a numpy array, a list of sequences, "
+        "a sparse matrix or a data frame$"),
+    "ragged list": ([[1, 2], [3]], {}, "^the list holds rows of different lengths"),
+    "folder": (folder_of, {}, r"^folder is a folder with neither Zarr metadata nor \.npy files"),
+    "words": (in_file("file.doc", b"some words\n"), {},
+        r"^file\.doc is a file, in no format known to fcl; expected a Zarr"),
+    "npz": (npz, {}, r"^data\.npz is .*store the arrays of an \.npz with np\.save$"),
+    **{f"{name} of {len(text)} bytes": (in_file(name, text), {},
+        "^FILE (cannot be opened as HDF5|is not a readable)")
+        for name in ("data.h5", "data.zip", "X.npy") for text in (b"", b"something else altogether")},
+    **{f"table {name}": (in_file(name, b"a,b,y\n1,2,0\n3,4,1\n"), {},
+        rf"^FILE is a table; convert it first: fcl convert {name} {out}\.zarr")
+        for name, out in {"m.train.csv": "m.train", "m.test.csv.gz": "m.test", "m.csv": "m"}.items()},
+    **{f"missing group, {kind}": (within(stored(kind), "/folds/two"), {},
+        "^FILE holds no Zarr group at /folds/two") for kind in ("zarr2", "zarr3", "zarr3-zip")},
+    "missing group, hdf5": (within(stored("hdf5"), "/folds/two"), {},
+        "^FILE::/folds/two: /folds/two does not exist; expected a group"),
+    "array for a group, zarr3": (within(stored("zarr3"), "/X"), {},
+        "^FILE::/X is a Zarr array itself; expected a group that holds X and y$"),
+    "array for a group, hdf5": (within(stored("hdf5"), "/X"), {},
+        "^FILE::/X: /X is an array; expected a group"),
+    "group of a folder": (within(stored("npy-folder"), "/fold"), {},
+        "^FILE .*has no groups, so ::/fold cannot be found"),
+    **{f"group for an array, {kind}": (source, {"x": "folds"},
+        '^"folds" in FILE is a group, expected an array$') for kind, source in (
+            ("zarr3", root_of("zarr3-group")), ("hdf5", root_of("hdf5-group")),
+            ("zarr2", in_zarr(lambda g: g.create_group("folds"), 2)))},
+}  # fmt: skip
+NAMES: dict[str, Case] = {
+    **each("missing x", STORED, rf'^FILE has no array "x"; {HELD}; did you mean "X"\?$', x="x"),
+    **each("missing y", STORED, f'^FILE has no array "labels"; {HELD}$', y="labels"),
+    **each("missing weights", STORED, '^FILE has no array "weight"; it holds', weights="weight"),
+    "many arrays": (in_hdf5(lambda f: [f.create_dataset(f"deep/a{i:02}", (1,)) for i in range(20)]), {},
+        '^FILE has no array "X"; it holds "deep/a00", .*"deep/a11" and 8 more'),
+    "missing y beside X.npy": (in_npy(ARRAYS["X"]), {},
+        '^the folder of FILE has no array "y"; it holds "X"$'),
+    "missing x in X.npy": (in_npy(ARRAYS["X"]), {"x": "Z"}, '^FILE is one array, so it holds no "Z"'),
+    "name of y in memory": (ARRAYS["X"], {},
+        '^y="y" is a name, but X is an array in memory; pass y as an array, or y=None for no target$'),
+    "name of weights in memory": (ARRAYS["X"], {"y": None, "weights": "w"},
+        '^weights="w" is a name, but X is an array in memory'),
+    "number for a name": (stored("zarr3"), {"x": 7}, "^x: expected the name of an array in FILE, got 7"),
+    "name that is no text": (stored("hdf5"), {"y": "\udcff\udcfe"}, "^FILE has no array "),
+    "missing column": (FRAME, {"y": "label"},
+        "^y: the data frame has no column 'label'; it has age, dose$"),
+    "text column": (FRAME.assign(colour=["red", "blue", "red"]), {},
+        "^column 'colour' of the data frame holds text, 'red' in row 0; expected numbers: encode"),
+    "columns of one name": (FRAME.rename(columns={"dose": "age"}), {},
+        "several columns 'age'; rename them"),
+}  # fmt: skip
+SHAPES: dict[str, Case] = {
+    **each("short y", ALL, "^FILE:X has 50 rows, but FILE:y has 49 values; they must agree$",
+        {"y": ARRAYS["y"][:49]}),
+    **each("long weights", ALL, "^FILE:X has 50 rows, but weights has 51 values; they must agree$",
+        y=None, weights=np.ones(51)),
+    **each("three dimensions", ALL,
+        r"^FILE:X has 3 dimensions, shape \(3, 2, 2\); expected one or two",
+        {"X": np.zeros((3, 2, 2), np.uint8)}, y=None),
+    **{f"no dimension, {kind}": (source, {"y": None},
+        r"^FILE:X has 0 dimensions, shape \(\); expected one or two")
+        for kind, source in (in_all(NOTHING) | {
+            "hdf5": in_hdf5(lambda f: f.create_dataset("X", data=NOTHING))}).items()},
+    **{f"empty {shape}, {kind}": (source, {"y": None},
+        rf"^FILE:X is empty, shape {re.escape(str(shape))}; expected at least one row and one column")
+        for shape in ((0, 5), (5, 0), (0,))
+        for kind, source in in_all(np.zeros(shape, np.uint8)).items()},
+    "null dataset": (in_hdf5(lambda f: f.create_dataset("X", data=h5py.Empty("f"))), {},
+        "^FILE:X is a null dataset"),
+    **each("empty y", ("zarr2", "zarr3", "hdf5", "memory"),
+        r"^y is empty, shape \(0,\); expected at least one row and one column$", y=np.zeros(0)),
+    **each("weights with columns", ("zarr3", "hdf5", "npy-folder", "memory"),
+        r"^FILE:weights has shape \(50, 2\); expected one value per row, \(n,\)",
+        {"weights": np.ones((50, 2))}),
+    **each("negative weights", ("zarr3",), r"^FILE:weights: row 0 is -1\.0; weights must",
+        {"weights": np.full(50, -1.0)}),
+    "objects, npy": (in_npy(OBJECTS), {}, "^FILE holds Python objects; expected numbers or text"),
+    "objects, memory": (OBJECTS, {},
+        r"^X holds Python objects \(NoneType, dict\); expected numbers or text"),
+    "objects, hdf5": (in_hdf5(lambda f: f.create_dataset("X", (3,), h5py.vlen_dtype(np.int32))), {},
+        "^FILE:X holds Python objects"),
+    **{f"dtype {dtype}, {kind}": (source(np.zeros(3, dtype)), {},
+        rf"^{name} has dtype {re.escape(str(np.dtype(dtype)))}; expected numbers or text")
+        for dtype in ("c16", "M8[s]", [("a", "i4"), ("b", "f4")])
+        for kind, name, source in (("npy", r"X\.npy", in_npy), ("memory", "X", np.asarray))},
+    "masked X": (MASKED, {"y": np.array([0, 1, 0, 1])}, "^X has masked values"),
+    "masked y": (np.eye(4), {"y": MASKED[:, 0]}, "^y has masked values"),
+}  # fmt: skip
 
 # -- columns of tables and sparse rows, in the layout of anndata -----------------------------------
 
@@ -222,7 +207,7 @@ LABELS: dict[str, tuple[dict[str, Any], str]] = {
     "code -2": (categorical(at(CODES, 4, -2)), "row 4 has the code -2, but there are 3 categories"),
     "code 255": (categorical(at(CODES.astype(np.uint8), 4, 255)), "row 4 has the code 255"),
 }  # fmt: skip
-TREE_CASES: dict[str, tuple[Any, dict[str, Any], str]] = {
+TREE_CASES: dict[str, Case] = {
     name: (tree(label=column), {"y": "obs/label"}, f"^FILE:obs/label: {message}")
     for name, (column, message) in LABELS.items()
 }
@@ -263,9 +248,6 @@ TREE_CASES |= {
         '^FILE has no array "label"; it holds "X", "counts", "obs/flag", "obs/label", "obs/names"; did '
         r'you mean "obs/label"\?$'),
 }  # fmt: skip
-for name, (parts, keywords, message) in TREE_CASES.items():
-    for kind in TREES:
-        add(f"{name}, {kind}", in_tree(kind, parts), message, **keywords)
 
 # -- sizes that files declare ----------------------------------------------------------------------
 
@@ -287,12 +269,20 @@ def many_rows(group: Any) -> None:
     group.create_array("y", shape=(10**13,), chunks=(1000,), dtype="i1")
 
 
-add("wide text", in_hdf5(wide_text, "wide.h5"),
-    r"^wide\.h5:y has 1,000 values, which need 93\.2 GiB, but this machine")  # fmt: skip
-add("categories never written", in_zarr(many_categories),
-    r"^data\.zarr:y/categories has 17,179,869,184 values")  # fmt: skip
-add("y beyond the memory", in_zarr(many_rows),
-    r"^data\.zarr:y has 10,000,000,000,000 values, which need 72\.8 TiB")  # fmt: skip
+SIZES: dict[str, Case] = {
+    "wide text": (in_hdf5(wide_text), {},
+        r"^FILE:y has 1,000 values, which need 93\.2 GiB, but this machine"),
+    "categories never written": (in_zarr(many_categories), {},
+        "^FILE:y/categories has 17,179,869,184 values"),
+    "y beyond the memory": (in_zarr(many_rows), {},
+        r"^FILE:y has 10,000,000,000,000 values, which need 72\.8 TiB"),
+}  # fmt: skip
+CASES = PATHS | NAMES | SHAPES | SIZES
+CASES |= {
+    f"{name}, {kind}": (in_tree(kind, parts), keywords, message)
+    for name, (parts, keywords, message) in TREE_CASES.items()
+    for kind in TREES
+}
 
 
 @pytest.mark.parametrize("name", CASES)

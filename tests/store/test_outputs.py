@@ -16,7 +16,6 @@ from fcl.model.file import read_model
 from fcl.model.scores import write_scores
 from fcl.store import RemotePath, usual_options
 from tests.s3_server import S3Server
-from tests.store.conftest import Upload
 
 
 @pytest.fixture
@@ -53,26 +52,6 @@ def test_a_model(place: RemotePath, model: fcl.Model, tmp_path: Path, server: S3
     np.testing.assert_array_equal(fcl.load_model(str(place / "m.fcl"), (), options).ids, model.ids)
     with usual_options(server.options()):
         assert read_model(str(place / "m.fcl"))[0]["fingerprint"] == model.fingerprint
-
-
-def test_files_that_are_no_models(
-    place: RemotePath, model: fcl.Model, upload: Upload, tmp_path: Path, server: S3Server
-) -> None:
-    model.save(tmp_path / "m.fcl")
-    whole = (tmp_path / "m.fcl").read_bytes()
-    for content, words in (
-        (b"no zip", "not a model file"),
-        (whole[:-100], "not a model file"),
-        (whole.replace(b"fingerprint", b"fingerpront"), "damaged|header"),
-    ):
-        (tmp_path / "x.fcl").write_bytes(content)
-        with pytest.raises(fcl.InputError, match=words):
-            fcl.load_model(fcl.locate(upload(tmp_path / "x.fcl", "x.fcl"), server.options()))
-    with pytest.raises(fcl.InputError, match="no such model file"):
-        fcl.load_model(place / "none.fcl")
-    server.fail("503", "x.fcl", 1000)
-    with pytest.raises(fcl.StoreError, match=r"x.fcl: the store failed"):
-        fcl.load_model(fcl.locate(f"s3://{server.bucket}/x.fcl", server.options()))
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".tsv", ".tsv.gz", ".zarr"])
@@ -127,22 +106,6 @@ def test_metadata_are_sent_last(place: RemotePath, server: S3Server) -> None:
     assert sent[0].endswith("x.zarr/zarr.json") and sent[-1] == sent[0]
     metadata = [path.endswith("zarr.json") for path in sent[1:]]
     assert len(metadata) == 15 + 3 and metadata == sorted(metadata)
-
-
-def test_what_is_never_replaced(place: RemotePath, server: S3Server) -> None:
-    with atomic_file(place / "a" / "b") as file:
-        file.write(b"x")
-    for path, folder, words in (
-        (place / "a", False, "is a folder"),
-        (place / "a", True, "other than a Zarr store"),
-        (place / "a" / "b", True, "exists already"),
-        (place / "a" / "b", False, "exists already"),
-        (fcl.locate(f"s3://{server.bucket}", server.options()), False, "got a bucket"),
-    ):
-        with pytest.raises(fcl.InputError, match=words):
-            check_output(path, overwrite=folder and path.name == "a", folder=folder)
-    with pytest.raises(fcl.InputError, match="there is no such bucket"):
-        check_output(fcl.locate("s3://nowhere/x", server.options()), overwrite=False)
 
 
 def test_another_process_was_faster(place: RemotePath) -> None:
@@ -201,13 +164,3 @@ def test_large_files_are_sent_in_parts(place: RemotePath, server: S3Server) -> N
     assert sum(method == "PUT" for method, _ in server.requests) > 3
     with (place / "x").open() as file:
         assert file.read() == content
-
-
-def test_what_stays_on_the_local_disk(place: RemotePath, folder: Path) -> None:
-    given: dict[str, Any] = {"features": "kmers:d=2", "C": 0.05, "memory": "1GiB"}
-    with pytest.raises(fcl.InputError, match="checkpoints are kept on a local disk"):
-        fcl.train(fcl.open_data(folder), **given, checkpoint=place / "state")
-    with pytest.raises(fcl.InputError, match="the points of a path are kept on a local disk"):
-        fcl.train_path(
-            fcl.open_data(folder), "kmers:d=2", points=2, memory="1GiB", folder=place / "path"
-        )
