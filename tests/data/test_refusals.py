@@ -125,7 +125,8 @@ NAMES: dict[str, Case] = {
     **each("missing x", STORED, rf'^FILE has no array "x"; {HELD}; did you mean "X"\?$', x="x"),
     **each("missing y", STORED, f'^FILE has no array "labels"; {HELD}$', y="labels"),
     **each("missing weights", STORED, '^FILE has no array "weight"; it holds', weights="weight"),
-    "many arrays": (in_hdf5(lambda f: [f.create_dataset(f"deep/a{i:02}", (1,)) for i in range(20)]), {},
+    "many arrays": (
+        in_hdf5(lambda f: [f.create_dataset(f"deep/a{i:02}", data=[1]) for i in range(20)]), {},
         '^FILE has no array "X"; it holds "deep/a00", .*"deep/a11" and 8 more'),
     "missing y beside X.npy": (in_npy(ARRAYS["X"]), {},
         '^the folder of FILE has no array "y"; it holds "X"$'),
