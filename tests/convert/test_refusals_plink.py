@@ -55,8 +55,7 @@ CASES: dict[str, tuple[Callable[[], object], dict[str, Any], str]] = {
     **{name: (table(text), {"y": "p.tsv:trait"}, message)
         for name, (text, message) in PHENOTYPES.items()},
     **{f"{part}, {name}": (edited(part, change), {}, message) for part in (".bim", ".fam")
-        for name, change, message in (
-            ("cut off", lambda lines: lines[:-4], "expected .* cut off"),
+        for name, change, message in (("cut off", lambda lines: lines[:-4], "expected .* cut off"),
             ("three words", lambda lines: [*lines[:2], b"only three words\n", *lines[3:]],
                 rf"^geno\{part}: line 3: expected 6 columns, got 3"),
             ("empty", lambda lines: [], rf"geno\{part}.* got an empty file"))},

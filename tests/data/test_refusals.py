@@ -149,8 +149,7 @@ SHAPES: dict[str, Case] = {
         {"y": ARRAYS["y"][:49]}),
     **each("long weights", ALL, "^FILE:X has 50 rows, but weights has 51 values; they must agree$",
         y=None, weights=np.ones(51)),
-    **each("three dimensions", ALL,
-        r"^FILE:X has 3 dimensions, shape \(3, 2, 2\); expected one or two",
+    **each("three dimensions", ALL, r"^FILE:X has 3 dimensions, shape \(3, 2, 2\); expected one or two",
         {"X": np.zeros((3, 2, 2), np.uint8)}, y=None),
     **{f"no dimension, {kind}": (source, {"y": None},
         r"^FILE:X has 0 dimensions, shape \(\); expected one or two")
@@ -196,14 +195,10 @@ GAPS = np.isin(np.arange(6), (3, 4))
 NONE = r"row {} has no value \({} such rows of 6\); drop these rows, or fill in their values$"
 LABELS: dict[str, tuple[dict[str, Any], str]] = {
     "gap in booleans": (nullable(CODES > 0, GAPS), NONE.format(3, 2)),
-    "gap in integers": (
-        nullable(CODES, GAPS, "nullable-integer"), NONE.format(3, 2)),
-    "gap in texts": (
-        nullable(CATEGORIES[CODES], GAPS, "nullable-string-array"), NONE.format(3, 2)),
-    "gap in categories": (
-        categorical(np.array([0, 1, -1, 2, -1, 0], np.int8)), NONE.format(2, 2)),
-    "no category": (
-        categorical(np.full(6, -1, np.int8), np.empty(0, np.int64)), NONE.format(0, 6)),
+    "gap in integers": (nullable(CODES, GAPS, "nullable-integer"), NONE.format(3, 2)),
+    "gap in texts": (nullable(CATEGORIES[CODES], GAPS, "nullable-string-array"), NONE.format(3, 2)),
+    "gap in categories": (categorical(np.array([0, 1, -1, 2, -1, 0], np.int8)), NONE.format(2, 2)),
+    "no category": (categorical(np.full(6, -1, np.int8), np.empty(0, np.int64)), NONE.format(0, 6)),
     "code 3": (categorical(at(CODES, 4, 3)), "row 4 has the code 3, but there are 3 categories"),
     "code -2": (categorical(at(CODES, 4, -2)), "row 4 has the code -2, but there are 3 categories"),
     "code 255": (categorical(at(CODES.astype(np.uint8), 4, 255)), "row 4 has the code 255"),

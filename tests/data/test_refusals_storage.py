@@ -215,8 +215,7 @@ READING: dict[str, tuple[Source, str]] = {
         for change in (truncate, flip)},
     "no compression": (changed(zarr_of(compressors=None), truncate, "X/c/1/0"),
         r"^data\.zarr:X: chunk \(1, 0\), rows 100-199, cannot be read"),
-    "chunks of columns": (
-        changed(in_zarr(lambda g: [g.create_array("X", data=CODES, chunks=(150, 20)),
+    "chunks of columns": (changed(in_zarr(lambda g: [g.create_array("X", data=CODES, chunks=(150, 20)),
             g.create_array("y", data=ARRAYS["y"])]), truncate, "X/c/2/1"),
         r"^data\.zarr:X: chunk \(2, 1\), rows 300-399, cannot be read"),
     # four inner chunks of 50 rows a shard; the index at the end of the shard stays whole
@@ -231,13 +230,11 @@ READING: dict[str, tuple[Source, str]] = {
     "member of a zip": (changed(zipped, flip_in_chunk),
         r"^data\.zip:X: chunk \(1, 0\), rows 100-199, cannot be read: BadZipFile.*member X/c/1/0 of "
         r"data\.zip\."),
-    "sparse rows": (
-        changed(in_tree("zarr3-tree", csr_tree(MATRIX) | {"y": (np.arange(60) % 2, {})}),
+    "sparse rows": (changed(in_tree("zarr3-tree", csr_tree(MATRIX) | {"y": (np.arange(60) % 2, {})}),
             lambda content: b"no longer what it was", "X/data/c/3"),
         r"^data\.zarr:X/data: chunk \(3,\), rows 21-27, cannot be read"),
     "fifo for a chunk": (fifo(stored("zarr3"), "X/c/5/0"), r"X/c/5/0: is a FIFO"),
-    "fifo for the first chunk": (
-        fifo(in_zarr(lambda g: [g.create_array("X", data=np.eye(4)),
+    "fifo for the first chunk": (fifo(in_zarr(lambda g: [g.create_array("X", data=np.eye(4)),
             g.create_array("y", data=np.arange(4) % 2)]), "X/c/0/0"), r"data\.zarr/X/c/0/0: is a FIFO"),
 }  # fmt: skip
 
