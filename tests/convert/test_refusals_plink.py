@@ -48,7 +48,7 @@ PHENOTYPES = {
     "short line": ("IID\ttrait\ns1\t1.5\ns1\n", "p.tsv: line 3: expected 2 columns, got 1"),
     "no phenotype": ("IID\ttrait\ns1\tNA\n", "no sample has a value"),
     "column twice": ("IID\ttrait\ttrait\ns1\t1\t2\n", "2 columns of"),
-    "empty table": ("", "got an empty file"),
+    "empty table": ("", "p.tsv: expected a table of phenotypes, got an empty file"),
 }  # fmt: skip
 #: What is done to the files, options, and the message.
 CASES: dict[str, tuple[Callable[[], object], dict[str, Any], str]] = {

@@ -136,7 +136,7 @@ NAMES: dict[str, Case] = {
     "name of weights in memory": (ARRAYS["X"], {"y": None, "weights": "w"},
         '^weights="w" is a name, but X is an array in memory'),
     "number for a name": (stored("zarr3"), {"x": 7}, "^x: expected the name of an array in FILE, got 7"),
-    "name that is no text": (stored("hdf5"), {"y": "\udcff\udcfe"}, "^FILE has no array "),
+    "name that is no text": (stored("hdf5"), {"y": "\udcff"}, '^FILE has no array "\udcff"; it holds'),
     "missing column": (FRAME, {"y": "label"},
         "^y: the data frame has no column 'label'; it has age, dose$"),
     "text column": (FRAME.assign(colour=["red", "blue", "red"]), {},

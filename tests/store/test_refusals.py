@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -60,7 +61,7 @@ def test_sources(name: str, fill: Callable[[str], str], server: S3Server) -> Non
 
 
 OPTIONS: dict[str, tuple[str, Any, str]] = {
-    "unknown": ("URL", {"colour": "red"}, "colour"),
+    "unknown": ("URL", {"colour": "red"}, "cannot be opened: .*'colour' is not valid"),
     "no requests": ("URL", {"requests": 0}, "requests must be a whole number from 1 to 256, got 0"),
     "list": ("URL", {"endpoint": ["a"]}, "expected text, numbers and booleans by name"),
     "text": ("URL", "anon", "expected a dict"),
@@ -119,9 +120,9 @@ LINES = {
     "scratch": ("train URL --out=OUT --scratch=BUCKET/l", "expected a writable folder"),
     "option without a value": ("train URL --out=OUT --storage-option=anon", "expected KEY=VALUE"),
     "secret": ("train URL --out=OUT --storage-option=secret_access_key=x", "give it in the environment"),
-    "unknown option": ("train URL --out=OUT --storage-option=color=x", "color"),
+    "unknown option": ("train URL --out=OUT --storage-option=color=x", "'color' is not valid for"),
     "no such bucket": ("train URL --out=s3://nowhere/m.fcl", "there is no such bucket"),
-    "model that is not there": ("predict m.fcl BUCKET/a.fa --out=s.tsv", "m.fcl"),
+    "model that is not there": ("predict m.fcl BUCKET/a.fa --out=s.tsv", "m.fcl: no such model file"),
     "file to convert": ("convert BUCKET/a.fa a.zarr", "expected a local path here, got a URL"),
 }  # fmt: skip
 
@@ -136,7 +137,7 @@ def test_lines(
     options = [f"--storage-option={key}={value}" for key, value in server.options().items()]
     more = TRAIN if name == "train" else ()
     result = invoke(name, *arguments, *more, *options, code=2)
-    assert message in " ".join(result.output.split()), result.output
+    assert re.search(message, " ".join(result.output.split())), result.output
 
 
 def test_other_formats(
