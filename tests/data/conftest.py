@@ -176,71 +176,63 @@ def stored(container: str, **changed: np.ndarray | None) -> Source:
     return lambda folder: put(container, folder, arrays)
 
 
-def in_hdf5(write: Callable[[Any], object], name: str = "data.h5") -> Source:
+def source(write: Callable[..., Any]) -> Callable[..., Source]:
+    """A function that writes into a folder, as one that makes sources of its other arguments."""
+
+    def given(*more: Any, **options: Any) -> Source:
+        def make(folder: Path) -> Stored:
+            found = write(folder, *more, **options)
+            return found if isinstance(found, tuple) else (found, {})
+
+        return make
+
+    return given
+
+
+@source
+def in_hdf5(folder: Path, write: Callable[[Any], object]) -> Path:
     """An HDF5 file that a function fills."""
+    import h5py
 
-    def make(folder: Path) -> Stored:
-        import h5py
-
-        with h5py.File(folder / name, "w") as file:
-            write(file)
-        return folder / name, {}
-
-    return make
+    with h5py.File(folder / "data.h5", "w") as file:
+        write(file)
+    return folder / "data.h5"
 
 
-def in_zarr(write: Callable[[Any], object], zarr_format: int = 3) -> Source:
+@source
+def in_zarr(folder: Path, write: Callable[[Any], object], zarr_format: int = 3) -> Path:
     """A Zarr group that a function fills."""
+    import zarr
 
-    def make(folder: Path) -> Stored:
-        import zarr
-
-        write(zarr.open_group(folder / "data.zarr", mode="w", zarr_format=zarr_format))
-        return folder / "data.zarr", {}
-
-    return make
+    write(zarr.open_group(folder / "data.zarr", mode="w", zarr_format=zarr_format))
+    return folder / "data.zarr"
 
 
-def in_file(name: str, content: bytes) -> Source:
-    """A file of any content."""
-
-    def make(folder: Path) -> Stored:
-        (folder / name).write_bytes(content)
-        return folder / name, {}
-
-    return make
+@source
+def in_file(folder: Path, name: str, content: bytes) -> Path:
+    (folder / name).write_bytes(content)
+    return folder / name
 
 
-def in_npy(values: Any) -> Source:
-    """X.npy alone."""
-
-    def make(folder: Path) -> Stored:
-        np.save(folder / "X.npy", values, allow_pickle=True)
-        return folder / "X.npy", {}
-
-    return make
+@source
+def in_npy(folder: Path, values: Any) -> Path:
+    np.save(folder / "X.npy", values, allow_pickle=True)
+    return folder / "X.npy"
 
 
-def in_tree(kind: str, tree: Tree) -> Source:
-    """Groups and arrays in one of TREES."""
-    return lambda folder: (put_tree(folder, kind, tree), {})
-
-
-def changed(source: Source, change: Callable[[bytes], bytes], member: str = "") -> Source:
+@source
+def changed(folder: Path, whole: Source, change: Callable[[bytes], bytes], member: str = "") -> Any:
     """A source of which one file is changed: ``member`` of a folder, or the file itself."""
-
-    def make(folder: Path) -> Stored:
-        path, keywords = source(folder)
-        file = Path(path) / member
-        file.write_bytes(change(file.read_bytes()))
-        return path, keywords
-
-    return make
+    path, keywords = whole(folder)
+    file = Path(path) / member
+    file.write_bytes(change(file.read_bytes()))
+    return path, keywords
 
 
-def within(source: Source, group: str) -> Source:
+@source
+def within(folder: Path, whole: Source, group: str) -> str:
     """A group of a source."""
-    return lambda folder: (f"{source(folder)[0]}::{group}", {})
+    return f"{whole(folder)[0]}::{group}"
 
 
 def short(error: Exception, folder: Path) -> str:
@@ -347,6 +339,9 @@ def put_tree(folder: Path, kind: str, tree: Tree, chunk_rows: int = 7) -> str:
         path = folder / "data.zarr"
         _put_zarr_tree(path, tree, int(kind[4]), chunk_rows)
     return str(path)
+
+
+in_tree = source(put_tree)
 
 
 @pytest.fixture(params=TREES)

@@ -18,6 +18,7 @@ import scipy.sparse
 import fcl
 from tests.data.conftest import (
     TREES,
+    Source,
     check_command,
     csr_tree,
     in_file,
@@ -27,6 +28,7 @@ from tests.data.conftest import (
     in_zarr,
     make_arrays,
     short,
+    source,
     stored,
     within,
 )
@@ -57,24 +59,28 @@ def each(
     return {f"{name}, {kind}": (stored(kind, **arrays), keywords, message) for kind in kinds}
 
 
-def folder_of(folder: Path) -> Any:
+@source
+def folder_of(folder: Path) -> Path:
     (folder / "folder").mkdir()
-    return folder / "folder", {}
+    return folder / "folder"
 
 
-def beside_data(folder: Path) -> Any:
-    stored("zarr3")(folder)
-    return folder / "date.zarr", {}
+@source
+def beside(folder: Path, whole: Source, name: str) -> Path:
+    whole(folder)
+    return folder / name
 
 
-def npz(folder: Path) -> Any:
+@source
+def npz(folder: Path) -> Path:
     np.savez(folder / "data.npz", X=np.zeros(3))
-    return folder / "data.npz", {}
+    return folder / "data.npz"
 
 
-def root_of(kind: str) -> Any:
+@source
+def root_of(folder: Path, whole: Source) -> str:
     """The file of a container whose arrays are in a group."""
-    return lambda folder: (str(stored(kind)(folder)[0]).partition("::")[0], {})
+    return str(whole(folder)[0]).partition("::")[0]
 
 
 def in_all(values: np.ndarray) -> dict[str, Any]:
@@ -90,16 +96,17 @@ def in_all(values: np.ndarray) -> dict[str, Any]:
 
 
 PATHS: dict[str, Case] = {
-    "missing path": (beside_data, {}, r'^date\.zarr does not exist; did you mean "data\.zarr"\?$'),
+    "missing path": (beside(stored("zarr3"), "date.zarr"), {},
+        r'^date\.zarr does not exist; did you mean "data\.zarr"\?$'),
     "missing folder": (lambda f: (f / "none/at all", {}), {}, "^none/at all does not exist$"),
     "sequence": ("ACGTACGT", {}, r'does not exist; a sequence is given in a list: \["ACGTACGT"\]$'),
     "number": (3, {}, "^the source is of type int; expected a path, a numpy array, a list of sequences, "
         "a sparse matrix or a data frame$"),
     "ragged list": ([[1, 2], [3]], {}, "^the list holds rows of different lengths"),
-    "folder": (folder_of, {}, r"^folder is a folder with neither Zarr metadata nor \.npy files"),
+    "folder": (folder_of(), {}, r"^folder is a folder with neither Zarr metadata nor \.npy files"),
     "words": (in_file("file.doc", b"some words\n"), {},
         r"^file\.doc is a file, in no format known to fcl; expected a Zarr"),
-    "npz": (npz, {}, r"^data\.npz is .*store the arrays of an \.npz with np\.save$"),
+    "npz": (npz(), {}, r"^data\.npz is .*store the arrays of an \.npz with np\.save$"),
     **{f"{name} of {len(text)} bytes": (in_file(name, text), {},
         "^FILE (cannot be opened as HDF5|is not a readable)")
         for name in ("data.h5", "data.zip", "X.npy") for text in (b"", b"something else altogether")},
@@ -116,9 +123,9 @@ PATHS: dict[str, Case] = {
         "^FILE::/X: /X is an array; expected a group"),
     "group of a folder": (within(stored("npy-folder"), "/fold"), {},
         "^FILE .*has no groups, so ::/fold cannot be found"),
-    **{f"group for an array, {kind}": (source, {"x": "folds"},
-        '^"folds" in FILE is a group, expected an array$') for kind, source in (
-            ("zarr3", root_of("zarr3-group")), ("hdf5", root_of("hdf5-group")),
+    **{f"group for an array, {kind}": (whole, {"x": "folds"},
+        '^"folds" in FILE is a group, expected an array$') for kind, whole in (
+            ("zarr3", root_of(stored("zarr3-group"))), ("hdf5", root_of(stored("hdf5-group"))),
             ("zarr2", in_zarr(lambda g: g.create_group("folds"), 2)))},
 }  # fmt: skip
 NAMES: dict[str, Case] = {
@@ -151,14 +158,14 @@ SHAPES: dict[str, Case] = {
         y=None, weights=np.ones(51)),
     **each("three dimensions", ALL, r"^FILE:X has 3 dimensions, shape \(3, 2, 2\); expected one or two",
         {"X": np.zeros((3, 2, 2), np.uint8)}, y=None),
-    **{f"no dimension, {kind}": (source, {"y": None},
+    **{f"no dimension, {kind}": (whole, {"y": None},
         r"^FILE:X has 0 dimensions, shape \(\); expected one or two")
-        for kind, source in (in_all(NOTHING) | {
+        for kind, whole in (in_all(NOTHING) | {
             "hdf5": in_hdf5(lambda f: f.create_dataset("X", data=NOTHING))}).items()},
-    **{f"empty {shape}, {kind}": (source, {"y": None},
+    **{f"empty {shape}, {kind}": (whole, {"y": None},
         rf"^FILE:X is empty, shape {re.escape(str(shape))}; expected at least one row and one column")
         for shape in ((0, 5), (5, 0), (0,))
-        for kind, source in in_all(np.zeros(shape, np.uint8)).items()},
+        for kind, whole in in_all(np.zeros(shape, np.uint8)).items()},
     "null dataset": (in_hdf5(lambda f: f.create_dataset("X", data=h5py.Empty("f"))), {},
         "^FILE:X is a null dataset"),
     **each("empty y", ("zarr2", "zarr3", "hdf5", "memory"),
@@ -173,10 +180,10 @@ SHAPES: dict[str, Case] = {
         r"^X holds Python objects \(NoneType, dict\); expected numbers or text"),
     "objects, hdf5": (in_hdf5(lambda f: f.create_dataset("X", (3,), h5py.vlen_dtype(np.int32))), {},
         "^FILE:X holds Python objects"),
-    **{f"dtype {dtype}, {kind}": (source(np.zeros(3, dtype)), {},
+    **{f"dtype {dtype}, {kind}": (put_in(np.zeros(3, dtype)), {},
         rf"^{name} has dtype {re.escape(str(np.dtype(dtype)))}; expected numbers or text")
         for dtype in ("c16", "M8[s]", [("a", "i4"), ("b", "f4")])
-        for kind, name, source in (("npy", r"X\.npy", in_npy), ("memory", "X", np.asarray))},
+        for kind, name, put_in in (("npy", r"X\.npy", in_npy), ("memory", "X", np.asarray))},
     "masked X": (MASKED, {"y": np.array([0, 1, 0, 1])}, "^X has masked values"),
     "masked y": (np.eye(4), {"y": MASKED[:, 0]}, "^y has masked values"),
 }  # fmt: skip
@@ -286,14 +293,14 @@ def test_opening(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """In Python; and by the command, if it can be given the same."""
     monkeypatch.chdir(tmp_path)
     given, keywords, message = CASES[name]
-    source, more = given(tmp_path) if callable(given) else (given, {})
+    place, more = given(tmp_path) if callable(given) else (given, {})
     keywords = more | keywords
-    path = isinstance(source, str | os.PathLike)
-    file = re.escape(os.path.basename(str(source).partition("::")[0])) if path else ""
+    path = isinstance(place, str | os.PathLike)
+    file = re.escape(os.path.basename(str(place).partition("::")[0])) if path else ""
     message = message.replace("FILE:", f"{file}:" if file else "").replace("FILE", file)
     with pytest.raises(fcl.InputError) as caught:
-        fcl.open_data(source, **keywords)
+        fcl.open_data(place, **keywords)
     found = short(caught.value, tmp_path)
     assert re.search(message, found), found
     if path and all(isinstance(value, str) and value.isascii() for value in keywords.values()):
-        check_command(source, keywords, found, tmp_path)
+        check_command(place, keywords, found, tmp_path)

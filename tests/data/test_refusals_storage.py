@@ -31,6 +31,7 @@ from tests.data.conftest import (
     put_hdf5,
     put_zarr,
     short,
+    source,
     stored,
     within,
 )
@@ -50,35 +51,30 @@ def flip(content: bytes, size: int | None = None) -> bytes:
     return bytes(255 - byte for byte in content[:size]) + content[size:]
 
 
-def zarr_of(chunk_rows: int = 100, y: np.ndarray = ARRAYS["y"], **options: Any) -> Source:
-    def make(folder: Path) -> Any:
-        put_zarr(folder / "data.zarr", ARRAYS | {"y": y}, chunk_rows=chunk_rows, **options)
-        return folder / "data.zarr", {}
-
-    return make
-
-
-def zipped(folder: Path) -> Any:
-    with zarr.storage.ZipStore(folder / "data.zip", mode="w") as store:
-        put_zarr(store, ARRAYS, chunk_rows=100, compressors=None)
-    return folder / "data.zip", {}
+@source
+def zarr_of(
+    folder: Path, chunk_rows: int = 100, y: np.ndarray = ARRAYS["y"], **options: Any
+) -> Path:
+    put_zarr(folder / "data.zarr", ARRAYS | {"y": y}, chunk_rows=chunk_rows, **options)
+    return folder / "data.zarr"
 
 
-def zipped_with_empty_member(folder: Path) -> Any:
+@source
+def zip_of(folder: Path, empty: str = "", **options: Any) -> Path:
+    """A zip, of which one member is empty."""
     with zarr.storage.ZipStore(folder / "made.zip", mode="w") as store:
-        put_zarr(store, ARRAYS, chunk_rows=50, shards=4)
-    with (
-        zipfile.ZipFile(folder / "made.zip") as source,
-        zipfile.ZipFile(folder / "data.zip", "w") as target,
-    ):
-        for name in source.namelist():
-            target.writestr(name, b"" if name == "X/c/0/0" else source.read(name))
-    return folder / "data.zip", {}
+        put_zarr(store, ARRAYS, **options)
+    whole, path = zipfile.ZipFile(folder / "made.zip"), folder / "data.zip"
+    with whole, zipfile.ZipFile(path, "w") as target:
+        for name in whole.namelist():
+            target.writestr(name, b"" if name == empty else whole.read(name))
+    return path
 
 
-def hdf5_of(folder: Path) -> Any:
+@source
+def hdf5_of(folder: Path) -> Path:
     put_hdf5(folder / "data.h5", ARRAYS, chunk_rows=100)
-    return folder / "data.h5", {}
+    return folder / "data.h5"
 
 
 def flip_in_chunk(content: bytes) -> bytes:
@@ -109,39 +105,28 @@ def whole_number(content: bytes) -> bytes:
     return content.replace(b"(60, 1), }   ", b"(60, True), }")
 
 
-def named(source: Source, **keywords: Any) -> Source:
-    return lambda folder: (source(folder)[0], keywords)
+@source
+def named(folder: Path, whole: Source, **keywords: Any) -> Any:
+    return whole(folder)[0], keywords
 
 
-def fifo(source: Source, member: str) -> Source:
-    """A source with a FIFO in place of a member."""
-
-    def make(folder: Path) -> Any:
-        path, keywords = source(folder)
-        (Path(path) / member).unlink()
-        os.mkfifo(Path(path) / member)
-        return path, keywords
-
-    return make
-
-
-def fifo_behind_a_link(folder: Path) -> Any:
-    path, keywords = stored("zarr3")(folder)
-    (Path(path) / "y").rename(folder / "elsewhere")
-    (Path(path) / "y").symlink_to(folder / "elsewhere")
-    (folder / "elsewhere/c/0").unlink()
-    os.mkfifo(folder / "elsewhere/c/0")
-    return path, keywords
+@source
+def fifo(folder: Path, whole: Source, member: str, moved: str = "") -> Path:
+    """A source with a FIFO in place of a member; ``moved`` becomes a link to where it is now."""
+    path = Path(whole(folder)[0])
+    if moved:
+        (path / moved).rename(folder / "elsewhere")
+        (path / moved).symlink_to(folder / "elsewhere")
+    (path / member).unlink()
+    os.mkfifo(path / member)
+    return path
 
 
-def hdf5_with_pipe(write: Callable[[Any, Path], object]) -> Source:
+@source
+def hdf5_with_pipe(folder: Path, write: Callable[[Any, Path], object]) -> Any:
     """An HDF5 file that leads to the FIFO ``pipe``."""
-
-    def make(folder: Path) -> Any:
-        os.mkfifo(folder / "pipe")
-        return in_hdf5(lambda file: write(file, folder / "pipe"))(folder)
-
-    return make
+    os.mkfifo(folder / "pipe")
+    return in_hdf5(lambda file: write(file, folder / "pipe"))(folder)
 
 
 def virtual(file: Any, pipe: Path) -> None:
@@ -154,16 +139,13 @@ def link(name: str, target: str) -> Callable[[Any, Path], object]:
     return lambda file, pipe: file.__setitem__(name, h5py.ExternalLink("pipe", target))
 
 
-def long_header(version: int, length: int) -> Source:
+@source
+def long_header(folder: Path, version: int, length: int) -> Path:
     """An npy file whose header is 4 GB long, without a block on the disk."""
-
-    def make(folder: Path) -> Any:
-        head = b"\x93NUMPY" + bytes([version, 0]) + length.to_bytes(2 * version, "little")
-        (folder / "X.npy").write_bytes(head)
-        os.truncate(folder / "X.npy", 1 << 32)
-        return folder / "X.npy", {}
-
-    return make
+    head = b"\x93NUMPY" + bytes([version, 0]) + length.to_bytes(2 * version, "little")
+    (folder / "X.npy").write_bytes(head)
+    os.truncate(folder / "X.npy", 1 << 32)
+    return folder / "X.npy"
 
 
 BLOSC: dict[int, Any] = {2: numcodecs.Blosc(), 3: zarr.codecs.BloscCodec()}
@@ -184,7 +166,7 @@ OPENING: dict[str, tuple[Source, str]] = {
         for member in ("zarr.json", "X/zarr.json")},
     "inner chunks without rows": (changed(zarr_of(50, shards=2), no_rows, "X/zarr.json"),
         r'data\.zarr:X" has chunks of shape \(0, 60\)'),
-    "truncated HDF5": (changed(hdf5_of, truncate), r"^data\.h5 cannot be opened as HDF5: .*truncated"),
+    "truncated HDF5": (changed(hdf5_of(), truncate), r"^data\.h5 cannot be opened as HDF5: .*truncated"),
     "names of HDF5": (
         within(changed(in_hdf5(lambda h: h.create_dataset("X", data=CODES)), break_free_list), "/a"),
         r"^data\.h5 cannot be read as HDF5: .*\. The file is damaged"),
@@ -196,7 +178,7 @@ OPENING: dict[str, tuple[Source, str]] = {
     "fifo for the group": (fifo(stored("zarr3"), "zarr.json"), r"^data\.zarr is .*in no format"),
     "fifo for metadata": (fifo(stored("zarr3"), "y/zarr.json"),
         r"data\.zarr/y/zarr\.json: is a FIFO .*; expected a regular file"),
-    "fifo behind a link": (fifo_behind_a_link, r"data\.zarr/y/c/0: is a FIFO"),
+    "fifo behind a link": (fifo(stored("zarr3"), "y/c/0", moved="y"), r"data\.zarr/y/c/0: is a FIFO"),
     "hdf5, array in a fifo": (hdf5_with_pipe(link("X", "/X")), PIPE),
     "hdf5, group in a fifo": (named(hdf5_with_pipe(link("inner", "/")), x="inner/X"), PIPE),
     "hdf5, bytes in a fifo": (hdf5_with_pipe(
@@ -227,8 +209,9 @@ READING: dict[str, tuple[Source, str]] = {
     "index of a shard": (changed(zarr_of(50, shards=4), truncate, "X/c/0/0"), ROWS_50),
     "empty chunk": (changed(zarr_of(50), lambda content: b"", "X/c/0/0"), ROWS_50),
     "empty shard": (changed(zarr_of(50, shards=4), lambda content: b"", "X/c/0/0"), ROWS_50),
-    "empty member of a zip": (zipped_with_empty_member, "^data.zip:X: .*X/c/0/0 is empty"),
-    "member of a zip": (changed(zipped, flip_in_chunk),
+    "empty member of a zip": (zip_of("X/c/0/0", chunk_rows=50, shards=4),
+        "^data.zip:X: .*X/c/0/0 is empty"),
+    "member of a zip": (changed(zip_of(chunk_rows=100, compressors=None), flip_in_chunk),
         r"^data\.zip:X: chunk \(1, 0\), rows 100-199, cannot be read: BadZipFile.*member X/c/1/0 of "
         r"data\.zip\."),
     "sparse rows": (changed(in_tree("zarr3-tree", csr_tree(MATRIX) | {"y": (np.arange(60) % 2, {})}),
@@ -243,20 +226,20 @@ READING: dict[str, tuple[Source, str]] = {
 @pytest.mark.parametrize("name", OPENING)
 def test_opening(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    source, keywords = OPENING[name][0](tmp_path)
+    path, keywords = OPENING[name][0](tmp_path)
     with pytest.raises(fcl.InputError) as caught:
-        fcl.open_data(source, **keywords)
+        fcl.open_data(path, **keywords)
     found = short(caught.value, tmp_path)
     assert re.search(OPENING[name][1], found), found
-    check_command(source, keywords, found, tmp_path)
+    check_command(path, keywords, found, tmp_path)
 
 
 @pytest.mark.parametrize("name", READING)
 def test_reading(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows at once, in blocks, and by the command."""
     monkeypatch.chdir(tmp_path)
-    source, keywords = READING[name][0](tmp_path)
-    data = fcl.open_data(source, **keywords)
+    path, keywords = READING[name][0](tmp_path)
+    data = fcl.open_data(path, **keywords)
     reads = [lambda: data.rows.read(0, data.n_rows)]
     if data.rows.dtype == np.uint8:
         reads.append(lambda: list(SequenceReader(data.rows).iter_codes(64)))
@@ -265,4 +248,4 @@ def test_reading(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             read()
         found = short(caught.value, tmp_path)
         assert re.search(READING[name][1], found), found
-    check_command(source, {}, found, tmp_path)
+    check_command(path, {}, found, tmp_path)
