@@ -27,25 +27,17 @@ def test_input_errors_are_value_errors_of_ours() -> None:
     assert issubclass(InputError, ValueError)
 
 
-@pytest.mark.parametrize(
-    ("target", "error", "message"),
-    [
-        (
-            "pathlib.Path.open",
-            PermissionError(errno.EACCES, "Permission denied"),
-            r"/data\.h5 cannot be read: Permission denied$",
-        ),
-        (
-            "h5py.File",
-            BlockingIOError(
-                errno.EAGAIN, "Unable to synchronously open file (unable to lock file, errno = 11)"
-            ),
-            r"data\.h5 is locked by another process that has it open \(errno 11\).*"
-            "HDF5_USE_FILE_LOCKING=FALSE",
-        ),
-    ],
-    ids=["permission", "lock"],
+PERMISSION = PermissionError(errno.EACCES, "Permission denied")
+LOCK = BlockingIOError(
+    errno.EAGAIN, "Unable to synchronously open file (unable to lock file, errno = 11)"
 )
+
+
+@pytest.mark.parametrize(("target", "error", "message"), [
+    ("pathlib.Path.open", PERMISSION, r"/data\.h5 cannot be read: Permission denied$"),
+    ("h5py.File", LOCK, r"data\.h5 is locked by another process that has it open \(errno 11\).*"
+     "HDF5_USE_FILE_LOCKING=FALSE"),
+], ids=["permission", "lock"])  # fmt: skip
 def test_errors_of_the_system(
     target: str, error: OSError, message: str, store: Store, arrays: Arrays, monkeypatch: Any
 ) -> None:
@@ -79,23 +71,12 @@ def test_a_lock_of_another_process(
     assert expected in done.stdout, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("kind", "member"),
-    [
-        ("zarr2", "X/.zarray"),
-        ("zarr3", "X/zarr.json"),
-        ("zarr3-sharded", "y/zarr.json"),
-        ("zarr3-zip", ""),
-        ("hdf5", ""),
-        ("npy-folder", "X.npy"),
-        ("npy-file", ""),
-        ("h5ad", ""),
-        ("h5ad-chunked", ""),
-        ("zarr2-tree", "X/.zattrs"),
-        ("zarr2-tree", "X/data/.zarray"),
-        ("zarr3-tree", "X/zarr.json"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "member"), [
+    ("zarr2", "X/.zarray"), ("zarr3", "X/zarr.json"), ("zarr3-sharded", "y/zarr.json"),
+    ("zarr3-zip", ""), ("hdf5", ""), ("npy-folder", "X.npy"), ("npy-file", ""), ("h5ad", ""),
+    ("h5ad-chunked", ""), ("zarr2-tree", "X/.zattrs"), ("zarr2-tree", "X/data/.zarray"),
+    ("zarr3-tree", "X/zarr.json"),
+])  # fmt: skip
 def test_a_source_that_changes(kind: str, member: str, arrays: Arrays, tmp_path: Path) -> None:
     if kind in WRITERS:
         source, keywords = put(kind, tmp_path, arrays)

@@ -43,14 +43,12 @@ def plain(values, **attributes):
 
 
 KEPT = np.zeros(6, bool)
+NUMBERS, LETTERS = np.array([1.5, 2, 9]), np.array([b"a", b"b", b"c"], "S1")
 COLUMNS = {
     "texts": (categorical(), CATEGORIES[CODES]),
     "integers": (categorical(categories=np.array([10, 20, 30])), 10 * CODES + 10),
-    "fractions": (categorical(categories=np.array([1.5, 2, 9])), np.array([1.5, 2, 9])[CODES]),
-    "bytes": (
-        categorical(categories=np.array([b"a", b"b", b"c"], "S1")),
-        np.array([b"a", b"b", b"c"])[CODES],
-    ),
+    "fractions": (categorical(categories=NUMBERS), NUMBERS[CODES]),
+    "bytes": (categorical(categories=LETTERS), LETTERS[CODES]),
     "patched version": (categorical(version="0.2.7"), CATEGORIES[CODES]),
     "plain texts": (plain(CATEGORIES[CODES]), CATEGORIES[CODES]),
     "plain booleans": (plain(CODES > 0), CODES > 0),
@@ -58,11 +56,8 @@ COLUMNS = {
     "an attribute of the same name": (plain(CODES, categories="B cell, T cell"), CODES),
     "nullable booleans": (nullable(CODES > 0, KEPT), CODES > 0),
     "nullable integers": (nullable(CODES, KEPT, "nullable-integer"), CODES),
-    "nullable texts": (
-        nullable(CATEGORIES[CODES], KEPT, "nullable-string-array"),
-        CATEGORIES[CODES],
-    ),
-}
+    "nullable texts": (nullable(CATEGORIES[CODES], KEPT, "nullable-string-array"), CATEGORIES[CODES]),
+}  # fmt: skip
 
 
 def check_label(source, expected):
