@@ -73,14 +73,8 @@ def test_sparse_rows_and_names(tmp_path: Path, upload: Upload, server: S3Server)
         (4000, 300), density=0.05, format="csr", random_state=np.random.default_rng(2)
     )
     group = zarr.open_group(tmp_path / "a.zarr", mode="w")
-    x = group.create_group(
-        "X",
-        attributes={
-            "encoding-type": "csr_matrix",
-            "encoding-version": "0.1.0",
-            "shape": list(matrix.shape),
-        },
-    )
+    csr = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": list(matrix.shape)}
+    x = group.create_group("X", attributes=csr)
     for part in ("indptr", "indices", "data"):
         x.create_array(part, data=getattr(matrix, part), chunks=(1000,))
     codes = np.tile(np.array([0, 1], np.int8), 2000)

@@ -31,6 +31,11 @@ def model(folder: Path) -> fcl.Model:
     return fcl.train(fcl.open_data(folder), "kmers:d=2", C=0.05, memory="1GiB").model
 
 
+def content(path: Any) -> bytes:
+    with path.open() as file:
+        return bytes(file.read())
+
+
 def keys(place: RemotePath) -> set[str]:
     return {info.key for info in place.list()}
 
@@ -38,8 +43,7 @@ def keys(place: RemotePath) -> set[str]:
 def test_a_model(place: RemotePath, model: fcl.Model, tmp_path: Path, server: S3Server) -> None:
     model.save(place / "m.fcl")
     model.save(tmp_path / "m.fcl")
-    with (place / "m.fcl").open() as file:
-        assert file.read() == (tmp_path / "m.fcl").read_bytes()
+    assert content(place / "m.fcl") == (tmp_path / "m.fcl").read_bytes()
     assert keys(place) == {"m.fcl"}
     server.fail("503", "m.fcl")
     server.fail("truncate", "m.fcl")
@@ -69,8 +73,7 @@ def test_scores(
         assert isinstance(array, zarr.Array) and array.attrs["kind"] == "margin"
         np.testing.assert_array_equal(array[:], model.margins(str(folder)))
     else:
-        with out.open() as file:
-            assert file.read() == (tmp_path / f"scores{suffix}").read_bytes()
+        assert content(out) == (tmp_path / f"scores{suffix}").read_bytes()
     with pytest.raises(fcl.InputError, match="exists already"):
         write_scores(model, str(folder), out)
     write_scores(model, str(folder), out, overwrite=True)
@@ -117,9 +120,7 @@ def test_another_process_was_faster(place: RemotePath) -> None:
     with pytest.raises(OutputExistsError, match="another process has written this file") as caught:
         write_late()
     assert caught.value.kept == str(place / "x.1")
-    for name, content in (("x", b"theirs"), ("x.1", b"mine")):
-        with (place / name).open() as file:
-            assert file.read() == content
+    assert (content(place / "x"), content(place / "x.1")) == (b"theirs", b"mine")
 
 
 def test_another_process_was_faster_with_a_store(
@@ -127,21 +128,19 @@ def test_another_process_was_faster_with_a_store(
 ) -> None:
     """Both looked before either had sent anything; neither mixes its chunks with the other's."""
 
-    def write(content: str) -> None:
+    def write(text: str) -> None:
         with atomic_folder(place / "x.zarr") as made:
-            (made / "c").write_text(content)
-            (made / "zarr.json").write_text(content)
-            if content == "mine":
+            (made / "c").write_text(text)
+            (made / "zarr.json").write_text(text)
+            if text == "mine":
                 write("theirs")
 
     monkeypatch.setattr(RemotePath, "kind", lambda path: "")
     with pytest.raises(OutputExistsError) as caught:
         write("mine")
     assert caught.value.kept == str(place / "x.1.zarr")
-    for name, content in (("x.zarr", b"theirs"), ("x.1.zarr", b"mine")):
-        for part in ("c", "zarr.json"):
-            with (place / name / part).open() as file:
-                assert file.read() == content
+    for name, text in (("x.zarr", b"theirs"), ("x.1.zarr", b"mine")):
+        assert [content(place / name / part) for part in ("c", "zarr.json")] == [text, text]
 
 
 def test_a_large_file_takes_its_name_first(
@@ -153,14 +152,12 @@ def test_a_large_file_takes_its_name_first(
         file.write(b"more than ten bytes")
     with pytest.raises(FileExistsError):
         client.put((place / "x").key, Path(__file__), overwrite=False)
-    with (place / "x").open() as file:
-        assert file.read() == b"more than ten bytes"
+    assert content(place / "x") == b"more than ten bytes"
 
 
 def test_large_files_are_sent_in_parts(place: RemotePath, server: S3Server) -> None:
-    content = np.random.default_rng(0).bytes(33 << 20)
+    large = np.random.default_rng(0).bytes(33 << 20)
     with atomic_file(place / "x") as file:
-        file.write(content)
+        file.write(large)
     assert sum(method == "PUT" for method, _ in server.requests) > 3
-    with (place / "x").open() as file:
-        assert file.read() == content
+    assert content(place / "x") == large
