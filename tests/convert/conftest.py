@@ -50,3 +50,12 @@ def rows_of(*paths: Path | str, **options: Any) -> tuple[list[list[int]], Any, S
     """Rows, Zarr group and summary of a conversion."""
     found = converted(*paths, **options)
     return found.x.tolist(), found.group, found.summary
+
+
+def write_parquet(path: Any, columns: Any, **options: Any) -> Any:
+    """Write a table, or columns by name, to a path or a file; returns it."""
+    from pyarrow import Table, parquet, table
+
+    whole = columns if isinstance(columns, Table) else table(columns)
+    parquet.write_table(whole, path, **options)
+    return path

@@ -12,7 +12,7 @@ import pytest
 from converted import refusal, saved
 
 from fcl.convert.tables import delimited
-from tests.convert.conftest import Refuse
+from tests.convert.conftest import Refuse, write_parquet
 
 pa = pytest.importorskip("pyarrow")
 
@@ -101,11 +101,8 @@ def test_csv(
 
 
 def parquet(**columns: Any) -> bytes:
-    from pyarrow import parquet
-
-    file = io.BytesIO()
-    parquet.write_table(pa.table(columns), file)
-    return file.getvalue()
+    found: bytes = write_parquet(io.BytesIO(), columns).getvalue()
+    return found
 
 
 WHOLE = parquet(a=[1, 2, 3])

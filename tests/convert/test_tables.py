@@ -16,6 +16,7 @@ import pytest
 from converted import Converted, converted, refusal, saved
 
 from fcl.convert.tables import csvtable, delimited
+from tests.convert.conftest import write_parquet
 
 pa = pytest.importorskip("pyarrow")
 RNG = np.random.default_rng(8)
@@ -88,13 +89,11 @@ def test_csv(
 
 
 def test_parquet(tmp_path: Path) -> None:
-    from pyarrow import parquet
-
     table = pa.table(dict(zip(COLUMNS, zip(*TABLE, strict=True), strict=True)))
     position = table.column_names.index("colour")
     table = table.set_column(position, "colour", table["colour"].dictionary_encode())
     for number, part in enumerate((table[:150], table[150:])):
-        parquet.write_table(part, tmp_path / f"{number}.parquet", row_group_size=40)
+        write_parquet(tmp_path / f"{number}.parquet", part, row_group_size=40)
     check(converted(tmp_path / "0.parquet", tmp_path / "1.parquet", **ROLES))
 
 
@@ -153,10 +152,8 @@ def test_small_tables(
 
 
 def test_parquet_says_what_text_is(tmp_path: Path) -> None:
-    from pyarrow import parquet
-
-    path = tmp_path / "a.parquet"
-    parquet.write_table(pa.table({"w": ["3", "4a", "1,5"], "n": [1, 2, 3]}), path)
+    columns = {"w": ["3", "4a", "1,5"], "n": [1, 2, 3]}
+    path = write_parquet(tmp_path / "a.parquet", columns)
     assert converted(path).names == ["w=1,5", "w=3", "w=4a", "n"]
 
 
@@ -170,24 +167,20 @@ def test_the_index_of_pandas_is_left_out(tmp_path: Path) -> None:
 
 
 def test_many_distinct_texts(tmp_path: Path) -> None:
-    from pyarrow import parquet
-
     n = 300_000  # comparing each text with all rows would take minutes
     columns = {"c": [f"c{i % 900}" for i in range(n)], "g": [f"g{i // 2}" for i in range(n)]}
     names = [None if i == 5 else f"name {i}" for i in range(n)]
-    parquet.write_table(pa.table(columns | {"id": names}), tmp_path / "a.parquet")
-    found = converted(tmp_path / "a.parquet", groups="g", name="id")
+    path = write_parquet(tmp_path / "a.parquet", columns | {"id": names})
+    found = converted(path, groups="g", name="id")
     assert found.group["obs/name"][:].tolist() == [name or "" for name in names]
     group = found.group["obs/group"]
     assert group["categories"][:][group["codes"][:]].tolist() == columns["g"]
 
 
 def test_parquet_types(tmp_path: Path) -> None:
-    from pyarrow import parquet
-
     path = tmp_path / "a.parquet"
     table = {"t": pa.array([1, 2], pa.timestamp("s")), "big": [1, 1 << 60], "a": [1.5, np.nan]}
-    parquet.write_table(pa.table(table), path)
+    write_parquet(path, table)
     assert converted(path, x="a", missing="mean", groups="big", categorical="big").x.tolist() == [
         [1.5],
         [1.5],
