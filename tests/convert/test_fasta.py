@@ -1,4 +1,4 @@
-"""FASTA files against a parser of the tests' own, and what is wrong with them."""
+"""FASTA files against a parser of the tests' own."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import zarr
 
 import fcl
 from fcl.convert import fasta
-from fcl.convert.run import Summary, convert
 from fcl.errors import InputError
+from tests.convert.conftest import rows_of
 
 CODES = {"A": 0, "C": 1, "G": 2, "T": 3, "U": 3}
 RNG = np.random.default_rng(5)
@@ -38,19 +37,6 @@ def write(path: Path, records: list[tuple[str, str]], width: int = 7, end: str =
         lines += [f">{header}", *(sequence[i : i + width] for i in range(0, len(sequence), width))]
     path.write_bytes((end.join(lines) + end).encode())
     return path
-
-
-def read(out: Path) -> tuple[list[list[int]], Any]:
-    data = fcl.open_data(out, y=None)
-    return data.rows.read(0, data.n_rows).tolist(), zarr.open_group(out, mode="r")
-
-
-def made(
-    tmp_path: Path, *inputs: Path | str, **options: Any
-) -> tuple[list[list[int]], Any, Summary]:
-    out = tmp_path / "o.zarr"
-    summary = convert(inputs, out, overwrite=True, **options)
-    return *read(out), summary
 
 
 def text_of(group: Any, name: str) -> list[str]:
@@ -77,7 +63,7 @@ def test_records_in_slices(
     }
     for name, content in files.items():
         (tmp_path / "x.fa").write_bytes(content)
-        rows, group, summary = made(tmp_path, tmp_path / "x.fa")
+        rows, group, summary = rows_of(tmp_path / "x.fa")
         assert rows == [codes(sequence) for _, sequence in records], name
         assert text_of(group, "name") == [f"r{i}" for i in range(20)]
         dropped = {"without letters": 3} if name == "empty records" else {}
@@ -93,14 +79,15 @@ def test_two_files_compressed_and_standard_input(
     (tmp_path / "p.gz").write_bytes(gzip.compress(content[:half]) + gzip.compress(content[half:]))
     other = write(tmp_path / "n.fa", negative).read_bytes()
     (tmp_path / "n.bz2").write_bytes(bz2.compress(other))
-    rows, group, summary = made(tmp_path, tmp_path / "p.gz", tmp_path / "n.bz2")
+    rows, group, summary = rows_of(tmp_path / "p.gz", tmp_path / "n.bz2")
     assert rows == [codes(sequence) for _, sequence in positive + negative]
     assert group["y"][:].tolist() == [1] * 4 + [-1] * 4
     assert group["obs/source_row"][:].tolist() == list(range(8))
     assert summary.classes == {1: 4, -1: 4}
     stdin = io.TextIOWrapper(io.BytesIO(content))
     monkeypatch.setattr(sys, "stdin", stdin)
-    rows, group, _ = made(tmp_path, "-")
+    monkeypatch.chdir(tmp_path)
+    rows, group, _ = rows_of("-")
     assert rows == [codes(sequence) for _, sequence in positive] and "y" not in group
     assert group.attrs["fcl"]["inputs"][0]["name"] == "-"
 
@@ -109,8 +96,8 @@ def test_two_files_compressed_and_standard_input(
 @pytest.mark.parametrize("pad", [False, True])
 def test_lengths(anchor: str, pad: bool, tmp_path: Path) -> None:
     records = [(str(i), letters(i)) for i in (12, 3, 9, 8, 1, 40, 7)]
-    rows, group, summary = made(
-        tmp_path, write(tmp_path / "x.fa", records), length=8, anchor=anchor, pad=pad
+    rows, group, summary = rows_of(
+        write(tmp_path / "x.fa", records), length=8, anchor=anchor, pad=pad
     )
     expected = []
     for name, sequence in records:
@@ -129,109 +116,51 @@ def test_labels_and_groups(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text(
         "name\tscore\tkind\nr5\t1.5\tb\nr0\t-2\ta\nzz\t0\ta\nr3\t3\tb\n"
     )
-    _, _, summary = made(tmp_path, path, label="header:class=(.)", groups=r"header:g=\d")
+    _, _, summary = rows_of(path, label="header:class=(.)", groups=r"header:g=\d")
     assert summary.classes == {"a": 3, "b": 3}
-    out = tmp_path / "o.zarr"
+    out = tmp_path / "out.zarr"
     assert fcl.open_data(out).target.tolist() == ["a", "b"] * 3
     assert fcl.open_data(out, y="obs/group").target.tolist() == [f"g={i // 2}" for i in range(6)]
     for column in ("score", "2"):
-        rows, group, summary = made(tmp_path, path, label=f"{tmp_path}/t.tsv:{column}")
+        rows, group, summary = rows_of(path, label=f"{tmp_path}/t.tsv:{column}")
         assert group["y"][:].tolist() == [-2, 3, 1.5]
         assert rows == [codes(records[i][1]) for i in (0, 3, 5)]
         assert summary.dropped == {f"without a label in {tmp_path}/t.tsv": 3}
         assert [f["name"] for f in group.attrs["fcl"]["inputs"]] == ["x.fa", "t.tsv"]
-    made(tmp_path, path, label=f"{tmp_path}/t.tsv:kind")
+    rows_of(path, label=f"{tmp_path}/t.tsv:kind")
     assert fcl.open_data(out).target.tolist() == ["a", "b", "b"]
 
 
 def test_unknown_letters_and_both_strands(tmp_path: Path) -> None:
     path = write(tmp_path / "x.fa", [("a", "ACGTN"), ("b", "ANNTT"), ("c", "AACCN")])
-    rows, group, summary = made(tmp_path, path, max_unknown=0.2, both_strands=True)
+    rows, group, summary = rows_of(path, max_unknown=0.2, both_strands=True)
     assert rows == [codes(s) for s in ("ACGTN", "NACGT", "AACCN", "NGGTT")]
     assert summary.dropped == {"with a share of unknown letters above 0.2": 1}
     assert group["obs/source_row"][:].tolist() == group["obs/group"][:].tolist() == [0, 0, 2, 2]
     assert group["obs/reverse_complement"][:].tolist() == [0, 1, 0, 1]
-    rows, _, summary = made(tmp_path, path, max_unknown=0.2, length=9, pad=True)
+    rows, _, summary = rows_of(path, max_unknown=0.2, length=9, pad=True)
     assert len(rows) == 2  # letters that padding adds do not count
-
-
-BAD = {
-    "no record": ("", {}, "expected FASTA records, which begin with >, found none"),
-    "only blanks": ("\n\n", {}, "expected FASTA records"),
-    "text first": ("\n\nACGT\n>a\nA\n", {}, "line 3: expected a record, which begins with >, got 'ACGT'"),
-    "protein": (">a\nACGT\n>b\nAC\n\nAE\n", {}, "line 6: 'E' is not a nucleotide"),
-    "lengths": (">a\nACGT\n>b\nACG\n", {}, "line 3: the sequence has 3 letters, but the first has 4"),
-    "empty": (">a\n>b\n", {}, "none of 2 records is left: 2 without letters"),
-    "all short": (">a\nA\n", {"length": 3}, "none of 1 records is left: 1 shorter than 3"),
-    "pad": (">a\nA\n", {"pad": True}, "--pad: give --length"),
-    "summit": (">a\nA\n", {"anchor": "summit"}, "--anchor summit is for narrowPeak"),
-    "header": (">a\nA\n>b x\nC\n", {"label": "header:x"}, "line 1: expected a header that matches 'x'"),
-    "regex": (">a\nA\n", {"label": "header:("}, "--label: '(' is not a regular expression"),
-    "numbers": (">1\nA\n>z\nC\n", {"label": "header:."}, "line 3: --label: expected a finite number"),
-    "no table": (">a\nA\n", {"label": "nothing.tsv:2"}, "nothing.tsv does not exist"),
-    "no column": (">a\nA\n", {"label": "t.tsv:9"}, "has no column '9'; expected a number from 1 to 2"),
-    "neither": (">a\nA\n", {"label": "x"}, "--label: expected header:REGEX or TABLE.tsv:COLUMN"),
-    "twice": (">a\nA\n>b\nC\n>a x\nC\n", {"label": "t.tsv:2"}, "name 'a': x.fa: line 1 and x.fa: line 5"),
-    "table": (">a\nA\n", {"label": "u.tsv:2"}, "'a' is in the lines 1 and 3"),
-    "ragged": (">a\nA\n", {"label": "v.tsv:2"}, "line 2: expected a value in column 2, got none"),
-    "long": (">a\nA\n", {"length": 10**18}, "000,000 letters need more memory than the budget"),
-    "genome": (">a\nA\n", {"genome": "t.tsv"}, "--genome is not an option for the format fasta"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_files(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    content, options, message = BAD[case]
-    Path("x.fa").write_text(content)
-    Path("t.tsv").write_text("a\t1\nb\t2\n")
-    Path("u.tsv").write_text("a\t1\nb\t2\na\t3\n")
-    Path("v.tsv").write_text("a\t1\nb\n")
-    with pytest.raises(InputError) as caught:
-        convert(["x.fa"], "o.zarr", **options)
-    assert message in str(caught.value)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.tsv", "u.tsv", "v.tsv", "x.fa"]
-
-
-def test_damaged_files(tmp_path: Path) -> None:
-    whole = gzip.compress(b">a\n" + b"ACGT" * 1000)
-    for name, content, message in (
-        ("cut.gz", whole[:-20], "ends in the middle of its compressed data"),
-        ("bad.bz2", b"BZh91AY&SYxxxxxxxxxx", "cannot be decompressed"),
-        ("crc.gz", whole[:-8] + bytes(8), "cannot be decompressed"),
-        ("utf16.fa", ">a\nAC\n".encode("utf-16"), "is UTF-16 text; expected UTF-8"),
-        ("mac.fa", b">a\rACGT\r", "carriage returns alone separate the lines"),
-        ("notes.doc", b"hello", "its format is not known"),
-    ):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(InputError, match=message) as caught:
-            convert([tmp_path / name], tmp_path / "o.zarr")
-        assert name in str(caught.value) and not (tmp_path / "o.zarr").exists()
 
 
 def test_a_first_line_without_a_label(tmp_path: Path) -> None:
     (tmp_path / "x.fa").write_text(">a\nAC\n>b\nGT\n")
     table, label = tmp_path / "t.tsv", f"{tmp_path}/t.tsv:2"
     table.write_text("name\tlabel\nb\t2\n")
-    rows, group, summary = made(tmp_path, tmp_path / "x.fa", label=label)
+    rows, group, summary = rows_of(tmp_path / "x.fa", label=label)
     assert (rows, group["y"][:].tolist()) == ([[2, 3]], [2])
     assert summary.dropped == {f"without a label in {table}": 1}
     table.write_text("a\t2\nb\t1\n")  # the label 2 is no name of a column
-    rows, group, _ = made(tmp_path, tmp_path / "x.fa", label=label)
+    rows, group, _ = rows_of(tmp_path / "x.fa", label=label)
     assert (rows, group["y"][:].tolist()) == ([[0, 1], [2, 3]], [2, 1])
-    for line, text in ((1, "a\tNA\nb\t2\n"), (2, "a\t2\nb\tinf\n"), (2, "a\tx\nb\tnull\n")):
-        table.write_text(text)
-        with pytest.raises(InputError, match=f"t.tsv: line {line}: expected a value in column 2"):
-            made(tmp_path, tmp_path / "x.fa", label=label)
 
 
 def test_groups_and_names_are_text(tmp_path: Path) -> None:
     """Groups such as chromosomes begin with a number; a name ends at a blank of ASCII."""
     path = tmp_path / "x.fa"
     path.write_text(">a\u00a0b c=1\nAC\n>c c=X\nAC\n")
-    _, group, _ = made(tmp_path, path, groups=r"header:c=(\S)")
+    _, group, _ = rows_of(path, groups=r"header:c=(\S)")
     assert text_of(group, "name") == ["a\u00a0b", "c"]
-    found = fcl.open_data(tmp_path / "o.zarr", y=None, groups="obs/group").groups
+    found = fcl.open_data(tmp_path / "out.zarr", y=None, groups="obs/group").groups
     assert found is not None and found.tolist() == ["1", "X"]
 
 
@@ -248,31 +177,15 @@ def test_rows_that_are_much_longer_than_records(tmp_path: Path) -> None:
         list(source.blocks(budget))
 
 
-def test_the_same_file_twice(tmp_path: Path) -> None:
-    """Rows would have both labels; a link to the file has another name."""
-    (tmp_path / "x.fa").write_text(">a\nAC\n")
-    (tmp_path / "y.fa").symlink_to(tmp_path / "x.fa")
-    for other in ("x.fa", "y.fa"):
-        with pytest.raises(InputError, match=f"x.fa and .*{other} are the same file"):
-            convert([tmp_path / "x.fa", tmp_path / other], tmp_path / "o.zarr")
-    assert not (tmp_path / "o.zarr").exists()
-
-
 def test_named_pipe(tmp_path: Path) -> None:
     """A process substitution of the shell is one, too."""
     pipe = tmp_path / "p.fa"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=(">a\nACGT\n",))
     writer.start()
-    rows, *_ = made(tmp_path, pipe)
+    rows, *_ = rows_of(pipe)
     writer.join()
     assert rows == [[0, 1, 2, 3]]
-
-
-def test_closed_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(InputError, match=r"standard input .* is closed"):
-        convert(["-"], tmp_path / "o.zarr")
 
 
 def test_a_record_beyond_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

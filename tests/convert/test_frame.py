@@ -19,7 +19,7 @@ from fcl.convert.options import TABLE
 from fcl.convert.run import convert
 from fcl.data.foreign import FORMATS
 from fcl.data.sparse import SparseRows
-from fcl.errors import BudgetError, InputError
+from fcl.errors import BudgetError
 
 N = 1000
 
@@ -132,17 +132,3 @@ def test_every_format_is_known() -> None:
     names = {found.name for found in FORMATS} | {"sequences"}
     assert set(registry.READERS) <= names
     assert all(option.help and option.name == name for name, option in TABLE.items())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"colour": 1}, "colour is not an option of convert"),
-        ({"anchor": "middle"}, "anchor must be"),
-    ],
-)
-def test_wrong_options(options: dict[str, Any], message: str, tmp_path: Path) -> None:
-    (tmp_path / "in.fa").write_text(">a\nA\n")
-    with pytest.raises(InputError, match=message):
-        convert([tmp_path / "in.fa"], tmp_path / "o.zarr", **options)
-    assert not (tmp_path / "o.zarr").exists()

@@ -22,6 +22,7 @@ from fcl.convert.tables.columns import ColumnOptions, Roles
 from fcl.convert.tables.contract import Selection
 from fcl.errors import BudgetError
 from fcl.limits import within
+from tests.convert.conftest import write_parquet
 
 TOTAL = 40_000
 
@@ -78,22 +79,20 @@ def _batches(path: Path, columns: Selection, total: int = 8 << 20) -> list[int]:
 
 
 def test_groups_of_rows_and_long_texts_in_parquet(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    from pyarrow import parquet as arrow_parquet
-
+    pytest.importorskip("pyarrow")
     path, n = tmp_path / "a.parquet", 2000
     for texts in (
         [f"{i:04}" + "x" * 996 for i in range(n)],
         [f"{i % 2}" + "x" * 999 for i in range(n)],
     ):
-        arrow_parquet.write_table(pa.table({"v": np.arange(n), "id": texts}), path)
+        write_parquet(path, {"v": np.arange(n), "id": texts})
         sizes = _batches(path, Selection([0], [1]))
         assert sum(sizes) == n and 5 <= max(sizes) <= 10  # texts are copied
         assert max(_batches(path, Selection([0], []))) == 40_000 // 32
         found = converted(path, name="id")
         assert found.group["obs/name"][:].tolist() == texts
     columns = {f"n{i}": np.random.default_rng(i).normal(size=20_000) for i in range(8)}
-    arrow_parquet.write_table(pa.table(columns), path, row_group_size=10_000)
+    write_parquet(path, columns, row_group_size=10_000)
     with pytest.raises(
         BudgetError, match=r"pages of 8 columns in a group of 10,000 rows \(.* KiB\)"
     ):
@@ -134,11 +133,9 @@ def test_wide_tables_are_read_in_few_blocks(kind: str, tmp_path: Path) -> None:
     x = np.random.default_rng(1).integers(0, 10, (n, columns))
     texts = np.array(list("abcdefghij"))[x]
     if kind == "parquet":
-        pa = pytest.importorskip("pyarrow")
-        from pyarrow import parquet as arrow_parquet
-
-        path = tmp_path / "t.parquet"
-        arrow_parquet.write_table(pa.table({f"c{j}": texts[:, j] for j in range(columns)}), path)
+        pytest.importorskip("pyarrow")
+        table = {f"c{j}": texts[:, j] for j in range(columns)}
+        path = write_parquet(tmp_path / "t.parquet", table)
     else:
         lines = [",".join(f"c{j}" for j in range(columns)), *map(",".join, texts)]
         path = saved(tmp_path, "t.csv", "\n".join(lines).encode())

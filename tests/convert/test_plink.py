@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import zarr
+from click.testing import CliRunner
 from converted import converted, refusal, saved
 
+import fcl
+from fcl.cli.predict import command
 from fcl.convert import run
 from fcl.convert.contract import Budget
 from fcl.convert.plink import transpose
 from fcl.convert.plink.transpose import Transposed
 from fcl.errors import BudgetError
 from fcl.model.columns import match
+from fcl.report.measured import measure
 
 bed_reader = pytest.importorskip("bed_reader")
 
@@ -24,8 +27,49 @@ N, M = 13, 31
 NAMES = [f"s{i}" for i in range(N)]
 
 
+def trio(folder: Path, x: np.ndarray, **properties: Any) -> Path:
+    """Write geno.bed, .bim and .fam: genotypes (n, m), NaN if missing."""
+    folder.mkdir(exist_ok=True)
+    n, m = x.shape
+    found = {
+        "fid": [f"f{i}" for i in range(n)],
+        "iid": [f"i{i}" for i in range(n)],
+        "sid": [f"rs{j}" for j in range(m)],
+        "chromosome": [str(1 + j % 3) for j in range(m)],
+        "bp_position": range(1000, 1000 + m),
+        "allele_1": ["A"] * m,
+        "allele_2": ["G"] * m,
+        "pheno": [-9] * n,
+        "sex": [0] * n,
+    }
+    path = folder / "geno.bed"
+    whole = np.ascontiguousarray(x)
+    bed_reader.to_bed(path, whole, properties=found | properties, num_threads=1)
+    return path
+
+
+def stored(folder: Path, x: np.ndarray, y: np.ndarray | None = None, **properties: Any) -> Path:
+    """Convert such files, and add a target; returns the Zarr group beside the folder."""
+    path = folder.with_suffix(".zarr")
+    run.convert([trio(folder, x, **properties)], path, memory="4GiB")
+    if y is not None:
+        zarr.open_group(path, mode="a").create_array("y", data=y)
+    return path
+
+
+def model_of(path: Path) -> fcl.Model:
+    return fcl.train(fcl.open_data(path), "columns", loss="squared", C=1.0).model
+
+
+def genotypes(n: int, m: int, seed: int, missing: float = 0.0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    x = rng.binomial(2, rng.uniform(0.2, 0.8, m), (n, m)).astype(np.float64)
+    x[rng.random((n, m)) < missing] = np.nan
+    return x
+
+
 def write(folder: Path, missing: bool = True, **properties: Any) -> np.ndarray:
-    """Write geno.bed, .bim and .fam; returns the genotypes, NaN if missing."""
+    """Write 13 samples and 31 variants, of which some have the same names; returns the genotypes."""
     rng = np.random.default_rng(3)
     x = rng.integers(0, 3, (N, M)).astype(np.float64)
     if missing:
@@ -39,13 +83,25 @@ def write(folder: Path, missing: bool = True, **properties: Any) -> np.ndarray:
         "sid": ["rs1", "rs1", ".", "."] + [f"v{j}" for j in range(4, M)],
         "chromosome": ["1"] * M,
         "bp_position": range(100, 100 + M),
-        "allele_1": ["A"] * M,
         "allele_2": ["C"] * M,
-        "pheno": [-9] * N,
         "sex": [1, 2, 0] * 4 + [1],
     }
-    bed_reader.to_bed(folder / "geno.bed", x, properties=found | properties, num_threads=1)
+    trio(folder, x, **found | properties)
     return x
+
+
+def predicted(*arguments: object) -> np.ndarray:
+    """The margins that the command prints."""
+    result = CliRunner().invoke(command, [*map(str, arguments), "--out", "-", "--quiet"])
+    assert result.exit_code == 0, result.output
+    lines = [line.split("\t") for line in result.stdout.splitlines()]
+    place = lines[0].index("margin")
+    return np.array([float(cells[place]) for cells in lines[1:]])
+
+
+def complete(x: np.ndarray, like: np.ndarray | None = None) -> np.ndarray:
+    """Genotypes with the means of variants, by default their own, in place of missing ones."""
+    return np.where(np.isnan(x), np.nanmean(x if like is None else like, 0), x)
 
 
 @pytest.fixture
@@ -67,8 +123,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_genotypes(missing: bool, tmp_path: Path) -> None:
     x = write(tmp_path, missing)
     found = converted(tmp_path / "geno.bed")
-    expected = np.where(np.isnan(x), np.nanmean(x, 0), x)
-    np.testing.assert_allclose(found.x, expected, rtol=1e-6)
+    np.testing.assert_allclose(found.x, complete(x), rtol=1e-6)
     assert found.x.dtype == (np.float32 if missing else np.uint8)
     duplicates = ["rs1_1:100:A:C", "rs1_1:101:A:C", "._1:102:A:C", "._1:103:A:C"]
     assert found.names == duplicates + [f"v{j}" for j in range(4, M)]
@@ -90,8 +145,6 @@ def test_missing_genotypes(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.x, x[complete])
     assert found.group["obs/source_row"][:].tolist() == np.flatnonzero(complete).tolist()
     assert found.summary.dropped == {"with missing genotypes": N - complete.sum()}
-    message = refusal(tmp_path / "geno.bed", missing="error")
-    assert "has no genotype of the variant" in message and "--missing mean or drop" in message
 
 
 CASES = [1, 2, 0, -9, 2, 1], [1, 2, None, None, 2, 1], "1 = control, 2 = case"
@@ -110,18 +163,17 @@ def test_phenotypes(
     x = write(tmp_path, False, pheno=padded if where == "fam" else [-9] * N)
     options = {}
     if where != "fam":
-        keys = {"iid": "IID", "fid": "#FID\tIID", "joined": "name"}
-        rows = [keys[where] + "\tage\ttrait"]
-        for i in reversed(range(len(values))):  # the order of the table does not matter
-            key = {
-                "iid": NAMES[i],
-                "fid": f"f{i // 3}\t{NAMES[i]}",
-                "joined": f"f{i // 3}_{NAMES[i]}",
-            }
-            rows.append(f"{key[where]}\t5\t{values[i]}")
-        table = saved(
-            tmp_path, "p.tsv", "\n".join([*rows, *["other\t5\t1"] * (where == "iid")]).encode()
-        )
+        keys = {
+            "iid": ("IID", "s{0}"),
+            "fid": ("#FID\tIID", "f{1}\ts{0}"),
+            "joined": ("name", "f{1}_s{0}"),
+        }
+        name, key = keys[where]
+        # the order of the table does not matter, nor do other samples
+        order = reversed(range(len(values)))
+        rows = [f"{key.format(i, i // 3)}\t5\t{values[i]}\n" for i in order]
+        rows += ["other\t5\t1"] * (where == "iid")
+        table = saved(tmp_path, "p.tsv", f"{name}\tage\ttrait\n{''.join(rows)}".encode())
         options["y"] = f"{table}:trait"
     found = converted(tmp_path / "geno.bed", **options)
     kept = [i for i, value in enumerate(expected) if value is not None]
@@ -163,54 +215,6 @@ def test_ids_of_several_families(tmp_path: Path) -> None:
     assert found.group["obs/name"][:].tolist() == ["b_s"]
 
 
-@pytest.mark.parametrize("suffix", [".bim", ".fam"])
-def test_a_part_is_missing_or_damaged(suffix: str, tmp_path: Path) -> None:
-    write(tmp_path)
-    part = tmp_path / f"geno{suffix}"
-    lines = part.read_bytes().splitlines(keepends=True)
-    part.write_bytes(b"".join(lines[:-4]))
-    assert re.search(r"expected .* cut off", refusal(tmp_path / "geno.bed"))
-    part.write_bytes(b"".join([*lines[:2], b"only three words\n", *lines[3:]]))
-    assert f"{part}: line 3: expected 6 columns, got 3" in refusal(tmp_path / "geno.bed")
-    part.write_bytes(b"")
-    assert "got an empty file" in refusal(tmp_path / "geno.bed")
-    part.unlink()
-    assert f"{part}: does not exist" in refusal(tmp_path / "geno.bed")
-
-
-def test_damaged_genotypes(tmp_path: Path) -> None:
-    write(tmp_path)
-    bed = tmp_path / "geno.bed"
-    content = bed.read_bytes()
-    bed.write_bytes(content[:-1])
-    assert f"expected {3 + 4 * M} bytes for 13 samples" in refusal(bed)
-    bed.write_bytes(content[:2] + b"\0" + content[3:])
-    assert "got 6c 1b 00" in refusal(bed)
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ("IID\ttrait\ns1\t0\ns2\t1\n", "PLINK reads 1 as control, 2 as case and 0 as unknown"),
-        ("IID\ttrait\ns1\t1.5\ns2\tx\n", "line 3: expected a finite number as phenotype"),
-        ("IID\ttrait\ns1\t1.5\ns2\tinf\n", "line 3: expected a finite number as phenotype"),
-        ("IID\ttrait\ns1\t1.5\ns2\t1_0\n", "line 3: expected a finite number as phenotype"),
-        ("IID,trait\ns1,1.5\n", "write tabs in place of ','"),
-        ("IID\tother\ns1\t1.5\n", "has no column 'trait'; its first line has 'IID', 'other'"),
-        ("IID\ttrait\nq1\t1.5\n", "no sample of"),
-        ("IID\ttrait\ns1\t1.5\ns1\t2\n", "is in the lines 2 and 3"),
-        ("IID\ttrait\ns1\t1.5\ns1\n", "line 3: expected 2 columns, got 1"),
-        ("IID\ttrait\ns1\tNA\n", "no sample has a value"),
-        ("IID\ttrait\ttrait\ns1\t1\t2\n", "2 columns of"),
-        ("", "got an empty file"),
-    ],
-)
-def test_bad_phenotypes(table: str, message: str, tmp_path: Path) -> None:
-    write(tmp_path)
-    path = saved(tmp_path, "p.tsv", table.encode())
-    assert message in refusal(tmp_path / "geno.bed", y=f"{path}:trait")
-
-
 def flipped(x: np.ndarray, columns: list[int]) -> np.ndarray:
     """Genotypes with the other allele counted in some columns."""
     found = x.copy()
@@ -223,8 +227,7 @@ def test_the_variants_of_training_data(tmp_path: Path) -> None:
     """In other order, with A1 and A2 exchanged, and more variants; missing ones get training means."""
     x = write(tmp_path)
     first = converted(tmp_path / "geno.bed")
-    means = np.nanmean(x, 0)
-    np.testing.assert_allclose(first.group["var/mean"][:], means, rtol=1e-6)
+    np.testing.assert_allclose(first.group["var/mean"][:], np.nanmean(x, 0), rtol=1e-6)
     assert first.group["var/a1"][:].tolist() == ["A"] * M
     (tmp_path / "out.zarr").rename(tmp_path / "train.zarr")
 
@@ -234,41 +237,34 @@ def test_the_variants_of_training_data(tmp_path: Path) -> None:
     alleles = np.array([["A", "C"]] * M)
     alleles[swapped] = ["C", "A"]
     alleles[5, 0] = alleles[11, 0] = "0"  # PLINK writes it if no sample has the allele
-    folder = tmp_path / "test"
-    folder.mkdir()
     names = np.array(first.names, object)[order]
-    properties = {
-        "iid": NAMES[:9],
-        "fid": ["f"] * 9,
-        "sid": [*names, "new"],
-        "allele_1": [*alleles[:, 0], "A"],
-        "allele_2": [*alleles[:, 1], "G"],
-        "pheno": [-9] * 9,
-    }
-    wider = np.column_stack([test, np.ones(9)])
-    bed_reader.to_bed(folder / "geno.bed", wider, properties=properties, num_threads=1)
+    bed = trio(
+        tmp_path / "test",
+        np.column_stack([test, np.ones(9)]),
+        sid=[*names, "new"],
+        allele_1=[*alleles[:, 0], "A"],
+        allele_2=[*alleles[:, 1], "G"],
+    )
     like = {"like": str(tmp_path / "train.zarr")}
-    found = converted(folder / "geno.bed", **like)
-    np.testing.assert_allclose(found.x, np.where(np.isnan(x), means, x)[:9], rtol=1e-6)
+    found = converted(bed, **like)
+    np.testing.assert_allclose(found.x, complete(x)[:9], rtol=1e-6)
     assert found.names == first.names
     assert f"like: uses {M} of {M + 1} variants; 4 have A1 and A2 in the other" in found.notes
-    again = converted(folder / "geno.bed", like=str(folder / "out.zarr"), missing="drop")
+    again = converted(bed, like=str(bed.with_name("out.zarr")), missing="drop")
     np.testing.assert_array_equal(again.x, x[:9][~np.isnan(x[:9]).any(1)])
 
-    bim = folder / "geno.bim"
+    bim = bed.with_suffix(".bim")
     lines = bim.read_text().splitlines()
     for line, message in (
         (lines[7].replace(names[7], "other"), f"lacks 1 of the {M} variants of "),
         (lines[7].replace("\tA", "\tT"), f"the variant {names[7]!r} has the alleles 'T/C', in the"),
     ):
         bim.write_text("\n".join([*lines[:7], line, *lines[8:]]))
-        assert message in (refused := refusal(folder / "geno.bed", **like))
+        assert message in (refused := refusal(bed, **like))
         assert repr(names[7])[1:-1] in refused and "plink" in refused
     table = saved(tmp_path, "t.csv", b"y,b\n1,2\n0,3\n")
     converted(table, y="y")
-    message = refusal(folder / "geno.bed", like=str(tmp_path / "out.zarr"))
-    assert "from PLINK files" in message
-    assert "does not exist" in refusal(folder / "geno.bed", like=str(tmp_path / "absent.zarr"))
+    assert "from PLINK files" in refusal(bed, like=str(tmp_path / "out.zarr"))
 
 
 def test_the_plan_for_a_biobank(tmp_path: Path) -> None:
@@ -284,130 +280,44 @@ def test_the_plan_for_a_biobank(tmp_path: Path) -> None:
         Transposed(5_000_000, 10, budget)
 
 
-def test_the_same_variant_twice(tmp_path: Path) -> None:
-    write(tmp_path, bp_position=[100, 100, 101, *range(102, 99 + M)])
-    message = refusal(tmp_path / "geno.bed")
-    assert "geno.bim: the variants 1 and 2 have the same name, place and alleles" in message
-
-
-def test_very_many_variants(tmp_path: Path) -> None:
-    """The size of the .bed file tells how many names the .bim file holds."""
-    write(tmp_path)
-    os.truncate(tmp_path / "geno.bed", 3 + 4 * 3_000_000)
-    message = refusal(tmp_path / "geno.bed", memory="512MiB")
-    assert "the names of 13 samples and 3,000,000 variants need 458 MiB of memory" in message
-
-
-def test_other_refusals(tmp_path: Path) -> None:
-    write(tmp_path, iid=["s"] * N, fid=["a"] * N)
-    bed = tmp_path / "geno.bed"
-    assert "is in the lines 1 and 2; expected each sample once" in refusal(bed)
-    write(tmp_path)
-    keep = saved(tmp_path, "keep.txt", b"nobody\n")
-    assert "none of the names" in refusal(bed, keep=str(keep))
-    assert "expected TABLE.tsv:COLUMN" in refusal(bed, y="trait")
-    copy = saved(tmp_path, "copy.bed", bed.read_bytes())
-    assert "expected one .bed file, got 2" in refusal(bed, copy)
-    assert "does not exist" in refusal(bed, y=f"{tmp_path / 'no.tsv'}:trait")
-
-
 def test_prediction_with_the_variants_of_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Training files, and others in another order with exchanged alleles, score as the training rows."""
-    from click.testing import CliRunner
-
-    import fcl
-    from fcl.cli.predict import command
-
+    """Training files, and other samples with exchanged alleles in another order, score like Zarr."""
     monkeypatch.chdir(tmp_path)
     x = write(tmp_path)
-    means = np.nanmean(x, 0)
-    complete = np.where(np.isnan(x), means, x)
-    y = complete[:, 7] + 3 * complete[:, 11] - complete[:, 20]
+    whole = complete(x)
+    y = whole[:, 7] + 3 * whole[:, 11] - whole[:, 20]
     rows = [f"{name}\t{value + 10}" for name, value in zip(NAMES, y, strict=True)]
     saved(tmp_path, "p.tsv", "\n".join(["IID\tt", *rows]).encode())
     converted(tmp_path / "geno.bed", y=f"{tmp_path / 'p.tsv'}:t")
     data = fcl.open_data("out.zarr")
-    model = fcl.train(data, "columns", loss="squared", C=1.0).model
+    model = model_of(Path("out.zarr"))
     model.save("m.fcl")
     assert model.variants and fcl.load_model("m.fcl").variants == model.variants
-    at = {name: column for column, name in enumerate(data.column_names or ())}
-    weights = {at[row.feature]: row.weight for row in model.describe()}
-    expected = model.intercept + sum(w * complete[:, column] for column, w in weights.items())
-
-    def scores(*arguments: str) -> np.ndarray:
-        result = CliRunner().invoke(command, [*arguments, "--out", "-", "--quiet"])
-        assert result.exit_code == 0, result.output
-        lines = [line.split("\t") for line in result.stdout.splitlines()]
-        place = lines[0].index("margin")
-        return np.array([float(cells[place]) for cells in lines[1:]])
-
-    np.testing.assert_allclose(scores("m.fcl", "geno.bed"), expected, rtol=1e-5)
-    order = np.random.default_rng(1).permutation(M)
-    names = np.array(data.column_names, object)[order]
-    folder = tmp_path / "test"
-    folder.mkdir()
-    part = [*range(4, 9)]  # other means, if the file decided
-    write(folder, False, sid=names, allele_1=["C"] * M, allele_2=["A"] * M)
-    properties = bed_reader.open_bed(folder / "geno.bed").properties
-    properties = {k: v[part] if len(v) == N else v for k, v in properties.items()}
-    bed_reader.to_bed(
-        folder / "geno.bed", (2 - x[:, order])[part], properties=properties, num_threads=1
+    names = list(data.column_names or ())
+    weights = {names.index(row.feature): row.weight for row in model.describe()}
+    expected = model.intercept + sum(w * whole[:, column] for column, w in weights.items())
+    np.testing.assert_allclose(predicted("m.fcl", "geno.bed"), expected, rtol=1e-5)
+    order, part = np.random.default_rng(1).permutation(M), slice(4, 9)  # with means of their own
+    other = trio(
+        tmp_path / "test",
+        (2 - x[:, order])[part],
+        sid=np.array(names, object)[order],
+        chromosome=["1"] * M,
+        bp_position=range(100, 100 + M),
+        allele_1=["C"] * M,
+        allele_2=["A"] * M,
     )
-    np.testing.assert_allclose(scores("m.fcl", "test/geno.bed"), expected[part], rtol=1e-5)
-    fcl.train(fcl.open_data(complete, y=y), "columns", loss="squared", C=1.0).model.save("u.fcl")
+    np.testing.assert_allclose(predicted("m.fcl", other), expected[part], rtol=1e-5)
+    # a model without variants needs the training data
+    model = fcl.train(fcl.open_data(whole, y=y), "columns", loss="squared", C=1.0).model
+    model.save("u.fcl")
     result = CliRunner().invoke(command, ["u.fcl", "geno.bed", "--out", "s.tsv"])
     line = "fcl predict u.fcl geno.bed --like TRAIN.zarr --out s.tsv"
     assert result.exit_code == 2 and line in result.stderr and not Path("s.tsv").exists()
-    np.testing.assert_allclose(
-        scores("u.fcl", "geno.bed", "--like", "out.zarr"),
-        fcl.load_model("u.fcl").margins(complete),
-        rtol=1e-5,
-    )
-
-
-# -- through Zarr, and in other files ----------------------------------------------------------------
-
-
-def trio(folder: Path, x: np.ndarray, **properties: Any) -> Path:
-    """Write geno.bed, .bim and .fam in a new folder: genotypes (n, m), NaN if missing."""
-    folder.mkdir()
-    n, m = x.shape
-    found = {
-        "fid": [f"f{i}" for i in range(n)],
-        "iid": [f"i{i}" for i in range(n)],
-        "sid": [f"rs{j}" for j in range(m)],
-        "chromosome": [str(1 + j % 3) for j in range(m)],
-        "bp_position": range(1000, 1000 + m),
-        "allele_1": ["A"] * m,
-        "allele_2": ["G"] * m,
-        "pheno": [-9] * n,
-        "sex": [0] * n,
-    }
-    path = folder / "geno.bed"
-    bed_reader.to_bed(path, x, properties=found | properties, num_threads=1)
-    return path
-
-
-def genotypes(n: int, m: int, seed: int, missing: float = 0.05) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    x = rng.binomial(2, rng.uniform(0.2, 0.8, m), (n, m)).astype(np.float64)
-    x[rng.random((n, m)) < missing] = np.nan
-    return x
-
-
-def predicted(*arguments: object) -> np.ndarray:
-    from click.testing import CliRunner
-
-    from fcl.cli.predict import command
-
-    words = [*map(str, arguments), "--out", "-", "--quiet"]
-    result = CliRunner().invoke(command, words)
-    assert result.exit_code == 0, result.output
-    lines = [line.split("\t") for line in result.stdout.splitlines()]
-    place = lines[0].index("margin")
-    return np.array([float(cells[place]) for cells in lines[1:]])
+    found = predicted("u.fcl", "geno.bed", "--like", "out.zarr")
+    np.testing.assert_allclose(found, model.margins(whole), rtol=1e-5)
 
 
 @pytest.mark.parametrize("how", ["exchanged", "order", "more"])
@@ -416,50 +326,38 @@ def test_alleles_are_turned_wherever_rows_come_in(
     how: str, covariates: str | None, tmp_path: Path
 ) -> None:
     """From .bed and from Zarr, in Python, validation and report: with the training alleles and means."""
-    import zarr
-
-    import fcl
-    from fcl.report.measured import measure
-
     n, m = 60, 12
-    x, test = genotypes(n, m, 1), genotypes(40, m, 2)
+    x, test = genotypes(n, m, 1, 0.05), genotypes(40, m, 2, 0.05)
     test[:, 5] = np.tile([0, 1, 2, np.nan], 10)  # a mean like a genotype
-    means = np.nanmean(x, 0).astype(np.float32)
-    complete = np.where(np.isnan(x), means, x)
-    y = complete @ np.linspace(-1, 1, m) + 10
-    run.convert([trio(tmp_path / "train", x)], tmp_path / "train.zarr", memory="4GiB")
+    targets = {"train": complete(x) @ np.linspace(-1, 1, m) + 10, "test": np.arange(40.0)}
+    stored(tmp_path / "train", x, targets["train"])
     exchanged = [0, 3, 7, 11]
-    stored, names = flipped(test, exchanged), [f"rs{j}" for j in range(m)]
+    names = [f"rs{j}" for j in range(m)]
     alleles = np.array([["A", "G"]] * m)
     alleles[exchanged] = ["G", "A"]
     order = np.arange(m) if how == "exchanged" else np.random.default_rng(3).permutation(m)
     extra = int(how == "more")
-    wide = np.column_stack([stored[:, order], *[np.ones(40)] * extra])
-    bed = trio(
+    path = stored(
         tmp_path / "test",
-        wide,
+        np.column_stack([flipped(test, exchanged)[:, order], *[np.ones(40)] * extra]),
+        targets["test"],
         sid=[*np.array(names)[order], *["new"] * extra],
         allele_1=[*alleles[order, 0], *["T"] * extra],
         allele_2=[*alleles[order, 1], *["C"] * extra],
         chromosome=[*[str(1 + j % 3) for j in order], *["9"] * extra],
         bp_position=[*(1000 + order), *[7] * extra],
     )
-    path = tmp_path / "test.zarr"
-    run.convert([bed], path, memory="4GiB")
+    bed = tmp_path / "test" / "geno.bed"
     ages = {"train": np.linspace(20, 60, n), "test": np.linspace(30, 50, 40)}
-    targets = {"train": y, "test": np.arange(40.0)}
     for name, age in ages.items():
-        group = zarr.open_group(tmp_path / f"{name}.zarr", mode="a")
-        group.create_array("obs/age", data=age)
-        group.create_array("y", data=targets[name])
+        zarr.open_group(tmp_path / f"{name}.zarr", mode="a").create_array("obs/age", data=age)
     train = fcl.open_data(tmp_path / "train.zarr", covariates=covariates)
     valid = fcl.open_data(path, covariates=covariates)
     result = fcl.train(train, "columns", loss="squared", C=0.05, valid=valid)
     result.model.save(tmp_path / "m.fcl")
     model = fcl.load_model(tmp_path / "m.fcl")
     assert 0 < model.n_active <= m
-    x_test = np.where(np.isnan(test), means, test)
-    want = model.intercept + x_test[:, model.ids] @ model.weights
+    want = model.intercept + complete(test, x)[:, model.ids] @ model.weights
     if covariates:
         want = want + model.covariates[0].coefficients[0] * ages["test"]
     np.testing.assert_allclose(model.margins(path), want, rtol=1e-6)
@@ -473,48 +371,33 @@ def test_alleles_are_turned_wherever_rows_come_in(
         np.testing.assert_allclose(predicted(tmp_path / "m.fcl", bed), want, rtol=1e-6)
     # the rows that --like makes need not be turned
     run.convert([bed], tmp_path / "like.zarr", like=str(tmp_path / "train.zarr"), memory="4GiB")
-    ages_like = zarr.open_group(tmp_path / "like.zarr", mode="a")
-    ages_like.create_array("obs/age", data=ages["test"])
+    zarr.open_group(tmp_path / "like.zarr", mode="a").create_array("obs/age", data=ages["test"])
     np.testing.assert_allclose(model.margins(tmp_path / "like.zarr"), want, rtol=1e-6)
 
 
 def test_other_alleles_in_zarr_are_refused(tmp_path: Path) -> None:
-    import fcl
-
-    x = genotypes(30, 4, 1, 0.0)
-    run.convert([trio(tmp_path / "a", x)], tmp_path / "a.zarr", memory="4GiB")
-    other = trio(tmp_path / "b", x, allele_2=["G", "T", "G", "G"])
-    run.convert([other], tmp_path / "b.zarr", memory="4GiB")
-    data = fcl.open_data(fcl_array(tmp_path / "a.zarr", x @ [1, -1, 1, -1]))
-    model = fcl.train(data, "columns", loss="squared", C=1.0).model
+    x = genotypes(30, 4, 1)
+    y = x @ [1, -1, 1, -1]
+    data = fcl.open_data(stored(tmp_path / "a", x, y))
+    model = model_of(tmp_path / "a.zarr")
+    stored(tmp_path / "b", x, allele_2=["G", "T", "G", "G"])
     with pytest.raises(
         fcl.InputError, match=r"b\.zarr: the variant 'rs1' has the alleles 'A/T', in"
     ):
         model.margins(tmp_path / "b.zarr")
-    exchanged = trio(tmp_path / "c", 2 - x, allele_1=["G"] * 4, allele_2=["A"] * 4)
-    run.convert([exchanged], tmp_path / "c.zarr", memory="4GiB")
-    start = fcl.open_data(fcl_array(tmp_path / "c.zarr", x @ [1, -1, 1, -1]))
+    stored(tmp_path / "c", 2 - x, y, allele_1=["G"] * 4, allele_2=["A"] * 4)
+    start = fcl.open_data(tmp_path / "c.zarr")
     warm = fcl.train(start, "columns", loss="squared", C=1.0, initial=model)
     assert warm.passes == 2
     np.testing.assert_allclose(warm.model.weights, -model.weights, rtol=1e-3)
     # the same genotypes with another record of alleles are another job
-    import zarr
-
     fcl.train(data, "columns", loss="squared", C=1.0, checkpoint=tmp_path / "ck")
-    group = zarr.open_group(tmp_path / "a.zarr", mode="a")
+    group: Any = zarr.open_group(tmp_path / "a.zarr", mode="a")
     first, second = group["var/a1"][:], group["var/a2"][:]
     group["var/a1"][:], group["var/a2"][:] = second, first
     again = fcl.open_data(tmp_path / "a.zarr")
     with pytest.raises(fcl.InputError, match="its columns had other names, alleles, means or cat"):
         fcl.train(again, "columns", loss="squared", C=1.0, resume=tmp_path / "ck")
-
-
-def fcl_array(path: Path, y: np.ndarray) -> Path:
-    """Add a target to a Zarr group."""
-    import zarr
-
-    zarr.open_group(path, mode="a").create_array("y", data=y)
-    return path
 
 
 IDS = ["rs1", "rs1", ".", ".", "rs5", "."]
@@ -527,45 +410,42 @@ def test_duplicated_ids_with_exchanged_alleles(
     sid: list[str], chromosome: list[str], tmp_path: Path
 ) -> None:
     """They are found by chromosome, position and the set of their alleles; in any order."""
-    import fcl
-
-    x, test = genotypes(40, 6, 5, 0.0), genotypes(30, 6, 6, 0.0)
-    place = {"bp_position": [10, 10, 30, 40, 50, 60], "chromosome": ["1"] * 6}
-    first = {"allele_1": list("ACAAAA"), "allele_2": list("GTGGGG")}
-    bed = trio(tmp_path / "train", x, sid=IDS, **place, **first)
-    run.convert([bed], tmp_path / "train.zarr", memory="4GiB")
-    exchanged, order = [0, 2, 4, 5], [5, 3, 1, 0, 2, 4]
-    a1, a2 = list("GCGAGG"), list("ATAGAA")
-    found = trio(
-        tmp_path / "test",
-        flipped(test, exchanged)[:, order],
-        sid=[sid[j] for j in order],
-        bp_position=[place["bp_position"][j] for j in order],
-        chromosome=chromosome,
-        allele_1=[a1[j] for j in order],
-        allele_2=[a2[j] for j in order],
+    x, test = genotypes(40, 6, 5), genotypes(30, 6, 6)
+    places, order = np.array([10, 10, 30, 40, 50, 60]), [5, 3, 1, 0, 2, 4]
+    train = stored(
+        tmp_path / "train",
+        x,
+        x @ [1, -1, 2, -2, 3, 1],
+        sid=IDS,
+        chromosome=["1"] * 6,
+        bp_position=places,
+        allele_1=list("ACAAAA"),
+        allele_2=list("GTGGGG"),
     )
-    like = converted(found, like=str(tmp_path / "train.zarr"))
+    path = stored(
+        tmp_path / "test",
+        flipped(test, [0, 2, 4, 5])[:, order],
+        sid=[sid[j] for j in order],
+        chromosome=chromosome,
+        bp_position=places[order],
+        allele_1=["GCGAGG"[j] for j in order],
+        allele_2=["ATAGAA"[j] for j in order],
+    )
+    found = tmp_path / "test" / "geno.bed"
+    like = converted(found, like=str(train))
     np.testing.assert_array_equal(like.x, test)
     assert "4 have A1 and A2 in the other order" in like.notes
-    data = fcl.open_data(fcl_array(tmp_path / "train.zarr", x @ [1, -1, 2, -2, 3, 1]))
-    model = fcl.train(data, "columns", loss="squared", C=1.0).model
+    model = model_of(train)
     model.save(tmp_path / "m.fcl")
     want = model.intercept + test[:, model.ids] @ model.weights
     np.testing.assert_allclose(predicted(tmp_path / "m.fcl", found), want, rtol=1e-9)
-    run.convert([found], tmp_path / "test.zarr", memory="4GiB")
-    np.testing.assert_allclose(model.margins(tmp_path / "test.zarr"), want, rtol=1e-9)
+    np.testing.assert_allclose(model.margins(path), want, rtol=1e-9)
 
 
 def test_places_that_do_not_decide(tmp_path: Path) -> None:
     """Two variants with the same place and alleles, or none."""
-    x = genotypes(20, 2, 7, 0.0)
-    run.convert(
-        [trio(tmp_path / "a", x, sid=[".", "rs2"], chromosome=["1", "1"])],
-        tmp_path / "a.zarr",
-        memory="4GiB",
-    )
-    like = {"like": str(tmp_path / "a.zarr")}
+    x = genotypes(20, 2, 7)
+    like = {"like": str(stored(tmp_path / "a", x, sid=[".", "rs2"], chromosome=["1", "1"]))}
     three = np.column_stack([x, x[:, 0]])
     same = {"bp_position": [1000, 1001, 1000], "chromosome": ["1"] * 3}
     twice = trio(tmp_path / "b", three, sid=["q", "rs2", "r"], **same)
@@ -577,37 +457,28 @@ def test_places_that_do_not_decide(tmp_path: Path) -> None:
 def test_an_allele_that_no_sample_has(tmp_path: Path) -> None:
     """PLINK writes 0 for it: the order in which the other allele is the same counts."""
     x = np.zeros((10, 2))  # nobody has A1
-    run.convert(
-        [trio(tmp_path / "a", x, allele_1=["0", "0"], allele_2=["A", "A"])],
-        tmp_path / "a.zarr",
-        memory="4GiB",
-    )
+    like = stored(tmp_path / "a", x, allele_1=["0", "0"], allele_2=["A", "A"])
     test = trio(tmp_path / "b", 2 - x, allele_1=["A", "A"], allele_2=["0", "G"])
-    found = converted(test, like=str(tmp_path / "a.zarr"))
-    np.testing.assert_array_equal(found.x, x)
+    np.testing.assert_array_equal(converted(test, like=str(like)).x, x)
 
 
 def test_missing_genotypes_that_look_like_the_others(tmp_path: Path) -> None:
     """Of a variant of which all other rows have the same genotype: they are counted."""
-    import fcl
-
-    x = genotypes(40, 3, 8, 0.0)
-    run.convert([trio(tmp_path / "a", x)], tmp_path / "a.zarr", memory="4GiB")
-    data = fcl.open_data(fcl_array(tmp_path / "a.zarr", x @ [1, -1, 2]))
-    model = fcl.train(data, "columns", loss="squared", C=1.0).model
-    test = genotypes(9, 3, 9, 0.0)
+    x, test = genotypes(40, 3, 8), genotypes(9, 3, 9)
     test[:, 1] = [0, 0, np.nan, 0, 0, np.nan, 0, 0, 0]
-    bed = trio(tmp_path / "b", test)
-    run.convert([bed], tmp_path / "b.zarr", memory="4GiB")
-    found = match(
-        model.column_record, fcl.open_data(tmp_path / "b.zarr", y=None).column_record, 3, 3
-    )
-    assert found.note == (
+    train, other = stored(tmp_path / "a", x, x @ [1, -1, 2]), stored(tmp_path / "b", test)
+    model = model_of(train)
+
+    def note(path: Path) -> str:
+        record = fcl.open_data(path, y=None).column_record
+        return match(model.column_record, record, 3, 3).note
+
+    assert note(other) == (
         "columns: 3 read, by name; 2 missing genotypes of variants with one genotype in these rows keep "
         "it (--like replaces them)"
     )
-    run.convert([bed], tmp_path / "c.zarr", like=str(tmp_path / "a.zarr"), memory="4GiB")
-    record = fcl.open_data(tmp_path / "c.zarr", y=None).column_record
-    assert match(model.column_record, record, 3, 3).note == ""
-    want = np.where(np.isnan(test), x.mean(0), test) @ model.weights + model.intercept
-    np.testing.assert_allclose(model.margins(tmp_path / "c.zarr"), want, rtol=1e-6)
+    like = tmp_path / "c.zarr"
+    run.convert([tmp_path / "b" / "geno.bed"], like, like=str(train), memory="4GiB")
+    assert note(like) == ""
+    want = complete(test, x) @ model.weights + model.intercept
+    np.testing.assert_allclose(model.margins(like), want, rtol=1e-6)

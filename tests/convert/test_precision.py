@@ -17,6 +17,7 @@ from fcl.convert import svmlight
 from fcl.convert.contract import Budget
 from fcl.convert.precision import Precision
 from fcl.convert.run import convert
+from tests.convert.conftest import write_parquet
 
 pytest.importorskip("pyarrow")
 MAGIC = SPLICE.with_name("magic04.data.gz")
@@ -122,11 +123,7 @@ def test_tables(form: str, tmp_path: Path) -> None:
     columns = {"size": np.arange(60) / 10, "time": TIMES, "y": np.arange(60) % 2}
     path = saved(tmp_path, "a.csv", table(**columns))
     if form == "parquet":
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        path = tmp_path / "a.parquet"
-        parquet.write_table(pa.table(columns), path)
+        path = write_parquet(tmp_path / "a.parquet", columns)
     found = converted(path, y="y")
     np.testing.assert_array_equal(found.x, np.column_stack([columns["size"], TIMES]))
     assert (

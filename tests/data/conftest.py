@@ -6,10 +6,14 @@ import itertools
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+
+from fcl.data import SparseRowReader
+from fcl.data.base import RowReader
 
 Arrays = dict[str, np.ndarray]
 Stored = tuple[Any, dict[str, Any]]  # source and keywords of open_data
@@ -51,24 +55,27 @@ def put_hdf5(
             file.require_group(group).create_dataset(name, data=data, chunks=chunks, **options)
 
 
-def _zarr2(folder: Path, arrays: Arrays) -> Stored:
-    put_zarr(folder / "data.zarr", arrays, zarr_format=2)
-    return folder / "data.zarr", {}
+Writer = Callable[[Path, Arrays], Stored]
 
 
-def _zarr3(folder: Path, arrays: Arrays) -> Stored:
-    put_zarr(folder / "data.zarr", arrays)
-    return str(folder / "data.zarr"), {}
+def _in_zarr(group: str = "", consolidated: bool = False, **options: Any) -> Writer:
+    def write(folder: Path, arrays: Arrays) -> Stored:
+        import zarr
+
+        put_zarr(folder / "data.zarr", arrays, path=group, **options)
+        if consolidated:
+            zarr.consolidate_metadata(folder / "data.zarr", **options)
+        return (f"{folder}/data.zarr::/{group}" if group else folder / "data.zarr"), {}
+
+    return write
 
 
-def _zarr3_group(folder: Path, arrays: Arrays) -> Stored:
-    put_zarr(folder / "data.zarr", arrays, path="folds/one")
-    return f"{folder}/data.zarr::/folds/one", {}
+def _in_hdf5(name: str = "data.h5", group: str = "", **options: Any) -> Writer:
+    def write(folder: Path, arrays: Arrays) -> Stored:
+        put_hdf5(folder / name, arrays, group=group or "/", **options)
+        return (f"{folder}/{name}::/{group}" if group else folder / name), {}
 
-
-def _zarr3_sharded(folder: Path, arrays: Arrays) -> Stored:
-    put_zarr(folder / "data.zarr", arrays, shards=3)
-    return folder / "data.zarr", {}
+    return write
 
 
 def _zarr3_zip(folder: Path, arrays: Arrays) -> Stored:
@@ -76,30 +83,7 @@ def _zarr3_zip(folder: Path, arrays: Arrays) -> Stored:
 
     with zarr.storage.ZipStore(folder / "data.zarr.zip", mode="w") as store:
         put_zarr(store, arrays)
-    return folder / "data.zarr.zip", {}
-
-
-def _zarr2_consolidated(folder: Path, arrays: Arrays) -> Stored:
-    import zarr
-
-    put_zarr(folder / "data.zarr", arrays, zarr_format=2)
-    zarr.consolidate_metadata(folder / "data.zarr", zarr_format=2)
-    return folder / "data.zarr", {}
-
-
-def _hdf5(folder: Path, arrays: Arrays) -> Stored:
-    put_hdf5(folder / "data.h5", arrays, compression="gzip")
-    return folder / "data.h5", {}
-
-
-def _hdf5_contiguous(folder: Path, arrays: Arrays) -> Stored:
-    put_hdf5(folder / "data.h5", arrays, chunk_rows=None)
-    return folder / "data.h5", {}
-
-
-def _hdf5_group(folder: Path, arrays: Arrays) -> Stored:
-    put_hdf5(folder / "data.hdf5", arrays, group="/folds/one")
-    return f"{folder}/data.hdf5::/folds/one", {}
+    return str(folder / "data.zarr.zip"), {}
 
 
 def _npy_folder(folder: Path, arrays: Arrays) -> Stored:
@@ -123,23 +107,29 @@ def _memory(folder: Path, arrays: Arrays) -> Stored:
     return arrays["X"], {"y": arrays.get("y"), "weights": arrays.get("weights")}
 
 
-Writer = Callable[[Path, Arrays], Stored]
-
 WRITERS: dict[str, Writer] = {
-    "zarr2": _zarr2,
-    "zarr2-consolidated": _zarr2_consolidated,
-    "zarr3": _zarr3,
-    "zarr3-group": _zarr3_group,
-    "zarr3-sharded": _zarr3_sharded,
+    "zarr2": _in_zarr(zarr_format=2),
+    "zarr2-consolidated": _in_zarr(zarr_format=2, consolidated=True),
+    "zarr3": _in_zarr(),
+    "zarr3-group": _in_zarr("folds/one"),
+    "zarr3-sharded": _in_zarr(shards=3),
     "zarr3-zip": _zarr3_zip,
-    "hdf5": _hdf5,
-    "hdf5-contiguous": _hdf5_contiguous,
-    "hdf5-group": _hdf5_group,
+    "hdf5": _in_hdf5(compression="gzip"),
+    "hdf5-contiguous": _in_hdf5(chunk_rows=None),
+    "hdf5-group": _in_hdf5("data.hdf5", "folds/one"),
     "npy-folder": _npy_folder,
     "npy-fortran": _npy_fortran,
     "npy-file": _npy_file,
     "memory": _memory,
 }
+
+
+def put(container: str, folder: Path, arrays: Arrays) -> Stored:
+    """Write arrays in a container, by its name; returns source and keywords of ``open_data``."""
+    source, keywords = WRITERS[container](folder, arrays)
+    if "weights" in arrays:
+        keywords.setdefault("weights", "weights")
+    return source, keywords
 
 
 @pytest.fixture(params=list(WRITERS))
@@ -150,33 +140,16 @@ def container(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Callable[[str, Arrays], Stored]:
-    """Write arrays in a container, by its name; returns source and keywords of ``open_data``."""
+    """:func:`put` in a new folder of the test."""
 
-    def write(name: str, arrays: Arrays) -> Stored:
-        folder = tmp_path / name
-        folder.mkdir()
-        source, keywords = WRITERS[name](folder, arrays)
-        if "weights" in arrays:
-            keywords.setdefault("weights", "weights")
-        return source, keywords
+    def write(container: str, arrays: Arrays) -> Stored:
+        (tmp_path / container).mkdir()
+        return put(container, tmp_path / container, arrays)
 
     return write
 
 
-@pytest.fixture
-def write_zarr() -> Callable[..., None]:
-    """``put_zarr``, for tests that choose codecs and chunks themselves."""
-    return put_zarr
-
-
-@pytest.fixture
-def write_hdf5() -> Callable[..., None]:
-    """``put_hdf5``, for tests that choose compression and chunks themselves."""
-    return put_hdf5
-
-
-@pytest.fixture
-def arrays() -> Arrays:
+def make_arrays() -> Arrays:
     """50 sequences of 12 letters as codes, some unknown, with labels and weights."""
     rng = np.random.default_rng(20240501)
     return {
@@ -184,6 +157,129 @@ def arrays() -> Arrays:
         "y": rng.permutation(np.repeat([-1, 1], 25)),
         "weights": rng.uniform(0.1, 2.0, 50),
     }
+
+
+@pytest.fixture
+def arrays() -> Arrays:
+    """The arrays of :func:`make_arrays`."""
+    return make_arrays()
+
+
+# -- sources of cases: functions that write into a folder ------------------------------------------
+
+Source = Callable[[Path], Stored]
+
+
+def stored(container: str, **changed: np.ndarray | None) -> Source:
+    """The arrays in a container, some of them replaced, or left out if None."""
+    arrays = {name: v for name, v in (make_arrays() | changed).items() if v is not None}
+    return lambda folder: put(container, folder, arrays)
+
+
+def source(write: Callable[..., Any]) -> Callable[..., Source]:
+    """A function that writes into a folder, as one that makes sources of its other arguments."""
+
+    def given(*more: Any, **options: Any) -> Source:
+        def make(folder: Path) -> Stored:
+            found = write(folder, *more, **options)
+            return found if isinstance(found, tuple) else (found, {})
+
+        return make
+
+    return given
+
+
+@source
+def in_hdf5(folder: Path, write: Callable[[Any], object]) -> Path:
+    """An HDF5 file that a function fills."""
+    import h5py
+
+    with h5py.File(folder / "data.h5", "w") as file:
+        write(file)
+    return folder / "data.h5"
+
+
+@source
+def in_zarr(folder: Path, write: Callable[[Any], object], zarr_format: int = 3) -> Path:
+    """A Zarr group that a function fills."""
+    import zarr
+
+    write(zarr.open_group(folder / "data.zarr", mode="w", zarr_format=zarr_format))
+    return folder / "data.zarr"
+
+
+@source
+def in_file(folder: Path, name: str, content: bytes) -> Path:
+    (folder / name).write_bytes(content)
+    return folder / name
+
+
+@source
+def in_npy(folder: Path, values: Any) -> Path:
+    np.save(folder / "X.npy", values, allow_pickle=True)
+    return folder / "X.npy"
+
+
+@source
+def changed(folder: Path, whole: Source, change: Callable[[bytes], bytes], member: str = "") -> Any:
+    """A source of which one file is changed: ``member`` of a folder, or the file itself."""
+    path, keywords = whole(folder)
+    file = Path(path) / member
+    file.write_bytes(change(file.read_bytes()))
+    return path, keywords
+
+
+@source
+def within(folder: Path, whole: Source, group: str) -> str:
+    """A group of a source."""
+    return f"{whole(folder)[0]}::{group}"
+
+
+def short(error: Exception, folder: Path) -> str:
+    """The message of an error, which is one line, without the folder of the test."""
+    message = str(error).replace(f"{folder}/", "")
+    assert "\n" not in message
+    return message
+
+
+# -- arrays that record how they are read ----------------------------------------------------------
+
+
+class Chunked(RowReader):
+    """An array in memory that behaves as if stored in chunks, and records what is read of it."""
+
+    def __init__(self, array: np.ndarray, chunk_rows: int, name: str = "test.zarr:X") -> None:
+        self.name, self.shape, self.dtype = name, array.shape, array.dtype
+        self.array, self.chunk_rows = array, chunk_rows
+        self.reads: list[tuple[int, int]] = []
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        assert 0 <= start < stop <= len(self.array)
+        self.reads.append((start, stop))
+        return self.array[start:stop]
+
+    @property
+    def decoded(self) -> list[int]:
+        """The chunks of all reads, in their order."""
+        size = self.chunk_rows
+        return [i for a, b in self.reads for i in range(a // size, (b - 1) // size + 1)]
+
+
+def chunked_matrix(
+    matrix: Any, chunk_rows: int = 7, name: str = "test:X"
+) -> tuple[SparseRowReader, list[Chunked]]:
+    """A reader of a CSR matrix whose parts are stored in chunks, and the parts."""
+    parts = [
+        Chunked(getattr(matrix, part), chunk_rows, f"{name}/{part}")
+        for part in ("indptr", "indices", "data")
+    ]
+    return SparseRowReader(name, matrix.shape, *parts), parts
+
+
+def csr(indptr: Any, indices: Any, data: Any, shape: tuple[int, int]) -> SimpleNamespace:
+    """An object with the parts of a CSR matrix, whatever they hold."""
+    parts = {"indptr": np.array(indptr), "indices": np.array(indices), "data": np.array(data)}
+    return SimpleNamespace(**parts, shape=shape)
 
 
 # -- groups that count as arrays, in the layout of anndata ----------------------------------------
@@ -245,6 +341,9 @@ def put_tree(folder: Path, kind: str, tree: Tree, chunk_rows: int = 7) -> str:
     return str(path)
 
 
+in_tree = source(put_tree)
+
+
 @pytest.fixture(params=TREES)
 def tree_kind(request: pytest.FixtureRequest) -> str:
     """Each way of storing groups in turn."""
@@ -264,7 +363,17 @@ def write_tree(tmp_path: Path) -> Callable[..., str]:
     return write
 
 
-@pytest.fixture
-def as_tree() -> Callable[..., Tree]:
-    """``csr_tree``."""
-    return csr_tree
+LINE = ("--features", "columns", "--C", "1", "--out", "m.fcl", "--driver", "inline", "--quiet")
+
+
+def check_command(source: Any, roles: dict[str, str], message: str, folder: Path) -> None:
+    """The command that trains on a source refuses it with the same message."""
+    from click.testing import CliRunner
+
+    from fcl.cli.train import command
+
+    options = [f"--{role}={array}" for role, array in roles.items()]
+    result = CliRunner().invoke(command, [str(source), *LINE, *options])
+    line = " ".join(result.stderr.replace(f"{folder}/", "").split())
+    shared = message.partition("but this machine")[0]  # the command has a budget instead
+    assert result.exit_code == 2 and " ".join(shared.split()) in line, line

@@ -1,10 +1,18 @@
 """One contract for all containers."""
 
+import shutil
+import subprocess
+import sys
+
+import h5py
 import numpy as np
 import pytest
+import zarr
 
-from fcl.data import open_data
+from fcl.data import SequenceReader, open_data
 from fcl.data.base import chunk_ranges
+from fcl.errors import InputError
+from tests.data.conftest import put_hdf5
 
 
 @pytest.fixture
@@ -110,8 +118,6 @@ SEQUENCES = {
 
 @pytest.mark.parametrize("form", list(SEQUENCES))
 def test_every_form_of_sequences(container, store, form):
-    from fcl.data import SequenceReader
-
     if container.startswith("npy") and form == "variable text":
         pytest.skip("a .npy file holds no text of variable length")
     rng = np.random.default_rng(5)
@@ -145,8 +151,6 @@ def test_single_npy_file_finds_columns_from_here_and_beside_it(tmp_path, monkeyp
 
 
 def test_zarr_settings_of_the_caller_stay(store, arrays):
-    import zarr
-
     source, _ = store("zarr3", arrays)
     with zarr.config.set({"async.concurrency": 5, "threading.max_workers": 3}):
         open_data(source).fingerprint()
@@ -160,16 +164,64 @@ def test_large_shards_are_read_along_inner_chunks(store, arrays, monkeypatch):
     assert open_data(source).rows.chunk_rows == 7
 
 
+@pytest.mark.parametrize("chunks", [(2**20, 2), (10, 2**21)])
+def test_chunks_larger_than_the_array(tmp_path, chunks):
+    """A chunk is decoded as a whole, so that a plan must count all of it."""
+    group = zarr.open_group(tmp_path / "big.zarr", mode="w")
+    group.create_array("X", shape=(10, 2), dtype="f8", chunks=chunks, fill_value=0)
+    rows = open_data(tmp_path / "big.zarr", y=None).rows
+    assert rows.chunk_bytes == 8 * chunks[0] * chunks[1]
+
+
+def test_a_zip_of_the_folder_instead_of_its_content(tmp_path, store, arrays):
+    store("zarr3", arrays)
+    file = shutil.make_archive(str(tmp_path / "all"), "zip", tmp_path / "zarr3", "data.zarr")
+    with pytest.raises(InputError, match=r"zip the content of the Zarr folder, not the folder$"):
+        open_data(file)
+    assert open_data(f"{file}::/data.zarr").n_rows == 50
+
+
+def test_a_link_to_another_hdf5_file_is_followed(tmp_path):
+    put_hdf5(tmp_path / "other.h5", {"X": np.eye(4)})
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file["X"] = h5py.ExternalLink("other.h5", "/X")
+        file["y"] = np.ones(4)
+    data = open_data(tmp_path / "data.h5", y="y")
+    np.testing.assert_array_equal(data.rows.read(0, 4), np.eye(4))
+
+
+def test_masked_arrays_without_masked_values():
+    data = open_data(np.ma.masked_array(np.eye(4)), y=np.arange(4) % 2)
+    assert type(data.rows.read(0, 4)) is np.ndarray
+
+
+def test_lists():
+    data = open_data([[0.0, 1.0], [2.0, 3.0]], y=[0, 1])
+    assert data.rows.read(0, 2).tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    assert data.target.tolist() == [0, 1]
+    assert open_data(["ACGT", "AAAA"], y=None).rows.read(1, 2).tolist() == ["AAAA"]
+
+
 def test_chunk_bytes_of_variable_text_cover_the_letters(store):
     text = np.array(["ACGT" * 5] * 30, dtype=object)
     source, _ = store("hdf5", {"X": text})
     assert open_data(source, y=None).rows.chunk_bytes >= 7 * 4 * 20
 
 
-def test_import_loads_no_format():
-    import subprocess
-    import sys
-
-    code = "import sys, fcl.data; print({'zarr', 'h5py', 'numba', 'sklearn'} & set(sys.modules))"
+@pytest.mark.parametrize(
+    ("code", "modules"),
+    [
+        ("", {"zarr", "h5py", "numba", "sklearn"}),
+        (
+            "m = types.SimpleNamespace(indptr=np.array([0, 1]), indices=np.array([0]),\n"
+            "    data=np.ones(1), shape=(1, 1))\n"
+            "fcl.data.open_data(m, y=None).fingerprint()",
+            {"scipy", "anndata"},
+        ),
+    ],
+    ids=["import", "sparse rows"],
+)
+def test_modules_that_are_not_imported(code, modules):
+    code = f"import sys, types, numpy as np, fcl.data\n{code}\nprint({modules} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -8,21 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fcl.data import DataSet, open_data
-from fcl.data.base import RowReader
 from fcl.data.fingerprint import _spaced_blocks, fingerprint
 from fcl.data.memory import MemoryReader
-
-
-class ChunkedArray(RowReader):
-    def __init__(self, array, chunk_rows):
-        self.name, self.shape, self.dtype = "X", array.shape, array.dtype
-        self.chunk_rows, self.array = chunk_rows, array
-        self.chunks_read = []
-
-    def read(self, start, stop):
-        assert start // self.chunk_rows == (stop - 1) // self.chunk_rows
-        self.chunks_read.append(start // self.chunk_rows)
-        return self.array[start:stop]
+from tests.data.conftest import Chunked
 
 
 def test_equal_in_every_container(container, store, arrays):
@@ -88,6 +76,6 @@ def test_blocks_are_spaced_over_all_rows(n_rows):
 @given(n_rows=st.integers(1, 20_000), chunk_rows=st.integers(1, 25_000))
 def test_chunks_do_not_count_and_are_read_once(n_rows, chunk_rows):
     values = np.arange(2 * n_rows).reshape(n_rows, 2)
-    rows = ChunkedArray(values, chunk_rows)
+    rows = Chunked(values, chunk_rows)
     assert fingerprint(rows, None, None) == fingerprint(MemoryReader(values, "X"), None, None)
-    assert len(set(rows.chunks_read)) == len(rows.chunks_read)
+    assert len(set(rows.decoded)) == len(rows.decoded) == len(rows.reads)

@@ -85,14 +85,20 @@ def test_parts_of_records_come_back_in_any_order(
                 assert (found[part] == record_of(rows, block)[part]).all()
 
 
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of what is read from files."""
+    sizes: list[int] = []
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda *a: (sizes.append(a[1][0].nbytes), preadv(*a))[1])
+    return sizes
+
+
 def test_blocks_that_fit_in_the_buffer_together_are_read_from_the_file_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: list[int]
 ) -> None:
     rows = PreparedRows(70, 10, (6, 5), tmp_path)
     fill(rows)
-    read: list[int] = []
-    preadv = os.preadv
-    monkeypatch.setattr(os, "preadv", lambda *a: (read.append(a[1][0].nbytes), preadv(*a))[1])
     part = slice(1, 3)
     assert rows.together(range(3, 6), part) == [range(3, 6)]
     assert rows.together(range(2, 4), slice(None)) == [range(2, 3), range(3, 4)]
@@ -113,14 +119,9 @@ def test_blocks_that_fit_in_the_buffer_together_are_read_from_the_file_once(
     assert in_memory.at_hand and not rows.at_hand
 
 
-def test_what_comes_next_is_read_at_once_if_there_is_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_comes_next_is_read_at_once_if_there_is_room(tmp_path: Path, read: list[int]) -> None:
     rows = PreparedRows(3, 1, (10, 5), tmp_path)
     fill(rows)
-    read: list[int] = []
-    preadv = os.preadv
-    monkeypatch.setattr(os, "preadv", lambda *a: (read.append(a[1][0].nbytes), preadv(*a))[1])
     for first in range(9):
         part = slice(first, first + 2)
         for block in range(3):

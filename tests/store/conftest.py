@@ -1,14 +1,24 @@
-"""An S3 server in threads of this process, and data in it."""
+"""An S3 server and web servers in threads of this process, and data in them."""
 
 from __future__ import annotations
 
+import functools
+import http.server
 import itertools
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 
+import fcl
+from fcl.cli import COMMANDS
+from fcl.data.sequences import SequenceReader
 from tests.s3_server import CREDENTIALS, S3Server, put_folder, s3_server
 
 Upload = Callable[[Path, str], str]
@@ -63,3 +73,66 @@ def folder(tmp_path: Path) -> Path:
     group.create_array("X", data=x, chunks=(500, 20))
     group.create_array("y", data=y, chunks=(2000,))
     return tmp_path / "train.zarr"
+
+
+@pytest.fixture
+def url(folder: Path, upload: Upload) -> str:
+    """The URL of the folder in the bucket."""
+    return upload(folder, "in/train.zarr")
+
+
+@pytest.fixture
+def data(url: str, server: S3Server) -> fcl.DataSet:
+    return fcl.open_data(url, storage_options=server.options())
+
+
+def codes(data: fcl.DataSet, block_rows: int = 700, keep: np.ndarray | None = None) -> np.ndarray:
+    """All rows of sequences."""
+    blocks = SequenceReader(data.rows, keep).iter_codes(block_rows)
+    return np.concatenate([block for _, _, block in blocks])
+
+
+def invoke(name: str, *arguments: str, code: int = 0) -> Result:
+    """Run a command, which must end with a code."""
+    result = CliRunner().invoke(import_module(COMMANDS[name][0]).command, list(arguments))
+    assert result.exit_code == code, result.output
+    return result
+
+
+@contextmanager
+def serving(handler: Any) -> Iterator[str]:
+    """Run a web server; yields its host and port."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Site:
+    """The files of a folder, at http://, and the requests for them."""
+
+    def __init__(self, host: str, seen: list[str]) -> None:
+        self.host, self.url, self.seen = host, f"http://{host}", seen
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """The folder of the test as a site, which lists nothing."""
+    monkeypatch.setenv("no_proxy", "*")
+    seen: list[str] = []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args: Any) -> None:
+            pass
+
+        def send_head(self) -> Any:  # of GET and HEAD
+            seen.append(self.path)
+            return super().send_head()
+
+    with serving(functools.partial(Handler, directory=str(tmp_path))) as host:
+        yield Site(host, seen)

@@ -7,18 +7,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import fcl
-from fcl.cli.umbrella import COMMANDS
 from fcl.store import default_options
 from tests.s3_server import S3Server
-from tests.store.conftest import Upload
+from tests.store.conftest import Upload, invoke
 
 Run = Callable[..., Result]
 
@@ -30,9 +28,7 @@ def run(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ru
 
     def do(name: str, *arguments: str, code: int = 0) -> Result:
         options = [f"--storage-option={k}={v}" for k, v in server.options().items()]
-        command = import_module(COMMANDS[name][0]).command
-        result = CliRunner().invoke(command, [*arguments, *options])
-        assert result.exit_code == code, result.output
+        result = invoke(name, *arguments, *options, code=code)
         assert not default_options()
         return result
 
@@ -58,16 +54,8 @@ def test_a_whole_job(
     assert "exists already" in result.output
     run("train", data, *TRAIN, "--out", f"{out}/m.fcl", "--overwrite", "--checkpoint", "state")
     assert os.listdir("state")
-    run(
-        "train",
-        data,
-        *TRAIN,
-        "--out",
-        f"{out}/n.fcl",
-        "--initial",
-        f"{out}/m.fcl",
-        "--no-checkpoint",
-    )
+    initial = ("--initial", f"{out}/m.fcl", "--no-checkpoint")
+    run("train", data, *TRAIN, "--out", f"{out}/n.fcl", *initial)
 
     run("predict", f"{out}/m.fcl", data, "--out", f"{out}/scores.npy")
     run("predict", "local.fcl", str(folder), "--out", "scores.npy")
@@ -78,9 +66,8 @@ def test_a_whole_job(
     run("predict", f"{out}/m.fcl", data, "--out", f"{out}/why.tsv", "--explain", "2")
 
     assert "kmers" in run("inspect", f"{out}/m.fcl").output
-    certified = run(
-        "certify", f"{out}/m.fcl", data, "--out", f"{out}/c.fcl", "--json", f"{out}/c.json"
-    )
+    outputs = ("--out", f"{out}/c.fcl", "--json", f"{out}/c.json")
+    certified = run("certify", f"{out}/m.fcl", data, *outputs)
     assert "certif" in certified.output or "gap" in certified.output
     with fcl.locate(f"{out}/c.json", server.options()).open("rb") as file:
         assert json.load(file)["own_gap"] < 1e-3
@@ -134,29 +121,6 @@ def test_convert_into_a_store(run: Run, server: S3Server, tmp_path: Path) -> Non
     run("convert", "pos.fa", "neg.fa", "b.zarr")
     data = fcl.open_data(out, storage_options=server.options())
     assert data.fingerprint() == fcl.open_data("b.zarr").fingerprint()
-
-
-def test_wrong_lines(run: Run, server: S3Server, folder: Path, upload: Upload) -> None:
-    data, out = upload(folder, "train.zarr"), f"s3://{server.bucket}/m.fcl"
-    for more, words in (
-        (["--out", f"{data}/m.fcl"], "would replace data"),
-        (
-            ["--out", out, "--checkpoint", f"s3://{server.bucket}/c"],
-            "checkpoints are kept on a local disk",
-        ),
-        (["--out", out, "--log-json", f"s3://{server.bucket}/l"], "logs are kept on a local disk"),
-        (["--out", out, "--scratch", f"s3://{server.bucket}/l"], "expected a writable folder"),
-        (["--out", out, "--storage-option", "anon"], "expected KEY=VALUE"),
-        (["--out", out, "--storage-option", "secret_access_key=x"], "give it in the environment"),
-        (["--out", out, "--storage-option", "color=x"], "color"),
-        (["--out", "s3://nowhere/m.fcl"], "there is no such bucket"),
-    ):
-        result = run("train", data, *TRAIN, *more, code=2)
-        assert words in " ".join(result.output.split()), (more, result.output)
-    result = run("predict", "m.fcl", f"s3://{server.bucket}/a.fa", "--out", "s.tsv", code=2)
-    assert "m.fcl" in result.output
-    result = run("convert", f"s3://{server.bucket}/a.fa", "a.zarr", code=2)
-    assert "expected a local path here, got a URL" in result.output
 
 
 def test_a_store_that_is_down(run: Run, server: S3Server, folder: Path, upload: Upload) -> None:

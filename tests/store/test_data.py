@@ -19,22 +19,7 @@ from fcl.data.numeric import NumericReader
 from fcl.data.sequences import SequenceReader
 from fcl.store.buckets import PART_BYTES
 from tests.s3_server import S3Server
-from tests.store.conftest import Upload
-
-
-def codes(data: fcl.DataSet, block_rows: int = 700, keep: np.ndarray | None = None) -> np.ndarray:
-    blocks = SequenceReader(data.rows, keep).iter_codes(block_rows)
-    return np.concatenate([block for _, _, block in blocks])
-
-
-@pytest.fixture
-def url(folder: Path, upload: Upload) -> str:
-    return upload(folder, "in/train.zarr")
-
-
-@pytest.fixture
-def data(url: str, server: S3Server) -> fcl.DataSet:
-    return fcl.open_data(url, storage_options=server.options())
+from tests.store.conftest import Upload, codes
 
 
 def test_the_same_data_as_on_disk(folder: Path, data: fcl.DataSet) -> None:
@@ -88,14 +73,8 @@ def test_sparse_rows_and_names(tmp_path: Path, upload: Upload, server: S3Server)
         (4000, 300), density=0.05, format="csr", random_state=np.random.default_rng(2)
     )
     group = zarr.open_group(tmp_path / "a.zarr", mode="w")
-    x = group.create_group(
-        "X",
-        attributes={
-            "encoding-type": "csr_matrix",
-            "encoding-version": "0.1.0",
-            "shape": list(matrix.shape),
-        },
-    )
+    csr = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": list(matrix.shape)}
+    x = group.create_group("X", attributes=csr)
     for part in ("indptr", "indices", "data"):
         x.create_array(part, data=getattr(matrix, part), chunks=(1000,))
     codes = np.tile(np.array([0, 1], np.int8), 2000)
@@ -187,15 +166,6 @@ def test_a_store_that_stays_down(
         codes(data)
 
 
-def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fcl.store import clients
-
-    monkeypatch.setattr(clients, "_MOST_RETRIES", 1)
-    options = {"endpoint": "http://127.0.0.1:9", "region": "x", "anon": True}
-    with pytest.raises(fcl.StoreError, match=r"s3://no/a.zarr: the store failed"):
-        fcl.open_data("s3://no/a.zarr", storage_options=options)
-
-
 @pytest.mark.parametrize("listed", [False, True])
 def test_a_source_that_changes(
     url: str, data: fcl.DataSet, folder: Path, upload: Upload, listed: bool
@@ -228,42 +198,6 @@ def test_damaged_chunk(folder: Path, upload: Upload, server: S3Server) -> None:
     data = fcl.open_data(upload(folder, "b.zarr"), storage_options=server.options())
     with pytest.raises(fcl.InputError, match=r"chunk \(3, 0\).*object s3://.*X/c/3/0"):
         codes(data)
-
-
-def test_wrong_names(url: str, server: S3Server) -> None:
-    options = server.options()
-    for source, words in {
-        url.replace("train", "test"): "test.zarr does not exist",
-        "s3://nowhere/a.zarr": "there is no such bucket",
-        f"{url}::/fold": "no Zarr group at /fold",
-        "s3:///a.zarr": "no bucket or host",
-        f"{url}?versionId=1": "without [?] and #",
-    }.items():
-        with pytest.raises(fcl.InputError, match=words):
-            fcl.open_data(source, storage_options=options)
-    with pytest.raises(fcl.InputError, match='no array "Z"; it holds "X", "y"'):
-        fcl.open_data(url, x="Z", storage_options=options)
-
-
-def test_wrong_options(url: str, folder: Path) -> None:
-    for options, words in (
-        ({"colour": "red"}, "colour"),
-        ({"requests": 0}, "requests must be a whole number from 1 to 256, got 0"),
-        ({"endpoint": ["a"]}, "expected text, numbers and booleans by name"),
-        ("anon", "expected a dict"),
-    ):
-        with pytest.raises(fcl.InputError, match=words):
-            fcl.open_data(url, storage_options=options)  # type: ignore[arg-type]
-    with pytest.raises(fcl.InputError, match="the local path"):
-        fcl.open_data(folder, storage_options={"anon": True})
-
-
-def test_access_is_denied(server: S3Server, url: str) -> None:
-    server.fail("403", "", 1000)
-    with pytest.raises(
-        fcl.InputError, match="access is denied; give credentials in the environment"
-    ):
-        fcl.open_data(url, storage_options=server.options())
 
 
 def test_file_urls(folder: Path) -> None:

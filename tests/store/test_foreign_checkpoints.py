@@ -2,73 +2,29 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
 import shutil
-import threading
-from collections.abc import Callable, Iterator
-from importlib import import_module
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 from checkpoints import rewrite, set_header
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import fcl
-from fcl.cli import COMMANDS
+from tests.store.conftest import Site, invoke
 
 Run = Callable[..., Result]
 
 
-class Site:
-    """The files of a folder, at http://, and the requests for them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.seen: list[str] = []
-        self.url = self.host = ""
-
-
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setenv("no_proxy", "*")
-    found = Site(tmp_path / "site")
-    found.folder.mkdir()
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *args: Any) -> None:
-            pass
-
-        def do_GET(self) -> None:
-            found.seen.append(self.path)
-            super().do_GET()
-
-        def do_HEAD(self) -> None:
-            found.seen.append(self.path)
-            super().do_HEAD()
-
-    handler = functools.partial(Handler, directory=str(found.folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        found.host = f"127.0.0.1:{server.server_port}"
-        found.url = f"http://{found.host}"
-        yield found
-        server.shutdown()
-        thread.join()
-
-
-@pytest.fixture
-def data(site: Site) -> str:
+def data(site: Site, tmp_path: Path) -> str:
     """The URL of numbers and labels."""
-    import zarr
-
     rng = np.random.default_rng(2)
     x = rng.normal(size=(400, 12))
-    group = zarr.open_group(site.folder / "d.zarr", mode="w")
+    group = zarr.open_group(tmp_path / "d.zarr", mode="w")
     group.create_array("X", data=x)
     group.create_array("y", data=(x[:, 0] + rng.normal(size=400) > 0).astype(np.int64))
     return f"{site.url}/d.zarr"
@@ -81,13 +37,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "mine"))
 
-    def do(name: str, *arguments: str, code: int = 0) -> Result:
-        command = import_module(COMMANDS[name][0]).command
-        result = CliRunner().invoke(command, list(arguments))
-        assert result.exit_code == code, result.output
-        return result
-
-    return do
+    return invoke
 
 
 JOBS = {
@@ -101,15 +51,7 @@ MORE = {"train": ("--max-passes", "20"), "stagewise": ("--overwrite",)}
 def test_whose_checkpoint_it_is(
     name: str, run: Run, site: Site, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(
-        name,
-        data,
-        *JOBS[name],
-        "--valid",
-        data,
-        "--out",
-        "m.fcl",
-    )
+    run(name, data, *JOBS[name], "--valid", data, "--out", "m.fcl")
     resume = ("--resume", "m.fcl.checkpoint", *MORE[name])
     for copy in ("foreign", "edited"):
         shutil.copytree("m.fcl.checkpoint", f"{copy}.checkpoint")
@@ -135,7 +77,7 @@ def test_whose_checkpoint_it_is(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "yours"))
     refused(*foreign)
     refused(*foreign, "--allow-host", "127.0.0.2")
-    local = str(site.folder / "d.zarr")
+    local = str(tmp_path / "d.zarr")
     refused(local, *foreign)  # it names the validation data, too
     run(name, *foreign, "--allow-host", "127.0.0.1")
     assert site.seen
@@ -154,13 +96,13 @@ def test_data_given_anew(
     run("train", data, *JOBS["train"], "--out", "m.fcl")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "yours"))
     site.seen.clear()
-    run("train", str(site.folder / "d.zarr"), "--resume", "m.fcl.checkpoint", *MORE["train"])
+    run("train", str(tmp_path / "d.zarr"), "--resume", "m.fcl.checkpoint", *MORE["train"])
     assert site.seen == []
 
 
-def test_other_states_name_no_locations(run: Run, site: Site, data: str) -> None:
+def test_other_states_name_no_locations(run: Run, site: Site, data: str, tmp_path: Path) -> None:
     """The user always gives the data of an online run and of a path; what their files say is not used."""
-    local = str(site.folder / "d.zarr")
+    local = str(tmp_path / "d.zarr")
     run("online", local, "--features", "columns", "--C", "0.5", "--out", "o.fcl")
 
     def add_locations(members: dict[str, bytes]) -> None:
