@@ -158,15 +158,6 @@ def test_hosts_that_the_user_named(
         check_places("c", "train", COMMAND, "", given, allowed)
 
 
-@pytest.mark.parametrize(
-    "url", ["http://a:hunter2@h/x", "http://[x/hunter2@", "s3://a:hunter2@h/x"]
-)
-def test_passwords_that_earlier_versions_kept(url: str, key_file: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        check_places("c", "train", {"data": url}, "", (), ("h",))
-    assert "hunter2" not in str(caught.value)
-
-
 @pytest.mark.parametrize("name", ["out", "scratch"])
 def test_places_to_write(name: str, tmp_path: Path, key_file: Path) -> None:
     """A stranger's checkpoint may write beside its folder alone."""
