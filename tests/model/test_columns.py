@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 
 import fcl
-from fcl.data.column_map import ColumnMap
+from fcl.data.column_map import ColumnMap, refuse_mapped
 from fcl.data.columns import ColumnRecord, Variant
 from fcl.data.sparse import SparseRows
-from fcl.model.columns import record_of
+from fcl.model.columns import difference, record_of
 from fcl.model.explain import iter_explanations
 from fcl.model.variants import orientation
 from fcl.report.measured import measure
@@ -76,25 +78,31 @@ class Derived(fcl.Columns):
     name = "tests.model.test_columns:Derived"
 
 
+def check_ways(model: fcl.Model, rows: Any, opened: fcl.DataSet, expected: np.ndarray) -> None:
+    """Every way to score rows gives the margins of the model."""
+    (explained,) = iter_explanations(model, opened, 2)
+    measured = measure(model, opened).predictions.margins
+    columns = model.columns(rows) @ model.weights + model.intercept
+    for found in (
+        model.margins(rows), model.margins(opened), model.explain(rows).margins, columns,
+        explained.margins,
+    ):  # fmt: skip
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(measured.values, np.unique(expected), rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     "features", ["columns", "products:degree=2", "columns + products:degree=2", "fourier:n=64"]
 )
 def test_frames_are_read_by_name(features: str, tmp_path: Path) -> None:
-    """Every way to score a frame in another order, with more columns, gives the margins of the model."""
     trained(features, FRAME).save(tmp_path / "m.fcl")
     model = fcl.load_model(tmp_path / "m.fcl")
     expected = model.margins(X)  # without names, by position
     wider = FRAME[TURNED].assign(text="a", more=1.0)
-    np.testing.assert_array_equal(model.margins(wider), expected)
     opened = fcl.open_data(wider.drop(columns="text"), y=Y)
+    np.testing.assert_array_equal(model.margins(wider), expected)
     np.testing.assert_array_equal(model.margins(opened), expected)
-    np.testing.assert_allclose(model.explain(wider).margins, expected, rtol=1e-12, atol=1e-12)
-    (explained,) = iter_explanations(model, opened, 2)
-    np.testing.assert_allclose(explained.margins, expected, rtol=1e-12, atol=1e-12)
-    columns = model.columns(wider) @ model.weights + model.intercept
-    np.testing.assert_allclose(columns, expected, rtol=1e-12, atol=1e-12)
-    measured = measure(model, opened).predictions.margins.values
-    np.testing.assert_allclose(measured, np.unique(expected), rtol=1e-12, atol=1e-12)
+    check_ways(model, wider, opened, expected)
     offset = model.margins(wider.assign(o=np.arange(90.0)), offset="o")
     np.testing.assert_allclose(offset, expected + np.arange(90), rtol=1e-12)
 
@@ -117,43 +125,44 @@ def test_columns_that_features_read() -> None:
     assert other.column_names == dict(enumerate(NAMES))
 
 
-def margins_of(model: fcl.Model) -> np.ndarray:
-    """Margins of X from the weights alone."""
-    weights = {row.feature: row.weight for row in model.describe()}
-    margins: np.ndarray = model.intercept + FRAME[[*weights]].to_numpy() @ [*weights.values()]
-    return margins
-
-
 @pytest.mark.parametrize("more", [[], ["q", "zip"]])
 def test_stored_data_in_another_order_are_read_by_name(more: list[str], tmp_path: Path) -> None:
-    """Every way to score them gives the same margins; so do validation rows of each driver."""
     model = trained("columns", FRAME)
-    expected = margins_of(model)
+    weights = {row.feature: row.weight for row in model.describe()}
+    expected = model.intercept + FRAME[[*weights]].to_numpy() @ [*weights.values()]
     same, none = stored(tmp_path / "a.zarr", NAMES), stored(tmp_path / "b.zarr", None)
     mixed = stored(tmp_path / "c.zarr", [*TURNED[:3], *more, *TURNED[3:]])
     opened, train = fcl.open_data(mixed), fcl.open_data(FRAME, y=Y)
-    for rows in (same, none, mixed, opened):
+    for rows in (same, none):
         np.testing.assert_allclose(model.margins(rows), expected, rtol=1e-12)
-    np.testing.assert_allclose(model.explain(opened).margins, expected, rtol=1e-12)
-    columns = model.columns(mixed) @ model.weights + model.intercept
-    np.testing.assert_allclose(columns, expected, rtol=1e-12)
-    measured = measure(model, opened).predictions.margins.values
-    np.testing.assert_allclose(measured, np.unique(expected), rtol=1e-12)
-    (explained,) = iter_explanations(model, opened, 1)
-    np.testing.assert_allclose(explained.margins, expected, rtol=1e-12)
+    check_ways(model, mixed, opened, expected)
     estimator = fcl.FCLClassifier().fit(same)
     np.testing.assert_array_equal(estimator.predict(mixed), estimator.predict(same))
     for driver in ("inline", "processes"):
-        results = [
-            fcl.train(train, "columns", C=1.0, valid=rows, driver=driver, writers=1)
-            for rows in (opened, train)
-        ]
-        first, second = (result.history[-1]["validation"] for result in results)
-        assert first == second
+        options: dict[str, Any] = {"C": 1.0, "driver": driver, "writers": 1}
+        first, second = (
+            fcl.train(train, "columns", valid=rows, **options) for rows in (opened, train)
+        )
+        assert first.history[-1]["validation"] == second.history[-1]["validation"]
     # an initial model's weights move to the columns of the training rows, whatever their number
     for rows in (fcl.open_data(stored(tmp_path / "d.zarr", TURNED)), opened):
         again = fcl.train(rows, "columns", C=2.0, tol=2.0 * model.certificate.gap, initial=model)
         assert again.passes == 2
+
+
+def test_facts_of_another_form_are_not_known(tmp_path: Path) -> None:
+    for n, attribute in enumerate(({"first_id": 7, "scale": "x", "options": 3}, "text")):
+        path = stored(tmp_path / f"{n}.zarr", NAMES)
+        zarr.open_group(path, mode="a").attrs["fcl"] = attribute
+        data = fcl.open_data(path)
+        assert data.column_record.first_id is None
+        refuse_mapped(data.rows, path)  # workers of a cluster read columns in their order
+
+
+def test_the_difference_of_columns_names_one() -> None:
+    renamed = ["q" if name == "height" else name for name in NAMES]
+    message = difference(ColumnRecord(dict(enumerate(NAMES))), ColumnRecord(renamed))
+    assert "'height' there, which is missing" in message
 
 
 def test_a_certificate_needs_all_columns(tmp_path: Path) -> None:
@@ -161,10 +170,8 @@ def test_a_certificate_needs_all_columns(tmp_path: Path) -> None:
     model = trained("columns", FRAME, 0.05)
     assert 0 < model.n_active < 6
     expected = fcl.certify(model, fcl.open_data(FRAME, y=Y), C=1.0, top=6)
-    for data in (
-        fcl.open_data(FRAME[TURNED], y=Y),
-        fcl.open_data(stored(tmp_path / "a.zarr", TURNED)),
-    ):
+    frame, group = fcl.open_data(FRAME[TURNED], y=Y), fcl.open_data(stored(tmp_path / "a", TURNED))
+    for data in (frame, group):
         found = fcl.certify(model, data, C=1.0, top=6)
         assert found.own_gap == pytest.approx(expected.own_gap, rel=1e-9)
         assert found.own_gap > 0.01  # the model is of another C

@@ -16,14 +16,7 @@ from windows import examples
 
 from fcl.errors import ModelFileError
 from fcl.model import file, load_model
-from fcl.model.compact import (
-    MOST_BITS,
-    Encoding,
-    bits_for,
-    margin_bound,
-    mean_rise,
-    round_weights,
-)
+from fcl.model.compact import MOST_BITS, Encoding, bits_for, margin_bound, mean_rise, round_weights
 from tests.model.conftest import make_compact, make_model
 
 N = 1_000_000

@@ -30,15 +30,14 @@ def header(*place: str, **values: Any) -> Damage:
     return lambda path: set_header(path, *place, **values)
 
 
-def wrong(name: str, value: Any, expected: str) -> Case:
-    """A key of the header, such as ``options.command``, whose name and value are in the message."""
-    *place, key = name.split(".")
-    got = "" if value is ... else f".*got {re.escape(repr(value))}"
-    return (
-        f"{name} {value!r:.40}",
-        header(*place, **{key: value}),
-        f"{name}: expected {expected}{got}",
-    )
+def wrong(expected: str, *found: tuple[str, Any]) -> list[Case]:
+    """Keys of the header, such as ``options.command``; name and value are in the message."""
+    cases = []
+    for name, value in found:
+        *place, key = name.split(".")
+        message = f"{name}: expected {expected}.*got {re.escape(repr(value))}"
+        cases.append((f"{name} {value!r:.40}", header(*place, **{key: value}), message))
+    return cases
 
 
 def member(name: str, content: np.ndarray | bytes) -> Damage:
@@ -82,13 +81,11 @@ ONE: list[Case] = [
     ("no header", changed(lambda members: members.pop("header.json")), r"holds no header\.json"),
     ("compressed", changed(len, zipfile.ZIP_DEFLATED), "is compressed; expected a model file"),
     ("family", header(family={"family": "unheard", "d": 2}), "unknown family 'unheard'"),
-    wrong("family", 3, "an object"),
     ("loss", header(loss="quantile"), "loss: unknown loss 'quantile'; expected one of logistic"),
-    wrong("labels", [1], "a list of 2"),
-    wrong("intercept", None, "a finite number"),
     ("empty certificate", header(certificate={}), "certificate.objective is missing"),
-    wrong("certificate", 7, "an object"),
-    wrong("history", 5, "a list"),
+    *wrong("an object", ("family", 3), ("certificate", 7)),
+    *wrong("a list", ("history", 5)), *wrong("a list of 2", ("labels", [1])),
+    *wrong("a finite number", ("intercept", None)),
     ("n_active", header(n_active=2), r"says 2 active features, weights\.npy has 3"),
     ("missing key", header(sum_weights=...), "sum_weights is missing"),
     ("equal ids", member("ids.npy", np.array([3, 250, 250])), "strictly, got 250 after 250"),
@@ -111,10 +108,10 @@ ONE: list[Case] = [
 
 SEVERAL_OUTPUTS: list[Case] = [
     ("intercept", header(intercept=0.5), "labels: expected a list of 2, got .*pear"),
-    wrong("intercept", [0.5], "a number, or a list of two or more"),
+    *wrong("a number, or a list of two or more", ("intercept", [0.5])),
     ("intercept none", header(intercept=[0.5, None, 1]), r"intercept\[1\]: expected a finite number"),
     ("intercepts", header(intercept=[0.5, 1, 2, 3]), "labels: expected a list of 4, got .*pear"),
-    wrong("labels", ["a", "b"], "a list of 3"),
+    *wrong("a list of 3", ("labels", ["a", "b"])),
     ("equal labels", header(labels=["a", "b", "a"]), "expected a different label for each class"),
     ("label of lists", header(labels=["a", ["b"], "c"]), r"labels\[1\]: expected a number or a string"),
     ("no labels", header(labels=None), "labels: expected 3, one for each class, got none"),
@@ -151,12 +148,11 @@ def packed(name: str, change: str) -> Case:
 
 PACKED = ("ids.gaps", "weights.q", "support.q")
 COMPACT: list[Case] = [
-    wrong("encoding.m", 53, "a whole number from -32 to 52"),
-    wrong("encoding.m", True, "a whole number from -32 to 52"),
-    wrong("encoding.rounding", "up", "one of nearest, random"),
-    wrong("encoding.codec", "lz4", "one of zstd, zlib"),
-    wrong("encoding.loss", "low", "a finite number"),
-    wrong("encoding.seed", -1, "a whole number"),
+    *wrong("a whole number from -32 to 52", ("encoding.m", 53), ("encoding.m", True)),
+    *wrong("one of nearest, random", ("encoding.rounding", "up")),
+    *wrong("one of zstd, zlib", ("encoding.codec", "lz4")),
+    *wrong("a finite number", ("encoding.loss", "low")),
+    *wrong("a whole number from 0", ("encoding.seed", -1)),
     ("other codec", header("encoding", codec="zlib"), r"ids\.gaps is damaged \(Error .* decompressing"),
     ("two features", header(n_active=2), r"ids\.gaps is damaged \(a chunk with 0 bits, 2"),
     ("four features", header(n_active=4), r"ids\.gaps is damaged \(a chunk with 0 bits, 2"),
@@ -213,24 +209,19 @@ CHECKPOINT: list[Case] = [
     ("version 0", header(version=0), f"{VERSION} 0"),
     ("version '1'", header(version="1"), f"{VERSION} '1'"),
     *((f"no {key}", header(**{key: ...}), f"{key} is missing") for key in ("state", "options")),
-    *(wrong("state", value, "an object") for value in (3, None, [])),
-    *(wrong("options", value, "an object") for value in (None, "C")),
-    wrong("family", None, "an object"),
-    wrong("history", {}, "a list"),
+    *wrong("an object", ("state", 3), ("state", None), ("state", []), ("options", None), ("options", "C"),
+           ("family", None), ("options.command", ["C"]), ("state.sample", None)),
+    *wrong("a list", ("history", {}), ("arrays", None)),
+    *wrong("a finite number", ("elapsed", "long"), ("elapsed", math.nan), ("elapsed", -1.0)),
+    *wrong("a whole number from 1", ("n_rows", "600"), ("n_rows", 0), ("n_rows", 600.0)),
+    *wrong("a whole number from 64", ("options.block_rows", "256"), ("options.block_rows", 0)),
+    *wrong("a whole number", ("number", None)),
+    *wrong("a string", ("created", 5), ("fingerprint", None)),
     ("history [3]", header(history=[3]), r"history\[0\]: expected an object, got 3"),
-    *(wrong("elapsed", value, "a finite number") for value in ("long", math.nan, -1.0)),
-    *(wrong("n_rows", value, "a whole number from 1") for value in ("600", 0, 600.0)),
-    wrong("number", None, "a whole number"),
-    wrong("created", 5, "a string"),
-    wrong("fingerprint", None, "a string"),
-    wrong("arrays", None, "a list"),
     ("unknown array", header(arrays=["lost"]), "array ids is missing"),
     ("no array seen", header(arrays=["ids", "weights", "cached"]), "array seen is missing"),
-    *(wrong("options.block_rows", value, "a whole number from 64") for value in ("256", 0)),
-    wrong("options.command", ["C"], "an object"),
     ("command", header("options", command={"C": [0.1]}), "command.C: expected a plain value, got a list"),
     ("empty sample", header("state", sample={}), "state.sample.most is missing"),
-    wrong("state.sample", None, "an object"),
     ("last", header("state", last={"objective": "1"}), "last.objective: expected a finite number"),
     ("best_intercept", header("state", best_intercept=0.5), "array best_ids is missing"),
     ("untried_intercept", header("state", untried_intercept=0.5), "array untried_ids is missing"),

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkpoints import rewrite
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +18,7 @@ from windows import examples
 import fcl
 from fcl.cli.convert import command
 from fcl.cli.inspect import command as inspect_command
-from fcl.errors import InputError, ModelFileError
+from fcl.errors import InputError
 from fcl.model import Model
 from fcl.model.compact import Encoding
 from fcl.scoring import compact as module
@@ -200,37 +199,6 @@ def test_offsets_covariates_and_names() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "give either bits or max_loss"),
-        ({"bits": 3, "max_loss": 0.1}, "give either bits or max_loss"),
-        ({"max_loss": 0.1}, "max_loss: expected data"),
-        ({"bits": 60}, "bits: expected at most 52"),
-        ({"bits": 1.5}, "bits must be"),
-        ({"bits": 3, "rounding": "up"}, "rounding must be"),
-        ({"bits": 3, "seed": -1}, "seed must be"),
-    ],
-)
-def test_bad_arguments(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        compact_model(MODEL[1], **options)
-
-
-def test_rows_without_a_target() -> None:
-    with pytest.raises(InputError, match="expected a target"):
-        compact_model(MODEL[1], fcl.open_data(X, y=None), bits=3)
-
-
-def test_compact_models_are_refused_where_full_weights_are_needed() -> None:
-    data, model = MODEL
-    small = compact_model(model, bits=3).model
-    with pytest.raises(InputError, match="model: expected a model with its full weights"):
-        compact_model(small, bits=2)
-    with pytest.raises(InputError, match="initial: expected a model with its full weights"):
-        fcl.train(data, "columns", C=1.0, initial=small)
-
-
 # -- stagewise models ----------------------------------------------------------------------------
 
 
@@ -295,47 +263,20 @@ def test_a_stagewise_model_of_calibrated_blocks_promises_nothing() -> None:
     assert found.encoding.margin_bound is None and found.certificate is None
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda content: content[:-1], "features.q is damaged"),
-        (lambda content: content + b"\1", "features.q is damaged"),
-        (lambda content: b"", "features.q is damaged"),
-    ],
-)
-def test_damaged_stagewise_models(tmp_path: Path, change: Any, message: str) -> None:
-    model = Problem().train("columns", block=3).model
-    compact_model(model, bits=9).model.save(tmp_path / "m.fcl")
-    fcl.load_model(tmp_path / "m.fcl")
-    rewrite(
-        tmp_path / "m.fcl",
-        lambda members: members.update({"features.q": change(members["features.q"])}),
-    )
-    with pytest.raises(ModelFileError, match=message):
-        fcl.load_model(tmp_path / "m.fcl")
-
-
 # -- the command ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    for name, array in (("X", X), ("y", LABELS), ("weights", WEIGHTS)):
-        (tmp_path / "data").mkdir(exist_ok=True)
-        np.save(tmp_path / "data" / f"{name}.npy", array)
-    data = fcl.open_data(tmp_path / "data", weights="weights")
-    fcl.train(data, "columns", C=1.0, driver="inline").model.save(tmp_path / "m.fcl")
-    return tmp_path
 
 
 def invoke(*arguments: Any) -> Any:
     return CliRunner().invoke(command, [str(argument) for argument in arguments])
 
 
-def test_command(files: Path) -> None:
-    small = files / "s.fcl"
-    given = ["--max-loss", "1e-3", "--data", files / "data", "--weights", "weights"]
-    result = invoke(files / "m.fcl", small, *given)
+def test_command(tmp_path: Path) -> None:
+    data, full, small = tmp_path / "data", tmp_path / "m.fcl", tmp_path / "s.fcl"
+    data.mkdir()
+    for name, array in (("X", X), ("y", LABELS), ("weights", WEIGHTS)):
+        np.save(data / f"{name}.npy", array)
+    MODEL[1].save(full)
+    result = invoke(full, small, "--max-loss", 1e-3, "--data", data, "--weights", "weights")
     assert result.exit_code == 0, result.output
     for name in ("encoding", "weights", "size", "tried", "mean loss", "promise", "gap"):
         assert f"\n{name} " in result.output
@@ -343,31 +284,5 @@ def test_command(files: Path) -> None:
     assert isinstance(model.encoding, Encoding) and model.certificate.gap < 0.1
     shown = CliRunner().invoke(inspect_command, [str(small)])
     assert "fcl-model 4" in shown.output and "encoding     compact" in shown.output
-    assert invoke(files / "m.fcl", small, "--bits", 5).exit_code == 2
-    assert invoke(files / "m.fcl", small, "--bits", 5, "--overwrite", "--quiet").output == ""
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([], "give --bits M, or --max-loss SHARE with --data DATA"),
-        (["--max-loss", "1e-4"], "--max-loss: expected --data DATA"),
-        (["--bits", "many"], "whole number"),
-        (
-            ["--bits", "4", "--missing", "mean"],
-            "--missing is an option for inputs other than models",
-        ),
-    ],
-)
-def test_command_refuses(files: Path, given: list[str], message: str) -> None:
-    result = invoke(files / "m.fcl", files / "s.fcl", *given)
-    assert result.exit_code == 2 and message in result.output
-    assert not (files / "s.fcl").exists()
-
-
-def test_options_for_models_need_a_model(files: Path) -> None:
-    (files / "a.csv").write_text("x,y\n1,2\n")
-    result = invoke(files / "a.csv", files / "a.zarr", "--bits", 3)
-    assert result.exit_code == 2 and "--bits is an option for models" in result.output
-    result = invoke(files / "none.fcl", files / "s.fcl", "--bits", 3)
-    assert result.exit_code == 2 and "none.fcl: no such model file" in result.output
+    assert invoke(full, small, "--bits", 5).exit_code == 2
+    assert invoke(full, small, "--bits", 5, "--overwrite", "--quiet").output == ""
