@@ -17,7 +17,7 @@ Case = tuple[str, Callable[..., object], tuple[Any, ...], str]
 
 CASES: list[Case] = [
     ("C and alpha", resolve_C, (1.0, 1.0, 1.0), "C .*alpha.*not both"),
-    ("no C", resolve_C, (None, None, 1.0), "one of them"),
+    ("no C", resolve_C, (None, None, 1.0), "give either C .* or alpha .*, one of them"),
     *((f"C {bad!r}", resolve_C, (bad, None, 1.0), "^C must be a finite number above 0, got")
       for bad in (0.0, -1.0, np.inf, np.nan, "1")),
     *((f"alpha {bad!r}", resolve_C, (None, bad, 1.0), "^alpha must be a finite number above 0, got")
