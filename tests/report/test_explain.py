@@ -58,9 +58,8 @@ def test_the_words_of_a_row(kmers: Case) -> None:
     explained = kmers.model.explain(kmers.data, top=3)
     row = int(np.argmax(np.abs(kmers.columns).sum(axis=1)))
     found = explained.row(row)
-    assert [abs(c.contribution) for c in found] == sorted(
-        (abs(c.contribution) for c in found), reverse=True
-    )
+    sizes = [abs(c.contribution) for c in found]
+    assert sizes == sorted(sizes, reverse=True)
     words = [kmers.model.family.describe(int(i)) for i in kmers.model.ids]
     for c in found:
         index = words.index(c.feature)

@@ -107,6 +107,5 @@ def test_the_sample_has_no_rows_of_weight_0(monkeypatch: pytest.MonkeyPatch) -> 
     data = case.data.with_target(case.data.target, weights)
     found = measure(case.model, data).features
     assert found.n_rows == 50
-    np.testing.assert_allclose(
-        found.mean, (case.columns * case.model.weights)[weights > 0][::2].mean(axis=0)
-    )
+    own = (case.columns * case.model.weights)[weights > 0][::2]
+    np.testing.assert_allclose(found.mean, own.mean(axis=0))

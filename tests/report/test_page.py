@@ -65,9 +65,8 @@ class Page(HTMLParser):
 
 def context_of(model: Model, data: DataSet | None = None, *groups: np.ndarray) -> Context:
     """What the sections share, measured on rows if there are any."""
-    return Context(
-        model, Path("m.fcl"), "", None, None if data is None else measure(model, data, *groups)
-    )
+    measured = None if data is None else measure(model, data, *groups)
+    return Context(model, Path("m.fcl"), "", None, measured)
 
 
 def blocks(section: Section | None, kind: type[Block]) -> list[Block]:
@@ -79,15 +78,13 @@ def blocks(section: Section | None, kind: type[Block]) -> list[Block]:
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """A report in which every name that users choose is hostile."""
-    case = table_case()
-    labels = (HOSTILE[0], HOSTILE[1])
+    case, labels = table_case(), (HOSTILE[0], HOSTILE[1])
     target = np.where(case.data.target == "yes", labels[1], labels[0])
     options = dict(case.model.options) | {HOSTILE[1]: HOSTILE[0], "features": HOSTILE[1]}
     history = [dict(record, validation={HOSTILE[2]: 0.5}) for record in case.model.history]
     history[1] |= {"busy": {HOSTILE[0]: 0.5}, "seconds": "long", "gap": -1.0}
-    model = table_case(
-        labels=labels, options=options, history=history, created=HOSTILE[1], fcl_version=HOSTILE[0]
-    ).model
+    changes = {"labels": labels, "options": options, "history": history}
+    model = table_case(**changes, created=HOSTILE[1], fcl_version=HOSTILE[0]).model
     path = tmp_path_factory.mktemp("hostile") / "m<script>.fcl"
     model.save(path)
     groups = np.array([HOSTILE[i % 3] for i in range(case.data.n_rows)])
@@ -191,16 +188,12 @@ def test_the_same_bytes_twice_and_the_numbers_of_the_model(kmers: Case, tmp_path
 
 
 def test_reports_without_rows_and_without_features(kmers: Case, tmp_path: Path) -> None:
-    path = tmp_path / "m.fcl"
-    none = np.zeros(0)
-    empty = replace(
-        kmers.model, ids=none, weights=none, support=none, history=[], options={"tol": "low"}
-    )
-    empty.save(path)
-    keys = {s.key for s in make_report(path).sections}
-    assert keys == {"head", "scores", "features", "provenance"}
-    keys = {s.key for s in make_report(path, kmers.data).sections}
-    assert keys == {"head", "scores", "features", "provenance"}
+    path, none = tmp_path / "m.fcl", np.zeros(0)
+    empty = replace(kmers.model, ids=none, weights=none, support=none, history=[])
+    replace(empty, options={"tol": "low"}).save(path)
+    for data in (None, kmers.data):
+        keys = {section.key for section in make_report(path, data).sections}
+        assert keys == {"head", "scores", "features", "provenance"}
 
 
 def test_regression() -> None:
@@ -254,8 +247,8 @@ def test_one_pass_has_whole_ticks(kmers: Case) -> None:
 
 
 def test_predictions_that_overflow() -> None:
-    case = table_case(labels=None, loss="poisson")
-    x, y = 1_000.0 * case.data.rows.read_all(), np.arange(150.0)
+    case, y = table_case(labels=None, loss="poisson"), np.arange(150.0)
+    x = 1_000.0 * case.data.rows.read_all()
     context = context_of(case.model, open_data(x, y=y), np.arange(150) % 3)
     section = scores.section(context)
     assert "of more than 1e+100" in section.lead and not section.blocks

@@ -39,11 +39,8 @@ def test_labels(kmers: Case) -> None:
     weights, positive = kmers.data.weights, y == "yes"
     counted = weights > 0.0
     assert (found.n_rows, found.n_counted) == (333, counted.sum())
-    np.testing.assert_allclose(
-        np.repeat(found.margins.values, found.margins.column("rows").astype(int)),
-        np.sort(margins[counted]),
-        atol=1e-12,
-    )
+    repeated = np.repeat(found.margins.values, found.margins.column("rows").astype(int))
+    np.testing.assert_allclose(repeated, np.sort(margins[counted]), atol=1e-12)
     probability = 1.0 / (1.0 + np.exp(-margins))
     _, table = scores_of_labels(found, 0.5)
     assert isinstance(table, Table)

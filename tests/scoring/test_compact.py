@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -179,24 +180,17 @@ def test_a_loss_without_a_bound() -> None:
 
 
 def test_offsets_covariates_and_names() -> None:
-    pytest.importorskip("pandas")
-    import pandas as pd
-
     frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(P)])
     data = fcl.open_data(frame, y=NUMBERS, offset=WEIGHTS, covariates=WEIGHTS[:, None] ** 2)
     model = fcl.train(data, "columns", C=1.0, loss="squared", driver="inline", tol=1e-9).model
     found = compact_model(model, data, bits=0, rounding="nearest").model
     assert 0 < len(found.ids) < len(model.ids)
     assert list(found.feature_names or ()) == [f"c{j}" for j in found.ids]
-    assert found.encoding.loss_full == pytest.approx(
-        np.mean((NUMBERS - model.margins(data)) ** 2), rel=1e-9
-    )
+    full = np.mean((NUMBERS - model.margins(data)) ** 2)
+    assert found.encoding.loss_full == pytest.approx(full, rel=1e-9)
     assert found.certificate.gap < 1.0
-    np.testing.assert_allclose(
-        found.margins(data) - model.margins(data),
-        X[:, model.ids] @ (np.rint(model.weights) - model.weights),
-        atol=1e-9,
-    )
+    moved = X[:, model.ids] @ (np.rint(model.weights) - model.weights)
+    np.testing.assert_allclose(found.margins(data) - model.margins(data), moved, atol=1e-9)
 
 
 # -- stagewise models ----------------------------------------------------------------------------
@@ -220,9 +214,8 @@ def test_stagewise_models(tmp_path: Path, options: dict[str, Any]) -> None:
     used, block = np.arange(200 * model.n_blocks), model.family.block_of(problem.x)
     square = np.square(model.family.columns(used, block, 0, 300))
     mean_square = np.average(square.sum(axis=1), weights=problem.s)
-    assert found.encoding.promise == pytest.approx(
-        found.encoding.eps**2 * mean_square * K / 8, rel=1e-6
-    )
+    promise = found.encoding.eps**2 * mean_square * K / 8
+    assert found.encoding.promise == pytest.approx(promise, rel=1e-6)
 
     s = training_weights(problem, options)
     objective = s @ losses + 0.05 * np.square(found.weights.features).sum()
