@@ -5,26 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fcl.data import open_data
-from fcl.errors import InputError
 from fcl.features import KmerFamily
-from fcl.model import Certificate, Model
+from fcl.model import Certificate, Model, load_model
 from fcl.model.scores import write_scores
 from fcl.objective import find_loss
+from tests.model.conftest import brute_margins, make_compact, make_model
 
 probability = find_loss("logistic").mean
 
 
+@pytest.mark.parametrize("make", [make_model, make_compact])
 def test_margins_match_the_patterns(
-    model: Model, windows: np.ndarray, brute_margins: Callable[[Model, np.ndarray], np.ndarray]
+    tmp_path: Path, windows: np.ndarray, make: Callable[[], Model]
 ) -> None:
+    model = make()
+    model.save(tmp_path / "m.fcl")
     expected = brute_margins(model, windows)
     assert len(np.unique(expected)) > 3
-    assert np.allclose(model.margins(windows), expected, rtol=0, atol=1e-14)
+    for each in (model, load_model(tmp_path / "m.fcl")):
+        assert np.allclose(each.margins(windows), expected, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("block_rows", [1, 64, 256, 700, 65_536])
@@ -35,7 +40,7 @@ def test_blocks_make_no_difference(model: Model, windows: np.ndarray, block_rows
     assert np.array_equal(joined, model.margins(windows))
 
 
-def test_probability_and_labels(make_model: Callable[..., Model], windows: np.ndarray) -> None:
+def test_probability_and_labels(windows: np.ndarray) -> None:
     model = make_model(labels=("no", "yes"))
     margins, both = model.margins(windows), model.predict_proba(windows)
     assert both.shape == (len(windows), 2)
@@ -44,22 +49,11 @@ def test_probability_and_labels(make_model: Callable[..., Model], windows: np.nd
     assert np.array_equal(model.predict(windows) == "yes", margins > 0)
     regression = make_model(labels=None, loss="squared")
     assert np.array_equal(regression.predict(windows), regression.margins(windows))
-    for loss in ("squared", "squared_hinge"):
-        with pytest.raises(InputError, match=f"logistic or softmax loss, this one has {loss} loss"):
-            make_model(loss=loss).predict_proba(windows)
-
-
-def test_probability_does_not_overflow() -> None:
     with np.errstate(all="raise", under="ignore"):
         assert probability(np.array([-1e4, 0.0, 1e4])).tolist() == [0.0, 0.5, 1.0]
 
 
-def test_other_length_names_both(model: Model) -> None:
-    with pytest.raises(InputError, match=r"9 letters.* 12"):
-        model.margins(np.zeros((5, 9), dtype=np.uint8))
-
-
-def test_describe_sorts_by_size(make_model: Callable[..., Model]) -> None:
+def test_describe_sorts_by_size() -> None:
     model = make_model(ids=[1, 5, 9, 11], weights=[0.5, -2.0, 0.0, -0.5], support=[1, 2, 3, 4])
     assert [(row.id, row.weight, row.support) for row in model.describe()] == [
         (5, -2.0, 2),
@@ -97,40 +91,14 @@ def test_outputs(
     assert sorted(os.listdir(tmp_path)) == ["s.npy", "s.tsv", "s.zarr"]
 
 
-@pytest.mark.parametrize("suffix", ["npy", "tsv", "zarr"])
-def test_failed_output_leaves_nothing(
-    tmp_path: Path, model: Model, windows: np.ndarray, suffix: str
-) -> None:
-    windows[650, 3] = 77
-    with pytest.raises(InputError, match="650"):
-        write_scores(model, windows, tmp_path / f"s.{suffix}", block_rows=256)
-    assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize("suffix", ["npy", "tsv", "zarr"])
-def test_more_rows_than_the_disk_holds(tmp_path: Path, model: Model, suffix: str) -> None:
-    """As a file of a few bytes may announce them: none of them was ever written."""
-    import h5py
-
-    with h5py.File(tmp_path / "X.h5", "w") as file:
-        file.create_dataset("X", (1 << 60, 12), "u1", chunks=(1000, 12))
-    with pytest.raises(InputError, match=r"scores take about .* are free"):
-        write_scores(model, tmp_path / "X.h5", tmp_path / f"s.{suffix}")
-    assert os.listdir(tmp_path) == ["X.h5"]
-
-
 def test_memory_stays_within_blocks(tmp_path: Path, model: Model) -> None:
     import tracemalloc
 
     write_scores(model, np.zeros((10, 12), np.uint8), tmp_path / "warm.npy")
     # text takes longer to write
-    for suffix, n, most in (
-        ("npy", 4_000_000, 20e6),
-        ("tsv", 1_500_000, 15e6),
-        ("zarr", 4_000_000, 20e6),
-    ):
+    for suffix, n, most in (("npy", 4e6, 20e6), ("tsv", 1.5e6, 15e6), ("zarr", 4e6, 20e6)):
         path = tmp_path / f"{suffix}-X.npy"
-        np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(n, 12)).flush()
+        np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(int(n), 12)).flush()
         data = open_data(path, y=None)
         tracemalloc.start()
         write_scores(model, data, tmp_path / f"s.{suffix}", block_rows=4096)
@@ -140,7 +108,7 @@ def test_memory_stays_within_blocks(tmp_path: Path, model: Model) -> None:
         assert peak < most, suffix
 
 
-def test_data_frames_of_features_and_passes(make_model: Callable[..., Model]) -> None:
+def test_data_frames_of_features_and_passes() -> None:
     history = [
         {"event": "PassDone", "number": 0, "seconds": 1.0, "gap": None, "active": 0},
         {"number": 1, "seconds": 3.0, "gap": 0.5, "busy": {"trainer 0": 0.9}},
@@ -151,12 +119,8 @@ def test_data_frames_of_features_and_passes(make_model: Callable[..., Model]) ->
     assert model.history == history and model.history[1]["busy"] == {"trainer 0": 0.9}
     # the job was resumed after pass 1
     assert model.history.elapsed().tolist() == [1.0, 3.0, 3.5, 5.5]
-    marked = [
-        {"seconds": 1.0},
-        {"seconds": 2.0, "resumed": True},
-        {"seconds": 5.0},
-        {"seconds": 4.0},
-    ]
+    marked: list[dict[str, Any]] = [{"seconds": n} for n in (1.0, 2.0, 5.0, 4.0)]
+    marked[1]["resumed"] = True
     assert make_model(history=marked).history.elapsed().tolist() == [1.0, 3.0, 6.0, 10.0]
     assert make_model(history=marked[1:2]).history.elapsed().tolist() == [2.0]
     assert not len(make_model(history=[]).history.restarts())
@@ -175,7 +139,7 @@ def test_data_frames_of_features_and_passes(make_model: Callable[..., Model]) ->
     assert not len(make_model(ids=[], weights=[], support=[]).to_dataframe())
 
 
-def test_html_for_notebooks(make_model: Callable[..., Model]) -> None:
+def test_html_for_notebooks() -> None:
     from fcl.drivers.result import StopReason, TrainResult
 
     model = make_model(certificate=Certificate(12.5, -np.inf, np.inf, 1.0, 1000))

@@ -64,21 +64,17 @@ def test_what_is_not_signed(
 
 
 def test_nothing_is_kept_without_a_place_to_trust(key_file: Path) -> None:
-    local = {
-        "data": "/a.zarr",
-        "out": os.path.abspath("m.fcl"),
-        "scratch": None,
-        "C": 3,
-        "class_weight": {"a": "https://x/y"},
-    }
-    assert (
-        sign("train", "c", local) == sign("train", "c", None) == "" and not key_file.parent.exists()
-    )
+    local: Any = {"data": "/a.zarr", "out": os.path.abspath("m.fcl"), "scratch": None, "C": 3}
+    local["class_weight"] = {"a": "https://x/y"}
+    assert sign("train", "c", local) == sign("train", "c", None) == ""
+    assert not key_file.parent.exists()
     assert not is_signed("train", local, "")
     check_places("c", "train", local, "", (), ())
 
 
-@pytest.mark.parametrize("fault", ["readable", "short", "link", "folder", "owner", "open folder"])
+@pytest.mark.parametrize(
+    "fault", ["readable", "short", "link", "folder", "owner", "open folder", "no folder"]
+)
 def test_a_key_that_another_user_may_have_made(
     fault: str, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,17 +91,11 @@ def test_a_key_that_another_user_may_have_made(
         key_file.mkdir()
     elif fault == "owner":
         monkeypatch.setattr(os, "getuid", lambda: key_file.stat().st_uid + 1)
+    elif fault == "no folder":
+        monkeypatch.setenv("XDG_STATE_HOME", str(key_file))
     else:
         key_file.parent.chmod(0o777)
     assert not is_signed("train", COMMAND, found) and sign("train", "c", COMMAND) == ""
-
-
-def test_without_a_folder_nothing_is_signed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    assert sign("train", "c", COMMAND) == ""
 
 
 def test_many_processes_make_one_key(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,16 +126,12 @@ def test_many_processes_make_one_key(key_file: Path, monkeypatch: pytest.MonkeyP
         ((), (), r"would connect to bucket, host:81 \(--out, DATA\).*--allow-host bucket"),
         (("data",), (), r"connect to bucket \(--out\)"),
         (("data", "out"), (), None),
-        (
-            (),
-            ("bucket",),
-            r"connect to host:81 \(DATA\); .* --allow-host host:81, or give DATA anew",
-        ),
-        ((), ("host:82", "bucket"), r"connect to host:81"),
+        ((), ("bucket",), r"connect to host:81 \(DATA\); .* --allow-host host:81, or give DATA anew"),
+        ((), ("host:82", "bucket"), r"connect to host:81 \(DATA\)"),
         ((), ("bucket", "HOST:81"), None),
         (("out",), ("host",), None),
     ],
-)
+)  # fmt: skip
 def test_hosts_that_the_user_named(
     given: tuple[str, ...], allowed: tuple[str, ...], words: str | None, key_file: Path
 ) -> None:
@@ -156,15 +142,6 @@ def test_hosts_that_the_user_named(
         return
     with pytest.raises(InputError, match=words):
         check_places("c", "train", COMMAND, "", given, allowed)
-
-
-@pytest.mark.parametrize(
-    "url", ["http://a:hunter2@h/x", "http://[x/hunter2@", "s3://a:hunter2@h/x"]
-)
-def test_passwords_that_earlier_versions_kept(url: str, key_file: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        check_places("c", "train", {"data": url}, "", (), ("h",))
-    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["out", "scratch"])

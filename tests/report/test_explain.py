@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from fcl.data import open_data
-from fcl.errors import InputError
 from fcl.features import bind_features, parse_features
 from fcl.model import explain
 from tests.report.conftest import Case, bag_case, kmer_case, make_model, table_case
@@ -61,9 +58,8 @@ def test_the_words_of_a_row(kmers: Case) -> None:
     explained = kmers.model.explain(kmers.data, top=3)
     row = int(np.argmax(np.abs(kmers.columns).sum(axis=1)))
     found = explained.row(row)
-    assert [abs(c.contribution) for c in found] == sorted(
-        (abs(c.contribution) for c in found), reverse=True
-    )
+    sizes = [abs(c.contribution) for c in found]
+    assert sizes == sorted(sizes, reverse=True)
     words = [kmers.model.family.describe(int(i)) for i in kmers.model.ids]
     for c in found:
         index = words.index(c.feature)
@@ -73,14 +69,3 @@ def test_the_words_of_a_row(kmers: Case) -> None:
     assert frame["rank"].min() == 1
     assert len(frame) == np.count_nonzero(explained.contributions)
     assert frame[frame.row == row].feature.tolist() == [c.feature for c in found]
-
-
-def test_wrong_arguments(kmers: Case) -> None:
-    refusals: list[Callable[[], object]] = [
-        lambda: kmers.model.explain(kmers.data, top=0),
-        lambda: kmers.model.explain(kmers.data, top=1.5),  # type: ignore[arg-type]
-        lambda: kmers.model.explain(np.zeros((3, 9), np.uint8)),
-    ]
-    for refusal in refusals:
-        with pytest.raises(InputError, match=r"top|12"):
-            refusal()

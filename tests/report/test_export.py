@@ -11,6 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 import fcl
+from fcl.cli.certify import command as certify
+from fcl.cli.inspect import command as inspect
+from fcl.cli.report_command import command as report
+from fcl.convert.run import convert
 from fcl.report.contract import Section, Table
 from fcl.report.export import data_files
 
@@ -35,19 +39,11 @@ def test_names(name: str) -> None:
 
 def test_a_column_named_as_a_formula(tmp_path: Path) -> None:
     """Through the command, and back from the TSV of fcl inspect, which is for programs."""
-    from fcl.cli.certify import command as certify
-    from fcl.cli.inspect import command as inspect
-    from fcl.cli.report_command import command as report
-
     random = np.random.default_rng(0)
     x = random.normal(size=(200, 2))
     names = ["=1+1", "@b"]
-    (tmp_path / "t.csv").write_text(
-        "y," + ",".join(names) + "\n"
-        + "".join(f"{int(a > 0)},{a},{b}\n" for a, b in x)
-    )  # fmt: skip
-    from fcl.convert.run import convert
-
+    lines = [f"{int(a > 0)},{a},{b}\n" for a, b in x]
+    (tmp_path / "t.csv").write_text("".join([f"y,{','.join(names)}\n", *lines]))
     convert([tmp_path / "t.csv"], tmp_path / "t.zarr", y="y")
     data = fcl.open_data(tmp_path / "t.zarr")
     model = fcl.train(data, "columns", C=1.0, warn=False).model

@@ -7,8 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fcl.data import open_data
-from fcl.errors import InputError
 from fcl.features.motif import Motif
 from fcl.report import columns, measured
 from fcl.report.letters import letter_contributions, window_text
@@ -60,17 +58,6 @@ def test_training_rows_are_recognised(kmers: Case) -> None:
     assert measure(model, kmers.data).is_training
 
 
-def test_targets_that_do_not_fit(kmers: Case) -> None:
-    windows = kmers.data.rows.read_all()
-    with pytest.raises(InputError, match=r"expected a target .* got none"):
-        measure(kmers.model, open_data(windows, y=None))
-    other = np.where(np.arange(len(windows)) == 7, "maybe", "yes")
-    with pytest.raises(InputError, match=r"'no' and 'yes', got .*'maybe'.* in row 7"):
-        measure(kmers.model, open_data(windows, y=other))
-    with pytest.raises(InputError, match="regression target must be"):
-        measure(table_case(labels=None, loss="squared").model, open_data(windows, y=other))
-
-
 def test_contributions_of_letters(bag: Case) -> None:
     windows = bag.data.rows.read_all()
     motifs = [bag.model.family.motif(int(feature)) for feature in bag.model.ids]
@@ -120,6 +107,5 @@ def test_the_sample_has_no_rows_of_weight_0(monkeypatch: pytest.MonkeyPatch) -> 
     data = case.data.with_target(case.data.target, weights)
     found = measure(case.model, data).features
     assert found.n_rows == 50
-    np.testing.assert_allclose(
-        found.mean, (case.columns * case.model.weights)[weights > 0][::2].mean(axis=0)
-    )
+    own = (case.columns * case.model.weights)[weights > 0][::2]
+    np.testing.assert_allclose(found.mean, own.mean(axis=0))

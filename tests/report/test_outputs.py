@@ -23,7 +23,6 @@ from sklearn.metrics import (
 )
 
 from fcl.data import DataSet, open_data
-from fcl.errors import InputError
 from fcl.features import KmerFamily, bind_features, parse_features
 from fcl.model import Model, load_model
 from fcl.report import cells
@@ -78,6 +77,11 @@ def read(path: Path, data: DataSet) -> tuple[Model, np.ndarray, np.ndarray]:
     return model, model.margins(data), data.weights
 
 
+def check_areas(row: dict[str, str], y: np.ndarray, scores: np.ndarray, s: np.ndarray) -> None:
+    for name, area in (("AUPRC", average_precision_score), ("AUROC", roc_auc_score)):
+        assert float(row[name]) == pytest.approx(area(y, scores, sample_weight=s))
+
+
 def test_classes(tmp_path: Path) -> None:
     path, labels = tmp_path / "m.fcl", ("a", "b", HOSTILE)
     data = made(path, labels=labels)
@@ -96,10 +100,7 @@ def test_classes(tmp_path: Path) -> None:
     np.testing.assert_allclose(numbers(own, "precision"), precision_score(y, best, **one))
     np.testing.assert_allclose(numbers(own, "recall"), recall_score(y, best, **one))
     for k, row in enumerate(own):
-        area = average_precision_score(y == k, p[:, k], sample_weight=s)
-        assert float(row["AUPRC"]) == pytest.approx(area)
-        area = roc_auc_score(y == k, p[:, k], sample_weight=s)
-        assert float(row["AUROC"]) == pytest.approx(area)
+        check_areas(row, y == k, p[:, k], s)
     confusion = [list(row.values())[1:] for row in table(report, "confusion")]
     expected = confusion_matrix(y, best, sample_weight=s)
     np.testing.assert_allclose(np.array(confusion, float), expected)
@@ -159,9 +160,7 @@ def test_several_numbers(tmp_path: Path) -> None:
     odd = np.arange(N) % 2 == 1
     mae = np.average(np.abs(y - margins)[odd].mean(axis=1), weights=s[odd])
     assert float(groups[1]["mean absolute error"]) == pytest.approx(mae)
-    assert all(
-        990.0 < value < 1010.0 for value in numbers(table(report, "calibration"), "observed")
-    )
+    assert all(990 < mean < 1010 for mean in numbers(table(report, "calibration"), "observed"))
 
 
 def test_several_labels(tmp_path: Path) -> None:
@@ -172,10 +171,7 @@ def test_several_labels(tmp_path: Path) -> None:
     p, own = model.predict_proba(data), table(report, "outputs")
     for k, row in enumerate(own):
         y = data.target[:, k]
-        area = average_precision_score(y, margins[:, k], sample_weight=s)
-        assert float(row["AUPRC"]) == pytest.approx(area)
-        area = roc_auc_score(y, margins[:, k], sample_weight=s)
-        assert float(row["AUROC"]) == pytest.approx(area)
+        check_areas(row, y, margins[:, k], s)
         wrong = np.average((margins[:, k] > 0) != y, weights=s)
         assert float(row["error"]) == pytest.approx(wrong)
         bins = [row for row in table(report, "calibration") if row["label"] == "xyz"[k]]
@@ -234,7 +230,3 @@ def test_models_without_features_and_rows_of_one_class(tmp_path: Path) -> None:
     empty = {"weights": np.zeros((4, 3)), "loss": "softmax", "labels": ("a", "b", "c")}
     make_model(model.family, [0, 1, 3, 4], **empty, intercept=[0.0] * 3).save(tmp_path / "e.fcl")
     assert "The model has no features" in make_report(tmp_path / "e.fcl", data).html
-    with pytest.raises(InputError, match="one for each row"):
-        make_report(path, data, groups=np.arange(5))
-    with pytest.raises(InputError, match="got 'z' in row"):
-        make_report(path, data.with_target(np.full(N, "z"), None))

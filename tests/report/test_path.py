@@ -44,73 +44,68 @@ def write(context: Context, rows: list[dict[str, Any]], **more: Any) -> None:
     write_table(Path(f"{context.path}.path", TABLE_NAME), {"points": rows, "grid": GRID, **more})
 
 
-def test_points_and_choices(context: Context) -> None:
-    write(context, points(), result=RESULT)
+def shown(
+    context: Context, rows: list[dict[str, Any]] | None = None, **changes: Any
+) -> tuple[str, Figure, Table]:
+    """The lead, the figure and the table of a path with a result."""
+    write(context, rows or points(), result=RESULT | changes)
     section = section_of_path.section(context)
     assert section is not None
-    assert section.lead == (
-        "The model is point 2 of 3, by increasing C. It has the smallest C within one standard error of "
-        "the best score. Standard errors come from 3 folds. Nested cross-validation of the whole "
-        "procedure: AUPRC 0.75, standard error 0.025."
-    )
     figure, table = section.blocks
     assert isinstance(figure, Figure) and isinstance(table, Table)
+    return section.lead, figure, table
+
+
+POINT = "The model is point 2 of 3, by increasing C."
+
+
+def test_points_and_choices(context: Context) -> None:
+    lead, figure, table = shown(context)
+    assert lead == (
+        f"{POINT} It has the smallest C within one standard error of the best score. Standard errors "
+        "come from 3 folds. Nested cross-validation of the whole procedure: AUPRC 0.75, standard error "
+        "0.025."
+    )
     assert table.head[5:7] == ["AUPRC", "se"]
     assert list(table.rows[1]) == [2, 0.1, 3.0, 8.0, 1e-4, 0.8, 0.15, 0.5]
     assert math.isnan(table.rows[0][6])
     assert "one standard error" in figure.svg and "AUPRC" in figure.svg
     assert "best," not in figure.svg
-    write(context, points(), result=RESULT | {"best": 1})  # both rules choose one point
-    section = section_of_path.section(context)
-    assert section is not None and isinstance(section.blocks[0], Figure)
-    assert "best," in section.blocks[0].svg
+    assert "best," in shown(context, best=1)[1].svg  # both rules choose one point
 
 
 @pytest.mark.parametrize("chosen", [0, 1, 2])
 def test_points_far_below_any_absolute_tolerance(context: Context, chosen: int) -> None:
     """Columns of large values have paths of tiny C, such as 1e-13, where points must not be confused."""
     rows = [row | {"C": row["C"] * 1e-12} for row in points()]
-    write(context, rows, result=RESULT | {"chosen": chosen, "select": "best"})
     one = replace(context, model=replace(context.model, C=GRID[chosen] * 1e-12 * (1.0 + 1e-15)))
-    section = section_of_path.section(one)
-    assert section is not None
-    assert section.lead.startswith(
+    lead, *_ = shown(one, rows, chosen=chosen, select="best")
+    assert lead.startswith(
         f"The model is point {chosen + 1} of 3, by increasing C. It has the best score."
     )
 
 
 def test_names_of_scores_have_no_underscores(context: Context) -> None:
     outer = {"metric": "log_loss", "mean": 0.25, "se": None, "folds": []}
-    write(context, points(), result=RESULT | {"metric": "log_loss", "outer": outer})
-    section = section_of_path.section(context)
-    assert section is not None and section.lead.endswith("whole procedure: LOG LOSS 0.25.")
-    figure, table = section.blocks
-    assert isinstance(figure, Figure) and isinstance(table, Table)
+    lead, figure, table = shown(context, metric="log_loss", outer=outer)
+    assert lead.endswith("whole procedure: LOG LOSS 0.25.")
     assert table.head[5] == "LOG LOSS" and "LOG LOSS" in figure.svg
 
 
 def test_a_path_without_scores(context: Context) -> None:
     write(context, points())
     section = section_of_path.section(context)
-    assert section is not None and section.lead == "The model is point 2 of 3, by increasing C."
-
-    unknown = {"score": [None] * 3, "se": [None] * 3, "chosen": 1, "error_from": ""}
-    write(context, points(), result=RESULT | unknown | {"select": "best", "outer": None})
-    section = section_of_path.section(context)
-    assert section is not None and section.lead == "The model is point 2 of 3, by increasing C."
-    figure, table = section.blocks
-    assert isinstance(figure, Figure) and isinstance(table, Table)
+    assert section is not None and section.lead == POINT
+    unknown: dict[str, Any] = {"score": [None] * 3, "se": [None] * 3, "error_from": ""}
+    lead, figure, table = shown(context, **unknown, chosen=1, select="best", outer=None)
+    assert lead == POINT
     assert figure.caption == "Number of features with a weight." and "AUPRC" not in figure.svg
     assert table.head == ["point", "C", "features", "objective", "gap", "seconds"]
     assert list(table.rows[1]) == [2, 0.1, 3.0, 8.0, 1e-4, 0.5]
 
 
 def test_a_path_without_standard_errors(context: Context) -> None:
-    write(context, points(), result=RESULT | {"se": [None] * 3, "error_from": ""})
-    section = section_of_path.section(context)
-    assert section is not None
-    figure, table = section.blocks
-    assert isinstance(figure, Figure) and isinstance(table, Table)
+    _, figure, table = shown(context, se=[None] * 3, error_from="")
     assert "standard error" not in figure.caption and "se" not in table.head
     assert table.head[5] == "AUPRC" and table.rows[1][5] == 0.8
 

@@ -14,7 +14,6 @@ from sklearn.metrics import (
 )
 
 from fcl.data import open_data
-from fcl.errors import InputError
 from fcl.report import measured
 from fcl.report.contract import Table
 from fcl.report.groups import Groups
@@ -40,11 +39,8 @@ def test_labels(kmers: Case) -> None:
     weights, positive = kmers.data.weights, y == "yes"
     counted = weights > 0.0
     assert (found.n_rows, found.n_counted) == (333, counted.sum())
-    np.testing.assert_allclose(
-        np.repeat(found.margins.values, found.margins.column("rows").astype(int)),
-        np.sort(margins[counted]),
-        atol=1e-12,
-    )
+    repeated = np.repeat(found.margins.values, found.margins.column("rows").astype(int))
+    np.testing.assert_allclose(repeated, np.sort(margins[counted]), atol=1e-12)
     probability = 1.0 / (1.0 + np.exp(-margins))
     _, table = scores_of_labels(found, 0.5)
     assert isinstance(table, Table)
@@ -124,16 +120,3 @@ def test_names_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     assert groups.numbers(1, 4).tolist() == [1, 0, 1]
     assert Groups(np.array([10, 9, 10]), 3).names == ["9", "10"]
     assert Groups(np.array(["x", 1, None], object), 3).names == ["1", "None", "x"]
-    with pytest.raises(InputError, match=r"groups: expected 4, one for each row, got \(3,\)"):
-        Groups(np.arange(3), 4)
-
-
-def test_targets_of_later_blocks_are_named_by_their_row(kmers: Case) -> None:
-    windows = kmers.data.rows.read_all()
-    y = np.where(np.arange(333) == 207, "maybe", "yes")
-    with pytest.raises(InputError, match=r"got 'maybe' in row 207"):
-        measure(kmers.model, open_data(windows, y=y))
-    case = table_case(labels=None, loss="squared")
-    numbers = np.where(np.arange(150) == 99, np.nan, 1.0)
-    with pytest.raises(InputError, match=r"row 99 is nan; a regression target must be finite"):
-        measure(case.model, open_data(case.data.rows.read_all(), y=numbers))

@@ -12,7 +12,6 @@ from waves import Problem
 
 import fcl
 from fcl.data.columns import ColumnRecord
-from fcl.errors import InputError
 from fcl.report.make import make_report
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.train import Running, train_stagewise
@@ -87,7 +86,3 @@ def test_numbers_and_no_data(tmp_path: Path) -> None:
     assert np.allclose(found, np.average(errors, axis=0, weights=data.weights))
     alone = make_report(tmp_path / "n.fcl")
     assert "Scores, effects and single rows need rows of data" in alone.html
-    with pytest.raises(InputError, match="groups and names"):
-        make_report(tmp_path / "n.fcl", data, groups=np.zeros(300))
-    with pytest.raises(InputError, match="expected a target"):
-        make_report(tmp_path / "n.fcl", fcl.open_data(Problem().x, y=None))

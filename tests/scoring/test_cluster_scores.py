@@ -151,17 +151,3 @@ def test_tasks_write_chunks_of_their_own(
 
 def nothing(shared: Any, first: int, last: int) -> None:
     assert last - first in (128, N % 128)
-
-
-def test_refusals(rows: Path, tmp_path: Path) -> None:
-    name = str(tmp_path / "m.fcl")
-    model_of(rows, "kmers:d=2").save(name)
-    for options, message in (
-        (["--dask", "local:1", "--explain", "3"], "--explain does not go with --dask"),
-        (["--dask-tls", "a,b,c"], "--dask-tls needs --dask"),
-        (["--dask", "nowhere"], "expected tcp://"),
-    ):
-        found = CliRunner().invoke(
-            command, [name, str(rows), "--out", str(tmp_path / "s.tsv"), *options]
-        )
-        assert message in str(found.exception) + found.output

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from checkpoints import rewrite
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ from windows import examples
 import fcl
 from fcl.cli.convert import command
 from fcl.cli.inspect import command as inspect_command
-from fcl.errors import InputError, ModelFileError
+from fcl.errors import InputError
 from fcl.model import Model
 from fcl.model.compact import Encoding
 from fcl.scoring import compact as module
@@ -180,55 +180,17 @@ def test_a_loss_without_a_bound() -> None:
 
 
 def test_offsets_covariates_and_names() -> None:
-    pytest.importorskip("pandas")
-    import pandas as pd
-
     frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(P)])
     data = fcl.open_data(frame, y=NUMBERS, offset=WEIGHTS, covariates=WEIGHTS[:, None] ** 2)
     model = fcl.train(data, "columns", C=1.0, loss="squared", driver="inline", tol=1e-9).model
     found = compact_model(model, data, bits=0, rounding="nearest").model
     assert 0 < len(found.ids) < len(model.ids)
     assert list(found.feature_names or ()) == [f"c{j}" for j in found.ids]
-    assert found.encoding.loss_full == pytest.approx(
-        np.mean((NUMBERS - model.margins(data)) ** 2), rel=1e-9
-    )
+    full = np.mean((NUMBERS - model.margins(data)) ** 2)
+    assert found.encoding.loss_full == pytest.approx(full, rel=1e-9)
     assert found.certificate.gap < 1.0
-    np.testing.assert_allclose(
-        found.margins(data) - model.margins(data),
-        X[:, model.ids] @ (np.rint(model.weights) - model.weights),
-        atol=1e-9,
-    )
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "give either bits or max_loss"),
-        ({"bits": 3, "max_loss": 0.1}, "give either bits or max_loss"),
-        ({"max_loss": 0.1}, "max_loss: expected data"),
-        ({"bits": 60}, "bits: expected at most 52"),
-        ({"bits": 1.5}, "bits must be"),
-        ({"bits": 3, "rounding": "up"}, "rounding must be"),
-        ({"bits": 3, "seed": -1}, "seed must be"),
-    ],
-)
-def test_bad_arguments(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        compact_model(MODEL[1], **options)
-
-
-def test_rows_without_a_target() -> None:
-    with pytest.raises(InputError, match="expected a target"):
-        compact_model(MODEL[1], fcl.open_data(X, y=None), bits=3)
-
-
-def test_compact_models_are_refused_where_full_weights_are_needed() -> None:
-    data, model = MODEL
-    small = compact_model(model, bits=3).model
-    with pytest.raises(InputError, match="model: expected a model with its full weights"):
-        compact_model(small, bits=2)
-    with pytest.raises(InputError, match="initial: expected a model with its full weights"):
-        fcl.train(data, "columns", C=1.0, initial=small)
+    moved = X[:, model.ids] @ (np.rint(model.weights) - model.weights)
+    np.testing.assert_allclose(found.margins(data) - model.margins(data), moved, atol=1e-9)
 
 
 # -- stagewise models ----------------------------------------------------------------------------
@@ -252,9 +214,8 @@ def test_stagewise_models(tmp_path: Path, options: dict[str, Any]) -> None:
     used, block = np.arange(200 * model.n_blocks), model.family.block_of(problem.x)
     square = np.square(model.family.columns(used, block, 0, 300))
     mean_square = np.average(square.sum(axis=1), weights=problem.s)
-    assert found.encoding.promise == pytest.approx(
-        found.encoding.eps**2 * mean_square * K / 8, rel=1e-6
-    )
+    promise = found.encoding.eps**2 * mean_square * K / 8
+    assert found.encoding.promise == pytest.approx(promise, rel=1e-6)
 
     s = training_weights(problem, options)
     objective = s @ losses + 0.05 * np.square(found.weights.features).sum()
@@ -295,47 +256,20 @@ def test_a_stagewise_model_of_calibrated_blocks_promises_nothing() -> None:
     assert found.encoding.margin_bound is None and found.certificate is None
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda content: content[:-1], "features.q is damaged"),
-        (lambda content: content + b"\1", "features.q is damaged"),
-        (lambda content: b"", "features.q is damaged"),
-    ],
-)
-def test_damaged_stagewise_models(tmp_path: Path, change: Any, message: str) -> None:
-    model = Problem().train("columns", block=3).model
-    compact_model(model, bits=9).model.save(tmp_path / "m.fcl")
-    fcl.load_model(tmp_path / "m.fcl")
-    rewrite(
-        tmp_path / "m.fcl",
-        lambda members: members.update({"features.q": change(members["features.q"])}),
-    )
-    with pytest.raises(ModelFileError, match=message):
-        fcl.load_model(tmp_path / "m.fcl")
-
-
 # -- the command ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    for name, array in (("X", X), ("y", LABELS), ("weights", WEIGHTS)):
-        (tmp_path / "data").mkdir(exist_ok=True)
-        np.save(tmp_path / "data" / f"{name}.npy", array)
-    data = fcl.open_data(tmp_path / "data", weights="weights")
-    fcl.train(data, "columns", C=1.0, driver="inline").model.save(tmp_path / "m.fcl")
-    return tmp_path
 
 
 def invoke(*arguments: Any) -> Any:
     return CliRunner().invoke(command, [str(argument) for argument in arguments])
 
 
-def test_command(files: Path) -> None:
-    small = files / "s.fcl"
-    given = ["--max-loss", "1e-3", "--data", files / "data", "--weights", "weights"]
-    result = invoke(files / "m.fcl", small, *given)
+def test_command(tmp_path: Path) -> None:
+    data, full, small = tmp_path / "data", tmp_path / "m.fcl", tmp_path / "s.fcl"
+    data.mkdir()
+    for name, array in (("X", X), ("y", LABELS), ("weights", WEIGHTS)):
+        np.save(data / f"{name}.npy", array)
+    MODEL[1].save(full)
+    result = invoke(full, small, "--max-loss", 1e-3, "--data", data, "--weights", "weights")
     assert result.exit_code == 0, result.output
     for name in ("encoding", "weights", "size", "tried", "mean loss", "promise", "gap"):
         assert f"\n{name} " in result.output
@@ -343,31 +277,5 @@ def test_command(files: Path) -> None:
     assert isinstance(model.encoding, Encoding) and model.certificate.gap < 0.1
     shown = CliRunner().invoke(inspect_command, [str(small)])
     assert "fcl-model 4" in shown.output and "encoding     compact" in shown.output
-    assert invoke(files / "m.fcl", small, "--bits", 5).exit_code == 2
-    assert invoke(files / "m.fcl", small, "--bits", 5, "--overwrite", "--quiet").output == ""
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([], "give --bits M, or --max-loss SHARE with --data DATA"),
-        (["--max-loss", "1e-4"], "--max-loss: expected --data DATA"),
-        (["--bits", "many"], "whole number"),
-        (
-            ["--bits", "4", "--missing", "mean"],
-            "--missing is an option for inputs other than models",
-        ),
-    ],
-)
-def test_command_refuses(files: Path, given: list[str], message: str) -> None:
-    result = invoke(files / "m.fcl", files / "s.fcl", *given)
-    assert result.exit_code == 2 and message in result.output
-    assert not (files / "s.fcl").exists()
-
-
-def test_options_for_models_need_a_model(files: Path) -> None:
-    (files / "a.csv").write_text("x,y\n1,2\n")
-    result = invoke(files / "a.csv", files / "a.zarr", "--bits", 3)
-    assert result.exit_code == 2 and "--bits is an option for models" in result.output
-    result = invoke(files / "none.fcl", files / "s.fcl", "--bits", 3)
-    assert result.exit_code == 2 and "none.fcl: no such model file" in result.output
+    assert invoke(full, small, "--bits", 5).exit_code == 2
+    assert invoke(full, small, "--bits", 5, "--overwrite", "--quiet").output == ""

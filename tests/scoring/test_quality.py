@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss
 
-from fcl.errors import InputError
 from fcl.scoring.quality import Collected, quality
 from tests.cli.scored import random_model
 
@@ -32,32 +31,9 @@ def test_rows_that_are_not_compared() -> None:
     assert "AUROC 0.0000" in str(few.line())
     few.add(np.array(["yes", "no"]), np.zeros(2), None, np.arange(2, 4))
     assert "more than 3 rows need more memory; raise --memory" in str(few.line())
-    with pytest.raises(
-        InputError, match="t: expected the labels of the model, 'no' and 'yes', got"
-    ):
-        Collected(model, "t", 1000).add(np.array(["maybe"]), np.zeros(1), None, np.array([7]))
     lenient = Collected(model, "t", 1000, strict=False)
     lenient.add(np.array(["maybe"]), np.zeros(1), None, np.array([7]))
     assert str(lenient.line()).startswith("not compared with the labels: t: expected")
-
-
-def test_messages_name_the_record() -> None:
-    rows = np.array([5, 9])
-    for model, target, message in (
-        (
-            random_model((0, 1)),
-            np.array([1, 7]),
-            "t: expected the labels of the model, 0 and 1, got 7 in row 9 ",
-        ),
-        (random_model(None, "squared"), np.array([1, np.inf]), "t: row 9 is inf"),
-    ):
-        with pytest.raises(InputError, match=message):
-            Collected(model, "t", 1000).add(target, np.zeros(2), None, rows)
-    collected = Collected(random_model((0, 1)), "t", 1000)
-    with pytest.raises(
-        InputError, match=r"--weights: expected sample weights >= 0, got -2\.0 in row 9"
-    ):
-        collected.add(np.array([0, 1]), np.zeros(2), np.array([1, -2]), rows)
-    collected = Collected(random_model((0, 1)), "t", 1000)
-    collected.add(np.array([0, 1]), np.zeros(2), np.zeros(2), rows)
-    assert collected.line() == "not compared with the target: no row has a weight above 0"
+    light = Collected(random_model((0, 1)), "t", 1000)
+    light.add(np.array([0, 1]), np.zeros(2), np.zeros(2), np.array([5, 9]))
+    assert light.line() == "not compared with the target: no row has a weight above 0"
