@@ -256,21 +256,3 @@ def test_the_intercept_is_folded_without_loss() -> None:
     assert unfolded(intercept, rest, weights, at) == 0.1
     exact = np.longdouble(0.1) - (weights.astype(np.longdouble) * at).sum()
     assert intercept == pytest.approx(float(exact), rel=1e-15)
-
-
-@pytest.mark.parametrize(
-    "state",
-    [
-        {"centred_": np.array([0]), "centres_": np.array([np.nan])},
-        {"centred_": np.array([2, 1]), "centres_": np.ones(2)},
-        {"centred_": np.array([5]), "centres_": np.ones(1)},
-        {"centred_": np.array([0]), "centres_": np.ones(2)},
-        {"centres_": np.ones(5)},
-        {"centred_": [0], "centres_": [1.0]},
-    ],
-)
-def test_bad_centres_in_a_file_are_refused(state: dict[str, Any]) -> None:
-    columns = Columns()
-    columns.restore({"n_features": 5, **state})
-    with pytest.raises(fcl.InputError, match="expected a centre for each"):
-        columns.check_restored(5)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judge import Problem, confirm, kmer_matrix
+from judge import Problem, kmer_matrix
 from rows import acceptors, splice
 from saga import l1_saga
 from scipy.sparse import csr_matrix
@@ -20,6 +20,7 @@ import fcl
 from fcl.drivers import plan
 from fcl.drivers.job import make_job
 from fcl.features import Bag, Concat, Kmers
+from tests.drivers.conftest import check, fit
 
 LENGTH = 24
 STRANDS = str.maketrans("ACGT", "TGCA")
@@ -126,38 +127,27 @@ def explicit(text: str, C: float, l1_ratio: float = 1.0, intercept: bool = True)
 
 def train(text: Any, **options: Any) -> fcl.TrainResult:
     codes, y = rows()
-    options = {"C": 0.2, "tol": 1e-8, "block_rows": 128, "memory": "1GiB"} | options
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
-        return fcl.train(fcl.open_data(codes, y=y), text, **options)
+    options = {"C": 0.2, "tol": 1e-8, "block_rows": 128} | options
+    return fit(fcl.open_data(codes, y=y), text, **options)
 
 
-def check(result: fcl.TrainResult, problem: Problem) -> np.ndarray:
-    """Check the optimum and its certificate; return the dense weights."""
-    w = np.zeros(problem.phi.shape[1])
-    w[result.model.ids] = result.model.weights
-    assert result.converged, result.message
-    assert result.certificate.n_priced == len(w)
-    best = problem.solve(1e-9)
-    confirm(problem, w, result.model.intercept, result.certificate, best)
-    assert result.certificate.objective == pytest.approx(best.objective, rel=1e-7)
+def confirm(result: fcl.TrainResult, problem: Problem) -> np.ndarray:
+    w = check(result, problem, rel=1e-7)
     assert np.count_nonzero(w) > 5
     return w
 
 
-@pytest.mark.parametrize("text", BAGS + CONCATS)
-def test_optimum(text: str) -> None:
-    check(train(text), explicit(text, 0.2))
-
-
-@pytest.mark.parametrize("text", [BAGS[1], BAGS[6], *CONCATS[:2]])
-def test_optimum_of_the_elastic_net(text: str) -> None:
-    check(train(text, l1_ratio=0.6), explicit(text, 0.2, 0.6))
-
-
-@pytest.mark.parametrize("text", [BAGS[0], CONCATS[1]])
-def test_optimum_without_intercept(text: str) -> None:
-    check(train(text, intercept=False), explicit(text, 0.2, intercept=False))
+@pytest.mark.parametrize(
+    ("text", "l1_ratio", "intercept"),
+    [
+        *((text, 1.0, True) for text in BAGS + CONCATS),
+        *((text, 0.6, True) for text in (BAGS[1], BAGS[6], *CONCATS[:2])),
+        *((text, 1.0, False) for text in (BAGS[0], CONCATS[1])),
+    ],
+)
+def test_optimum(text: str, l1_ratio: float, intercept: bool) -> None:
+    result = train(text, l1_ratio=l1_ratio, intercept=intercept)
+    confirm(result, explicit(text, 0.2, l1_ratio, intercept))
 
 
 @pytest.mark.parametrize("text", [BAGS[3], CONCATS[1]])
@@ -181,13 +171,13 @@ def test_two_drivers_and_a_sample_agree(text: str, monkeypatch: pytest.MonkeyPat
     problem = explicit(text, 0.2)
     here = train(text)
     both = train(text, driver="processes", writers=2, tol=1e-7)
-    check(both, problem)
+    confirm(both, problem)
     assert both.certificate.objective == pytest.approx(here.certificate.objective, rel=1e-6)
     assert both.model.history[0]["bound"] == here.model.history[0]["bound"]
     monkeypatch.setattr(plan, "ALL_ROWS", 100)
     monkeypatch.setattr(plan, "LEAST_SAMPLE", 150)
     sampled = train(text, driver="processes", writers=1, tol=1e-6)
-    check(sampled, problem)
+    confirm(sampled, problem)
 
 
 @pytest.mark.parametrize("text", [BAGS[1], BAGS[3], *BAGS[4:], *CONCATS])
@@ -226,9 +216,9 @@ def test_scratch_files_change_nothing(
 
 
 def test_of_equal_columns_the_cheaper_has_the_weight() -> None:
-    w = check(train("bag:d=3 * 1.5 + bag:d=3"), explicit("bag:d=3 * 1.5 + bag:d=3", 0.2))
+    w = confirm(train("bag:d=3 * 1.5 + bag:d=3"), explicit("bag:d=3 * 1.5 + bag:d=3", 0.2))
     assert not w[:64].any() and np.count_nonzero(w[64:]) > 5
-    w = check(train("bag:d=3 + bag:d=3 * 1.5"), explicit("bag:d=3 + bag:d=3 * 1.5", 0.2))
+    w = confirm(train("bag:d=3 + bag:d=3 * 1.5"), explicit("bag:d=3 + bag:d=3 * 1.5", 0.2))
     assert not w[64:].any() and np.count_nonzero(w[:64]) > 5
 
 
@@ -254,22 +244,12 @@ def test_generators_side_by_side(sparse: bool, driver: str) -> None:
     x = rng.normal(size=(300, 12)) * (rng.random((300, 12)) < 0.3)
     y = np.where(x[:, 0] - x[:, 1] + 0.5 * rng.normal(size=300) > 0, 1.0, -1.0)
     given = csr_matrix(x) if sparse else x
-    spec = "columns * 2 + columns"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
-        result = fcl.train(
-            fcl.open_data(given, y=y),
-            spec,
-            C=0.5,
-            tol=1e-8,
-            block_rows=128,
-            memory="1GiB",
-            driver=driver,
-            writers=2 if driver == "processes" else None,
-        )
+    writers = 2 if driver == "processes" else None
+    options: dict[str, Any] = {"C": 0.5, "tol": 1e-8, "driver": driver, "writers": writers}
+    result = fit(fcl.open_data(given, y=y), "columns * 2 + columns", block_rows=128, **options)
     factors = np.repeat([2.0, 1.0], 12)
     problem = Problem(np.hstack([x, x]), y, np.ones(300), "logistic", 0.5, True, factors=factors)
-    w = check(result, problem)
+    w = confirm(result, problem)
     assert not w[:12].any()
     margins = result.model.margins(fcl.open_data(given, y=None))
     np.testing.assert_allclose(margins, x @ w[12:] + result.model.intercept, rtol=0, atol=1e-12)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from checkpoints import rewrite, set_array, set_header
 from rows import acceptors
@@ -15,16 +13,14 @@ from rows import acceptors
 import fcl
 from fcl.drivers.train import TrainResult
 from fcl.model.checkpoint import CheckpointFolder
+from tests.drivers.conftest import fit
 
 TOL = 1e-4
 
 
 def train(**options: Any) -> TrainResult:
     codes, y = acceptors(10, 300)
-    defaults = {"C": 1.0, "tol": TOL, "block_rows": 64, "memory": "1GiB"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
-        return fcl.train(fcl.open_data(codes, y=y), fcl.Kmers(3), **(defaults | options))
+    return fit(fcl.open_data(codes, y=y), "kmers:d=3", **({"C": 1.0, "tol": TOL} | options))
 
 
 @pytest.fixture(scope="module")
@@ -57,34 +53,19 @@ def is_true(result: TrainResult, optimum: float) -> None:
     assert result.converged == (found.gap <= TOL)
 
 
-def test_weights_that_are_worse_than_none(path: Path, driver: str) -> None:
-    set_array(path, "ids", np.array([0, 5, 17]))
-    set_array(path, "weights", np.array([1e100, -1e100, 1e50]))
-    with pytest.raises(fcl.InputError, match="expected at most that of the model without features"):
-        train(resume=path.parent, driver=driver)
-
-
-@pytest.mark.parametrize("share", [1 - 1e-7])
-def test_a_forged_bound(path: Path, driver: str, optimum: float, share: float) -> None:
+def test_a_forged_bound(path: Path, driver: str, optimum: float) -> None:
     """A bound just below the objective gave a gap of 9.9e-7."""
     objective = claims(path)["objective"]
-    set_header(path, "state", bound=share * objective, gap=0.0, max_violation=1.0)
-    set_header(path, "state", last={"objective": objective, "bound": share * objective})
+    bound = (1 - 1e-7) * objective
+    set_header(path, "state", bound=bound, gap=0.0, max_violation=1.0)
+    set_header(path, "state", last={"objective": objective, "bound": bound})
     result = train(resume=path.parent, driver=driver)
     assert result.converged
     is_true(result, optimum)
 
 
-def test_a_bound_that_is_not_a_number(path: Path, driver: str) -> None:
-    """Such a bound once gave "converged: relative gap 0.00e+00"; now the file is rejected."""
-    set_header(path, "state", bound=math.nan)
-    with pytest.raises(fcl.InputError, match=r"state\.bound: expected a number, got nan"):
-        train(resume=path.parent, driver=driver)
-
-
-@pytest.mark.parametrize("objective", [0.0])
-def test_a_forged_objective(path: Path, driver: str, optimum: float, objective: float) -> None:
-    set_header(path, "state", objective=objective)
+def test_a_forged_objective(path: Path, driver: str, optimum: float) -> None:
+    set_header(path, "state", objective=0.0)
     is_true(train(resume=path.parent, driver=driver), optimum)
 
 

@@ -12,7 +12,7 @@ import pytest
 import fcl
 from fcl.drivers import plan
 from fcl.drivers.events import Event, PassDone, Prepared
-from fcl.errors import ConvergenceWarning, InputError
+from fcl.errors import ConvergenceWarning
 
 drivers = pytest.mark.parametrize("driver", ["inline", "processes"])
 
@@ -95,21 +95,6 @@ def test_a_start_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"C": 0.3, "initial": model, "driver": "processes"}
     result = fcl.train(windows(), "kmers:d=4", **options)
     assert result.converged and result.passes == 2
-
-
-@pytest.mark.parametrize(
-    ("features", "options", "message"),
-    [
-        ("kmers:d=4", {"resume": "nowhere"}, "initial: expected no resume"),
-        ("kmers:d=3", {"driver": "processes"}, "initial: expected a model of the same features"),
-        ("kmers:d=3", {}, "initial: expected a model of the same features"),
-    ],
-)
-def test_a_start_that_does_not_fit(features: str, options: dict[str, Any], message: str) -> None:
-    data = windows()
-    model = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-3).model
-    with pytest.raises(InputError, match=message):
-        fcl.train(data, features, C=0.3, initial=model, **options)
 
 
 @drivers

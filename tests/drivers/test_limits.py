@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from fcl.drivers.processes.logic.protocol import Raised
 from fcl.drivers.processes.supervisor import Supervisor
 from fcl.errors import BudgetError
 from fcl.solve.solver import Solver
+from tests.drivers.conftest import fit
 
 N, C = 300, 1.0
 drivers = pytest.mark.parametrize("driver", ["inline", "processes"])
@@ -37,9 +37,7 @@ def problem() -> Problem:
 
 
 def train(**options: Any) -> fcl.TrainResult:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
-        return fcl.train(rows(), "kmers:d=3", C=C, **{"tol": 1e-4, "block_rows": 64} | options)
+    return fit(rows(), "kmers:d=3", C=C, **{"tol": 1e-4, "memory": "4GiB"} | options)
 
 
 @pytest.fixture

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judge import ALL_LOSSES, Problem, confirm
+from judge import ALL_LOSSES, Problem
 from rows import STRENGTHS, targets
 
 import fcl
 from fcl.drivers.job import make_job
 from fcl.model.checkpoint import CheckpointFolder
+from tests.drivers.conftest import check
 
 N, P = 300, 25
 
@@ -37,17 +38,11 @@ def problem_of(loss: str, intercept: bool = True, rho: float = 1.0) -> Problem:
     return Problem(X, y, s, loss, STRENGTHS[loss], intercept, rho, offset=o)
 
 
-def check(result: fcl.TrainResult, problem: Problem) -> None:
-    """The judge's optimum with these offsets, and a certificate that the judge confirms."""
-    w = np.zeros(P)
-    w[result.model.ids] = result.model.weights
-    best = problem.solve(1e-9)
-    assert result.converged and result.model.has_offset
-    assert result.certificate.objective == pytest.approx(best.objective, rel=1e-8)
-    confirm(problem, w, result.model.intercept, result.certificate, best)
+def confirm(result: fcl.TrainResult, problem: Problem) -> None:
+    """The judge's optimum with these offsets, and its smallest C of a feature."""
+    check(result, problem)
+    assert result.model.has_offset
     assert result.model.options["C_min"] == pytest.approx(problem.null()[1], rel=1e-9)
-    for entry in result.model.history:
-        assert entry["bound"] <= best.objective * (1.0 + 1e-12)
 
 
 @pytest.mark.parametrize("rho", [1.0, 0.3])
@@ -55,7 +50,7 @@ def check(result: fcl.TrainResult, problem: Problem) -> None:
 @pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_optimum(loss: str, intercept: bool, rho: float) -> None:
     result = train(loss, intercept=intercept, l1_ratio=rho)
-    check(result, problem_of(loss, intercept, rho))
+    confirm(result, problem_of(loss, intercept, rho))
 
 
 @pytest.mark.parametrize("loss", ALL_LOSSES)
@@ -68,7 +63,7 @@ def test_processes(loss: str, tmp_path: Path) -> None:
     result = fcl.train(
         data, "columns", driver="processes", writers=2, valid=data, memory="1GiB", **options
     )
-    check(result, problem_of(loss))
+    confirm(result, problem_of(loss))
     inline = fcl.train(data, "columns", valid=data, memory="1GiB", **options)
     measured = [model.history[-1]["validation"] for model in (result.model, inline.model)]
     assert measured[0] == pytest.approx(measured[1], rel=1e-4)
@@ -84,7 +79,7 @@ def test_processes(loss: str, tmp_path: Path) -> None:
 
 
 def test_a_sample_of_the_rows() -> None:
-    check(train("poisson", row_view=64, seed=3), problem_of("poisson"))
+    confirm(train("poisson", row_view=64, seed=3), problem_of("poisson"))
 
 
 @pytest.mark.parametrize("loss", ALL_LOSSES)
@@ -118,47 +113,24 @@ def test_counts_over_exposures_are_rates_with_weights() -> None:
     )
 
 
-def test_prediction_needs_the_offset_of_training(tmp_path: Path) -> None:
+def test_prediction_adds_the_offset(tmp_path: Path) -> None:
     X, _, _, o = table("poisson")
     model = train("poisson", tol=1e-3).model
     model.save(tmp_path / "m.fcl")
     again = fcl.load_model(tmp_path / "m.fcl")
     assert again.has_offset and not train("poisson", offset=None, tol=1e-3).model.has_offset
-    with pytest.raises(fcl.InputError, match="expected an offset, since the model"):
-        again.margins(X)
-    with pytest.raises(fcl.InputError, match="offset has 2 values"):
-        again.margins(X, offset=np.zeros(2))
     at_zero = again.margins(X, offset=np.zeros(N))
     np.testing.assert_allclose(again.margins(X, offset=o), at_zero + o, rtol=1e-14)
     np.testing.assert_allclose(again.predict(X, offset=o), np.exp(at_zero + o), rtol=1e-14)
 
 
-def test_wrong_offsets() -> None:
-    X, y, *_ = table("logistic")
-    for bad, message in (
-        (np.full(N, np.nan), "row 0 is nan; offsets must be finite"),
-        (np.array(["a"] * N), "must be numeric"),
-        (np.zeros(3), "3 values"),
-    ):
-        with pytest.raises(fcl.InputError, match=message):
-            fcl.open_data(X, y=y, offset=bad)
-    data, plain = fcl.open_data(X, y=y, offset=np.zeros(N)), fcl.open_data(X, y=y)
-    for one, other in ((data, plain), (plain, data)):
-        with pytest.raises(fcl.InputError, match="expected an offset as"):
-            fcl.train(one, "columns", C=1.0, valid=other)
-
-
 def test_an_offset_is_a_part_of_the_data(tmp_path: Path) -> None:
-    """Other offsets change the fingerprint, and the checkpoint cannot be resumed with them."""
+    """Other offsets change the fingerprint."""
     X, y, *_ = table("logistic")
     data = [fcl.open_data(X, y=y, offset=o) for o in (None, np.zeros(N), np.ones(N))]
     assert len({d.fingerprint() for d in data}) == 3
     options = {"C": 1.0, "checkpoint": tmp_path / "c", "memory": "1GiB", "warn": False}
     fcl.train(data[1], "columns", max_passes=1, **options)
-    differences = ("offset was True, is False", "the data differ: fingerprint")
-    for other, message in zip((data[0], data[2]), differences, strict=True):
-        with pytest.raises(fcl.InputError, match=message):
-            fcl.train(other, "columns", resume=tmp_path / "c", **options)
     resumed = fcl.train(data[1], "columns", resume=tmp_path / "c", tol=1e-8, **options)
     assert resumed.converged and CheckpointFolder(tmp_path / "c").load().options["offset"]
 

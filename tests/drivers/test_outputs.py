@@ -1,301 +1,450 @@
-"""Training with several outputs: classes, targets and labels."""
+"""Models of several classes under every option, confirmed by code that shares nothing with fcl."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import bag_matrix
+import brute
 import numpy as np
 import pytest
+from judge_outputs import ClassProblem
+from product_matrix import product_matrix
+from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
 import fcl
-from fcl import InputError, open_data
+from fcl.features import Bag, Fourier, Generator, Kmers, Products, bind_features
+from fcl.model.checkpoint import CheckpointFolder
+from tests.drivers.conftest import bits, dense, fit
+from tests.stops import After
 
-TOL = 1e-8
-
-
-def _classes(n=150, p=12, k=3, seed=0):
-    """Rows (n, p), and classes 0 .. k - 1 that depend on a few columns."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, p))
-    weights = np.zeros((p, k))
-    weights[:3] = 1.5 * rng.normal(size=(3, k))
-    return X, (X @ weights + rng.gumbel(size=(n, k))).argmax(axis=1)
+N, P, K, C, TOL = 150, 12, 3, 0.2, 1e-7
 
 
-def _train(X, y, features="columns", C=0.2, loss="softmax", **options):
-    options = {"tol": TOL, "warn": False, **options}
-    return fcl.train(open_data(X, y=y), features, C=C, loss=loss, **options)
+@dataclass(frozen=True)
+class Rows:
+    """Rows with their classes, and everything that a data set may have beside them."""
+
+    X: np.ndarray
+    y: np.ndarray  #: class numbers (n,)
+    s: np.ndarray | None = None
+    offset: np.ndarray | None = None
+
+    def open(self, X: Any = None) -> fcl.DataSet:
+        X = self.X if X is None else X
+        return fcl.open_data(X, y=self.y, weights=self.s, offset=self.offset)
+
+    def problem(self, phi: np.ndarray | None = None, **changed: Any) -> ClassProblem:
+        phi = self.X if phi is None else phi
+        n, p = phi.shape
+        given = {
+            "s": np.ones(n) if self.s is None else self.s,
+            "offset": 0.0 if self.offset is None else self.offset,
+            "K": int(self.y.max()) + 1,
+            "C": C,
+            "f": np.ones(p),
+        }
+        return ClassProblem(phi=phi, y=self.y, **(given | changed))
 
 
-def _whole(model, p):
-    """Weights (p, K) of all columns."""
-    weights = np.zeros((p, model.n_outputs))
-    weights[model.ids] = model.weights
-    return weights
+@cache
+def numbers(n: int = N) -> Rows:
+    """Rows (n, 12) of numbers, whose classes depend on three columns."""
+    random = np.random.default_rng(7)
+    X = random.normal(size=(n, P))
+    margins = X[:, :3] @ (1.5 * random.normal(size=(3, K))) + random.gumbel(size=(n, K))
+    return Rows(X, margins.argmax(axis=1))
 
 
-def _softmax(X, y, W, b, C, s=None, offset=0.0, group=False, rho=1.0):
-    """The objective, by its definition."""
-    margins = X @ W + b + offset
-    losses = np.logaddexp.reduce(margins, axis=1) - margins[np.arange(len(y)), y]
-    sizes = np.linalg.norm(W, axis=1) if group else np.abs(W).sum(axis=1)
-    penalty = rho * sizes.sum() + 0.5 * (1.0 - rho) * (W**2).sum()
-    return penalty + C * (losses * (1.0 if s is None else s)).sum()
+@cache
+def letters() -> Rows:
+    """Windows (200, 8) of letters, some unknown, whose classes depend on two positions."""
+    random = np.random.default_rng(8)
+    X = random.choice(5, p=[0.25, 0.25, 0.24, 0.24, 0.02], size=(200, 8)).astype(np.uint8)
+    y = np.where(X[:, 3] == 1, X[:, 5] % 2, 2)
+    return Rows(X, np.where(random.random(200) < 0.2, random.integers(0, 3, 200), y))
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # about the argument penalty
-@pytest.mark.filterwarnings("ignore:Inconsistent values:UserWarning")
-def test_softmax_is_that_of_another_solver():
-    X, y = _classes()
-    result = _train(X, y)
-    other = LogisticRegression(penalty="l1", C=0.2, solver="saga", tol=1e-10, max_iter=20_000)
-    other.fit(X, y)
-    best = _softmax(X, y, other.coef_.T, other.intercept_, 0.2)
-    model, certificate = result.model, result.model.certificate
-    assert result.converged
-    assert certificate.gap <= TOL
-    assert certificate.objective == pytest.approx(best, rel=1e-7)
-    assert certificate.bound <= best * (1.0 + 1e-12)
-    own = _softmax(X, y, _whole(model, 12), model.intercept, 0.2)
-    assert certificate.objective == pytest.approx(own, rel=1e-12)
-    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0, rtol=1e-12)
+def train(data: fcl.DataSet, features: Any = "columns", **options: Any) -> fcl.TrainResult:
+    return fit(data, features, **({"C": C, "loss": "softmax", "tol": TOL} | options))
 
 
-def test_two_classes_are_the_binary_model():
-    X, y = _classes(k=2)
-    several, one = _train(X, y), _train(X, y, loss="logistic")
-    assert several.model.certificate.objective == pytest.approx(one.model.certificate.objective)
-    difference = _whole(several.model, 12) @ [-1.0, 1.0]
-    weights = np.zeros(12)
-    weights[one.model.ids] = one.model.weights
-    np.testing.assert_allclose(difference, weights, atol=1e-4)
+def confirm(result: fcl.TrainResult, problem: ClassProblem, scale: Any = 1.0) -> None:
+    """The objective by its definition; the bound below the optimum; the optimum, by another bound.
+
+    scale : float or (p,), the factors by which the columns of the problem are divided.
+    """
+    model, certificate = result.model, result.certificate
+    assert result.converged, result.message
+    W = dense(model, problem.phi.shape[1]) * np.reshape(scale, (-1, 1))
+    b = np.asarray(model.intercept)
+    value = problem.objective(W, b)
+    assert certificate.objective == pytest.approx(value, rel=1e-10)
+    assert certificate.gap == pytest.approx(1.0 - certificate.bound / value, abs=1e-10)
+    assert certificate.gap <= result.model.options["tol"]
+    best = problem.objective(*problem.solve())
+    assert value <= best * (1.0 + result.model.options["tol"])
+    assert certificate.bound <= min(best, value) * (1.0 + 1e-12)
+    judged = problem.bound(problem.residuals(W, b))
+    # the judge's bound is of the last point alone, fcl's the best over all passes
+    assert value - judged <= 10.0 * result.model.options["tol"] * value
+    assert judged <= best * (1.0 + 1e-12)
+    if problem.group:  # a feature has weights of all classes, or of none
+        assert ((W != 0.0).all(axis=1) | (W == 0.0).all(axis=1)).all()
+        np.testing.assert_allclose(W.sum(axis=1), 0.0, atol=1e-4)
+    assert problem.intercept or not b.any()
 
 
-def test_relabelling_permutes():
-    X, y = _classes()
-    first, other = _train(X, y).model, _train(X, np.array([2, 0, 1])[y]).model
-    np.testing.assert_allclose(_whole(other, 12)[:, [2, 0, 1]], _whole(first, 12), atol=1e-3)
+# -- options ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "options",
     [
+        {},
+        {"intercept": False},
         {"l1_ratio": 0.5},
         {"group": True},
+        {"group": True, "l1_ratio": 0.5, "intercept": False},
         {"group": True, "l1_ratio": 0.7},
-        {"intercept": False},
-        {"block_rows": 64},
-        {"row_view": 100},
-        {"class_weight": "balanced"},
-        {"standardize": True},
+        {"block_rows": 65_536},
+        {"driver": "processes", "writers": 2},
+        {"C": 0.005},  # the null model
+        {"C": 20.0},
     ],
     ids=str,
 )
-def test_options(options):
-    X, y = _classes()
-    result = _train(X, y, tol=1e-6, **options)
-    model = result.model
-    assert result.converged, result.message
-    W, scale = _whole(model, 12), np.ones(12)
-    if "standardize" in options:
-        scale = X.std(axis=0)
-    s = 150 / (3 * np.bincount(y)[y]) if "class_weight" in options else None
-    rho, group = options.get("l1_ratio", 1.0), "group" in options
-    own = _softmax(X / scale, y, W * scale[:, None], model.intercept, 0.2, s, 0.0, group, rho)
-    assert model.certificate.objective == pytest.approx(own, rel=1e-10)
-    if group:
-        assert ((W != 0.0).all(axis=1) | (W == 0.0).all(axis=1)).all()
-        np.testing.assert_allclose(W.sum(axis=1), 0.0, atol=1e-4)
-    if options.get("intercept") is False:
-        assert not model.intercept.any()
+def test_the_optimum(options: dict[str, Any]) -> None:
+    result = train(numbers().open(), **options)
+    other = {"rho": options.get("l1_ratio", 1.0)}
+    other |= {name: options[name] for name in ("C", "group", "intercept") if name in options}
+    confirm(result, numbers().problem(**other))
+    assert (len(result.model.ids) == 0) == (options.get("C") == 0.005)
 
 
-@pytest.mark.parametrize("features", ["fourier:n=40", "products:degree=2"])
-def test_families(features):
-    X, y = _classes()
-    assert _train(X, y, features, tol=1e-4).converged
+@pytest.mark.parametrize("group", [False, True])
+def test_weights_and_offsets(group: bool) -> None:
+    random = np.random.default_rng(9)
+    s = random.uniform(0.2, 3.0, N)
+    s[:5] = 0.0
+    rows = replace(numbers(), s=s, offset=random.normal(size=(N, K)))
+    kept = replace(rows, X=rows.X[5:], y=rows.y[5:], s=s[5:], offset=rows.offset[5:])
+    confirm(train(rows.open(), group=group), kept.problem(group=group))
 
 
-def test_sequences():
-    rng = np.random.default_rng(1)
-    windows = rng.integers(0, 4, size=(200, 12)).astype(np.uint8)
-    y = np.where(windows[:, 3] == 1, windows[:, 7] % 3, 2)
-    result = _train(windows, y, "kmers:d=3", C=0.1, tol=1e-4)
-    assert result.converged
-    assert result.model.predict(windows).shape == (200,)
+def test_class_weights() -> None:
+    rows = replace(numbers(), s=np.random.default_rng(9).uniform(0.2, 3.0, N))
+    sums = np.bincount(rows.y, weights=rows.s)
+    for given, factors in (
+        ("balanced", sums.sum() / (K * sums)),
+        ({0: 2.0, 2: 0.5}, np.array([2.0, 1.0, 0.5])),
+    ):
+        result = train(rows.open(), class_weight=given)
+        confirm(result, rows.problem(s=rows.s * factors[rows.y]))
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_separate_outputs_are_separate_models(loss):
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(120, 10))
-    Y = X @ (rng.normal(size=(10, 3)) * (rng.random((10, 3)) < 0.4)) + rng.normal(size=(120, 3))
-    if loss == "logistic":
-        Y = (Y > 0).astype(int)
-    joint = _train(X, Y, loss=loss, C=0.1)
-    single = [_train(X, Y[:, k], loss=loss, C=0.1).model for k in range(3)]
-    total = sum(model.certificate.objective for model in single)
-    assert joint.converged
-    assert joint.model.certificate.objective == pytest.approx(total, rel=1e-7)
-    weights = _whole(joint.model, 10)
-    for k, model in enumerate(single):
-        alone = np.zeros(10)
-        alone[model.ids] = model.weights
-        np.testing.assert_allclose(weights[:, k], alone, atol=1e-4)
+def test_standardized_columns() -> None:
+    scales = np.geomspace(0.1, 10.0, P)
+    rows = replace(numbers(), X=numbers().X * scales + 2.0)
+    sd = rows.X.std(axis=0)
+    confirm(train(rows.open(), standardize=True), rows.problem(rows.X / sd), sd)
 
 
-def test_offsets_shift_the_margins():
-    X, y = _classes()
-    offset = np.random.default_rng(3).normal(size=(150, 3))
-    data = open_data(X, y=y, offset=offset)
-    model = fcl.train(data, "columns", C=0.2, loss="softmax", tol=1e-6).model
-    own = _softmax(X, y, _whole(model, 12), model.intercept, 0.2, offset=offset)
-    assert model.certificate.objective == pytest.approx(own, rel=1e-10)
+def test_duplicate_and_constant_columns() -> None:
+    X = numbers().X
+    rows = replace(numbers(), X=np.column_stack([X, X[:, :4], np.ones(N), np.zeros(N), -X[:, 0]]))
+    confirm(train(rows.open()), rows.problem())
+    confirm(train(rows.open(), group=True), rows.problem(group=True))
 
 
-def test_resumed_bit_for_bit(tmp_path):
-    X, y = _classes(p=40)
-    whole = _train(X, y)
-    stopped = _train(X, y, max_passes=2, checkpoint=tmp_path / "c")
-    assert not stopped.converged
-    again = _train(X, y, resume=tmp_path / "c", checkpoint=tmp_path / "c", max_passes=1000)
-    np.testing.assert_array_equal(again.model.ids, whole.model.ids)
-    np.testing.assert_array_equal(again.model.weights, whole.model.weights)
+def test_a_class_of_three_rows() -> None:
+    y = numbers().y.copy()
+    y[[3, 70, 120]] = K
+    rows = replace(numbers(), y=y)
+    for options in ({}, {"class_weight": "balanced"}):
+        result = train(rows.open(), C=1.0, row_view=100, **options)
+        s = N / (4 * np.bincount(y))[y] if options else np.ones(N)
+        confirm(result, rows.problem(C=1.0, s=s))
 
 
-def test_processes():
-    X, y = _classes()
-    one, several = _train(X, y, tol=1e-6), _train(X, y, tol=1e-6, driver="processes", writers=2)
-    assert several.converged
-    assert several.model.certificate.objective == pytest.approx(
-        one.model.certificate.objective, rel=2e-6
-    )
+@pytest.mark.parametrize("group", [False, True])
+def test_a_sample_of_the_rows(group: bool) -> None:
+    rows = numbers(300)
+    result = train(rows.open(), row_view=200, group=group)
+    confirm(result, rows.problem(group=group))
 
 
-def test_the_model_file(tmp_path):
-    X, y = _classes()
-    names = np.array(["low", "middle", "high"])[y]
-    model = _train(X, names).model
-    model.save(tmp_path / "m.fcl")
-    again = fcl.load_model(tmp_path / "m.fcl")
-    assert again.labels == ("high", "low", "middle")
-    np.testing.assert_array_equal(again.margins(X), model.margins(X))
+def test_validation_rows() -> None:
+    rows, other = numbers(), numbers(300)
+    held = replace(other, X=other.X[200:], y=other.y[200:], s=np.linspace(0.5, 2.0, 100))
+    result = train(rows.open(), valid=held.open())
+    confirm(result, rows.problem())
+    m = held.X[:, result.model.ids] @ result.model.weights + result.model.intercept
+    losses = np.logaddexp.reduce(m, axis=1) - m[np.arange(100), held.y]
+    scores = result.history[-1]["validation"]
+    assert scores["log_loss"] == pytest.approx(np.average(losses, weights=held.s), rel=1e-12)
+    split = train(rows.open(), valid_fraction=0.3, seed=4)
+    n_held = split.history[-1]["validation"]["n_rows"]
+    assert split.model.n_rows + n_held == N and 20 < n_held < 70
+    assert train(rows.open(), valid_fraction=0.3, seed=4).certificate == split.certificate
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"covariates": np.ones((150, 1))}, "covariates: expected none with several classes"),
-        ({"loss": "logistic"}, "expected two"),
-        ({"loss": "huber"}, "several columns need one of the losses"),
-    ],
-)
-def test_bad_input(options, words):
-    X, y = _classes()
-    if options.get("loss") == "huber":
-        y = np.column_stack([y, y]).astype(float)
-    with pytest.raises(InputError, match=words):
-        _train(X, y, **options)
+def test_an_initial_model() -> None:
+    rows = numbers()
+    for group in (False, True):
+        other = train(rows.open(), C=0.15, tol=1e-3, group=group)
+        result = train(rows.open(), initial=other.model, group=group)
+        confirm(result, rows.problem(group=group))
+        own = train(rows.open(), initial=result.model, group=group)
+        assert own.passes <= 3
+        confirm(own, rows.problem(group=group))
 
 
-@pytest.mark.parametrize("kind", ["softmax", "squared", "logistic"])
-def test_validation_and_paths(kind):
-    rng = np.random.default_rng(4)
-    X = rng.normal(size=(150, 6))
-    Y = X[:, :3] + rng.normal(size=(150, 3))
-    y = {"softmax": Y.argmax(axis=1), "squared": Y, "logistic": (Y > 0).astype(int)}[kind]
-    model = _train(X, y, loss=kind, tol=1e-3, valid_fraction=0.3).model
-    (score,) = (v for k, v in model.history[-1]["validation"].items() if k != "n_rows")
-    held = np.random.default_rng([0, 0xFC1]).random(150) < 0.3
-    if kind == "squared":
-        assert score == pytest.approx(((Y - model.margins(X))[held] ** 2).mean())
-    elif kind == "softmax":
-        p = model.predict_proba(X)[held, y[held]]
-        assert score == pytest.approx(-np.log(p).mean())
-    data = open_data(X, y=y)
-    path = fcl.train_path(data, "columns", loss=kind, points=3, valid_fraction=0.3, refit=True)
-    assert path.refit.model.n_outputs == 3
-    if kind == "softmax":
-        assert fcl.train_path(data, "columns", loss=kind, points=3, cv=3).oof.shape == (150, 3)
-    else:
-        with pytest.raises(InputError, match="cv: expected a single column of targets, got 3"):
-            fcl.train_path(data, "columns", loss=kind, points=3, cv=3)
+# -- other solvers, and equal models ---------------------------------------------------------------
 
 
-def test_a_class_of_one_row():
-    X, y = _classes()
-    y = np.append(y[:-1], 7)
-    with pytest.raises(InputError, match="at least two training rows of weight above 0"):
-        _train(X, y)
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # about the argument penalty
+@pytest.mark.filterwarnings("ignore:Inconsistent values:UserWarning")
+def test_softmax_is_that_of_another_solver() -> None:
+    rows = numbers()
+    result = train(rows.open())
+    saga = LogisticRegression(penalty="l1", C=C, solver="saga", tol=1e-10, max_iter=20_000)
+    saga.fit(rows.X, rows.y)
+    confirm(result, rows.problem())
+    best = rows.problem().objective(saga.coef_.T, saga.intercept_)
+    assert result.certificate.objective == pytest.approx(best, rel=1e-7)
+    assert result.certificate.bound <= best * (1.0 + 1e-12)
+    np.testing.assert_allclose(result.model.predict_proba(rows.X).sum(axis=1), 1.0, rtol=1e-12)
+
+
+def test_two_classes_are_the_binary_model() -> None:
+    X, y = numbers().X, numbers().y == 1
+    several, one = (train(fcl.open_data(X, y=y), loss=loss) for loss in ("softmax", "logistic"))
+    assert several.certificate.objective == pytest.approx(one.certificate.objective)
+    difference = dense(several.model, P) @ [-1.0, 1.0]
+    np.testing.assert_allclose(difference, dense(one.model, P), atol=1e-4)
+
+
+def test_relabelling_permutes() -> None:
+    rows = numbers()
+    other = replace(rows, y=np.array([2, 0, 1])[rows.y])
+    first, second = (dense(train(one.open()).model, P) for one in (rows, other))
+    np.testing.assert_allclose(second[:, [2, 0, 1]], first, atol=1e-3)
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("group", [False, True])
-def test_offsets_that_leave_no_row_any_curvature(group):
-    X, y = _classes(k=4)
-    offset = 1e6 * np.random.default_rng(1).normal(size=(150, 4))
-    data = open_data(X, y=y, offset=offset)
-    result = fcl.train(
-        data, "columns", C=0.2, loss="softmax", group=group, max_passes=5, warn=False
-    )
+def test_offsets_that_leave_no_row_any_curvature(group: bool) -> None:
+    rows = replace(numbers(), offset=1e6 * np.random.default_rng(1).normal(size=(N, K)))
+    result = train(rows.open(), group=group, max_passes=5, warn=False)
     assert 0.0 < result.certificate.gap < 1.0
 
 
 @pytest.mark.parametrize("group", [False, True])
 @pytest.mark.parametrize("options", [{"tol": 1e-3}, {"max_passes": 1}, {"row_view": 100}], ids=str)
-def test_a_constant_for_all_classes_costs_nothing(group, options):
-    X, y = _classes(k=5)
+def test_a_constant_for_all_classes_costs_nothing(group: bool, options: dict[str, Any]) -> None:
+    rows = replace(numbers(), y=(numbers().y + np.arange(N) % 2 * 2) % 5)
     for driver in ("inline", "processes"):
-        model = _train(X, y, C=0.5, group=group, driver=driver, **options).model
+        result = train(rows.open(), C=0.5, group=group, driver=driver, **options)
+        model, certificate = result.model, result.certificate
         assert model.n_active
         middle = model.weights.mean(axis=1) if group else np.median(model.weights, axis=1)
         np.testing.assert_allclose(middle, 0.0, atol=1e-14)
         assert abs(model.intercept.mean()) < 1e-13
-        own = _softmax(X, y, _whole(model, 12), model.intercept, 0.5, group=group)
-        assert model.certificate.objective == pytest.approx(own, rel=1e-12)
-        assert model.certificate.bound <= own
-
-
-def test_an_initial_model_has_the_same_outputs():
-    X, y = _classes()
-    numbers = np.column_stack([X[:, 0], X[:, 1], X[:, 2]])
-    names = np.array(["a", "b", "c"])
-    start = _train(X, names[y], tol=1e-4).model
-    again = _train(X, names[y], initial=start, tol=1e-4)
-    assert again.passes <= 3 and again.certificate.gap <= 1e-4
-    other = np.array(["x", "y", "z"])[y]
-    message = r"expected a model of \['x', 'y', 'z'\], got one of \['a', 'b', 'c'\]"
-    with pytest.raises(InputError, match=message):
-        _train(X, other, initial=start)
-    with pytest.raises(InputError, match="expected a model of 4 outputs, got one of 3"):
-        _train(X, np.arange(len(y)) % 4, initial=start)
-    with pytest.raises(
-        InputError, match="expected a model of squared loss, got one of softmax loss"
-    ):
-        _train(X, numbers, loss="squared", initial=start)
-
-
-def test_a_checkpoint_of_other_classes_is_refused(tmp_path):
-    X, y = _classes()
-    names = np.array(["a", "b", "c"])
-    options = {"tol": 1e-9, "checkpoint": tmp_path / "c", "checkpoint_every": 1e-3}
-    _train(X, names[y], max_passes=1, **options)
-    for other in (np.array(["x", "y", "z"])[y], np.arange(len(y)) % 4):
-        with pytest.raises(InputError, match="is of another job"):
-            _train(X, other, resume=tmp_path / "c", **options)
+        own = rows.problem(C=0.5, group=group).objective(dense(model, P), model.intercept)
+        assert certificate.objective == pytest.approx(own, rel=1e-12)
+        assert certificate.bound <= own
 
 
 @pytest.mark.parametrize("features", ["columns", "products:degree=2", "columns + columns * 2"])
 @pytest.mark.parametrize(
     "options", [{}, {"group": True}, {"group": True, "l1_ratio": 0.5}], ids=str
 )
-def test_the_smallest_C_of_a_feature_is_exact(features, options):
-    X, y = _classes(p=6, k=4)
-    C_min = _train(X, y, features, tol=0.1, **options).model.options["C_min"]
-    residuals = np.bincount(y) / len(y) - np.eye(4)[y]
+def test_the_smallest_C_of_a_feature_is_exact(features: str, options: dict[str, Any]) -> None:
+    data = fcl.open_data(numbers().X[:, :6], y=numbers().y)
+    C_min = train(data, features, tol=0.1, **options).model.options["C_min"]
+    residuals = np.bincount(numbers().y) / N - np.eye(K)[numbers().y]
     if features == "columns":
-        prices = X.T @ residuals
+        prices = numbers().X[:, :6].T @ residuals
         sizes = np.linalg.norm(prices, axis=1) if "group" in options else np.abs(prices)
         assert C_min == pytest.approx(options.get("l1_ratio", 1.0) / sizes.max(), rel=1e-6)
     for factor in (0.999, 1.02):
-        model = _train(X, y, features, C=factor * C_min, **options).model
+        model = train(data, features, C=factor * C_min, **options).model
         assert (model.n_active > 0) == (factor > 1.0)
+
+
+def test_the_model_file(tmp_path: Path) -> None:
+    X = numbers().X
+    names = np.array(["low", "middle", "high"])[numbers().y]
+    model = train(fcl.open_data(X, y=names)).model
+    model.save(tmp_path / "m.fcl")
+    again = fcl.load_model(tmp_path / "m.fcl")
+    assert again.labels == ("high", "low", "middle")
+    np.testing.assert_array_equal(again.margins(X), model.margins(X))
+
+
+@pytest.mark.parametrize("kind", ["softmax", "squared", "logistic"])
+def test_validation_and_paths(kind: str) -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(N, 6))
+    Y = X[:, :3] + rng.normal(size=(N, 3))
+    y = {"softmax": Y.argmax(axis=1), "squared": Y, "logistic": (Y > 0).astype(int)}[kind]
+    data = fcl.open_data(X, y=y)
+    model = train(data, loss=kind, tol=1e-3, valid_fraction=0.3).model
+    (score,) = (v for k, v in model.history[-1]["validation"].items() if k != "n_rows")
+    held = np.random.default_rng([0, 0xFC1]).random(N) < 0.3
+    if kind == "squared":
+        assert score == pytest.approx(((Y - model.margins(X))[held] ** 2).mean())
+    elif kind == "softmax":
+        p = model.predict_proba(X)[held, y[held]]
+        assert score == pytest.approx(-np.log(p).mean())
+    path = fcl.train_path(data, "columns", loss=kind, points=3, valid_fraction=0.3, refit=True)
+    assert path.refit is not None and path.refit.model.n_outputs == 3
+    if kind == "softmax":
+        oof = fcl.train_path(data, "columns", loss=kind, points=3, cv=3).oof
+        assert oof is not None and oof.shape == (N, 3)
+
+
+# -- families --------------------------------------------------------------------------------------
+
+
+class Factored(Generator):
+    """The columns themselves, with penalty factors from 0.5 to 2; one is left out."""
+
+    def fit(self, sample: Any) -> None:
+        self.n_features = sample.shape[1]
+
+    def columns(self, ids: Any, block: Any) -> np.ndarray:
+        return np.asarray(block[:, ids])
+
+    def penalty_factors(self, ids: Any) -> np.ndarray:
+        factors = np.geomspace(0.5, 2.0, self.n_features)
+        factors[0] = np.inf
+        return np.asarray(factors[ids])
+
+
+@pytest.mark.parametrize("options", [{}, {"group": True}, {"l1_ratio": 0.6}], ids=str)
+def test_penalty_factors(options: dict[str, Any]) -> None:
+    rows, f = numbers(), np.geomspace(0.5, 2.0, P)
+    phi = rows.X.copy()
+    phi[:, 0] = 0.0
+    result = train(rows.open(), Factored(), **options)
+    rho = options.get("l1_ratio", 1.0)
+    confirm(result, rows.problem(phi, f=f, rho=rho, group="group" in options))
+    assert 0 not in result.model.ids
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_sparse_columns(group: bool) -> None:
+    X = np.where(numbers().X > 0.5, numbers().X, 0.0)
+    rows = replace(numbers(), X=X)
+    confirm(train(rows.open(csr_matrix(X)), group=group), rows.problem(group=group))
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_families_of_letters(group: bool) -> None:
+    rows = letters()
+    data = rows.open()
+    bag: Any = bind_features(Bag(d=2), data.rows)
+    matrices = ((Kmers(2), brute.matrix(rows.X, 2)), (Bag(d=2), bag_matrix.matrix(bag, rows.X)))
+    for features, phi in matrices:
+        result = train(data, features, group=group, tol=1e-5)
+        confirm(result, rows.problem(phi.astype(np.float64), group=group))
+        assert result.model.predict(rows.X).shape == (200,)
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_families_of_numbers(group: bool) -> None:
+    rows = numbers()
+    fourier = Fourier(n=60)
+    bound: Any = bind_features(fourier, rows.open().rows)
+    cosines = bound.generator.columns(np.arange(60), bound.generator.prepare(rows.X))
+    result = train(rows.open(), fourier, group=group, tol=1e-5)
+    confirm(result, rows.problem(cosines.astype(np.float64), group=group))
+    rows = replace(rows, X=rows.X[:, :6].astype(np.float32))
+    signs = replace(rows, X=(rows.X > 0.3).astype(np.float32))
+    for own, binary in ((rows, False), (signs, True)):
+        phi = product_matrix(own.X, 2, repeats=not binary)
+        result = train(own.open(), Products(degree=2, binary=binary), group=group, tol=1e-5)
+        confirm(result, own.problem(phi, group=group))
+
+
+# -- targets and labels ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"l1_ratio": 0.5}, {"intercept": False}], ids=str)
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_separate_outputs(loss: str, options: dict[str, Any]) -> None:
+    """Targets and labels with an L1 norm are problems of their own, whose certificates add up."""
+    random = np.random.default_rng(2)
+    X, scales = numbers().X, np.array([1.0, 10.0, 0.1])
+    Y = (X[:, :3] + 0.5 * random.normal(size=(N, K))) * scales + scales
+    Y = Y if loss == "squared" else (Y > 0).astype(float)
+    s, offset = random.uniform(0.2, 3.0, N), random.normal(size=(N, K))
+    given = {"loss": loss, "C": 0.1, "tol": 1e-9, **options}
+    joint = train(fcl.open_data(X, y=Y, weights=s, offset=offset), **given)
+    parts = [
+        train(fcl.open_data(X, y=Y[:, k], weights=s, offset=offset[:, k]), **given)
+        for k in range(K)
+    ]
+    assert joint.converged and all(part.converged for part in parts)
+    best = sum(part.certificate.objective for part in parts)
+    assert joint.certificate.objective == pytest.approx(best, rel=2e-9)
+    assert joint.certificate.bound <= best * (1.0 + 1e-12)
+    margins = joint.model.margins(X, offset=offset)
+    for k, part in enumerate(parts):
+        own = part.model.margins(X, offset=offset[:, k])
+        np.testing.assert_allclose(margins[:, k], own, atol=1e-3 * scales[k])
+        weights = dense(part.model, P)
+        np.testing.assert_allclose(dense(joint.model, P)[:, k], weights, atol=1e-4 * scales[k])
+
+
+# -- checkpoints -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"group": True}, {"row_view": 100}, {"group": True, "row_view": 100}], ids=str
+)
+def test_resumed_at_any_poll(tmp_path: Path, options: dict[str, Any]) -> None:
+    random = np.random.default_rng(11)
+    X = np.column_stack([numbers(300).X, random.normal(size=(300, 40))])
+    data = fcl.open_data(X, y=numbers(300).y)
+    counter = After()
+    whole = bits(train(data, should_stop=counter, **options))
+    lengths = set()
+    for k in np.linspace(12, counter.calls - 1, 4).astype(int).tolist():
+        folder = tmp_path / str(k)
+        try:
+            train(data, should_stop=After(k), checkpoint=folder, **options)
+        except KeyboardInterrupt:
+            continue
+        lengths.add(len(CheckpointFolder(folder).load().history))
+        assert bits(train(data, resume=folder, **options)) == whole, f"stopped at poll {k}"
+    assert len(lengths) >= 2
+
+
+def test_resumed_by_the_other_driver(tmp_path: Path) -> None:
+    rows, both = numbers(), ("inline", "processes")
+    for before, after in (both, both[::-1]):
+        folder = tmp_path / before
+        first = train(rows.open(), max_passes=2, checkpoint=folder, driver=before)
+        assert not first.converged
+        again = train(rows.open(), resume=folder, max_passes=1000, driver=after)
+        confirm(again, rows.problem())
+
+
+def test_many_similar_features_leave_the_bound_of_a_group_tight() -> None:
+    """A thousand features a class have prices near the largest: lists of the outputs hold them all."""
+    random = np.random.default_rng(9)
+    y = np.repeat(np.arange(K), N // K)
+    phi = (y[:, None] == np.arange(3000) % K) + 0.05 * random.normal(size=(N, 3000))
+    problem = Rows(phi, y).problem(group=True)
+    null = problem.residuals(np.zeros((3000, K)), np.zeros(K))
+    least = 1.0 / problem.largest(null)
+    found = train(Rows(phi, y).open(), C=0.99 * least, group=True, max_passes=3).certificate
+    assert found.max_violation == pytest.approx(0.99, rel=1e-9)
+    assert found.gap <= TOL

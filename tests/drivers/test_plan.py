@@ -55,6 +55,12 @@ def make_plan(budget: int, **job: Any) -> Plan:
     return plan_module.make_plan(Sizes(**sizes), budget, **job)
 
 
+def job_of(d: int, length: int, n_rows: int, **more: Any) -> dict[str, Any]:
+    """The sizes of a job over windows of letters."""
+    sizes = {"n_rows": n_rows, "n_valid": 0, "block_rows": 65536, "reading": MIB}
+    return {"family": KmerFamily(d, length)} | sizes | more
+
+
 def smallest_budget(job: dict[str, Any]) -> int:
     with pytest.raises(BudgetError) as caught:
         make_plan(**job, budget=MIB)
@@ -124,14 +130,8 @@ def test_smaller_blocks_are_not_suggested_to_a_resumed_job(tmp_path: Path) -> No
 
 def test_memory_found_while_reading_is_refused_with_a_larger_budget() -> None:
     # by then rows are in memory or on disk, even if the other place would be cheaper
-    job: dict[str, Any] = {
-        "family": KmerFamily(8, 141),
-        "n_rows": 8_323_752,
-        "n_valid": 0,
-        "block_rows": 65536,
-        "reading": 32 * MIB,
-        "extra": 2000 * MIB,  # unknown letters everywhere
-    }
+    unknown = 2000 * MIB  # letters everywhere
+    job = job_of(8, 141, 8_323_752, reading=32 * MIB, extra=unknown)
     in_memory, on_disk = (smallest_budget({**job, "scratch": scratch}) for scratch in (False, True))
     assert in_memory > on_disk + MIB
     for scratch, least in ((False, in_memory), (True, on_disk)):
@@ -142,13 +142,7 @@ def test_memory_found_while_reading_is_refused_with_a_larger_budget() -> None:
 
 def test_rows_that_do_not_fit_go_to_a_scratch_file() -> None:
     # 8.3 million windows of 141 letters: 300 MB of prepared rows
-    job: dict[str, Any] = {
-        "family": KmerFamily(8, 141),
-        "n_rows": 8_323_752,
-        "n_valid": 0,
-        "block_rows": 65536,
-        "reading": 32 * MIB,
-    }
+    job = job_of(8, 141, 8_323_752, reading=32 * MIB)
     least = smallest_budget(job)
     tight, wide = (make_plan(**job, budget=size) for size in (least + MIB, least + 1024 * MIB))
     assert tight.scratch and tight.scratch_bytes >= 36 * 8_323_752
@@ -161,16 +155,8 @@ def test_rows_that_do_not_fit_go_to_a_scratch_file() -> None:
 @pytest.mark.parametrize("n", [1000, 8_323_752, 60_000_000, 400_000_000])
 def test_several_processes_start_within_the_budget(n: int, scratch: bool | None) -> None:
     # targets and weights are copied into shared memory, where the vectors have their room already
-    job: dict[str, Any] = {
-        "family": KmerFamily(4, 8),
-        "n_rows": n,
-        "n_valid": n // 10,
-        "block_rows": min(65536, -(-n // 64) * 64),
-        "reading": MIB,
-        "writers": 2,
-        "held": n,
-        "scratch": scratch,
-    }
+    blocks = min(65536, -(-n // 64) * 64)
+    job = job_of(4, 8, n, n_valid=n // 10, block_rows=blocks, writers=2, held=n, scratch=scratch)
     least = smallest_budget(job)
     plan = make_plan(**job, budget=least)
     assert plan.total <= least
@@ -182,13 +168,7 @@ def test_several_processes_start_within_the_budget(n: int, scratch: bool | None)
 
 
 def test_more_memory_never_makes_the_cache_smaller_while_rows_stay_where_they_are() -> None:
-    job: dict[str, Any] = {
-        "family": KmerFamily(6, 60),
-        "n_rows": 500_000,
-        "n_valid": 0,
-        "block_rows": 65536,
-        "reading": MIB,
-    }
+    job = job_of(6, 60, 500_000)
     for scratch in (False, True):
         sizes = [
             make_plan(**job, budget=size * MIB, scratch=scratch).cache_bytes
@@ -198,23 +178,14 @@ def test_more_memory_never_makes_the_cache_smaller_while_rows_stay_where_they_ar
 
 
 def test_tables_of_long_patterns_are_refused_where_they_cannot_fit() -> None:
-    def job(d: int) -> dict[str, Any]:
-        family = KmerFamily(d, 141)
-        return {
-            "family": family,
-            "n_rows": 10_000,
-            "n_valid": 0,
-            "block_rows": 10_048,
-            "reading": MIB,
-        }
-
-    make_plan(**job(8), budget=384 * MIB)
-    with pytest.raises(BudgetError, match="384 MiB is too small") as caught:
-        make_plan(**job(12), budget=384 * MIB)
-    assert re.search(r"tables of a pass 14\d MiB", str(caught.value))
-    least = smallest_budget(job(12))
+    short, long = (job_of(d, 141, 10_000, block_rows=10_048) for d in (8, 12))
+    make_plan(**short, budget=384 * MIB)
+    message = r"384 MiB is too small; .*tables of a pass 14\d MiB"
+    with pytest.raises(BudgetError, match=message):
+        make_plan(**long, budget=384 * MIB)
+    least = smallest_budget(long)
     assert least > 8 * 4**12  # the table of one position, at the very least
-    assert make_plan(**job(12), budget=least).total <= least
+    assert make_plan(**long, budget=least).total <= least
 
 
 def peak(work: Callable[[], object]) -> int:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from judge import Problem, confirm
+from judge import Problem
 from product_matrix import make_rows, product_matrix, stored
 
 from fcl import open_data
-from fcl.drivers.train import TrainResult, train
-from fcl.errors import InputError
+from fcl.drivers.train import train
 from fcl.features import Products
 from fcl.model.model import Model
+from tests.drivers.conftest import check, dense
 
 N_ROWS = 500
 
@@ -27,21 +27,6 @@ def target(X: np.ndarray, loss: str) -> np.ndarray:
     return m if loss == "squared" else np.where(m > 0.0, 1.0, -1.0)
 
 
-def dense_weights(result: TrainResult) -> np.ndarray:
-    w = np.zeros(result.certificate.n_priced)
-    w[result.model.ids] = result.model.weights
-    return w
-
-
-def check(result: TrainResult, problem: Problem, tol: float) -> None:
-    """The result is certified, and the certificate true, over all products."""
-    assert result.converged and result.certificate.gap <= tol
-    assert result.certificate.n_priced == problem.phi.shape[1]
-    best = problem.solve(1e-8)
-    confirm(problem, dense_weights(result), result.model.intercept, result.certificate, best)
-    assert result.certificate.objective <= best.objective * (1.0 + 2.0 * tol)
-
-
 @pytest.mark.parametrize("degree", [1, 2, 3])
 def test_thirty_binary_columns(degree: int) -> None:
     random = np.random.default_rng(degree)
@@ -50,7 +35,7 @@ def test_thirty_binary_columns(degree: int) -> None:
     result = train(open_data(X, y=y), f"products:degree={degree}", C=0.3, tol=1e-6)
     phi = product_matrix(X, degree, repeats=False)
     assert phi.shape[1] == {1: 30, 2: 465, 3: 4525}[degree]
-    check(result, Problem(phi, y, np.ones(N_ROWS), "logistic", 0.3), 1e-6)
+    check(result, Problem(phi, y, np.ones(N_ROWS), "logistic", 0.3), rel=2e-6)
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3])
@@ -97,7 +82,7 @@ def test_real_columns(kind: str, degree: int, loss: str, sparse: bool, driver: s
     options = {"C": C, "loss": loss, "tol": 1e-6, "block_rows": 192, "driver": driver}
     result = train(data, Products(degree), **options, memory="3GiB")
     phi = product_matrix(X, degree, repeats=True)
-    check(result, Problem(phi, y, np.ones(N_ROWS), loss, C), 1e-6)
+    check(result, Problem(phi, y, np.ones(N_ROWS), loss, C), rel=2e-6)
 
 
 @pytest.mark.parametrize("driver", ["inline", "processes"])
@@ -106,7 +91,7 @@ def test_powers_of_one_column(driver: str) -> None:
     y = (X[:, 0] ** 2 > 1.0).astype(int)
     result = train(open_data(X, y=y), "products:degree=2", C=1.0, tol=1e-6, driver=driver)
     phi = product_matrix(X, 2, repeats=True)
-    check(result, Problem(phi, y * 2.0 - 1.0, np.ones(N_ROWS), "logistic", 1.0), 1e-6)
+    check(result, Problem(phi, y * 2.0 - 1.0, np.ones(N_ROWS), "logistic", 1.0), rel=2e-6)
     assert result.model.describe(1)[0].feature == "x0^2"
 
 
@@ -117,20 +102,10 @@ def test_a_model_of_products_is_stored_and_predicts(tmp_path: Path) -> None:
     result.model.save(tmp_path / "model.npz")
     model = Model.load(tmp_path / "model.npz")
     phi = product_matrix(X, 3, repeats=False)
-    expected = phi @ dense_weights(result) + result.model.intercept
+    expected = phi @ dense(result.model, phi.shape[1]) + result.model.intercept
     for sparse in (False, True):
         rows = open_data(stored(X, sparse), y=None)
         np.testing.assert_allclose(model.margins(rows), expected, rtol=0, atol=1e-12)
-    X[7, 3] = 0.5
-    with pytest.raises(InputError, match=r"row 7, column 3 is 0\.5.*binary"):
-        model.margins(open_data(X, y=None))
-
-
-def test_values_that_are_not_binary_stop_the_training() -> None:
-    X = make_rows(6, N_ROWS, 8, "counts")
-    y = target(X, "logistic")
-    with pytest.raises(InputError, match=r"row 0, column \d is.*binary"):
-        train(open_data(X, y=y), Products(2, binary=True), C=0.5)
 
 
 def test_the_first_weight_appears_at_c_min() -> None:
@@ -151,7 +126,8 @@ def test_squares_in_the_penalty() -> None:
         open_data(X, y=y), "products:degree=3", C=0.02, loss="squared", tol=1e-7, l1_ratio=0.5
     )
     assert result.converged and result.certificate.gap <= 1e-7
-    phi, w = product_matrix(X, 3, repeats=True), dense_weights(result)
+    phi = product_matrix(X, 3, repeats=True)
+    w = dense(result.model, phi.shape[1])
     excess = phi @ w + result.model.intercept - y
     value = 0.5 * np.abs(w).sum() + 0.25 * w @ w + 0.02 * excess @ excess
     assert result.certificate.objective == pytest.approx(value, rel=1e-12)

@@ -10,6 +10,8 @@ from judge import LOSSES, Problem, confirm, kmer_matrix
 from rows import acceptors, pyrimidines
 
 import fcl
+from fcl.drivers.job import make_job
+from tests.drivers.conftest import check, dense
 
 STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
 
@@ -86,10 +88,7 @@ def test_constant_and_equal_features_do_no_harm(loss: str) -> None:
     problem = Problem(kmer_matrix(codes, 4), y, np.ones(len(y)), loss, STRENGTHS[loss])
     assert (problem.phi.min(axis=0) == 1.0).sum() > 1
     result = train(codes, y, d=4, loss=loss, C=STRENGTHS[loss])
-    w = np.zeros(problem.phi.shape[1])
-    w[result.model.ids] = result.model.weights
-    assert result.converged
-    confirm(problem, w, result.model.intercept, result.certificate, problem.solve())
+    w = check(result, problem, problem.solve())
     # a constant column does what the unpenalised intercept does for nothing
     assert not w[problem.phi.min(axis=0) == 1.0].any()
 
@@ -101,10 +100,7 @@ def test_one_positive_in_a_thousand(loss: str) -> None:
     assert (y == 1).sum() == 8
     result = train(codes, y, d=2, loss=loss, C=2.0, block_rows=4096)
     problem = Problem(kmer_matrix(codes, 2), y, np.ones(len(y)), loss, 2.0)
-    w = np.zeros(problem.phi.shape[1])
-    w[result.model.ids] = result.model.weights
-    assert result.converged and len(w.nonzero()[0]) > 3
-    confirm(problem, w, result.model.intercept, result.certificate, problem.solve())
+    assert np.count_nonzero(check(result, problem, problem.solve())) > 3
 
 
 @pytest.mark.parametrize(("scale", "offset"), [(1e6, 1e5), (1e-6, 0.0), (1.0, 1e6), (1e-3, -50.0)])
@@ -116,9 +112,8 @@ def test_unscaled_targets(scale: float, offset: float) -> None:
     C = 20.0 * problem.null()[1]
     problem = Problem(problem.phi, problem.y, problem.s, "squared", C)
     result = train(codes, y, loss="squared", C=C, tol=1e-10)
-    w = np.zeros(problem.phi.shape[1])
-    w[result.model.ids] = result.model.weights
-    assert result.converged and len(w.nonzero()[0]) > 5
+    w = dense(result.model, problem.phi.shape[1])
+    assert result.converged and np.count_nonzero(w) > 5
     intercept = result.model.intercept - offset
     confirm(problem, w, intercept, result.certificate, problem.solve(1e-9))
 
@@ -135,17 +130,9 @@ def test_numbers_at_the_ends_of_float64(C: float, largest: float) -> None:
     else:
         assert result.reason == "tolerance"
     problem = Problem(X, y, np.ones(50), "logistic", C)
-    w = np.zeros(3)
-    w[result.model.ids] = result.model.weights
-    objective = problem.objective(w, result.model.intercept)
+    objective = problem.objective(dense(result.model, 3), result.model.intercept)
     assert result.certificate.objective == pytest.approx(objective, rel=1e-12)
     assert result.certificate.bound <= objective * (1.0 + 1e-12)
-
-
-def test_a_penalty_that_float64_does_not_hold() -> None:
-    X = np.random.default_rng(0).normal(size=(50, 3))
-    with pytest.raises(fcl.InputError, match="l1_ratio / C is 0 in float64; lower C"):
-        fcl.train(fcl.open_data(X, y=np.sign(X[:, 0])), "columns", C=1e300, l1_ratio=1e-300)
 
 
 def test_what_rounding_may_hide_is_little_of_the_largest_violation() -> None:
@@ -199,3 +186,39 @@ def test_columns_far_from_zero_are_as_easy(loss: str, driver: str) -> None:
     values = [result.certificate.objective for result in found]
     assert values[1] == pytest.approx(values[0], rel=2e-6)
     assert found[1].passes <= found[0].passes + 3
+
+
+def strong(loss: str, n: int = 2000) -> fcl.DataSet:
+    """Many rows, few letters: an overdetermined problem with noise."""
+    rng = np.random.default_rng(3)
+    codes = rng.integers(0, 4, (n, 10)).astype(np.uint8)
+    signal = (codes[:, 2] == 1) * 2.0 - (codes[:, 6] == 3) + rng.normal(size=n)
+    y = signal if loss == "squared" else np.where(signal > 0.4, 1, -1)
+    return fcl.open_data(codes, y=y)
+
+
+@pytest.mark.parametrize("C", [1.0, 10.0, 1000.0])
+@pytest.mark.parametrize("loss", ["logistic", "squared", "squared_hinge"])
+def test_strong_losses(loss: str, C: float) -> None:
+    for tol in (1e-2, 1e-3):
+        result = fcl.train(strong(loss), "kmers:d=2", C=C, loss=loss, tol=tol)
+        assert result.converged and result.certificate.gap <= tol
+        assert result.passes <= 100
+
+
+@pytest.mark.parametrize("scale", [1e-14, 1e-6, 1e6])
+def test_weights_and_C_scale_against_each_other(scale: float) -> None:
+    data = strong("logistic", 400)
+    plain = fcl.train(data, "kmers:d=2", C=1.0, tol=1e-6)
+    weighted = fcl.open_data(data.rows.read(0, 400), y=data.target, weights=np.full(400, scale))
+    other = fcl.train(weighted, "kmers:d=2", C=1.0 / scale, tol=1e-6)
+    assert other.converged
+    assert other.certificate.objective == pytest.approx(plain.certificate.objective, rel=3e-6)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    given = {"C": np.float32(0.5), "tol": np.float64(0.01), "seed": np.int64(3)}
+    codes, y = acceptors(10, 300)
+    job = make_job(fcl.open_data(codes, y=y), "kmers:d=2", **given, max_passes=np.int32(4))
+    found = [job.options.C, job.options.tol, job.options.seed, job.options.max_passes]
+    assert found == [0.5, 0.01, 3, 4] and [type(v) for v in found] == [float, float, int, int]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -31,12 +29,11 @@ from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.solve.run_state import RunState
 from fcl.solve.solver import Solver
 from tests.columns import broken_invariants
+from tests.drivers.conftest import INEXACT, bits, fit
 from tests.stops import After
 from tests.windows import examples
 
 STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
-#: The fields of a pass that are times, memory of the process, or marks of a resumed run.
-INEXACT = {"seconds", "rows_per_second", "memory_bytes", "time_left", "busy", "resumed"}
 
 
 def rows(loss: str = "logistic", n: int = 300) -> tuple[np.ndarray, np.ndarray]:
@@ -48,31 +45,7 @@ def train(loss: str = "logistic", data: fcl.DataSet | None = None, **options: An
     if data is None:
         codes, y = rows(loss)
         data = fcl.open_data(codes, y=y)
-    defaults = {"C": STRENGTHS[loss], "tol": 1e-7, "block_rows": 64, "memory": "1GiB"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
-        return fcl.train(data, fcl.Kmers(3), loss=loss, **(defaults | options))
-
-
-def bits(result: TrainResult) -> tuple[Any, ...]:
-    """Everything except times and memory."""
-    model = result.model
-    history = [
-        {name: value for name, value in entry.items() if name not in INEXACT}
-        for entry in model.history
-    ]
-    return (
-        model.ids.tobytes(),
-        model.weights.tobytes(),
-        model.support.tobytes(),
-        model.intercept.hex(),
-        json.dumps(history, sort_keys=True),
-        repr(model.certificate),
-        model.fingerprint,
-        repr(model.options["C_min"]),
-        result.reason,
-        result.passes,
-    )
+    return fit(data, "kmers:d=3", loss=loss, **({"C": STRENGTHS[loss], "tol": 1e-7} | options))
 
 
 def n_polls(loss: str, **options: Any) -> int:
@@ -360,7 +333,7 @@ def test_stopped_at_once_after_resuming(tmp_path: Path) -> None:
         train(resume=checkpoint, should_stop=lambda: True)
 
 
-# -- what is refused ---------------------------------------------------------------------------
+# -- what may change ---------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -368,89 +341,6 @@ def saved(tmp_path: Path) -> Path:
     """A folder with the checkpoint of a job that was stopped."""
     stopped(tmp_path / "c", 15)
     return tmp_path / "c"
-
-
-def refused(folder: Path, data: fcl.DataSet | None = None, **options: Any) -> str:
-    """The message that refuses to resume a job; the checkpoint must not change."""
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(fcl.InputError) as error:
-        train(data=data, resume=folder, checkpoint=folder, **options)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert "is of another job: " in str(error.value)
-    return str(error.value)
-
-
-def test_other_rows(saved: Path) -> None:
-    codes, y = rows()
-    codes = codes.copy()
-    codes[[70, 201], 5] = (codes[[70, 201], 5] + 1) % 4
-    words = refused(saved, fcl.open_data(codes, y=y))
-    assert "fingerprint was " in words
-    assert "training rows 64-127 (block 1) differ: checksum was " in words
-    assert "training rows 192-255 (block 3) differ" in words
-    assert "block 0" not in words and "block 2" not in words
-    assert bits(train(resume=saved)) == WHOLE.bits
-
-
-def test_another_target_or_other_weights(saved: Path) -> None:
-    codes, y = rows()
-    other = y.copy()
-    other[7] = -other[7]
-    for data in (fcl.open_data(codes, y=other), fcl.open_data(codes, y=y, weights=np.ones(300))):
-        words = refused(saved, data)
-        assert "the data differ: fingerprint was " in words and "block" not in words
-
-
-def test_other_numbers_of_rows(saved: Path) -> None:
-    codes, y = rows()
-    words = refused(saved, fcl.open_data(codes[:280], y=y[:280]))
-    assert "fingerprint was " in words
-    assert "training rows 256-299 (block 4) differ" in words  # now 256-279
-    words = refused(saved, fcl.open_data(codes[:200], y=y[:200]))
-    assert "there were 5 blocks of rows, there are 4" in words
-
-
-@pytest.mark.parametrize("parameter", [{"C": 1.0}, {"C": None, "alpha": 0.003}])
-def test_other_data_are_named_whatever_follows_from_them(
-    tmp_path: Path, parameter: dict[str, Any]
-) -> None:
-    """The message does not blame C, alpha or the rows per block, which nobody has changed."""
-    codes, y = rows()
-    options = {"block_rows": 65536, "max_passes": 1, **parameter}
-    train(checkpoint=tmp_path / "c", **options)
-    words = refused(tmp_path / "c", fcl.open_data(codes[:200], y=y[:200]), **options)
-    assert "fingerprint was " in words and "block_rows was 320, is 256" in words
-
-
-def test_a_row_that_the_fingerprint_passes_over(tmp_path: Path) -> None:
-    from fcl.data.fingerprint import _spaced_blocks
-
-    codes, y = rows(n=6000)
-    options = {"block_rows": 512, "max_passes": 1}
-    train(data=fcl.open_data(codes, y=y), checkpoint=tmp_path / "c", **options)
-    hashed = np.zeros(6000, bool)
-    for start, stop in _spaced_blocks(6000):
-        hashed[start:stop] = True
-    row = int(np.flatnonzero(~hashed)[-1])
-    codes = codes.copy()
-    codes[row, 3] = (codes[row, 3] + 1) % 4
-    words = refused(tmp_path / "c", fcl.open_data(codes, y=y), **options)
-    assert "fingerprint" not in words and f"(block {row // 512}) differ" in words
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"C": 2.0}, "C was 1.0, is 2.0"),
-        ({"seed": 1}, "seed was 0, is 1"),
-        ({"intercept": False}, "intercept was True, is False"),
-        ({"loss": "squared_hinge", "C": 1.0}, "loss was 'logistic', is 'squared_hinge'"),
-        ({"block_rows": 128}, "block_rows was 64, is 128"),
-        ({"valid_fraction": 0.2}, "valid_fraction was None, is 0.2"),
-    ],
-)
-def test_other_options(saved: Path, options: dict[str, Any], words: str) -> None:
-    assert words in refused(saved, **options)
 
 
 def test_what_may_change(saved: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-import warnings
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -18,13 +17,13 @@ import fcl
 from fcl.drivers import plan as planning
 from fcl.drivers.job import make_job
 from fcl.drivers.plan import MIB, Sizes, make_plan
-from fcl.errors import BudgetError, InputError
+from fcl.errors import BudgetError
 from fcl.features import KmerFamily
 from fcl.model.checkpoint import CheckpointFolder
 from fcl.solve.line import Line
 from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver
-from tests.drivers.test_resume_inline import bits
+from tests.drivers.conftest import bits, fit
 from tests.stops import After
 
 N = 700
@@ -46,13 +45,10 @@ def data(loss: str = "logistic") -> fcl.DataSet:
 
 def train(given: fcl.DataSet | None = None, **options: Any) -> fcl.TrainResult:
     loss = options.get("loss", "logistic")
-    defaults: dict[str, Any] = {"C": STRENGTHS[loss], "tol": 1e-5, "block_rows": 64}
-    defaults["memory"] = "1GiB"
+    defaults: dict[str, Any] = {"C": STRENGTHS[loss], "tol": 1e-5}
     if options.get("driver") == "processes":
         defaults["writers"] = 2
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
-        return fcl.train(given or data(loss), fcl.Kmers(3), **(defaults | options))
+    return fit(given or data(loss), "kmers:d=3", **(defaults | options))
 
 
 class Draws:
@@ -326,19 +322,6 @@ def test_passes_allocate_no_vectors_over_rows(monkeypatch: pytest.MonkeyPatch) -
                 kept.clear()
     assert len(draws.sizes) >= 2 and draws.sizes[-1] > 18_000
     assert peaks and max(peaks) < 8 * n, peaks
-
-
-# -- bad values ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("value", [0, 63, -1, 2.5, 100.0, "x", "100", "", None, True])
-def test_bad_values(value: Any) -> None:
-    message = "row_view must be all, auto, or a whole number of rows of at least 64, got "
-    with pytest.raises(InputError, match=message) as caught:
-        make_job(data(), "kmers:d=2", C=1.0, row_view=value)
-    assert str(caught.value).endswith(repr(value))
-    with pytest.raises(InputError, match=message):
-        fcl.FCLClassifier("kmers:d=2", row_view=value).fit(*acceptors(14, 100))
 
 
 @pytest.mark.parametrize("value", ["all", "auto", 64, np.int64(100), 1 << 40])

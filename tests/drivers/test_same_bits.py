@@ -15,37 +15,12 @@ import fcl
 from fcl.drivers.job import make_job
 from fcl.drivers.train import TrainResult
 from fcl.features import KmerFamily
-
-#: The figures of a pass except times and memory.
-EXACT = (
-    "number",
-    "objective",
-    "bound",
-    "gap",
-    "max_violation",
-    "priced",
-    "cached",
-    "active",
-    "beta",
-)
+from tests.drivers.conftest import bits
 
 
 def train(codes: np.ndarray, y: np.ndarray, **options: Any) -> TrainResult:
     options = {"C": 1.0, "tol": 1e-7, "block_rows": 256, "memory": "1GiB"} | options
     return fcl.train(fcl.open_data(codes, y=y), fcl.Kmers(3), **options)
-
-
-def bits(result: TrainResult) -> tuple[Any, ...]:
-    model = result.model
-    history = [[entry[name] for name in EXACT] for entry in model.history]
-    return (
-        model.ids.tobytes(),
-        model.weights.tobytes(),
-        model.support.tobytes(),
-        model.intercept.hex(),
-        history,
-        model.certificate,
-    )
 
 
 @pytest.mark.parametrize("loss", LOSSES)

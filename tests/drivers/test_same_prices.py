@@ -137,6 +137,28 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+def check_drivers(
+    data: fcl.DataSet, text: str, writers: int, passes: list[str], fault: str, **options: Any
+) -> None:
+    """At the empty model and at a given point; a writer dies after it has made prices."""
+    options |= {"C": 0.1, "tol": 1e-12, "max_passes": 1, "block_rows": BLOCK_ROWS}
+    options |= {"row_view": "all"}
+
+    def train(**more: Any) -> fcl.Model:
+        passes.clear()
+        with pytest.warns(fcl.ConvergenceWarning):
+            return fcl.train(data, text, **options, **more).model
+
+    initial = train(driver="inline")
+    train(driver="inline", initial=initial)
+    expected = passes.copy()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FCL_FAULT", fault)
+        train(driver="processes", writers=writers, initial=initial)
+    assert passes == expected
+    assert len(passes) == 2
+
+
 #: Every family, with varying numbers of writers; all of them for one family, or if tests are thorough.
 DRIVEN = [
     (text, n)
@@ -147,48 +169,19 @@ DRIVEN = [
 
 
 @pytest.mark.parametrize(("text", "writers"), DRIVEN)
-def test_drivers_and_writers(
-    text: str, writers: int, passes: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At the empty model and at a given point; a writer dies after it has made prices."""
-    data = data_of(text)
-    options: dict[str, Any] = {"C": 0.1, "tol": 1e-12, "max_passes": 1, "block_rows": BLOCK_ROWS}
-    options |= {"l1_ratio": 0.9, "memory": "2GiB", "row_view": "all"}  # room for 4 writers
-    with pytest.warns(fcl.ConvergenceWarning):
-        options["initial"] = fcl.train(data, text, driver="inline", **options).model
-    passes.clear()
-    with pytest.warns(fcl.ConvergenceWarning):
-        fcl.train(data, text, driver="inline", **options)
-    expected = passes.copy()
-    passes.clear()
-    monkeypatch.setenv("FCL_FAULT", f"writer:{writers - 1}:price-done:1:kill")
-    with pytest.warns(fcl.ConvergenceWarning):
-        fcl.train(data, text, driver="processes", writers=writers, **options)
-    assert passes == expected
-    assert len(passes) == 2
+def test_drivers_and_writers(text: str, writers: int, passes: list[str]) -> None:
+    fault = f"writer:{writers - 1}:price-done:1:kill"
+    room = {"l1_ratio": 0.9, "memory": "2GiB"}  # for 4 writers
+    check_drivers(data_of(text), text, writers, passes, fault, **room)
 
 
 @pytest.mark.parametrize("group", [False, True])
 @pytest.mark.parametrize("text", ["kmers:d=3", "columns"])
-def test_several_classes(
-    text: str, group: bool, passes: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_classes(text: str, group: bool, passes: list[str]) -> None:
     """Residuals of all classes are closed once, whoever prices them."""
-    data = data_of(text, classes=4)
-    options: dict[str, Any] = {"C": 0.1, "tol": 1e-12, "max_passes": 1, "block_rows": BLOCK_ROWS}
-    options |= {"loss": "softmax", "group": group, "memory": "1GiB", "row_view": "all"}
-    with pytest.warns(fcl.ConvergenceWarning):
-        options["initial"] = fcl.train(data, text, driver="inline", **options).model
-    passes.clear()
-    with pytest.warns(fcl.ConvergenceWarning):
-        fcl.train(data, text, driver="inline", **options)
-    expected = passes.copy()
-    passes.clear()
-    monkeypatch.setenv("FCL_FAULT", "writer:2:price-done:1:kill")
-    with pytest.warns(fcl.ConvergenceWarning):
-        fcl.train(data, text, driver="processes", writers=3, **options)
-    assert passes == expected
-    assert len(passes) == 2
+    options = {"loss": "softmax", "group": group, "memory": "1GiB"}
+    fault = "writer:2:price-done:1:kill"
+    check_drivers(data_of(text, classes=4), text, 3, passes, fault, **options)
 
 
 # -- the certificate -------------------------------------------------------------------------------

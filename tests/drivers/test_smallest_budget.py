@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -16,8 +15,10 @@ from scipy.sparse import csr_array
 
 import fcl
 from fcl.cache import ColumnCache
+from fcl.drivers.job import make_job
 from fcl.errors import BudgetError
 from tests import generators
+from tests.drivers.conftest import fit
 
 N = 300
 TOL = 1e-3
@@ -43,9 +44,7 @@ def smallest(data: fcl.DataSet, features: Any, **options: Any) -> int | str:
 def train(data: fcl.DataSet, features: Any, **options: Any) -> fcl.TrainResult:
     """Train at the smallest budget."""
     options = {"tol": TOL, "block_rows": 64, "max_passes": 200} | options
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fcl.ConvergenceWarning)
-        result = fcl.train(data, features, memory=smallest(data, features, **options), **options)
+    result = fit(data, features, memory=smallest(data, features, **options), **options)
     assert result.converged, result.message
     return result
 
@@ -165,3 +164,12 @@ def test_outputs_and_options(
     ample = fcl.train(data, features, tol=TOL, **more)
     assert result.certificate.objective == pytest.approx(ample.certificate.objective, rel=2 * TOL)
     assert len(result.model.ids) > 12 >= max(h["cached"] for h in result.history)
+
+
+def test_the_smallest_budget_named_is_the_smallest_that_works() -> None:
+    codes, y = acceptors(10, N)
+    data = fcl.open_data(codes, y=y)
+    least = int(str(smallest(data, "kmers:d=2", C=1.0)).removesuffix("MiB"))
+    assert make_job(data, "kmers:d=2", C=1.0, memory=f"{least}MiB").plan.total <= least << 20
+    with pytest.raises(BudgetError, match=f"--memory {least}MiB"):
+        make_job(data, "kmers:d=2", C=1.0, memory=f"{least - 1}MiB")

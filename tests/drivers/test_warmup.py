@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,58 +73,55 @@ def test_sparse_rows_of_very_many_columns_need_no_other_kernel() -> None:
     assert many.rows.tolist() == few.rows.tolist() == [0, 1, 0]
 
 
+@contextmanager
+def compiling_nothing(kind: str, least: int, *modules: ModuleType) -> Iterator[None]:
+    """Warm up for a kind of features; what follows must need no other kernel of the modules."""
+
+    def compiled() -> dict[str, int]:
+        kernels = {name: own for module in modules for name, own in vars(module).items()}
+        return {n: len(f.signatures) for n, f in kernels.items() if hasattr(f, "signatures")}
+
+    warmup.KINDS[kind]()
+    before = compiled()
+    yield
+    assert compiled() == before and sum(before.values()) > least
+
+
 def test_models_of_several_classes_need_no_kernel_after_the_warm_up() -> None:
     from fcl.kernels import coupled, softmax
 
-    def compiled() -> dict[str, int]:
-        kernels = {**vars(coupled), **vars(softmax)}
-        return {n: len(f.signatures) for n, f in kernels.items() if hasattr(f, "signatures")}
-
-    warmup.KINDS[kinds.OUTPUTS]()
-    before = compiled()
     rng = np.random.default_rng(0)
     y = np.arange(90) % 3
     numbers = rng.normal(size=(90, 4)) + y[:, None]
     letters = rng.integers(0, 4, (90, 5)).astype(np.uint8)
-    for rows, features in ((numbers, "columns"), (letters, "kmers:d=1")):
-        for options in ({}, {"group": True}, {"intercept": False}, {"l1_ratio": 0.5}):
-            data = fcl.open_data(rows, y=y)
-            fcl.train(data, features, C=0.3, loss="softmax", tol=1e-3, **options)
-    several = fcl.open_data(numbers, y=numbers[:, :2] ** 2)
-    fcl.train(several, "columns", C=0.3, loss="squared", group=True, tol=1e-3)
-    assert compiled() == before and sum(before.values()) > 5
+    with compiling_nothing(kinds.OUTPUTS, 5, coupled, softmax):
+        for rows, features in ((numbers, "columns"), (letters, "kmers:d=1")):
+            for options in ({}, {"group": True}, {"intercept": False}, {"l1_ratio": 0.5}):
+                data = fcl.open_data(rows, y=y)
+                fcl.train(data, features, C=0.3, loss="softmax", tol=1e-3, **options)
+        several = fcl.open_data(numbers, y=numbers[:, :2] ** 2)
+        fcl.train(several, "columns", C=0.3, loss="squared", group=True, tol=1e-3)
 
 
 @pytest.mark.filterwarnings("ignore::fcl.ConvergenceWarning")
 def test_online_learners_need_no_kernel_after_the_warm_up() -> None:
     from fcl.kernels import ball_heap, hashing, listing, online, tables
 
-    def compiled() -> dict[str, int]:
-        kernels = {
-            name: own
-            for module in (online, ball_heap, tables, hashing, listing)
-            for name, own in vars(module).items()
-        }
-        return {n: len(f.signatures) for n, f in kernels.items() if hasattr(f, "signatures")}
-
-    warmup.KINDS[kinds.ONLINE]()
-    before = compiled()
     rng = np.random.default_rng(0)
     numbers, y = rng.normal(size=(90, 4)), np.arange(90) % 2
     letters = rng.integers(0, 4, (90, 8)).astype(np.uint8)
-    options: tuple[dict[str, object], ...] = (
+    options: tuple[dict[str, Any], ...] = (
         {"loss": "squared_hinge"},
         {"method": "truncated-gradient", "step": "explicit", "theta": 0.1},
         {"method": "ball", "radius": 0.5},
         {"method": "ogd", "weights": "q4.11"},
     )
-    for rows, features in ((numbers, "columns"), (letters, "kmers:d=2")):
-        for given in options:
-            data = fcl.open_data(rows, y=y)
-            fcl.train_online(data, features, alpha=0.01, rate=0.01, certify=False, **given)
-    hashed = {"alpha": 0.01, "rate": 0.01, "certify": False, "hash_bits": 4}
-    fcl.train_online(fcl.open_data(letters, y=y), "kmers:d=2", **hashed)
-    assert compiled() == before and sum(before.values()) > 20
+    all_have: dict[str, Any] = {"alpha": 0.01, "rate": 0.01, "certify": False}
+    with compiling_nothing(kinds.ONLINE, 20, online, ball_heap, tables, hashing, listing):
+        for rows, features in ((numbers, "columns"), (letters, "kmers:d=2")):
+            for given in options:
+                fcl.train_online(fcl.open_data(rows, y=y), features, **all_have, **given)
+        fcl.train_online(fcl.open_data(letters, y=y), "kmers:d=2", hash_bits=4, **all_have)
 
 
 @pytest.mark.parametrize("d", [3, 7])
@@ -131,39 +132,29 @@ def test_kmers_over_many_rows_need_no_kernel_after_the_warm_up(
     from fcl.kernels import kmers, patterns
     from fcl.kernels import margins as kernels
 
-    def compiled() -> dict[str, int]:
-        own = {**vars(kmers), **vars(kernels), **vars(patterns)}
-        return {n: len(f.signatures) for n, f in own.items() if hasattr(f, "signatures")}
-
-    warmup.KINDS["sequences"]()
-    before = compiled()
-    monkeypatch.setattr(margins, "SHARED_ROWS", 1)
-    monkeypatch.setattr(margins, "LOOKUP_PATTERNS", 1.5)
-    monkeypatch.setattr(margins, "MAKING_PATTERNS", 0.0)
-    monkeypatch.setattr(pricing, "PAIR_ROWS", 1)
     made = []
     sums = parts.Shared._sums
-    monkeypatch.setattr(parts.Shared, "_sums", lambda *a: (made.append(a), sums(*a))[1])
     letters = np.random.default_rng(0).integers(0, 5, (300, 12)).astype(np.uint8)
     data = fcl.open_data(letters, y=letters[:, 5] > 1)
-    for tol in (1e-2, 1e-9):
-        fcl.train(data, f"kmers:d={d}", C=0.3, tol=tol)
-    assert made and compiled() == before and sum(before.values()) > 5
+    with compiling_nothing("sequences", 5, kmers, kernels, patterns):
+        monkeypatch.setattr(margins, "SHARED_ROWS", 1)
+        monkeypatch.setattr(margins, "LOOKUP_PATTERNS", 1.5)
+        monkeypatch.setattr(margins, "MAKING_PATTERNS", 0.0)
+        monkeypatch.setattr(pricing, "PAIR_ROWS", 1)
+        monkeypatch.setattr(parts.Shared, "_sums", lambda *a: (made.append(a), sums(*a))[1])
+        for tol in (1e-2, 1e-9):
+            fcl.train(data, f"kmers:d={d}", C=0.3, tol=tol)
+    assert made
 
 
 def test_centred_columns_need_no_kernel_after_the_warm_up() -> None:
     from fcl.kernels import matrix
 
-    def compiled() -> dict[str, int]:
-        return {n: len(f.signatures) for n, f in vars(matrix).items() if hasattr(f, "signatures")}
-
-    warmup.KINDS["numbers"]()
-    before = compiled()
     X = np.random.default_rng(0).normal(size=(50, 3)) + 1e6
-    for dtype in (np.float32, np.float64):
-        for y, loss in ((np.arange(50.0), "squared"), (np.arange(50) % 3, "softmax")):
-            data = fcl.open_data(X.astype(dtype), y=y)
-            model = fcl.train(data, "columns", C=1.0, loss=loss, warn=False, max_passes=9).model
-            assert model.centres
-            model.margins(X.astype(dtype))
-    assert compiled() == before
+    with compiling_nothing("numbers", 0, matrix):
+        for dtype in (np.float32, np.float64):
+            for y, loss in ((np.arange(50.0), "squared"), (np.arange(50) % 3, "softmax")):
+                data = fcl.open_data(X.astype(dtype), y=y)
+                model = fcl.train(data, "columns", C=1.0, loss=loss, warn=False, max_passes=9).model
+                assert model.centres
+                model.margins(X.astype(dtype))

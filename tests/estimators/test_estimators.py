@@ -30,7 +30,7 @@ import fcl
 from fcl import FCLClassifier, FCLRegressor
 from fcl.drivers import place
 from fcl.drivers.train import train
-from fcl.errors import ConvergenceWarning, InputError
+from fcl.errors import ConvergenceWarning
 
 
 @pytest.fixture(name="X")
@@ -98,17 +98,6 @@ def test_entries_that_are_there_twice_are_added(X: np.ndarray, y: np.ndarray) ->
     np.testing.assert_array_equal(doubled.data, before)
 
 
-def test_sparse_rows_are_no_sequences() -> None:
-    codes, y = sequences()
-    rows = sparse.csr_matrix(codes)
-    fitted = FCLClassifier("kmers:d=2", C=0.1).fit(codes, y)
-    for use in (lambda: FCLClassifier("kmers:d=2").fit(rows, y), lambda: fitted.predict(rows)):
-        with pytest.raises(
-            InputError, match=r"^X is a sparse matrix \(csr_matrix\), .*not sequences"
-        ):
-            use()
-
-
 def test_bags_take_sequences_of_any_length() -> None:
     codes, y = sequences()
     text = ["".join("ACGT"[c] for c in row)[: 12 + i % 9] for i, row in enumerate(codes)]
@@ -121,8 +110,6 @@ def test_bags_take_sequences_of_any_length() -> None:
     np.testing.assert_array_equal(
         model.decision_function(text[:3]), expected.decision_function(padded[:3])
     )
-    with pytest.raises(InputError, match=r"all sequences must have the same length \(for bags pad"):
-        FCLClassifier("kmers:d=2").fit(text, y)
 
 
 def test_sequences_as_codes_text_and_frames() -> None:
@@ -139,8 +126,6 @@ def test_sequences_as_codes_text_and_frames() -> None:
     assert one.score(codes, y) > 0.9
     assert not hasattr(one, "feature_names_in_")
     assert one.__sklearn_tags__().input_tags.string and not one.__sklearn_tags__().input_tags.sparse
-    with pytest.raises(InputError, match="requires y"):
-        one.fit(codes, None)
 
 
 # -- data sets ---------------------------------------------------------------------------------
@@ -184,17 +169,6 @@ def test_paths_and_opened_data_sets(file: str, X: np.ndarray, y: np.ndarray) -> 
     assert many.score(file, "kind") == found.mean()
     regressor = FCLRegressor().fit(file, "size")
     assert regressor.score(file, "size") > 0.99
-
-
-def test_bad_data_sets(file: str, y: np.ndarray) -> None:
-    with pytest.raises(InputError, match="is opened already"):
-        FCLClassifier().fit(fcl.open_data(file), "y")
-    with pytest.raises(InputError, match="needs a target"):
-        FCLClassifier().fit(fcl.open_data(file, y=None))
-    with pytest.raises(InputError, match="119 values for 120 rows"):
-        FCLClassifier().fit(fcl.open_data(file), y[1:])
-    with pytest.raises(InputError, match="does not exist"):
-        FCLClassifier().fit("nowhere.zarr")
 
 
 # -- names -------------------------------------------------------------------------------------
@@ -569,44 +543,6 @@ def test_classes_share_the_time(
 # -- parameters --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"C": 0.5, "alpha": 0.1}, "either C or alpha, got C=0.5 and alpha=0.1; set C=None"),
-        ({"C": None}, "give either C"),
-        ({"C": -1.0}, "C must be a finite number above 0"),
-        ({"alpha": 0.0}, "alpha must be"),
-        ({"l1_ratio": 0.0}, "l1_ratio must be"),
-        ({"loss": "hinge"}, "loss must be one of logistic, squared_hinge"),
-        ({"loss": "squared"}, "loss must be one of logistic, squared_hinge"),
-        ({"features": "nothing"}, "unknown family 'nothing'"),
-        ({"features": 3}, "features must be"),
-        ({"fit_intercept": 1}, "fit_intercept must be"),
-        ({"tol": 0}, "tol must be"),
-        ({"max_iter": 0}, "max_iter must be"),
-        ({"class_weight": "even"}, "class_weight must be"),
-        ({"class_weight": [1, 2]}, "class_weight must be"),
-        ({"class_weight": {7: 1.0}}, "expected classes of y"),
-        ({"class_weight": {0: -1.0}}, "expected finite numbers above 0"),
-        ({"warm_start": "yes"}, "warm_start must be"),
-        ({"random_state": "x"}, "cannot be used to seed"),
-        ({"n_jobs": 0}, "n_jobs must be"),
-        ({"n_jobs": 1.5}, "n_jobs must be"),
-        ({"driver": "threads"}, "driver must be one of auto, inline, processes"),
-        ({"memory": "1MiB"}, "too small"),
-        ({"memory": "much"}, "memory"),
-        ({"max_time": -1.0}, "max_time must be"),
-        ({"verbose": -1}, "verbose must be"),
-    ],
-)
-def test_bad_parameters_are_named_by_fit(
-    X: np.ndarray, y: np.ndarray, parameters: dict[str, Any], message: str
-) -> None:
-    model = FCLClassifier(**parameters)  # takes anything
-    with pytest.raises(ValueError, match=message):
-        model.fit(X, y)
-
-
 def test_alpha_counts_where_C_is_left_alone(X: np.ndarray, y: np.ndarray) -> None:
     one = FCLClassifier(alpha=0.05).fit(X, y)
     two = FCLClassifier(C=None, alpha=0.05).fit(X, y)
@@ -614,9 +550,9 @@ def test_alpha_counts_where_C_is_left_alone(X: np.ndarray, y: np.ndarray) -> Non
     assert one.objective_ == two.objective_ == pytest.approx(three.objective_, rel=1e-12)
 
 
-def test_one_class(X: np.ndarray) -> None:
-    with pytest.raises(InputError, match="got only one class, 'a'"):
-        FCLClassifier().fit(X, ["a"] * 120)
+def test_labels_of_text_in_objects(X: np.ndarray) -> None:
+    words = np.array(["NA", "nan"] * 60, object)
+    assert FCLClassifier().fit(X, words).classes_.tolist() == ["NA", "nan"]
 
 
 # -- scales of columns ---------------------------------------------------------------------------------
@@ -655,23 +591,3 @@ def test_uneven_scales_are_warned_of_once() -> None:
         warnings.simplefilter("error", fcl.ScaleWarning)
         FCLClassifier(C=0.01, tol=0.5, standardize=True).fit(X, y)
         FCLClassifier(C=0.01, tol=0.5).fit(X * [1.0, 1.0, 0.01], y)
-
-
-@pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo"])
-@pytest.mark.parametrize(("place", "value"), [(2, -1), (1, 2**31 - 1), (3, 9), (3, 0)])
-def test_a_sparse_matrix_with_damaged_places(form: str, place: int, value: int) -> None:
-    X = sparse.csr_matrix(([1.0] * 6, [1, 0, 1, 0, 1, 0], [0, 2, 4, 6]), shape=(3, 2))  # not sorted
-    y = [0, 1, 1]
-    fitted = FCLClassifier().fit(X, y)
-    X = X.asformat(form)
-    places = X.col if form == "coo" else X.indptr
-    places[min(place, len(places) - 1)] = value if form != "coo" or value else 2
-    for use in (
-        lambda: FCLClassifier().fit(X, y),
-        lambda: fitted.predict(X),
-        lambda: fcl.open_data(X, y=y),
-    ):
-        with pytest.raises(InputError, match=r"X: the sparse matrix is damaged|X\.indptr"):
-            use()
-    with pytest.raises(InputError, match="covariates is a sparse matrix"):
-        FCLClassifier().fit(np.eye(3), y, covariates=X)

@@ -77,9 +77,3 @@ def test_a_warm_start_needs_the_same_columns() -> None:
     again = estimator.fit(frame[[5, 0, 3, 7, 11]], NUMBERS)
     cold = fcl.FCLRegressor(C=1.0).fit(frame[[5, 0, 3, 7, 11]], NUMBERS)
     np.testing.assert_array_equal(again.coef_, cold.coef_)
-
-
-def test_a_name_that_is_there_twice_is_refused() -> None:
-    frame = pd.DataFrame(X, columns=[1, 2, 1, 3, 4])
-    with pytest.raises(InputError, match="X: the data frame has several columns '1'; rename them"):
-        fcl.FCLRegressor().fit(frame, NUMBERS)

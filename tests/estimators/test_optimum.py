@@ -120,8 +120,6 @@ def test_counts_with_an_offset(path: bool, tmp_path: Path) -> None:
     )
     np.testing.assert_allclose(model.predict(X, offset=o), np.exp(m), rtol=1e-12)
     assert model.score(**scored) == pytest.approx(r2_score(y, np.exp(m)), rel=1e-12)
-    with pytest.raises(fcl.InputError, match="expected an offset"):
-        model.predict(X)
 
 
 def test_labels_with_an_offset(data: tuple[np.ndarray, np.ndarray]) -> None:
@@ -147,22 +145,10 @@ def test_covariates(data: tuple[np.ndarray, np.ndarray]) -> None:
     fixed = FCLClassifier(C=0.3, tol=1e-9).fit(X, y, offset=z @ term.coefficients)
     objectives = [f.models_[0].certificate.objective for f in (model, fixed)]
     assert objectives[0] == pytest.approx(objectives[1], rel=1e-8)
-    with pytest.raises(fcl.InputError, match="expected the covariate covariates, with which"):
-        model.predict(X)
     three = FCLClassifier(C=0.3).fit(X, np.arange(len(y)) % 3, covariates=z[:, :1])
     assert three.predict_log_proba(X, covariates=z[:, :1]).shape == (len(y), 3)
     counts = FCLRegressor(C=0.1).fit(X, z[:, 0], covariates=z[:, 1])
     assert counts.score(X, z[:, 0], covariates=z[:, 1]) > -1.0
-
-
-def test_losses_belong_to_their_estimator(data: tuple[np.ndarray, np.ndarray]) -> None:
-    for estimator, loss in ((FCLClassifier, "poisson"), (FCLRegressor, "logistic")):
-        with pytest.raises(fcl.InputError, match=f"loss must be one of .*, got '{loss}'"):
-            estimator(loss=loss).fit(*data)
-    with pytest.raises(fcl.InputError, match="targets of at least 0, got -1 in row 1"):
-        FCLRegressor(loss="poisson").fit([[0.0], [1.0]], [1.0, -1.0])
-    with pytest.raises(fcl.InputError, match="all targets of training rows are 0"):
-        FCLRegressor(loss="poisson").fit([[0.0], [1.0]], [0.0, 0.0])
 
 
 def test_generated_families_are_certified_without_an_intercept() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from sklearn.metrics import average_precision_score, mean_squared_error
 from sklearn.model_selection import GroupKFold, KFold, PredefinedSplit, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fcl import (
     FCLClassifier,
@@ -23,19 +21,7 @@ from fcl import (
     open_data,
     train_path,
 )
-from fcl.errors import InputError
 from fcl.estimators.base import EstimatorConvergenceWarning
-
-
-# one alpha: the checks fit some hundred times
-@parametrize_with_checks(
-    [cls(alphas=[0.1], cv=2, tol=0.01) for cls in (FCLClassifierCV, FCLRegressorCV)]
-)
-def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
-    sparse = check.func.__name__.startswith("check_estimator_sparse_")
-    if sparse and not os.environ.get("FCL_TEST_THOROUGH"):
-        pytest.skip("slow: all sparse formats, which FCLClassifier and FCLRegressor check, too")
-    check(estimator)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -182,20 +168,3 @@ def test_in_a_pipeline_and_in_cross_validation() -> None:
     found = cross_validate(pipeline, X, y, cv=2, return_estimator=True)
     assert (found["test_score"] > 0.7).all()
     assert len(found["estimator"][0][-1].alphas_) <= 3
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"alphas": 0}, "alphas must be a whole number"),
-        ({"alphas": [0.0]}, "alphas: expected finite numbers above 0"),
-        ({"cv": 1}, "cv: expected 2 to"),
-        ({"select": "worst"}, "select must be"),
-        ({"refit": 1}, "refit must be"),
-        ({"refit_alpha": 0.0}, "refit_alpha must be"),
-    ],
-)
-def test_wrong_parameters(options: dict[str, Any], message: str) -> None:
-    X, y = make_classification(40, 6, random_state=0)
-    with pytest.raises(InputError, match=message):
-        FCLClassifierCV(**options).fit(X, y)

@@ -11,7 +11,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils import get_tags
 
 import fcl
-from fcl.errors import InputError
 
 RANDOM = np.random.default_rng(3)
 N, P, K = 120, 9, 3
@@ -77,24 +76,6 @@ def test_a_label_that_all_rows_have_or_none_has_is_named() -> None:
     data.target_columns = ("a", "b", "c")
     with pytest.warns(UserWarning, match=r"all have that of column 0 \(a\), none .* 2 \(c\);"):
         fcl.train(data, "columns", C=0.1)
-
-
-def test_other_losses_and_class_weights_are_refused() -> None:
-    cases = [
-        (fcl.FCLClassifier(class_weight="balanced"), LABELS, "class_weight: expected None"),
-        (fcl.FCLClassifier(loss="squared_hinge"), LABELS, "FCLClassifier.loss='logistic'"),
-        (fcl.FCLRegressor(loss="poisson"), np.abs(NUMBERS), "FCLRegressor.loss='squared'"),
-        (fcl.FCLClassifierCV(), LABELS, "expected a single column for FCLClassifierCV"),
-        (fcl.FCLRegressorCV(), NUMBERS, "expected a single column for FCLRegressorCV"),
-        (
-            fcl.StagewiseClassifier(update="gls", loss="softmax"),
-            LABELS,
-            "for one class in each row",
-        ),
-    ]
-    for estimator, y, message in cases:
-        with pytest.raises(InputError, match=message):
-            estimator.fit(X, y)
 
 
 def test_names_search_and_warm_start() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fcl
-from fcl import FCLClassifier, InputError, open_data
+from fcl import FCLClassifier, open_data
 
 
 def _rows(k=3):
@@ -83,10 +83,3 @@ def test_the_path_of_two_classes_is_that_of_the_logistic_loss():
     one = fcl.FCLClassifierCV(class_weight="balanced", **options)
     np.testing.assert_array_equal(two.fit(X, y).coef_, one.fit(X, y).coef_)
     np.testing.assert_array_equal(two.scores_, one.scores_)
-
-
-@pytest.mark.parametrize("loss", ["logistic", "softmax"])
-def test_paths_of_several_labels_are_refused(loss):
-    X, y = _rows()
-    with pytest.raises(InputError, match="expected a single column for FCLClassifierCV with loss"):
-        fcl.FCLClassifierCV(loss=loss, cv=3).fit(X, (y[:, None] == ["one", "two"]).astype(int))

@@ -1,32 +1,22 @@
-"""The stagewise estimators: scikit-learn's checks, and fits against its ridge models."""
+"""The stagewise estimators against ridge models of scikit-learn; weights of rows, and offsets."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from waves import Problem, Waves
 
 from fcl import StagewiseClassifier, StagewiseRegressor
-from fcl.errors import InputError
 
 WITHOUT_VALIDATION = {"validation_fraction": 0.0, "n_jobs": 1}
-
-
-@parametrize_with_checks(
-    [
-        # held-out rows depend on the number of a row, so that repeated rows are no weights
-        StagewiseClassifier(**WITHOUT_VALIDATION),
-        StagewiseClassifier(update="gls", **WITHOUT_VALIDATION),
-        StagewiseRegressor(**WITHOUT_VALIDATION),
-    ]
-)
-def test_scikit_learn_checks(estimator: Any, check: Callable[[Any], None]) -> None:
-    check(estimator)
+RANDOM = np.random.default_rng(8)
+N, P = 200, 4
+X = RANDOM.normal(size=(N, P))
+Y = np.array(["a", "b", "c"])[
+    (X @ RANDOM.normal(size=(P, 3)) + RANDOM.gumbel(size=(N, 3))).argmax(1)
+]
+OPTIONS = {"block": 4, "visits": 1, "alpha": 1.0, "validation_fraction": 0.0}
 
 
 @pytest.fixture
@@ -53,7 +43,23 @@ def test_classification(problem: Problem, update: str) -> None:
     chances = found.predict_proba(problem.x)
     assert np.allclose(chances.sum(axis=1), 1) and chances.min() >= 0
     assert "valid_loss" in found.history_[0] and found.history_[0]["valid_loss"] is not None
-    with pytest.raises(InputError, match="n_jobs"):
-        StagewiseClassifier(n_jobs=0).fit(problem.x, problem.y)
-    with pytest.raises(InputError, match="validation_fraction must be"):
-        StagewiseClassifier(validation_fraction=1.5).fit(problem.x, problem.y)
+
+
+def test_class_weights_are_sample_weights() -> None:
+    by_class = {"a": 3.0, "b": 0.5}
+    weights = np.array([by_class.get(label, 1.0) for label in Y])
+    one = StagewiseClassifier("columns", class_weight=by_class, **OPTIONS).fit(X, Y)
+    two = StagewiseClassifier("columns", **OPTIONS).fit(X, Y, sample_weight=weights)
+    plain = StagewiseClassifier("columns", **OPTIONS).fit(X, Y)
+    np.testing.assert_allclose(one.decision_function(X), two.decision_function(X), atol=1e-9)
+    assert np.abs(one.decision_function(X) - plain.decision_function(X)).max() > 1e-2
+
+
+def test_offsets_of_numbers_are_subtracted() -> None:
+    numbers = X @ RANDOM.normal(size=(P, 2)) + 1.0
+    offset = RANDOM.normal(size=(N, 2))
+    shifted = StagewiseRegressor("columns", **OPTIONS).fit(X, numbers + offset, offset=offset)
+    plain = StagewiseRegressor("columns", **OPTIONS).fit(X, numbers)
+    np.testing.assert_allclose(
+        shifted.predict(X, offset=offset), plain.predict(X) + offset, atol=1e-8
+    )

@@ -10,6 +10,7 @@ from judge import Problem, confirm, kmer_matrix
 from rows import acceptors, targets
 
 import fcl
+from fcl.path.events import PointDone
 
 N, LENGTH, D = 420, 12, 2
 
@@ -34,6 +35,30 @@ def train_path(data: fcl.DataSet, **options: Any) -> fcl.PathResult:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fcl.ConvergenceWarning)
         return fcl.train_path(data, fcl.Kmers(D), **(defaults | options))
+
+
+class Killed(BaseException):
+    """As a signal that no handler catches."""
+
+
+def kill_after(points: int, part: str = "") -> Any:
+    """A progress callback that ends the path after this point."""
+
+    def progress(event: Any) -> None:
+        if isinstance(event, PointDone) and event.part == part and event.number == points:
+            raise Killed
+
+    return progress
+
+
+def counting(events: list[Any]) -> Any:
+    """A progress callback that lists the points."""
+
+    def progress(event: Any) -> None:
+        if isinstance(event, PointDone):
+            events.append((event.part, event.number))
+
+    return progress
 
 
 def problem_of(data: fcl.DataSet, model: fcl.Model, s: np.ndarray | None = None) -> Problem:

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
+from sklearn.model_selection import GroupKFold, KFold
 
 import fcl
 from fcl.drivers.events import PassDone
-from fcl.errors import InputError
 from fcl.path import running
 from fcl.path.events import PointDone
 from fcl.path.folds import fold_of_rows
@@ -52,7 +51,6 @@ def test_groups_are_never_split(n_folds: int, draw: st.DataObject) -> None:
     assert np.ptp(sizes) <= 2 * np.bincount(groups).max()
 
 
-@pytest.mark.filterwarnings("ignore:The groups parameter is ignored")
 def test_labels_and_splitters_give_the_folds() -> None:
     y = np.arange(12) % 2
     data, groups = data_of(y), np.repeat(["b", "a", "c"], 4)
@@ -63,15 +61,8 @@ def test_labels_and_splitters_give_the_folds() -> None:
     np.testing.assert_array_equal(
         fold_of_rows(KFold(3), data, None, True, 0), np.repeat([0, 1, 2], 4)
     )
-    with pytest.raises(InputError, match="holds each row out once"):
-        fold_of_rows(ShuffleSplit(4, test_size=0.5, random_state=0), data, None, True, 0)
     of_one_label = fold_of_rows(2, data, y, True, 0)
     np.testing.assert_array_equal(of_one_label, y)
-    for split in (y, KFold(12)):
-        with pytest.raises(
-            InputError, match="row 1 is in another fold than other rows of its group"
-        ):
-            fold_of_rows(split, data, groups, True, 0)
 
 
 def test_folds_are_paths_over_their_own_rows() -> None:
@@ -160,32 +151,15 @@ def test_an_interrupt_ends_all_folds() -> None:
     assert done == ["", "fold 1 of 3"]
 
 
-def test_a_fold_of_one_class_is_refused() -> None:
-    codes, y = rows(n=60)
-    folds = np.where(y > 0, 0, np.arange(60) % 2)
-    with pytest.raises(InputError, match="only one class is left"):
-        train_path(fcl.open_data(codes, y=y), cv=folds, block_rows=64, warn=False)
-
-
 def test_held_out_rows_of_one_label_have_no_score() -> None:
     codes, y = rows(n=90)
     data = fcl.open_data(codes, y=y)
-    with pytest.raises(InputError, match="got one label in each of 90 folds, whose AUPRC"):
-        train_path(data, cv=np.arange(90))
     folds = np.where(y > 0, np.arange(90) % 3, np.arange(90) % 2)  # fold 2 has positive rows alone
     with pytest.warns(UserWarning, match="1 of 3 folds hold out rows of one label.* fold 3; their"):
         path = fcl.train_path(data, fcl.Kmers(1), points=2, cv=folds, memory="1GiB")
     found = path.scores.folds
     assert np.isnan(found[2]).all()
     np.testing.assert_allclose(path.scores.mean, found[:2].mean(axis=0))
-
-
-def test_a_fold_without_weight_is_refused() -> None:
-    codes, y = rows(n=60)
-    folds = np.arange(60) % 3
-    data = fcl.open_data(codes, y=y, weights=(folds != 1).astype(float))
-    with pytest.raises(InputError, match="fold 2 has no rows of weight above 0 held out"):
-        train_path(data, cv=folds, block_rows=64)
 
 
 def test_groups_of_validation_rows_widen_the_error() -> None:

@@ -10,34 +10,9 @@ import numpy as np
 import pytest
 
 import fcl
-from fcl.data.columns import ColumnRecord
-from fcl.errors import InputError
 from fcl.model.checkpoint import CheckpointFolder
 from fcl.path import track as tracks
-from fcl.path.events import PointDone
-from tests.path.conftest import split, train_path
-
-
-class Killed(BaseException):
-    """As a signal that no handler catches."""
-
-
-def kill_after(points: int, part: str = "") -> Any:
-    """A progress callback that ends the path after this point."""
-
-    def progress(event: Any) -> None:
-        if isinstance(event, PointDone) and event.part == part and event.number == points:
-            raise Killed
-
-    return progress
-
-
-def counting(events: list[Any]) -> Any:
-    def progress(event: Any) -> None:
-        if isinstance(event, PointDone):
-            events.append((event.part, event.number))
-
-    return progress
+from tests.path.conftest import Killed, counting, kill_after, split, train_path
 
 
 def assert_same(a: fcl.PathResult, b: fcl.PathResult) -> None:
@@ -129,89 +104,6 @@ def test_folds_continue_too(tmp_path: Path) -> None:
     assert done[0] == ("fold 2 of 2", 3) and ("fold 1 of 2", 1) not in done
 
 
-def test_another_path_is_refused(tmp_path: Path) -> None:
-    data, valid = split()
-    train_path(data, folder=tmp_path / "p", points=3, patience=None)
-    for options, message in (
-        ({"points": 4}, "points was 3, is 4"),
-        ({"points": 3, "C_max": 9.0}, "C_max was None, is 9.0"),
-        ({"points": 3, "valid": valid}, "valid was None, is"),
-        ({"points": 3, "cv": 2}, "folds was None, is"),
-        ({"points": 3, "max_passes": 9}, "max_passes was"),
-    ):
-        with pytest.raises(InputError, match=message):
-            train_path(data, folder=tmp_path / "p", **options)
-
-
-def test_other_rows_or_options_are_refused(tmp_path: Path) -> None:
-    data, valid = split()
-    for name, other, options in (
-        ("rows", valid, {}),
-        ("options", data, {"l1_ratio": 0.5}),
-        ("loss", data, {"loss": "squared_hinge"}),
-    ):
-        folder = tmp_path / name
-        with pytest.raises(Killed):
-            train_path(data, folder=folder, progress=kill_after(2))
-        with pytest.raises(InputError, match="holds the points of another path: "):
-            train_path(other, folder=folder, **options)
-
-
-def test_renamed_columns_are_refused(tmp_path: Path) -> None:
-    """A path and a job whose columns have other names, over the same numbers."""
-    X = np.random.default_rng(0).normal(size=(90, 3))
-    data = [fcl.open_data(X, y=X[:, 0] > 0) for _ in range(3)]
-    for opened, names in zip(data, (["a", "b", "c"], ["b", "a", "c"], None), strict=True):
-        opened.column_record = ColumnRecord(names)
-    job: dict[str, Any] = {"C": 0.1, "tol": 1e-2, "memory": "1GiB"}
-    fcl.train_path(data[0], "columns", points=2, folder=tmp_path / "p")
-    fcl.train(data[0], "columns", checkpoint=tmp_path / "c", **job)
-    for other in data[1:]:
-        with pytest.raises(InputError, match=r"data was .*names of columns"):
-            fcl.train_path(other, "columns", points=2, folder=tmp_path / "p")
-        with pytest.raises(InputError, match=r"fingerprint was .*names of its columns"):
-            fcl.train(other, "columns", resume=tmp_path / "c", **job)
-    assert len({opened.fingerprint() for opened in data}) == 3
-
-
-def test_the_state_of_other_rows_is_refused(tmp_path: Path) -> None:
-    """The fingerprint samples the rows; each of their blocks is compared with the state."""
-    data, valid = split()
-    with pytest.raises(Killed):
-        train_path(data, folder=tmp_path / "p", progress=kill_after(2))
-    valid.fingerprint = data.fingerprint  # type: ignore[method-assign]
-    with pytest.raises(InputError, match="blocks of rows, there are"):
-        train_path(valid, folder=tmp_path / "p")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "expected the table of a path"),
-        ('{"format": "other"}', "format 'other'"),
-        ('{"format": "fcl-path 1", "points": 3}', "expected the table of a path"),
-        ('{"format": "fcl-path 1", "points": [{}], "grid": [1]}', r"points\[0\]\.C is missing"),
-    ],
-)
-def test_a_damaged_table_is_refused(tmp_path: Path, content: str, message: str) -> None:
-    (tmp_path / "path.json").write_text(content)
-    with pytest.raises(InputError, match=message):
-        train_path(split()[0], folder=tmp_path)
-
-
-def test_a_model_of_another_path_is_refused(tmp_path: Path) -> None:
-    data, _ = split()
-    train_path(data, folder=tmp_path, points=3)
-    (tmp_path / "point-02.fcl").unlink()
-    with pytest.raises(
-        fcl.ModelFileError, match=r"point-02\.fcl.*; remove the folder .*--overwrite"
-    ):
-        train_path(data, folder=tmp_path, points=3)
-    (tmp_path / "point-03.fcl").rename(tmp_path / "point-02.fcl")
-    with pytest.raises(InputError, match=r"point-02\.fcl: expected a model at C"):
-        train_path(data, folder=tmp_path, points=3)
-
-
 def test_the_table_on_disk(tmp_path: Path) -> None:
     data, valid = split()
     path = train_path(data, folder=tmp_path, valid=valid, points=4, patience=None)
@@ -219,11 +111,3 @@ def test_the_table_on_disk(tmp_path: Path) -> None:
     assert [row["C"] for row in table["points"]] == table["grid"] == [p.C for p in path.points]
     assert [row["gap"] for row in table["points"]] == [p.certificate.gap for p in path.points]
     assert [row["score"] for row in table["points"]] == path.scores.mean.tolist()
-
-
-def test_other_folds_are_refused_without_their_hashes(tmp_path: Path) -> None:
-    data, _ = split()
-    folds = np.arange(data.n_rows) % 2
-    train_path(data, folder=tmp_path, points=2, cv=folds)
-    with pytest.raises(InputError, match=r"another path: folds differ\. Resume"):
-        train_path(data, folder=tmp_path, points=2, cv=1 - folds)

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.model_selection import KFold, PredefinedSplit
+from sklearn.model_selection import KFold
 
 import fcl
-from fcl.errors import InputError
 from fcl.path.events import PointDone
 from fcl.path.nested import outer_folds
 from fcl.path.problem import make_problem
@@ -88,21 +87,3 @@ def test_an_interrupt_of_an_outer_fold_is_raised() -> None:
     with pytest.raises(KeyboardInterrupt):
         train_path(data, cv=2, outer=2, progress=progress, should_stop=should_stop, **OPTIONS)
     assert done[-1] == "outer fold 1 of 2, fold 1 of 2"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"outer": 3}, "outer: expected cv beside it"),
-        ({"outer": 1, "cv": 3}, "outer: expected 2 to 60 folds"),
-        ({"outer": [0, 1], "cv": 3}, "outer: expected one label for each of 60 rows"),
-        ({"outer": 2, "cv": PredefinedSplit(np.arange(60) % 3)}, "expected a splitter of 30 rows"),
-        ({"outer": np.arange(60) % 3, "cv": 2, "y": 1}, "outer: fold 2 has no rows of weight"),
-    ],
-)
-def test_wrong_outer_folds_are_refused(options: dict[str, Any], message: str) -> None:
-    codes, y = rows(n=60)
-    weights = (np.arange(60) % 3 != 1) * 1.0 if options.pop("y", None) else None
-    data = fcl.open_data(codes, y=y, weights=weights)
-    with pytest.raises(InputError, match=message):
-        train_path(data, block_rows=64, **OPTIONS | options)

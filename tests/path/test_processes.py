@@ -14,8 +14,7 @@ from fcl.drivers.processes import supervisor
 from fcl.drivers.session import Session
 from fcl.errors import InputError
 from fcl.path.rules import PathStop
-from tests.path.conftest import confirm_points, split, train_path
-from tests.path.test_folder import Killed, counting, kill_after
+from tests.path.conftest import Killed, confirm_points, counting, kill_after, split, train_path
 
 BY_PROCESSES: dict[str, Any] = {"driver": "processes", "writers": 1}
 
