@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkpoints import arrays, state
 from click.testing import CliRunner, Result
 
 from fcl.drivers.events import PassDone, Prepared, Started, Stopped
 from fcl.features import KmerFamily
 from fcl.model import Certificate, Model
+from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 
 LENGTH = 12
 
@@ -131,3 +133,34 @@ def driver(monkeypatch: pytest.MonkeyPatch, model: Model) -> FakeDriver:
     monkeypatch.setitem(sys.modules, "fcl.drivers.train", module)
     monkeypatch.setattr("fcl.drivers.train", module, raising=False)
     return fake
+
+
+@pytest.fixture
+def start(
+    data: Path, tmp_path: Path, driver: FakeDriver, run: Callable[..., Result], model: Model
+) -> Callable[..., Path]:
+    """``start(options...)``: a job that was stopped; the folder of its checkpoint."""
+
+    def start(*arguments: object, command: Any = ..., rows: Path = data) -> Path:
+        arguments = (*arguments, "--out", tmp_path / "o.fcl")
+        result = run("train", rows, "--features", "kmers:d=3", "--C", 0.1, *arguments)
+        assert result.exit_code == 0, result.output
+        call = driver.calls[-1]
+        with CheckpointFolder(call["checkpoint"]) as folder:
+            folder.save(
+                Checkpoint(
+                    options={"C": 0.1, "command": call["command"] if command is ... else command},
+                    family=model.family.to_config(),
+                    fingerprint=model.fingerprint,
+                    n_rows=600,
+                    block_checksums=np.empty(0, np.uint64),
+                    state=state(),
+                    arrays=arrays(),
+                    history=[],
+                    elapsed=1.0,
+                    driver="processes",
+                )
+            )
+        return folder.path
+
+    return start

@@ -271,20 +271,6 @@ def test_a_refused_run_leaves_an_older_log(
     assert log.read_text() == "older"
 
 
-@pytest.mark.parametrize(("data", "out"), [("d/X.npy", "d/y.npy"), ("d", "d/X.npy")])
-def test_no_output_on_top_of_the_data(
-    tmp_path: Path, store: Callable[..., Path], run: Run, data: str, out: str
-) -> None:
-    store()
-    before = (tmp_path / out).read_bytes()
-    result = run(
-        "train", tmp_path / data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / out,
-        "--overwrite",
-    )  # fmt: skip
-    assert result.exit_code == 2 and "would replace data" in result.stderr
-    assert (tmp_path / out).read_bytes() == before
-
-
 def test_a_damaged_npy_header(tmp_path: Path, store: Callable[..., Path], run: Run) -> None:
     path = store() / "X.npy"
     damaged = bytearray(path.read_bytes())

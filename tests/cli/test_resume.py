@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkpoints import arrays, set_header, state
 from click.testing import Result
 
 from fcl.model import Model
-from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 
 Run = Callable[..., Result]
 
@@ -21,34 +19,6 @@ Run = Callable[..., Result]
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     return tmp_path / "o.fcl"
-
-
-@pytest.fixture
-def start(data: Path, out: Path, driver: Any, run: Run, model: Model) -> Callable[..., Path]:
-    """``start(options...)``: a job that was stopped; the folder of its checkpoint."""
-
-    def start(*arguments: object, command: Any = ..., rows: Path = data) -> Path:
-        result = run("train", rows, "--features", "kmers:d=3", "--C", 0.1, "--out", out, *arguments)
-        assert result.exit_code == 0, result.output
-        call = driver.calls[-1]
-        with CheckpointFolder(call["checkpoint"]) as folder:
-            folder.save(
-                Checkpoint(
-                    options={"C": 0.1, "command": call["command"] if command is ... else command},
-                    family=model.family.to_config(),
-                    fingerprint=model.fingerprint,
-                    n_rows=600,
-                    block_checksums=np.empty(0, np.uint64),
-                    state=state(),
-                    arrays=arrays(),
-                    history=[],
-                    elapsed=1.0,
-                    driver="processes",
-                )
-            )
-        return folder.path
-
-    return start
 
 
 def own_model(model: Model, path: Path) -> None:
@@ -176,71 +146,6 @@ def test_the_same_given_again(
     assert echoed["seed"] == 4 and echoed["resume"] == str(folder)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--C", 0.3], "--C is 0.3 and it was 0.1"),
-        (["--alpha", 0.3], "--alpha is 0.3 and it was not given"),
-        (["--features", "kmers:d=4"], "--features is kmers:d=4 and it was kmers:d=3"),
-        (["--l1-ratio", 0.5], "--l1-ratio is 0.5 and it was 1.0"),
-        (
-            ["--class-weight", "balanced"],
-            "--class-weight is balanced and it was not given",
-        ),
-        (["--loss", "squared"], "--loss is squared and it was logistic"),
-        (["--no-intercept"], "--intercept is False and it was True"),
-        (["--standardize"], "--standardize is True and it was False"),
-        (["--seed", 1], "--seed is 1 and it was 0"),
-        (["--block-rows", 128], "--block-rows is 128 and it was 65536"),
-        (["--weights", "s"], "--weights is s and it was not given"),
-        (["--y", "target"], "--y is target and it was y"),
-        (["--valid-fraction", 0.2], "--valid-fraction is 0.2 and it was not given"),
-        (["--checkpoint", "other"], "--checkpoint is other, another folder"),
-        (["--no-checkpoint"], "--no-checkpoint is set"),
-    ],
-)
-def test_what_must_not_change(
-    start: Callable[..., Path], driver: Any, run: Run, arguments: list[Any], words: str
-) -> None:
-    folder = start()
-    calls = len(driver.calls)
-    result = run("train", "--resume", folder, "--overwrite", *arguments)
-    assert result.exit_code == 2
-    assert f"error: --resume {folder}: {words}. A resumed job may change only DATA" in result.stderr
-    assert len(driver.calls) == calls
-
-
-def test_all_that_differs_is_named(
-    start: Callable[..., Path], tmp_path: Path, driver: Any, run: Run
-) -> None:
-    folder = start()
-    (tmp_path / "run.toml").write_text("C = 0.3\nmax-passes = 3\n")
-    result = run("train", "--resume", folder, "--config", tmp_path / "run.toml", "--seed", 1)
-    assert result.exit_code == 2
-    assert "run.toml: C is 0.3 and it was 0.1; --seed is 1 and it was 0." in result.stderr
-    assert "--max-passes, " in result.stderr and "max-passes is" not in result.stderr
-
-
-def test_resume_is_not_an_option_of_files(tmp_path: Path, driver: Any, run: Run) -> None:
-    (tmp_path / "run.toml").write_text('resume = "c"\n')
-    result = run("train", "--config", tmp_path / "run.toml")
-    assert result.exit_code == 2 and "resume is not a setting of a run" in result.stderr
-
-
-def test_no_checkpoint_there(tmp_path: Path, driver: Any, run: Run) -> None:
-    result = run("train", "--resume", tmp_path / "no")
-    assert result.exit_code == 2 and "no: no such folder of checkpoints" in result.stderr
-    (tmp_path / "empty").mkdir()
-    result = run("train", "--resume", tmp_path / "empty")
-    assert result.exit_code == 2 and "holds no checkpoint" in result.stderr
-
-
-def test_a_checkpoint_made_from_python(start: Callable[..., Path], driver: Any, run: Run) -> None:
-    folder = start(command=None)
-    result = run("train", "--resume", folder)
-    assert result.exit_code == 2 and "was not made by fcl-train" in result.stderr
-
-
 def test_an_option_that_the_checkpoint_does_not_know(
     start: Callable[..., Path], data: Path, driver: Any, run: Run
 ) -> None:
@@ -276,31 +181,6 @@ def test_plan_of_a_resumed_job(
     assert result.exit_code == 0, result.output
     assert driver.calls[-1]["memory"] == 1 << 30 and driver.calls[-1]["resume"].number == 1
     assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("data", {"a": 1}, "expected a string"),
-        ("features", True, "expected a string, got True"),
-        ("out", 5, "expected a string, got 5"),
-        ("x", "a\0b", "expected text without NUL characters"),
-        ("valid", "\ud800", "expected text without NUL characters or lone surrogates"),
-        ("driver", "thread", "expected one of auto, inline, processes, dask, got 'thread'"),
-        ("tol", -1.0, "expected a finite number above 0"),
-        ("memory", "much", "expected"),
-        ("writers", 0, "expected a whole number of at least 1, got 0"),
-    ],
-)
-def test_options_of_a_checkpoint_are_checked_like_those_of_a_file(
-    start: Callable[..., Path], driver: Any, run: Run, name: str, value: Any, words: str
-) -> None:
-    folder = start()
-    set_header(folder / "checkpoint-1.fcl-ckpt", "options", "command", **{name: value})
-    before = len(driver.calls)
-    result = run("train", "--resume", folder)
-    assert result.exit_code == 2 and len(driver.calls) == before
-    assert f"{folder}: {name} of checkpoint 1: " in result.stderr and words in result.stderr
 
 
 def test_a_softmax_that_was_chosen_for_the_labels(tmp_path: Path, run: Run) -> None:

@@ -93,27 +93,6 @@ def test_options_of_the_penalty(data: Path, tmp_path: Path, driver: Any, run: Ru
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        *[
-            ("--l1-ratio", value, "expected above 0 and at most 1, got")
-            for value in ("0", "-1", "1.5", "nan", "x")
-        ],
-        ("--class-weight", "even", "expected balanced or LABEL=W,LABEL=W, got 'even'"),
-        ("--class-weight", "1=0", "expected a finite number above 0, got 0.0"),
-        ("--class-weight", "1=2,1=3", "two weights for the label '1'"),
-    ],
-)
-def test_options_of_the_penalty_refused(
-    option: str, value: str, message: str, data: Path, tmp_path: Path, driver: Any, run: Run
-) -> None:
-    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
-    result = run(*arguments, option, value)
-    assert result.exit_code == 2 and message in result.stderr
-    assert not driver.calls
-
-
-@pytest.mark.parametrize(
     ("text", "value"), [("all", "all"), ("auto", "auto"), ("64", 64), ("3000000", 3_000_000)]
 )
 def test_row_view_is_passed_on(
@@ -135,18 +114,6 @@ def test_validation_rows_without_weights_count_equally(
     result = run("train", data, *options, "--valid", other)
     assert result.exit_code == 0 and driver.calls[-1]["valid"].weights is None
     assert f'{other}: no array "s" of 600 weights, so that all rows count equally' in result.stderr
-
-
-@pytest.mark.parametrize("files", [("nope.fa",), ("nope.zarr", "--C", 1)])
-def test_a_missing_file_precedes_missing_options(files: tuple[Any, ...], run: Run) -> None:
-    result = run("train", *files)
-    assert result.exit_code == 2
-    assert f"{files[0]} does not exist; check the name and the folder" in result.stderr
-
-
-def test_a_missing_option_is_named_if_the_file_exists(data: Path, run: Run) -> None:
-    result = run("train", data)
-    assert result.exit_code == 2 and "--features" in result.stderr
 
 
 def test_valid_fraction_is_passed_on(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
@@ -264,96 +231,6 @@ def test_plan(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
         ["budget", "1", "GiB", "1,073,741,824"],
     ]
     assert sorted(tmp_path.rglob("*")) == before
-
-
-BAD: list[tuple[dict[str, Any], str]] = [
-    ({"DATA": None}, "DATA is missing"),
-    ({"DATA": "nowhere.zarr"}, "nowhere.zarr does not exist"),
-    ({"--features": None}, "--features is missing"),
-    ({"--features": "kmers:d=0"}, "d must be from 1 to 12, got 0"),
-    ({"--features": "words:d=2"}, "unknown family 'words'"),
-    ({"--C": None}, "give --C or --alpha"),
-    ({"--alpha": 1}, "give --C or --alpha, not both"),
-    ({"--C": 0}, "'--C': expected a finite number above 0, got 0.0"),
-    ({"--C": -1}, "'--C': expected a finite number above 0, got -1.0"),
-    ({"--C": "nan"}, "'--C': expected a finite number above 0, got nan"),
-    ({"--C": "inf"}, "'--C': expected a finite number above 0, got inf"),
-    ({"--C": None, "--alpha": 0}, "'--alpha': expected a finite number above 0, got 0.0"),
-    ({"--tol": 0}, "'--tol': expected a finite number above 0, got 0.0"),
-    ({"--out": None}, "--out is missing"),
-    ({"--out": "no/where/o.fcl"}, "does not exist; make it first"),
-    ({"--out": "exists.fcl"}, "exists.fcl: exists already"),
-    ({"--log-json": "exists.fcl"}, "exists.fcl: exists already"),
-    ({"--log-json": "o.fcl"}, "would replace model"),
-    ({"--out": "data", "--overwrite": True}, "would replace data"),
-    ({"--memory": "huge"}, "'--memory': expected a size"),
-    ({"--max-time": "later"}, "'--max-time': expected a duration"),
-    ({"--max-passes": 0}, "'--max-passes': expected a whole number of at least 1, got 0"),
-    ({"--valid-fraction": 1}, "'--valid-fraction': expected strictly between 0 and 1, got 1.0"),
-    ({"--valid-fraction": 0.5, "--valid": "data"}, "--valid or --valid-fraction, not both"),
-    ({"--valid": "missing"}, "missing does not exist"),
-    ({"--y": "target"}, 'has no array "target"'),
-    ({"--x": "Z"}, 'has no array "Z"'),
-    ({"--weights": "w"}, 'has no array "w"'),
-    (
-        {"--driver": "cloud"},
-        "'--driver': expected one of auto, inline, processes, dask, got 'cloud'",
-    ),
-    ({"--scratch": "missing"}, "--scratch missing: expected a writable folder"),
-    ({"--block-rows": 10}, "'--block-rows': expected a multiple of 64 from 64 to 65536, got 10"),
-    ({"--block-rows": 100}, "'--block-rows': expected a multiple of 64 from 64 to 65536, got 100"),
-    ({"--seed": "x"}, "'--seed': expected a whole number of at least 0, got 'x'"),
-    ({"--loss": "quantile"}, "unknown loss 'quantile'; expected one of logistic"),
-    ({"--writers": 0}, "'--writers': expected a whole number of at least 1, got 0"),
-    *[
-        (
-            {"--row-view": value},
-            "'--row-view': expected all, auto, or a whole number of rows of at least 64, got "
-            + text,
-        )
-        for value, text in (("0", "0"), ("-5", "-5"), ("63", "63"), ("x", "'x'"), ("1e5", "'1e5'"))
-    ],
-    ({"--writers": 2, "--driver": "inline"}, "--writers: the driver inline has no writers"),
-    ({"--checkpoint-every": "often"}, "'--checkpoint-every': expected a duration"),
-    ({"--checkpoint": "c", "--no-checkpoint": True}, "--checkpoint or --no-checkpoint, not both"),
-    ({"--checkpoint": "no/where/c"}, "does not exist; make it first"),
-    ({"--checkpoint": "exists.fcl"}, "exists.fcl: is not a folder"),
-    ({"--checkpoint": "data"}, "--checkpoint data: would replace data"),
-    ({"--checkpoint": "o.fcl"}, "--out o.fcl: would replace checkpoint"),
-    ({"--shared-files": "missing"}, "--shared-files missing: expected a writable folder"),
-    ({"--nonsense": 1}, "--nonsense"),
-]
-
-
-@pytest.mark.parametrize(("changes", "message"), BAD, ids=[message for _, message in BAD])
-def test_bad_input(
-    data: Path,
-    tmp_path: Path,
-    driver: Any,
-    run: Run,
-    monkeypatch: pytest.MonkeyPatch,
-    changes: dict[str, Any],
-    message: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("exists.fcl").write_text("precious")
-    before = sorted(tmp_path.rglob("*"))
-    options = {"DATA": "data", "--features": "kmers:d=3", "--C": 1, "--out": "o.fcl"} | changes
-    arguments: list[object] = []
-    for name, value in options.items():
-        if value is not None:
-            arguments += [value] if name == "DATA" else [name] if value is True else [name, value]
-    result = run("train", *arguments)
-    assert result.exit_code == 2, result.output
-    assert message in result.stderr
-    errors = [line for line in result.stderr.splitlines() if not line.endswith(tuple(before_words))]
-    assert len(errors) == 1 and errors[0].startswith("fcl-train: error: ")
-    assert driver.calls == []
-    assert sorted(tmp_path.rglob("*")) == before
-    assert Path("exists.fcl").read_text() == "precious"
-
-
-before_words = ("reading data", "reading nowhere.zarr")
 
 
 def test_errors_of_the_trainer_leave_nothing(
@@ -528,43 +405,6 @@ def test_a_log_on_a_full_disk_does_not_lose_the_model(
     assert result.stderr.count("No space left on device; the log ends here") == 1
 
 
-@pytest.mark.parametrize("option", ["--out", "--log-json", "--checkpoint"])
-@pytest.mark.parametrize(
-    ("name", "says"), [("x" * 256, "File name too long"), ("", "got an empty name")]
-)
-def test_impossible_names_are_refused_before_the_work(
-    data: Path, tmp_path: Path, driver: Any, run: Run, option: str, name: str, says: str
-) -> None:
-    options = {"--out": tmp_path / "o.fcl", option: name and tmp_path / name}
-    arguments = [part for pair in options.items() for part in pair]
-    result = run("train", data, "--features", "kmers:d=3", "--C", 1, *arguments)
-    assert result.exit_code == 2 and says in result.stderr
-    assert driver.calls == [] and not list(tmp_path.glob("[xo]*"))
-
-
-def test_a_very_long_name_is_shortened_in_the_message(tmp_path: Path, run: Run) -> None:
-    arguments = ["--features", "columns", "--C", 1, "--out", tmp_path / "o.fcl"]
-    result = run("train", "x" * 100_000, *arguments)
-    assert result.exit_code == 2 and "cannot be read: File name too long" in result.stderr
-    assert len(result.stderr.splitlines()[-1]) < 500
-
-
-def test_special_files_are_refused(data: Path, tmp_path: Path, run: Run) -> None:
-    """A FIFO without a writer and a device without an end would hang the command."""
-    os.mkfifo(tmp_path / "fifo")
-    rest = ["--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
-    for arguments in (
-        ["train", tmp_path / "fifo", *rest],
-        ["train", data, *rest, "--valid", tmp_path / "fifo"],
-        ["train", data, *rest, "--config", tmp_path / "fifo"],
-        ["predict", tmp_path / "fifo", data, "--out", tmp_path / "p.npy"],
-        ["inspect", tmp_path / "fifo"],
-    ):
-        result = run(*arguments)
-        assert result.exit_code == 2 and "fifo: is a FIFO (named pipe)" in result.stderr
-    assert "/dev/zero: is a device" in run("train", "/dev/zero", *rest).stderr
-
-
 def test_a_log_that_fails_does_not_end_the_run(
     data: Path, tmp_path: Path, driver: Any, run: Run
 ) -> None:
@@ -605,14 +445,3 @@ def test_help_and_pages_name_all_losses() -> None:
         estimator = fcl.FCLClassifier if kind.classifies else fcl.FCLRegressor
         for text in (*texts, estimator.__doc__):
             assert name in str(text)
-
-
-def test_data_without_target_is_for_prediction(
-    data: Path, tmp_path: Path, driver: Any, run: Run
-) -> None:
-    np.save(tmp_path / "lonely.npy", np.zeros((5, 12), np.uint8))
-    result = run(
-        "train", tmp_path / "lonely.npy", "--features", "kmers:d=3", "--C", 1, "--out",
-        tmp_path / "o.fcl",
-    )  # fmt: skip
-    assert result.exit_code == 2 and '"y"' in result.stderr
