@@ -18,6 +18,7 @@ from fcl.drivers.events import PassDone, Prepared, Started, Stopped
 from fcl.features import KmerFamily
 from fcl.model import Certificate, Model
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from tests.cli.refusals import Refuses, check_refused
 
 LENGTH = 12
 
@@ -164,3 +165,15 @@ def start(
         return folder.path
 
     return start
+
+
+@pytest.fixture
+def refuses(
+    data: Path, model_file: Path, tmp_path: Path, run: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Refuses:  # fmt: skip
+    """Run a case in a folder with data, their model m.fcl, and a file exists.fcl."""
+    del data, model_file  # in this folder
+    monkeypatch.chdir(tmp_path)
+    Path("exists.fcl").write_text("precious")
+    return lambda door, given, message: check_refused(run, door(given), message)

@@ -13,6 +13,8 @@ from click.testing import Result
 #: An id, the door, what the door is given, and a pattern of the message.
 #: A door writes files into the working folder, and returns the words of a command.
 Case = tuple[str, Callable[[Any], list[Any]], Any, str]
+#: Runs a case: door, what it is given, and message.
+Refuses = Callable[[Callable[[Any], list[Any]], Any, str], None]
 
 
 def parametrized(*tables: Iterable[Case]) -> pytest.MarkDecorator:
@@ -35,7 +37,7 @@ def check_refusal(result: Result, message: str, name: str) -> None:
     assert result.exit_code == 2, result.output
     lines = result.stderr.splitlines()
     assert re.match(f"fcl[- ]{name}: error: ", lines[-1]), result.stderr
-    assert sum("error" in line for line in lines) == 1, result.stderr
+    assert sum("error: " in line for line in lines) == 1, result.stderr
     assert re.search(message, lines[-1]), lines[-1]
     assert len(lines[-1]) < 1000 and lines[-1].isprintable() and result.stdout == ""
 

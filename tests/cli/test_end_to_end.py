@@ -25,8 +25,6 @@ Run = Callable[..., Result]
 #: the one process that gives the same bits each time
 INLINE = ("--driver", "inline")
 
-LETTERS = np.frombuffer(b"ACGT", dtype="S1")
-
 
 @pytest.fixture
 def run(run: Run) -> Run:
@@ -181,81 +179,6 @@ def test_plan_writes_nothing(tmp_path: Path, store: Callable[..., Path], run: Ru
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def letters(windows: np.ndarray) -> np.ndarray:
-    return LETTERS[windows].copy()
-
-
-BAD: dict[str, tuple[Callable[[np.ndarray, np.ndarray], dict[str, Any]], list[Any], list[str]]] = {
-    "lengths differ": (lambda X, y: {"y": y[:-1]}, [], ["1,500", "1,499"]),
-    "one class": (lambda X, y: {"y": np.zeros_like(y)}, [], ["y"]),
-    "three labels": (
-        lambda X, y: {"y": np.arange(len(y)) % 3},
-        ["--loss", "logistic"],
-        ["3"],
-    ),
-    "nan target": (lambda X, y: {"y": np.where(np.arange(len(y)) == 7, np.nan, y)}, [], ["7"]),
-    "infinite target": (
-        lambda X, y: {"y": np.where(np.arange(len(y)) == 7, np.inf, y)},
-        ["--loss", "squared"],
-        ["7"],
-    ),
-    "nan weight": (
-        lambda X, y: {"w": np.where(np.arange(len(y)) == 9, np.nan, 1.0)},
-        ["--weights", "w"],
-        ["9"],
-    ),
-    "negative weight": (
-        lambda X, y: {"w": np.where(np.arange(len(y)) == 9, -1.0, 1.0)},
-        ["--weights", "w"],
-        ["9"],
-    ),
-    "wrong letter": (
-        lambda X, y: {"X": np.where(np.arange(len(y))[:, None] == 1400, b"J", letters(X))},
-        [],
-        ["1400", "J"],
-    ),
-    "code too large": (
-        lambda X, y: {"X": np.where(np.arange(len(y))[:, None] == 1400, 9, X)},
-        [],
-        ["1400", "9"],
-    ),
-    "sequences of two lengths": (
-        lambda X, y: {"X": np.array(["ACGTACGT"] * (len(y) - 1) + ["ACG"])},
-        [],
-        ["1499", "8", "3"],
-    ),
-    "window shorter than d": (lambda X, y: {"X": X[:, :2].copy()}, [], ["2", "d = 3"]),
-    "no rows": (lambda X, y: {"X": X[:0], "y": y[:0]}, [], ["X"]),
-    "budget": (lambda X, y: {}, ["--memory", "10MiB"], ["MiB"]),
-    "block rows": (lambda X, y: {}, ["--block-rows", 100], ["multiple of 64"]),
-    "no target": (lambda X, y: {"y": None}, [], ["y"]),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input(
-    tmp_path: Path,
-    store: Callable[..., Path],
-    windows: np.ndarray,
-    labels: np.ndarray,
-    run: Run,
-    case: str,
-) -> None:
-    change, arguments, words = BAD[case]
-    data = store(**change(windows, labels))
-    before = sorted(tmp_path.rglob("*"))
-    result = run(
-        "train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "m.fcl",
-        "--log-json", tmp_path / "log", *arguments,
-    )  # fmt: skip
-    assert result.exit_code == 2, result.output
-    errors = [line for line in result.stderr.splitlines() if "error: " in line]
-    assert len(errors) == 1 and errors[0].startswith("fcl-train: error: ")
-    for word in words:
-        assert word in errors[0], errors[0]
-    assert sorted(tmp_path.rglob("*")) == before
-
-
 def test_a_refused_run_leaves_an_older_log(
     tmp_path: Path, store: Callable[..., Path], windows: np.ndarray, run: Run
 ) -> None:
@@ -269,33 +192,6 @@ def test_a_refused_run_leaves_an_older_log(
     )  # fmt: skip
     assert result.exit_code == 2 and "row 200, column 3" in result.stderr
     assert log.read_text() == "older"
-
-
-def test_a_damaged_npy_header(tmp_path: Path, store: Callable[..., Path], run: Run) -> None:
-    path = store() / "X.npy"
-    damaged = bytearray(path.read_bytes())
-    damaged[10:30] = b"\xff" * 20
-    path.write_bytes(damaged)
-    result = run(
-        "train", path.parent, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "m.fcl"
-    )
-    assert result.exit_code == 2 and "X.npy is not a readable .npy file" in result.stderr
-
-
-def test_corrupted_chunk_is_named(
-    tmp_path: Path, windows: np.ndarray, labels: np.ndarray, run: Run
-) -> None:
-    zarr = pytest.importorskip("zarr")
-    group = zarr.create_group(tmp_path / "d.zarr")
-    for name, values, chunk in (("X", windows, (300, 16)), ("y", labels, (1500,))):
-        group.create_array(name, data=values, chunks=chunk)
-    chunk_file = tmp_path / "d.zarr" / "X" / "c" / "3" / "0"
-    chunk_file.write_bytes(b"no" + chunk_file.read_bytes()[2:])
-    out = tmp_path / "m.fcl"
-    result = run("train", tmp_path / "d.zarr", "--features", "kmers:d=3", "--C", 1, "--out", out)
-    assert result.exit_code == 2, result.output
-    assert "d.zarr:X: chunk (3, 0), rows 900-1199, cannot be read" in result.stderr
-    assert not out.exists()
 
 
 @pytest.mark.fresh_interpreters  # modules that it imports

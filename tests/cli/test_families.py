@@ -40,10 +40,3 @@ def test_from_training_to_prediction(
     # the text that a checkpoint keeps makes the same family again
     again = run("train", "--resume", folder, "--overwrite")
     assert again.exit_code == 0, again.output
-
-
-def test_bad_text(data: Path, tmp_path: Path, run: Run) -> None:
-    for features in ("bag:d=3 * two", "kmers:d=2 + columns", "bag:d=13"):
-        done = run("train", data, "--features", features, "--C", 1, "--out", tmp_path / "m.fcl")
-        assert done.exit_code == 2, done.output
-        assert "Traceback" not in done.output

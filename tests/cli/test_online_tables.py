@@ -65,35 +65,6 @@ def test_resumed_command(run: Callable[..., Result], folder: Path) -> None:
         assert getattr(found[0], name).tobytes() == getattr(found[1], name).tobytes()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--table", "q1.1"), "expected qN.M with N + M from 3 to 31 bits"),
-        (
-            ("--table", "float32", "--gamma", 1),
-            "gamma: expected weights qN.M, whose rounding it sets",
-        ),
-        (("--table", "q2.5", "--max-weight", 0.3), "expected a multiple of 0.03125 up to 3.96875"),
-        (("--table", "q2.5", "--max-weight", 4), "got 4.0; choose 3.96875, or more bits"),
-        (("--method", "ftrl", "--rates", "global"), "rates: method ftrl has none"),
-        (("--table", "int16"), "weights must be"),
-        (("--table", "q2.13", "--method", "ftrl", "--gamma", 1), "gamma: method ftrl has none"),
-        (
-            ("--table", "q2.13", "--method", "truncated-gradient", "--step", "adagrad"),
-            "with steps implicit or explicit and truncation soft or round, got step adagrad",
-        ),
-        (("--weights", "q2.13"), "give --method ogd --table q2.13"),
-        (("--table", "q2.13", "--memory", "64MiB"), "memory: a budget of 64 MiB is too small"),
-    ],
-)
-def test_command_refuses(
-    run: Callable[..., Result], folder: Path, options: tuple[str, ...], message: str
-) -> None:
-    result = run("online", folder / "data", *COMMAND, *options, "--out", folder / "m.fcl")
-    assert result.exit_code == 2 and message in result.output
-    assert result.output.count("error") == 1 and not (folder / "m.fcl").exists()
-
-
 def test_rows_that_diverge_leave_the_last_good_state(
     run: Callable[..., Result], folder: Path
 ) -> None:

@@ -129,9 +129,6 @@ def test_refit_and_outer_folds(valid: Path, tmp_path: Path, run: Run) -> None:
     assert scored.exit_code == 0 and len(np.load(tmp_path / "s.npy")) == 300
     again = run("train", valid, *FEATURES, "--path", 3, "--refit", "--out", tmp_path / "m")
     assert again.exit_code == 2 and "m.refit.fcl" in again.output  # it is there
-    other = ("--cv", "groups:group", "--outer", "groups:y", "--out", tmp_path / "n.fcl")
-    refused = run("train", valid, *FEATURES, "--path", 3, *other)
-    assert refused.exit_code == 2 and "name the same groups" in refused.output
 
 
 @pytest.mark.parametrize(
@@ -260,43 +257,6 @@ def test_a_resumed_path_says_which_rows_it_counts(
     assert again.exit_code == 0, again.output
     assert f"fcl-train: fold 2 of 2: {n // 2:,} rows (" in again.stderr, again.stderr
     assert f" {n:,} rows (" not in again.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--C", 1, "--patience", 2), "--patience needs --path N"),
-        (("--path", 5, "--C", 1), "--C does not go with --path: a path finds its own values"),
-        (("--path", 5, "--writers", 2), "--writers: the driver inline has no writers"),
-        (("--path", 5, "--outer", 3), "--outer needs --cv"),
-        (("--path", 5, "--refit-alpha", 0.1), "--refit-alpha needs --refit"),
-        (
-            ("--path", 5, "--cv", 3, "--outer", "half"),
-            "--outer: expected a number of folds, groups",
-        ),
-        (("--path", 5, "--max-active", 0), "--max-active"),
-        (("--path", 5, "--checkpoint", "x"), "--checkpoint does not go with --path"),
-        (("--path", 5, "--cv", 3, "--valid-fraction", 0.5), "give --cv, --valid or"),
-        (("--path", 5, "--save-oof", "a.npy"), "--save-oof needs --cv"),
-        (("--path", 5, "--cv", 3, "--save-oof", "a.txt"), "--save-oof: expected FILE.npy"),
-        (("--path", 5, "--cv", "half"), "--cv: expected a number of folds, groups:NAME"),
-        (("--path", 5, "--cv", "groups:nothing"), "nothing"),
-        (("--path", 5, "--select", "1se"), "--select needs scores of held-out rows: give --cv"),
-        (("--path", 5, "--patience", 2), "--patience needs scores of held-out rows"),
-        (("--path", 5, "--no-checkpoint"), "--no-checkpoint does not go with --path"),
-        (("--path", 5, "--checkpoint-every", "9s"), "--checkpoint-every does not go with --path"),
-        (("--path", 5, "--disk-wait", "9s"), "--disk-wait does not go with --path"),
-        (("--path", 0), "--path"),
-        (("--path", 5, "--select", "least"), "--select"),
-        (("--path", 5, "--C-max", 1e-9), "C_max: expected a number above"),
-    ],
-)
-def test_wrong_commands(
-    data: Path, tmp_path: Path, run: Run, arguments: tuple[Any, ...], message: str
-) -> None:
-    result = run("train", data, *FEATURES, *arguments, "--out", tmp_path / "m.fcl")
-    assert result.exit_code == 2 and message in result.output, result.output
-    assert not list(tmp_path.glob("m.fcl*"))
 
 
 def test_the_plan_of_a_path(data: Path, run: Run) -> None:

@@ -179,43 +179,6 @@ def test_data_with_labels(model: str, run: Run) -> None:
     assert f"mse {np.mean((MARGINS - np.arange(9)) ** 2):.4f} over 9 rows" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["s.fa", "--out", "o.npy"], "scores of these inputs are text"),
-        (["short.fa", "--out", "o.tsv"], "the rows have 3 letters, but the model is made for windows"),
-        (["short.fa", "--out", "o.tsv"], "--length 11 (and --anchor, or --pad for shorter sequences)"),
-        (["mixed.fa", "--out", "o.tsv"], "mixed.fa: line 3: the sequence has 2 letters"),
-        (["bad.fa", "--out", "o.tsv"], "bad.fa: line 2: '~' is not a nucleotide"),
-        (["short.fa", "--length", "11", "--out", "o.tsv"], "none of 1 records can be scored: 1 shorter"),
-        (["s.fa", "--out", "s.fa", "--overwrite"], "would replace input 1"),
-        (["s.fa", "--genome", "s.fa", "--format", "fasta", "--out", "o.tsv"], "--genome is not an"),
-        (["s.fa", "--offset", "o", "--out", "o.tsv"], "--offset is not an option for inputs other than"),
-        (["d", "--length", "3", "--out", "o.tsv"], "--length is not an option for DATA in Zarr, HDF5"),
-        (["s.fa", "--sites", "AG", "--out", "o.tsv"], "--sites takes no other input, got s.fa"),
-        (["--out", "o.tsv"], "expected an input: DATA, files such as test.fa"),
-        (["s.fa", "--label", "header:(.)", "--out", "o.tsv"], "expected the labels of the model, -1 "),
-        (["s.bed", "--out", "o.tsv"], "intervals need --genome"),
-        (["none.fa", "--out", "o.tsv"], "none.fa does not exist"),
-        (["t.tsv", "--x", "2", "--y", "1", "--out", "o.tsv"], "and 1, got 7.0 in row 2 (from 0)"),
-        (["v.vcf.gz", "--out", "o.tsv"], "give --vcf v.vcf.gz --genome FILE to score variants"),
-    ],
-)  # fmt: skip
-def test_bad_input(arguments: list[str], message: str, model: str, run: Run) -> None:
-    Path("s.fa").write_text(fasta(SEQUENCES[:2]))
-    Path("short.fa").write_text(">a\nACG\n")
-    Path("mixed.fa").write_text(f">a\n{SEQUENCES[0]}\n>b\nAC\n")
-    Path("bad.fa").write_text(">a\nAC~\n")
-    Path("s.bed").write_text("c1\t1\t2\n")
-    Path("t.tsv").write_text("".join(f"{y}\t{SEQUENCES[0]}\n" for y in (1, -1, 7)))
-    Path("v.vcf.gz").write_bytes(gzip.compress(b"##fileformat=VCFv4.2\n"))
-    Path("d").mkdir()
-    before = {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
-    result = run("predict", model, *arguments)
-    assert result.exit_code == 2 and message in result.stderr, result.output
-    assert {path: path.read_bytes() for path in Path().iterdir() if path.is_file()} == before
-
-
 def test_explained_files(model: str, run: Run) -> None:
     Path("s.fa").write_text(fasta([SEQUENCES[0], "AC", *SEQUENCES[1:]]))
     options = ["--length", str(LENGTH), "--keep-dropped", "--explain", 3, "--out", "o.tsv"]
@@ -256,9 +219,3 @@ def test_a_model_without_features_is_explained(model: str, run: Run) -> None:
         head, line = table(result.stdout)
         assert float(line[head.index("margin")]) == 0.3
         assert head[-2:] == ["intercept", "others"] and [float(x) for x in line[-2:]] == [0.3, 0]
-
-
-def test_memory_is_bounded(model: str, run: Run) -> None:
-    Path("s.fa").write_text(fasta(SEQUENCES))
-    result = run("predict", model, "s.fa", "--out", "o.tsv", "--memory", "3MiB")
-    assert result.exit_code == 2 and "is too small" in result.stderr

@@ -229,63 +229,6 @@ def test_alleles_that_are_skipped(contigs: dict[str, str], run: Run) -> None:
         assert f"without a score: {text}" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("line", "options", "message"),
-    [
-        ("c1\t5\tx\tA", [], "v.vcf: line 3: expected the columns CHROM, POS, ID, REF and ALT"),
-        ("c1\t0\tx\tA\tC", [], "v.vcf: line 3: expected a position (POS) from 1 on, got '0'"),
-        ("c1\t5\tx\tA?\tC", [], "v.vcf: line 3: expected nucleotides in REF, got 'A?'"),
-        ("c1\t5\tx\tA\tC,-", [], "v.vcf: line 3: expected nucleotides in ALT, got '-'"),
-        ("9\t5\tx\tA\tC", [], "v.vcf: line 3: g.fa has no contig '9'"),
-        ("chrc1\t5\tx\tA\tC", [], "VCF says chrc1, genome says c1: --rename chr="),
-        ("c1\t999\tx\tA\tC", [], "g.fa has 260 bases in this contig"),
-        (
-            "c1\t1\tx\tN\tC",
-            ["--edges", "error"],
-            "v.vcf: line 3: a window around the variant leaves",
-        ),
-        # the windows of the reference lie inside, those of the alternative do not
-        (
-            "c1\t253\tx\tNNNN\tN",
-            ["--edges", "error"],
-            "v.vcf: line 3: a window around the variant leaves",
-        ),
-        (
-            "c1\t5\tx\t" + 100 * "A",
-            [],
-            "v.vcf: line 3: expected at most 60 bytes in the columns CHROM",
-        ),
-        ("c1\t0\tx\tN\t<DEL>,N", [], "v.vcf: line 3: expected a position (POS) from 1 on, got '0'"),
-        ("c1\t1\tx\tN\tC", ["--probability"], "--probability is not an option for --vcf, which"),
-        ("", [], "v.vcf: expected at least one variant, found none"),
-        ("", ["--sites", "A!"], "--sites: expected 1 to 1,000 letters"),
-        (
-            "",
-            ["--sites", "AG", "--origin", "10"],
-            "expected a site inside the window, which has 11",
-        ),
-        ("", ["--max-unknown", "0"], "--max-unknown is not an option for --vcf"),
-    ],
-)
-def test_bad_variants(
-    line: str, options: list[str], message: str, contigs: dict[str, str], run: Run, monkeypatch: Any
-) -> None:
-    monkeypatch.setattr("fcl.convert.files.HEAD_BYTES", 50)
-    monkeypatch.setattr("fcl.scoring.vcf._SLICE_BYTES", 50)
-    monkeypatch.setattr("fcl.scoring.vcf._MOST_BYTES", 60)
-    Path("v.vcf").write_text(f"##x\n#CHROM\n{line}")
-    before = sorted(Path().iterdir())
-    result = run("predict", "m.fcl", "--vcf", "v.vcf", "--genome", "g.fa", "--out", "o", *options)
-    assert result.exit_code == 2 and message in result.stderr, result.output
-    assert sorted(Path().iterdir()) == before
-
-
-def test_bcf_is_refused(contigs: dict[str, str], run: Run) -> None:
-    Path("v.bcf").write_bytes(gzip.compress(b"BCF\2\2" + bytes(20)))
-    result = run("predict", "m.fcl", "--vcf", "v.bcf", "--genome", "g.fa", "--out", "o")
-    assert result.exit_code == 2 and "is a BCF file; expected VCF: convert it with" in result.stderr
-
-
 def test_the_place_of_the_site_must_be_known(contigs: dict[str, str], run: Run) -> None:
     from dataclasses import replace
 
@@ -293,13 +236,9 @@ def test_the_place_of_the_site_must_be_known(contigs: dict[str, str], run: Run) 
 
     replace(MODEL, family=KmerFamily(3, LENGTH, 0)).save("0.fcl")
     options = ["--genome", "g.fa", "--sites", "AG"]
-    result = run("predict", "0.fcl", *options, "--out", "o")
-    assert result.exit_code == 2 and "have no origin" in result.stderr
     run("predict", "0.fcl", *options, "--out", "a", "--origin", ORIGIN)
     run("predict", "m.fcl", *options, "--out", "b")
     assert Path("a").read_text() == Path("b").read_text() != ""
-    result = run("predict", "m.fcl", "--sites", "AG", "--out", "o")
-    assert result.exit_code == 2 and "--sites needs --genome" in result.stderr
 
 
 def test_variants_on_contigs_that_the_genome_lacks(contigs: dict[str, str], run: Run) -> None:

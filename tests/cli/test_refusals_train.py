@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from checkpoints import set_header
-from click.testing import Result
 
-from tests.cli.refusals import check_refused, parametrized
+from tests.cli.refusals import Refuses, parametrized
 
 FIFO = r"fifo: is a FIFO \(named pipe\)"
 LONG = "x" * 256
@@ -161,7 +159,8 @@ OPTIONS = [
     ("config", fifo, "train data --config fifo --out o.fcl", FIFO),
     ("model of predict", fifo, "predict fifo data --out p.npy", FIFO),
     ("model of inspect", fifo, "inspect fifo", FIFO),
-    ("device", line, "train /dev/zero --features kmers:d=3 --C 1 --out o.fcl", "/dev/zero: is a device"),
+    ("device", line, "train /dev/zero --features kmers:d=3 --C 1 --out o.fcl",
+     "/dev/zero: is a device"),
 ]  # fmt: skip
 
 #: Options that take whole numbers, which TOML writes in any length.
@@ -221,7 +220,8 @@ FILES = [
     ("long number", config, f"C = {'9' * 5000}", r"run\.toml: not TOML: "),
     ("NUL", config, 'initial = "a\\u0000"', r"run\.toml: initial: expected text without NUL"),
     ("deep list", config, b"a = " + b"[" * 1000 + b"]" * 1000, r"run\.toml.*nested too deeply"),
-    ("deep table", config, b"C = " + b"{a=" * 1000 + b"1" + b"}" * 1000, r"run\.toml.*nested too deeply"),
+    ("deep table", config, b"C = " + b"{a=" * 1000 + b"1" + b"}" * 1000,
+     r"run\.toml.*nested too deeply"),
     ("dotted C", config, b"C" + b".a" * 2000 + b" = 1", "C: expected a number, got"),
     *((f"huge {key}", config, f"{key} = 0x{'f' * 9000}".encode(), rf"run\.toml: {key}: ")
       for key in HUGE),
@@ -250,11 +250,13 @@ CHECKPOINTS = [
     ("y", resume, "--y target", f"{RESUMED}--y is target and it was y{ONLY}"),
     ("valid-fraction", resume, "--valid-fraction 0.2",
      rf"{RESUMED}--valid-fraction is 0\.2 and it was not given{ONLY}"),
-    ("checkpoint", resume, "--checkpoint other", f"{RESUMED}--checkpoint is other, another folder{ONLY}"),
+    ("checkpoint", resume, "--checkpoint other",
+     f"{RESUMED}--checkpoint is other, another folder{ONLY}"),
     ("no-checkpoint", resume, "--no-checkpoint", f"{RESUMED}--no-checkpoint is set{ONLY}"),
     ("file and line", resume, "--config other.toml --seed 1",  # max-passes may change
      rf"other\.toml: C is 0\.3 and it was 0\.1; --seed is 1 and it was 0{ONLY}.*--max-passes, "),
-    ("data", checkpoint, {"data": {"a": 1}}, r"data of checkpoint 1: expected a string, got \{'a': 1\}"),
+    ("data", checkpoint, {"data": {"a": 1}},
+     r"data of checkpoint 1: expected a string, got \{'a': 1\}"),
     ("features", checkpoint, {"features": True},
      "features of checkpoint 1: expected a string, got True"),
     ("out", checkpoint, {"out": 5}, "out of checkpoint 1: expected a string, got 5"),
@@ -273,34 +275,26 @@ CHECKPOINTS = [
 
 
 @parametrized(OPTIONS, FILES)
-def test_refused(
-    door: Any, given: Any, message: str, data: Path, model_file: Path, tmp_path: Path,
-    driver: Any, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    del data, model_file  # in this folder
-    monkeypatch.chdir(tmp_path)
-    Path("exists.fcl").write_text("precious")
+def test_refused(door: Any, given: Any, message: str, driver: Any, refuses: Refuses) -> None:
     np.save("alone.npy", np.zeros((5, 12), np.uint8))
-    check_refused(run, door(given), message)
+    refuses(door, given, message)
     assert driver.calls == []
 
 
 @parametrized(CHECKPOINTS)
 def test_refused_after_a_job(
-    door: Any, given: Any, message: str, start: Callable[..., Path], tmp_path: Path,
-    driver: Any, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
+    door: Any, given: Any, message: str, start: Callable[..., Path], driver: Any, refuses: Refuses
+) -> None:
     start()
     Path("other.toml").write_text("C = 0.3\nmax-passes = 3\n")
     Path("empty").mkdir()
     calls = len(driver.calls)
-    check_refused(run, door(given), message)
+    refuses(door, given, message)
     assert len(driver.calls) == calls
 
 
 def test_a_checkpoint_made_from_python_is_refused(
-    start: Callable[..., Path], driver: Any, run: Callable[..., Result]
+    start: Callable[..., Path], driver: Any, refuses: Refuses
 ) -> None:
-    folder = start(command=None)
-    check_refused(run, ["train", "--resume", folder], "was not made by fcl-train")
+    start(command=None)
+    refuses(line, "train --resume o.fcl.checkpoint", "was not made by fcl-train")

@@ -74,66 +74,6 @@ def test_a_resumed_command_gives_the_same_model(
     )
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (("--features", "columns"), "--out is missing"),
-        (("--out", "OUT"), "--features is missing"),
-        (("--features", "fourier", "--out", "OUT"), "expected a family with a number of features"),
-        (
-            ("--features", "kmers:d=3", "--out", "OUT"),
-            "data:X has dtype float64; expected (n, L) integers 0-4",
-        ),
-        (
-            (*OPTIONS, "--out", "OUT", "--alpha", "-1"),
-            "expected a finite number of at least 0, got -1.0",
-        ),
-        ((*OPTIONS, "--out", "OUT", "--valid-fraction", "1"), "expected at least 0 and below 1"),
-        ((*OPTIONS, "--out", "OUT", "--penalty", "l1"), "for an L1 penalty use fcl train"),
-        ((*OPTIONS, "--out", "OUT", "--C", "1"), "--C: stagewise models have a ridge penalty"),
-        (
-            (*OPTIONS, "--out", "OUT", "--features", "fourier:n=99999", "--block", "99999"),
-            "for blocks of 99,999 features, got 4 GiB; raise memory or lower block",
-        ),
-        ((*OPTIONS, "--out", "OUT", "--memory", "1MiB"), "expected at least"),
-        ((*OPTIONS, "--out", "OUT", "--y", "t", "--valid-fraction", "0.1"), "rows of each class"),
-        ((*OPTIONS, "--out", "OUT", "--valid", "none.zarr"), "none.zarr does not exist"),
-        ((*OPTIONS, "--out", "OUT", "--update", "cls", "--certify"), "certify: "),
-        (("--resume", "nowhere"), "holds no checkpoint"),
-    ],
-)
-def test_one_message_and_no_file(
-    run: Callable[..., Result], folder: Path, more: tuple[Any, ...], message: str
-) -> None:
-    before = sorted(folder.iterdir())
-    arguments = [folder / "m.fcl" if a == "OUT" else a for a in more]
-    result = run("stagewise", folder / "data", *arguments)
-    assert result.exit_code == 2, result.output
-    line = [row for row in result.output.splitlines() if "error" in row]
-    assert len(line) == 1 and message in line[0], line
-    assert sorted(folder.iterdir()) == before
-
-
-def test_wrong_rows(run: Callable[..., Result], folder: Path) -> None:
-    """Validation rows without labels or without a class; columns that depend on each other."""
-    problem = Problem()
-    for name, y in (("bare", None), ("few", np.where(problem.y == "b", "a", problem.y))):
-        (folder / name).mkdir()
-        np.save(folder / name / "X.npy", problem.x)
-        if y is not None:
-            np.save(folder / name / "y.npy", y)
-    np.save(folder / "data" / "twice.npy", np.hstack([problem.x, problem.x[:, :1]]))
-    singular = "block 1 of 1, features 0 to 4: their Gram matrix is singular at alpha = 0"
-    for options, message in (
-        (("--valid", folder / "bare"), 'bare has no array "y"'),
-        (("--valid", folder / "few"), "expected validation rows of all 3 classes"),
-        (("--x", "twice", "--features", "columns", "--alpha", 0), singular),
-    ):
-        result = run("stagewise", folder / "data", *OPTIONS, *options, "--out", folder / "m.fcl")
-        assert result.exit_code == 2 and message in result.output, result.output
-        assert not (folder / "m.fcl").exists()
-
-
 def test_regression_and_the_plan(run: Callable[..., Result], folder: Path) -> None:
     arguments = (folder / "data", *OPTIONS, "--regression", "--y", "t")
     plan = run("stagewise", *arguments, "--plan")
@@ -242,32 +182,3 @@ def test_inspect(run: Callable[..., Result], folder: Path) -> None:
     waves = run("stagewise", folder / "data", *OPTIONS, "--quiet", "--out", folder / "w.fcl")
     shown = run("inspect", folder / "w.fcl", "--import", "waves").output
     assert waves.exit_code == 0 and "feature, class" not in shown and "30 features" in shown
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (
-            ("--y", "x2"),
-            "x2: expected 0 or 1 in each column, one column for each label, got 2.0 in row 0, column 0",
-        ),
-        (("--regression", "--y", "t,y"), "y: expected a column of numbers"),
-        (("--regression", "--y", "t", "--class-weight", "balanced"), "is for classification"),
-        (("--class-weight", "z=2"), "no label 'z'"),
-        (("--offset", "t"), "expected an offset of 3 columns"),
-        (("--log-json", "OUT"), "would replace"),
-        (("--config", "CONFIG"), "did you mean 'features'?"),
-    ],
-)
-def test_more_wrong_input(
-    run: Callable[..., Result], folder: Path, more: tuple[Any, ...], message: str
-) -> None:
-    np.save(folder / "data" / "x2.npy", np.full((300, 2), 2.0))
-    (folder / "run.toml").write_text('featurs = "columns"\n')
-    before = sorted(folder.iterdir())
-    places = {"OUT": folder / "m.fcl", "CONFIG": folder / "run.toml"}
-    given = [places.get(word, word) for word in (*more, "--out", "OUT")]
-    result = run("stagewise", folder / "data", *OPTIONS, *given)
-    assert result.exit_code == 2, result.output
-    assert message in result.output, result.output
-    assert sorted(folder.iterdir()) == before
