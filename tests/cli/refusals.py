@@ -17,6 +17,11 @@ Case = tuple[str, Callable[[Any], list[Any]], Any, str]
 Refuses = Callable[[Callable[[Any], list[Any]], Any, str], None]
 
 
+def of(door: Callable[[Any], Any], cases: list[tuple[str, Any, str]]) -> list[Any]:
+    """Cases of one door, which name only id, what the door is given, and message."""
+    return [(name, door, given, message) for name, given, message in cases]
+
+
 def parametrized(*tables: Iterable[Case]) -> pytest.MarkDecorator:
     """Run a test with ``door``, ``given`` and ``message`` of each case."""
     cases = [
