@@ -36,21 +36,6 @@ def test_lists_come_back(names: list[object]) -> None:
     assert spell_features(parse_features(both)) == both
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("colums", "did you mean columns[?]"),
-        ("columns:factor=[1]", "did you mean factors[?]"),
-        ("fcl.features.plain:Column", "did you mean fcl.features.plain:Columns[?]"),
-        ("fcl.features.plain.Columns", "did you mean fcl.features.plain:Columns[?]"),
-        ("columns:factors=[1", "expected a list such as"),
-    ],
-)
-def test_slips(text: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        parse_features(text)
-
-
 def test_a_class_is_not_an_instance_and_numbers_are_plain() -> None:
     X = np.eye(8)
     data = fcl.open_data(X, y=np.where(X[:, 0] > 0, 1, -1))
