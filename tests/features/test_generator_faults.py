@@ -1,4 +1,4 @@
-"""Classes that fail in a run: the message names class, features and block, and the state is saved."""
+"""Classes that fail in a run, whose state is saved, and classes that only seem to fail."""
 
 from __future__ import annotations
 

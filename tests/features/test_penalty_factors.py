@@ -1,4 +1,4 @@
-"""Penalty factors of single features: optimum, features left out, errors."""
+"""Penalty factors of single features: optimum, and features left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families as text: lists as options, and messages about typing errors."""
+"""Families as text: lists as options, and classes in place of instances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Online gradient descent over tables: its definition, small tables, and the same bits for any cut."""
+"""Online gradient descent over tables: its definition, and small tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families of features with stagewise models: those that are supported, and those that are refused."""
+"""Families of features with stagewise models."""
 
 from __future__ import annotations
 
