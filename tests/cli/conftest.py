@@ -62,6 +62,12 @@ def model_file(tmp_path: Path, model: Model) -> Path:
     return tmp_path / "m.fcl"
 
 
+def ok(result: Result) -> Result:
+    """The result of a command that must succeed."""
+    assert result.exit_code == 0, result.output
+    return result
+
+
 @pytest.fixture
 def run() -> Callable[..., Result]:
     """``run("train", ...)``: a command with the error handling of the scripts."""

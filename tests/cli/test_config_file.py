@@ -1,4 +1,4 @@
-"""--config: precedence, unknown keys, wrong types."""
+"""--config: precedence, and what a stranger's file cannot set."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from click.testing import Result
 
 from fcl.cli import COMMANDS
 from fcl.options import PATH
+from tests.cli.conftest import ok
 
 Run = Callable[..., Result]
 
@@ -38,8 +39,7 @@ def config(tmp_path: Path, data: Path) -> Callable[[str], Path]:
 
 def test_file_then_command_line(config: Callable[[str], Path], driver: Any, run: Run) -> None:
     path = config('C = 1\nmax_time = "2h"\nmax-passes = 7\nmemory = "1GiB"\nintercept = false\n')
-    result = run("train", "--config", path, "--memory", "2GiB", "--max-passes", 9)
-    assert result.exit_code == 0, result.output
+    ok(run("train", "--config", path, "--memory", "2GiB", "--max-passes", 9))
     call = driver.calls[-1]
     assert call["C"] == 1.0 and call["alpha"] is None
     assert call["max_time"] == 7200 and call["max_passes"] == 9
@@ -51,13 +51,11 @@ def test_class_weights(config: Callable[[str], Path], driver: Any, run: Run) -> 
     path = config(
         'C = 1\nstandardize = true\nl1-ratio = 0.25\nclass-weight = { 0 = 1, "1" = 2.5 }\n'
     )
-    result = run("train", "--config", path)
-    assert result.exit_code == 0, result.output
+    ok(run("train", "--config", path))
     call = driver.calls[-1]
     assert call["l1_ratio"] == 0.25 and call["class_weight"] == {"0": 1.0, "1": 2.5}
     assert call["standardize"] is True
-    result = run("train", "--config", path, "--overwrite", "--class-weight", "balanced")
-    assert result.exit_code == 0, result.output
+    ok(run("train", "--config", path, "--overwrite", "--class-weight", "balanced"))
     assert driver.calls[-1]["class_weight"] == "balanced"
     path = config('C = 1\nclass-weight = "1=3"\n')
     assert run("train", "--config", path, "--overwrite").exit_code == 0

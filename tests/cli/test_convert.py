@@ -17,6 +17,7 @@ from click.testing import Result
 
 import fcl
 from fcl.errors import InputError
+from tests.cli.conftest import ok
 
 Run = Callable[..., Result]
 
@@ -27,8 +28,7 @@ def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
         "score\tsequence\tw\tg\n1\tACGTT\t1\tu\n2.5\t\t1\tu\n-1\tggNAACC\t3\tv\n"
     )
     options = ["--y", "score", "--weights", "w", "--groups", "g", "--length", "5"]
-    result = run("convert", "t.tsv", "o.zarr", "--x", "sequence", *options)
-    assert result.exit_code == 0, result.output
+    result = ok(run("convert", "t.tsv", "o.zarr", "--x", "sequence", *options))
     lines = dict(line.split(None, 1) for line in result.stdout.splitlines())
     assert lines["read"] == "3 records (sequences)" and lines["dropped"] == "1 without letters"
     assert lines["written"].startswith("2 rows of 5 letters in ")
@@ -90,8 +90,7 @@ def test_the_next_command(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPa
 
     def next_command(text: str, *options: str) -> str:
         Path("t.csv").write_text(text)
-        result = run("convert", "t.csv", "o.zarr", "--overwrite", *options)
-        assert result.exit_code == 0, result.output
+        result = ok(run("convert", "t.csv", "o.zarr", "--overwrite", *options))
         return str(result.stdout.splitlines()[-1])
 
     train = "next         fcl train o.zarr --features columns"
@@ -149,8 +148,7 @@ def test_a_pipe_is_read_once(name: str, tmp_path: Path, run: Run) -> None:
     writer = threading.Thread(target=pipe.write_text, args=(text,), daemon=True)
     writer.start()
     options = ["--y", "y", "--layout", "dense"] if name == "t.csv" else []
-    result = run("convert", pipe, tmp_path / "o.zarr", *options)
-    assert result.exit_code == 0, result.output
+    ok(run("convert", pipe, tmp_path / "o.zarr", *options))
     rows = fcl.open_data(tmp_path / "o.zarr").rows.read(0, 2)
     found = rows if isinstance(rows, np.ndarray) else rows.to_dense()
     assert found.tolist() == [[1], [2]]

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from fcl.model import load_model
 from fcl.objective.metrics import average_precision
+from tests.cli.conftest import ok
 
 pytestmark = pytest.mark.forked_commands
 
@@ -78,11 +79,10 @@ def test_train_inspect_predict(
     tmp_path: Path, store: Callable[..., Path], windows: np.ndarray, labels: np.ndarray, run: Run
 ) -> None:
     data, out, log, tsv = store(), tmp_path / "m.fcl", tmp_path / "log", tmp_path / "f.tsv"
-    trained = run(
+    trained = ok(run(
         "train", data, "--features", "kmers:d=3", "--C", 0.3, "--tol", 1e-6, "--block-rows", 256,
         "--out", out, "--log-json", log,
-    )  # fmt: skip
-    assert trained.exit_code == 0, trained.output
+    ))  # fmt: skip
     assert "converged" in trained.stdout and "strongest features" in trained.stdout
     events = [json.loads(line) for line in log.read_text().splitlines()]
     told = [event["event"] for event in events if not event["event"].startswith("Compil")]
@@ -131,15 +131,13 @@ def test_validation(
     np.save(valid / "y.npy", labels[1000:])
     out, log = tmp_path / "m.fcl", tmp_path / "log"
     arguments = ["--features", "kmers:d=3", "--C", 0.3, "--out", out, "--overwrite"]
-    result = run("train", train, *arguments, "--valid", valid, "--log-json", log)
-    assert result.exit_code == 0, result.output
+    result = ok(run("train", train, *arguments, "--valid", valid, "--log-json", log))
     passes = [json.loads(line) for line in log.read_text().splitlines() if "PassDone" in line]
     expected = average_precision(labels[1000:], load_model(out).margins(windows[1000:]))
     assert passes[-1]["validation"]["auprc"] == pytest.approx(expected, rel=1e-9)
     assert f"AUPRC {expected:.4f} over 500 rows" in result.stdout
 
-    result = run("train", train, *arguments, "--valid-fraction", 0.2)
-    assert result.exit_code == 0, result.output
+    result = ok(run("train", train, *arguments, "--valid-fraction", 0.2))
     held = 1000 - load_model(out).n_rows
     assert 130 < held < 270 and f"over {held} rows" in result.stdout
 
@@ -149,11 +147,10 @@ def test_regression(
 ) -> None:
     y = 3.0 * (windows[:, 6] == 2) + np.random.default_rng(0).normal(size=len(windows))
     data, out = store(y=y), tmp_path / "m.fcl"
-    result = run(
+    result = ok(run(
         "train", data, "--features", "kmers:d=2", "--C", 0.1, "--loss", "squared", "--out", out,
         "--valid-fraction", 0.2,
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
+    ))  # fmt: skip
     assert "MSE" in result.stdout and "MSE" in result.stderr
     assert load_model(out).labels is None
 
@@ -161,8 +158,7 @@ def test_regression(
 def test_early_stop(tmp_path: Path, store: Callable[..., Path], run: Run) -> None:
     out = tmp_path / "m.fcl"
     arguments = ["--features", "kmers:d=3", "--C", 0.3, "--out", out, "--max-passes", 1]
-    result = run("train", store(), *arguments, "--tol", 1e-9)
-    assert result.exit_code == 0
+    result = ok(run("train", store(), *arguments, "--tol", 1e-9))
     warnings = [line for line in result.stderr.splitlines() if "warning" in line]
     assert len(warnings) == 1 and "--max-passes" in warnings[0] and "1e-09" in warnings[0]
     assert load_model(out).certificate.gap > 1e-9
@@ -172,8 +168,7 @@ def test_plan_writes_nothing(tmp_path: Path, store: Callable[..., Path], run: Ru
     data = store()
     before = sorted(tmp_path.rglob("*"))
     arguments = ["--features", "kmers:d=3", "--C", 1, "--plan", "--memory", "1GiB"]
-    result = run("train", data, *arguments, "--scratch", tmp_path)
-    assert result.exit_code == 0, result.output
+    result = ok(run("train", data, *arguments, "--scratch", tmp_path))
     sizes = [int(line.split()[-1].replace(",", "")) for line in result.stdout.splitlines()]
     assert sizes[-1] == 1 << 30 and sum(sizes[:-2]) == sizes[-2] <= sizes[-1]
     assert sorted(tmp_path.rglob("*")) == before
@@ -321,8 +316,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, long_job: list[str]) -> dict
     from fcl.cli.train import command
 
     out = tmp_path_factory.mktemp("whole") / "m.fcl"
-    result = CliRunner().invoke(command, [*long_job, "--no-checkpoint", "--out", str(out)])
-    assert result.exit_code == 0, result.output
+    ok(CliRunner().invoke(command, [*long_job, "--no-checkpoint", "--out", str(out)]))
     model = contents(out)
     assert len(model["history"]) > 5
     return model

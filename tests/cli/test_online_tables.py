@@ -1,4 +1,4 @@
-"""``fcl online`` over 24-bit tables: resumed, killed, and messages for bad input."""
+"""``fcl online`` over 24-bit tables: resumed and killed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from click.testing import Result
 
 import fcl
 from fcl.model.online_state import read_state
+from tests.cli.conftest import ok
 
 N, P = 3000, 30
 RANDOM = np.random.default_rng(0)
@@ -36,14 +37,12 @@ COMMAND = ("--features", "columns", "--method", "ogd", "--alpha", 1e-6, "--no-ce
 def test_command(run: Callable[..., Result], folder: Path) -> None:
     out = folder / "m.fcl"
     given = ("online", folder / "data", *COMMAND, "--out")
-    result = run(*given, out, "--table", "q")
-    assert result.exit_code == 0, result.output
+    result = ok(run(*given, out, "--table", "q"))
     assert "table        q2.13, in steps of 2^-13; 0 weights at +-3.99988\n" in result.output
     result = run(*given, folder / "n.fcl", "--table", "q0.15", "--rate", 4)
     assert "weights at +-0.999969, the ends of the range: --table q1.14 has room" in result.output
     given = (*given, folder / "v.fcl", "--overwrite")
-    result = run(*given, "--table", "q1.6", "--gamma", 0.5, "--max-weight", 1.25)
-    assert result.exit_code == 0, result.output
+    result = ok(run(*given, "--table", "q1.6", "--gamma", 0.5, "--max-weight", 1.25))
     assert "table        q1.6, in steps of 2^-6;" in result.output and "at +-1.25" in result.output
     assert " bits a weight in a table of variable width, 8 in this one\n" in result.output
     assert run(*given, "--table", "float32", "--rates", "global").exit_code == 0
@@ -55,11 +54,9 @@ def test_command(run: Callable[..., Result], folder: Path) -> None:
 def test_resumed_command(run: Callable[..., Result], folder: Path) -> None:
     given = (*COMMAND, "--table", "q2.13", "--passes")
     for name, passes in (("one", 1), ("two", 2)):
-        result = run("online", folder / "data", *given, passes, "--out", folder / f"{name}.fcl")
-        assert result.exit_code == 0, result.output
+        ok(run("online", folder / "data", *given, passes, "--out", folder / f"{name}.fcl"))
     more = ("--resume", folder / "one.fcl", "--no-certify", "--passes", 2)
-    result = run("online", folder / "data", *more, "--out", folder / "r.fcl")
-    assert result.exit_code == 0, result.output
+    ok(run("online", folder / "data", *more, "--out", folder / "r.fcl"))
     found = [read_state(folder / f"{name}.fcl") for name in ("two", "r")]
     for name in ("ids", "table", "sums"):
         assert getattr(found[0], name).tobytes() == getattr(found[1], name).tobytes()
@@ -105,8 +102,7 @@ def test_a_killed_command_goes_on(run: Callable[..., Result], folder: Path) -> N
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert run("online", *command, folder / "w.fcl").exit_code == 0
     more = ("--resume", folder / "k.fcl", "--no-certify")  # with the passes of the file
-    result = run("online", folder / "data", *more, "--out", folder / "r.fcl")
-    assert result.exit_code == 0, result.output
+    ok(run("online", folder / "data", *more, "--out", folder / "r.fcl"))
     whole, resumed = (read_state(folder / f"{name}.fcl") for name in "wr")
     assert whole.table.tobytes() == resumed.table.tobytes()
     assert whole.sums.tobytes() == resumed.sums.tobytes()

@@ -15,6 +15,7 @@ from click.testing import Result
 
 import fcl
 from fcl.path import track as tracks
+from tests.cli.conftest import ok
 
 Run = Callable[..., Result]
 
@@ -36,11 +37,10 @@ def valid(tmp_path: Path) -> Path:
 
 def test_a_path_with_validation(data: Path, valid: Path, tmp_path: Path, run: Run) -> None:
     out, log = tmp_path / "m.fcl", tmp_path / "log.jsonl"
-    result = run(
+    result = ok(run(
         "train", data, *FEATURES, "--path", 6, "--valid", valid, "--select", "1se",
         "--patience", 2, "--out", out, "--log-json", log,
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
+    ))  # fmt: skip
     model, folder = fcl.load_model(out), tmp_path / "m.fcl.path"
     table = json.loads((folder / "path.json").read_text())
     lines = result.stdout.splitlines()
@@ -73,11 +73,10 @@ def test_a_path_with_validation(data: Path, valid: Path, tmp_path: Path, run: Ru
 @pytest.mark.parametrize("cv", ["2", "groups:group", "folds:group"])
 def test_cross_validation(valid: Path, tmp_path: Path, run: Run, cv: str) -> None:
     out, oof = tmp_path / "m.fcl", tmp_path / "oof.npy"
-    result = run(
+    result = ok(run(
         "train", valid, *FEATURES, "--path", 2, "--C-max", 0.5, "--cv", cv, "--save-oof", oof,
         "--out", out, "--quiet",
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
+    ))  # fmt: skip
     assert result.output == ""
     table = json.loads((tmp_path / "m.fcl.path" / "path.json").read_text())
     folds = table["result"]["folds"]
@@ -94,11 +93,10 @@ def test_cross_validation(valid: Path, tmp_path: Path, run: Run, cv: str) -> Non
 
 def test_refit_and_outer_folds(valid: Path, tmp_path: Path, run: Run) -> None:
     out = tmp_path / "m.fcl"
-    result = run(
+    result = ok(run(
         "train", valid, *FEATURES, "--path", 3, "--C-max", 0.5, "--cv", "groups:group", "--outer",
         "groups:group", "--refit", "--refit-alpha", 1e-3, "--out", out,
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
+    ))  # fmt: skip
     chosen, model = fcl.load_model(out), fcl.load_model(tmp_path / "m.refit.fcl")
     np.testing.assert_array_equal(model.ids, chosen.ids[chosen.weights != 0.0])
     np.testing.assert_allclose(model.alpha, 1e-3)
@@ -169,8 +167,7 @@ def test_the_same_command_continues(
     monkeypatch.setattr(tracks._Chain, "_solve", failing)
     assert run(*command).exit_code == 1
     assert not out.exists()
-    result = run(*command)
-    assert result.exit_code == 0, result.output
+    ok(run(*command))
     assert solved == [0, 1, 2, 2, 3] and out.exists()
     assert run(*command).exit_code == 2  # the model is there
     assert run(*command, "--overwrite", "--cv", "half").exit_code == 2
@@ -253,8 +250,7 @@ def test_a_resumed_path_says_which_rows_it_counts(
     n = len(np.load(data / "y.npy"))
     assert first.exit_code == 1 and f"fcl-train: {n:,} rows (" in first.stderr, first.output
     monkeypatch.undo()
-    again = run(*command)
-    assert again.exit_code == 0, again.output
+    again = ok(run(*command))
     assert f"fcl-train: fold 2 of 2: {n // 2:,} rows (" in again.stderr, again.stderr
     assert f" {n:,} rows (" not in again.stderr
 
@@ -270,11 +266,10 @@ def test_a_hint_to_raise_C_max_if_the_last_point_is_the_best(
     hint, found = "the last point has the best score: raise --C-max", []
     for number, (points, C_max) in enumerate(((2, 0.5), (3, 100.0))):
         out = tmp_path / f"{number}.fcl"
-        result = run(
+        result = ok(run(
             "train", data, *FEATURES, "--path", points, "--C-max", C_max, "--valid", valid,
             "--patience", 9, "--out", out,
-        )  # fmt: skip
-        assert result.exit_code == 0, result.output
+        ))  # fmt: skip
         table = json.loads((tmp_path / f"{number}.fcl.path" / "path.json").read_text())["result"]
         found.append(int(np.argmax(table["score"])) == points - 1)
         assert (hint in result.stdout) == found[-1]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import Result
 
+from tests.cli.conftest import ok
 from tests.cli.scored import LENGTH, ORIGIN, random_model, reverse, write_genome
 
 Run = Callable[..., Result]
@@ -47,8 +48,7 @@ def test_sites(
 ) -> None:
     monkeypatch.setattr("fcl.scoring.sites._STEP", step)
     common = ["m.fcl", "--genome", "g.fa", "--sites", pattern]
-    result = run("predict", *common, "--both-strands", "--out", "o.bed.gz")
-    assert result.exit_code == 0, result.output
+    result = ok(run("predict", *common, "--both-strands", "--out", "o.bed.gz"))
     found = gzip.decompress(Path("o.bed.gz").read_bytes()).decode().splitlines()
     expected = []
     for name, text in contigs.items():
@@ -173,11 +173,10 @@ def test_variants(
     ]
     Path("v.vcf.gz").write_bytes(gzip.compress(("##x\n#CHROM\n" + "".join(lines)).encode()))
     where = [] if pattern is None else ["--sites", pattern]
-    result = run(
+    result = ok(run(
         "predict", "m.fcl", "--vcf", "v.vcf.gz", "--genome", "g.fa", "--both-strands", *where,
         "--keep-dropped", "--out", "d.tsv", *["--edges", "pad"] * pad,
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
+    ))  # fmt: skip
     rows = [line.split("\t") for line in Path("d.tsv").read_text().splitlines()[1:]]
     each = [(c, s, i, o, n) for i, (c, s, o, news) in enumerate(variants) for n in news]
     n_empty = 0
@@ -216,8 +215,7 @@ def test_alleles_that_are_skipped(contigs: dict[str, str], run: Run) -> None:
     has = contigs["c1"][60]
     assert result.exit_code == 2 and not Path("o").exists()
     assert f"v.vcf: line 2: REF is '{other}' at chrc1:61, but g.fa has {has};" in result.stderr
-    result = run("predict", *common, "--skip-mismatches")
-    assert result.exit_code == 0, result.output
+    result = ok(run("predict", *common, "--skip-mismatches"))
     assert [line.split("\t")[2:5] for line in Path("o").read_text().splitlines()[1:]] == [
         ["a", "C", "T"], ["a", "C", "G"],
     ]  # fmt: skip
@@ -250,8 +248,7 @@ def test_variants_on_contigs_that_the_genome_lacks(contigs: dict[str, str], run:
     assert result.exit_code == 2 and not Path("o").exists()
     assert "v.vcf: line 1: g.fa has no contig 'decoy'" in result.stderr
     assert "; --skip-contigs skips and counts records on such contigs" in result.stderr
-    result = run("predict", *common, "--skip-contigs", "--keep-dropped")
-    assert result.exit_code == 0, result.output
+    result = ok(run("predict", *common, "--skip-contigs", "--keep-dropped"))
     assert "2 of 3, on a contig that the genome lacks" in result.stderr
     assert "contigs: skipped 2 names that the genome lacks: 'decoy', 'alt'" in result.stderr
     rows = [row.split("\t") for row in Path("o").read_text().splitlines()[1:]]

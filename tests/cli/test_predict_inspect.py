@@ -14,6 +14,7 @@ from click.testing import Result
 
 from fcl.model import Model
 from fcl.objective import find_loss
+from tests.cli.conftest import ok
 
 Run = Callable[..., Result]
 
@@ -26,8 +27,7 @@ def test_scores(
 ) -> None:  # fmt: skip
     out = tmp_path / f"s.{suffix}"
     os.remove(data / "y.npy")  # prediction needs no target
-    result = run("predict", model_file, data, "--out", out, *([kind] if kind else []))
-    assert result.exit_code == 0, result.output
+    result = ok(run("predict", model_file, data, "--out", out, *([kind] if kind else [])))
     assert result.stdout == "" and "600 rows in" in result.stderr and "rows/s" in result.stderr
     expected = model.margins(np.load(data / "X.npy"))
     if kind == "--probability":

@@ -12,6 +12,7 @@ from click.testing import Result
 
 import fcl
 from fcl import open_data
+from tests.cli.conftest import ok
 
 Run = Callable[..., Result]
 X = np.round(64.0 * np.random.default_rng(5).normal(size=(90, 4))) / 64.0  # exact as float32
@@ -59,8 +60,7 @@ def test_contributions_add_up_to_the_margins_of_one_output(
     for data in ("d", "t.csv"):
         out = folder / "e.tsv"
         given = ("--explain", 2, "--explain-output", output, "--out", out, "--overwrite")
-        result = run("predict", folder / "m.fcl", folder / data, *given)
-        assert result.exit_code == 0, result.output
+        ok(run("predict", folder / "m.fcl", folder / data, *given))
         head, lines = table(out)
         margin = head.index("margin" if data == "d" else f"margin_{output}")
         at = head.index("intercept")

@@ -419,5 +419,6 @@ COVARIATES = [
 
 
 @parametrized(ROWS, CLASSES, STAGEWISE, PATHS, ONLINE, CERTIFY, COVARIATES)
-def test_refused(door: Any, given: Any, message: str, refuses: Refuses) -> None:
+def test_refused(door: Any, given: Any, message: str, model_file: Path, refuses: Refuses) -> None:
+    model_file.unlink()  # the name of what these jobs write
     refuses(door, given, message)

@@ -15,6 +15,7 @@ from click.testing import Result
 
 from fcl.features import KmerFamily
 from fcl.model import Model
+from tests.cli.conftest import ok
 
 Run = Callable[..., Result]
 
@@ -26,8 +27,7 @@ def test_a_report(data: Path, model_file: Path, tmp_path: Path, run: Run) -> Non
         "report_command", model_file, "--data", data, "--weights", "s", "--groups", "g",
         "--out", out, "--save-plots", plots, "--save-data", numbers,
     ]  # fmt: skip
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
+    result = ok(run(*arguments))
     assert result.stdout == "" and f"{out}: " in result.stderr and " KiB" in result.stderr
     html = out.read_text()
     assert html.startswith("<!doctype html>") and "600 rows of data" in html

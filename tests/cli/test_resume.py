@@ -1,4 +1,4 @@
-"""--resume: which value of an option applies, what may change, and what happens to the outputs."""
+"""--resume: which value of an option applies, and what happens to the outputs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from click.testing import Result
 
 from fcl.model import Model
+from tests.cli.conftest import ok
 
 Run = Callable[..., Result]
 
@@ -39,8 +40,7 @@ def test_nothing_but_the_folder(
     assert folder == Path(f"{out}.checkpoint")
     first = dict(driver.calls[-1])
     own_model(model, out)
-    result = run("train", "--resume", folder)
-    assert result.exit_code == 0, result.output  # the model of the stopped job makes way
+    result = ok(run("train", "--resume", folder))
     again = driver.calls[-1]
     assert first["resume"] is None and again["resume"].number == 1
     for name in first.keys() - {"resume", "progress", "should_stop", "should_checkpoint"}:
@@ -60,8 +60,7 @@ def test_a_folder_among_the_arrays(
     np.save(tmp_path / "X.npy", codes)
     np.save(tmp_path / "y.npy", np.arange(600) % 2)
     folder = start("--checkpoint", tmp_path / "ck", rows=tmp_path)
-    result = run("train", "--resume", folder, "--out", tmp_path / "b.fcl")
-    assert result.exit_code == 0, result.output
+    ok(run("train", "--resume", folder, "--out", tmp_path / "b.fcl"))
     assert driver.calls[-1]["checkpoint"] == str(folder)
 
 
@@ -84,8 +83,7 @@ def test_from_another_folder(
     (tmp_path / "c").rename(tmp_path / "moved")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    result = run("train", "--resume", "../moved")
-    assert result.exit_code == 0, result.output
+    ok(run("train", "--resume", "../moved"))
     assert driver.calls[-1]["checkpoint"] == "../moved"
     assert driver.calls[-1]["scratch"] == str(tmp_path) and (tmp_path / "o.fcl").exists()
 
@@ -97,8 +95,7 @@ def test_precedence(
     config = tmp_path / "run.toml"
     config.write_text("tol = 1e-4\nmax-passes = 7\nC = 0.1\n")
     new = tmp_path / "new2.fcl"
-    result = run("train", "--resume", folder, "--config", config, "--tol", 1e-6, "--out", new)
-    assert result.exit_code == 0, result.output
+    ok(run("train", "--resume", folder, "--config", config, "--tol", 1e-6, "--out", new))
     call = driver.calls[-1]
     assert call["tol"] == 1e-6  # command line
     assert call["max_passes"] == 7  # TOML
@@ -112,11 +109,10 @@ def test_a_default_on_the_command_line_counts(
     start: Callable[..., Path], out: Path, driver: Any, run: Run
 ) -> None:
     folder = start("--tol", 1e-2, "--driver", "inline", "--checkpoint-every", "1h")
-    result = run(
+    ok(run(
         "train", "--resume", folder, "--tol", "1e-3", "--driver", "processes", "--writers", 2,
         "--checkpoint-every", "5m", "--overwrite",
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
+    ))  # fmt: skip
     call = driver.calls[-1]
     assert (call["tol"], call["driver"], call["checkpoint_every"]) == (1e-3, "processes", 300.0)
 
@@ -128,8 +124,7 @@ def test_moved_data(
     data.rename(tmp_path / "moved")
     gone = run("train", "--resume", folder, "--overwrite")
     assert gone.exit_code == 2 and f"{data} does not exist" in gone.stderr
-    result = run("train", tmp_path / "moved", "--resume", folder, "--overwrite")
-    assert result.exit_code == 0, result.output
+    ok(run("train", tmp_path / "moved", "--resume", folder, "--overwrite"))
     assert driver.calls[-1]["command"]["data"] == str(tmp_path / "moved")
 
 
@@ -137,11 +132,10 @@ def test_the_same_given_again(
     start: Callable[..., Path], data: Path, out: Path, driver: Any, run: Run
 ) -> None:
     folder = start("--seed", 4)
-    result = run(
+    result = ok(run(
         "train", data, "--features", "kmers: d=3", "--C", "1e-1", "--seed", 4, "--y", "y",
         "--checkpoint", folder, "--resume", folder, "--out", out, "--overwrite", "--verbose",
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
+    ))  # fmt: skip
     echoed = json.loads(result.stderr.splitlines()[0])
     assert echoed["seed"] == 4 and echoed["resume"] == str(folder)
 
@@ -150,8 +144,7 @@ def test_an_option_that_the_checkpoint_does_not_know(
     start: Callable[..., Path], data: Path, driver: Any, run: Run
 ) -> None:
     folder = start(command={"data": str(data), "features": "kmers:d=3", "C": 0.1, "out": "o.fcl"})
-    result = run("train", "--resume", folder, "--out", data.parent / "p.fcl")
-    assert result.exit_code == 0, result.output
+    ok(run("train", "--resume", folder, "--out", data.parent / "p.fcl"))
     assert driver.calls[-1]["seed"] == 0
 
 
@@ -177,8 +170,7 @@ def test_plan_of_a_resumed_job(
 ) -> None:
     folder = start("--memory", "1GiB")
     before = sorted(tmp_path.rglob("*"))
-    result = run("train", "--resume", folder, "--plan")
-    assert result.exit_code == 0, result.output
+    ok(run("train", "--resume", folder, "--plan"))
     assert driver.calls[-1]["memory"] == 1 << 30 and driver.calls[-1]["resume"].number == 1
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -193,9 +185,7 @@ def test_a_softmax_that_was_chosen_for_the_labels(tmp_path: Path, run: Run) -> N
     job = ("train", rows, "--features", "columns", "--C", 0.5, "--driver", "inline", "--out", out)
     first = run(*job, "--max-passes", 1)
     assert "3 classes, so the loss is softmax" in first.output
-    resumed = run("train", "--resume", f"{out}.checkpoint", "--max-passes", 50)
-    assert resumed.exit_code == 0, resumed.output
+    ok(run("train", "--resume", f"{out}.checkpoint", "--max-passes", 50))
     assert Model.load(out).options["loss"] == "softmax"
-    again = run(*job, "--resume", f"{out}.checkpoint", "--tol", 1e-6, "--overwrite")
-    assert again.exit_code == 0, again.output
+    ok(run(*job, "--resume", f"{out}.checkpoint", "--tol", 1e-6, "--overwrite"))
     assert Model.load(out).labels == (0, 1, 2)

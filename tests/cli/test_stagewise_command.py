@@ -1,4 +1,4 @@
-"""``fcl stagewise``: from data on disk to a model, resumed with the same bits, one message for errors."""
+"""``fcl stagewise``: from data on disk to a model, resumed with the same bits."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from click.testing import Result
 from waves import Problem
 
 from fcl.stagewise.model import load_stagewise
+from tests.cli.conftest import ok
 
 
 @pytest.fixture
@@ -34,8 +35,7 @@ def test_a_resumed_command_gives_the_same_model(
     run: Callable[..., Result], folder: Path, monkeypatch: Any
 ) -> None:
     data, out = folder / "data", folder / "m.fcl"
-    result = run("stagewise", data, *OPTIONS, "--certify", "--out", out)
-    assert result.exit_code == 0, result.output
+    result = ok(run("stagewise", data, *OPTIONS, "--certify", "--out", out))
     gap = r"gap +at most \S+ to the joint optimum over 30 features, a bound that is loose far from "
     assert re.search(gap + "the optimum; a further visit takes", result.output)
     assert result.output.count("validation loss") > 8
@@ -59,8 +59,7 @@ def test_a_resumed_command_gives_the_same_model(
     refused = run("stagewise", "--resume", f"{part}.checkpoint", "--alpha", 2)
     assert refused.exit_code == 2 and "--alpha: a resumed job of ls keeps" in refused.output
     args = ("--resume", f"{part}.checkpoint", "--import", "waves", "--overwrite")
-    resumed = run("stagewise", *args)
-    assert resumed.exit_code == 0, resumed.output
+    ok(run("stagewise", *args))
     assert np.array_equal(load_stagewise(part).weights.features, whole.weights.features)
     again = run(*("stagewise", *args[:-1]))
     assert again.exit_code == 2 and "this checkpoint has finished (all visits are" in again.output
@@ -88,8 +87,7 @@ def test_blocks_that_patience_leaves_out_are_named(
 ) -> None:
     options = ("--features", "waves:Waves:n=200", "--block", 10, "--alpha", 1e-6, "--patience", 1)
     args = (*options, "--valid-fraction", 0.3, "--out", folder / "m.fcl", "--overwrite")
-    found = run("stagewise", folder / "data", *args)
-    assert found.exit_code == 0, found.output
+    found = ok(run("stagewise", folder / "data", *args))
     assert "stopped      patience ran out, 1 block without a lower" in found.output
     warning = "warning: the patience of 1 block ran out in the first visit: the model uses"
     assert warning in found.output and "(--patience, --alpha)" in found.output
@@ -120,14 +118,12 @@ def test_config_log_offset_and_class_weights(run: Callable[..., Result], folder:
     )
     log = folder / "log.jsonl"
     args = ("--config", config, "--alpha", 2, "--import", "waves", "--log-json", log)
-    result = run("stagewise", folder / "data", *args, "--out", folder / "m.fcl")
-    assert result.exit_code == 0, result.output
+    ok(run("stagewise", folder / "data", *args, "--out", folder / "m.fcl"))
     more = ("--offset", "o", "--update", "gls", "--valid-fraction", 0.2, "--alpha", 2)
-    typed = run(
+    ok(run(
         "stagewise", folder / "data", *OPTIONS, *more, "--class-weight", "a=2", "--out",
         folder / "t.fcl",
-    )  # fmt: skip
-    assert typed.exit_code == 0, typed.output
+    ))  # fmt: skip
     model, other = load_stagewise(folder / "m.fcl"), load_stagewise(folder / "t.fcl")
     assert model.has_offset and model.settings == other.settings
     assert model.settings.class_weight == [["a", 2.0], ["b", 1.0], ["c", 1.0]]
@@ -147,8 +143,7 @@ def test_several_targets(run: Callable[..., Result], folder: Path) -> None:
     np.save(folder / "data" / "both.npy", numbers)
     for y, out in (("t,u", "named.fcl"), ("both", "both.fcl")):
         args = ("--regression", "--y", y, "--quiet", "--out", folder / out)
-        result = run("stagewise", folder / "data", *OPTIONS, *args)
-        assert result.exit_code == 0, result.output
+        ok(run("stagewise", folder / "data", *OPTIONS, *args))
     named, both = load_stagewise(folder / "named.fcl"), load_stagewise(folder / "both.fcl")
     assert named.labels == ("t", "u") and both.labels is None
     assert np.array_equal(named.weights.features, both.weights.features)
@@ -158,8 +153,7 @@ def test_inspect(run: Callable[..., Result], folder: Path) -> None:
     args = (folder / "data", "--features", "columns", "--weights", "s", "--block", 3, "--certify")
     assert run("stagewise", *args, "--out", folder / "m.fcl").exit_code == 0
     model = load_stagewise(folder / "m.fcl")
-    result = run("inspect", folder / "m.fcl", "--tsv", folder / "f.tsv", "--top", 2)
-    assert result.exit_code == 0, result.output
+    result = ok(run("inspect", folder / "m.fcl", "--tsv", folder / "f.tsv", "--top", 2))
     text = result.output
     assert model.certificate is not None
     for words in (

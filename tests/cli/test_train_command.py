@@ -18,6 +18,7 @@ import fcl
 from fcl.errors import BudgetError, CheckpointError, InputError, RepeatedDeaths
 from fcl.model import load_model
 from fcl.objective import LOSSES
+from tests.cli.conftest import ok
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,12 +27,11 @@ Run = Callable[..., Result]
 
 def test_a_run(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
     out, log = tmp_path / "o.fcl", tmp_path / "log.jsonl"
-    result = run(
+    result = ok(run(
         "train", data, "--features", "kmers:d=3,origin=5", "--C", 0.1, "--weights", "s",
         "--max-time", "2h", "--memory", "1GiB", "--valid", data, "--block-rows", 256,
         "--seed", 4, "--scratch", tmp_path, "--out", out, "--log-json", log,
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
+    ))  # fmt: skip
     call = driver.calls[-1]
     assert call["data"].n_rows == 600 and call["data"].weights is not None
     assert call["valid"].n_rows == 600 and call["features"].d == 3
@@ -85,8 +85,7 @@ def test_options_of_the_penalty(data: Path, tmp_path: Path, driver: Any, run: Ru
         ("0=1,1=20", {"0": 1.0, "1": 20.0}),
         ("a=b=0.5", {"a=b": 0.5}),
     ):
-        result = run(*arguments, "--overwrite", "--l1-ratio", 0.5, "--class-weight", text)
-        assert result.exit_code == 0, result.output
+        ok(run(*arguments, "--overwrite", "--l1-ratio", 0.5, "--class-weight", text))
         call = driver.calls[-1]
         assert call["l1_ratio"] == 0.5 and call["class_weight"] == weights
         assert call["command"]["l1_ratio"] == 0.5 and call["command"]["class_weight"] == weights
@@ -124,11 +123,10 @@ def test_valid_fraction_is_passed_on(data: Path, tmp_path: Path, driver: Any, ru
 
 def test_options_of_the_driver(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
     arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
-    result = run(
+    result = ok(run(
         *arguments, "--writers", 3, "--checkpoint", tmp_path / "c", "--checkpoint-every", "90s",
         "--no-share-cores", "--shared-files", tmp_path,
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
+    ))  # fmt: skip
     call = driver.calls[-1]
     assert call["writers"] == 3 and call["share_cores"] is False
     assert call["checkpoint"] == str(tmp_path / "c") and call["checkpoint_every"] == 90.0
@@ -136,8 +134,7 @@ def test_options_of_the_driver(data: Path, tmp_path: Path, driver: Any, run: Run
     assert call["should_checkpoint"]() is False and call["should_stop"]() is False
     assert f"resume with: fcl-train --resume {tmp_path / 'c'}" in result.stdout
 
-    result = run(*arguments, "--no-checkpoint", "--driver", "inline", "--overwrite")
-    assert result.exit_code == 0, result.output
+    result = ok(run(*arguments, "--no-checkpoint", "--driver", "inline", "--overwrite"))
     assert driver.calls[-1]["checkpoint"] is None and driver.calls[-1]["driver"] == "inline"
     assert "--resume" not in result.stdout
 
@@ -184,8 +181,7 @@ def test_the_checkpoint_of_a_job_that_converged_gives_way(
     out.unlink()
     assert run(*arguments, "--alpha", 3).exit_code == 2  # a wrong command removes no checkpoint
     assert {path.name: path.read_bytes() for path in folder.glob("*.fcl-ckpt")} == before
-    again = run(*arguments)
-    assert again.exit_code == 0, again.output
+    again = ok(run(*arguments))
     assert f"{folder}: the job there has reached its tolerance" in again.stderr
     assert f"fcl-train --resume {folder} --tol SMALLER" in again.stderr
     assert not before.keys() & {path.name for path in folder.glob("*.fcl-ckpt")}
@@ -221,8 +217,9 @@ def test_early_stop_warns(
 
 def test_plan(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
     before = sorted(tmp_path.rglob("*"))
-    result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--plan", "--memory", "1GiB")
-    assert result.exit_code == 0, result.output
+    result = ok(
+        run("train", data, "--features", "kmers:d=3", "--C", 1, "--plan", "--memory", "1GiB")
+    )
     rows = [line.split() for line in result.stdout.splitlines()]
     assert rows == [
         ["column", "cache", "1", "MiB", "1,048,576"],
@@ -334,8 +331,7 @@ def test_a_full_disk_is_waited_for(
     monkeypatch.setattr("fcl.model.atomic._TRY_EVERY", 0.0)
     driver.before_end = lambda arguments: monkeypatch.setattr(os, "fsync", filling)
     out = tmp_path / "o.fcl"
-    result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", out)
-    assert result.exit_code == 0, result.output
+    result = ok(run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", out))
     words = "No space left on device: make room; retrying for 60 s"
     assert result.stderr.count(words) == 1 and len(tries) > 3
     assert load_model(out).n_active == 3
