@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkpoints import arrays, state
 from click.testing import CliRunner, Result
 
 from fcl.drivers.events import PassDone, Prepared, Started, Stopped
 from fcl.features import KmerFamily
 from fcl.model import Certificate, Model
+from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from tests.cli.refusals import Refuses, check_refused
 
 LENGTH = 12
 
@@ -57,6 +60,12 @@ def model() -> Model:
 def model_file(tmp_path: Path, model: Model) -> Path:
     model.save(tmp_path / "m.fcl")
     return tmp_path / "m.fcl"
+
+
+def ok(result: Result) -> Result:
+    """The result of a command that must succeed."""
+    assert result.exit_code == 0, result.output
+    return result
 
 
 @pytest.fixture
@@ -131,3 +140,46 @@ def driver(monkeypatch: pytest.MonkeyPatch, model: Model) -> FakeDriver:
     monkeypatch.setitem(sys.modules, "fcl.drivers.train", module)
     monkeypatch.setattr("fcl.drivers.train", module, raising=False)
     return fake
+
+
+@pytest.fixture
+def start(
+    data: Path, tmp_path: Path, driver: FakeDriver, run: Callable[..., Result], model: Model
+) -> Callable[..., Path]:
+    """``start(options...)``: a job that was stopped; the folder of its checkpoint."""
+
+    def start(*arguments: object, command: Any = ..., rows: Path = data) -> Path:
+        arguments = (*arguments, "--out", tmp_path / "o.fcl")
+        result = run("train", rows, "--features", "kmers:d=3", "--C", 0.1, *arguments)
+        assert result.exit_code == 0, result.output
+        call = driver.calls[-1]
+        with CheckpointFolder(call["checkpoint"]) as folder:
+            folder.save(
+                Checkpoint(
+                    options={"C": 0.1, "command": call["command"] if command is ... else command},
+                    family=model.family.to_config(),
+                    fingerprint=model.fingerprint,
+                    n_rows=600,
+                    block_checksums=np.empty(0, np.uint64),
+                    state=state(),
+                    arrays=arrays(),
+                    history=[],
+                    elapsed=1.0,
+                    driver="processes",
+                )
+            )
+        return folder.path
+
+    return start
+
+
+@pytest.fixture
+def refuses(
+    data: Path, model_file: Path, tmp_path: Path, run: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Refuses:  # fmt: skip
+    """Run a case in a folder with data, their model m.fcl, and a file exists.fcl."""
+    del data, model_file  # in this folder
+    monkeypatch.chdir(tmp_path)
+    Path("exists.fcl").write_text("precious")
+    return lambda door, given, message: check_refused(run, door(given), message)

@@ -12,6 +12,7 @@ from click.testing import Result
 
 import fcl
 from fcl.model import Model
+from tests.cli.conftest import ok
 
 Run = Callable[..., Result]
 KMERS = ("--features", "kmers:d=3")
@@ -27,8 +28,7 @@ def trained(data: Path, tmp_path: Path) -> Path:
 
 def test_a_model_of_fcl(data: Path, trained: Path, tmp_path: Path, run: Run) -> None:
     out, values = tmp_path / "again.fcl", tmp_path / "c.json"
-    result = run("certify", trained, data, "--out", out, "--json", values, "--top", 2)
-    assert result.exit_code == 0, result.output
+    result = ok(run("certify", trained, data, "--out", out, "--json", values, "--top", 2))
     model = fcl.load_model(trained)
     assert isinstance(model, Model)
     for text in (
@@ -60,8 +60,7 @@ def test_weights_by_name_prove_the_same(
 ) -> None:
     table, values = tmp_path / "w.tsv", tmp_path / "c.json"
     assert run("inspect", trained, "--tsv", table).exit_code == 0
-    result = run("certify", table, data, *KMERS, "--C", 0.1, "--json", values)
-    assert result.exit_code == 0, result.output
+    result = ok(run("certify", table, data, *KMERS, "--C", 0.1, "--json", values))
     assert "the model has none" in result.stdout
     model = fcl.load_model(trained)
     assert isinstance(model, Model)
@@ -85,12 +84,11 @@ def test_arrays_and_options(data: Path, tmp_path: Path, run: Run) -> None:
     np.save(data / "numbers.npy", rows)
     np.save(tmp_path / "w.npy", np.where(np.arange(12) == 5, 0.3, 0.0))
     values = tmp_path / "c.json"
-    result = run(
+    result = ok(run(
         "certify", tmp_path / "w.npy", data, "--x", "numbers", "--weights", "s", "--intercept", 0.2,
         "--alpha", 0.01, "--loss", "squared_hinge", "--l1-ratio", 0.5, "--class-weight", "balanced",
         "--radius", 2, "--memory", "1GiB", "--json", values,
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
+    ))  # fmt: skip
     assert "only --C best does it" in result.stdout
     found = json.loads(values.read_text())
     weights = np.load(data / "s.npy")
@@ -114,62 +112,7 @@ def test_a_model_of_vowpal_wabbit(data: Path, tmp_path: Path, run: Run) -> None:
     np.save(data / "numbers.npy", np.load(data / "X.npy")[:, :4].astype(float))
     path = tmp_path / "readable.txt"
     path.write_text("Version 9.11.9\nbits:18\noptions:\n:0\n0:0.5\n3:-1\n116060:0.25\n")
-    result = run(
-        "certify", path, data, "--x", "numbers", "--C", "best", "--out", tmp_path / "v.fcl"
-    )
-    assert result.exit_code == 0, result.output
+    ok(run("certify", path, data, "--x", "numbers", "--C", "best", "--out", tmp_path / "v.fcl"))
     model = fcl.load_model(tmp_path / "v.fcl")
     assert isinstance(model, Model)
     assert model.ids.tolist() == [0, 3] and model.weights.tolist() == [0.5, -1.0]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--C", "most"), "--C: expected a number above 0, or best"),
-        (("--C", "-1"), "C must be a finite number above 0"),
-        (("--C", "0.1", "--alpha", "0.1"), "give either C"),
-        (("--features", "columns"), "features: a model of fcl has the problem"),
-        (("--no-intercept",), "intercept: a model of fcl has the problem"),
-        (("--intercept", "1"), "intercept: expected a model without one"),
-        (("--radius", "1e-9"), "at least the norm of the weights"),
-        (("--bound-from", "t.fcl", "--C", "0.2"), "another C"),
-        (("--bound-from", "data/y.npy"), "not a model file"),
-        (("--y", "nothing"), "nothing"),
-        (("--memory", "64MiB"), "needs at least"),
-        (("--out", "t.fcl"), "would replace model"),
-        (("--json", "data"), "would replace data"),
-        (("--out", "a", "--json", "a"), "would replace model"),
-    ],
-)
-def test_bad_input(
-    options: tuple[str, ...], message: str, data: Path, trained: Path, tmp_path: Path, run: Run,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    before = sorted(tmp_path.rglob("*"))
-    result = run("certify", "t.fcl", "data", *options)
-    assert result.exit_code == 2 and message in result.stderr, result.output
-    assert len(result.stderr.strip().splitlines()) <= 2
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_wrong_files(data: Path, tmp_path: Path, run: Run) -> None:
-    table = tmp_path / "w.tsv"
-    table.write_text("TTT at 3\t0.5\nTTTT at 3\t0.5\n")
-    result = run("certify", table, data, *KMERS)
-    assert result.exit_code == 2 and "w.tsv, line 2: 'TTTT at 3' is no feature" in result.stderr
-    result = run("certify", tmp_path / "none.fcl", data)
-    assert result.exit_code == 2 and "none.fcl" in result.stderr
-    (tmp_path / "bad.fcl").write_bytes(b"PK\x03\x04")
-    result = run("certify", tmp_path / "bad.fcl", data)
-    assert result.exit_code == 2 and "bad.fcl" in result.stderr
-
-
-def test_stagewise_models_have_their_own_certificate(data: Path, tmp_path: Path, run: Run) -> None:
-    np.save(data / "numbers.npy", np.load(data / "X.npy").astype(float))
-    options = ("--x", "numbers", "--features", "columns", "--no-checkpoint", "--quiet")
-    made = run("stagewise", data, *options, "--out", tmp_path / "s.fcl")
-    assert made.exit_code == 0, made.output
-    result = run("certify", tmp_path / "s.fcl", data, "--x", "numbers")
-    assert result.exit_code == 2 and "fcl stagewise --certify" in result.stderr

@@ -20,6 +20,7 @@ from fcl.convert.run import convert
 from fcl.drivers.initial import fitting
 from fcl.drivers.online.train import train_online
 from fcl.report.measured import measure
+from tests.cli.conftest import ok
 
 Run = Callable[..., Result]
 RNG = np.random.default_rng(11)
@@ -54,8 +55,7 @@ def expected(model: fcl.Model, x: np.ndarray) -> np.ndarray:
 
 
 def scores(run: Run, model: str, data: str, *more: object) -> np.ndarray:
-    result = run("predict", model, data, "--out", "-", "--quiet", *more)
-    assert result.exit_code == 0, result.output
+    result = ok(run("predict", model, data, "--out", "-", "--quiet", *more))
     lines = [line.split("\t") for line in result.stdout.splitlines()]
     at = lines[0].index("margin")
     return np.array([float(cells[at]) for cells in lines[1:]])
@@ -197,8 +197,7 @@ def test_streams(first: int, run: Run) -> None:
     lines = Path(svm("train.svm", X, first)).read_text()
     given = ["-", "--columns", str(P), "--features", "columns", "--alpha", "1e-3"]
     flag = [] if first else ["--zero-based"]
-    result = CliRunner().invoke(online, [*given, *flag, "--out", "o.fcl"], input=lines)
-    assert result.exit_code == 0, result.output
+    result = ok(CliRunner().invoke(online, [*given, *flag, "--out", "o.fcl"], input=lines))
     model = fcl.load_model("o.fcl")
     assert model.column_record.first_id == first
     svm("t.svm", T, first)
@@ -208,13 +207,11 @@ def test_streams(first: int, run: Run) -> None:
     for option in ("--resume", "--initial"):
         again = ["-", "--columns", str(P), option, "o.fcl", "--out", f"{option[2:]}.fcl"]
         again += given[3:] if option == "--initial" else []
-        result = CliRunner().invoke(online, again, input=more)
-        assert result.exit_code == 0, result.output
+        result = ok(CliRunner().invoke(online, again, input=more))
         assert ("ids: from 0, as in o.fcl" in result.output) == (first == 0)
         found = fcl.load_model(f"{option[2:]}.fcl")
         assert found.column_record.first_id == first
-    whole = CliRunner().invoke(online, [*given, *flag, "--out", "w.fcl"], input=lines + more)
-    assert whole.exit_code == 0
+    ok(CliRunner().invoke(online, [*given, *flag, "--out", "w.fcl"], input=lines + more))
     if first:
         result = CliRunner().invoke(
             online, ["-", "--columns", str(P), "--resume", "o.fcl", "--zero-based", "--out", "p.fcl"],
@@ -223,10 +220,11 @@ def test_streams(first: int, run: Run) -> None:
         assert result.exit_code == 2 and "the ids of o.fcl begin at 1" in result.output
     # validation rows of a stream
     convert(["t.svm"], "t.zarr", memory="4GiB")
-    result = CliRunner().invoke(
-        online, [*given, *flag, "--valid", "t.zarr", "--out", "v.fcl"], input=lines
+    result = ok(
+        CliRunner().invoke(
+            online, [*given, *flag, "--valid", "t.zarr", "--out", "v.fcl"], input=lines
+        )
     )
-    assert result.exit_code == 0, result.output
 
 
 def test_a_job_is_resumed_with_the_same_ids(base: int) -> None:

@@ -17,6 +17,7 @@ from click.testing import Result
 
 import fcl
 from fcl.errors import InputError
+from tests.cli.conftest import ok
 
 Run = Callable[..., Result]
 
@@ -27,8 +28,7 @@ def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
         "score\tsequence\tw\tg\n1\tACGTT\t1\tu\n2.5\t\t1\tu\n-1\tggNAACC\t3\tv\n"
     )
     options = ["--y", "score", "--weights", "w", "--groups", "g", "--length", "5"]
-    result = run("convert", "t.tsv", "o.zarr", "--x", "sequence", *options)
-    assert result.exit_code == 0, result.output
+    result = ok(run("convert", "t.tsv", "o.zarr", "--x", "sequence", *options))
     lines = dict(line.split(None, 1) for line in result.stdout.splitlines())
     assert lines["read"] == "3 records (sequences)" and lines["dropped"] == "1 without letters"
     assert lines["written"].startswith("2 rows of 5 letters in ")
@@ -85,60 +85,12 @@ def test_the_next_command_knows_the_origin_of_windows(
     assert f" --features {features} --C" in result.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "message"),
-    [
-        (
-            "s\ty\nACGT\t1\nACGT\n",
-            [],
-            "t.tsv: line 3: expected 2 columns, as in the first line, got 1",
-        ),
-        ("s\ty\nACGT\t1\nAC~T\t2\n", [], "line 3: expected a sequence of A, C, G, T, U"),
-        ("s\ty\nACGT\t1\nAC T\t2\n", [], "line 3: expected a sequence"),
-        ("s\ty\nACGT\t1\nACGT\tx\n", [], "line 3: --y: expected a finite number"),
-        ("s\ty\nACGT\tx\n", ["--weights", "y"], "--weights: expected a finite number"),
-        (
-            "s\ty\tw\nACGT\t1\t0\nACGT\t1\t-1\n",
-            ["--weights", "w"],
-            "t.tsv: line 3: --weights: expected numbers >= 0, got -1; correct it",
-        ),
-        ("s\ty\tw\nACGT\t1\tinf\n", ["--weights", "w"], "line 2: --weights: expected a finite"),
-        ("s\ty\tw\nACGT\t1\t\n", ["--weights", "w"], "line 2: --weights: expected a value"),
-        ("s\ty\nACGT\tx\n", ["--groups", "z"], "has no column 'z'"),
-        ("s\ty\nACGT\tx\nAC\t\n", ["--length", "2"], "line 3: --y: expected a value, got an empty"),
-        ("s\ty\rACGT\tx\r", ["--format", "sequences"], "carriage returns alone"),
-        ("s\ty\nAC\rGT\t1\n", ["--format", "sequences"], "line 2: expected a sequence"),
-        (
-            "ACGT" * 20_000 + "\t1\n",
-            ["--format", "sequences"],
-            "line 1 is longer than 65,536 bytes",
-        ),
-        ("s\ty\nACGT\tx\n", ["--length", "0"], "--length"),
-        ("s\ty\nACGT\tx\n", ["--max-unknown", "2"], "--max-unknown"),
-        ("s\ty\nACGT\tx\n", ["--format", "vw"], "vw"),
-        ("s\ty\nACGT\tx\n", ["--memory", "2MiB"], "is too small"),
-        ("s\ty\nACGT\tx\n", ["--genome", "t.tsv"], "t.tsv"),
-    ],
-)
-def test_bad_input(
-    text: str, options: list[str], message: str, tmp_path: Path, run: Run,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    Path("t.tsv").write_text(text)
-    result = run("convert", "t.tsv", "o.zarr", "--x", "s", "--y", "y", *options)
-    assert result.exit_code == 2 and message in result.stderr, result.output
-    assert result.stderr.splitlines()[-1].startswith("fcl convert: error: ")
-    assert [path.name for path in tmp_path.iterdir()] == ["t.tsv"]
-
-
 def test_the_next_command(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     def next_command(text: str, *options: str) -> str:
         Path("t.csv").write_text(text)
-        result = run("convert", "t.csv", "o.zarr", "--overwrite", *options)
-        assert result.exit_code == 0, result.output
+        result = ok(run("convert", "t.csv", "o.zarr", "--overwrite", *options))
         return str(result.stdout.splitlines()[-1])
 
     train = "next         fcl train o.zarr --features columns"
@@ -187,16 +139,6 @@ def test_long_and_quoted_cells(tmp_path: Path, run: Run, monkeypatch: pytest.Mon
         assert data.groups is not None and data.groups.tolist() == ["1", "X"]
 
 
-def test_an_input_is_never_replaced(tmp_path: Path, run: Run) -> None:
-    (tmp_path / "x.fa").write_text(">a\nA\n")
-    result = run("convert", tmp_path / "x.fa", tmp_path / "x.fa", "--overwrite")
-    assert result.exit_code == 2 and "would replace input 1" in result.stderr
-    (tmp_path / "y.fa").write_text(">a\nA\n")
-    result = run("convert", tmp_path / "x.fa", tmp_path / "y.fa", "--overwrite")
-    assert result.exit_code == 2 and "expected a name that ends in .zarr, got" in result.stderr
-    assert (tmp_path / "y.fa").read_text() == ">a\nA\n"
-
-
 @pytest.mark.parametrize("name", ["t.csv", "t.svm"])
 def test_a_pipe_is_read_once(name: str, tmp_path: Path, run: Run) -> None:
     """Readers that need two readings copy it first."""
@@ -206,8 +148,7 @@ def test_a_pipe_is_read_once(name: str, tmp_path: Path, run: Run) -> None:
     writer = threading.Thread(target=pipe.write_text, args=(text,), daemon=True)
     writer.start()
     options = ["--y", "y", "--layout", "dense"] if name == "t.csv" else []
-    result = run("convert", pipe, tmp_path / "o.zarr", *options)
-    assert result.exit_code == 0, result.output
+    ok(run("convert", pipe, tmp_path / "o.zarr", *options))
     rows = fcl.open_data(tmp_path / "o.zarr").rows.read(0, 2)
     found = rows if isinstance(rows, np.ndarray) else rows.to_dense()
     assert found.tolist() == [[1], [2]]
@@ -218,18 +159,14 @@ def test_inputs_that_cannot_be_opened(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.fa").write_text(">a\nAC\n")
-    for name, message in (
-        ("x" * 300 + ".fa", "File name too long"),
-        ("a.fa", "a.fa cannot be read"),
-    ):
-        result = run("convert", name, "o.zarr")
-        assert result.exit_code == 2 and message in result.stderr, result.output
 
-        def refuse(*_: Any, **__: Any) -> Any:
-            raise PermissionError(errno.EACCES, "Permission denied")
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied")
 
-        monkeypatch.setattr(Path, "open", refuse)
-        monkeypatch.setattr("fcl.convert.files.open", refuse, raising=False)
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("fcl.convert.files.open", refuse, raising=False)
+    result = run("convert", "a.fa", "o.zarr")
+    assert result.exit_code == 2 and "a.fa cannot be read" in result.stderr, result.output
     assert os.listdir() == ["a.fa"]
 
 
@@ -313,24 +250,6 @@ def test_train_says_how_to_convert(
     assert "in no format known to fcl" in run("train", "text", *options).stderr
     (tmp_path / "d").mkdir()
     assert "unexpected extra argument" in run("train", "d", "n.fa").stderr
-
-
-def test_train_names_files_that_do_not_exist(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("a.fa").write_text(">a\nAC\n")
-    for files, words in (
-        (["nope.fa", "nope2.fa"], "nope.fa, nope2.fa do not exist"),
-        (["a.fa", "nope.fa"], "nope.fa does not exist"),
-        (["nope.h5::/g", "--C", "0.1", "a.fa"], "nope.h5::/g does not exist"),
-        (["a" * 300, "a.fa"], "does not exist"),
-    ):
-        result = run("train", *files)
-        assert result.exit_code == 2 and f"error: {words}" in result.stderr.replace(
-            "a" * 300 + " ", ""
-        )
-    assert "No such option" in run("train", "nope.fa", "nope2.fa", "--nix").stderr
 
 
 def test_names_of_columns(tmp_path: Path, run: Run) -> None:

@@ -38,26 +38,6 @@ def job(name: str, data: Path, tmp_path: Path, *more: Any) -> tuple[Any, ...]:
     return (command, place, *JOBS[name], "--out", out, *more)
 
 
-@pytest.mark.parametrize(
-    ("name", "option"),
-    [
-        ("train", "seed"),
-        ("train", "max-passes"),
-        ("online", "seed"),
-        ("online", "period"),
-        ("stagewise", "visits"),
-        ("stagewise", "block"),
-        ("stagewise", "patience"),
-    ],
-)
-def test_numbers_that_no_file_holds_are_refused_before_the_work(
-    name: str, option: str, data: Path, tmp_path: Path, run: Run
-) -> None:
-    result = run(*job(name, data, tmp_path, f"--{option}", 2**62 + 1))
-    assert result.exit_code == 2 and "at most 2^62" in result.stderr, result.output
-    assert not list(tmp_path.glob("o.fcl*"))
-
-
 @pytest.mark.parametrize("link", ["nowhere", "checkpoint-9.fcl-ckpt", "a" * 1000])
 @pytest.mark.parametrize("name", ["train", "stagewise"])
 def test_links_that_lead_nowhere_among_checkpoints(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import fcl
+from tests.cli.conftest import ok
 
 
 def test_poisson_with_offset(tmp_path: Path, run: Any) -> None:
@@ -29,8 +30,7 @@ def test_poisson_with_offset(tmp_path: Path, run: Any) -> None:
     scores = tmp_path / "s.npy"
     result = run("predict", out, folder, "--out", scores)
     assert result.exit_code == 2 and "--offset" in result.stderr
-    result = run("predict", out, folder, "--offset", "log_exposure", "--mean", "--out", scores)
-    assert result.exit_code == 0, result.stderr
+    result = ok(run("predict", out, folder, "--offset", "log_exposure", "--mean", "--out", scores))
     np.testing.assert_allclose(np.load(scores), model.predict(X, offset=o), rtol=1e-14)
     result = run("inspect", out)
     assert "poisson, margins with an offset" in result.stdout

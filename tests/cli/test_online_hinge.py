@@ -28,11 +28,6 @@ def test_command(run: Callable[..., Result], tmp_path: Path) -> None:
     assert result.exit_code == 0 and "hinge" in result.output, result.output
     result = run("certify", tmp_path / "m.fcl", tmp_path)
     assert result.exit_code == 0 and "best C" in result.output, result.output
-    result = run("train", tmp_path, "--features", "columns", "--C", 1, "--loss", "hinge", "--out",
-                 tmp_path / "t.fcl")  # fmt: skip
-    assert (
-        result.exit_code == 2 and "choose squared_hinge, or learn with fcl online" in result.output
-    )
 
 
 def test_stream(tmp_path: Path) -> None:

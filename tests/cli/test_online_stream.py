@@ -185,21 +185,6 @@ def test_a_signal_before_the_first_row_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "m.fcl").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("-", "--features", "columns", "--alpha", 1), "--columns is missing"),
-        ((*COMMAND, "--passes", 2), "--passes: standard input is read once"),
-        (("-", "--columns", 3, "--features", "columns", "--C", 1), "give --alpha"),
-        ((*COMMAND, "--class-weight", "balanced"), "--class-weight: expected a weight for each"),
-        (("data", *COMMAND[1:]), "--columns: expected DATA - "),
-    ],
-)
-def test_options_that_do_not_fit(tmp_path: Path, options: tuple[object, ...], message: str) -> None:
-    code, output = learnt(*options, "--out", tmp_path / "m.fcl", text="")
-    assert code == 2 and message in output
-
-
 METHODS = (
     ("--method", "ftrl"),
     ("--method", "truncated-gradient", "--period", 7, "--table", "float32", "--decay", 0.5),

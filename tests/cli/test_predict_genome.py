@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import Result
 
+from tests.cli.conftest import ok
 from tests.cli.scored import LENGTH, ORIGIN, random_model, reverse, write_genome
 
 Run = Callable[..., Result]
@@ -47,8 +48,7 @@ def test_sites(
 ) -> None:
     monkeypatch.setattr("fcl.scoring.sites._STEP", step)
     common = ["m.fcl", "--genome", "g.fa", "--sites", pattern]
-    result = run("predict", *common, "--both-strands", "--out", "o.bed.gz")
-    assert result.exit_code == 0, result.output
+    result = ok(run("predict", *common, "--both-strands", "--out", "o.bed.gz"))
     found = gzip.decompress(Path("o.bed.gz").read_bytes()).decode().splitlines()
     expected = []
     for name, text in contigs.items():
@@ -173,11 +173,10 @@ def test_variants(
     ]
     Path("v.vcf.gz").write_bytes(gzip.compress(("##x\n#CHROM\n" + "".join(lines)).encode()))
     where = [] if pattern is None else ["--sites", pattern]
-    result = run(
+    result = ok(run(
         "predict", "m.fcl", "--vcf", "v.vcf.gz", "--genome", "g.fa", "--both-strands", *where,
         "--keep-dropped", "--out", "d.tsv", *["--edges", "pad"] * pad,
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
+    ))  # fmt: skip
     rows = [line.split("\t") for line in Path("d.tsv").read_text().splitlines()[1:]]
     each = [(c, s, i, o, n) for i, (c, s, o, news) in enumerate(variants) for n in news]
     n_empty = 0
@@ -216,8 +215,7 @@ def test_alleles_that_are_skipped(contigs: dict[str, str], run: Run) -> None:
     has = contigs["c1"][60]
     assert result.exit_code == 2 and not Path("o").exists()
     assert f"v.vcf: line 2: REF is '{other}' at chrc1:61, but g.fa has {has};" in result.stderr
-    result = run("predict", *common, "--skip-mismatches")
-    assert result.exit_code == 0, result.output
+    result = ok(run("predict", *common, "--skip-mismatches"))
     assert [line.split("\t")[2:5] for line in Path("o").read_text().splitlines()[1:]] == [
         ["a", "C", "T"], ["a", "C", "G"],
     ]  # fmt: skip
@@ -229,63 +227,6 @@ def test_alleles_that_are_skipped(contigs: dict[str, str], run: Run) -> None:
         assert f"without a score: {text}" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("line", "options", "message"),
-    [
-        ("c1\t5\tx\tA", [], "v.vcf: line 3: expected the columns CHROM, POS, ID, REF and ALT"),
-        ("c1\t0\tx\tA\tC", [], "v.vcf: line 3: expected a position (POS) from 1 on, got '0'"),
-        ("c1\t5\tx\tA?\tC", [], "v.vcf: line 3: expected nucleotides in REF, got 'A?'"),
-        ("c1\t5\tx\tA\tC,-", [], "v.vcf: line 3: expected nucleotides in ALT, got '-'"),
-        ("9\t5\tx\tA\tC", [], "v.vcf: line 3: g.fa has no contig '9'"),
-        ("chrc1\t5\tx\tA\tC", [], "VCF says chrc1, genome says c1: --rename chr="),
-        ("c1\t999\tx\tA\tC", [], "g.fa has 260 bases in this contig"),
-        (
-            "c1\t1\tx\tN\tC",
-            ["--edges", "error"],
-            "v.vcf: line 3: a window around the variant leaves",
-        ),
-        # the windows of the reference lie inside, those of the alternative do not
-        (
-            "c1\t253\tx\tNNNN\tN",
-            ["--edges", "error"],
-            "v.vcf: line 3: a window around the variant leaves",
-        ),
-        (
-            "c1\t5\tx\t" + 100 * "A",
-            [],
-            "v.vcf: line 3: expected at most 60 bytes in the columns CHROM",
-        ),
-        ("c1\t0\tx\tN\t<DEL>,N", [], "v.vcf: line 3: expected a position (POS) from 1 on, got '0'"),
-        ("c1\t1\tx\tN\tC", ["--probability"], "--probability is not an option for --vcf, which"),
-        ("", [], "v.vcf: expected at least one variant, found none"),
-        ("", ["--sites", "A!"], "--sites: expected 1 to 1,000 letters"),
-        (
-            "",
-            ["--sites", "AG", "--origin", "10"],
-            "expected a site inside the window, which has 11",
-        ),
-        ("", ["--max-unknown", "0"], "--max-unknown is not an option for --vcf"),
-    ],
-)
-def test_bad_variants(
-    line: str, options: list[str], message: str, contigs: dict[str, str], run: Run, monkeypatch: Any
-) -> None:
-    monkeypatch.setattr("fcl.convert.files.HEAD_BYTES", 50)
-    monkeypatch.setattr("fcl.scoring.vcf._SLICE_BYTES", 50)
-    monkeypatch.setattr("fcl.scoring.vcf._MOST_BYTES", 60)
-    Path("v.vcf").write_text(f"##x\n#CHROM\n{line}")
-    before = sorted(Path().iterdir())
-    result = run("predict", "m.fcl", "--vcf", "v.vcf", "--genome", "g.fa", "--out", "o", *options)
-    assert result.exit_code == 2 and message in result.stderr, result.output
-    assert sorted(Path().iterdir()) == before
-
-
-def test_bcf_is_refused(contigs: dict[str, str], run: Run) -> None:
-    Path("v.bcf").write_bytes(gzip.compress(b"BCF\2\2" + bytes(20)))
-    result = run("predict", "m.fcl", "--vcf", "v.bcf", "--genome", "g.fa", "--out", "o")
-    assert result.exit_code == 2 and "is a BCF file; expected VCF: convert it with" in result.stderr
-
-
 def test_the_place_of_the_site_must_be_known(contigs: dict[str, str], run: Run) -> None:
     from dataclasses import replace
 
@@ -293,13 +234,9 @@ def test_the_place_of_the_site_must_be_known(contigs: dict[str, str], run: Run) 
 
     replace(MODEL, family=KmerFamily(3, LENGTH, 0)).save("0.fcl")
     options = ["--genome", "g.fa", "--sites", "AG"]
-    result = run("predict", "0.fcl", *options, "--out", "o")
-    assert result.exit_code == 2 and "have no origin" in result.stderr
     run("predict", "0.fcl", *options, "--out", "a", "--origin", ORIGIN)
     run("predict", "m.fcl", *options, "--out", "b")
     assert Path("a").read_text() == Path("b").read_text() != ""
-    result = run("predict", "m.fcl", "--sites", "AG", "--out", "o")
-    assert result.exit_code == 2 and "--sites needs --genome" in result.stderr
 
 
 def test_variants_on_contigs_that_the_genome_lacks(contigs: dict[str, str], run: Run) -> None:
@@ -311,8 +248,7 @@ def test_variants_on_contigs_that_the_genome_lacks(contigs: dict[str, str], run:
     assert result.exit_code == 2 and not Path("o").exists()
     assert "v.vcf: line 1: g.fa has no contig 'decoy'" in result.stderr
     assert "; --skip-contigs skips and counts records on such contigs" in result.stderr
-    result = run("predict", *common, "--skip-contigs", "--keep-dropped")
-    assert result.exit_code == 0, result.output
+    result = ok(run("predict", *common, "--skip-contigs", "--keep-dropped"))
     assert "2 of 3, on a contig that the genome lacks" in result.stderr
     assert "contigs: skipped 2 names that the genome lacks: 'decoy', 'alt'" in result.stderr
     rows = [row.split("\t") for row in Path("o").read_text().splitlines()[1:]]

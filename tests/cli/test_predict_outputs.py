@@ -12,6 +12,7 @@ from click.testing import Result
 
 import fcl
 from fcl import open_data
+from tests.cli.conftest import ok
 
 Run = Callable[..., Result]
 X = np.round(64.0 * np.random.default_rng(5).normal(size=(90, 4))) / 64.0  # exact as float32
@@ -59,8 +60,7 @@ def test_contributions_add_up_to_the_margins_of_one_output(
     for data in ("d", "t.csv"):
         out = folder / "e.tsv"
         given = ("--explain", 2, "--explain-output", output, "--out", out, "--overwrite")
-        result = run("predict", folder / "m.fcl", folder / data, *given)
-        assert result.exit_code == 0, result.output
+        ok(run("predict", folder / "m.fcl", folder / data, *given))
         head, lines = table(out)
         margin = head.index("margin" if data == "d" else f"margin_{output}")
         at = head.index("intercept")
@@ -76,19 +76,3 @@ def test_contributions_add_up_to_the_margins_of_one_output(
         np.testing.assert_allclose(np.abs(numbers[:, 2]), parts.max(axis=1), rtol=1e-12)
     explained = model.explain(X, top=2, output=label)
     np.testing.assert_allclose(explained.margins, margins, rtol=1e-12, atol=1e-12)
-
-
-def test_bad_input(folder: Path, run: Run) -> None:
-    trained(folder / "m.fcl", "softmax", np.arange(90) % 3)
-    trained(folder / "2.fcl", "logistic", np.arange(90) % 2)
-    before = sorted(folder.rglob("*"))
-    for model, options, message in [
-        ("m.fcl", ("--explain", 2), "name one of them: --explain-output LABEL"),
-        ("m.fcl", ("--explain", 2, "--explain-output", "3"), "3 outputs of the model (0, 1, 2)"),
-        ("m.fcl", ("--explain-output", "1"), "--explain-output needs --explain K"),
-        ("2.fcl", ("--explain", 2, "--explain-output", "1"), "this one has one; leave it out"),
-        ("m.fcl", ("--explain", 2, "--explain-output", "1", "--mean"), "leave out --mean"),
-    ]:
-        result = run("predict", folder / model, folder / "d", *options, "--out", folder / "e.tsv")
-        assert result.exit_code == 2 and message in result.output, result.output
-        assert sorted(folder.rglob("*")) == before

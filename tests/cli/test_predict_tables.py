@@ -13,6 +13,7 @@ from click.testing import Result
 import fcl
 from fcl.convert.run import convert
 from fcl.model.labels import encoded_target
+from tests.cli.conftest import ok
 
 Run = Callable[..., Result]
 RNG = np.random.default_rng(2)
@@ -62,8 +63,7 @@ def test_columns_that_the_model_does_not_read(model: fcl.Model, run: Run) -> Non
     parquet.write_table(pyarrow.table(columns | more), "t.parquet")
     expected = [margin(model, *row) for row in zip(numbers, colours, strict=True)]
     for name, unread in (("t.csv", 3), ("t.parquet", 5)):
-        result = run("predict", "m.fcl", name, "--out", "-")
-        assert result.exit_code == 0, result.output
+        result = ok(run("predict", "m.fcl", name, "--out", "-"))
         np.testing.assert_allclose(scores(result.stdout), expected, rtol=1e-6)
         assert f"columns: {unread} of the table are not read" in result.stderr
     Path("u.csv").write_text("id,colour\n1,red\n")
@@ -80,8 +80,7 @@ def test_missing_values_get_the_means_of_the_training_rows(model: fcl.Model, run
     for other in (1, 9):
         Path("t.csv").write_text(f"colour,a\nred,\nred,{other}\n")
         for file, like in (("old.fcl", ("--like", "train.zarr")), ("m.fcl", ())):
-            result = run("predict", file, "t.csv", "--out", "-", "--missing", "mean", *like)
-            assert result.exit_code == 0, result.output
+            result = ok(run("predict", file, "t.csv", "--out", "-", "--missing", "mean", *like))
             expected = [margin(model, 2.5, "red"), margin(model, other, "red")]
             np.testing.assert_allclose(scores(result.stdout), expected, rtol=1e-6)
     message = (

@@ -13,6 +13,7 @@ from click.testing import Result
 
 import fcl
 from fcl.model import atomic, result_file
+from tests.cli.conftest import ok
 
 Run = Callable[..., Result]
 TRAIN = ("train", "DATA", "--features", "kmers:d=2", "--C", 0.05, "--driver", "inline")
@@ -86,8 +87,7 @@ def check_kept(result: Result, out: Path, run_again: Callable[[Path], Result]) -
     assert ((out / "theirs") if out.is_dir() else out).read_bytes() == b"theirs"
     assert not [path.name for path in out.parent.iterdir() if path.name.endswith(".tmp")]
     alone = out.with_name(out.name.replace("o.", "alone.", 1))
-    result = run_again(alone)
-    assert result.exit_code == 0, result.output
+    result = ok(run_again(alone))
     if out.suffix == ".fcl":
         np.testing.assert_array_equal(weights(kept), weights(alone))
     elif out.suffix == ".zarr":
@@ -160,8 +160,7 @@ def test_overwrite_replaces_what_another_process_wrote(
                 (out / "zarr.json").write_text("{}")
 
     monkeypatch.setattr(atomic, "step", step)
-    result = run_command(run, (*arguments, "--overwrite"), inputs, out)
-    assert result.exit_code == 0, result.output
+    ok(run_command(run, (*arguments, "--overwrite"), inputs, out))
     assert not (out / "theirs").exists() and (out.is_dir() or out.read_bytes() != b"theirs")
     assert not list(tmp_path.glob("o.1.*")) and not list(tmp_path.glob("*.tmp"))
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcl.errors import InputError
 from fcl.features import Bag, BagFamily, family_from_config, parse_features, spell_features
 from fcl.features.base import BitColumns
 from fcl.features.prices import Prices
@@ -268,28 +267,3 @@ def test_text(text: str, spec: Bag) -> None:
     assert spell_features(spec) == text
     family = BagFamily(spec.d, 12, spec.value, spec.strands, spec.wildcards)
     assert family_from_config(family.to_config()) == family
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"d": 0}, "from 1 to 12, got 0"),
-        ({"d": 11, "wildcards": True}, "from 1 to 10 with wildcards, got 11"),
-        ({"d": 2.5}, "whole number"),
-        ({"d": 4, "value": "sum"}, "value"),
-        ({"d": 4, "strands": "two"}, "strands"),
-        ({"d": 11, "value": "presence", "wildcards": True}, "from 1 to 10 with wildcards"),
-    ],
-)
-def test_options_are_checked(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Bag(**options)
-
-
-def test_ids_and_patterns_are_checked() -> None:
-    with pytest.raises(InputError, match=r"id 64 is outside 0 \.\. 63"):
-        BagFamily(3, 9).describe(64)
-    with pytest.raises(InputError, match="3 letters of ACGT, got 'AC'"):
-        BagFamily(3, 9).feature_id("AC")
-    with pytest.raises(InputError, match="the first not"):
-        BagFamily(3, 9, wildcards=True).feature_id(".AC")

@@ -459,12 +459,3 @@ def test_wide_rows_are_scored_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -
     parts = list(model.iter_margins(X))
     assert len(parts) == N // 64
     np.testing.assert_allclose(np.concatenate([m for *_, m in parts]), whole, rtol=1e-12)
-
-
-@pytest.mark.parametrize("features", ["columns", "products:degree=1", "fourier:n=8"])
-def test_rows_that_are_too_wide(features: str) -> None:
-    """A pass over 2^40 columns would not come to its end."""
-    at = np.arange(80)
-    wide = csr_array((np.ones(80), (at, at << 33)), shape=(80, 1 << 40))
-    with pytest.raises(fcl.InputError, match=r"at most 2,147,483,648 columns, got 1099511627776"):
-        fcl.train(fcl.open_data(wide, y=at % 2), features, C=1.0)

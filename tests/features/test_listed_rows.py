@@ -15,7 +15,6 @@ from windows import UNKNOWN, examples, make_windows
 
 from fcl.data import open_data
 from fcl.data.prepared import PreparedRows
-from fcl.errors import GeneratorError, InputError
 from fcl.features import Family, bind_features, parse_features
 from fcl.features.base import BitColumns, ListedColumns, StepColumns
 from fcl.features.rows import CHUNK_IDS, RowChunk
@@ -147,28 +146,6 @@ def test_large_ids_are_int64() -> None:
     assert {family.describe(int(j)).partition(" ")[2] for j in chunk.ids[:: 1 << 11]} <= {
         f"at {k}" for k in range(29)
     }
-
-
-@pytest.mark.parametrize("features", ["generators:Hinges", "fourier", "products:degree=4"])
-def test_other_families_are_refused(features: str) -> None:
-    rows = open_data(np.random.default_rng(0).random((20, 5)), y=None).rows
-    with pytest.raises(InputError, match=r"cannot list|at most 3 columns"):
-        bind_features(parse_features(features), rows).row_view()
-
-
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        ("values", "nonzeros: expected .* columns"),
-        ("missing", "outside the family"),
-        ("twice", "listed twice"),
-        ("short", "expected an indptr"),
-    ],
-)
-def test_check_generator_compares_lists_with_columns(fault: str, message: str) -> None:
-    X = np.random.default_rng(0).random((100, 3))
-    with pytest.raises(GeneratorError, match=message):
-        check_generator(Listed(4, fault), X, training=False)
 
 
 def test_check_generator_accepts_a_right_list() -> None:

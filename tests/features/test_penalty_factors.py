@@ -1,4 +1,4 @@
-"""Penalty factors of single features: optimum, features left out, errors."""
+"""Penalty factors of single features: optimum, and features left out."""
 
 from __future__ import annotations
 
@@ -71,17 +71,3 @@ def test_they_are_kept_with_the_model(tmp_path) -> None:
     ids = np.arange(M)
     assert (loaded.family.penalty_factors(ids) == f).all()
     assert (loaded.margins(X) == result.model.margins(X)).all()
-
-
-@pytest.mark.parametrize(
-    ("factors", "words"),
-    [
-        ([1.0] * (M - 1), f"expected {M} penalty factors, one per column, got {M - 1}"),
-        ([1.0] * (M - 1) + [0.0], f"above 0, got 0 for column {M - 1}"),
-        ([1.0] * (M - 1) + [np.nan], f"above 0, got nan for column {M - 1}"),
-    ],
-)
-def test_bad_factors(factors: list[float], words: str) -> None:
-    X, y, _ = problem()
-    with pytest.raises(fcl.InputError, match=words):
-        fcl.train(fcl.open_data(X, y=y), Columns(factors=factors), C=C)

@@ -244,13 +244,6 @@ def test_a_value_that_is_not_binary_is_named(sparse: bool) -> None:
     assert len(list(family.read_rows(rows, BLOCK_ROWS, keep))) > 1
 
 
-def test_products_that_no_column_can_hold() -> None:
-    X = np.full((8, 2), 1e20)
-    family, prepared = bound_rows(X, Products(2), False, 64)
-    with pytest.raises(InputError, match=r"1e\+20.*scale"):
-        Pricing(family, prepared, 3)
-
-
 def test_pairs_of_all_parts_are_summed_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """One request for the pairs of a pass, and the same bits as with a request for each part."""
     X = make_rows(3, N_ROWS, 12 if INTERPRETED else 40, "binary")

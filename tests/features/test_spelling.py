@@ -1,4 +1,4 @@
-"""Families as text: lists as options, and messages about typing errors."""
+"""Families as text: lists as options, and classes in place of instances."""
 
 from __future__ import annotations
 
@@ -34,21 +34,6 @@ def test_lists_come_back(names: list[object]) -> None:
     assert again == spec and again.names == names and again.n == 7  # type: ignore[union-attr]
     both = f"{text} * 2 + kmers:d=3"
     assert spell_features(parse_features(both)) == both
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("colums", "did you mean columns[?]"),
-        ("columns:factor=[1]", "did you mean factors[?]"),
-        ("fcl.features.plain:Column", "did you mean fcl.features.plain:Columns[?]"),
-        ("fcl.features.plain.Columns", "did you mean fcl.features.plain:Columns[?]"),
-        ("columns:factors=[1", "expected a list such as"),
-    ],
-)
-def test_slips(text: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        parse_features(text)
 
 
 def test_a_class_is_not_an_instance_and_numbers_are_plain() -> None:

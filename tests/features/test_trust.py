@@ -112,35 +112,6 @@ def test_from_python(folder: Path) -> None:
     assert result.stdout.split() == ["refused", "Halves", "Halves"], result.stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("antigravity:fly", "--import antigravity"),
-        ("os:system", "no class system|not a subclass"),
-        ("os:path.join", "no class path.join|not a subclass"),
-        ("fcl:train", "no class train|not a subclass"),
-        ("__main__:Evil", "script or notebook"),
-        ("a" * 160_000 + ":b", r"class b of the module aaa.*\.\.\., which fcl imports"),
-        ("x\x1b[2J" * 50 + ":b", r"module x\\x1b\[2J"),
-        (":", "expected module:Class|module"),
-        ("é" * 99, "unknown family"),
-        (None, "expected the name"),
-        ({"a": 1}, "expected the name"),
-    ],
-)
-def test_invalid_names(name: Any, words: str) -> None:
-    with pytest.raises(InputError, match=words) as caught:
-        family_from_config({"family": name, "options": {}, "state": {}, "form": {}}, ())
-    assert len(str(caught.value)) < 1000
-    assert str(caught.value).isprintable()
-
-
-def test_text_from_a_file() -> None:
-    assert parse_features("kmers:d=3 + columns * 2", ()) is not None
-    with pytest.raises(InputError, match="--import antigravity"):
-        parse_features("kmers:d=3 + antigravity:Fly:speed=3", ())
-
-
 def test_packages_around_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "package_of_mine"
     package.mkdir()

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fcl import InputError
 from fcl.features.rows import RowChunk
 from fcl.kernels import ball_heap
 from fcl.online import OnlineOptions, make_learner, project_l1_ball
@@ -287,84 +286,6 @@ def test_batches_grow() -> None:
     rows.learn(learner, 2400, rows.n)
     assert len(learner.point()[0]) > 2048
     check_heap(learner)
-
-
-def test_states_of_another_batch_are_refused() -> None:
-    rows = Rows(6, 100, 20)
-    given = {"radius": 1.0, "step": "explicit", "batch": 7}
-    learner = learner_for(rows, **given)
-    rows.learn(learner, 0, rows.n)
-    saved = learner.saved()
-    places = saved["table"][:, 3]
-    assert places.max() > 2 and not learner.learn(*empty())
-    state, twice, none = saved["state"].copy(), saved["table"].copy(), saved["table"].copy()
-    state[ball_heap.PENDING] = 7.0
-    twice[places == 1.0, 3] = 2.0
-    none[:, 1] = none[:, 3] = 0.0
-    for wrong in (
-        {"state": state},
-        {"table": twice},
-        {"table": none},
-        {"table": saved["table"][:, :2]},
-        {"ids": saved["ids"] + 20},
-    ):
-        with pytest.raises(InputError, match="the saved state is not one of ball over 20 features"):
-            learner_for(rows, **given).restore({**saved, **wrong})
-    with pytest.raises(InputError, match="the saved state is not one of ball"):
-        learner_for(rows).restore(saved)
-
-
-def empty() -> tuple[Any, ...]:
-    """The arguments of a chunk without rows."""
-    return RowChunk(np.zeros(1, int), np.zeros(0, np.int32), np.zeros(0)), *np.zeros((3, 0))
-
-
-def test_states_of_another_learner_are_refused() -> None:
-    rows = Rows(6, 100, 20)
-    learner = learner_for(rows)
-    rows.learn(learner, 0, rows.n)
-    saved = learner.saved()
-    assert len(saved["ids"]) > 3
-
-    def broken(**parts: Any) -> dict[str, Any]:
-        return {**saved, **parts}
-
-    double = saved["table"].copy()
-    double[:2, 1] = 1.0
-    falling = saved["table"].copy()
-    falling[:, 0] = -falling[:, 1]
-    falling[falling[:, 1] == 1.0, 0] = 100.0
-    for wrong in (
-        broken(state=saved["state"][:-1]),
-        broken(ids=saved["ids"] + 20),
-        broken(ids=saved["ids"][::-1]),
-        broken(table=saved["table"][:, :1]),
-        broken(table=double),
-        broken(table=falling),
-        broken(table=np.full_like(saved["table"], np.nan)),
-    ):
-        with pytest.raises(InputError, match="the saved state is not one of ball over 20 features"):
-            learner_for(rows).restore(wrong)
-    with pytest.raises(InputError, match="penalty factors"):
-        learner_for(rows, np.zeros(20)).restore(saved)
-
-
-def test_options_that_the_ball_cannot_follow_are_refused() -> None:
-    rows = Rows(7, 1, 3)
-    with pytest.raises(InputError, match="radius: method ball needs the largest"):
-        learner_for(rows, radius=None)
-    with pytest.raises(InputError, match="step adagrad: method ball has"):
-        learner_for(rows, step="adagrad")
-    with pytest.raises(InputError, match="batch 10: a step of several rows is explicit"):
-        learner_for(rows, batch=10)
-    with pytest.raises(InputError, match="batch must be a whole number of at least 1, got 0"):
-        learner_for(rows, batch=0)
-    with pytest.raises(InputError, match="weights float32: method ball keeps"):
-        learner_for(rows, weights="float32")
-    with pytest.raises(InputError, match=r"l1_ratio 0.5: method ball has a radius"):
-        learner_for(rows, l1_ratio=0.5)
-    with pytest.raises(InputError, match="radius must be a finite number above 0, got -1"):
-        learner_for(rows, radius=-1)
 
 
 def test_a_margin_that_is_not_finite_ends_learning() -> None:

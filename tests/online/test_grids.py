@@ -3,61 +3,20 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from online_eager import Eager, chunk_of, dense_point, stream
-from stops import After
+from online_eager import dense_point, stream
 from windows import examples
 
-import fcl
-from fcl.errors import InputError
 from fcl.kernels.tables import decoded_square, encoded_square
 from fcl.online import OnlineOptions, make_learner
 from fcl.online.methods import kind_of
+from tests.online.conftest import feed
 
 METHODS = ("ftrl", "truncated-gradient")
-
-
-def feed(learner: Any, X: np.ndarray, y: np.ndarray, s: Any = None, cuts: Any = ()) -> np.ndarray:
-    s = np.ones(len(y)) if s is None else s
-    margins = np.zeros(len(y))
-    for some in np.split(np.arange(len(y)), sorted(cuts)):
-        part = slice(some[0], some[-1] + 1) if len(some) else slice(0, 0)
-        assert learner.learn(chunk_of(X[part]), y[part], s[part], margins[part]) == len(some)
-    return margins
-
-
-@given(
-    st.integers(0, 2**31),
-    st.sampled_from([1, 4]),
-    st.sampled_from([("soft", math.inf), ("soft", 0.25), ("round", 0.25)]),
-)
-@examples(40)
-def test_weights_that_the_grid_holds_are_never_rounded(
-    seed: int, period: int, rule: tuple[str, float]
-) -> None:
-    """Rows, labels and rates of few bits: all weights are numbers of the grid, and those of the paper."""
-    random = np.random.default_rng(seed)
-    X = random.integers(-3, 4, (150, 6)) * 0.5 * (random.random((150, 6)) < 0.5)
-    y, s = random.choice([-1.0, 1.0], 150), random.choice([0.0, 1.0, 2.0], 150)
-    options = OnlineOptions(
-        1 / 64, "hinge", 0.125, 0.0, step="explicit", period=period, truncation=rule[0],
-        theta=rule[1], weights="q8.16",
-    )  # fmt: skip
-    learner = make_learner("truncated-gradient", 6, options)
-    eager = Eager(options, np.ones(6), np.zeros(6))
-    margins = feed(learner, X, y, s, [70])
-    expected = np.array([eager.learn(*row) for row in zip(X, y, s, strict=True)])
-    assert np.array_equal(margins[s > 0], expected[s > 0])
-    for _ in range(2):  # the second time after the flush
-        w, b = dense_point(learner)
-        assert np.array_equal(w, eager.w) and b == eager.b
-        learner.flush()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -100,32 +59,6 @@ def test_roundings_are_unbiased_and_cost_little(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@given(st.integers(0, 2**31), st.lists(st.integers(1, 59), max_size=4, unique=True))
-@examples(15)
-def test_the_same_bits_for_any_cut_and_resume(method: str, seed: int, cuts: list[int]) -> None:
-    X, y, s = stream(seed, 60, 5, "logistic")
-    factors = np.array([1.0, 0.5, 2.0, 1.0, np.inf])
-    options = OnlineOptions(0.01, weights="q2.6", period=3, seed=seed)
-    whole, cut = (make_learner(method, 5, options, factors) for _ in range(2))
-    for _ in range(2):
-        for learner, places in ((whole, ()), (cut, cuts)):
-            feed(learner, X, y, s, places)
-        assert np.array_equal(whole.saved()["table"], cut.saved()["table"])
-        whole.end_pass()
-        other = make_learner(method, 5, options, factors)
-        other.restore(cut.saved())
-        other.end_pass()
-        cut = other
-        assert np.array_equal(whole.saved()["table"], cut.saved()["table"])
-    assert not dense_point(whole)[0][4]
-    saved = whole.saved()
-    for change in ({"table": saved["table"] + 1e6}, {"table": saved["table"] - 1e6}):
-        if len(saved["ids"]):
-            with pytest.raises(InputError, match=f"saved state is not one of {method}"):
-                make_learner(method, 5, options).restore(saved | change)
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_bytes_and_first_weights(method: str) -> None:
     sizes = {"ftrl": (3, 4, 6), "truncated-gradient": (5, 6, 8)}[method]
     for weights, size in zip(("q2.5", "q2.13", "q2.29"), sizes, strict=True):
@@ -135,10 +68,6 @@ def test_bytes_and_first_weights(method: str) -> None:
     learner.start_from(np.array([0, 2]), np.array([0.5, -2.0]), 0.25)
     w, b = dense_point(learner)
     assert w.tolist() == [0.5, 0.0, -2.0, 0.0] and b == 0.25
-    with pytest.raises(InputError, match=r"choose q3\.12 or float32"):
-        make_learner(method, 4, OnlineOptions(0.1, weights="q2.13")).start_from(
-            np.array([0]), np.array([5.0])
-        )
 
 
 @given(st.floats(-90.0, 90.0), st.integers(0, 2**31))
@@ -161,41 +90,3 @@ def test_ends_of_the_range_of_squares() -> None:
     assert encoded_square(1e60, zero) == 65535 and decoded_square(0) == 0.0
     codes = [decoded_square(code) for code in range(256, 65536)]
     assert (np.diff(codes) > 0.0).all() and codes[0] == 2.0**-128
-
-
-N, P = 1200, 15
-RANDOM = np.random.default_rng(0)
-ROWS = np.where(RANDOM.random((N, P)) < 0.4, 1.0, 0.0)
-LABELS = np.where(RANDOM.random(N) < 1 / (1 + np.exp(-ROWS @ RANDOM.normal(size=P))), 1, -1)
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("weights", ["q", "q2.4", "q2.27"])
-def test_resumed_runs_and_estimators(tmp_path: Path, method: str, weights: str) -> None:
-    data = fcl.open_data(ROWS, y=LABELS)
-    own: dict[str, Any] = {
-        "method": method, "alpha": 1e-3, "rate": 0.3, "passes": 2, "weights": weights,
-    }  # fmt: skip
-    given = {"features": "columns", "block_rows": 256, "certify": False} | own
-    whole = fcl.train_online(data, **given)
-    part = fcl.train_online(data, **given, should_stop=After(11))
-    part.save(tmp_path / "m.fcl")
-    more = fcl.train_online(data, resume=tmp_path / "m.fcl", passes=2, certify=False)
-    assert more.model.weights.tobytes() == whole.model.weights.tobytes()
-    assert more.state.table.tobytes() == whole.state.table.tobytes()
-    if weights != "q":
-        found = fcl.FCLOnlineClassifier(**own, random_state=0).fit(ROWS, LABELS)
-        plain = fcl.train_online(data, **(given | {"block_rows": 65_536}))
-        assert np.array_equal(found.models_[0].weights, plain.model.weights)
-    else:
-        assert whole.model.options["weights"] == "q2.13"
-
-
-def test_what_is_refused() -> None:
-    for options, message in (
-        ({"average": True}, "got average; choose float64 weights"),
-        ({"l1_ratio": 0.5}, "got l1_ratio below 1"),
-        ({"truncation": "subgradient", "theta": 0.0}, "got truncation subgradient"),
-    ):
-        with pytest.raises(InputError, match=message):
-            make_learner("truncated-gradient", 3, OnlineOptions(0.1, weights="q2.13", **options))

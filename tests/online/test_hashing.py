@@ -181,31 +181,10 @@ def test_collisions_are_about_those_of_random_places() -> None:
     assert len(used) > 0.95 * (1 << 14) * (1 - np.exp(-0.5))
 
 
-@pytest.mark.parametrize(
-    ("features", "bits", "words"),
-    [
-        ("columns", 8, r"below the 200 features of Columns, got 2\^8"),
-        ("columns", 3, "hash_bits"),
-        ("columns", 32, "hash_bits: expected 4 to 31, got 32"),
-        ("columns", True, "hash_bits"),
-        ("columns * 2", 5, "penalty factor 1"),
-        ("fourier", 5, "cannot list the features of a row"),
-        ("hashed:bits=5", None, "only online learners hash features.*--hash-bits"),
-    ],
-)
-def test_bad_options_are_refused(features: str, bits: Any, words: str) -> None:
-    X, y = problem()
-    with pytest.raises(InputError, match=words):
-        train_online(fcl.open_data(X, y=y), features, alpha=1e-3, hash_bits=bits)
-
-
-def test_hashed_weights_are_refused_where_features_are_needed() -> None:
+def test_hashed_weights_start_a_run_with_the_same_hash() -> None:
     X, y = problem()
     data = fcl.open_data(X, y=y)
     model = train_online(data, "columns", C=1.0, hash_bits=5, rate=0.2, certify=False).model
-    for start in (fcl.train, train_online):
-        with pytest.raises(InputError, match="initial: expected a weight for each feature"):
-            start(data, "columns", C=1.0, initial=model)
     again = train_online(data, "columns", C=1.0, hash_bits=5, rate=0.2, initial=model)
     assert again.model.certificate.objective < np.inf
 

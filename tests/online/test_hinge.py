@@ -103,11 +103,3 @@ def test_python_estimators_and_files(tmp_path: Path) -> None:
     assert fcl.certify(model, data).bound == pytest.approx(model.certificate.bound, rel=1e-9)
     more = fcl.train_online(data, resume=tmp_path / "m.fcl", passes=4)
     assert more.model.loss == "hinge" and more.learner.rows == 4 * N
-
-
-def test_the_solver_refuses_it() -> None:
-    data = fcl.open_data(X, y=Y)
-    with pytest.raises(fcl.InputError, match="loss: expected one with a derivative everywhere"):
-        fcl.train(data, "columns", C=0.1, loss="hinge")
-    with pytest.raises(fcl.InputError, match="loss must be one of"):
-        fcl.FCLClassifier("columns", loss="hinge").fit(X, Y)

@@ -111,23 +111,6 @@ def test_the_first_rows_are_predicted_by_the_initial_model(
     assert abs(warm.loss - own) < 0.25 * abs(cold.loss - own)
 
 
-def test_models_that_do_not_fit(optimum: fcl.Model, tmp_path: Path) -> None:
-    data = fcl.open_data(X, y=Y)
-    given: dict[str, Any] = {"alpha": 0.01, "rate": 0.1, "initial": optimum}
-    with pytest.raises(InputError, match="the method ball starts from weights 0"):
-        train_online(data, "columns", method="ball", radius=5.0, **given)
-    with pytest.raises(InputError, match="expected a model of numbers, got one of the labels"):
-        train_online(data, "columns", loss="squared", **given)
-    with pytest.raises(InputError, match="expected a model of the labels"):
-        train_online(fcl.open_data(X, y=(Y + 1) // 2), "columns", **given)
-    with pytest.raises(InputError, match="expected a model of the same features"):
-        train_online(fcl.open_data(X[:, :5], y=Y), "columns", **given)
-    saved = tmp_path / "saved.fcl"
-    train_online(data, "columns", alpha=0.01, rate=0.1).save(saved)
-    with pytest.raises(InputError, match="a resumed run has weights already"):
-        train_online(data, resume=saved, passes=2, initial=optimum)
-
-
 def test_the_command(optimum: fcl.Model, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     np.save(tmp_path / "data" / "X.npy", X)

@@ -25,6 +25,7 @@ from fcl.online import OnlineOptions, make_learner
 from fcl.online import nonzero as module
 from fcl.online.nonzero import NonzeroTruncatedGradient
 from fcl.online.truncated import TruncatedGradient
+from tests.online.conftest import feed
 
 
 def pair(p: int, options: OnlineOptions, factors: Any = None) -> tuple[Any, Any]:
@@ -33,14 +34,6 @@ def pair(p: int, options: OnlineOptions, factors: Any = None) -> tuple[Any, Any]
     found = make_learner("truncated-gradient", p, sparse, factors)
     assert isinstance(found, NonzeroTruncatedGradient)
     return make_learner("truncated-gradient", p, options, factors), found
-
-
-def feed(learner: Any, X: np.ndarray, y: np.ndarray, s: np.ndarray, cuts: Any = ()) -> np.ndarray:
-    margins = np.zeros(len(y))
-    for some in np.split(np.arange(len(y)), sorted(cuts)):
-        part = slice(some[0], some[-1] + 1) if len(some) else slice(0, 0)
-        assert learner.learn(chunk_of(X[part]), y[part], s[part], margins[part]) == len(some)
-    return margins
 
 
 def same(dense: Any, sparse: Any) -> None:

@@ -12,24 +12,15 @@ import pytest
 from checkpoints import rewrite
 from hypothesis import given
 from hypothesis import strategies as st
-from online_eager import Eager, chunk_of, dense_point, loss_of, slope, stream
-from stops import After
+from online_eager import Eager, dense_point, loss_of, slope, stream
 from windows import examples
 
 import fcl
-from fcl.errors import InputError
 from fcl.kernels import averaged
 from fcl.online import OnlineOptions, make_learner
+from tests.online.conftest import LABELS, ROWS, feed
 
 LOSSES = ("logistic", "squared", "squared_hinge", "hinge")
-
-
-def feed(learner: Any, X: np.ndarray, y: np.ndarray, s: np.ndarray, cuts: Any = ()) -> np.ndarray:
-    margins = np.zeros(len(y))
-    for some in np.split(np.arange(len(y)), sorted(cuts)):
-        part = slice(some[0], some[-1] + 1) if len(some) else slice(0, 0)
-        assert learner.learn(chunk_of(X[part]), y[part], s[part], margins[part]) == len(some)
-    return margins
 
 
 @given(st.integers(0, 2**31), st.sampled_from(LOSSES), st.sampled_from([1, 3, 10]))
@@ -170,71 +161,10 @@ def test_theorem_3_2_holds_for_the_mean() -> None:
             assert right < 3.0 * np.mean(found)
 
 
-N, P = 1500, 12
-RANDOM = np.random.default_rng(0)
-ROWS = np.where(RANDOM.random((N, P)) < 0.4, 1.0, 0.0)
-LABELS = np.where(RANDOM.random(N) < 1 / (1 + np.exp(-ROWS @ RANDOM.normal(size=P))), 1, -1)
 GIVEN: dict[str, Any] = {
     "features": "columns", "method": "truncated-gradient", "alpha": 1e-3, "rate": 0.2,
     "passes": 2, "block_rows": 256, "certify": False, "period": 3,
 }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "options", [{"average": True}, {"truncation": "subgradient", "theta": 0.02}]
-)
-def test_resumed_runs_and_estimators(tmp_path: Path, options: dict[str, Any]) -> None:
-    data = fcl.open_data(ROWS, y=LABELS)
-    whole = fcl.train_online(data, **GIVEN, **options)
-    for calls in (3, 11):
-        part = fcl.train_online(data, **GIVEN, **options, should_stop=After(calls))
-        part.save(tmp_path / f"{calls}.fcl")
-        more = fcl.train_online(data, resume=tmp_path / f"{calls}.fcl", passes=2, certify=False)
-        assert more.model.weights.tobytes() == whole.model.weights.tobytes()
-        assert more.model.intercept == whole.model.intercept
-        assert more.state.table.tobytes() == whole.state.table.tobytes()
-    same = {k: v for k, v in GIVEN.items() if k not in ("block_rows", "certify")}
-    found = fcl.FCLOnlineClassifier(**same, **options, random_state=0).fit(ROWS, LABELS)
-    plain = fcl.train_online(data, **(GIVEN | {"block_rows": 65_536}), **options)
-    assert np.array_equal(found.models_[0].weights, plain.model.weights)
-    assert plain.model.options[next(iter(options))] == next(iter(options.values()))
-
-
-def test_forged_lists_of_truncations(tmp_path: Path) -> None:
-    options = OnlineOptions(0.01, period=1, average=True)
-    learner = make_learner("truncated-gradient", P, options)
-    feed(learner, ROWS[:50], LABELS[:50].astype(float), np.ones(50))
-    saved = learner.saved()
-    for place, value in (
-        (averaged.TRUNCATIONS, averaged.MOST_HISTORY),
-        (averaged.TRUNCATIONS, 1.5),
-        (averaged.HISTORY, 1e9),
-    ):
-        state = saved["state"].copy()
-        state[place] = value
-        with pytest.raises(InputError, match="saved state is not one of truncated-gradient"):
-            make_learner("truncated-gradient", P, options).restore(saved | {"state": state})
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"truncation": "subgradient"}, "theta: truncation subgradient needs a finite number"),
-        ({"truncation": "round"}, "theta: truncation round needs a finite number"),
-        ({"truncation": "subgradient", "theta": 0.0, "step": "adagrad"}, "with step adagrad"),
-        ({"truncation": "subgradient", "theta": 0.0, "average": True}, "with average"),
-        ({"truncation": "subgradient", "theta": 0.0, "l1_ratio": 0.5}, "rounding or sub-gradients"),
-        ({"average": True, "step": "adagrad"}, "average needs weights float64"),
-        ({"average": True, "weights": "float32"}, "average needs weights float64"),
-        ({"average": True, "l1_ratio": 0.5}, "cannot be combined with average"),
-    ],
-)
-def test_combinations_that_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        make_learner("truncated-gradient", 3, OnlineOptions(0.1, **options))
-    data = fcl.open_data(ROWS, y=LABELS)
-    with pytest.raises(InputError, match=r"average: method ftrl has none"):
-        fcl.train_online(data, "columns", alpha=0.1, average=True)
 
 
 def test_states_of_earlier_versions_have_no_new_options(tmp_path: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +14,8 @@ from windows import examples
 
 from fcl.errors import InputError
 from fcl.kernels.elementary import exp_of_negative
-from fcl.online import Learner, OnlineOptions, make_learner
+from fcl.online import OnlineOptions, make_learner
+from tests.online.conftest import feed
 
 LOSSES = ("logistic", "squared", "squared_hinge", "hinge")
 
@@ -39,15 +38,6 @@ def some_options(draw: st.DrawFn) -> OnlineOptions:
         l1_ratio=elastic,
         intercept=draw(st.booleans()),
     )
-
-
-def feed(learner: Learner, X: Any, y: Any, s: Any, cuts: Any = ()) -> np.ndarray:
-    """Learn rows in calls that end at ``cuts``; returns the margins."""
-    margins = np.zeros(len(y))
-    ends = [0, *sorted(cuts), len(y)]
-    for a, b in itertools.pairwise(ends):
-        assert learner.learn(chunk_of(X[a:b]), y[a:b], s[a:b], margins[a:b]) == b - a
-    return margins
 
 
 @given(some_options(), st.integers(0, 2**31), st.data())
@@ -95,24 +85,17 @@ def dyadic_stream(seed: int, n: int, p: int) -> tuple[np.ndarray, np.ndarray, np
     st.sampled_from([1, 4]),
     st.sampled_from([math.inf, 0.25]),
     st.sampled_from(["soft", "round"]),
-    st.sampled_from(["float64", "float32"]),
+    st.sampled_from(["float64", "float32", "q8.16"]),
 )
-@examples(60)
+@examples(90)
 def test_dyadic_streams_give_the_same_bits(
     seed: int, period: int, theta: float, truncation: str, weights: str
 ) -> None:
     theta = 0.25 if truncation == "round" else theta
     options = OnlineOptions(
-        alpha=1 / 64,
-        loss="hinge",
-        rate=0.125,
-        power=0.0,
-        step="explicit",
-        period=period,
-        theta=theta,
-        truncation=truncation,
-        weights=weights,
-    )
+        1 / 64, "hinge", 0.125, 0.0, step="explicit", period=period, theta=theta,
+        truncation=truncation, weights=weights,
+    )  # fmt: skip
     X, y, s = dyadic_stream(seed, 200, 6)
     learner = make_learner("truncated-gradient", 6, options)
     eager = Eager(options, np.ones(6), np.zeros(6))
@@ -248,44 +231,6 @@ def test_rows_of_weight_0_change_nothing(method: str, step: str) -> None:
     assert np.array_equal(with_zeros.state, without.state)
 
 
-CASES = [
-    ("ftrl", {}),
-    ("ftrl", {"l1_ratio": 0.5, "weights": "float32"}),
-    ("truncated-gradient", {}),
-    ("truncated-gradient", {"step": "adagrad", "theta": 0.2}),
-    ("truncated-gradient", {"l1_ratio": 0.5, "decay": 0.5}),
-    ("truncated-gradient", {"truncation": "round", "theta": 0.05, "weights": "float32"}),
-    ("truncated-gradient", {"weights": "float32", "rate": 1e-4, "alpha": 1.0}),
-]
-
-
-@pytest.mark.parametrize(("method", "own"), CASES)
-@given(st.lists(st.integers(0, 120), max_size=4), st.integers(0, 120))
-@examples(12)
-def test_cuts_and_saving_change_no_bit(
-    method: str, own: dict[str, Any], cuts: list[int], stop: int
-) -> None:
-    X, y, s = stream(1, 120, 6, "logistic")
-    options = OnlineOptions(**{"alpha": 0.02, "period": 4, **own})
-    whole, cut = (make_learner(method, 6, options) for _ in range(2))
-    feed(whole, X, y, s)
-    whole.end_pass()
-    feed(whole, X, y, s)
-    feed(cut, X, y, s, cuts)
-    cut.end_pass()
-    feed(cut, X[:stop], y[:stop], s[:stop])
-    cut.point()
-    again = make_learner(method, 6, options)
-    again.restore(cut.saved())
-    feed(again, X[stop:], y[stop:], s[stop:])
-    assert np.array_equal(again.state, whole.state)
-    for a, b in zip(again.point(), whole.point(), strict=True):
-        assert np.array_equal(a, b)
-    again.end_pass()
-    whole.end_pass()
-    assert np.array_equal(again.table, whole.table)
-
-
 def test_float32_is_flushed_before_sums_grow() -> None:
     """The weights stay close to those of float64, though truncations add up to thousands of weights."""
     X, y, s = stream(5, 60_000, 6, "squared")
@@ -309,29 +254,6 @@ def test_a_row_that_diverges_changes_nothing(method: str) -> None:
     done = learner.learn(chunk_of(X), y, s, margins)
     assert 0 < done < 4 and learner.rows == done
     assert np.isfinite(learner.table).all()
-
-
-def test_invalid_options_have_one_message() -> None:
-    for wrong, message in (
-        ({"alpha": -1.0}, "alpha must be a finite number of at least 0, got -1.0"),
-        ({"theta": -0.5}, "theta must be a finite number of at least 0 or inf, got -0.5"),
-        ({"theta": math.nan}, "theta must be"),
-        ({"rate": 0.0}, "rate must be a finite number above 0"),
-        ({"power": 2.0}, "power must be from 0 to 1"),
-        ({"period": 0}, "period must be a whole number of at least 1"),
-        ({"loss": "poisson"}, "loss of an online learner must be one of logistic"),
-        ({"truncation": "none"}, "truncation must be one of"),
-        ({"step": "newton"}, "step must be one of"),
-        ({"l1_ratio": 0.0}, "l1_ratio must be"),
-        ({"weights": "int16"}, "weights must be one of"),
-    ):
-        with pytest.raises(InputError, match=message):
-            OnlineOptions(**{"alpha": 0.1, **wrong})
-    with pytest.raises(InputError, match="method must be one of ftrl, truncated-gradient"):
-        make_learner("sgd", 3, OnlineOptions(0.1))
-    for own in ({"theta": 0.5}, {"step": "adagrad"}, {"truncation": "round", "theta": 1.0}):
-        with pytest.raises(InputError, match="l1_ratio below 1 cannot be combined with"):
-            make_learner("truncated-gradient", 3, OnlineOptions(0.1, l1_ratio=0.5, **own))
 
 
 def test_a_state_of_another_learner_is_refused() -> None:

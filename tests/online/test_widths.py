@@ -6,35 +6,20 @@ Golovin, Sculley, McMahan and Young, "Large-scale learning with less RAM via ran
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from online_eager import chunk_of, dense_point, slope, stream
-from stops import After
+from online_eager import dense_point, slope, stream
 from windows import examples
 
-import fcl
-from fcl.errors import InputError
 from fcl.features.rows import RowChunk
-from fcl.online import OnlineOptions, make_learner
+from fcl.online import OnlineOptions
 from fcl.online.ogd import Ogd
 from fcl.online.table import BASE, Grid
-
-
-def ogd(p: int, **options: Any) -> Ogd:
-    learner = make_learner("ogd", p, OnlineOptions(**({"alpha": 0.0, "rate": 0.25} | options)))
-    assert isinstance(learner, Ogd)
-    return learner
-
-
-def learn(learner: Ogd, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    margins = np.zeros(len(y))
-    assert learner.learn(chunk_of(X), y, np.ones(len(y)), margins) == len(y)
-    return margins
+from tests.online.conftest import feed, ogd
 
 
 @pytest.mark.parametrize(
@@ -44,7 +29,7 @@ def learn(learner: Ogd, X: np.ndarray, y: np.ndarray) -> np.ndarray:
 def test_a_weight_takes_the_smallest_integer_of_its_bits(text: str, size: int) -> None:
     X, y, _ = stream(2, 400, 10, "logistic")
     learner, grid = ogd(10, weights=text, rate=1.0), Grid.parse(text)
-    learn(learner, X, y)
+    feed(learner, X, y)
     assert learner.weights.itemsize == size and learner.others.itemsize == 1
     assert Ogd.bytes_for(1000, learner.options) == 1000 * (size + 1)
     steps = dense_point(learner)[0] * 2.0**grid.m
@@ -59,13 +44,13 @@ def test_fine_grids_approach_float64() -> None:
     """With exact counts the weights differ by what roundings add up to, which halves with each bit."""
     X, y, _ = stream(3, 500, 8, "logistic")
     exact = ogd(8)
-    learn(exact, X, y)
+    feed(exact, X, y)
     last = math.inf
     for m in (9, 13, 17, 21, 25):
         fine = ogd(8, weights=f"q3.{m}")
         fine._up, fine._events = exact._up, exact._events  # exact counts
         fine.others = np.zeros(8, np.uint32)
-        learn(fine, X, y)
+        feed(fine, X, y)
         away = np.abs(dense_point(fine)[0] - dense_point(exact)[0]).max()
         assert away <= 2.0**-m * math.sqrt(0.5 * 500 * math.log(2 * 8 * 1e6)) and away < last / 4
         last = away
@@ -79,7 +64,7 @@ def test_weights_stay_in_the_given_range(seed: int, weights: str, single: bool) 
     rates = "global" if single else "feature"
     learner = ogd(5, weights=weights, rate=4.0, max_weight=R, rates=rates, seed=seed)
     for i in range(len(y)):
-        learn(learner, X[i : i + 1], y[i : i + 1])
+        feed(learner, X[i : i + 1], y[i : i + 1])
         assert np.abs(dense_point(learner)[0]).max() <= R
     clipped = (np.abs(dense_point(learner)[0]) == R).sum()
     assert learner.clipped == clipped
@@ -90,7 +75,7 @@ def test_weights_stay_in_the_given_range(seed: int, weights: str, single: bool) 
 def test_one_rate_for_all_is_plain_descent(seed: int, loss: str) -> None:
     X, y, _ = stream(seed, 50, 4, loss)
     learner = ogd(4, loss=loss, rate=0.1, rates="global", max_weight=0.5)
-    margins = learn(learner, X, y)
+    margins = feed(learner, X, y)
     w, b = np.zeros(4), 0.0
     for t, (x, label) in enumerate(zip(X, y, strict=True), start=1):
         m = float(x @ w + b)
@@ -122,7 +107,7 @@ def test_weights_are_on_the_grid_of_their_rates(seed: int, gamma: float) -> None
     learner = ogd(6, weights="q3.12", gamma=gamma, rate=rate, seed=seed)
     events = [(BASE**c - 1.0) / (BASE - 1.0) for c in range(256)]
     for i in range(len(y)):
-        learn(learner, X[i : i + 1], y[i : i + 1])
+        feed(learner, X[i : i + 1], y[i : i + 1])
         sizes = np.array(
             [largest_step(gamma, rate / math.sqrt(max(events[c], 1)), grid) for c in learner.others]
         )
@@ -137,7 +122,7 @@ def test_weights_are_on_the_grid_of_their_rates(seed: int, gamma: float) -> None
 def test_a_small_gamma_is_the_fixed_grid() -> None:
     X, y, _ = stream(5, 300, 6, "logistic")
     fixed, fine = (ogd(6, weights="q2.13", gamma=gamma) for gamma in (None, 1e-9))
-    assert learn(fixed, X, y).tobytes() == learn(fine, X, y).tobytes()
+    assert feed(fixed, X, y).tobytes() == feed(fine, X, y).tobytes()
     assert fixed.weights.tobytes() == fine.weights.tobytes() and fixed.mean_bits == 16.0
 
 
@@ -218,52 +203,3 @@ def test_theorem_3_3() -> None:
 
 
 # -- runs ----------------------------------------------------------------------------------------
-
-N, P = 1200, 15
-RANDOM = np.random.default_rng(0)
-ROWS = np.where(RANDOM.random((N, P)) < 0.4, 1.0, 0.0)
-LABELS = np.where(RANDOM.random(N) < 1 / (1 + np.exp(-ROWS @ RANDOM.normal(size=P))), 1, -1)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"weights": "q2.5", "gamma": 0.5, "max_weight": 2.0},
-        {"weights": "q2.26"},
-        {"weights": "q2.13", "rates": "global"},
-        {"weights": "float32", "rates": "global", "max_weight": 0.25},
-    ],
-)
-def test_resumed_runs_and_estimators(tmp_path: Path, options: dict[str, Any]) -> None:
-    data = fcl.open_data(ROWS, y=LABELS)
-    own = {"method": "ogd", "alpha": 1e-4, "rate": 0.3, "passes": 2, **options}
-    given: dict[str, Any] = {"features": "columns", "block_rows": 256, "certify": False} | own
-    whole = fcl.train_online(data, **given)
-    for calls in (3, 11):
-        part = fcl.train_online(data, **given, should_stop=After(calls))
-        part.save(tmp_path / f"{calls}.fcl")
-        more = fcl.train_online(data, resume=tmp_path / f"{calls}.fcl", passes=2, certify=False)
-        assert more.model.weights.tobytes() == whole.model.weights.tobytes()
-        assert more.state.table.tobytes() == whole.state.table.tobytes()
-    found = fcl.FCLOnlineClassifier(**own, random_state=0).fit(ROWS, LABELS)
-    plain = fcl.train_online(data, **(given | {"block_rows": 65_536}))
-    assert np.array_equal(found.models_[0].weights, plain.model.weights)
-    assert {name: plain.model.options[name] for name in options} == options
-
-
-def test_what_is_refused() -> None:
-    for options, message in (
-        ({"gamma": 0.0, "weights": "q2.5"}, "gamma must be"),
-        ({"gamma": 1.0}, "gamma: expected weights qN.M"),
-        ({"max_weight": -1.0}, "max_weight must be"),
-        ({"max_weight": 0.1, "weights": "q2.5"}, r"choose 0\.09375$"),
-        ({"max_weight": 9.0, "weights": "q2.5"}, r"choose 3\.96875, or more bits$"),
-        ({"rates": "global", "l1_ratio": 0.5}, "rates global weights are learnt without a penalty"),
-        ({"rates": "none"}, "rates must be"),
-        ({"weights": "q20.20"}, "from 3 to 31 bits"),
-    ):
-        with pytest.raises(InputError, match=message):
-            ogd(3, **options)
-    learner = ogd(3, max_weight=1.0)
-    with pytest.raises(InputError, match="expected weights up to max_weight 1, got one of size 2"):
-        learner.start_from(np.array([0]), np.array([2.0]))

@@ -10,7 +10,6 @@ import pytest
 from waves import Problem, Waves
 
 import fcl
-from fcl.errors import InputError
 from fcl.parallel import Team
 from fcl.stagewise.blocks import Part
 from fcl.stagewise.calibration import calibrate, fit_calibration
@@ -179,15 +178,6 @@ def test_a_file_keeps_rounds(problem: Problem, tmp_path: Any) -> None:
         assert np.array_equal(again.margins(problem.x), model.margins(problem.x))
         chances = again.predict_proba(problem.x)
         np.testing.assert_allclose(chances.sum(axis=1), 1.0)
-
-
-def test_models_of_calibrated_features_are_refused() -> None:
-    from fcl.stagewise.file import read_settings
-
-    found = Settings(update="cls").checked().fixed() | {"clip": True}
-    del found["rounds"]
-    with pytest.raises(InputError, match=r"this job of cls is of fcl 0\.1"):
-        read_settings(found)
 
 
 def test_two_classes_and_a_class_that_is_rare() -> None:

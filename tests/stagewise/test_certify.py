@@ -11,7 +11,6 @@ from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression, Ridge
 from waves import Problem, Waves
 
-from fcl.errors import InputError
 from fcl.stagewise.certify import certify
 from fcl.stagewise.job import make_job
 from fcl.stagewise.links import find_link
@@ -101,9 +100,3 @@ def test_the_plan_has_room_for_tiles_of_a_certificate() -> None:
     # float64 in place of float32, less the Gram matrices, which no longer exist
     gram = dict(plain)["Gram matrix and its parts"]
     assert dict(certified)[work] == 2 * dict(plain)[work] - gram > dict(plain)[work]
-
-
-@pytest.mark.parametrize("options", [{"update": "cls"}, {"alpha": 0.0}])
-def test_models_without_a_bound_are_refused(problem: Problem, options: dict) -> None:
-    with pytest.raises(InputError, match="certify: "):
-        problem.train(running=Running(certify=True), **options)

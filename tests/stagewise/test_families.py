@@ -1,4 +1,4 @@
-"""Families of features with stagewise models: those that are supported, and those that are refused."""
+"""Families of features with stagewise models."""
 
 from __future__ import annotations
 
@@ -91,20 +91,3 @@ def test_products_are_those_of_the_columns() -> None:
     products = np.column_stack([x, *(x[:, [a]] * x[:, a:] for a in range(3))])
     expected = Ridge(alpha=0.1).fit(products, np.eye(2)[codes]).predict(products)
     assert np.allclose(model.margins(x), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("features", "message"),
-    [
-        ("kmers:d=2", "features kmers: expected a family that makes columns of numbers in blocks"),
-        ("bag:d=2", "features bag: expected a family that makes columns of numbers in blocks"),
-        ("columns + fourier:n=8", "expected one family, got several that are joined"),
-        ("fourier", "expected a family with a number of features, got one without an end"),
-    ],
-)
-def test_refused_families(features: str, message: str) -> None:
-    codes = np.random.default_rng(3).integers(0, 4, (60, 9)).astype(np.uint8)
-    y = np.arange(60) % 3
-    rows = codes if "d=2" in features else codes.astype(float)
-    with pytest.raises(InputError, match=message.replace("+", r"\+")):
-        fitted(fcl.open_data(rows, y=y), features)

@@ -14,27 +14,12 @@ from checkpoints import npy, rewrite
 from scipy.special import log_softmax
 from waves import Problem
 
-import fcl
 from fcl.stagewise.checkpoint import StateFolder
-from fcl.stagewise.events import BlockVisited
 from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.train import Running
+from tests.stagewise.conftest import interrupted
 
 OPTIONS: dict[str, Any] = {"block": 8, "inner": 2, "valid_fraction": 0.25}
-
-
-def interrupted(problem: Problem, folder: Path, after: int, **options: Any) -> StateFolder:
-    """The checkpoint of a job that was stopped after some blocks."""
-    seen: list[int] = []
-    kept = StateFolder(folder)
-    running = Running(
-        cores=1,
-        checkpoint=kept,
-        progress=lambda event: seen.append(1) if isinstance(event, BlockVisited) else None,
-        should_stop=lambda: len(seen) == after,
-    )
-    problem.train(**OPTIONS, **options, running=running)
-    return kept
 
 
 def change_array(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Any:
@@ -102,7 +87,7 @@ EDITS: dict[str, Any] = {
 def test_losses_are_those_of_the_model(
     problem: Problem, tmp_path: Path, update: str, edit: str, caplog: Any
 ) -> None:
-    folder = interrupted(problem, tmp_path / "c", 3, update=update)
+    folder = interrupted(problem, tmp_path / "c", 3, **OPTIONS, update=update)
     rewrite(tmp_path / "c" / "checkpoint-1.fcl-ckpt", EDITS[edit])
     for more in ({}, {"max_time": 1e-9}):  # to the end, and one block more
         saved = folder.load()
@@ -131,29 +116,7 @@ def test_honest_checkpoints_cause_no_warning(
     """Among them those of float32 features: many rows, of which the first ones train."""
     for number, (update, n) in enumerate([("ls", 300), ("gls", 300), ("cls", 300), ("ls", 20_000)]):
         own = problem if n == 300 else Problem(n)
-        folder = interrupted(own, tmp_path / str(number), 3, update=update)
+        folder = interrupted(own, tmp_path / str(number), 3, **OPTIONS, update=update)
         with caplog.at_level(logging.WARNING):
             own.train(**OPTIONS, update=update, running=Running(cores=1, resume=folder.load()))
     assert caplog.text == ""
-
-
-def test_a_forged_order_of_the_features(problem: Problem, tmp_path: Path) -> None:
-    folder = interrupted(problem, tmp_path / "c", 2, order="gradient")
-    rewrite(tmp_path / "c" / "checkpoint-1.fcl-ckpt", change_array("order.npy", zeros))
-    with pytest.raises(fcl.InputError, match=r"order\.npy: expected each feature once"):
-        folder.load()
-
-
-def test_rows_and_features_of_another_job(problem: Problem, tmp_path: Path) -> None:
-    folder = interrupted(problem, tmp_path / "c", 2, update="ls")
-
-    def fewer_rows(members: dict[str, bytes]) -> None:
-        header = json.loads(members["header.json"])
-        header["rows"][0] -= 1
-        members["header.json"] = json.dumps(header).encode()
-        change_array("margins-0.npy", lambda m: m[:-3])(members)
-
-    rewrite(tmp_path / "c" / "checkpoint-1.fcl-ckpt", fewer_rows)
-    saved = folder.load()
-    with pytest.raises(fcl.InputError, match="the data differ"):
-        problem.train(**OPTIONS, update="ls", running=Running(cores=1, resume=saved))

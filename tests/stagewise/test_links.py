@@ -13,7 +13,6 @@ from scipy.optimize import minimize
 from waves import Problem, Waves
 
 import fcl
-from fcl.errors import InputError
 from fcl.stagewise.links import LINKS, find_link
 from fcl.stagewise.model import load_stagewise
 from fcl.stagewise.settings import Settings
@@ -196,39 +195,3 @@ def test_several_labels(problem: Problem, update: str, tmp_path: Path) -> None:
     again = load_stagewise(tmp_path / "m.fcl", trusted="waves")
     assert again.noun == "label"
     np.testing.assert_array_equal(again.predict(problem.x), chosen)
-
-
-@pytest.mark.parametrize(
-    ("options", "several", "message"),
-    [
-        ({"update": "gls", "loss": "softmax"}, True, "softmax is for one class in each row"),
-        ({"class_weight": "balanced"}, True, "class_weight: expected None"),
-        ({"update": "gls", "loss": "power:p=0.5"}, False, "expected p of at least 1, got 0.5"),
-        ({"update": "gls", "loss": "power:q=2"}, False, "expected p, once, got 'q=2'"),
-        (
-            {"update": "gls", "loss": "cauchit"},
-            False,
-            "unknown loss 'cauchit'; expected one of squared",
-        ),
-        (
-            {"update": "ls", "loss": "probit"},
-            False,
-            "the update ls has no probit loss; set update to gls",
-        ),
-        ({"update": "cls", "loss": "softmax"}, False, "the update cls has no softmax loss"),
-        ({"update": "gls", "loss": "squared"}, False, "has no squared loss; set update to ls"),
-    ],
-)
-def test_losses_that_do_not_fit(
-    problem: Problem, options: dict[str, Any], several: bool, message: str
-) -> None:
-    y = labels_of(problem) if several else problem.y
-    with pytest.raises(InputError, match=message):
-        train_stagewise(problem.data(y), Waves(), Settings(**options))
-
-
-def test_a_column_that_is_no_label(problem: Problem) -> None:
-    with pytest.raises(
-        InputError, match=r"expected 0 or 1 in each column.* got 2 in row 0, column 1"
-    ):
-        train_stagewise(problem.data(np.full((300, 2), [1, 2])), Waves(), Settings())

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from sklearn.metrics import log_loss, mean_squared_error, r2_score
-from waves import Problem, Waves
+from waves import Problem
 
 import fcl
 from fcl.cli.predict import command
-from fcl.errors import InputError
 from fcl.objective.several import ClassSums, NumberSums
 
 Run = Callable[..., Result]
@@ -78,8 +77,6 @@ def test_numbers(problem: Problem, folder: Path, run: Run) -> None:
     assert run(folder / "o.fcl", folder / "data", "--out", folder / "o.npy").exit_code == 0
     single: Any = fcl.load_model(folder / "o.fcl")
     assert np.array_equal(np.load(folder / "o.npy"), single.predict(problem.x))
-    refused = run(folder / "n.fcl", folder / "data", "--probability", "--out", folder / "q.npy")
-    assert refused.exit_code == 2 and "need a model of classes" in refused.output
 
 
 def test_tables_of_rows(problem: Problem, folder: Path, run: Run) -> None:
@@ -101,22 +98,6 @@ def test_tables_of_rows(problem: Problem, folder: Path, run: Run) -> None:
     assert f"error {wrong:.4f}, " in result.output
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (("--explain", 3), "--explain needs a model of fcl train"),
-        (("--y", "s"), "expected the labels of the model, 'a', 'b' and 'c', got"),
-        (("--mean", "--offset", "none"), "none"),
-    ],
-)
-def test_refused_and_nothing_is_written(
-    folder: Path, run: Run, more: tuple[Any, ...], message: str
-) -> None:
-    out = folder / "x.tsv"
-    result = run(folder / "m.fcl", folder / "data", *more, "--out", out)
-    assert result.exit_code == 2 and message in result.output and not out.exists()
-
-
 def test_margins_do_not_depend_on_blocks_and_labels_are_predicted(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,8 +110,6 @@ def test_margins_do_not_depend_on_blocks_and_labels_are_predicted(
     assert (model.predict(problem.x) == np.array(["a", "b", "c"])[margins.argmax(axis=1)]).all()
     found = model.predict_proba(problem.x)
     assert np.allclose(found.sum(axis=1), 1.0) and found.min() >= 0.0
-    with pytest.raises(InputError, match="need a model of classes"):
-        problem.train(Waves(), problem.numbers).model.predict_proba(problem.x)
 
 
 def test_sums_equal_metrics_over_all_rows() -> None:
