@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
@@ -42,8 +43,7 @@ def main() -> None:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        given = json.loads(args.child)
-        runner.child(CASES[args.names[0]], given["options"], given["what"])
+        runner.child(CASES[args.names[0]], **json.loads(args.child))
         return
     if args.list or not args.names:
         show()
@@ -57,9 +57,14 @@ def main() -> None:
     if unknown := set(given) - known:
         parser.error(f"these cases have no options {', '.join(sorted(unknown))}; --list shows all")
     print(common.machine())
+    pictures: dict[tuple[str, str, str, str], dict[str, Any]] = {}
     for case in chosen:
         own = runner.with_options(case, given, args.only)
-        runner.run(own, args.repeat, args.core, args.out, args.draw)
+        panels = runner.run(own, args.repeat, args.core, args.out)
+        if args.draw and case.picture and panels:
+            pictures.setdefault(case.picture, {}).update(panels)
+    for (name, *axes), panels in pictures.items():
+        common.draw(name, panels, *axes)
 
 
 def wanted(case: runner.Case, names: list[str]) -> bool:

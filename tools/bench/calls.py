@@ -653,19 +653,18 @@ def lsgkm(
 
 
 def predict(
-    rows: Rows, clock: Clock, way: str = "memory", C: float = 0.1, every: int = 40
+    rows: Rows, clock: Clock, way: str = "memory", C: float = 0.1, fit_every: int = 6
 ) -> Figures:
     """Score windows with a model of every k-th of them: decoded, from Zarr, or by the command.
 
     way : "memory", "zarr", or "command", with its start and its file of scores
+    fit_every : k
     """
     import zarr
 
     import fcl
 
-    few = fcl.open_data(
-        rows.x[:: max(1, every // 8)].copy(), y=rows.y[:: max(1, every // 8)].copy()
-    )
+    few = fcl.open_data(rows.x[::fit_every].copy(), y=rows.y[::fit_every].copy())
     model: Any = fcl.train(few, rows.features, C=C, tol=1e-3, warn=False).model
     with tempfile.TemporaryDirectory(prefix="fcl-bench-") as folder:
         place = Path(folder)

@@ -299,7 +299,7 @@ _ALL = [
          f"800 synthetic rows, {loss} loss, to levels of (f - f*) / (f(0) - f*) (Figures 4 and 5)",
          online_data.rows_of, online_calls.ball_curve, ("level 0.1", "level 0.01", "level 0.001",
          "level 0.0001", "least", "rate"), {"name": loss, "loss": loss, "rows": 800, "start":
-         start}, {method: {"method": method} for method in BALL}, picture=(f"online/ball-{loss}",
+         start}, {method: {"method": method} for method in BALL}, picture=("online/ball-batch-800",
          "operations / 10^9", "(f - f*) / (f(0) - f*)", "xy")) for loss, start in (("squared", 1.0),
          ("logistic", 10.0))),
     Case("ball-classes", "ball", "ten classes with a kernel on MNIST (Figure 7)", data.mnist,
@@ -321,7 +321,7 @@ _ALL = [
          online_data.rows_of, online_calls.cached_loops, ("away 0.1", "away 0.001", "away 1e-06",
          "end", "optimum", "rate", "passes", "most cached", "evicted"), {"name": name, "unit":
          False, "start": start}, {f"{method}, 1/{part}" if part > 1 else method: {"method": method,
-         "part": part} for method, part in LOOPS}, picture=(f"online/dcl-{name}",
+         "part": part} for method, part in LOOPS}, picture=("online/dcl",
          "processor seconds", "(P - P*) / P*", "xy")) for name, title, start in (("20news",
          "20 newsgroups", 0.01), ("celegans", "C. elegans", 0.001))),
     # -- online learners beside other libraries and beside certified training
@@ -329,7 +329,7 @@ _ALL = [
          online_calls.one_pass, ("rows/s", "above optimum", "own gap", "active", "test loss",
          "test error", "AUPRC", "rate", "ratio"), {"name": name, "every": 16, "unit": False, "C":
          0.1}, {learner: {"learner": learner} for learner in LEARNERS} | {"river": {"learner":
-         "river", "most_rows": 6000}}, picture=(f"online/peers-{name}", "rows a second",
+         "river", "most_rows": 6000}}, picture=("online/peers", "rows a second",
          "objective above the optimum, relative", "xy")) for name, title in (("20news",
          "20 newsgroups"), ("example", "windows of C. elegans"), ("a9a", "a9a"))),
     Case("online-kmers", "which", "generated k-mers: a pass, and certified training", data.example,

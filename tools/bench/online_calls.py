@@ -784,7 +784,7 @@ def sparse_models(rows: Rows, clock: Clock, passes: int = 10) -> list[Figures]:
         near = min(value for value in values if value[1] >= most[1] - 0.01)
         shown = sorted({value[:2] for value in values if value[0]})
         lines.append({"line": method, "area": most[1], "active": most[0], "within 0.01 of it": near[0],
-                      "of them noise": near[2], "label": method,
+                      "of them noise": near[2], "label": method, "panel": rows.notes["title"],
                       "curve": [[k for k, _ in shown], [area for _, area in shown]]})  # fmt: skip
     return lines
 
@@ -883,7 +883,8 @@ def cached_loops(
         found[f"away {level:g}"] = near[0] if near else "-"
     last = f"{away[-1]:.2g} at {points[-1][0]:.2g} s"
     return found | {"optimum": optimum, "end": last, "curve": [[s for s, _ in points], away],
-                    "label": method, "panel": f"C = {C:g}"}  # fmt: skip
+                    "label": method if method.startswith("fcl") else f"{method}, cache 1/{part}",
+                    "panel": f"{n:,} rows, C = {C:g}"}  # fmt: skip
 
 
 # -- learners beside other libraries -------------------------------------------------------------------
@@ -984,7 +985,7 @@ def one_pass(
         found["test error"] = float(np.mean((margins > 0) != (rows.of_tests > 0)))
         found["AUPRC"] = float(average_precision_score(rows.of_tests > 0, margins))
     point = [[found["rows/s"]], [max(found["above optimum"], 1e-4)]]
-    return found | {"curve": point, "label": learner, "panel": f"{n:,} rows"}
+    return found | {"curve": point, "label": learner}
 
 
 def which(
@@ -1165,21 +1166,20 @@ def bits(rows: Rows, clock: Clock, seeds: int = 5) -> list[Figures]:
         count = 1 if weights == "float32" else seeds
         found, _ = runs(count, weights=weights, rate=single, rates="global")
         lines.append(line(f"{text}, one rate", width, found, rate=single))
-    fixed: list[tuple[float, float]] = []
-    adaptive: list[tuple[float, float]] = []
+    panel, curves = rows.notes["title"], dict[str, list[tuple[float, float]]]()
     for m in sorted({3, 5, 6, 7, 8, 9, 11, 13, 15 - n}):
         found, made = runs(weights=f"q{n}.{m}")
-        fixed.append((9 + n + m, float(np.mean(found, axis=0)[0])))
+        curves.setdefault("fixed grid", []).append((9 + n + m, float(np.mean(found, axis=0)[0])))
         lines.append(line(f"q{n}.{m}, Morris", 9 + n + m, found, clipped=int(made.clipped)))
     size = float(np.sqrt(np.mean(np.square(rows.x.data, dtype=np.float64))))
     for share in (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0):
         found, made = runs(weights=f"q{n}.22", gamma=share * size)
         width = 8.0 + cast("Any", made).mean_bits
-        adaptive.append((width, float(np.mean(found, axis=0)[0])))
+        curves.setdefault("adaptive grid", []).append((width, float(np.mean(found, axis=0)[0])))
         lines.append(line(f"gamma {share:.2g}, Morris", width, found, clipped=int(made.clipped)))
-    for position, points, label in ((4, fixed, "fixed grid"), (-1, adaptive, "adaptive grid")):
-        across, up = zip(*points, strict=True)
-        lines[position] |= {"curve": [list(across), list(up)], "label": label}
+    for line_of_curve, (label, points) in zip(lines, curves.items(), strict=False):
+        curve = list(map(list, zip(*points, strict=True)))
+        line_of_curve |= {"curve": curve, "label": label, "panel": panel}
     others: dict[str, dict[str, Any]] = {
         "ftrl": {"alpha": 1e-6},
         "truncated-gradient": {"alpha": 1e-7, "power": 0.5, "step": "explicit"},

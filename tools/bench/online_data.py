@@ -123,7 +123,7 @@ def with_noise(name: str = "wdbc", noise: bool = True) -> Rows:
 
     if name == "20news":
         found = data.newsgroups(group="half", scale="log").shuffled()
-        return replace(found, notes={"informative": found.x.shape[1]})
+        return replace(found, notes={"informative": found.x.shape[1], "title": name})
     tests: Any = None
     of_tests: Any = np.empty(0)
     if name == "a9a":
@@ -152,7 +152,7 @@ def with_noise(name: str = "wdbc", noise: bool = True) -> Rows:
     if name not in ("a9a", "splice"):  # columns of 0 and 1
         mean, sd = X.mean(axis=0), X.std(axis=0)
         X, tests = (X - mean) / sd, (tests - mean) / sd
-    notes = {"informative": X.shape[1]}
+    notes = {"informative": X.shape[1], "title": name}
     wide = [np.hstack([part, random.random((len(part), NOISE)) < OFTEN]) for part in (X, tests)]
     X, tests = (sparse.csr_matrix(part) for part in (wide if noise else (X, tests)))
     return Rows(X, y, tests=tests, of_tests=of_tests, notes=notes)
@@ -192,10 +192,11 @@ def less_ram_rows(name: str = "a9a") -> Rows:
     if name == "20news":
         found = data.newsgroups(group="half", scale="log").shuffled()
         X = found.x.astype(np.float32)
-        return Rows(X, found.y, notes={"before": 4})
+        return Rows(X, found.y, notes={"before": 4, "title": "20 newsgroups"})
     parts = [products_of_a9a(file) for file in ("a9a.gz", "a9a.t.gz")]
     (X, y), (tests, of_tests) = parts
-    return Rows(X, y, tests=tests, of_tests=of_tests, notes={"before": 2})
+    notes = {"before": 2, "title": "a9a, products"}
+    return Rows(X, y, tests=tests, of_tests=of_tests, notes=notes)
 
 
 def products_of_a9a(name: str, p: int = 123) -> tuple[Any, Any]:

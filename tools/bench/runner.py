@@ -12,6 +12,7 @@ import json
 import math
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -52,7 +53,8 @@ class Case:
     ladder : Ladder or None
         How tolerances are tightened, if solvers are compared by their distance from the optimum.
     picture : tuple or None
-        File name without its ending, labels of the axes, axes with logarithmic scales ("xy").
+        File name without its ending, labels of the axes, axes with logarithmic scales ("xy"). Cases with
+        the same file share the picture.
     cores : int
         Cores of a run; 0: all, and nothing is pinned.
     command : bool
@@ -127,7 +129,7 @@ class Clock:
 
 def _processor() -> float:
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    return time.process_time() + times.children_user + times.children_system
 
 
 def measured(clock: Clock, work: Callable[[], Any]) -> tuple[Any, Figures]:
@@ -155,8 +157,10 @@ def in_turns(works: Mapping[str, Callable[[], Any]], repeat: int) -> dict[str, l
 # -- the child -------------------------------------------------------------------------------------
 
 
-def child(case: Case, options: Options, what: str) -> None:
+def child(case: Case, options: Options, what: str, core: int | None) -> None:
     """Make the data; unless ``what`` is "make", also run the call. Prints figures as JSON."""
+    if case.cores == 1 and what == "run":
+        common.pin(core)
     warnings.simplefilter("ignore")
     known = parameters(case)
     if unknown := set(options) - known[0] - known[1]:
@@ -200,7 +204,7 @@ def parameters(case: Case) -> tuple[set[str], set[str]]:
 
 def spawn(case: Case, options: Options, core: int | None, what: str = "run") -> list[Figures]:
     """Run a child of a case; returns a dictionary for each line, with ``error`` if it failed."""
-    given = json.dumps({"options": dict(options), "what": what})
+    given = json.dumps({"options": dict(options), "what": what, "core": core})
     command = [sys.executable, "-m", "tools.bench", case.name, "--child", given]
     environment = {**os.environ, "PYTHONPATH": str(common.ROOT)}
     if case.cores:
@@ -208,26 +212,27 @@ def spawn(case: Case, options: Options, core: int | None, what: str = "run") -> 
         names = (*threads, "NUMBA_NUM_THREADS")
         environment |= dict.fromkeys(names, str(case.cores))
 
-    def pin() -> None:
-        if case.cores == 1 and what == "run":
-            common.pin(core)
-
+    process = subprocess.Popen(
+        command, cwd=common.ROOT, env=environment, stdout=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
     try:
-        done = subprocess.run(
-            command, cwd=common.ROOT, env=environment, stdout=subprocess.PIPE, text=True,
-            timeout=case.patience, check=False, preexec_fn=pin,
-        )  # fmt: skip
+        said, _ = process.communicate(timeout=case.patience)
     except subprocess.TimeoutExpired:
         return [{"error": f"> {case.patience:g} s"}]
-    if done.returncode:
-        return [{"error": f"exit code {done.returncode}"}]
-    return json.loads(done.stdout.splitlines()[-1]) if what == "run" else []
+    finally:
+        if process.poll() is None:  # also ends the commands that the child has started
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if process.returncode:
+        return [{"error": f"exit code {process.returncode}"}]
+    return json.loads(said.splitlines()[-1]) if what == "run" else []
 
 
 def run(
-    case: Case, repeat: int, core: int | None, out: Path | None = None, drawn: bool = False
-) -> None:
-    """Run a case, print its table, and draw its picture if requested."""
+    case: Case, repeat: int, core: int | None, out: Path | None = None
+) -> dict[str, dict[str, Any]]:
+    """Run a case, and print its table; returns the panels of its picture."""
     print(f"\n## {case.name}: {case.title}\n", flush=True)
     if case.command:
         common.warm_commands()
@@ -247,8 +252,7 @@ def run(
             for label, runs in lines]  # fmt: skip
     header = [common.UNITS.get(name, name) for name in shown]
     print(common.table(["", *header], rows), flush=True)
-    if drawn and case.picture:
-        draw(case, lines)
+    return panels_of(case, lines)
 
 
 def take_turns(
@@ -290,16 +294,16 @@ def cell(name: str, runs: Sequence[Figures], first: Sequence[Figures], by: str) 
     return common.spread(values, common.FORMATS.get(name))
 
 
-def draw(case: Case, lines: Iterable[tuple[str, Sequence[Figures]]]) -> None:
-    """Draw the curves of the last runs; a line with ``panel`` belongs to that panel."""
-    assert case.picture is not None
+def panels_of(
+    case: Case, lines: Iterable[tuple[str, Sequence[Figures]]]
+) -> dict[str, dict[str, Any]]:
+    """The curves of the last runs by panel and label; a line may name both."""
     panels: dict[str, dict[str, Any]] = {}
     for label, runs in lines:
         if "curve" in runs[-1]:
             panel = str(runs[-1].get("panel", case.title))
             panels.setdefault(panel, {})[runs[-1].get("label", label)] = runs[-1]["curve"]
-    name, x, y, logarithmic = case.picture
-    common.draw(name, panels, x, y, logarithmic)
+    return panels
 
 
 # -- solvers by their distance from the optimum ----------------------------------------------------
