@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,8 @@ def main() -> None:
     known = set().union(*(set().union(*runner.parameters(case)) for case in chosen))
     if unknown := set(given) - known:
         parser.error(f"these cases have no options {', '.join(sorted(unknown))}; --list shows all")
+    # as an interrupt does, so that the child and its commands end, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(common.machine())
     pictures: dict[tuple[str, str, str, str], dict[str, Any]] = {}
     for case in chosen:

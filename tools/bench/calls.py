@@ -173,7 +173,7 @@ def train(
     import fcl
     from fcl.drivers.warmup import warmup
 
-    if len(rows.y) > 1000:  # not the few rows that warm up
+    if not rows.is_few:
         warmup({"sequences" if rows.x.dtype == np.uint8 else "numbers"})
     loss = loss_of(rows.y)
     given: dict[str, Any] = {"group": group} if group else {}
@@ -443,7 +443,7 @@ def stream(
     from fcl.solve.passes import KEEP_PER_GROUP
     from fcl.solve.state import Point
 
-    if len(rows.y) > 1000:
+    if not rows.is_few:
         warmup({"sequences"})
     n, features = len(rows.y), f"kmers:d={d}"
     job = make_job(rows.open(), features, C=C, memory="8GiB")
@@ -590,7 +590,7 @@ def path(
 
     more: dict[str, Any] = {"driver": driver} if driver else {}
     more |= {"cv": cv} if cv else {}
-    if len(rows.y) < 1000:  # the few rows that warm up
+    if rows.is_few:
         fcl.train_path(data, features, points=3, patience=None)
     if what == "path":
         with clock:

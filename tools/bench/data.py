@@ -55,6 +55,8 @@ class Rows:
         Seconds to make the matrix from what fcl reads.
     notes : dict
         Other figures of the data.
+    is_few : bool
+        Whether these are the few rows on which everything is loaded or compiled.
     """
 
     x: Any
@@ -65,6 +67,7 @@ class Rows:
     of_tests: Any = None
     making: float = 0.0
     notes: dict[str, Any] = field(default_factory=dict)
+    is_few: bool = False
 
     def few(self, n: int = 400) -> Rows:
         """Some rows of each class, for imports and compilation."""
@@ -75,7 +78,7 @@ class Rows:
             each = max(2, n // len(labels))
             some = np.sort(np.concatenate([np.flatnonzero(self.y == k)[:each] for k in labels]))
         matrix = None if self.matrix is None else self.X[some]
-        return replace(self, x=self.x[some], y=self.y[some], matrix=matrix)
+        return replace(self, x=self.x[some], y=self.y[some], matrix=matrix, is_few=True)
 
     @property
     def X(self) -> Any:

@@ -227,7 +227,7 @@ def ball_stream(
         return Stochastic(rows, z, method, rate).learn(rows.x, rows.y)[0]
 
     first = radius or float(np.abs(optimum_of(rows, C, 1e-6)[0]).sum())
-    if len(rows.y) < 1000:  # the few rows that warm up
+    if rows.is_few:
         return [{"loss": paid(first, method, start)} for method in ("ball, implicit", "EG")]
     rates = [start]  # of one radius after another
 
@@ -527,7 +527,7 @@ def ball_curve(
     tol = 1e-6 if unit_is_optimum else 1e-9
     problem = Problem(rows, squared, optimum_of(rows, C, tol, loss)[0], C)
     unit = problem.optimum if unit_is_optimum else problem.first - problem.optimum
-    limits = Limits(1.0 if n < 500 else passes, seconds, 1e-6 * unit)
+    limits = Limits(1.0 if rows.is_few else passes, seconds, 1e-6 * unit)
     kind, _, number = method.partition(" ")
     rate = math.nan
     runs: Any
@@ -545,9 +545,9 @@ def ball_curve(
         else:
             runs = lambda rate: whole(problem, fixed_rates(problem.mean, problem.z, p, rate))  # noqa: E731
         few = limits._replace(passes=40.0 if number == "all" else tuned, seconds=seconds / 4.0)
-        if n >= 500:
+        if not rows.is_few:
             rate = best_rate(first, lambda rate: curve(problem, runs(rate), few)[-1][2])
-        steps = runs(first if n < 500 else rate)
+        steps = runs(first if rows.is_few else rate)
     elif kind == "interior":
         limits = limits._replace(passes=np.inf, seconds=np.inf)
         steps = interior_point(problem, 100)
@@ -808,7 +808,7 @@ def cached_loops(
     from fcl.errors import BudgetError
 
     n, p = rows.x.shape
-    if n < 1000:  # the few rows that warm up
+    if rows.is_few:
         steps = 1
     matrix = matrix_of(rows.x)
     found: Figures = {}
