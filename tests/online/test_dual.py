@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from tools.bench.online import dual
+from tools.bench import online_baselines as dual
 
 
 def problem(n: int = 80, p: int = 20) -> tuple[sparse.csr_matrix, np.ndarray]:
@@ -57,13 +57,13 @@ def test_descent_on_cached_rows_equals_eager_truncation() -> None:
     for t in range(500):
         dual.train_l1(*matrix, y, C, rate, 3, 1, w, seen, cache)
         if t % 3 == 0:
-            dual.read(same)
-        i = same.rows[dual.drawn(same)]
+            dual.read_row(same)
+        i = same.rows[dual.draw_row(same)]
         x = X[[i]].toarray()[0]
         eta = rate / (1.0 + rate * t / (C * n))
         step = eta * y[i] / (1.0 + np.exp(y[i] * (dense @ x + b)))
         dense, b = dense + step * x, b + step
         dense = np.sign(dense) * np.maximum(np.abs(dense) - eta / (C * n), 0.0)
         assert np.abs(dual.settled(w, seen, cache) - dense).max() <= 1e-12
-    assert cache.sums[dual.INTERCEPT] == pytest.approx(b, rel=1e-10)
+    assert cache.sums[dual.BIAS] == pytest.approx(b, rel=1e-10)
     assert np.count_nonzero(dense) > 0

@@ -1,229 +1,364 @@
-"""The problems on which ``peers.py`` compares solvers, made once as files.
-
-The folder of a case has ``X.npz``, CSR float64, and ``y.npy``; where fcl makes the features itself also
-its input, ``seq.npy`` or ``columns.npy``; and ``made.npy``, the seconds that it took to make the files.
-"""
+"""The table of cases: one line adds a benchmark. A case is data x call x metrics (x what it compares)."""
 
 from __future__ import annotations
 
-import argparse
-import gzip
-import itertools
-import math
-import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from tools.bench import (
+    calls,
+    cluster,
+    convert_inputs,
+    data,
+    online_calls,
+    online_data,
+    stagewise,
+)
+from tools.bench.peers import LIBLINEAR
+from tools.bench.runner import Case, Ladder, axes
 
-import numpy as np
-import numpy.typing as npt
-
-from tools.bench import common
-
-#: Files of 20 newsgroups.
-NEWS = ("is_test.npy", "counts.npz", "y.npy")
-#: Cases whose features fcl generates itself.
-GENERATED = ("celegans", "products")
-#: Size of the generated texts, and of the wide sparse table, which has WIDE_ROW nonzeros in each row.
-TEXT_ROWS, TEXT_WORDS = 50_000, 74_000
-WIDE_ROWS, WIDE_COLUMNS, WIDE_ROW = 84_700, 359_000, 359
-#: Rows of MAGIC, columns of noise beside its own, and factors of a product.
-MAGIC_ROWS, MAGIC_NOISE, DEGREE = 6_000, 4, 3
-PRODUCTS = f"products:degree={DEGREE}"
-
-
-def all_kmers(codes: npt.NDArray[np.uint8], d: int) -> Any:
-    """Make all positional k-mers with wildcards of windows without unknown letters, CSR float64."""
-    from scipy import sparse
-
-    n, length = codes.shape
-    per_position = 4 * 5 ** (d - 1)
-    columns = []
-    for position in range(length - d + 1):
-        for mask in range(2 ** (d - 1)):  # which letters after the first are wildcards
-            code = codes[:, position].astype(np.int32)
-            for k in range(1, d):
-                code = 5 * code + (4 if mask >> (k - 1) & 1 else codes[:, position + k])
-            columns.append(position * per_position + code)
-    indices = np.stack(columns, axis=1)
-    indices.sort(axis=1)
-    indptr = np.arange(n + 1, dtype=np.int64) * indices.shape[1]
-    shape = (n, (length - d + 1) * per_position)
-    return sparse.csr_matrix((np.ones(indices.size), indices.ravel(), indptr), shape)
-
-
-def celegans(folder: Path, args: argparse.Namespace) -> None:
-    """Save windows of C. elegans, and the matrix of all their k-mers."""
-    codes, y = common.load(common.windows_folder(args.data), args.every)
-    _save(folder, all_kmers(codes, args.d), y.astype(np.float64))
-    np.save(folder / "seq.npy", codes)
+#: Tolerances of Vowpal Wabbit: 1 / passes.
+VW = {"method": "vw", "tolerances": tuple(1.0 / 2**k for k in range(0, 10, 2))}
+SOLVERS = {name: {"method": name} for name in ("fcl", "liblinear", "celer", "skglm", "saga")}
+OF_MATRICES = {**SOLVERS, "vw": VW}
+OF_FAMILIES = {"fcl": {"method": "fcl"}, "fcl-columns": {"method": "fcl-columns"}, **OF_MATRICES}
+LEVELS = ("within 0.01", "within 0.001", "within 0.0001", "within 1e-06")
+SOLVED = (*LEVELS, "load", "from files", "objective", "active", "tolerance")
+#: Softmax: the levels, and processor seconds, on a machine with other jobs.
+SOFTMAX = Ladder(
+    (1e-2, 1e-3), tuple(10.0 ** (-k / 2) for k in range(2, 15)), 1e-6, "processor", 120.0
+)
+OF_CLASSES = (*LEVELS[:2], "peak", "active", "tolerance", "away")
+FITS = ("seconds", "processor", "to 0.1", "to 0.01", "to 0.001", "passes", "active", "objective",
+        "gap", "own peak", "peak", "bits", "ratio")  # fmt: skip
+COMMAND = ("rows", "to 0.001", "to 0.1", "to 0.01", "first line", "prepared", "first pass",
+           "objective within 1e-4", "passes", "active", "objective", "gap", "own peak", "busy cores",
+           "ratio")  # fmt: skip
+BUDGET = ("rows", "seconds", "peak", "of the budget", "own peak", "passes", "objective", "gap",
+          "active", "reason", "problems")  # fmt: skip
+CONVERTED = ("rows", "MB", "seconds", "rows/s", "MB/s", "peak", "problems")
+STAGES = ("test error", "processor", "seconds")
+CLASSIFIERS = {name: {"method": name} for name in
+               ("ridge", "lbfgs", "saga", "sgd", *LIBLINEAR, "vw", "adelie")}  # fmt: skip
+WHICH = ("processor", "rows/s", "above optimum", "features", "active", "AUPRC", "rate", "ratio")
+#: Methods on the L1 ball; the last one needs clarabel.
+BALL = ("line search", "descent", "ball all", "EG all", "ball 25%", "EG 25%", "ball 100", "EG 100",
+        "ball 1", "EG 1", "interior point")  # fmt: skip
+#: Kinds of vectors, with their radii.
+KINDS = ("normal; z = 100", "normal; z = n/10", "99 % zeros; z = 100", "ties of 1/4; z = 100",
+         "1e8 + uniform; z = 100", "sorted upwards; z = n/10", "sorted downwards; z = n/10",
+         "constant; z = 100", "geometric; z = 100", "one nonzero; z = 1", "Cauchy; z = 100")  # fmt: skip
+LOOPS = (("fcl", 1), ("fcl, least memory", 1), ("DCL-SGD", 4), ("DCL-SGD", 16), ("hinge", 4),
+         ("squared hinge", 4), ("squared hinge", 16))  # fmt: skip
+LEARNERS = ("SGDClassifier invscaling", "SGDClassifier optimal", "ftrl", "truncated-gradient implicit",
+            "truncated-gradient explicit", "truncated-gradient adagrad", "vw --l1", "vw --ftrl",
+            "train")  # fmt: skip
+CUT = "--genome {folder}/genome.fa --window -70:+71"
 
 
-def a9a(folder: Path, args: argparse.Namespace) -> None:
-    """Save a9a: census income, 123 binary columns."""
-    from sklearn.datasets import load_svmlight_file
-
-    with gzip.open(common.SHARED / "a9a.gz") as file:
-        X, y = load_svmlight_file(file, n_features=123)
-    _save(folder, X, y)
-
-
-def newsgroups(folder: Path, args: argparse.Namespace) -> None:
-    """Save 20 newsgroups: word counts, one group against the others."""
-    from scipy import sparse
-
-    held = np.load(common.SHARED / "20news_is_test.npy").astype(bool)
-    X = sparse.load_npz(common.SHARED / "20news_counts.npz").tocsr()
-    group = np.load(common.SHARED / "20news_y.npy")
-    X, group = X[~held], group[~held]
-    _save(folder, X, np.where(group == 0, 1.0, -1.0))
+def peers(name: str, title: str, make: object, compare: object, **options: object) -> Case:
+    """A case that compares solvers by the time to a distance from the optimum."""
+    return Case(
+        f"peers-{name}", "peers", title, make, calls.solve, SOLVED, options, compare,  # type: ignore[arg-type]
+        ladder=Ladder(), page=True, patience=240.0,
+    )  # fmt: skip
 
 
-def text(folder: Path, args: argparse.Namespace) -> None:
-    """Save generated texts: counts of words of Zipf frequencies, and labels by a planted model.
-
-    A text has 60 to 240 words. 400 of the 20,000 most frequent words have a weight in the planted model.
-    """
-    random = np.random.default_rng(0)
-    X = _texts(random, random.integers(60, 241, TEXT_ROWS))
-    _save(folder, X, _planted(random, X, random.choice(20_000, 400, replace=False), 1.5))
-
-
-def reviews(folder: Path, args: argparse.Namespace) -> None:
-    """Save texts such as reviews: two balanced classes, thousands of weak features.
-
-    Lengths are lognormal around 170 words of Zipf frequencies. 6,000 of the words from the 50th to the
-    30,000th have a small weight in the planted model, so that models have thousands of features.
-    """
-    random = np.random.default_rng(5)
-    X = _texts(random, np.clip(random.lognormal(np.log(170.0), 0.55, TEXT_ROWS), 20, 1500))
-    weak = random.choice(np.arange(50, 30_000), 6_000, replace=False)
-    _save(folder, X, _planted(random, X, weak, 0.6))
+def softmax(name: str, title: str, make: object, methods: str, **options: object) -> Case:
+    """A case that compares softmax solvers by processor seconds to a distance from the optimum."""
+    compare = {method: {"method": method} for method in methods.split()}
+    return Case(
+        f"classes-{name}", "classes", title, make, calls.solve, OF_CLASSES, options, compare,  # type: ignore[arg-type]
+        ladder=SOFTMAX, page=True, patience=300.0,
+    )  # fmt: skip
 
 
-def wide(folder: Path, args: argparse.Namespace) -> None:
-    """Save a wide sparse table, 0.1 % nonzeros at uniformly random places, and labels by a planted model.
-
-    1,000 columns have a weight in the planted model.
-    """
-    from scipy import sparse
-
-    random = np.random.default_rng(0)
-    columns = random.integers(0, WIDE_COLUMNS, WIDE_ROWS * WIDE_ROW, dtype=np.int32)
-    values = random.normal(size=len(columns))
-    starts = np.arange(0, len(columns) + 1, WIDE_ROW)
-    X = sparse.csr_matrix((values, columns, starts), (WIDE_ROWS, WIDE_COLUMNS))
-    X.sum_duplicates()
-    _save(folder, X, _planted(random, X, random.choice(WIDE_COLUMNS, 1_000, replace=False), 4.0))
-
-
-def products(folder: Path, args: argparse.Namespace) -> None:
-    """Save products of up to three columns of MAGIC and noise, standardised, in the order of fcl."""
-    random = np.random.default_rng(0)
-    with gzip.open(common.SHARED / "magic04.data.gz", "rt") as file:
-        lines = [line.strip().split(",") for line in file if line.strip()]
-    chosen = [lines[i] for i in random.permutation(len(lines))[:MAGIC_ROWS]]
-    y = np.array([1.0 if line[-1] == "g" else -1.0 for line in chosen])
-    Z = np.array([line[:-1] for line in chosen], np.float64)
-    Z = np.column_stack([Z, random.normal(size=(len(Z), MAGIC_NOISE))])
-    Z = (Z - Z.mean(axis=0)) / Z.std(axis=0)
-    of_degree = itertools.combinations_with_replacement
-    factors = [of_degree(range(Z.shape[1]), k) for k in range(1, DEGREE + 1)]
-    ordered = [sorted(some, key=lambda columns: columns[::-1]) for some in factors]
-    X = np.column_stack([Z[:, list(columns)].prod(axis=1) for some in ordered for columns in some])
-    _save(folder, X, y)
-    np.save(folder / "columns.npy", Z)
-
-
-def _texts(random: np.random.Generator, sizes: npt.NDArray[Any]) -> Any:
-    """Counts of words of Zipf frequencies in texts of these sizes, CSR float64."""
-    from scipy import sparse
-
-    sizes = sizes.astype(np.int64)
-    frequency = 1.0 / (np.arange(TEXT_WORDS) + 3.0)
-    words = random.choice(TEXT_WORDS, sizes.sum(), p=frequency / frequency.sum())
-    rows = np.repeat(np.arange(TEXT_ROWS), sizes)
-    return sparse.coo_matrix((np.ones(len(words)), (rows, words)), (TEXT_ROWS, TEXT_WORDS)).tocsr()
-
-
-def _planted(
-    random: np.random.Generator, X: Any, columns: npt.NDArray[np.int64], size: float
-) -> npt.NDArray[np.float64]:
-    """Labels of a logistic model with normal weights on some columns, both equally frequent."""
-    weights = np.zeros(X.shape[1])
-    weights[columns] = random.normal(0.0, size, len(columns))
-    margins = X @ weights
-    chance = 1.0 / (1.0 + np.exp(np.median(margins) - margins))
-    return np.where(random.random(len(margins)) < chance, 1.0, -1.0)
-
-
-def _save(folder: Path, X: Any, y: npt.NDArray[np.float64]) -> None:
-    from scipy import sparse
-
-    X = sparse.csr_matrix(X, dtype=np.float64)
-    X.sort_indices()
-    sparse.save_npz(folder / "X.npz", X, False)
-    np.save(folder / "y.npy", y)
-
-
-CASES: dict[str, Callable[[Path, argparse.Namespace], None]] = {
-    "celegans": celegans,
-    "a9a": a9a,
-    "20news": newsgroups,
-    "text": text,
-    "reviews": reviews,
-    "wide": wide,
-    "products": products,
-}
-
-
-def made(args: argparse.Namespace) -> Path:
-    """Make the folder of a case once; it also stores how many seconds that took."""
-    if args.case == "celegans":
-        windows = common.windows_folder(args.data)
-        sources = [windows / "seq.npy", windows / "y.npy"]
-        name = f"peers-{args.every}-{args.d}"
-    else:
-        files = {
-            "a9a": ["a9a.gz"],
-            "20news": [f"20news_{x}" for x in NEWS],
-            "products": ["magic04.data.gz"],
-        }.get(args.case, [])
-        sources, name = [common.SHARED / file for file in files], f"peers-{args.case}"
-        missing = [source.name for source in sources if not source.exists()]
-        if missing:
-            sys.exit(
-                f"This case needs {', '.join(missing)} in shared/data beside the repository, "
-                "but found none there."
-            )
-    folder = common.derived(name, *sources)
-    if not (folder / "made.npy").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        begun = time.perf_counter()
-        CASES[args.case](folder, args)
-        np.save(folder / "made.npy", time.perf_counter() - begun)
-    return folder
-
-
-def tiny(folder: Path, like: Path, d: int) -> None:
-    """Save a few random rows of the same types as a case, for imports and compilation.
-
-    Sparse rows have so many columns that fcl does not use the whole Hessian, and so loads all kernels.
-    """
-    from scipy import sparse
-
-    random = np.random.default_rng(0)
-    y = np.tile([1.0, -1.0], 100)
-    if (like / "seq.npy").exists():
-        codes = random.integers(0, 4, (len(y), d + 4)).astype(np.uint8)
-        codes[:, 0] = np.where(y > 0, 0, 2)
-        np.save(folder / "seq.npy", codes)
-        X = all_kmers(codes, d)
-    else:
-        width = 20 if (like / "columns.npy").exists() else 400
-        X = sparse.random(len(y), width, 0.5, format="csr", random_state=0)
-    if (like / "columns.npy").exists():
-        np.save(folder / "columns.npy", X.toarray())
-        X = sparse.random(len(y), math.comb(20 + DEGREE, DEGREE) - 1, 0.5, format="csr")
-    _save(folder, X, y)
+# fmt: off
+_ALL = [
+    # -- other solvers on matrices that fit in memory
+    peers("20news", "20 newsgroups, one group", data.newsgroups, OF_MATRICES, C=0.1),
+    peers("a9a", "a9a", data.a9a, OF_MATRICES, C=0.1),
+    peers("texts", "texts, few strong words", data.texts, OF_MATRICES, C=0.1),
+    peers("reviews", "reviews, thousands of weak words", data.reviews, OF_MATRICES, C=0.1),
+    peers("wide", "84,700 x 359,000 at 0.1 %", data.wide, OF_MATRICES, C=0.1),
+    peers("kmers", "all k-mers of windows", data.kmers, OF_FAMILIES, C=0.1, every=160, d=4),
+    *(Case(f"grid-{name}", "grid", f"{name}: certificates, and objectives beside another solver's",
+         make, calls.verified, ("seconds", "objective", "gap", "of the other's", "reason",
+         "faults"), options, axes(C=(0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)), patience=400.0) for
+         name, make, options in (("a9a", data.a9a, {}), ("20news", data.newsgroups, {"group": 15}),
+         ("magic", data.magic, {}), ("mnist", data.mnist, {"target": "0", "scale": False, "every":
+         10}))),
+    Case("wide-files", "wide", "847,000 x 359,000 on disk within 4 GiB, and LIBLINEAR in memory",
+         data.wide_files, calls.wide_table, BUDGET, {"C": 0.02, "memory": "4GiB", "max_time":
+         "15m"}, {"fcl": {"method": "fcl"}, "liblinear": {"method": "liblinear"}}, cores=0,
+         command=True, patience=1200.0),
+    # -- beyond memory
+    Case("beyond-fcl", "beyond", "all k-mers of I-IV, scored on V", data.split_files,
+         calls.train_command, ("seconds", "objective", "gap", "active", "AUPRC", "own peak"),
+         {"part": data.TRAIN, "valid": data.VALID, "C": 0.03, "memory": "6GiB", "max_time": "20m"},
+         cores=0, command=True, page=True),
+    Case("beyond-peers", "beyond", "other solvers on fewer rows and features of I-IV",
+         data.split_files, calls.beyond_memory, ("features", "rows", "nonzeros", "making",
+         "seconds", "peak", "active", "AUPRC"), {"every": 20, "C": 0.03}, {"liblinear, d = 2":
+         {"method": "liblinear", "letters": 2}, "vw, d = 3": {"method": "vw", "letters": 3, "tol":
+         0.5}, "skglm, d = 3": {"method": "skglm", "letters": 3, "tol": 1e-4}, "celer, d = 3":
+         {"method": "celer", "letters": 3, "tol": 1e-4}, "liblinear, 100,000 of d = 8": {"method":
+         "liblinear", "letters": 8, "sampled": 100_000}}, page=True, patience=600.0),
+    # -- growth
+    Case("growth-rows", "growth", "rows and C", data.window_files, calls.train_command, COMMAND, {},
+         axes(every=(160, 40, 10, 4, 1), C=(0.03, 0.1)), cores=0, command=True, page=True),
+    Case("growth-d", "growth", "letters of a k-mer", data.window_files, calls.train_command,
+         COMMAND, {"every": 40}, axes(d=(4, 6, 8, 10)), cores=0, command=True, page=True),
+    Case("growth-C", "growth", "C", data.window_files, calls.train_command, COMMAND, {"every": 40},
+         axes(C=(0.01, 0.03, 0.1, 0.3)), cores=0, command=True, page=True),
+    Case("growth-writers", "growth", "writers", data.window_files, calls.train_command, COMMAND,
+         {"every": 10}, axes(writers=(1, 2, 4, 8)), cores=0, command=True, page=True),
+    Case("growth-memory", "growth", "budgets", data.window_files, calls.train_command, COMMAND,
+         {"every": 10}, axes(memory=("768MiB", "1GiB", "2GiB", "6GiB")), cores=0, command=True,
+         page=True),
+    Case("growth-50M", "growth", "50 million rows of a generated genome", data.genome_files,
+         calls.train_command, COMMAND, {"memory": "8GiB", "max_time": "60m"}, axes(C=(0.01, 0.03)),
+         cores=0, command=True),
+    Case("sharing", "threads", "writers and trainer that share their cores", data.window_files,
+         calls.train_command, COMMAND, {"every": 40, "C": 0.03, "memory": "8GiB"}, {"inline":
+         {"driver": "inline"}, "apart": {"no_share_cores": True}, "shared": {}}, cores=0,
+         command=True),
+    # -- training from memory
+    Case("train", "train", "windows in memory, one core", data.windows, calls.train, FITS, {"every":
+         40, "C": 0.1, "memory": "4GiB"}, page=True),
+    Case("threads", "threads", "threads, and the driver processes", data.windows, calls.train,
+         (*FITS, "serial", "in two", "2 cores", "4 cores", "16 cores"), {"every": 21, "C": 0.1,
+         "shares": True}, {"1 thread": {"threads": 1}, "2 threads": {"threads": 2}, "processes":
+         {"driver": "processes", "shares": False}}, cores=0, page=True),
+    # -- passes, certificates, prediction
+    Case("stream", "passes", "the streamed pass, ns for each row and position", data.windows,
+         calls.stream, ("pass", "margins", "residuals", "table", "scan", "outside", "random update",
+         "active", "rows"), {"every": 8}, {f"d = {d}, {where}": {"d": d, "scratch": where ==
+         "scratch file"} for d in (6, 8, 10) for where in ("memory", "scratch file")}, page=True),
+    Case("certify", "passes", "fcl certify against a pass", data.example, calls.certify, ("pass",
+         "certify", "certify / pass", "active"), {}, axes(d=(4, 6, 8)), page=True),
+    Case("predict", "passes", "prediction of windows", data.windows, calls.predict, ("seconds",
+         "M rows/s", "active"), {"every": 7}, axes(way=("memory", "zarr", "command")), command=True,
+         page=True),
+    Case("predict-genome", "passes", "fcl predict on a genome of 30 million bases",
+         data.genome_to_score, calls.score_genome, ("processor", "rows", "rows/s", "peak"), {},
+         {"--sites": {"vcf": False}, "--vcf": {"vcf": True}}, command=True, page=True),
+    # -- other families
+    Case("products", "families", "products of columns of a9a", data.a9a, calls.visits, ("seconds",
+         "passes", "active", "objective", "gap", "largest", "visited", "share"), {"form":
+         "sparse32"}, page=True),
+    Case("fourier-speed", "families", "million values of Fourier features a second", data.nothing,
+         calls.cosines, ("priced", "angles", "angles by BLAS", "cosines"), {}, axes(inputs=(10, 50,
+         784)), page=True),
+    Case("fourier-mnist", "families", "even against odd digits", data.mnist, calls.few_features,
+         ("seconds", "active", "test error", "squared penalty", "gap", "passes"), {"target": "even",
+         "n": 2048}, axes(C=(0.01, 0.03, 0.1)), page=True),
+    Case("lsgkm", "lsgkm", "5 folds beside LS-GKM; set positive, negative and gkmtrain",
+         data.fasta, calls.lsgkm, ("AUROC", "AUPRC", "seconds", "peak", "active"), {},
+         {f"{features}, C = {C:g}": {"features": features, "C": C} for features, C in
+         (("bag:d=6,strands=both", 0.1), ("bag:d=6,strands=both", 0.3),
+         ("bag:d=6,strands=both,value=presence", 0.3), ("bag:d=8,strands=both", 0.3),
+         ("bag:d=8,strands=both,wildcards=true", 0.1),
+         ("bag:d=6,strands=both + bag:d=6,strands=both,value=presence", 0.3),
+         ("bag:d=6,strands=both + bag:d=8,strands=both,wildcards=true,value=presence", 0.3))}),
+    # -- several classes
+    softmax("news", "20 newsgroups, 20 classes", data.newsgroups, "fcl saga one-against-rest",
+         group=None, C=0.1),
+    softmax("mnist", "MNIST, 10,000 x 1,000 cosines", data.mnist_cosines, "fcl saga", C=0.03),
+    softmax("splice", "UCI splice", data.splice, "fcl saga", d=4, C=0.1),
+    Case("classes-mnist-group", "classes", "MNIST with the group norm", data.mnist_cosines,
+         calls.solve, OF_CLASSES, {"C": 0.03, "group": True}, {"fcl": {"method": "fcl"}, "adelie":
+         {"method": "adelie"}}, SOFTMAX, page=True, patience=300.0),
+    Case("classes-splice-group", "classes", "UCI splice with the group norm", data.splice,
+         calls.solve, OF_CLASSES, {"d": 4, "C": 0.1, "group": True}, {"fcl": {"method": "fcl"},
+         "adelie": {"method": "adelie"}}, SOFTMAX, page=True, patience=300.0),
+    Case("classes-train", "classes", "softmax on the families themselves", data.splice, calls.train,
+         FITS, {"d": 8, "known": False, "C": 0.1, "memory": "4GiB"}, axes(driver=("inline",
+         "processes")), cores=0),
+    Case("outputs-train", "classes", "whole runs with several classes", data.numbers, calls.train,
+         FITS, {"tol": 1e-2}, axes(classes=(2, 5, 20))),
+    # -- paths of C
+    Case("path-windows", "paths", "20 points on windows", data.windows, calls.path, ("seconds",
+         "points", "active", "gap", "reading", "ratio"), {"every": 40, "features":
+         "kmers:d=8,origin=70", "C_max": 0.3}, {"path": {}, "last point": {"what": "last"},
+         "each point": {"what": "singles"}, "5 folds": {"cv": 5, "points": 10}}, page=True),
+    Case("path-a9a", "paths", "20 points on a9a", data.a9a, calls.path, ("seconds", "points",
+         "active", "gap", "reading", "ratio"), {"C_range": "0.001;100"}, {"path": {}, "last point":
+         {"what": "last"}, "each point": {"what": "singles"}, "5 folds": {"cv": 5}, "liblinear":
+         {"what": "liblinear"}, "liblinear, 5 folds": {"what": "liblinear", "cv": 5}}, page=True),
+    Case("path-processes", "paths", "8 points by drivers", data.windows, calls.path, ("seconds",
+         "points", "active", "reading", "ratio"), {"every": 40, "features": "kmers:d=8,origin=70",
+         "points": 8}, axes(driver=("inline", "processes")), cores=0),
+    # -- tolerance, memory, files
+    *(Case(f"tolerance-{name}", "tolerance", f"{name}: held-out accuracy for tolerances", make,
+         calls.tolerances, ("processor", "accuracy", "AUPRC", "weights off", "of 1e-6", "passes",
+         "reason"), options, page=True) for name, make, options in (("a9a", data.a9a, {"form":
+         "dense"}), ("20news", data.newsgroups, {}), ("magic", data.magic, {}), ("mnist",
+         data.mnist, {"rows": 3000, "target": "3", "scale": False}), ("splice", data.splice, {"d":
+         3, "known": False, "held": True}))),
+    Case("memory-budgets", "memory", "peaks under budgets, from outside", data.window_files,
+         calls.within_budget, BUDGET, {"features": "kmers:d=8,origin=70"}, axes(memory=("1GiB",
+         "2GiB", "6GiB")), cores=0, command=True, page=True),
+    Case("memory-wide", "memory", "windows of 16 times the budget", data.wide_window_files,
+         calls.within_budget, BUDGET, {"x": "X", "memory": "768MiB", "max_time": "10m", "features":
+         "kmers:d=8", "more": "--block-rows 3072 --max-passes 3"}, cores=0, command=True),
+    *(Case(f"convert-{name}", "convert", f"fcl convert: {title}", convert_inputs.files,
+         calls.convert, CONVERTED, {"name": name, "options": options, "memory": "512MiB"}, cores=0,
+         command=True, page=True) for name, title, options in (("windows",
+         "1 million sites (BED) of a genome of 84 MB", f"{CUT} --label 5"), ("bed3",
+         "sites without names, labels and strands", CUT), ("svmlight", "a9a 100 times, 236 MB", ""),
+         ("csv", "1 GB: 20 columns of numbers, one of text, a label", "--y y"), ("parquet",
+         "2 million rows of 20 numbers", "--y y"), ("plink", "2,000 samples, 100,000 variants", ""),
+         ("samples", "PLINK: 50,000 samples, 40,000 variants", ""))),
+    # -- stagewise models
+    *(Case(f"stagewise-{name}", "stagewise", f"MNIST: {title}, in one block", data.mnist,
+         stagewise.table, STAGES, options, {"linear": {"update": "ls"}, "logistic, 50 steps":
+         {"update": "gls", "inner": 50}, "calibrated": {"update": "cls", "rounds": 60, "shown":
+         "3 20 60"}}, cores=0, page=page) for name, title, options, page in (("pixels", "pixels",
+         {"block": 784}, True), ("4000", "4,000 cosines", {"kind": "cosines", "n": 4000, "gamma":
+         0.006, "block": 4000}, True), ("8000", "8,000 cosines", {"kind": "cosines", "n": 8000,
+         "gamma": 0.006, "block": 8000}, False))),
+    Case("stagewise-curve", "stagewise", "MNIST: error against time, 20,480 cosines", data.mnist,
+         stagewise.table, (*STAGES, "test loss"), {"kind": "cosines", "n": 20480, "shown":
+         "quarters"}, {f"{name}, blocks of {block:,}": {**options, "block": block} for block in
+         (512, 1024) for name, options in (("linear", {"update": "ls"}), ("calibrated, 1 round",
+         {"update": "cls", "rounds": 1}), ("calibrated, 3 rounds", {"update": "cls", "rounds": 3}),
+         ("logistic", {"update": "gls"}), ("linear, 3 visits", {"update": "ls", "visits": 3}))},
+         picture=("stagewise_pictures/curve", "processor seconds", "test error on MNIST, %", "xy"),
+         cores=0),
+    Case("stagewise-peers", "stagewise", "MNIST: other libraries on 4,096 cosines", data.mnist,
+         stagewise.compared, STAGES, {"n": 4096}, {"fcl, linear": {"kind": "cosines", "update":
+         "ls", "visits": 3}, "fcl, calibrated": {"kind": "cosines", "update": "cls", "rounds": 3},
+         "fcl, logistic": {"kind": "cosines", "update": "gls", "inner": 5},
+         "fcl, linear, six times the features": {"kind": "cosines", "n": 24576, "update": "ls",
+         "visits": 3}, **CLASSIFIERS}, picture=("stagewise_pictures/peers", "processor seconds",
+         "test error on MNIST, %", "xy"), cores=0, page=True, patience=600.0),
+    *(Case(f"stagewise-text-{split}", "stagewise", f"20 newsgroups by {split}", data.newsgroups,
+         stagewise.compared, STAGES, {"group": None, "scale": "stagewise", "split": split},
+         {**{f"fcl, blocks of {block:,}, {order}": {"block": block, "order": order, "alpha": 30.0,
+         "visits": 2} for block in (500, 2000) for order in ("random", "gradient")}, **CLASSIFIERS},
+         cores=0, page=split == "date", patience=600.0) for split in ("date", "random")),
+    Case("stagewise-generators", "stagewise", "components of MNIST: kinds of features",
+         data.mnist_components, stagewise.table, STAGES, {"update": "ls", "visits": 3, "gamma":
+         0.006, "n": 1024}, axes(kind=("plain cosines", "logits 0.5", "logits 1", "logits 2",
+         "polynomials")), cores=0),
+    Case("stagewise-memory", "stagewise", "peak memory beside the plan", data.number_files,
+         stagewise.memory, ("seconds", "plan", "peak", "peak / plan", "problems"), {"memory":
+         "2GiB"}, cores=0, command=True),
+    # -- clusters and object stores
+    Case("cluster-constants", "cluster", "measure the constants of the model (writes scale.json)",
+         data.nothing, cluster.measure_constants, ("value",), cores=0),
+    Case("cluster-overhead", "cluster", "a pass over 1,000 rows on local workers", data.nothing,
+         cluster.overhead, ("pass",), {}, axes(workers=(1, 2, 3)), cores=0, page=True),
+    Case("cluster-check", "cluster", "passes beside the model's", data.nothing, cluster.check,
+         ("pass", "model", "same weights"), {}, axes(workers=(1, 2, 3)), cores=0, page=True),
+    Case("cluster-model", "cluster", "clusters larger than this machine, by the model",
+         data.nothing, cluster.model, ("pass", "work", "scheduling", "transfer", "efficiency",
+         "whole job", "M rows a core at 0.8"), {}, axes(n=(50_000_000, 1_000_000_000,
+         10_000_000_000)), page=True),
+    Case("cluster-jobs", "cluster", "folds and scores as whole jobs", data.nothing, cluster.fan_out,
+         ("seconds", "scores", "for a job", "bits", "ratio"), {}, axes(workers=(0, 1, 2)), cores=0,
+         page=True),
+    Case("remote", "remote", "an object store, 100 ms before each answer", cluster.stored_files,
+         cluster.remote, ("seconds", "reading", "MB/s", "prepared", "pass", "trainer", "peak",
+         "ratio"), {"rows": 1_500_000}, {"local disk": {"requests": 0}, **{f"{n} at once":
+         {"requests": n} for n in (1, 8, 32)}}, cores=0, page=True),
+    # -- online: learners on the L1 ball, and projections
+    Case("projections-sizes", "projections",
+         "nanoseconds for each number, by the size of the vector", data.nothing,
+         online_calls.project, tuple(f"10^{k}" for k in range(2, 8)), {"sizes":
+         "2 2.5 3 3.5 4 4.5 5 5.5 6 6.5 7", "scale": 100.0}, {f"{kind}, {method}": {"kind":
+         f"{kind}; z = 100", "method": method} for kind in ("normal", "99 % zeros") for method in
+         ("ball", "sorting", "as printed")}, picture=("online/projections", "numbers in the vector",
+         "nanoseconds for each number", "xy")),
+    Case("projections-kinds", "projections", "nanoseconds for each number, by kinds of vectors",
+         data.nothing, online_calls.project, ("10^4", "10^6", "10^7"), {"sizes": "6 7"},
+         {f"{kind}, {method}": {"kind": kind, "method": method} for kind in KINDS for method in
+         ("ball", "simplex", "sorting")}),
+    Case("ball-rows", "ball", "microseconds of a row", online_data.rows_of, online_calls.row_times,
+         ("heap", "tree", "list", "whole vector", "tree / heap", "heap, ns a feature", "k",
+         "active"), {}, {"random, p = 1,000,000, k = 100, z = 5": {"name": "random 1000000 100",
+         "z": 5.0, "rate": 1.0}, "random, p = 1,000,000, k = 100, z = 20": {"name":
+         "random 1000000 100", "z": 20.0, "rate": 1.0}, "random, p = 2,000,000, k = 1,000": {"name":
+         "random 2000000 1000", "z": 20.0, "rate": 1.0, "n": 1000}, "20 newsgroups": {"name":
+         "20news", "n": 10_000}, "C. elegans, k-mers of d = 4": {"name": "celegans", "rate": 0.1,
+         "n": 10_000}}),
+    Case("ball-stream", "ball", "cumulative loss and errors of one pass (Figure 8)",
+         online_data.rows_of, online_calls.ball_stream, ("z", "rate", "loss", "errors", "left",
+         "us a row"), {}, {"20 newsgroups": {"name": "20news"}, "C. elegans": {"name": "celegans",
+         "start": 0.1}, "pairs, comp.*": {"name": "pairs-comp", "radius": 1e5, "start": 100.0},
+         "pairs, rec.*": {"name": "pairs-rec", "radius": 1e5, "start": 100.0}}),
+    Case("ball-20news", "ball", "10^9 operations, and s, to levels of (f - f*) / f* (Figure 6)",
+         online_data.rows_of, online_calls.ball_curve, ("level 1", "level 0.3", "level 0.1",
+         "level 0.03", "least", "rate"), {"name": "20news", "C": 1.0, "start": 100.0, "passes":
+         100.0, "tuned": 10.0, "levels": "1 0.3 0.1 0.03"}, {method: {"method": method} for method
+         in BALL[:-1]}, picture=("online/ball-passes", "operations / 10^9", "(f - f*) / f*", "xy")),
+    Case("ball-kmers", "ball", "the same on k-mers of C. elegans", online_data.rows_of,
+         online_calls.ball_curve, ("level 1", "level 0.3", "level 0.1", "level 0.03", "least",
+         "rate"), {"name": "celegans", "every": 640, "C": 0.1, "passes": 40.0, "seconds": 10.0,
+         "tuned": 3.0, "levels": "1 0.3 0.1 0.03"}, {method: {"method": method} for method in
+         BALL[:-1]}),
+    *(Case(f"ball-{loss}", "ball",
+         f"800 synthetic rows, {loss} loss, to levels of (f - f*) / (f(0) - f*) (Figures 4 and 5)",
+         online_data.rows_of, online_calls.ball_curve, ("level 0.1", "level 0.01", "level 0.001",
+         "level 0.0001", "least", "rate"), {"name": loss, "loss": loss, "rows": 800, "start":
+         start}, {method: {"method": method} for method in BALL}, picture=("online/ball-batch-800",
+         "operations / 10^9", "(f - f*) / (f(0) - f*)", "xy")) for loss, start in (("squared", 1.0),
+         ("logistic", 10.0))),
+    Case("ball-classes", "ball", "ten classes with a kernel on MNIST (Figure 7)", data.mnist,
+         online_calls.kernel_classes, ("losses", "test error", "zeros", "rate"), {},
+         {f"{method}, {words}": {"method": method, "steps": steps, "passes": passes} for words,
+         steps, passes in (("all rows a step", 1, 100), ("1 % of the rows a step", 100, 25)) for
+         method in ("ball", "EG")}, picture=("online/ball-classes", "passes", "mean loss", "y")),
+    Case("features-left", "truncated", "features left without a loss of accuracy (Figure 1)",
+         online_data.with_noise, online_calls.features_left, ("active", "no noise", "left",
+         "accuracy", "area", "chosen"), {}, {f"{name}{' + noise' if noise else ''}": {"name": name,
+         "noise": noise, **more} for name, more in (("wdbc", {}), ("magic04", {}), ("splice", {}),
+         ("diabetes", {"loss": "squared"}), ("a9a", {"few": True}), ("20news", {"few": True, "unit":
+         1000.0})) for noise in ((False, True) if name != "20news" else [False])}),
+    Case("sparsity", "truncated", "sparsity against the area under the ROC curve (Figure 2)",
+         online_data.with_noise, online_calls.sparse_models, ("area", "active", "within 0.01 of it",
+         "of them noise"), {}, axes(name=("wdbc", "magic04", "a9a")), picture=("online/sparsity",
+         "features", "area under the ROC curve", "x")),
+    *(Case(f"loops-{name}", "loops", f"{title}: processor seconds to (P - P*) / P*",
+         online_data.rows_of, online_calls.cached_loops, ("away 0.1", "away 0.001", "away 1e-06",
+         "end", "optimum", "rate", "passes", "most cached", "evicted"), {"name": name, "unit":
+         False, "start": start}, {f"{method}, 1/{part}" if part > 1 else method: {"method": method,
+         "part": part} for method, part in LOOPS}, picture=("online/dcl",
+         "processor seconds", "(P - P*) / P*", "xy")) for name, title, start in (("20news",
+         "20 newsgroups", 0.01), ("celegans", "C. elegans", 0.001))),
+    # -- online learners beside other libraries and beside certified training
+    *(Case(f"online-{name}", "online", f"one pass over {title}", online_data.rows_of,
+         online_calls.one_pass, ("rows/s", "above optimum", "own gap", "active", "test loss",
+         "test error", "AUPRC", "rate", "ratio"), {"name": name, "every": 16, "unit": False, "C":
+         0.1}, {learner: {"learner": learner} for learner in LEARNERS} | {"river": {"learner":
+         "river", "most_rows": 6000}}, picture=("online/peers", "rows a second",
+         "objective above the optimum, relative", "xy")) for name, title in (("20news",
+         "20 newsgroups"), ("example", "windows of C. elegans"), ("a9a", "a9a"))),
+    Case("online-kmers", "which", "generated k-mers: a pass, and certified training", data.example,
+         online_calls.which, WHICH, {"every": 4}, {f"d = {d}, {method}": {"d": d, "method": method}
+         for d in (6, 8) for method in ("train", "ftrl")}),
+    Case("online-long", "which", "bags of k-mers in sequences of 20,000 letters",
+         online_data.long_sequences, online_calls.which, WHICH, {"rates":
+         "0.0005 0.002 0.008 0.03 0.125"}, axes(method=("train", "ftrl"))),
+    Case("online-stream", "which", "20 newsgroups as svmlight lines in a pipe", online_data.rows_of,
+         online_calls.svmlight_stream, ("processor", "rows/s", "above optimum", "active", "ratio"),
+         {"name": "20news", "unit": False}, {"convert, train": {"method": "train"}, "online -":
+         {"method": "online"}}, command=True),
+    *(Case(f"rates-{name}", "rates", f"--rate auto on {name}", online_data.rows_of,
+         online_calls.auto_rate, ("auto", "grid", "above, auto", "above, grid", "choice / pass"),
+         {"name": name, "every": 16, "unit": False}, axes(method=("ftrl", "truncated-gradient")))
+         for name in ("20news", "example", "a9a")),
+    # -- online: learning in less memory
+    Case("ram-bits", "ram", "progressive loss against bits", online_data.less_ram_rows,
+         online_calls.bits, ("bits", "loss, %", "over seeds", "error, %", "AUC loss, %", "clipped",
+         "active", "rate", "loss"), {"seeds": 5}, axes(name=("a9a", "20news")),
+         picture=("online/less-ram", "bits of a weight and its count", "progressive loss", "")),
+    Case("ram-rounding", "ram", "rounded models on unseen rows of a9a", online_data.less_ram_rows,
+         online_calls.rounding, ("loss, %", "AUC loss, %", "rise", "sd", "bound", "bound of sd",
+         "largest move", "bound of move", "bits", "bits stored"), {"name": "a9a", "seeds": 10}),
+    Case("ram-speed", "ram", "nanoseconds of an update", data.nothing, online_calls.updates, ("MB",
+         "ns, first", "ns, later"), {}, axes(p=(1 << 14, 1 << 22, 1 << 28), weights=("float32",
+         "q2.13"))),
+    Case("ram-huge", "ram", "10^9 weights, killed and resumed", data.nothing, online_calls.huge,
+         ("rows/s", "from row", "peak", "table, MB", "touched", "bits"), {"p": 10**9}),
+]
+# fmt: on
+CASES = {case.name: case for case in _ALL}

@@ -1,38 +1,56 @@
-"""Helpers that the benchmarks share: the machine, the data, medians, tables."""
+"""What all benchmarks share: the machine, folders, medians, tables and pictures."""
 
 from __future__ import annotations
 
-import argparse
-import hashlib
+import math
 import os
 import platform
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import numpy.typing as npt
-
-if TYPE_CHECKING:
-    from fcl.data import DataSet
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The folder in which make_celegans.py and its genome are expected.
+#: The folder of the shared data, beside the repository.
 SHARED = ROOT.parent / "shared" / "data"
 #: The folder of derived data, which are made once and reused.
 MADE = Path(tempfile.gettempdir()) / "fcl-bench"
-#: Windows of all five chromosomes (1.2 GB).
-WINDOWS = MADE / "celegans"
+#: Windows that ship with fcl, and the folder of the pictures of the pages.
+EXAMPLE = ROOT / "examples" / "celegans"
+MIB = 1 << 20
+#: Units of metrics, for the header of a table.
+UNITS = {
+    "seconds": "s",
+    "processor": "processor, s",
+    "peak": "peak, MiB",
+    "own peak": "own peak, MiB",
+    "ratio": "of the first",
+    "from files": "from files, s",
+    **{name: f"{name}, s" for name in ("first line", "prepared", "first pass", "load", "reading")},
+    **{f"to {gap:g}": f"gap {gap:g}, s" for gap in (1e-1, 1e-2, 1e-3)},
+    **{f"within {level:g}": f"within {level:g}, s" for level in (1e-2, 1e-3, 1e-4, 1e-6)},
+    **{name: f"{name}, ns" for name in ("random update", "margins", "residuals", "scan", "table")},
+}
+#: Formats of metrics; the others have three digits.
+FORMATS = {
+    **dict.fromkeys(("gap", "away", "weights off", "tolerance", "own gap"), ".1e"),
+    **dict.fromkeys(("active", "rows", "features", "visited", "nonzeros", "touched"), ",.0f"),
+    **dict.fromkeys(("objective", "optimum"), ".8g"),
+    **dict.fromkeys(("AUPRC", "AUROC", "accuracy", "test loss", "area"), ".4f"),
+    **dict.fromkeys(("test error", "squared penalty", "errors"), ".2%"),
+    **dict.fromkeys(("serial", "in two", "share", "outside", "of the budget", "left"), ".1%"),
+    "above optimum": ".2%",
+}
 
 
 def machine() -> str:
     """Describe processor, cores, system and versions in one line."""
     import numba
+    import numpy
 
     import fcl
 
@@ -44,113 +62,30 @@ def machine() -> str:
         pass
     return (
         f"{model}, {os.cpu_count()} cores, {platform.system()}; Python {platform.python_version()}, "
-        f"numpy {np.__version__}, numba {numba.__version__}, fcl {fcl.__version__}"
+        f"numpy {numpy.__version__}, numba {numba.__version__}, fcl {fcl.__version__}"
     )
 
 
 def pin(core: int | None) -> None:
-    """Pin this process and its children to one core, if the system supports it.
-
-    core : number of the core; None for the last one that the process may use.
-    """
-    if not hasattr(os, "sched_setaffinity"):
-        print("(not pinned to a core: this system does not support it)", file=sys.stderr)
-        return
-    allowed = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {allowed[-1] if core is None else core})
+    """Pin this process and its children to one core; None: the last one that the process may use."""
+    if hasattr(os, "sched_setaffinity"):
+        allowed = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {allowed[-1] if core is None else core})
 
 
-# -- data ------------------------------------------------------------------------------------------
+def shared(name: str) -> Path:
+    """The path of a shared data file; exits if it is missing."""
+    path = SHARED / name
+    if not path.exists():
+        sys.exit(f"expected {name} in shared/data beside the repository, but it is missing")
+    return path
 
 
-def add_data_options(parser: argparse.ArgumentParser, every: int) -> None:
-    """Add the options --data, --every and --core."""
-    parser.add_argument(
-        "--data",
-        type=Path,
-        help="folder with seq.npy and y.npy of all windows, as make_celegans.py writes it "
-        "(default: make one)",
-    )
-    parser.add_argument(
-        "--every", type=int, default=every, help=f"take every k-th row (default {every})"
-    )
-    parser.add_argument("--core", type=int, help="core to run on (default: the last one)")
-
-
-def windows_folder(given: Path | None) -> Path:
-    """Return the folder of the windows of C. elegans I-V; make it if none is given.
-
-    Exits with a message that names the missing files.
-    """
-    if given is not None:
-        missing = [name for name in ("seq.npy", "y.npy") if not (given / name).exists()]
-        if missing:
-            sys.exit(f"{given}: expected seq.npy and y.npy, but {' and '.join(missing)} is missing")
-        return given
-    if (WINDOWS / "complete").exists():
-        return WINDOWS
-    script, genome = SHARED / "make_celegans.py", SHARED / "celegans_acceptors.npz"
-    missing = [path.name for path in (script, genome) if not path.exists()]
-    if missing:
-        sys.exit(
-            f"This benchmark needs windows of C. elegans. Expected {script.name} and {genome.name} "
-            f"in shared/data beside the repository; missing: {', '.join(missing)}. Put them there, "
-            "or name a folder with seq.npy, uint8 (n, 141), and y.npy (n,) with --data."
-        )
-    print("making the windows of C. elegans I-V (1.2 GB, once) ...", file=sys.stderr)
-    WINDOWS.mkdir(parents=True, exist_ok=True)
-    subprocess.run([sys.executable, str(script), str(WINDOWS)], check=True, stdout=sys.stderr)
-    (WINDOWS / "complete").touch()
-    return WINDOWS
-
-
-def derived(name: str, *sources: Path) -> Path:
-    """The path for data derived from some files; it changes if the files change."""
-    versions = []
-    for source in sources:
-        found = source.stat()
-        shape = np.load(source, mmap_mode="r").shape if source.suffix == ".npy" else found.st_size
-        versions.append((str(source.resolve()), shape, found.st_mtime_ns))
-    return MADE / f"{name}-{hashlib.sha256(repr(versions).encode()).hexdigest()[:10]}"
-
-
-def load(folder: Path, every: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int8]]:
-    """Load every k-th row of all windows: codes (n, 141) and labels (n,)."""
-    y = np.load(folder / "y.npy")[::every].copy()
-    windows = np.load(folder / "seq.npy", mmap_mode="r")
-    total, length = windows.shape
-    codes = np.empty((len(y), length), np.uint8)
-    step = every * max(1, (1 << 16) // every)  # rows read at a time
-    # The file is not mapped, because mapped pages would count as memory of the process.
-    with open(folder / "seq.npy", "rb") as file:
-        file.seek(windows.offset)
-        for at in range(0, total, step):
-            part = np.fromfile(file, np.uint8, min(step, total - at) * length)
-            chosen = part.reshape(-1, length)[::every]
-            codes[at // every : at // every + len(chosen)] = chosen
-    return codes, y
-
-
-def every_kth(folder: Path, every: int) -> Path:
-    """Return a folder with every k-th row of all windows, made once; the given folder if k is 1."""
-    if every == 1:
-        return folder
-    to = derived(f"every-{every}", folder / "seq.npy", folder / "y.npy")
-    if not (to / "complete").exists():
-        codes, y = load(folder, every)
-        to.mkdir(parents=True, exist_ok=True)
-        np.save(to / "seq.npy", codes)
-        np.save(to / "y.npy", y)
-        (to / "complete").touch()
-    return to
-
-
-def open_rows(folder: Path, every: int) -> DataSet:
-    """Load every k-th row of all windows as an fcl data set."""
-    from fcl import open_data
-
-    codes, y = load(folder, every)
-    return open_data(codes, y=y)
+def warm_commands() -> None:
+    """Compile all kernels for ``fcl`` commands."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "fcl", "train", "--warmup", "--quiet"]
+    subprocess.run(command, check=True, env=environment)
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -161,15 +96,18 @@ def median(values: Sequence[float]) -> float:
     return statistics.median(values) if values else float("nan")
 
 
-def spread(values: Sequence[float]) -> str:
+def spread(values: Sequence[float], form: str | None = None) -> str:
     """The median with the lowest and highest value, such as "4.9 (4.8-5.1)"."""
-    if min(values, default=0.0) == max(values, default=0.0):
-        return _short(median(values))
-    return f"{_short(median(values))} ({_short(min(values))}-{_short(max(values))})"
+
+    def text(value: float) -> str:
+        return _short(value) if form is None else format(value, form)
+
+    parts = [text(value) for value in (median(values), min(values), max(values))]
+    return parts[0] if parts[1] == parts[2] else f"{parts[0]} ({parts[1]}-{parts[2]})"
 
 
 def _short(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -195,3 +133,75 @@ def constants(module: Any, **values: Any) -> Iterator[None]:
     finally:
         for name, value in before.items():
             setattr(module, name, value)
+
+
+# -- pictures --------------------------------------------------------------------------------------
+
+#: Colours of text and axes; curves have colours that show on both kinds of page.
+INK = {"light": "#1f2328", "dark": "#e6edf3"}
+CURVES = ("#0969da", "#cf222e", "#1a7f37", "#bf8700", "#8250df", "#6e7781", "#1b9aaa", "#e36209",
+          "#d63384", "#57a639")  # fmt: skip
+#: Columns of the legend, most panels in a row, and points of a curve with markers.
+COLUMNS, PANELS, MOST_MARKED = 3, 4, 40
+
+
+def draw(
+    name: str, panels: Mapping[str, Mapping[str, Any]], x: str, y: str, logarithmic: str
+) -> None:
+    """Write NAME-light.svg and NAME-dark.svg below the folder of this module.
+
+    Parameters
+    ----------
+    name : str
+    panels : mapping
+        Title -> label -> (x, y); a label has the same colour in each panel.
+    x, y : str
+        Labels of the axes.
+    logarithmic : str
+        The axes with a logarithmic scale, such as "xy".
+    """
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt
+
+    labels = list(dict.fromkeys(label for curves in panels.values() for label in curves))
+    across = min(len(panels), PANELS)
+    lines = math.ceil(len(panels) / across)
+    for mode, ink in INK.items():
+        style: Any = {
+            "svg.fonttype": "none",
+            "svg.hashsalt": "fcl",  # the same run gives the same file, byte for byte
+            "font.family": "sans-serif",
+            "font.size": 10,
+            "legend.frameon": False,
+            **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), ink),
+            **dict.fromkeys(("xtick.color", "ytick.color"), ink),
+        }
+        with mpl.rc_context(style):
+            height = 3.4 * lines + 0.25 * math.ceil(len(labels) / COLUMNS)
+            size = (4.0 * max(across, 2), height)
+            figure, grid = plt.subplots(
+                lines, across, figsize=size, layout="constrained", squeeze=False
+            )
+            for axes in grid.flat[len(panels) :]:
+                axes.remove()
+            all_axes = grid.flat[: len(panels)]
+            for axes, (title, curves) in zip(all_axes, panels.items(), strict=True):
+                for label, (right, up) in curves.items():
+                    colour = CURVES[labels.index(label) % len(CURVES)]
+                    mark = ".-" if len(right) <= MOST_MARKED else "-"
+                    axes.plot(right, up, mark, label=label, color=colour, markersize=4)
+                axes.set(title=title, xlabel=x)
+                axes.set_xscale("log" if "x" in logarithmic else "linear")
+                axes.set_yscale("log" if "y" in logarithmic else "linear")
+                axes.spines[["top", "right"]].set_visible(False)
+            for axes in grid[:, 0]:
+                axes.set_ylabel(y)
+            shown = {curve.get_label(): curve for axes in all_axes for curve in axes.get_lines()}
+            handles = [shown[label] for label in labels]
+            figure.legend(handles, labels, loc="outside lower center", ncols=COLUMNS)
+            target = Path(__file__).parent / f"{name}-{mode}.svg"
+            figure.savefig(target, transparent=True, metadata={"Date": None})
+            plt.close(figure)
+    print(f"wrote {name}-light.svg and {name}-dark.svg", file=sys.stderr)

@@ -1,198 +1,92 @@
-#!/usr/bin/env python3
-"""Compare fcl with other solvers of the same problem, on matrices that fit in memory.
+"""Other programs, imported when they are used: solvers, classifiers and online learners.
 
-    python tools/bench/peers.py celegans [--every 160] [--d 4] [--C 0.1] [--repeat 3] [--methods ...]
-    python tools/bench/peers.py a9a | 20news | text | reviews | wide
-    python tools/bench/peers.py products --C 10
-    python tools/bench/peers.py text --before CHECKOUT --methods before,fcl,liblinear
-
-Every run is a separate process that may use ``--cores`` threads. Before its clock starts, it solves a
-tiny problem of the same types, so that everything is imported and compiled: this is ``warm``. ``load`` is
-the time to read the files of the case and to convert them to the solver's input format, for fcl as for
-the others; ``solve`` is the rest. Each solver's tolerance is tightened step by step until its objective,
-recomputed here in float64, is within 1e-6 of the optimum, which fcl certifies first. The table has the
-shortest ``solve`` that reached each level. A second line of fcl has the time at which its progress
-reported such an objective, in the run of the tightest tolerance. ``from files`` is the total to within
-1e-4: making the matrix (not needed where fcl makes the features itself), load and solve. The method
-``before`` is the fcl of another checkout, run by the script of that checkout. Needs the extra ``peers``:
-pip install -e '.[peers]'
+A solver is a function ``(X, y, C, tol, clock) -> w, b`` that minimises |w|_1 + C sum of logistic losses
+with a free intercept; of several classes, w is (columns, K). Only the work inside ``with clock:``
+counts, not the conversion of the rows. All are in the extra ``peers``, except adelie, which needs a NumPy
+below 2: the variable FCL_BENCH_ADELIE names a Python that has it.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import math
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
-import warnings
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from tools.bench import common
-from tools.bench.cases import CASES, GENERATED, PRODUCTS, made, tiny
+from tools.bench.runner import Clock
 
-#: Relative distances from the optimum that are timed.
-LEVELS = (1e-2, 1e-3, 1e-4, 1e-6)
-TOLERANCES = (0.9, *(10.0 ** (-k / 2) for k in range(1, 19)))
-#: Relative gap requested for the optimum, and the largest gap that is accepted.
-OPTIMAL, GOOD_ENOUGH = 1e-8, 1e-7
-#: If a run takes more seconds than this, the solver's tolerance is not tightened further.
-LIMIT = 60.0
-#: Seconds after which a run is killed, including its loading.
-PATIENCE = 240.0
-#: The level of the column ``from files``.
-COMPARED = 1e-4
-#: Vowpal Wabbit: 1 / passes over the rows, in place of tolerances.
-PASSES = tuple(1.0 / 2**k for k in range(0, 10, 2))
-#: Vowpal Wabbit: values of --l1, relative to the penalty of the mean loss.
+Floats = npt.NDArray[np.float64]
+Solution = tuple[Any, Any]
+#: Vowpal Wabbit: values of --l1 that are tried, relative to the penalty of the mean loss.
 VW_SHARES = (1.0, 1e-1, 1e-2, 1e-3)
-Solution = tuple[npt.NDArray[np.float64], float]
 
 
-# -- the solvers -----------------------------------------------------------------------------------
+# -- solvers of two classes ----------------------------------------------------------------------------
 
 
-class Problem:
-    """The files of a case, and the clock of a run."""
+def liblinear(X: Any, y: Floats, C: float, tol: float, clock: Clock, kind: int = 6) -> Solution:
+    """LIBLINEAR -s 6 -B 1 -R, logistic loss, or -s 5, squared hinge; the bias is not penalised."""
+    from liblinear.liblinearutil import parameter, problem, train
+    from scipy import sparse
 
-    def __init__(self, folder: Path, C: float, tol: float, d: int) -> None:
-        self.folder, self.C, self.tol, self.d = folder, C, tol, d
-        self.y = np.load(folder / "y.npy")
-        self.warm = self.load = self.solve = 0.0
-        self.gap: float | None = None  #: certified by fcl
-        self.reported: list[tuple[float, float]] = []  #: seconds and objectives of fcl's progress
-        self.since = time.perf_counter()
-
-    @property
-    def columns(self) -> int:
-        """Number of columns, without reading the matrix."""
-        with np.load(self.folder / "X.npz") as parts:
-            return int(parts["shape"][1])
-
-    def matrix(self) -> Any:
-        """The matrix, CSR float64."""
-        from scipy import sparse
-
-        return sparse.load_npz(self.folder / "X.npz")
-
-    def restart(self) -> None:
-        """Start the clock, once everything is imported and compiled."""
-        self.since = time.perf_counter()
-
-    def begin(self) -> None:
-        """End ``load``: the solver's input is in memory."""
-        self.load = time.perf_counter() - self.since
-        self.since = time.perf_counter()
-
-    def end(self) -> None:
-        """End ``solve``: the solution is found."""
-        self.solve = time.perf_counter() - self.since
-
-    def objective(self, X: Any, w: npt.NDArray[np.float64], b: float) -> float:
-        """||w||_1 + C sum log(1 + exp(-y m)), without a penalty on the bias."""
-        losses = np.logaddexp(0.0, -self.y * (X @ w + b))
-        return float(np.abs(w).sum() + self.C * losses.sum())
-
-
-def _fcl(problem: Problem, features: str, read: Callable[[], Any]) -> Solution:
-    import fcl
-    from fcl.drivers.events import PassDone
-
-    data = fcl.open_data(read(), y=problem.y)
-
-    def report(event: Any) -> None:
-        if isinstance(event, PassDone):
-            problem.reported.append((time.perf_counter() - problem.since, event.objective))
-
-    problem.begin()
-    result = fcl.train(data, features, C=problem.C, tol=problem.tol, memory="8GiB", progress=report)
-    problem.end()
-    problem.gap = result.certificate.gap
-    w = np.zeros(problem.columns)
-    w[result.model.ids] = result.model.weights
-    return w, result.model.intercept
-
-
-def fcl_features(problem: Problem) -> Solution:
-    """fcl on the family itself: k-mers of windows or products of columns, if there are any."""
-    for name, family in (("seq.npy", f"kmers:d={problem.d}"), ("columns.npy", PRODUCTS)):
-        path = problem.folder / name
-        if path.exists():
-            return _fcl(problem, family, partial(np.load, path))
-    return fcl_columns(problem)
-
-
-def fcl_columns(problem: Problem) -> Solution:
-    """fcl on the explicit matrix."""
-    return _fcl(problem, "columns", problem.matrix)
-
-
-def liblinear(problem: Problem) -> Solution:
-    """LIBLINEAR -s 6 -B 1 -R: the bias is not penalised."""
-    from liblinear.liblinearutil import parameter, train
-    from liblinear.liblinearutil import problem as make_problem
-
-    made = make_problem(problem.y, problem.matrix())  # a copy; the matrix itself is released
-    problem.begin()
-    model = train(made, parameter(f"-s 6 -c {problem.C} -e {problem.tol} -B 1 -R -q"))
-    problem.end()
+    made = problem(y, sparse.csr_matrix(X, dtype=np.float64))
+    with clock:
+        model = train(made, parameter(f"-s {kind} -c {C} -e {tol} -B 1 -R -q"))
     w, b = model.get_decfun()
     return np.array(w), float(b)
 
 
-def celer(problem: Problem) -> Solution:
+def squared_hinge(X: Any, y: Floats, C: float, tol: float, clock: Clock) -> Solution:
+    """LIBLINEAR with the squared hinge."""
+    return liblinear(X, y, C, tol, clock, kind=5)
+
+
+def lasso(X: Any, y: Floats, C: float, tol: float, clock: Clock) -> Solution:
+    """celer's Lasso: the squared loss."""
+    from celer import Lasso
+
+    model = Lasso(alpha=1.0 / (2.0 * len(y) * C), tol=tol, max_iter=200)
+    X = X.tocsc() if hasattr(X, "tocsc") else np.asfortranarray(X)
+    with clock:
+        model.fit(X, y)
+    return model.coef_, float(model.intercept_)
+
+
+def celer(X: Any, y: Floats, C: float, tol: float, clock: Clock) -> Solution:
     """celer's working sets; a column of large constants replaces the intercept."""
     from celer import LogisticRegression
     from scipy import sparse
 
     # With a constant of 1e3 the penalty is only a thousandth of |b|.
-    constant = sparse.csc_matrix(np.full((len(problem.y), 1), 1e3))
-    X = sparse.hstack([problem.matrix(), constant], format="csc")
-    problem.begin()
-    model = LogisticRegression(C=problem.C, tol=problem.tol, max_iter=1000, fit_intercept=False)
-    model.fit(X, problem.y)
-    problem.end()
+    constant = sparse.csc_matrix(np.full((len(y), 1), 1e3))
+    X = sparse.hstack([X, constant], format="csc")
+    model = LogisticRegression(C=C, tol=tol, max_iter=1000, fit_intercept=False)
+    with clock:
+        model.fit(X, y)
     return model.coef_[0, :-1], 1e3 * float(model.coef_[0, -1])
 
 
-def skglm(problem: Problem) -> Solution:
+def skglm(X: Any, y: Floats, C: float, tol: float, clock: Clock) -> Solution:
     """skglm's proximal Newton with working sets."""
     from skglm import SparseLogisticRegression
 
-    X = problem.matrix().tocsc()
-    n = len(problem.y)
-    options = {"alpha": 1.0 / (n * problem.C), "fit_intercept": True, "max_iter": 1000}
-    problem.begin()
-    model = SparseLogisticRegression(tol=problem.tol, **options).fit(X, problem.y)
-    problem.end()
+    X = X.tocsc()
+    options = {"alpha": 1.0 / (len(y) * C), "fit_intercept": True, "max_iter": 1000}
+    with clock:
+        model = SparseLogisticRegression(tol=tol, **options).fit(X, y)
     return model.coef_.ravel(), float(np.ravel(model.intercept_)[0])
 
 
-def saga(problem: Problem) -> Solution:
-    """scikit-learn's SAGA."""
-    from sklearn.linear_model import LogisticRegression
-
-    X = problem.matrix()
-    problem.begin()
-    model = LogisticRegression(
-        l1_ratio=1.0, C=problem.C, solver="saga", tol=problem.tol, max_iter=10000, random_state=0
-    ).fit(X, problem.y)
-    problem.end()
-    return model.coef_[0], float(model.intercept_[0])
-
-
-def vowpal_wabbit(problem: Problem) -> Solution:
+def vowpal_wabbit(X: Any, y: Floats, C: float, tol: float, clock: Clock) -> Solution:
     """Vowpal Wabbit: online truncated gradient in several passes over the rows; ``tol`` is 1 / passes.
 
     With adaptive rates its ``--l1`` has another unit, so several values are tried; the one with the best
@@ -200,29 +94,36 @@ def vowpal_wabbit(problem: Problem) -> Solution:
     """
     from vowpalwabbit import Workspace
 
-    X = problem.matrix()
-    bits = max(18, int(X.shape[1]).bit_length())
-    found: list[tuple[float, float, Solution]] = []
+    found: list[tuple[float, Clock, Solution]] = []
     with tempfile.TemporaryDirectory() as folder:
         rows, model = Path(folder) / "rows.vw", Path(folder) / "model.txt"
-        write_vw(X, problem.y, rows)
-        problem.begin()
+        write_vw(X, y, rows)
         for share in VW_SHARES:
-            l1 = share / (len(problem.y) * problem.C)
-            options = ["--loss_function", "logistic", "--l1", repr(l1), "-b", str(bits)]
-            options += ["--passes", str(round(1.0 / problem.tol)), "--holdout_off", "--cache", "-k"]
-            options += ["--quiet", "--readable_model", str(model), "-d", str(rows)]
-            begun = time.perf_counter()
-            Workspace(arg_list=options).finish()
-            took = time.perf_counter() - begun
+            options = vw_options(X.shape[1], share / (len(y) * C), rows, model)
+            own = Clock()
+            with own:
+                passes = str(round(1.0 / tol))
+                Workspace(arg_list=[*options, "--passes", passes, "-k"]).finish()
             w, b = read_vw(model.read_text(), X.shape[1])
-            found.append((problem.objective(X, w, b), took, (w, b)))
-    _, problem.solve, solution = min(found, key=lambda one: one[0])
+            losses = np.logaddexp(0.0, -y * (X @ w + b)).sum()
+            found.append((float(np.abs(w).sum() + C * losses), own, (w, b)))
+    _, best, solution = min(found, key=lambda one: one[0])
+    clock.seconds, clock.processor = best.seconds, best.processor
     return solution
 
 
-def write_vw(X: Any, y: npt.NDArray[np.float64], path: Path) -> None:
-    """Write CSR rows as text, with the column numbers as feature names."""
+def vw_options(columns: int, l1: float, rows: Path, model: Path) -> list[str]:
+    """Options of Vowpal Wabbit for a logistic model with a penalty."""
+    options = ["--loss_function", "logistic", "--l1", repr(l1)]
+    options += ["-b", str(max(18, int(columns).bit_length())), "-d", str(rows), "--cache"]
+    return [*options, "--holdout_off", "--quiet", "--readable_model", str(model)]
+
+
+def write_vw(X: Any, y: Any, path: Path) -> None:
+    """Write CSR or dense rows as text, with the column numbers as feature names."""
+    from scipy import sparse
+
+    X = sparse.csr_matrix(X)
     with path.open("w") as file:
         for i, label in enumerate(y):
             of_row = slice(X.indptr[i], X.indptr[i + 1])
@@ -231,7 +132,7 @@ def write_vw(X: Any, y: npt.NDArray[np.float64], path: Path) -> None:
             file.write(f"{label:g} | {' '.join(words)}\n")
 
 
-def read_vw(text: str, columns: int) -> Solution:
+def read_vw(text: str, columns: int) -> tuple[Floats, float]:
     """Read the weights of a readable model, and apply the truncation that is still due."""
     state = re.search(r"^l1_state (\S+)", text, re.MULTILINE)
     gravity = float(state.group(1)) if state else 0.0
@@ -245,210 +146,336 @@ def read_vw(text: str, columns: int) -> Solution:
     return w, b
 
 
-METHODS: dict[str, Callable[[Problem], Solution]] = {
-    "fcl": fcl_features,
-    "fcl-columns": fcl_columns,
+# -- solvers of two or several classes -----------------------------------------------------------------
+
+
+def saga(X: Any, y: Any, C: float, tol: float, clock: Clock) -> Solution:
+    """scikit-learn's SAGA."""
+    from sklearn.linear_model import LogisticRegression
+
+    model: Any = LogisticRegression(
+        l1_ratio=1.0, C=C, solver="saga", tol=tol, max_iter=100_000, random_state=0
+    )
+    with clock:
+        model.fit(X, y)
+    if len(model.classes_) == 2:
+        return model.coef_[0], float(model.intercept_[0])
+    return model.coef_.T, model.intercept_
+
+
+def one_against_rest(X: Any, y: Any, C: float, tol: float, clock: Clock) -> Solution:
+    """LIBLINEAR, one class against the others: another objective than softmax's."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+
+    one = LogisticRegression(l1_ratio=1.0, C=C, solver="liblinear", tol=tol, max_iter=10_000)
+    model = OneVsRestClassifier(one)
+    with clock:
+        model.fit(X, y)
+    w = np.stack([part.coef_[0] for part in model.estimators_], axis=1)
+    return w, np.array([part.intercept_[0] for part in model.estimators_])
+
+
+def adelie(X: Any, y: Any, C: float, tol: float, clock: Clock) -> Solution:
+    """adelie's path from the null model down to C, with the group norm, which is its only one.
+
+    Its loss is the mean over rows, divided by the number of classes.
+    """
+    n, K = X.shape[0], int(y.max()) + 1
+    share = np.bincount(y, minlength=K) / n
+    top = np.linalg.norm(np.asarray(X.T @ (np.eye(K)[y] - share)), axis=1).max() / (n * K)
+    last = 1.0 / (C * n * K)
+    path = np.geomspace(top, last, 20) if last < top else np.array([last])
+    found = run_adelie(X, y, tol=tol, lmda=path.tolist())
+    clock.seconds += found["seconds"]
+    clock.processor += found["processor"]
+    return found["w"], found["b"]
+
+
+def run_adelie(X: Any, y: Any, tests: Any = None, of_tests: Any = None, **options: Any) -> Any:
+    """Run ``adelie_path.py`` with the Python of FCL_BENCH_ADELIE; returns its figures."""
+    from scipy.sparse import issparse, save_npz
+
+    python = os.environ.get("FCL_BENCH_ADELIE", sys.executable)
+    with tempfile.TemporaryDirectory(prefix="fcl-bench-") as name:
+        folder = Path(name)
+        for array, rows in (("x", X), ("test_x", tests)):
+            if rows is not None:
+                (save_npz if issparse(rows) else np.save)(folder / array, rows)
+        np.save(folder / "y.npy", y)
+        if of_tests is not None:
+            np.save(folder / "test_y.npy", of_tests)
+        script = Path(__file__).with_name("adelie_path.py")
+        command = [python, str(script), name, json.dumps(options)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        found = json.loads(done.stdout.splitlines()[-1])
+        with np.load(folder / "solution.npz") as solution:
+            return found | {"w": solution["w"], "b": solution["b"]}
+
+
+SOLVERS: dict[str, Callable[..., Solution]] = {
     "liblinear": liblinear,
+    "liblinear-hinge": squared_hinge,
+    "lasso": lasso,
     "celer": celer,
     "skglm": skglm,
     "saga": saga,
     "vw": vowpal_wabbit,
+    "one-against-rest": one_against_rest,
+    "adelie": adelie,
 }
 
 
-def solve(problem: Problem, method: str) -> Solution:
-    """Solve with a method that is imported and compiled; exits if anything is compiled meanwhile."""
-    from numba.core import event
+# -- classifiers, whose test error is compared ---------------------------------------------------------
 
-    begun = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        tiny(Path(folder), problem.folder, problem.d)
-        small = Problem(Path(folder), 1.0, 1e-3, problem.d)
-        if method.startswith("fcl"):
-            from fcl.drivers.warmup import warmup
-
-            windows = method == "fcl" and (problem.folder / "seq.npy").exists()
-            warmup(["sequences" if windows else "numbers"])
-        METHODS[method](small)
-    problem.warm = time.perf_counter() - begun
-    with event.install_recorder("numba:compile") as compiled:
-        problem.restart()
-        solution = METHODS[method](problem)
-    if compiled.buffer:
-        names = sorted({str(e.data["dispatcher"]) for _, e in compiled.buffer})
-        sys.exit(f"expected no compilation while the clock ran, but compiled {', '.join(names)}")
-    return solution
-
-
-def run_here(args: argparse.Namespace) -> None:
-    """Make one run, and print its figures as JSON."""
-    warnings.simplefilter("ignore")
-    problem = Problem(args.folder, args.C, args.tol, args.d)
-    w, b = solve(problem, args.run)
-    figures = {
-        "warm": problem.warm,
-        "load": problem.load,
-        "solve": problem.solve,
-        "objective": problem.objective(problem.matrix(), w, b),
-        "active": int(np.count_nonzero(w)),
-        "gap": problem.gap,
-        "reported": problem.reported,
-    }
-    print(json.dumps(figures))
+#: What is done between two points of a classifier that iterates.
+STEPS = {
+    "lbfgs": (10, 30, 100),
+    "saga": (1, 3, 10),
+    "sgd": (1, 3, 10, 20),
+    "liblinear": (5, 20),
+    "vw": (1, 3, 10),
+}
+#: The six solvers of liblinear in figure 2a of "Least squares revisited", by their number there, as
+#: options of LinearSVC; None: logistic regression.
+LIBLINEAR: dict[str, dict[str, Any] | None] = {
+    "liblinear-0": None,
+    "liblinear-1": {"loss": "squared_hinge", "dual": True},
+    "liblinear-2": {"loss": "squared_hinge", "dual": False},
+    "liblinear-3": {"loss": "hinge", "dual": True},
+    "liblinear-4": {"multi_class": "crammer_singer"},
+    "liblinear-5": {"penalty": "l1", "loss": "squared_hinge", "dual": False},
+}
+Fits = Iterator[tuple[str, Callable[[Any], Any] | None]]
 
 
-# -- the comparison --------------------------------------------------------------------------------
+def ridge(x: Any, y: Any) -> Fits:
+    """Squared loss and penalty, solved exactly."""
+    from sklearn.linear_model import RidgeClassifier
+
+    yield "exact solution", RidgeClassifier(alpha=1.0).fit(x, y).predict
 
 
-def run(args: argparse.Namespace, folder: Path, method: str, tol: float) -> dict[str, Any]:
-    """Make one run in a separate process."""
-    script = __file__
-    if method == "before":
-        script, method = str(args.before / "tools" / "bench" / "peers.py"), "fcl"
-    command = [sys.executable, script, args.case, "--run", method, "--folder", str(folder)]
-    command += ["--C", str(args.C), "--tol", repr(tol), "--d", str(args.d)]
-    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-    environment = {**os.environ, **dict.fromkeys(threads, str(args.cores))}
-    try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+def logistic(x: Any, y: Any, solver: str = "lbfgs") -> Fits:
+    """scikit-learn's logistic regression; saga continues, lbfgs starts over."""
+    from sklearn.linear_model import LogisticRegression
+
+    done = 0
+    model = LogisticRegression(solver=solver, C=1.0, tol=1e-6, warm_start=solver == "saga")
+    for steps in STEPS[solver]:
+        model.set_params(max_iter=steps - (done if solver == "saga" else 0)).fit(x, y)
+        done = steps
+        yield f"{steps} iterations", model.predict
+
+
+def sgd_classifier(x: Any, y: Any) -> Fits:
+    """scikit-learn's stochastic gradient descent."""
+    from sklearn.linear_model import SGDClassifier
+
+    model, done = SGDClassifier(loss="log_loss", alpha=1e-6, random_state=0), 0
+    order = np.random.default_rng(0)
+    for steps in STEPS["sgd"]:
+        for _ in range(steps - done):
+            some = order.permutation(len(y))
+            model.partial_fit(x[some], y[some], classes=np.unique(y))
+        done = steps
+        yield f"{steps} epochs", model.predict
+
+
+def linear_svc(x: Any, y: Any, name: str) -> Fits:
+    """A solver of liblinear, one class against the rest."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.svm import LinearSVC
+
+    options = LIBLINEAR[name]
+    for steps in STEPS["liblinear"]:
+        if options is None:
+            one = LogisticRegression(solver="liblinear", C=1.0, max_iter=steps)
+            model = OneVsRestClassifier(one)
+        else:
+            model = LinearSVC(C=1.0, max_iter=steps, random_state=0, **options)
+        yield f"{steps} iterations", model.fit(x, y).predict
+
+
+def vw_classifier(x: Any, y: Any) -> Fits:
+    """Vowpal Wabbit, one class against all others with the logistic loss."""
+    from vowpalwabbit import Workspace
+
+    with tempfile.TemporaryDirectory(prefix="fcl-bench-") as name:
+        folder = Path(name)
+        write_vw(x, y + 1, folder / "rows.vw")
+        yield "rows written", None  # as in the paper, making the file does not count
+
+        def predict(tests: Any) -> Any:
+            write_vw(tests, np.zeros(tests.shape[0]), folder / "test.vw")
+            options = ["-d", f"{name}/test.vw", "-i", f"{name}/model", "-t", "--quiet"]
+            Workspace(arg_list=[*options, "-p", f"{name}/predictions"]).finish()
+            return np.loadtxt(folder / "predictions", ndmin=2)[:, 0].astype(int) - 1
+
+        for passes in STEPS["vw"]:
+            options = ["-d", f"{name}/rows.vw", "-f", f"{name}/model", "--quiet", "--holdout_off"]
+            options += ["--oaa", str(int(y.max()) + 1), "--loss_function", "logistic"]
+            Workspace(arg_list=[*options, "--cache", "-k", "--passes", str(passes)]).finish()
+            yield f"{passes} passes", predict
+
+
+def classifier(name: str) -> Callable[[Any, Any], Fits]:
+    """A function that yields, after some work in words, a function that predicts.
+
+    None in its place: work that does not count.
+    """
+    if name in LIBLINEAR:
+        return lambda x, y: linear_svc(x, y, name)
+    if name in ("lbfgs", "saga"):
+        return lambda x, y: logistic(x, y, name)
+    return {"ridge": ridge, "sgd": sgd_classifier, "vw": vw_classifier}[name]
+
+
+# -- online learners ----------------------------------------------------------------------------------
+
+#: Passes of Vowpal Wabbit whose time is compared with that of one.
+PASSES = 3
+#: Weights, and processor seconds of a pass over the rows, at a rate.
+Learn = Callable[[float], tuple[Floats, float]]
+
+
+def online_sgd(X: Any, y: Floats, C: float, rates: str) -> Learn:
+    """SGDClassifier with the schedule ``rates``."""
+    from sklearn.linear_model import SGDClassifier
+
+    def learn(rate: float) -> tuple[Floats, float]:
+        own = {} if rates == "optimal" else {"eta0": rate}
+        model = SGDClassifier(
+            loss="log_loss", penalty="l1", alpha=1.0 / (C * len(y)), learning_rate=rates,
+            max_iter=1, tol=None, shuffle=False, power_t=0.5, **own,
+        )  # fmt: skip
+        begun = time.process_time()
+        model.fit(X, y)
+        return model.coef_[0], time.process_time() - begun
+
+    return learn
+
+
+def online_vw(X: Any, y: Floats, C: float, folder: Path, ftrl: bool, share: float = 1.0) -> Learn:
+    """Vowpal Wabbit from its cache file, with ``--l1`` at a share of the penalty.
+
+    ``--ftrl`` takes the penalty of the sum of the losses. Without it, ``--l1`` has another unit, since
+    the rates are adaptive. Its time is half the difference between three passes and one.
+    """
+    from vowpalwabbit import Workspace
+
+    rows, model = folder / "rows.vw", folder / "model.txt"
+    if not rows.exists():
+        write_vw(X, y, rows)
+    l1 = share / C if ftrl else share / (C * len(y))
+    given = vw_options(X.shape[1], l1, rows, model)
+
+    def seconds(rate: float, passes: int) -> float:
+        rates = ["--ftrl", "--ftrl_alpha", repr(rate)] if ftrl else ["-l", repr(rate)]
+        begun = time.process_time()
+        Workspace(arg_list=[*given, *rates, "--passes", str(passes)]).finish()
+        return time.process_time() - begun
+
+    def learn(rate: float) -> tuple[Floats, float]:
+        more = seconds(rate, PASSES)
+        one = seconds(rate, 1)
+        return read_vw(model.read_text(), X.shape[1])[0], (more - one) / (PASSES - 1)
+
+    return learn
+
+
+def online_river(X: Any, y: Floats, C: float) -> Learn:
+    """river's logistic regression, row by row; the dictionaries are made outside the clock."""
+    from river import linear_model, optim
+
+    def learn(rate: float) -> tuple[Floats, float]:
+        schedule = optim.schedulers.InverseScaling(rate, 0.5)
+        model = linear_model.LogisticRegression(
+            optimizer=optim.SGD(schedule), intercept_lr=schedule, l1=1.0 / (C * len(y))
         )
-    except subprocess.TimeoutExpired:
-        return {"solve": PATIENCE, "objective": math.inf, "active": 0}
-    if done.returncode:
-        sys.exit(f"{method} failed:\n{done.stderr[-2000:]}")
-    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return figures
+        took = 0.0
+        for i, label in enumerate(y):
+            cells = slice(X.indptr[i], X.indptr[i + 1])
+            row = dict(zip(X.indices[cells].tolist(), X.data[cells].tolist(), strict=True))
+            begun = time.process_time()
+            model.learn_one(row, bool(label > 0))
+            took += time.process_time() - begun
+        w = np.zeros(X.shape[1])
+        w[list(model.weights)] = list(model.weights.values())
+        return w, took
+
+    return learn
 
 
-def climb(
-    args: argparse.Namespace, folder: Path, method: str, optimum: float, ladder: Sequence[float]
-) -> list[dict[str, Any]]:
-    """Tighten the tolerance until the last level is reached; return the figures of all runs."""
-    found = []
-    for tol in ladder:
-        figures = run(args, folder, method, tol)
-        figures |= {"method": method, "tol": tol, "away": figures["objective"] / optimum - 1.0}
-        print(json.dumps(figures), file=sys.stderr, flush=True)
-        found.append(figures)
-        if figures["away"] <= LEVELS[-1] or figures["solve"] > LIMIT:
-            break
-    return found
+# -- interior points on the L1 ball ---------------------------------------------------------------------
 
 
-def cheapest(runs: Sequence[dict[str, Any]], level: float) -> dict[str, Any] | None:
-    """The fastest run that came within a level of the optimum; None if no run did."""
-    near = [r for r in runs if r["away"] <= level]
-    return min(near, key=lambda r: float(r["solve"]), default=None)
+def cone_program(X: Any, y: Floats, z: float, squared: bool) -> tuple[Any, ...]:
+    """The problem of the ball for Clarabel: P, q, A, b and cones.
+
+    Variables are w, its sizes u, the intercept, and the residuals (squared loss); or t with
+    exp(-t) + exp(-y m - t) <= 1 and two bounds of these exponentials (logistic loss).
+    """
+    import clarabel
+    from scipy import sparse
+
+    n, p = X.shape
+    one, eye = sparse.csr_matrix(np.ones((n, 1))), sparse.identity(n, format="csr")
+    empty = sparse.csr_matrix((n, n))
+    if squared:
+        more = n
+        P = sparse.block_diag([sparse.csc_matrix((2 * p + 1,) * 2), 2.0 / n * eye], format="csc")
+        q = np.zeros(2 * p + 1 + n)
+        blocks = [sparse.hstack([X, sparse.csr_matrix((n, p)), one, -eye])]
+        sides, cones = [y], [clarabel.ZeroConeT(n)]
+    else:
+        more = 3 * n
+        P = sparse.csc_matrix((2 * p + 1 + more,) * 2)
+        q = np.concatenate([np.zeros(2 * p + 1), np.full(n, 1.0 / n), np.zeros(2 * n)])
+        head = sparse.csr_matrix((n, 2 * p + 1))
+        signed = sparse.diags(y)
+        margins = sparse.hstack([signed @ X, sparse.csr_matrix((n, p)), signed @ one])
+        blocks = [sparse.hstack([head, empty, eye, eye])]
+        sides, cones = [np.ones(n)], [clarabel.NonnegativeConeT(n)]
+        none = sparse.csr_matrix((n, 2 * p + 1 + more))
+        places = np.arange(3 * n).reshape(3, n).T.ravel()  # the three rows of each cone
+        for exponent, bound in ((head, [-eye, empty]), (margins, [empty, -eye])):
+            rows = [sparse.hstack([exponent, eye, empty, empty]), none]
+            rows.append(sparse.hstack([head, empty, *bound]))
+            blocks.append(sparse.vstack(rows).tocsr()[places])
+            sides.append(np.tile([0.0, 1.0, 0.0], n))
+            cones += [clarabel.ExponentialConeT()] * n
+    own, rest = sparse.identity(p), sparse.csr_matrix((p, 1 + more))
+    blocks += [sparse.hstack([sign * own, -own, rest]) for sign in (1.0, -1.0)]
+    total = np.concatenate([np.zeros(p), np.ones(p), np.zeros(1 + more)])
+    blocks.append(sparse.csr_matrix(total))
+    sides.append(np.concatenate([np.zeros(2 * p), [z]]))
+    cones.append(clarabel.NonnegativeConeT(2 * p + 1))
+    return P, q, sparse.vstack(blocks).tocsc(), np.concatenate(sides), cones
 
 
-def ladder_of(method: str, before: Sequence[list[dict[str, Any]]]) -> Sequence[float]:
-    """The tolerances to try; after the first climb, those that reached a level first or fastest."""
-    if not before:
-        return PASSES if method == "vw" else TOLERANCES
-    worth = set()
-    for level in LEVELS:
-        best = cheapest(before[0], level)
-        if best is not None:
-            first = next(r for r in before[0] if r["away"] <= level)
-            worth |= {best["tol"], first["tol"]}
-    return sorted(worth, reverse=True)
+def interior_point(
+    X: Any, y: Floats, z: float, squared: bool, most: int
+) -> Iterator[tuple[float, float, float]]:
+    """Operations, seconds and objective of each iteration of Clarabel, feasible only at the end.
 
+    Operations are those of the factors of its matrix, dense ones of as many entries.
+    """
+    import clarabel
 
-def optimum_of(args: argparse.Namespace, folder: Path) -> float:
-    """The objective that fcl certifies; exits if its gap is too large for a comparison."""
-    figures = run(args, folder, "fcl", OPTIMAL)
-    gap = figures.get("gap", math.inf)
-    if gap > GOOD_ENOUGH:
-        sys.exit(f"expected a relative gap of at most {GOOD_ENOUGH:g}, but fcl certified {gap:.1e}")
-    note = "" if gap <= OPTIMAL else f", requested {OPTIMAL:g}"
-    print(
-        f"{folder.name}, C = {args.C}: optimum {figures['objective']:.10g} (gap {gap:.1e}{note}); "
-        f"the files took {np.load(folder / 'made.npy'):.1f} s to make\n"
-    )
-    return float(figures["objective"])
+    settings = clarabel.DefaultSettings()
+    settings.verbose, settings.max_threads, settings.max_iter = False, 1, most
+    found: list[tuple[float, float]] = []
 
+    def note(info: Any) -> int:
+        found.append((time.process_time() - begun, info.cost_primal))
+        return 0
 
-def row_of(name: str, climbs: list[list[dict[str, Any]]], before: float) -> list[object]:
-    """The table row of a method; ``before`` is the time in seconds to make its files."""
-    runs = [r for found in climbs for r in found]
-
-    def cell(level: float, seconds: Callable[[dict[str, Any]], float]) -> str:
-        best = [cheapest(found, level) for found in climbs]
-        times = [seconds(r) for r in best if r is not None]
-        return common.spread(times) if len(times) == len(best) else ""
-
-    longest = f"> {max(r['solve'] for r in runs):.3g}"
-    ended = [r for r in runs if "load" in r]  # the others were killed
-    last = climbs[-1][-1]
-    return [
-        name,
-        *(common.spread([r[part] for r in ended]) if ended else "" for part in ("warm", "load")),
-        *(cell(level, lambda r: float(r["solve"])) or longest for level in LEVELS),
-        cell(COMPARED, lambda r: before + float(r["load"]) + float(r["solve"])),
-        f"{last['objective']:.8g}",
-        last["active"],
-        f"{last['tol']:g}",
-    ]
-
-
-def reports_of(climbs: list[list[dict[str, Any]]], optimum: float) -> list[list[dict[str, Any]]]:
-    """The objectives that the last run of each climb reported, as if each were a run of its own."""
-    return [
-        [
-            found[-1] | {"solve": seconds, "objective": value, "away": value / optimum - 1.0}
-            for seconds, value in found[-1]["reported"]
-        ]
-        for found in climbs
-    ]
-
-
-def main() -> None:
-    """Make the case, find the optimum, run all methods in turn, print a table of medians."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("case", choices=list(CASES))
-    common.add_data_options(parser, every=160)
-    parser.add_argument("--d", type=int, default=4)
-    parser.add_argument("--C", type=float, default=0.1)
-    parser.add_argument("--cores", type=int, default=1, help="threads that every solver may use")
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--before", type=Path, help="another checkout, for the method before")
-    for name in ("run", "folder", "tol"):  # of one run
-        kind = {"folder": Path, "tol": float}.get(name, str)
-        parser.add_argument(f"--{name}", type=kind, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.run:
-        run_here(args)
-        return
-    if "before" in args.methods.split(",") and args.before is None:
-        parser.error("the method before needs --before CHECKOUT")
-    folder = made(args)
-    if args.cores == 1:
-        common.pin(args.core)
-    print(common.machine())
-    optimum = optimum_of(args, folder)
-    names = [
-        name for name in args.methods.split(",") if args.case in GENERATED or name != "fcl-columns"
-    ]
-    climbs: dict[str, list[list[dict[str, Any]]]] = {name: [] for name in names}
-    for _ in range(args.repeat):
-        for name in names:
-            if not any(r["solve"] > LIMIT for found in climbs[name] for r in found):
-                ladder = ladder_of(name, climbs[name])
-                if ladder:
-                    climbs[name].append(climb(args, folder, name, optimum, ladder))
-    making = float(np.load(folder / "made.npy"))
-    rows = []
-    for name in names:
-        own = name in {"fcl", "before"} and args.case in GENERATED
-        rows.append(row_of(name, climbs[name], 0.0 if own else making))
-        if name == "fcl":
-            rows.append(row_of("... its progress", reports_of(climbs[name], optimum), making))
-    header = ["solver", "warm, s", "load, s", *(f"within {level:g}, s" for level in LEVELS)]
-    header += ["from files, s", "objective", "active", "its tolerance"]
-    print(common.table(header, rows))
-
-
-if __name__ == "__main__":
-    main()
+    begun = time.process_time()
+    solver = clarabel.DefaultSolver(*cone_program(X, y, z, squared), settings)
+    solver.set_termination_callback(note)
+    solver.solve()
+    factors = (2.0 * solver.get_info().linsolver.nnzL) ** 1.5 / 3.0
+    for k, (seconds, value) in enumerate(found):
+        yield (k + 1) * factors, seconds, value
