@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tools.fuzz.case import Case, Trial
-from tools.fuzz.execute import run_inside
+from tools.fuzz.run import run_inside
 
 #: Bits after the point of the weights of compact models.
 BITS = 20

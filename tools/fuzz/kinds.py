@@ -8,6 +8,8 @@ import stat
 import traceback
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from tools.fuzz.case import Case, Trial
 from tools.fuzz.commands import Line, commands, toml_of
 from tools.fuzz.damage import copy, damage
 from tools.fuzz.doors import doors
-from tools.fuzz.execute import STREAMS
+from tools.fuzz.run import STREAMS
 
 #: A stalled run may end with a gap of this size because of rounding; a larger gap is a false stall.
 ROUNDING_GAP = 1e-6
@@ -294,7 +296,7 @@ def _train(case: Case, X: Any, y: Any, s: Any, options: dict[str, Any], spec: st
     found = _judge_warnings(caught)
     if result.reason == "stalled":
         case.note("stalled")
-        allowed = max(ROUNDING_GAP, certify.rounding_gap(result.model, data, options))
+        allowed = max(ROUNDING_GAP, certify.explained_gap(result.model, data, options))
         if result.certificate.gap > allowed:
             found.append(f"false stall: gap {result.certificate.gap:.1e}")
     if result.converged != (result.certificate.gap <= options.get("tol", 1e-3)):
@@ -336,7 +338,7 @@ def _fit(case: Case, X: Any, y: Any, s: Any, options: dict[str, Any], spec: str)
     allowed = ROUNDING_GAP
     if unfinished and hasattr(estimator, "model_"):
         data = fcl.open_data(X, y=y, weights=s)
-        allowed = max(allowed, certify.rounding_gap(estimator.model_, data, options))
+        allowed = max(allowed, certify.explained_gap(estimator.model_, data, options))
     if unfinished and gap > allowed and "max_passes" not in taken:
         found.append(f"false stall: gap {gap:.1e}")
     return found
@@ -381,17 +383,63 @@ def _judge_warnings(caught: list[warnings.WarningMessage]) -> list[str]:
 #: Most characters of a message.
 LONGEST_MESSAGE = 3000
 
-#: The share of each kind, and the function that makes its cases.
-KINDS: dict[str, tuple[float, Callable[[Case], Trial]]] = {
-    "command": (0.24, command_line),
-    "config": (0.07, config),
-    "file": (0.24, file),
-    "doors": (0.03, doors),
-    "data": (0.13, data),
-    "arrays": (0.10, arrays),
-    "model": (0.05, model),
-    "checkpoint": (0.06, checkpoint),
-    "names": (0.05, names),
-    "streams": (0.03, streams),
-    "processes": (0.01, processes),
+
+# -- faults ----------------------------------------------------------------------------------------
+
+
+def fault(case: Case) -> Trial:
+    """A command that is killed, stopped or made to fail while it works."""
+    from tools.fuzz.jobs import run_fault
+
+    return Trial(call=lambda: run_fault(case), is_watched=False)
+
+
+def long(case: Case) -> Trial:
+    """A training of minutes that is killed several times."""
+    from tools.fuzz.jobs import run_long
+
+    return Trial(call=lambda: run_long(case), is_watched=False)
+
+
+def cluster(case: Case) -> Trial:
+    """A training on a Dask cluster whose workers are killed."""
+    from tools.fuzz.cluster import run_fault
+
+    return Trial(call=lambda: run_fault(case), is_watched=False)
+
+
+def problem(case: Case, hard: bool = False) -> Trial:
+    """A random optimisation problem, solved and judged in extended precision."""
+    from tools.fuzz.problems import run_problem
+
+    return Trial(call=lambda: run_problem(case, hard), is_watched=False)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of cases."""
+
+    make: Callable[[Case], Trial]
+    share: float  #: the relative number of cases
+    limit: float = 30.0  #: most seconds of a case
+    is_quick: bool = True  #: takes milliseconds and needs the stock; slow kinds must be named
+
+
+KINDS = {
+    "command": Kind(command_line, 0.24),
+    "config": Kind(config, 0.07),
+    "file": Kind(file, 0.24),
+    "doors": Kind(doors, 0.03),
+    "data": Kind(data, 0.13),
+    "arrays": Kind(arrays, 0.10),
+    "model": Kind(model, 0.05),
+    "checkpoint": Kind(checkpoint, 0.06),
+    "names": Kind(names, 0.05),
+    "streams": Kind(streams, 0.03),
+    "processes": Kind(processes, 0.01),
+    "problem": Kind(problem, 1.0, 300.0, is_quick=False),
+    "hard": Kind(partial(problem, hard=True), 1.0, 300.0, is_quick=False),
+    "fault": Kind(fault, 1.0, 500.0, is_quick=False),
+    "cluster": Kind(cluster, 1.0, 400.0, is_quick=False),
+    "long": Kind(long, 1.0, 3600.0, is_quick=False),
 }

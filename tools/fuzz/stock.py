@@ -160,7 +160,7 @@ def make_stock(folder: Path) -> None:
 
 def run(words: list[str], folder: Path) -> None:
     """Run a command that must succeed; ``<`` and a name at the end are standard input."""
-    from tools.fuzz.execute import run_inside
+    from tools.fuzz.run import run_inside
 
     stdin = words[-1] if "<" in words else ""
     arguments = words[: words.index("<")] if stdin else words

@@ -14,16 +14,9 @@ import numpy as np
 from tools.fuzz import certify
 from tools.fuzz.case import Case, Trial
 from tools.fuzz.commands import commands, documented_codes, parsed
-from tools.fuzz.execute import Done
 from tools.fuzz.kinds import LONGEST_MESSAGE, ROUNDING_GAP
 from tools.fuzz.odd import SECRET
-
-#: Texts that other software writes to stderr if it fails or warns.
-FOREIGN = re.compile(
-    r"Traceback \(most recent|^\S+:\d+: \w*Warning|Exception ignored|resource_tracker|HDF5-DIAG"
-    r"|numba|^Fatal Python|Segmentation fault",
-    re.MULTILINE,
-)
+from tools.fuzz.run import FOREIGN, Done
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -205,7 +198,7 @@ def _judge_model(options: dict, seconds: float, converged: bool) -> list[str]:
     if not gap <= options["tol"] and not limited:
         if converged:
             found.append("exit code 0 at a gap above --tol")
-        if gap > max(ROUNDING_GAP, certify.rounding_gap(model, data, options)):
+        if gap > max(ROUNDING_GAP, certify.explained_gap(model, data, options)):
             found.append("false stall: no limit was reached, and rounding does not explain the gap")
     elif not converged:
         found.append("the exit code is for a gap above --tol, but the gap is below")
