@@ -13,26 +13,26 @@ import pytest
 
 import fcl
 from tools.fuzz import __main__ as fuzz
-from tools.fuzz import certify, commands, doors, files, kinds, odd, verdict
+from tools.fuzz import certify, commands, doors, kinds, odd, verdict
 from tools.fuzz.case import Case, Trial
 from tools.fuzz.run import MOST_BYTES, Done, Watch
-from tools.fuzz.stock import FAMILIES, make_stock
+from tools.fuzz.stock import FAMILIES, READERS, make_stock
 from tools.fuzz.worker import discard, kind_of
 
 SEED = 2024
 #: Kinds that run separate processes are left out; the tests of the commands cover them.
 QUICK = [name for name, kind in kinds.KINDS.items() if kind.is_quick]
-INSIDE = [kind for kind in QUICK if kind not in ("streams", "processes")]
+INSIDE = [kind for kind in QUICK if kind != "processes"]
 RUNS, PARTS = 150, 10
 
 
 def numbers_of_cases() -> list[int]:
     """The first cases, and one case for each kind of file."""
     numbers = list(range(RUNS))
-    wanted = set(range(len(files.READERS)))
+    wanted = set(range(len(READERS)))
     number = RUNS
     while wanted:
-        at = number % len(files.READERS)
+        at = number % len(READERS)
         if at in wanted and kind_of(SEED, number, INSIDE) == "file":
             wanted.remove(at)
             numbers.append(number)
@@ -58,7 +58,7 @@ def test_sample(part: int, remote: fuzz.Remote) -> None:
 
 
 def test_the_files_of_each_command() -> None:
-    lines = [line.split() for readers in files.READERS.values() for line in readers]
+    lines = [line.split() for readers in READERS.values() for line in readers]
     assert {line[0] for line in lines} == set(commands.commands())
     # each option that names a file which is read is in some line, or in Line
     given = {word for line in lines for word in line if word.startswith("--")}

@@ -16,7 +16,7 @@ from fcl.cli.options import GroupedCommand
 from fcl.cli.umbrella import command as group
 from tools.fuzz import odd, stock
 from tools.fuzz.case import Case
-from tools.fuzz.damage import copy
+from tools.fuzz.stock import copy
 
 #: Parameters that a command requires although click does not declare them as required.
 NEEDED = {

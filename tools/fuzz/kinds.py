@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tools.fuzz import certify, files, odd, stock
+from tools.fuzz import certify, odd, stock
 from tools.fuzz.case import Case, Trial
 from tools.fuzz.commands import Line, commands, toml_of
-from tools.fuzz.damage import copy, damage
+from tools.fuzz.damage import damage, damage_checkpoints
 from tools.fuzz.doors import doors
 from tools.fuzz.run import STREAMS
 
@@ -68,22 +68,22 @@ def config(case: Case) -> Trial:
 
 def file(case: Case) -> Trial:
     """A file of any kind that a command reads, damaged or crafted."""
-    names = sorted(files.READERS)
+    names = [name for name in sorted(stock.READERS) if case.within in name]
     name = names[case.number % len(names)]  # each of them comes equally often
-    text = case.rng.choice(files.READERS[name]).format(name)
-    arguments, stdin = files.place(case, text)
+    text = case.rng.choice(stock.READERS[name]).format(name)
+    arguments, stdin = stock.place(case, text)
     case.note(name)
     plain = case.chance(0.1)
     if not plain:
-        damage(case, case.folder / name)
         path = case.folder / name
+        (damage_checkpoints if path.suffix == ".ck" else damage)(case, path)
         if os.path.lexists(path) and stat.S_ISFIFO(path.lstat().st_mode):
             path.unlink()  # an input may be a pipe, which is waited for
         if case.chance(0.15):
             line = Line(case, arguments[0], "numbers")
             line.add()
             arguments += [word for each in line.values for word in line.spell(each)]
-    refuse = case.misspelt if name in files.STRICT and arguments[0] != "online" else ""
+    refuse = case.misspelt if name in stock.STRICT and arguments[0] != "online" else ""
     if not os.path.isfile(case.folder / stdin):
         stdin = ""
     return Trial(arguments, must_succeed=plain, stdin=stdin, refuse=refuse)
@@ -129,46 +129,8 @@ def data(case: Case) -> Trial:
     return Trial(line.arguments(), refuse=refuse)
 
 
-def model(case: Case) -> Trial:
-    """A model file that is damaged or crafted."""
-    rows = _rows(case)
-    command = case.rng.choice(("inspect", "predict", "report"))
-    line = Line(case, command, rows).base()
-    damage(case, case.folder / str(line.values["model"]))
-    more = {"inspect": "tsv", "report": "data"}.get(command)
-    if more is not None and case.chance(0.5):
-        line.values[more] = line.good(more)
-    return Trial(line.arguments())
-
-
-def checkpoint(case: Case) -> Trial:
-    """A job resumed from a folder in which one or two checkpoints are damaged or crafted."""
-    rows = _rows(case)
-    place = case.rng.randrange(len(stock.FAMILIES[rows]))
-    folder = copy(case, f"{rows}{place}.ck")
-    files = sorted((case.folder / folder).glob("*.fcl-ckpt"))
-    if case.chance(0.3):  # otherwise the earlier checkpoint can be used
-        files[0].unlink()
-        files = files[1:]
-    damage(case, files[-1])
-    for path in files[:-1]:
-        if case.chance(0.3):
-            damage(case, path)
-    line = Line(case, "train", rows)
-    line.values = {
-        "data": copy(case, rows),
-        "resume": folder,
-        "out": line.good("out"),
-        "driver": "inline",
-        "max_passes": "200",
-        "tol": "1e-6",
-    }
-    case.output(folder)
-    return Trial(line.arguments())
-
-
 def names(case: Case) -> Trial:
-    """Files and folders with odd names, and special files."""
+    """Files and folders with odd names, and special stock."""
     line = Line(case, _command(case), _rows(case)).base()
     for _ in range(case.rng.choice((1, 1, 2))):
         places: list[str] = [n for n in ("data", "inputs", "out", "model") if n in line.values]
@@ -199,27 +161,19 @@ def names(case: Case) -> Trial:
     return Trial(arguments if positional else [a if a != "" else "." for a in arguments])
 
 
-def streams(case: Case) -> Trial:
-    """A separate process whose standard streams are closed, broken or full."""
-    name = case.rng.choice(list(STREAMS))
-    case.note(name or "plain streams")
-    line = Line(case, _command(case), _rows(case)).base()
-    if "driver" in line.parameters and case.chance(0.2):
-        line.values["driver"] = "processes"
-    for _ in range(case.rng.choice((0, 0, 1))):
-        line.spoil()
-    return Trial(line.arguments(), must_succeed=not case.notes[1:], streams=name)
-
-
 def processes(case: Case) -> Trial:
-    """A valid command line with the driver ``processes``."""
-    line = Line(case, "train", _rows(case)).base()
-    for _ in range(case.rng.randint(0, 2)):
-        line.add()
-    line.values["driver"] = "processes"
-    if case.chance(0.5):
-        line.values["writers"] = case.rng.choice(("1", "2", "3"))
-    return Trial(line.arguments())
+    """A separate process: its standard streams are closed, broken or full, or it has children."""
+    name = case.rng.choice([*STREAMS, "", ""])
+    case.note(name or "plain streams")
+    line = Line(case, "train" if case.chance(0.25) else _command(case), _rows(case)).base()
+    if "driver" in line.parameters and case.chance(0.5):
+        line.values["driver"] = "processes"
+        if case.chance(0.5):
+            line.values["writers"] = case.rng.choice(("1", "2", "3"))
+    more = case.rng.choice((0, 0, 1))
+    for _ in range(more):
+        case.rng.choice((line.add, line.spoil))()
+    return Trial(line.arguments(), must_succeed=not more, streams=name)
 
 
 # -- Python ----------------------------------------------------------------------------------------
@@ -428,15 +382,12 @@ class Kind:
 KINDS = {
     "command": Kind(command_line, 0.24),
     "config": Kind(config, 0.07),
-    "file": Kind(file, 0.24),
+    "file": Kind(file, 0.35),
     "doors": Kind(doors, 0.03),
     "data": Kind(data, 0.13),
     "arrays": Kind(arrays, 0.10),
-    "model": Kind(model, 0.05),
-    "checkpoint": Kind(checkpoint, 0.06),
     "names": Kind(names, 0.05),
-    "streams": Kind(streams, 0.03),
-    "processes": Kind(processes, 0.01),
+    "processes": Kind(processes, 0.04),
     "problem": Kind(problem, 1.0, 300.0, is_quick=False),
     "hard": Kind(partial(problem, hard=True), 1.0, 300.0, is_quick=False),
     "fault": Kind(fault, 1.0, 500.0, is_quick=False),
