@@ -12,10 +12,10 @@ set FCL_FAULTS_PATIENCE=10 to multiply all time limits by 10.
 from __future__ import annotations
 
 import argparse
-import collections
 import contextlib
 import json
 import os
+import queue
 import re
 import select
 import shutil
@@ -23,9 +23,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -133,39 +133,26 @@ def run_all(
     numbers: list[int], seed: int, wanted: list[str], jobs: int, folder: Path
 ) -> Iterator[dict[str, Any]]:
     """Run cases on several workers, and yield their results as they arrive."""
-    waiting = collections.deque(numbers)
-    results: collections.deque[dict[str, Any]] = collections.deque()
-    failed: list[BaseException] = []
-
-    def work(remote: Remote) -> None:
-        try:
-            while waiting and not failed:
-                try:
-                    number = waiting.popleft()
-                except IndexError:
-                    break
-                results.append(remote.do(number))
-        except BaseException as error:
-            failed.append(error)
-        finally:
-            remote.stop()
-
     remotes = [Remote(seed, wanted, folder / f"job-{job}") for job in range(jobs)]
-    threads = [threading.Thread(target=work, args=(remote,), daemon=True) for remote in remotes]
-    for thread in threads:
-        thread.start()
-    try:
-        while any(thread.is_alive() for thread in threads) or results:
-            while results:
-                yield results.popleft()
-            time.sleep(0.05)
-    finally:
-        waiting.clear()
-        failed.append(KeyboardInterrupt())
-        for remote in remotes:
-            remote.stop()
-    if isinstance(failed[0], SystemExit):
-        raise failed[0]
+    free = queue.SimpleQueue[Remote]()
+    for remote in remotes:
+        free.put(remote)
+
+    def run_one(number: int) -> dict[str, Any]:
+        remote = free.get()
+        try:
+            return remote.do(number)
+        finally:
+            free.put(remote)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for future in as_completed([pool.submit(run_one, number) for number in numbers]):
+                yield future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for remote in remotes:
+                remote.stop()
 
 
 def class_of(fault: str) -> str:

@@ -45,7 +45,7 @@ TASKS = {
 ACTS = ("restart", "retire", "fewer", "more", "close")
 
 
-def run_fault(case: Case) -> list[str]:
+def run_case(case: Case) -> list[str]:
     """Run a job with a fault on the cluster of this process; return what is wrong."""
     choices = [
         (job, fault)

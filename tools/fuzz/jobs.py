@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import time
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -330,24 +331,23 @@ class Sites:
     @cache  # noqa: B019
     def least_memory(self, writers: int) -> int:
         """The smallest budget in MiB with which a job gets this many writers."""
-        low, high = 1, 4096
-        while low < high:
-            middle = (low + high) // 2
+
+        def is_enough(mib: int) -> bool:
             try:
                 plan = fcl.plan_training(
                     self.open("kmers"),
                     self.features("kmers"),
                     C=self.size.C,
                     block_rows=self.size.block_rows,
-                    memory=f"{middle}MiB",
+                    memory=f"{mib}MiB",
                     driver="processes",
                     writers=writers,
                 )
-                enough = plan.writers == writers
             except BudgetError:
-                enough = False
-            low, high = (low, middle) if enough else (middle + 1, high)
-        return high
+                return False
+            return plan.writers == writers
+
+        return 1 + bisect_left(range(1, 4096), True, key=is_enough)
 
 
 class Training(Run):
@@ -794,7 +794,7 @@ class OutputRun(Run):
         return super().left_files() + [os.fspath(path.relative_to(self.folder)) for path in found]
 
 
-def run_fault(case: Case) -> list[str]:
+def run_case(case: Case) -> list[str]:
     """Run the case of a fault; return what is wrong."""
     fault = choose(case)
     case.note(fault.name)

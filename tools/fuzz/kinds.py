@@ -9,7 +9,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -341,32 +341,14 @@ LONGEST_MESSAGE = 3000
 # -- faults ----------------------------------------------------------------------------------------
 
 
-def fault(case: Case) -> Trial:
-    """A command that is killed, stopped or made to fail while it works."""
-    from tools.fuzz.jobs import run_fault
+def slow(module: str, name: str = "run_case") -> Callable[[Case], Trial]:
+    """Cases of a module, which is imported when it is needed."""
 
-    return Trial(call=lambda: run_fault(case), is_watched=False)
+    def make(case: Case) -> Trial:
+        run = getattr(import_module(f"tools.fuzz.{module}"), name)
+        return Trial(call=lambda: run(case), is_watched=False)
 
-
-def long(case: Case) -> Trial:
-    """A training of minutes that is killed several times."""
-    from tools.fuzz.jobs import run_long
-
-    return Trial(call=lambda: run_long(case), is_watched=False)
-
-
-def cluster(case: Case) -> Trial:
-    """A training on a Dask cluster whose workers are killed."""
-    from tools.fuzz.cluster import run_fault
-
-    return Trial(call=lambda: run_fault(case), is_watched=False)
-
-
-def problem(case: Case, hard: bool = False) -> Trial:
-    """A random optimisation problem, solved and judged in extended precision."""
-    from tools.fuzz.problems import run_problem
-
-    return Trial(call=lambda: run_problem(case, hard), is_watched=False)
+    return make
 
 
 @dataclass(frozen=True)
@@ -388,9 +370,9 @@ KINDS = {
     "arrays": Kind(arrays, 0.10),
     "names": Kind(names, 0.05),
     "processes": Kind(processes, 0.04),
-    "problem": Kind(problem, 1.0, 300.0, is_quick=False),
-    "hard": Kind(partial(problem, hard=True), 1.0, 300.0, is_quick=False),
-    "fault": Kind(fault, 1.0, 500.0, is_quick=False),
-    "cluster": Kind(cluster, 1.0, 400.0, is_quick=False),
-    "long": Kind(long, 1.0, 3600.0, is_quick=False),
+    "problem": Kind(slow("problems"), 1.0, 300.0, is_quick=False),
+    "hard": Kind(slow("problems"), 1.0, 300.0, is_quick=False),
+    "fault": Kind(slow("jobs"), 1.0, 500.0, is_quick=False),
+    "long": Kind(slow("jobs", "run_long"), 1.0, 3600.0, is_quick=False),
+    "cluster": Kind(slow("cluster"), 1.0, 400.0, is_quick=False),
 }

@@ -124,11 +124,12 @@ def run(problem: RandomProblem, seconds: float, figures: dict[str, Any]) -> list
     return judge(problem, result, seconds, spent, figures)
 
 
-def run_problem(case: Case, hard: bool) -> list[str]:
+def run_case(case: Case) -> list[str]:
     """Run the problem of a case; return what is wrong."""
     tests = str(ROOT / "tests")  # for the families "generators:..."
     if tests not in sys.path:
         sys.path.insert(1, tests)
+    hard = case.kind == "hard"
     # the general problems begin at a number
     number = case.number if hard else case.number + SINCE_GENERAL
     problem = make_problem(number, case.seed, hard)

@@ -379,6 +379,7 @@ def _texts() -> dict[str, str]:
         "vw.txt": [*_vw_header(), "0:0.5", "3:-0.25", "11650396:0.1"],
         "vw_names.txt": [*_vw_header(), "x0:13472251:0.5", "x3:16299872:-0.25", "Constant:11650396:0.1"],
         "train.toml": ['features = "columns"', "tol = 1e-3", 'loss = "logistic"', "seed = 3"],
+        "seed.toml": ["seed = 3"],
         "online.toml": ['features = "columns"', "passes = 2", 'class-weight = "balanced"'],
         "stage.toml": ["block = 4", "visits = 2", "alpha = 0.5"],
     }  # fmt: skip
