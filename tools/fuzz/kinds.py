@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,15 +14,14 @@ from typing import Any
 
 import numpy as np
 
+import fcl
 from tools.fuzz import certify, odd, stock
 from tools.fuzz.case import Case, Trial
 from tools.fuzz.commands import Line, commands, toml_of
 from tools.fuzz.damage import damage, damage_checkpoints
 from tools.fuzz.doors import doors
 from tools.fuzz.run import STREAMS
-
-#: A stalled run may end with a gap of this size because of rounding; a larger gap is a false stall.
-ROUNDING_GAP = 1e-6
+from tools.fuzz.verdict import judge_call
 
 
 def _rows(case: Case) -> str:
@@ -235,107 +233,48 @@ def arrays(case: Case) -> Trial:
 
 
 def _train(case: Case, X: Any, y: Any, s: Any, options: dict[str, Any], spec: str) -> list[str]:
-    import fcl
+    def train() -> Any:
+        data = fcl.open_data(X, y=y, weights=s)
+        return data, fcl.train(data, spec, **options)
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            data = fcl.open_data(X, y=y, weights=s)
-            result = fcl.train(data, spec, **options)
-        except fcl.InputError as error:
-            case.note("refused")
-            return _judge_message(str(error)) + _judge_warnings(caught)
-        except Exception as error:
-            return [_escaped(error)]
-    found = _judge_warnings(caught)
+    made, found = judge_call(case, train)
+    if made is None:
+        return found
+    data, result = made
+    gap = result.certificate.gap
     if result.reason == "stalled":
         case.note("stalled")
-        allowed = max(ROUNDING_GAP, certify.explained_gap(result.model, data, options))
-        if result.certificate.gap > allowed:
-            found.append(f"false stall: gap {result.certificate.gap:.1e}")
-    if result.converged != (result.certificate.gap <= options.get("tol", 1e-3)):
-        found.append(f"converged is {result.converged} at a gap of {result.certificate.gap:.1e}")
+        if gap > certify.explained_gap(result.model, data, options):
+            found.append(f"false stall: gap {gap:.1e}")
+    if result.converged != (gap <= options.get("tol", 1e-3)):
+        found.append(f"converged is {result.converged} at a gap of {gap:.1e}")
     return found + certify.wrong(result.model, data, options | {"features": spec})
 
 
 def _fit(case: Case, X: Any, y: Any, s: Any, options: dict[str, Any], spec: str) -> list[str]:
-    from sklearn.exceptions import ConvergenceWarning
-
-    import fcl
-
     regression = options["loss"] == "squared"
     estimator = (fcl.FCLRegressor if regression else fcl.FCLClassifier)(spec)
     taken = {name: value for name, value in options.items() if name in estimator.get_params()}
     estimator.set_params(**taken)
     case.note(type(estimator).__name__)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            estimator.fit(X, y, s)
-            predicted = estimator.predict(X)
-        except (ValueError, TypeError, RuntimeError) as error:
-            case.note("refused")
-            if _where(error).startswith(("sklearn/", "scipy/")):  # they check matrices themselves
-                return _judge_warnings(caught)
-            if not _where(error).startswith("fcl/"):
-                return [_escaped(error)]
-            return _judge_message(str(error)) + _judge_warnings(caught)
-        except Exception as error:
-            return [_escaped(error)]
-    found = _judge_warnings(caught)
+    refusals = ValueError, TypeError, RuntimeError
+    predicted, found = judge_call(case, lambda: estimator.fit(X, y, s).predict(X), refusals)
+    if predicted is None:
+        return found
     if len(predicted) != np.shape(X)[0]:
         found.append(f"{len(predicted)} predictions for {np.shape(X)[0]} rows")
     gap = float(np.max(estimator.dual_gap_))
-    unfinished = any(issubclass(w.category, ConvergenceWarning) for w in caught)
+    unfinished = "a warning of convergence" in case.notes
     if gap > estimator.tol and not unfinished:
         found.append(f"gap {gap:.1e} without a warning")
-    allowed = ROUNDING_GAP
-    if unfinished and hasattr(estimator, "model_"):
-        data = fcl.open_data(X, y=y, weights=s)
-        allowed = max(allowed, certify.explained_gap(estimator.model_, data, options))
-    if unfinished and gap > allowed and "max_passes" not in taken:
-        found.append(f"false stall: gap {gap:.1e}")
+    if unfinished and "max_passes" not in taken:
+        allowed = certify.ROUNDING_GAP
+        if hasattr(estimator, "model_"):
+            data = fcl.open_data(X, y=y, weights=s)
+            allowed = certify.explained_gap(estimator.model_, data, options)
+        if gap > allowed:
+            found.append(f"false stall: gap {gap:.1e}")
     return found
-
-
-def _where(error: BaseException) -> str:
-    """The innermost file of a traceback, as ``package/module.py``."""
-    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    for mark in ("site-packages/", "/fcl/"):
-        if files and mark in files[-1]:
-            return ("fcl/" if mark == "/fcl/" else "") + files[-1].rpartition(mark)[2]
-    return files[-1] if files else ""
-
-
-def _escaped(error: Exception) -> str:
-    return f"exception: {type(error).__name__} in {_where(error)}: {str(error)[:150]}"
-
-
-def _judge_message(text: str) -> list[str]:
-    if not text.strip():
-        return ["no message"]
-    return [f"long message: {len(text)} characters"] if len(text) > LONGEST_MESSAGE else []
-
-
-def _judge_warnings(caught: list[warnings.WarningMessage]) -> list[str]:
-    import fcl
-
-    hidden = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
-    found = []
-    for warning in caught:
-        name = warning.category.__name__
-        expected = "Convergence" in name or issubclass(warning.category, fcl.ScaleWarning)
-        # warnings of scikit-learn's checks of arrays
-        expected |= "/sklearn/" in warning.filename
-        expected |= str(warning.message).startswith("The number of unique classes")
-        expected |= name == "DataConversionWarning"  # check_estimator wants it
-        if not expected and not issubclass(warning.category, hidden):
-            found.append(f"warning: {name}: {str(warning.message)[:120]}")
-    return sorted(set(found))
-
-
-#: Most characters of a message.
-LONGEST_MESSAGE = 3000
 
 
 # -- faults ----------------------------------------------------------------------------------------
