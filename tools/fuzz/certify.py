@@ -9,6 +9,7 @@ import numpy as np
 
 import fcl
 from fcl.model.certificate import Scope
+from tests.bag_matrix import matrix as bag_matrix
 from tests.judge import Problem, kmer_matrix
 from tests.product_matrix import product_matrix
 
@@ -173,25 +174,30 @@ def _targets(
     return y, s, keep
 
 
+def plain_matrix(name: str, family: Any, X: np.ndarray) -> np.ndarray | None:
+    """All features of a family by plain numpy, float64 (n, p); None if the family is another one."""
+    if name == "columns":
+        return X.astype(np.float64)
+    if name == "kmers":
+        return kmer_matrix(X, family.d)
+    if name == "bag":
+        return bag_matrix(family, X)
+    if name == "products":
+        generator = family.generator
+        divisors = 1.0 if generator.divisors is None else generator.divisors
+        return product_matrix(X / divisors, generator.degree, not generator.binary)
+    return None
+
+
 def _matrix(model: fcl.Model, data: fcl.DataSet, keep: np.ndarray) -> np.ndarray | None:
     """All features of the rows, float64 (n, p); None if they are too many."""
     family = model.family
     if family.n_features > MOST_FEATURES:
         return None
-    config = family.to_config()
     blocks = [block for _, _, block in family.read_rows(data.rows, 65_536)]
     phi: np.ndarray | None = None
     if all(isinstance(block, np.ndarray) for block in blocks):
-        raw = np.concatenate(blocks)
-        if config["family"] == "columns":
-            phi = raw.astype(np.float64)
-        elif config["family"] == "kmers":
-            phi = kmer_matrix(raw, config["d"])
-        elif config["family"] == "products" and raw.dtype.kind == "f":
-            binary = bool(config["options"].get("binary"))
-            divisors = family.generator.divisors  # type: ignore[attr-defined]
-            divided = raw if divisors is None else raw / divisors
-            phi = product_matrix(divided, config["options"]["degree"], not binary)
+        phi = plain_matrix(family.to_config()["family"], family, np.concatenate(blocks))
     if phi is None or phi.shape[1] != family.n_features:
         # Predict with one feature at a time, which uses no prices, cached columns or solver.
         one, ids = np.ones(1), np.arange(family.n_features)

@@ -11,9 +11,8 @@ import numpy as np
 
 import fcl
 from fcl.features import bind_features, parse_features
-from tests.bag_matrix import matrix as bag_matrix
-from tests.judge import LOSSES, Problem, kmer_matrix
-from tests.product_matrix import product_matrix
+from tests.judge import LOSSES, Problem
+from tools.fuzz.certify import plain_matrix
 from tools.fuzz.general import General
 
 #: Most features of a problem, and of the few problems that may have more.
@@ -426,17 +425,10 @@ def explicit_matrix(
 def _matrix_of(text: str, family: Any, rows: Any) -> np.ndarray:
     """The matrix of one family; computed with plain numpy unless the family is a Generator."""
     X = rows.toarray() if hasattr(rows, "toarray") else rows
-    name = text.partition(":")[0]
-    if name == "kmers":
-        return kmer_matrix(X, family.d)
-    if name == "bag":
-        return bag_matrix(family, X)
+    phi = plain_matrix(text.partition(":")[0], family, X)
+    if phi is not None:
+        return phi
     generator = family.generator
-    if name == "columns":
-        return X.astype(np.float64)
-    if name == "products":
-        divisors = 1.0 if generator.divisors is None else generator.divisors
-        return product_matrix(X / divisors, generator.degree, not generator.binary)
     block = X if X.dtype == np.float32 else X.astype(np.float32 if X.itemsize == 1 else np.float64)
     if type(generator).prepare is not fcl.features.Generator.prepare:
         block = generator.prepare(block)

@@ -52,10 +52,7 @@ STOPPED = 129, 130, 143
 
 
 class Run:
-    """A command that meets a fault, in the folder of a case.
-
-    A subclass sets `place`, the folder on a small disk if the act needs one, in ``set_up``.
-    """
+    """A command that meets a fault, in the folder of a case; `disk` is small if the act needs it."""
 
     def __init__(self, case: Case, fault: Fault) -> None:
         self.case, self.fault, self.rng, self.folder = case, fault, case.rng, case.folder
@@ -701,7 +698,8 @@ class OutputRun(Run):
 
     def __init__(self, case: Case, fault: Fault, n_rows: int = 20_000) -> None:
         super().__init__(case, fault)
-        self.has_earlier = self.rng.random() < 0.5
+        # with --overwrite, a path would start over
+        self.has_earlier = fault.command != "path" and self.rng.random() < 0.5
         case.note("an earlier output" if self.has_earlier else "no earlier output")
         self.table = Table(case.stock / f"table-{n_rows}", n_rows).make()
         self.output = OUTPUTS[fault.command]
@@ -716,8 +714,7 @@ class OutputRun(Run):
         return self._earlier.is_file() and self._earlier.read_bytes() == EARLIER
 
     def set_up(self) -> None:
-        """Write an earlier output; with --overwrite a path would start over."""
-        self.has_earlier &= self.fault.command != "path"
+        """Write an earlier output."""
         if self.has_earlier:
             self._earlier.parent.mkdir(exist_ok=True)
             self._earlier.write_bytes(EARLIER)
