@@ -26,24 +26,9 @@ SECONDS = 20.0
 #: flat directions that no weight ends, rows at the kink of the squared hinge, scales of 10^8 that float32
 #: cannot tell apart, intercepts of 10^5, a ridge larger than the loss.
 ONCE_UNSOLVED = (
-    509,
-    526,
-    566,
-    896,
-    925,
-    1038,
-    1562,
-    1984,
-    2427,
-    2882,
-    2944,
-    3518,
-    3585,
-    3964,
-    4239,
-    4305,
-    4636,
-)
+    509, 526, 566, 896, 925, 1038, 1562, 1984, 2427,
+    2882, 2944, 3518, 3585, 3964, 4239, 4305, 4636,
+)  # fmt: skip
 
 
 def assert_good(problem: RandomProblem) -> dict[str, Any]:
