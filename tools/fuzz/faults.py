@@ -16,6 +16,7 @@ import psutil
 
 from fcl.drivers.processes.logic.stages import TASKS
 from tools.fuzz.case import Case
+from tools.fuzz.damage import damage_bytes
 from tools.fuzz.run import Session
 
 if TYPE_CHECKING:
@@ -171,10 +172,7 @@ def damaged_checkpoint(run: Training, session: Session) -> bool:
         return False
     files = sorted(run.saved(), key=lambda path: int(path.stem.split("-")[1]))
     if len(files) > 1:
-        content = files[-1].read_bytes()
-        cut = run.rng.randrange(len(content) // 2)
-        damaged = content[:cut], b"", content[:cut] + bytes(99) + content[cut + 99 :]
-        files[-1].write_bytes(run.rng.choice(damaged))
+        files[-1].write_bytes(damage_bytes(run.case, files[-1].read_bytes()))
     return True
 
 
