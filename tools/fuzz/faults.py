@@ -224,7 +224,7 @@ class Act:
     """What makes a command fail; the function returns whether the fault took effect."""
 
     function: Callable[[Any, Session], bool]
-    code: int | None = None  #: a possible exit code beside 0
+    codes: tuple[int, ...] = (0,)  #: the exit codes that may follow
     train: int = 0  #: how often a round has it for ``fcl train``
     others: int = 0  #: how often a round has it for each of the other commands
     disk: tuple[int, ...] = ()  #: KiB of the disk that has checkpoints, model or output
@@ -237,28 +237,28 @@ ACTS = {
     "kill": Act(on_child),
     "pause": Act(on_child),
     "freeze": Act(on_child),
-    "terminate-frozen": Act(on_child, 143, train=3),
-    "terminate": Act(stop, 143, train=4, others=2),
-    "terminate-group": Act(stop, 143, train=3),
-    "terminate-twice": Act(stop, 143, train=3, others=2),
-    "interrupt": Act(stop, 130, train=4, others=2),
-    "interrupt-twice": Act(stop, 130, train=3),
-    "hangup": Act(stop, 129, train=4, others=1),
-    "kill-supervisor": Act(stop, -9, train=6, others=5),
-    "kill-group": Act(stop, -9, train=4),
-    "kill-saving": Act(kill_saving, -9, train=5),
+    "terminate-frozen": Act(on_child, (0, 143), train=3),
+    "terminate": Act(stop, (0, 143), train=4, others=2),
+    "terminate-group": Act(stop, (0, 143), train=3),
+    "terminate-twice": Act(stop, (0, 143), train=3, others=2),
+    "interrupt": Act(stop, (0, 130), train=4, others=2),
+    "interrupt-twice": Act(stop, (0, 130), train=3),
+    "hangup": Act(stop, (0, 129), train=4, others=1),
+    "kill-supervisor": Act(stop, (0, -9), train=6, others=5),
+    "kill-group": Act(stop, (0, -9), train=4),
+    "kill-saving": Act(kill_saving, (0, -9), train=5),
     "freeze-all": Act(freeze_all, train=3, others=1),
     "save-now": Act(save_now, train=3),
     "no-reader": Act(no_reader, train=4, others=2),
-    "disk-full": Act(disk_full, 6, train=4, disk=(8, 24, 40, 56)),
-    "disk-freed": Act(disk_freed, 6, train=3, disk=(4096,)),
-    "model-disk-full": Act(model_disk_full, 1, train=4, disk=(4096,)),
-    "model-disk-freed": Act(model_disk_full, 1, train=3, disk=(4096,)),
-    "output-disk-full": Act(output_disk_full, 1, others=3, disk=SMALLEST),
-    "output-disk-freed": Act(output_disk_full, 1, others=2, disk=SMALLEST),
-    "damaged-checkpoint": Act(damaged_checkpoint, -9, train=5),
-    "bad-chunk": Act(bad_chunk, 2, train=3),
-    "changed": Act(changed, 2, train=3),
+    "disk-full": Act(disk_full, (0, 6), train=4, disk=(8, 24, 40, 56)),
+    "disk-freed": Act(disk_freed, (0, 6), train=3, disk=(4096,)),
+    "model-disk-full": Act(model_disk_full, (0, 1), train=4, disk=(4096,)),
+    "model-disk-freed": Act(model_disk_full, (0, 1), train=3, disk=(4096,)),
+    "output-disk-full": Act(output_disk_full, (0, 1, 6), others=3, disk=SMALLEST),
+    "output-disk-freed": Act(output_disk_full, (0, 1, 6), others=2, disk=SMALLEST),
+    "damaged-checkpoint": Act(damaged_checkpoint, (0, -9), train=5),
+    "bad-chunk": Act(bad_chunk, (2,), train=3),
+    "changed": Act(changed, (2,), train=3),
     "changed-later": Act(changed_later, train=2),
 }
 
@@ -325,12 +325,9 @@ def all_faults() -> list[Fault]:
             for point in points
         ]
     for name, act in ACTS.items():
-        codes = (0,) if act.code is None else (0, act.code)
-        faults += [Fault(name, name, codes)] * act.train
+        faults += [Fault(name, name, act.codes)] * act.train
         for command in OTHERS:
-            # 6: the output is written, but a state is not
-            more = (6,) if act.disk else ()
-            faults += [Fault(f"{command}-{name}", name, (*codes, *more), command)] * act.others
+            faults += [Fault(f"{command}-{name}", name, act.codes, command)] * act.others
     return faults
 
 

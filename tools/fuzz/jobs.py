@@ -113,7 +113,9 @@ class Run:
             self.wrong.append(f"exit code {done.code}, expected one of {self.fault.codes}")
         if self.fault.action != "raise" and (foreign := FOREIGN.search(done.errors)):
             self.wrong.append(foreign[0])
-        if self.stop_requested and done.code in STOPPED:
+        # some of the other commands end with exit code 0 when a signal stops them
+        is_stopped = done.code in STOPPED or self.fault.command != "train"
+        if self.stop_requested and is_stopped:
             seconds = round(session.began + done.seconds - self.stop_requested, 2)
             self.case.figures["stop_seconds"] = seconds
             if seconds > STOP_LIMIT:
