@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 import fcl
 from tools.fuzz.case import Case
-from tools.fuzz.run import PATIENCE, ROOT
+from tools.fuzz.run import PATIENCE, ROOT, describe, until_empty
 
 WORKERS = 3
 #: Seconds of a run, after its workers are there.
@@ -56,7 +57,8 @@ def run_case(case: Case) -> list[str]:
     job, fault = case.rng.choice(choices)
     case.note(f"{job}: {fault}")
     case.group = f"cluster {fault.partition('-')[0]}"
-    return _run(case, job, fault)
+    wrong = _run(case, job, fault)
+    return wrong + _close() if case.chance(0.1) else wrong
 
 
 @cache
@@ -75,6 +77,18 @@ def _cluster() -> Any:
         dashboard_address=":0",
         silence_logs=logging.CRITICAL,
     )
+
+
+def _close() -> list[str]:
+    """Close the cluster; return the processes that remain."""
+    _cluster().close()
+    _cluster.cache_clear()
+
+    def find() -> list[str]:
+        words = [describe(child.pid) for child in psutil.Process().children(recursive=True)]
+        return [f"process: {each}" for each in words if "tracker" not in each]
+
+    return until_empty(find)
 
 
 @cache

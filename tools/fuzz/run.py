@@ -67,7 +67,7 @@ def shared_memory() -> set[str]:
     return {p.name for p in place.glob("fcl*")} if place.is_dir() else set()
 
 
-def _until_empty(find: Callable[[], list[str]]) -> list[str]:
+def until_empty(find: Callable[[], list[str]]) -> list[str]:
     """What a search still finds after GRACE seconds."""
     until = time.monotonic() + GRACE
     while (found := find()) and time.monotonic() < until:
@@ -156,8 +156,8 @@ class Watch:
         """Describe what was left behind."""
         grown = _memory("VmHWM:") - self.begin
         found = [f"memory: {grown >> 20} MiB more"] if grown > MOST_BYTES else []
-        found += [f"descriptor: {target}" for target in _until_empty(self._targets)]
-        found += [f"process: {words}" for words in _until_empty(self._processes)]
+        found += [f"descriptor: {target}" for target in until_empty(self._targets)]
+        found += [f"process: {words}" for words in until_empty(self._processes)]
         found += [f"shared memory: {name}" for name in sorted(shared_memory() - self.shared)]
         if dict(os.environ) != self.environment:
             found.append("environment: changed")
@@ -177,7 +177,7 @@ class Watch:
     def _processes(self) -> list[str]:
         """New children of this process."""
         children = psutil.Process().children(recursive=True)
-        return [_describe(child.pid) for child in children if child.pid not in self.children]
+        return [describe(child.pid) for child in children if child.pid not in self.children]
 
 
 def _memory(key: str) -> int:
@@ -189,7 +189,7 @@ def _memory(key: str) -> int:
     return 0
 
 
-def _describe(pid: int) -> str:
+def describe(pid: int) -> str:
     """The state and the command line of a process."""
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
@@ -372,14 +372,14 @@ class Session:
 
     def left(self) -> list[str]:
         """What remains GRACE seconds after the end; processes are killed."""
-        found = [f"process: {words}" for words in _until_empty(self._remaining)]
+        found = [f"process: {words}" for words in until_empty(self._remaining)]
         if found:
             self.kill()
         return [*found, *(f"shared memory: {n}" for n in sorted(shared_memory() - self._shared))]
 
     def _remaining(self) -> list[str]:
         self._read()
-        words = [_describe(pid) for pid in self._others()]
+        words = [describe(pid) for pid in self._others()]
         return words or ([] if self._pipe is None else ["an unknown one holds the pipe"])
 
     def _others(self) -> list[int]:
