@@ -13,26 +13,27 @@ import pytest
 
 import fcl
 from tools.fuzz import __main__ as fuzz
-from tools.fuzz import certify, commands, doors, files, kinds, odd, verdict
+from tools.fuzz import certify, commands, doors, kinds, odd, verdict
 from tools.fuzz.case import Case, Trial
-from tools.fuzz.execute import MOST_BYTES, Done, Watch
-from tools.fuzz.stock import FAMILIES, make_stock
-from tools.fuzz.worker import discard
+from tools.fuzz.run import MOST_BYTES, Done, Watch
+from tools.fuzz.stock import FAMILIES, READERS, make_stock
+from tools.fuzz.worker import discard, kind_of
 
 SEED = 2024
 #: Kinds that run separate processes are left out; the tests of the commands cover them.
-INSIDE = [kind for kind in kinds.KINDS if kind not in ("streams", "processes")]
+QUICK = [name for name, kind in kinds.KINDS.items() if kind.is_quick]
+INSIDE = [kind for kind in QUICK if kind != "processes"]
 RUNS, PARTS = 150, 10
 
 
 def numbers_of_cases() -> list[int]:
     """The first cases, and one case for each kind of file."""
     numbers = list(range(RUNS))
-    wanted = set(range(len(files.READERS)))
+    wanted = set(range(len(READERS)))
     number = RUNS
     while wanted:
-        at = number % len(files.READERS)
-        if at in wanted and fuzz.kind_of(SEED, number, INSIDE) == "file":
+        at = number % len(READERS)
+        if at in wanted and kind_of(SEED, number, INSIDE) == "file":
             wanted.remove(at)
             numbers.append(number)
         number += 1
@@ -42,7 +43,7 @@ def numbers_of_cases() -> list[int]:
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[fuzz.Remote]:
     """A worker in a process of its own, because it limits its memory and changes its streams."""
-    remote = fuzz.Remote(SEED, INSIDE, tmp_path_factory.mktemp("fuzz"), limit=120.0)
+    remote = fuzz.Remote(SEED, INSIDE, tmp_path_factory.mktemp("fuzz"), patience=4.0)
     remote.start()
     yield remote
     remote.stop()
@@ -57,7 +58,7 @@ def test_sample(part: int, remote: fuzz.Remote) -> None:
 
 
 def test_the_files_of_each_command() -> None:
-    lines = [line.split() for readers in files.READERS.values() for line in readers]
+    lines = [line.split() for readers in READERS.values() for line in readers]
     assert {line[0] for line in lines} == set(commands.commands())
     # each option that names a file which is read is in some line, or in Line
     given = {word for line in lines for word in line if word.startswith("--")}
@@ -73,14 +74,14 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", kinds.KINDS)
+@pytest.mark.parametrize("kind", QUICK)
 def test_a_number_gives_the_same_case(kind: str, stock: Path, tmp_path: Path) -> None:
     made = []
     for name in ("a", "b"):
         folder = tmp_path / name
         folder.mkdir()
         case = Case(SEED, 5, kind, folder, stock)
-        trial = kinds.KINDS[kind][1](case)
+        trial = kinds.KINDS[kind].make(case)
         files = {path: what for path, what in verdict.tree(folder).items() if ".zarr" not in path}
         made.append((case.notes, case.outputs, trial.arguments, trial.streams, files))
     assert made[0] == made[1]

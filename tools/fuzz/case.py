@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +21,10 @@ class Trial:
     must_succeed: bool = False
     refuse: str = ""  #: what makes the input invalid, if only a refusal is right
     stdin: str = ""  #: name of the file that is standard input
-    #: if not None, runs in a process with these standard streams, one of `execute.STREAMS`
+    #: if not None, runs in a process with these standard streams, one of `run.STREAMS`
     streams: str | None = None
+    #: whether a Python call may write nothing, and leave nothing in this process
+    is_watched: bool = True
 
 
 class Case:
@@ -37,16 +40,24 @@ class Case:
         An empty folder: the working folder of the command.
     stock : Path
         Folder of valid data, models and checkpoints, made by `stock.make_stock`.
+    within : str
+        Only cases whose name contains this text, if cases of the kind have names.
     """
 
-    def __init__(self, seed: int, number: int, kind: str, folder: Path, stock: Path) -> None:
-        self.seed, self.number, self.kind = seed, number, kind
+    def __init__(
+        self, seed: int, number: int, kind: str, folder: Path, stock: Path, within: str = ""
+    ) -> None:
+        self.seed, self.number, self.kind, self.within = seed, number, kind, within
         self.folder, self.stock = folder, stock
         self.rng = random.Random(f"fuzz-{seed}-{number}")
         self.numbers = np.random.default_rng([seed, number])
         self.notes: list[str] = []  #: what was done, for the report
         self.outputs: list[str] = []  #: names that the command may write to
         self.misspelt = ""  #: a text that replaced a number, and that no format reads as a number
+        self.group = kind  #: the row of the summary table
+        self.outcome = ""  #: of a Python call, if it is not "success" or "refused"
+        self.figures: dict[str, Any] = {}  #: measurements, for the report
+        self.said = ""  #: what a command said that the call has started
         self.named = 0
 
     def note(self, words: str) -> None:

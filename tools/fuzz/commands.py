@@ -16,7 +16,7 @@ from fcl.cli.options import GroupedCommand
 from fcl.cli.umbrella import command as group
 from tools.fuzz import odd, stock
 from tools.fuzz.case import Case
-from tools.fuzz.damage import copy
+from tools.fuzz.stock import copy, place
 
 #: Parameters that a command requires although click does not declare them as required.
 NEEDED = {
@@ -34,6 +34,21 @@ OUTPUTS = {
 }  # fmt: skip
 #: Options that stand in the way of what a plain command does: they end it, or contradict ``--C``.
 RARE = ("_click_default_help", "version", "resume", "path", "cv", "outer", "dask", "sites", "vcf")
+#: Valid values of options that the type does not tell, separated by blanks, as `stock.place` reads them.
+GOOD = {
+    "x": "X", "y": "y", "weights": "s", "offset": "s", "covariates": "s", "name": "g", "categorical": "m",
+    "like": "t.zarr", "genome": "g.fa", "negatives": "i.bed", "vcf": "v.vcf", "keep": "keep.txt",
+    "names": "names.txt", "config": "seed.toml", "window": "-4:+4", "rename": "chr=", "sites": "AG",
+    "label": "4", "na": "?,-", "delimiter": ",", "cv": "2", "outer": "2", "path": "2", "theta": "inf",
+    "format": "table svmlight fasta bed plink", "missing": "drop mean", "strength": "best 0.3",
+    "rate": "auto 0.1", "table": "float64 float32 q q3.12", "memory": "1GiB 700MiB 2G",
+    "writers": "1 2", "max_time": "20s", "storage_option": "anon=true", "imports": "fcl.features",
+    "allowed_hosts": "127.0.0.1", "dask": "nowhere.json", "dask_tls": "a,b,c", "explain_output": "1",
+    "namespace": "", "as_json": "OUT.json", "save_oof": "OUT.npy", "tsv": "OUT.tsv",
+    "meme": "OUT.meme", "log_json": "OUT.jsonl", "report": "OUT.html", "save_plots": "OUT.plots",
+    "save_data": "OUT.data", "checkpoint": "OUT.ck",
+    "driver": "inline",  # processes take seconds to start: a kind of their own
+}  # fmt: skip
 
 
 @cache
@@ -79,71 +94,16 @@ class Line:
         self.values: dict[str, str | None] = {}  #: by parameter; None for a flag
         self.extra: list[str] = []
         self._makers: dict[str, Callable[[], str]] = {
-            "data": self.data,
+            **dict.fromkeys(("data", "valid"), self.data),
+            **dict.fromkeys(("model", "initial", "bound_from"), self._model),
+            **dict.fromkeys(("scratch", "shared_files"), self._folder),
             "inputs": lambda: copy(case, "t.csv") if command == "convert" else self.data(),
-            "valid": self.data,
-            "model": self._model,
-            "initial": self._model,
-            "bound_from": self._model,
-            "features": self._features,
-            "covariates": lambda: "s",
-            "like": lambda: copy(case, "t.zarr"),
-            "genome": lambda: copy(case, "g.fa"),
-            "negatives": lambda: copy(case, "i.bed"),
-            "vcf": lambda: copy(case, "v.vcf"),
-            "keep": lambda: copy(case, "keep.txt"),
-            "format": lambda: case.rng.choice(("table", "svmlight", "fasta", "bed", "plink")),
-            "missing": lambda: case.rng.choice(("drop", "mean")),
-            "window": lambda: "-4:+4",
-            "rename": lambda: "chr=",
-            "sites": lambda: "AG",
-            "label": lambda: "4",
-            "name": lambda: "g",
-            "categorical": lambda: "m",
-            "na": lambda: "?,-",
-            "delimiter": lambda: ",",
-            "cv": lambda: "2",
-            "outer": lambda: "2",
-            "path": lambda: "2",
-            "strength": lambda: case.rng.choice(("best", "0.3")),
-            "rate": lambda: case.rng.choice(("auto", "0.1")),
-            "theta": lambda: "inf",
-            "table": lambda: case.rng.choice(("float64", "float32", "q", "q3.12")),
-            "storage_option": lambda: "anon=true",
-            "imports": lambda: "fcl.features",
-            "allowed_hosts": lambda: "127.0.0.1",
-            "dask": lambda: "nowhere.json",
-            "dask_tls": lambda: "a,b,c",
-            "explain_output": lambda: "1",
-            "namespace": lambda: "",
-            "as_json": lambda: case.output(case.fresh(".json")),
-            "save_oof": lambda: case.output(case.fresh(".npy")),
-            "x": lambda: "X",
-            "y": lambda: "y",
-            "weights": lambda: "s",
-            "loss": self._loss,
-            "offset": lambda: "s",  # any numbers will do
-            "out": self._out,
-            "tsv": lambda: case.output(case.fresh(".tsv")),
-            "meme": lambda: case.output(case.fresh(".meme")),
-            "log_json": lambda: case.output(case.fresh(".jsonl")),
-            "report": lambda: case.output(case.fresh(".html")),
-            "save_plots": lambda: case.output(case.fresh()),
-            "save_data": lambda: case.output(case.fresh()),
             "groups": lambda: case.rng.choice("gy" if command == "convert" else "sy"),
-            "names": lambda: self._write(
-                ".txt", "\n".join(map(str, range(case.rng.randint(0, 40))))
-            ),
-            "config": lambda: self._write(".toml", "seed = 3\n"),
             "resume": lambda: copy(case, f"{self.rows}0.ck"),
-            "checkpoint": lambda: case.output(case.fresh(".ck")),
-            "scratch": self._folder,
-            "shared_files": self._folder,
-            "max_time": lambda: "20s",
             "seed": lambda: str(case.rng.randrange(2**31)),
-            "memory": lambda: case.rng.choice(("1GiB", "700MiB", "2G")),
-            "writers": lambda: case.rng.choice(("1", "2")),
-            "driver": lambda: "inline",  # processes take seconds to start: a kind of their own
+            "features": self._features,
+            "loss": self._loss,
+            "out": self._out,
         }
 
     # -- valid values
@@ -179,11 +139,6 @@ class Line:
         (self.case.folder / name).mkdir()
         return self.case.output(name)
 
-    def _write(self, suffix: str, content: str) -> str:
-        name = self.case.fresh(suffix)
-        (self.case.folder / name).write_text(content)
-        return name
-
     def good(self, name: str) -> str | None:
         """A valid value of an option; None for a flag."""
         parameter, rng = self.parameters[name], self.case.rng
@@ -192,10 +147,11 @@ class Line:
             return None
         if name in self._makers:
             return self._makers[name]()
+        if name in GOOD:
+            word = rng.choice(GOOD[name].split(" "))
+            return place(self.case, word)[0][0] if word else word
         if name == "block_rows":
             return str(64 * rng.randint(1, 1024))
-        if name == "driver":
-            return str(rng.choice(("inline", "processes")))
         if kind.name.startswith("["):
             return str(rng.choice(kind.name[1:-1].split("|")))
         if kind.name.startswith("integer"):

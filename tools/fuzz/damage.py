@@ -8,7 +8,6 @@ import io
 import json
 import os
 import re
-import shutil
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -435,13 +434,12 @@ def damage(case: Case, path: Path) -> None:
         _replace(case, file)
 
 
-def copy(case: Case, name: str) -> str:
-    """Copy an entry of the stock to the folder of the case, unless it is already there."""
-    source, target = case.stock / name, case.folder / name
-    if target.exists():
-        return name
-    if source.is_dir():
-        shutil.copytree(source, target)
-    else:
-        shutil.copy(source, target)
-    return name
+def damage_checkpoints(case: Case, folder: Path) -> None:
+    """Damage the newest checkpoint of a folder, and perhaps the ones before it, which can be used."""
+    files = sorted(folder.glob("*.fcl-ckpt"))
+    if len(files) > 1 and case.chance(0.3):
+        files.pop(0).unlink()
+    damage(case, files[-1])
+    for path in files[:-1]:
+        if case.chance(0.3):
+            damage(case, path)

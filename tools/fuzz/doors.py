@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from tools.fuzz.case import Case, Trial
-from tools.fuzz.execute import run_inside
+from tools.fuzz.run import run_inside
+from tools.fuzz.stock import write_plink
 
 #: Bits after the point of the weights of compact models.
 BITS = 20
@@ -159,13 +160,13 @@ def _plink(case: Case) -> Rows:
     alleles = [tuple(case.rng.sample("ACGT", 2)) for _ in range(m)]
     names = ["." if case.chance(0.2) else f"rs{j}" for j in range(m)]
     y = counts[:, 0] - counts[:, 1] + 0.3 * numbers.normal(size=n)
-    _write_plink(case, "train", counts, names, list(range(m)), alleles, y)
+    write_plink(case.folder, "train", counts, names, list(range(m)), alleles, y)
     test, order = counts.copy(), numbers.permutation(m) if case.chance(0.4) else np.arange(m)
     test[numbers.random(test.shape) < case.rng.choice((0.0, 0.1))] = np.nan
     turned = numbers.random(m) < case.rng.choice((0.0, 0.5))
     shown = np.where(turned, 2.0 - test, test)[:, order]
     swapped = [alleles[j][::-1] if turned[j] else alleles[j] for j in order]
-    _write_plink(case, "test", shown, [names[j] for j in order], order.tolist(), swapped, y)
+    write_plink(case.folder, "test", shown, [names[j] for j in order], order.tolist(), swapped, y)
     case.note(
         f"{turned.sum()} exchanged, {np.isnan(test).sum()} missing, {names.count('.')} unnamed"
     )
@@ -174,28 +175,6 @@ def _plink(case: Case) -> Rows:
         "train.bed", "test.bed", columns, test, counts.mean(axis=0),
         loss="squared", is_text=False, fits="." not in names,
     )  # fmt: skip
-
-
-def _write_plink(
-    case: Case,
-    name: str,
-    counts: np.ndarray,
-    names: list[str],
-    places: list[int],
-    alleles: list[tuple[str, ...]],
-    y: np.ndarray,
-) -> None:
-    """Write .bed, .bim and .fam: two bits for a genotype, of which 3, 2 and 0 are 0, 1 and 2 copies."""
-    codes = np.select([np.isnan(counts), counts == 0, counts == 1], [1, 3, 2], 0).T
-    padded = np.pad(codes, ((0, 0), (0, -codes.shape[1] % 4)))
-    packed = (padded.reshape(len(codes), -1, 4) << np.arange(0, 8, 2)).sum(axis=2)
-    (case.folder / f"{name}.bed").write_bytes(b"\x6c\x1b\x01" + packed.astype(np.uint8).tobytes())
-    variants = zip(names, places, alleles, strict=True)
-    _lines(
-        case.folder / f"{name}.bim",
-        (f"1\t{one}\t0\t{100 + at}\t{a}\t{b}" for one, at, (a, b) in variants),
-    )
-    _lines(case.folder / f"{name}.fam", (f"f s{i} 0 0 1 {v:.4f}" for i, v in enumerate(y)))
 
 
 # -- doors -----------------------------------------------------------------------------------------

@@ -11,9 +11,8 @@ import numpy as np
 
 import fcl
 from fcl.features import bind_features, parse_features
-from tests.bag_matrix import matrix as bag_matrix
-from tests.judge import LOSSES, Problem, kmer_matrix
-from tests.product_matrix import product_matrix
+from tests.judge import LOSSES, Problem
+from tools.fuzz.certify import plain_matrix
 from tools.fuzz.general import General
 
 #: Most features of a problem, and of the few problems that may have more.
@@ -30,7 +29,7 @@ MORE_LOSSES = (*LOSSES, "huber:delta=0.5", "huber:delta=2", "poisson", "poisson"
 
 
 @dataclass
-class Case:
+class RandomProblem:
     """A problem, in the forms for fcl and for the judge."""
 
     number: int
@@ -70,25 +69,20 @@ class Case:
         n, p = self.problem.phi.shape
         sizes = np.abs(self.problem.phi).max(axis=0, initial=0.0)
         sizes = sizes[sizes > 0.0]
-        spread = [sizes.min(), sizes.max()] if len(sizes) else [0.0, 0.0]
         return {
-            "number": self.number,
             "features": self.features[:200],
-            "rows": n,
-            "p": p,
-            **{k: v for k, v in self.options.items() if k != "class_weight"},
-            "class_weight": str(self.options.get("class_weight")),
-            "scales": [float(f"{x:.3g}") for x in spread],
+            "shape": [n, p],
+            **{name: str(value) for name, value in self.options.items()},
+            "scales": [f"{x:.3g}" for x in ((sizes.min(), sizes.max()) if len(sizes) else ())],
             "traits": self.traits,
             "outputs": self.outputs,
             "covariates": 0 if self.covariates is None else self.covariates.shape[1],
             "driver": self.driver,
-            "view": f"{'sparse' if hasattr(self.rows, 'tocsr') else 'dense'}, "
-            f"{self.options.get('row_view', 'auto')} rows",
+            "is_sparse": hasattr(self.rows, "tocsr"),
         }
 
 
-def make_case(number: int, seed: int = 0, hard: bool = False) -> Case:
+def make_problem(number: int, seed: int = 0, hard: bool = False) -> RandomProblem:
     """Make the problem of a number; hard : badly scaled, weakly penalised, to a gap of 1e-8."""
     random = np.random.default_rng([seed, number, hard])
     while True:
@@ -103,7 +97,7 @@ def make_case(number: int, seed: int = 0, hard: bool = False) -> Case:
             return case
 
 
-def _draw(random: np.random.Generator, number: int, hard: bool) -> Case | None:
+def _draw(random: np.random.Generator, number: int, hard: bool) -> RandomProblem | None:
     """Draw a problem; None if it has too many features, or no nonzero feature or target."""
     traits: list[str] = []
 
@@ -184,7 +178,7 @@ def _draw(random: np.random.Generator, number: int, hard: bool) -> Case | None:
     else:
         traits.append("C from 1e-4 to 1e4")
     options["C"] = C
-    return Case(
+    return RandomProblem(
         *(number, rows, y, weights, features, options, traits, replace(problem, C=C)), offset
     )
 
@@ -199,7 +193,7 @@ def _general(
     factors: np.ndarray | None,
     weights: np.ndarray | None,
     traits: list[str],
-) -> Case | None:
+) -> RandomProblem | None:
     """Draw targets of several outputs, or of one output beside covariates; None to draw again."""
 
     def chance(share: float, trait: str) -> bool:
@@ -268,7 +262,7 @@ def _general(
     options["C"] = float(least * 10.0 ** random.uniform(2.0 if hard else math.log10(0.5), 5.0))
     if offset is not None and K == 1:
         offset = offset[:, 0]
-    return Case(
+    return RandomProblem(
         *(number, rows, y, weights, features, options, traits),
         replace(problem, C=options["C"]),
         *(offset, covariates, outputs),
@@ -431,17 +425,10 @@ def explicit_matrix(
 def _matrix_of(text: str, family: Any, rows: Any) -> np.ndarray:
     """The matrix of one family; computed with plain numpy unless the family is a Generator."""
     X = rows.toarray() if hasattr(rows, "toarray") else rows
-    name = text.partition(":")[0]
-    if name == "kmers":
-        return kmer_matrix(X, family.d)
-    if name == "bag":
-        return bag_matrix(family, X)
+    phi = plain_matrix(text.partition(":")[0], family, X)
+    if phi is not None:
+        return phi
     generator = family.generator
-    if name == "columns":
-        return X.astype(np.float64)
-    if name == "products":
-        divisors = 1.0 if generator.divisors is None else generator.divisors
-        return product_matrix(X / divisors, generator.degree, not generator.binary)
     block = X if X.dtype == np.float32 else X.astype(np.float32 if X.itemsize == 1 else np.float64)
     if type(generator).prepare is not fcl.features.Generator.prepare:
         block = generator.prepare(block)

@@ -111,7 +111,7 @@ class General:
         return self.size(self.gradient(W, B)[0]) / (self.rho * self.f)
 
     def rounding(self, W: np.ndarray, B: np.ndarray) -> tuple[float, float]:
-        """See :func:`tools.fuzz.problems.rounding_of`."""
+        """See :func:`tools.fuzz.certify.rounding_of`."""
         eps = float(np.finfo(np.float64).eps)
         m = self.margins(W, B)
         off = np.abs(self.phi) @ np.abs(W) + np.abs(self.z) @ np.abs(B)

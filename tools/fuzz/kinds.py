@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 import re
 import stat
-import traceback
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tools.fuzz import certify, files, odd, stock
+import fcl
+from tools.fuzz import certify, odd, stock
 from tools.fuzz.case import Case, Trial
 from tools.fuzz.commands import Line, commands, toml_of
-from tools.fuzz.damage import copy, damage
+from tools.fuzz.damage import damage, damage_checkpoints
 from tools.fuzz.doors import doors
-from tools.fuzz.execute import STREAMS
-
-#: A stalled run may end with a gap of this size because of rounding; a larger gap is a false stall.
-ROUNDING_GAP = 1e-6
+from tools.fuzz.run import STREAMS
+from tools.fuzz.verdict import judge_call
 
 
 def _rows(case: Case) -> str:
@@ -66,22 +66,22 @@ def config(case: Case) -> Trial:
 
 def file(case: Case) -> Trial:
     """A file of any kind that a command reads, damaged or crafted."""
-    names = sorted(files.READERS)
+    names = [name for name in sorted(stock.READERS) if case.within in name]
     name = names[case.number % len(names)]  # each of them comes equally often
-    text = case.rng.choice(files.READERS[name]).format(name)
-    arguments, stdin = files.place(case, text)
+    text = case.rng.choice(stock.READERS[name]).format(name)
+    arguments, stdin = stock.place(case, text)
     case.note(name)
     plain = case.chance(0.1)
     if not plain:
-        damage(case, case.folder / name)
         path = case.folder / name
+        (damage_checkpoints if path.suffix == ".ck" else damage)(case, path)
         if os.path.lexists(path) and stat.S_ISFIFO(path.lstat().st_mode):
             path.unlink()  # an input may be a pipe, which is waited for
         if case.chance(0.15):
             line = Line(case, arguments[0], "numbers")
             line.add()
             arguments += [word for each in line.values for word in line.spell(each)]
-    refuse = case.misspelt if name in files.STRICT and arguments[0] != "online" else ""
+    refuse = case.misspelt if name in stock.STRICT and arguments[0] != "online" else ""
     if not os.path.isfile(case.folder / stdin):
         stdin = ""
     return Trial(arguments, must_succeed=plain, stdin=stdin, refuse=refuse)
@@ -127,46 +127,8 @@ def data(case: Case) -> Trial:
     return Trial(line.arguments(), refuse=refuse)
 
 
-def model(case: Case) -> Trial:
-    """A model file that is damaged or crafted."""
-    rows = _rows(case)
-    command = case.rng.choice(("inspect", "predict", "report"))
-    line = Line(case, command, rows).base()
-    damage(case, case.folder / str(line.values["model"]))
-    more = {"inspect": "tsv", "report": "data"}.get(command)
-    if more is not None and case.chance(0.5):
-        line.values[more] = line.good(more)
-    return Trial(line.arguments())
-
-
-def checkpoint(case: Case) -> Trial:
-    """A job resumed from a folder in which one or two checkpoints are damaged or crafted."""
-    rows = _rows(case)
-    place = case.rng.randrange(len(stock.FAMILIES[rows]))
-    folder = copy(case, f"{rows}{place}.ck")
-    files = sorted((case.folder / folder).glob("*.fcl-ckpt"))
-    if case.chance(0.3):  # otherwise the earlier checkpoint can be used
-        files[0].unlink()
-        files = files[1:]
-    damage(case, files[-1])
-    for path in files[:-1]:
-        if case.chance(0.3):
-            damage(case, path)
-    line = Line(case, "train", rows)
-    line.values = {
-        "data": copy(case, rows),
-        "resume": folder,
-        "out": line.good("out"),
-        "driver": "inline",
-        "max_passes": "200",
-        "tol": "1e-6",
-    }
-    case.output(folder)
-    return Trial(line.arguments())
-
-
 def names(case: Case) -> Trial:
-    """Files and folders with odd names, and special files."""
+    """Files and folders with odd names, and special stock."""
     line = Line(case, _command(case), _rows(case)).base()
     for _ in range(case.rng.choice((1, 1, 2))):
         places: list[str] = [n for n in ("data", "inputs", "out", "model") if n in line.values]
@@ -197,27 +159,19 @@ def names(case: Case) -> Trial:
     return Trial(arguments if positional else [a if a != "" else "." for a in arguments])
 
 
-def streams(case: Case) -> Trial:
-    """A separate process whose standard streams are closed, broken or full."""
-    name = case.rng.choice(list(STREAMS))
-    case.note(name or "plain streams")
-    line = Line(case, _command(case), _rows(case)).base()
-    if "driver" in line.parameters and case.chance(0.2):
-        line.values["driver"] = "processes"
-    for _ in range(case.rng.choice((0, 0, 1))):
-        line.spoil()
-    return Trial(line.arguments(), must_succeed=not case.notes[1:], streams=name)
-
-
 def processes(case: Case) -> Trial:
-    """A valid command line with the driver ``processes``."""
-    line = Line(case, "train", _rows(case)).base()
-    for _ in range(case.rng.randint(0, 2)):
-        line.add()
-    line.values["driver"] = "processes"
-    if case.chance(0.5):
-        line.values["writers"] = case.rng.choice(("1", "2", "3"))
-    return Trial(line.arguments())
+    """A separate process: its standard streams are closed, broken or full, or it has children."""
+    name = case.rng.choice([*STREAMS, "", ""])
+    case.note(name or "plain streams")
+    line = Line(case, "train" if case.chance(0.25) else _command(case), _rows(case)).base()
+    if "driver" in line.parameters and case.chance(0.5):
+        line.values["driver"] = "processes"
+        if case.chance(0.5):
+            line.values["writers"] = case.rng.choice(("1", "2", "3"))
+    more = case.rng.choice((0, 0, 1))
+    for _ in range(more):
+        case.rng.choice((line.add, line.spoil))()
+    return Trial(line.arguments(), must_succeed=not more, streams=name)
 
 
 # -- Python ----------------------------------------------------------------------------------------
@@ -279,119 +233,85 @@ def arrays(case: Case) -> Trial:
 
 
 def _train(case: Case, X: Any, y: Any, s: Any, options: dict[str, Any], spec: str) -> list[str]:
-    import fcl
+    def train() -> Any:
+        data = fcl.open_data(X, y=y, weights=s)
+        return data, fcl.train(data, spec, **options)
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            data = fcl.open_data(X, y=y, weights=s)
-            result = fcl.train(data, spec, **options)
-        except fcl.InputError as error:
-            case.note("refused")
-            return _judge_message(str(error)) + _judge_warnings(caught)
-        except Exception as error:
-            return [_escaped(error)]
-    found = _judge_warnings(caught)
+    made, found = judge_call(case, train)
+    if made is None:
+        return found
+    data, result = made
+    gap = result.certificate.gap
     if result.reason == "stalled":
         case.note("stalled")
-        allowed = max(ROUNDING_GAP, certify.rounding_gap(result.model, data, options))
-        if result.certificate.gap > allowed:
-            found.append(f"false stall: gap {result.certificate.gap:.1e}")
-    if result.converged != (result.certificate.gap <= options.get("tol", 1e-3)):
-        found.append(f"converged is {result.converged} at a gap of {result.certificate.gap:.1e}")
+        if gap > certify.explained_gap(result.model, data, options):
+            found.append(f"false stall: gap {gap:.1e}")
+    if result.converged != (gap <= options.get("tol", 1e-3)):
+        found.append(f"converged is {result.converged} at a gap of {gap:.1e}")
     return found + certify.wrong(result.model, data, options | {"features": spec})
 
 
 def _fit(case: Case, X: Any, y: Any, s: Any, options: dict[str, Any], spec: str) -> list[str]:
-    from sklearn.exceptions import ConvergenceWarning
-
-    import fcl
-
     regression = options["loss"] == "squared"
     estimator = (fcl.FCLRegressor if regression else fcl.FCLClassifier)(spec)
     taken = {name: value for name, value in options.items() if name in estimator.get_params()}
     estimator.set_params(**taken)
     case.note(type(estimator).__name__)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            estimator.fit(X, y, s)
-            predicted = estimator.predict(X)
-        except (ValueError, TypeError, RuntimeError) as error:
-            case.note("refused")
-            if _where(error).startswith(("sklearn/", "scipy/")):  # they check matrices themselves
-                return _judge_warnings(caught)
-            if not _where(error).startswith("fcl/"):
-                return [_escaped(error)]
-            return _judge_message(str(error)) + _judge_warnings(caught)
-        except Exception as error:
-            return [_escaped(error)]
-    found = _judge_warnings(caught)
+    refusals = ValueError, TypeError, RuntimeError
+    predicted, found = judge_call(case, lambda: estimator.fit(X, y, s).predict(X), refusals)
+    if predicted is None:
+        return found
     if len(predicted) != np.shape(X)[0]:
         found.append(f"{len(predicted)} predictions for {np.shape(X)[0]} rows")
     gap = float(np.max(estimator.dual_gap_))
-    unfinished = any(issubclass(w.category, ConvergenceWarning) for w in caught)
+    unfinished = "a warning of convergence" in case.notes
     if gap > estimator.tol and not unfinished:
         found.append(f"gap {gap:.1e} without a warning")
-    allowed = ROUNDING_GAP
-    if unfinished and hasattr(estimator, "model_"):
-        data = fcl.open_data(X, y=y, weights=s)
-        allowed = max(allowed, certify.rounding_gap(estimator.model_, data, options))
-    if unfinished and gap > allowed and "max_passes" not in taken:
-        found.append(f"false stall: gap {gap:.1e}")
+    if unfinished and "max_passes" not in taken:
+        allowed = certify.ROUNDING_GAP
+        if hasattr(estimator, "model_"):
+            data = fcl.open_data(X, y=y, weights=s)
+            allowed = certify.explained_gap(estimator.model_, data, options)
+        if gap > allowed:
+            found.append(f"false stall: gap {gap:.1e}")
     return found
 
 
-def _where(error: BaseException) -> str:
-    """The innermost file of a traceback, as ``package/module.py``."""
-    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    for mark in ("site-packages/", "/fcl/"):
-        if files and mark in files[-1]:
-            return ("fcl/" if mark == "/fcl/" else "") + files[-1].rpartition(mark)[2]
-    return files[-1] if files else ""
+# -- faults ----------------------------------------------------------------------------------------
 
 
-def _escaped(error: Exception) -> str:
-    return f"exception: {type(error).__name__} in {_where(error)}: {str(error)[:150]}"
+def slow(module: str, name: str = "run_case") -> Callable[[Case], Trial]:
+    """Cases of a module, which is imported when it is needed."""
+
+    def make(case: Case) -> Trial:
+        run = getattr(import_module(f"tools.fuzz.{module}"), name)
+        return Trial(call=lambda: run(case), is_watched=False)
+
+    return make
 
 
-def _judge_message(text: str) -> list[str]:
-    if not text.strip():
-        return ["no message"]
-    return [f"long message: {len(text)} characters"] if len(text) > LONGEST_MESSAGE else []
+@dataclass(frozen=True)
+class Kind:
+    """A kind of cases."""
+
+    make: Callable[[Case], Trial]
+    share: float  #: the relative number of cases
+    limit: float = 30.0  #: most seconds of a case
+    is_quick: bool = True  #: takes milliseconds and needs the stock; slow kinds must be named
 
 
-def _judge_warnings(caught: list[warnings.WarningMessage]) -> list[str]:
-    import fcl
-
-    hidden = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
-    found = []
-    for warning in caught:
-        name = warning.category.__name__
-        expected = "Convergence" in name or issubclass(warning.category, fcl.ScaleWarning)
-        # warnings of scikit-learn's checks of arrays
-        expected |= "/sklearn/" in warning.filename
-        expected |= str(warning.message).startswith("The number of unique classes")
-        expected |= name == "DataConversionWarning"  # check_estimator wants it
-        if not expected and not issubclass(warning.category, hidden):
-            found.append(f"warning: {name}: {str(warning.message)[:120]}")
-    return sorted(set(found))
-
-
-#: Most characters of a message.
-LONGEST_MESSAGE = 3000
-
-#: The share of each kind, and the function that makes its cases.
-KINDS: dict[str, tuple[float, Callable[[Case], Trial]]] = {
-    "command": (0.24, command_line),
-    "config": (0.07, config),
-    "file": (0.24, file),
-    "doors": (0.03, doors),
-    "data": (0.13, data),
-    "arrays": (0.10, arrays),
-    "model": (0.05, model),
-    "checkpoint": (0.06, checkpoint),
-    "names": (0.05, names),
-    "streams": (0.03, streams),
-    "processes": (0.01, processes),
+KINDS = {
+    "command": Kind(command_line, 0.24),
+    "config": Kind(config, 0.07),
+    "file": Kind(file, 0.35),
+    "doors": Kind(doors, 0.03),
+    "data": Kind(data, 0.13),
+    "arrays": Kind(arrays, 0.10),
+    "names": Kind(names, 0.05),
+    "processes": Kind(processes, 0.04),
+    "problem": Kind(slow("problems"), 1.0, 300.0, is_quick=False),
+    "hard": Kind(slow("problems"), 1.0, 300.0, is_quick=False),
+    "fault": Kind(slow("jobs"), 1.0, 500.0, is_quick=False),
+    "long": Kind(slow("jobs", "run_long"), 1.0, 3600.0, is_quick=False),
+    "cluster": Kind(slow("cluster"), 1.0, 400.0, is_quick=False),
 }

@@ -7,23 +7,23 @@ import hashlib
 import os
 import re
 import stat
+import traceback
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+import fcl
 from tools.fuzz import certify
 from tools.fuzz.case import Case, Trial
 from tools.fuzz.commands import commands, documented_codes, parsed
-from tools.fuzz.execute import Done
-from tools.fuzz.kinds import LONGEST_MESSAGE, ROUNDING_GAP
 from tools.fuzz.odd import SECRET
+from tools.fuzz.run import FOREIGN, Done
 
-#: Texts that other software writes to stderr if it fails or warns.
-FOREIGN = re.compile(
-    r"Traceback \(most recent|^\S+:\d+: \w*Warning|Exception ignored|resource_tracker|HDF5-DIAG"
-    r"|numba|^Fatal Python|Segmentation fault",
-    re.MULTILINE,
-)
+#: Most characters of a message.
+LONGEST_MESSAGE = 3000
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -154,8 +154,6 @@ def _judge_success(case: Case, trial: Trial, done: Done, converged: bool = True)
 
 def _judge_loads(options: dict) -> list[str]:
     """Check that a model can be read, and that its numbers are finite."""
-    import fcl
-
     model = fcl.load_model(options["out"], options["imports"])
     weights = getattr(model, "weights", None)
     finite = not isinstance(weights, np.ndarray) or np.isfinite(weights).all()
@@ -170,7 +168,6 @@ def _judge_page(options: dict) -> list[str]:
 
 def _judge_converted(options: dict) -> list[str]:
     """Check that training can read what was converted."""
-    import fcl
     from fcl.model.formats import is_model
 
     if is_model(options["out"]):
@@ -185,8 +182,6 @@ def _judge_converted(options: dict) -> list[str]:
 
 def _judge_model(options: dict, seconds: float, converged: bool) -> list[str]:
     """Check gap and certificate; converged : whether the exit code says that the gap is below --tol."""
-    import fcl
-
     model = fcl.Model.load(options["out"])
     data = fcl.open_data(
         options["data"],
@@ -205,7 +200,7 @@ def _judge_model(options: dict, seconds: float, converged: bool) -> list[str]:
     if not gap <= options["tol"] and not limited:
         if converged:
             found.append("exit code 0 at a gap above --tol")
-        if gap > max(ROUNDING_GAP, certify.rounding_gap(model, data, options)):
+        if gap > certify.explained_gap(model, data, options):
             found.append("false stall: no limit was reached, and rounding does not explain the gap")
     elif not converged:
         found.append("the exit code is for a gap above --tol, but the gap is below")
@@ -213,7 +208,6 @@ def _judge_model(options: dict, seconds: float, converged: bool) -> list[str]:
 
 
 def _judge_scores(options: dict) -> list[str]:
-    import fcl
     from fcl.data.open import is_native
 
     model = fcl.load_model(options["model"], options["imports"])
@@ -233,3 +227,61 @@ def _judge_scores(options: dict) -> list[str]:
         return [f"{len(scores)} scores for {data.n_rows} rows"]
     empty = getattr(model, "n_active", 1) == 0
     return [] if empty or np.isfinite(scores).all() else ["scores that are not finite"]
+
+
+# -- Python calls ----------------------------------------------------------------------------------
+
+
+def judge_call(
+    case: Case,
+    call: Callable[[], Any],
+    refusals: tuple[type[Exception], ...] = (fcl.InputError,),
+) -> tuple[Any, list[str]]:
+    """Make a call; return its result or None, and what is wrong with its warnings and its error.
+
+    refusals : the exceptions that fcl may raise.
+    """
+    result, found = None, []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = call()
+        except Exception as error:
+            where = _where(error)
+            # scikit-learn and scipy check matrices themselves
+            if not isinstance(error, refusals) or not where.startswith(_CHECKERS):
+                name = type(error).__name__
+                return None, [f"exception: {name} in {where}: {str(error)[:150]}"]
+            case.note("refused")
+            message = str(error).strip()
+            if where.startswith("fcl/") and not message:
+                found.append("no message")
+            if where.startswith("fcl/") and len(message) > LONGEST_MESSAGE:
+                found.append(f"long message: {len(message)} characters")
+    for warning in caught:
+        name, text = warning.category.__name__, str(warning.message)
+        if "Convergence" in name:
+            case.note("a warning of convergence")
+        elif not issubclass(warning.category, _EXPECTED) and not (
+            # warnings of scikit-learn's checks of arrays; check_estimator wants the last one
+            "/sklearn/" in warning.filename
+            or text.startswith("The number of unique classes")
+            or name == "DataConversionWarning"
+        ):
+            found.append(f"warning: {name}: {text[:120]}")
+    return result, sorted(set(found))
+
+
+_CHECKERS = "fcl/", "sklearn/", "scipy/"
+_EXPECTED = (
+    DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning, fcl.ScaleWarning
+)  # fmt: skip
+
+
+def _where(error: BaseException) -> str:
+    """The innermost file of a traceback, as ``package/module.py``."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    for mark in ("site-packages/", "/fcl/"):
+        if files and mark in files[-1]:
+            return ("fcl/" if mark == "/fcl/" else "") + files[-1].rpartition(mark)[2]
+    return files[-1] if files else ""

@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -16,8 +16,11 @@ import fcl.drivers.processes
 from fcl.drivers.processes.logic.stages import TASKS
 from fcl.drivers.processes.trainer import _ORDERS
 from fcl.model import atomic
-from tools import faults
-from tools.campaign import cases, command, jobs, others, run
+from tools.fuzz import __main__ as fuzz
+from tools.fuzz import faults, jobs, run
+from tools.fuzz.case import Case
+from tools.fuzz.run import Session
+from tools.fuzz.worker import Result
 
 pytestmark = pytest.mark.forked_commands
 
@@ -47,76 +50,76 @@ CASES = {
 }
 
 
+#: Other commands with their faults.
+OTHERS = (
+    "online-kill-supervisor",
+    "stagewise-kill-supervisor",
+    "path-interrupt",
+    "convert-output-disk-full",
+    "predict-kill-supervisor",
+)
+N_ROWS = 1000
+
+
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> jobs.Job:
-    return jobs.Job(tmp_path_factory.mktemp("faults"), jobs.SMALL)
+def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("faults")
 
 
-def children(command: command.Command, role: str) -> list[int]:
+@pytest.fixture(autouse=True)
+def _sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "LIMIT", 120.0)  # the machine may be busy
+    monkeypatch.setattr(Session, "children", children)
+
+
+def children(session: Session, role: str) -> list[int]:
     """Process ids of the children of a role, which the nursery has named."""
     with contextlib.suppress(psutil.Error):
-        found = psutil.Process(command.pid).children(recursive=True)
+        found = psutil.Process(session.pid).children(recursive=True)
         return [process.pid for process in found if process.name() == role]
     return []
 
 
+def find(name: str) -> faults.Fault:
+    return next(fault for fault in faults.all_faults() if fault.name == name)
+
+
+def assert_good(run: jobs.Run) -> None:
+    wrong = run.go()
+    if run.case.outcome == "skipped":
+        pytest.skip(run.case.notes[-1])
+    assert not wrong, json.dumps([*wrong, *run.case.notes, run.case.said], indent=1)
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_fault(name: str, job: jobs.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "LIMIT", 120.0)  # the machine may be busy
-    monkeypatch.setattr(command.Command, "children", children)
-    case = next(case for case in cases.all_cases() if case.name == name)
-    outcome = run.Run(0, case, SEED, job, tmp_path / "run", CASES[name]).go()
-    if outcome.skipped:
-        pytest.skip(outcome.skipped)
-    assert outcome.good, json.dumps(asdict(outcome), indent=1)
-    assert outcome.fired or not case.point
-    if case.kind == "deaths":
-        assert outcome.codes == [5, 0]
+def test_fault(name: str, stock: Path, tmp_path: Path) -> None:
+    case, fault = Case(SEED, 0, "fault", tmp_path, stock), find(name)
+    made = jobs.Training(case, fault, jobs.SMALL, CASES[name])
+    assert_good(made)
+    assert made.fired or not fault.point
+    if fault.act == "deaths":
+        assert made.codes == [5, 0]
 
 
-@pytest.fixture(scope="module")
-def material(tmp_path_factory: pytest.TempPathFactory) -> others.Material:
-    return others.Material(tmp_path_factory.mktemp("others"), n_rows=1000)
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_commands(name: str, stock: Path, tmp_path: Path) -> None:
+    case = Case(SEED, 0, "fault", tmp_path, stock)
+    assert_good(jobs.OutputRun(case, find(name), N_ROWS))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "online-kill",
-        "stagewise-kill",
-        "path-interrupt",
-        "convert-output-disk-full",
-        "predict-kill",
-    ],
-)
-def test_other_commands(
-    name: str, material: others.Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(command, "LIMIT", 120.0)
-    case = next(case for case in others.other_cases() if case.name == name)
-    outcome = others.OtherRun(0, case, SEED, material, tmp_path / "run").go()
-    if outcome.skipped:
-        pytest.skip(outcome.skipped)
-    assert outcome.good, json.dumps(asdict(outcome), indent=1)
-
-
-def test_other_bits_and_lost_outputs_are_found(
-    material: others.Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = next(case for case in others.other_cases() if case.name == "convert-freeze")
-    good = material.reference("convert")
-    monkeypatch.setattr(material, "reference", lambda name: ({**good[0], "y/x": "0"}, good[1]))
-    wrong = others.OtherRun(0, case, SEED, material, tmp_path / "run").go().wrong
-    assert wrong == ["other bits than an undisturbed job: y/x"]
-    found = others.OtherRun(0, case, SEED, material, tmp_path / "other")
-    found.has_earlier = True
-    done = SimpleNamespace(errors="")
-    found._judge(done, -9, {})  # type: ignore[arg-type]
-    assert "the earlier output is gone" in found.outcome.wrong
-    found.out.mkdir()
-    (found.out / "zarr.json").write_bytes(b"half")
-    found._judge(done, 0, {})  # type: ignore[arg-type]
-    assert "is not whole" in found.outcome.wrong[-1]
+def test_other_bits_and_lost_outputs_are_found(stock: Path, tmp_path: Path) -> None:
+    case = Case(SEED, 0, "fault", tmp_path, stock)
+    made = jobs.OutputRun(case, find("convert-freeze-all"), N_ROWS)
+    made.expected = {**made.expected, "y/x": "0"}
+    assert made.go() == ["other bits than an undisturbed job: y/x"]
+    made.out, made.wrong, made.has_earlier = tmp_path / "other.zarr", [], True
+    session: Any = None
+    made.judge(session, run.Done(-9))
+    assert made.wrong == ["the earlier output is gone"]
+    made.out.mkdir()
+    (made.out / "zarr.json").write_bytes(b"half")
+    made.judge(session, run.Done(0))
+    assert "is not whole" in made.wrong[-1]
 
 
 def test_all_marked_points_are_in_the_campaign() -> None:
@@ -135,19 +138,22 @@ def test_all_marked_points_are_in_the_campaign() -> None:
     }
     found.remove("order-{name}")
     found |= {f"order-{name}" for name in _ORDERS.values()}
-    known = {*cases.WRITER_POINTS, *cases.TRAINER_POINTS, *cases.SUPERVISOR_POINTS}
-    assert found == known
+    assert found == {point for points in faults.POINTS.values() for point in points}
+
+
+def test_a_round_has_every_fault(stock: Path, tmp_path: Path) -> None:
+    names = [fault.name for fault in faults.all_faults()]
+    cases = [Case(3, number, "fault", tmp_path, stock) for number in range(len(names))]
+    chosen = [faults.choose(case).name for case in cases]
+    assert sorted(chosen) == sorted(names) and chosen != names
+    other = Case(3, 1, "fault", tmp_path, stock, within="trainer-step")
+    assert faults.choose(other).name.startswith("trainer-step")
 
 
 def test_a_campaign_resumes_where_it_ended(tmp_path: Path) -> None:
-    some = faults.plan_cases(40, seed=3)
-    assert some[:10] == faults.plan_cases(10, seed=3) != faults.plan_cases(10, seed=4)
-    of_all = [*cases.all_cases(), *others.other_cases()]
-    everything = faults.plan_cases(len(of_all), seed=1)
-    assert sorted(c.name for c in everything) == sorted(c.name for c in of_all)
-    lines = [asdict(run.Outcome(i, c.name, c.group, {})) for i, c in enumerate(some[:3])]
+    lines = [asdict(Result(i, "fault", f"fault {i}", "met")) for i in range(3)]
     path = tmp_path / "results.jsonl"
     text = "\n".join(json.dumps(line) for line in lines)
     path.write_text(text[:-20])  # truncated, as by a power failure
-    assert faults.done_before(path) == lines[:2]
-    assert len(faults.table(lines)) == 1 + len({line["group"] for line in lines})
+    assert fuzz.read_results(path) == lines[:2]
+    assert len(fuzz.summary(lines)) == 1 + 1 + len(lines) + 1

@@ -1,0 +1,810 @@
+"""Jobs that meet a fault, and are then resumed or started again until they end.
+
+``fcl train`` runs on C. elegans acceptor sites, with a random driver, family and row view. It must end at
+the certified optimum, and may lose at most the work since its last checkpoint. Other commands must leave
+the earlier output or write the whole new one, and end with the bits of a job that nothing disturbed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fcl
+from fcl.errors import BudgetError, FclError, InputError
+from fcl.model.checkpoint import CheckpointFolder
+from tools.fuzz.case import Case
+from tools.fuzz.faults import ACTS, Fault, choose
+from tools.fuzz.run import FOREIGN, PATIENCE, ROOT, Done, Hang, Session
+
+#: Most seconds between the request to stop and the end.
+STOP_LIMIT = 10.0 * PATIENCE
+#: Seconds between two checkpoints of a job.
+INTERVAL = 0.3
+#: Seconds in which a command reads its data and saves its first checkpoint.
+START = 5.0 * PATIENCE
+#: Seconds without a heartbeat after which a child is replaced, in cases that stop a child.
+DEADLINE = 3.0 * PATIENCE
+#: Relative differences below this are ignored: the order of sums may change after a resume.
+ROUNDING = 1e-12
+#: Exit codes of a job that has ended; 6 means that a file could not be written.
+ENDED = 0, 6
+#: Exit codes of a job that a signal stopped.
+STOPPED = 129, 130, 143
+
+# -- one run ---------------------------------------------------------------------------------------
+
+
+class Run:
+    """A command that meets a fault, in the folder of a case; `disk` is small if the act needs it."""
+
+    def __init__(self, case: Case, fault: Fault) -> None:
+        self.case, self.fault, self.rng, self.folder = case, fault, case.rng, case.folder
+        self.disk = self.folder / "disk"
+        self.wrong: list[str] = []
+        self.codes: list[int] = []
+        self.fired = self.hung = False
+        self.stop_requested = 0.0  #: when the command was told to stop, or was killed
+        self.moved: list[str] = []  #: where a message says that the output is instead
+        for name in ("tmp", "scratch", "disk"):
+            (self.folder / name).mkdir()
+
+    def go(self) -> list[str]:
+        """Make the run; return what is wrong."""
+        self.case.group = f"{self.case.kind} {self.fault.group}"
+        with self._small_disk() as reason:
+            if reason:
+                self.case.outcome = "skipped"
+                self.case.note(reason)
+                return []
+            self.set_up()
+            done = self.first()
+            self.free_disk()
+            while not self.has_ended and len(self.codes) < 4:
+                done = self.again()
+            if not self.has_ended:
+                self.wrong.append(f"not finished: exit codes {self.codes}")
+            elif not self.hung:
+                self.compare()
+            left = self.left_files()
+        self.case.outcome = "met" if self.fired else "not met"
+        self.case.figures["codes"] = self.codes
+        if self.wrong or left:
+            self.case.said = done.errors
+        # a model that could not be written to its path was saved elsewhere, as a message says
+        left = [name for name in left if not any(f"{name}/" in f"{path}/" for path in self.moved)]
+        return [*self.wrong, *(f"left: {name}" for name in left)]
+
+    @property
+    def has_ended(self) -> bool:
+        return self.hung or self.codes[-1] in ENDED
+
+    def first(self) -> Done:
+        """Run the command with the fault, and judge its end."""
+        session = self.start(self.words(), faulty=True)
+        fired = False
+        try:
+            fired = ACTS[self.fault.act].function(self, session)
+        except Hang:
+            pass
+        except BaseException:
+            session.kill()
+            raise
+        done = self.finish(session)
+        self.fired |= fired
+        self.moved += [p.rstrip(";") for p in re.findall(r"written to (\S+) instead", done.errors)]
+        if done.code not in self.fault.codes or (done.code != 0 and not fired):
+            self.wrong.append(f"exit code {done.code}, expected one of {self.fault.codes}")
+        if self.fault.action != "raise" and (foreign := FOREIGN.search(done.errors)):
+            self.wrong.append(foreign[0])
+        # some of the other commands end with exit code 0 when a signal stops them
+        is_stopped = done.code in STOPPED or self.fault.command != "train"
+        if self.stop_requested and is_stopped:
+            seconds = round(session.began + done.seconds - self.stop_requested, 2)
+            self.case.figures["stop_seconds"] = seconds
+            if seconds > STOP_LIMIT:
+                self.wrong.append(f"{seconds} s to stop")
+        self.judge(session, done)
+        return done
+
+    def again(self) -> Done:
+        """Resume the job or start it again, without a fault."""
+        done = self.finish(self.start(self.words()))
+        if done.code not in ENDED:
+            self.wrong.append(f"without a fault: exit code {done.code}: {done.errors[-800:]}")
+        return done
+
+    def finish(self, session: Session) -> Done:
+        """Wait for the end of a command."""
+        done = session.finish()
+        self.hung |= "hang" in " ".join(done.left)
+        self.wrong += done.left
+        self.codes.append(done.code)
+        return done
+
+    # -- what depends on the command
+
+    def set_up(self) -> None:
+        """Make the inputs."""
+
+    def words(self) -> list[str]:
+        """The command to run now: the new job, or the resumption of what is there."""
+        raise NotImplementedError
+
+    def start(self, words: list[str], faulty: bool = False) -> Session:
+        """Start the command."""
+        return Session(words, self.folder, {"TMPDIR": os.fspath(self.folder / "tmp")})
+
+    def wait_for_moment(self, session: Session) -> bool:
+        """Wait until a random moment; return whether the command still runs."""
+        raise NotImplementedError
+
+    def judge(self, session: Session, done: Done) -> None:
+        """Check what the command with the fault has left."""
+
+    def compare(self) -> None:
+        """Check the final output."""
+
+    def left_files(self) -> list[str]:
+        """Files that should not be left."""
+        found = [p for name in ("tmp", "scratch") for p in (self.folder / name).rglob("*")]
+        return [os.fspath(path.relative_to(self.folder)) for path in found]
+
+    # -- disk
+
+    @contextlib.contextmanager
+    def _small_disk(self) -> Iterator[str]:
+        """A small disk, if the act needs it; yields the reason if there is none."""
+        if not ACTS[self.fault.act].disk:
+            yield ""
+            return
+        size = self.rng.choice(ACTS[self.fault.act].disk)
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", os.fspath(self.disk)]
+        try:
+            made = subprocess.run(mount, capture_output=True, text=True, check=False)
+            failed = made.stderr.strip() if made.returncode else ""
+        except OSError as error:
+            failed = str(error)
+        if failed:
+            yield f"cannot mount a small disk: {failed}"
+            return
+        try:
+            yield ""
+        finally:
+            subprocess.run(["umount", "-l", os.fspath(self.disk)], check=True)
+
+    def fill_disk(self) -> None:
+        """Fill the disk with a file."""
+        with contextlib.suppress(OSError), (self.disk / "filler").open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1 << 12))
+
+    def free_disk(self) -> None:
+        """Make room on the disk."""
+        (self.disk / "filler").unlink(missing_ok=True)
+        if self.fault.act.startswith("output-disk"):
+            enlarge = ["mount", "-o", "remount,size=256m", os.fspath(self.disk)]
+            subprocess.run(enlarge, check=True)
+
+
+# -- fcl train -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of a job."""
+
+    every: int = 97  #: takes every k-th row that is not a site, and every ``every_site``-th site
+    every_site: int = 2
+    d: int = 4
+    tol: float = 1e-5
+    C: float = 1.0
+    block_rows: int = 512
+    chunk_rows: int = 1024
+    spare: int = 3  #: MiB above the smallest budget, if memory is small
+
+
+NORMAL = Size()
+#: For tests: starting processes takes nearly all of the time.
+SMALL = Size(every=800, every_site=8, d=3, tol=1e-4, block_rows=256, chunk_rows=256, spare=0)
+#: A job of minutes, which is killed several times.
+LONG = Size(every=1, every_site=1, d=7, tol=1e-5, C=0.1, block_rows=4096, chunk_rows=4096)
+#: Families by name: the array of rows, and the value of --features with ``{d}`` from the size.
+FAMILIES = {
+    "kmers": ("X", "kmers:d={d},origin=15"),
+    "columns": ("letters", "columns"),
+    "products": ("few", "products:degree=2"),
+    "generator": ("X", "examples.generators.spaced_pairs:SpacedPairs:k=1,gap=1"),
+    "several": ("X", "kmers:d=2 + bag:d=3 * 2"),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The settings of one run; all of them lead to the optimum of their problem."""
+
+    writers: int = 2  #: for the driver ``processes``
+    driver: str = "processes"
+    family: str = "kmers"  #: one of `FAMILIES`
+    l1_ratio: float = 1.0
+    small: bool = False  #: memory so small that columns are evicted and rows go to a scratch file
+    sampled: bool = False  #: the trainer works on a sample of the rows
+    valid: bool = False
+    shared_files: bool = False
+    resumed: bool = False  #: the fault occurs in a job that was resumed from a checkpoint
+
+    @classmethod
+    def choose(cls, fault: Fault, rng: random.Random) -> Setting:
+        """Choose settings at random that satisfy the needs of the fault."""
+        driver = rng.choice(("processes", "processes", "inline"))
+        family = rng.choice(("kmers", "kmers", *FAMILIES))
+        if fault.needs_processes:
+            driver = "processes"
+        if fault.needs in ("small", "sampled", "resumed"):
+            family = "kmers"  # its size is known to suit these cases
+        writers = rng.choice((1, 2, 2, 3))
+        shares = {
+            "small": 0.35,
+            "sampled": 0.25,
+            "valid": 0.15,
+            "shared_files": 0.1,
+            "resumed": 0.2,
+        }
+        chosen = {
+            name: rng.random() < share or fault.needs == name for name, share in shares.items()
+        }
+        chosen["small"] &= driver == "processes" and family == "kmers"
+        chosen["shared_files"] &= driver == "processes"
+        if chosen["small"] and chosen["sampled"]:
+            # A sample that cannot grow for lack of memory takes 200 passes to this gap. That is 30 s or
+            # more, too long for a run.
+            chosen["small"] = fault.needs != "sampled"
+            chosen["sampled"] = not chosen["small"]
+        return cls(writers, driver, family, rng.choice((1.0, 1.0, 1.0, 0.5)), **chosen)
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Windows of acceptor sites in a folder, and the optima of jobs on them."""
+
+    data: Path
+    size: Size
+
+    def make(self) -> Sites:
+        """Write the data, unless they are there."""
+        import zarr
+
+        if self.data.exists():
+            return self
+        example = ROOT / "examples" / "celegans" / "train.zarr"
+        source: Any = zarr.open_group(os.fspath(example), mode="r")
+        y = np.asarray(source["y"][:])
+        sites = np.flatnonzero(y == 1)[:: self.size.every_site]
+        rows = np.sort(np.concatenate([sites, np.flatnonzero(y != 1)[:: self.size.every]]))
+        x = np.asarray(source["X"][:])[rows][:, 55:86]
+        letters = (x[:, :, None] == np.arange(4)).reshape(len(x), -1).astype(np.float32)
+        arrays = {"X": x, "letters": letters, "few": letters[:, 40:72], "y": y[rows]}
+        target = zarr.create_group(os.fspath(self.data), overwrite=True)
+        for name, values in arrays.items():
+            chunks = (self.size.chunk_rows, *values.shape[1:])
+            target.create_array(name, data=values, chunks=chunks)
+        return self
+
+    def open(self, family: str) -> fcl.DataSet:
+        """The data with the rows of a family."""
+        return fcl.open_data(self.data, x=FAMILIES[family][0])
+
+    def features(self, family: str) -> str:
+        """The value of --features."""
+        return FAMILIES[family][1].format(d=self.size.d)
+
+    @cache  # noqa: B019
+    def optimum(self, family: str, l1_ratio: float, valid: bool) -> tuple[float, float]:
+        """Objective and bound of the optimum, found with the inline driver."""
+        certificate = fcl.train(
+            self.open(family),
+            self.features(family),
+            C=self.size.C,
+            l1_ratio=l1_ratio,
+            block_rows=self.size.block_rows,
+            memory="1GiB",
+            tol=min(1e-8, 1e-3 * self.size.tol),
+            valid_fraction=0.2 if valid else None,
+        ).certificate
+        return certificate.objective, certificate.bound
+
+    @cache  # noqa: B019
+    def least_memory(self, writers: int) -> int:
+        """The smallest budget in MiB with which a job gets this many writers."""
+
+        def is_enough(mib: int) -> bool:
+            try:
+                plan = fcl.plan_training(
+                    self.open("kmers"),
+                    self.features("kmers"),
+                    C=self.size.C,
+                    block_rows=self.size.block_rows,
+                    memory=f"{mib}MiB",
+                    driver="processes",
+                    writers=writers,
+                )
+            except BudgetError:
+                return False
+            return plan.writers == writers
+
+        return 1 + bisect_left(range(1, 4096), True, key=is_enough)
+
+
+class Training(Run):
+    """A run of ``fcl train``."""
+
+    def __init__(
+        self, case: Case, fault: Fault, size: Size = NORMAL, setting: Setting | None = None
+    ) -> None:
+        super().__init__(case, fault)
+        self.setting = setting or Setting.choose(fault, self.rng)
+        case.note(json.dumps({k: v for k, v in asdict(self.setting).items() if v}))
+        self.sites = Sites(case.stock / f"sites-{size.d}.zarr", size).make()
+        self.data = self.sites.data
+        self.model = self.folder / "model.fcl"
+        self.checkpoints = self.folder / "checkpoints"
+        if ACTS[fault.act].disk:
+            if fault.act.startswith("model"):
+                self.model = self.disk / "model.fcl"
+            else:
+                self.checkpoints = self.disk / "checkpoints"
+        self.earlier = 0  #: passes before the command with the fault
+
+    @property
+    def array(self) -> Path:
+        """The array of rows."""
+        return self.data / FAMILIES[self.setting.family][0]
+
+    def saved(self) -> set[Path]:
+        """The files of checkpoints."""
+        return set(self.checkpoints.glob("*.fcl-ckpt"))
+
+    def state(self) -> Any:
+        """The newest checkpoint; None without any."""
+        if not self.saved() or not CheckpointFolder(self.checkpoints).numbers():
+            return None
+        return CheckpointFolder(self.checkpoints).load()
+
+    def set_up(self) -> None:
+        """Copy data that will be changed, and make the first passes of a job that is to be resumed."""
+        if self.fault.act in ("bad-chunk", "changed", "changed-later"):
+            self.data = self.folder / "data.zarr"
+            shutil.copytree(self.sites.data, self.data)
+        if self.setting.resumed:
+            self.finish(self.start([*self.words(), "--max-passes", "2"]))
+            self.codes.clear()
+            state = self.state()  # a small disk may hold no checkpoint
+            self.earlier = 0 if state is None else len(state.history)
+
+    def words(self) -> list[str]:
+        """The new job, or its resumption if there is a checkpoint."""
+        setting, size = self.setting, self.sites.size
+        features = ["--features", self.sites.features(setting.family)]
+        if self.state() is not None:
+            # a user-defined family is only imported if the command names it
+            folder = os.fspath(self.checkpoints)
+            return ["train", "--resume", folder, *features, "--max-passes", "1000", "--overwrite"]
+        memory = 1024
+        if setting.small:
+            memory = self.sites.least_memory(setting.writers) + size.spare
+        more = ["--driver", setting.driver, "--l1-ratio", str(setting.l1_ratio)]
+        if setting.driver == "processes":
+            more += ["--writers", str(setting.writers)]
+        if setting.valid:
+            more += ["--valid-fraction", "0.2"]
+        if setting.shared_files:
+            more += ["--shared-files", os.fspath(self.folder / "scratch")]
+        return [
+            "train", os.fspath(self.data), "--x", FAMILIES[setting.family][0], *features, *more,
+            "--C", str(size.C), "--tol", str(size.tol), "--block-rows", str(size.block_rows),
+            "--memory", f"{memory}MiB", "--scratch", os.fspath(self.folder / "scratch"),
+            "--out", os.fspath(self.model), "--checkpoint", os.fspath(self.checkpoints),
+            "--checkpoint-every", f"{INTERVAL}s", "--overwrite",
+        ]  # fmt: skip
+
+    def start(self, words: list[str], faulty: bool = False) -> Session:
+        """Start the command; faulty : with the fault at its point."""
+        environment = {"TMPDIR": os.fspath(self.folder / "tmp"), "FCL_FAULT": ""}
+        environment["FCL_FAULTS_SAMPLED"] = "1" if self.setting.sampled else ""
+        if faulty:
+            environment |= self._environment()
+        log = self.folder / f"log-{len(self.codes)}.jsonl"
+        log.unlink(missing_ok=True)
+        session = Session([*words, "--log-json", os.fspath(log)], self.folder, environment)
+        session.log = log
+        return session
+
+    def _environment(self) -> dict[str, str]:
+        """Environment variables that make the command fail at the point of the fault."""
+        fault = self.fault
+        if fault.act == "changed":
+            return {"FCL_FAULT": "writer:0:prepare-block:1:stop"}
+        if not fault.point:
+            return {"FCL_DEADLINE": str(DEADLINE)} if fault.act == "freeze" else {}
+        count = self.rng.choice((1, 1, 2, 3, 6))
+        first = fault.point.partition("-")[0]
+        if fault.role == "writer" and first in ("prepare", "search", "certify", "draw", "accept"):
+            count = 1
+        if fault.act == "deaths":
+            count = 1
+        text = f"{fault.role}:0:{fault.point}:{count}:{fault.action}"
+        if fault.point == "order-restore":
+            text = f"trainer:0:step:2:kill,trainer:0:order-restore:1:{fault.action}!"
+        return {"FCL_FAULT": text, "FCL_DEADLINE": str(DEADLINE)}
+
+    def wait_for_moment(self, session: Session) -> bool:
+        """Wait until a random moment, more often during the passes than before them."""
+        if self.rng.random() < 0.3:
+            return session.wait_for("Started", self.rng.uniform(0.0, 3.0))
+        return session.wait_for("Prepared", self.rng.uniform(0.0, 1.5))
+
+    def judge(self, session: Session, done: Done) -> None:
+        """Find the age of the newest checkpoint, and the number of passes that it lacks."""
+        if done.code == 0 or not session.events("Prepared"):
+            return
+        act, figures = self.fault.act, self.case.figures
+        passes = session.events("PassDone")
+        since = session.log.stat().st_mtime  # of the last event
+        state = self.state()
+        if state is None:
+            # passes of a job that has just begun are in no checkpoint yet
+            young = done.seconds <= START + INTERVAL + PATIENCE
+            lost, age = 0 if young and done.code == -signal.SIGKILL else passes, 99.0
+        else:
+            lost = passes - (len(state.history) - self.earlier)
+            age = max(0.0, since - max(path.stat().st_mtime for path in self.saved()))
+            figures["lost_seconds"] = round(age, 2)
+        figures["lost_passes"] = lost
+        at_once = act.endswith("-twice") and "quitting immediately" in done.errors
+        if done.code in (1, 5, *STOPPED) and self.fault.role != "supervisor" and not at_once:
+            # the inline driver saves the state before its last pass, and repeats this pass
+            if lost > (self.setting.driver == "inline"):
+                self.wrong.append(f"{lost} passes are in no checkpoint")
+        elif act.startswith("disk-") or act == "damaged-checkpoint":
+            pass  # fcl reports that it cannot save; or this tool damaged the newest checkpoint
+        elif lost > 1 and age > INTERVAL + PATIENCE:
+            self.wrong.append(f"{lost} passes lost")
+
+    def compare(self) -> None:
+        """Check the model against the optimum."""
+        try:
+            model = fcl.Model.load(self.model, trusted="examples.generators.spaced_pairs")
+        except InputError as error:
+            self.wrong.append(f"no model: {error}")
+            return
+        setting, claimed, size = self.setting, model.certificate, self.sites.size
+        objective, bound = self.sites.optimum(setting.family, setting.l1_ratio, setting.valid)
+        slack = 1e-11 * objective
+        if not claimed.gap <= size.tol:
+            self.wrong.append(f"gap {claimed.gap:.2e}")
+        if claimed.objective < bound - slack:
+            self.wrong.append(f"objective {claimed.objective!r} is below the bound {bound!r}")
+        if claimed.bound > objective + slack:
+            self.wrong.append(f"bound {claimed.bound!r} is above the optimum {objective!r}")
+        if not setting.valid:  # then all rows are training rows
+            data = self.sites.open(setting.family)
+            y = np.where(np.asarray(data.target) > 0, 1.0, -1.0)
+            w, rho = model.weights, setting.l1_ratio
+            penalties = rho * np.abs(w) + 0.5 * (1.0 - rho) * w**2
+            losses = np.logaddexp(0.0, -y * model.margins(data))
+            real = float(
+                model.family.penalty_factors(model.ids) @ penalties + size.C * losses.sum()
+            )
+            if abs(real - claimed.objective) > 1e-9 * real:
+                self.wrong.append(f"the model claims {claimed.objective!r}, but it is {real!r}")
+
+    def left_files(self) -> list[str]:
+        known = {"tmp", "scratch", "disk", "model.fcl", "checkpoints", "data.zarr"}
+        found = [p for p in self.folder.iterdir() if p.name not in known and p.suffix != ".jsonl"]
+        if self.checkpoints.is_dir():
+            found += [
+                path
+                for path in self.checkpoints.iterdir()
+                if path.name not in ("lock", "complete") and path.suffix != ".fcl-ckpt"
+            ]
+        return super().left_files() + [os.fspath(path.relative_to(self.folder)) for path in found]
+
+
+class LongTraining(Training):
+    """A job of minutes that is killed and terminated in turn; it must never get worse."""
+
+    kills = 6
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case, Fault("long", "kill-group", (0, -9)), LONG, Setting())
+        self.killed = 0
+        self.before: Any = None
+
+    def wait_for_moment(self, session: Session) -> bool:
+        return session.wait_for("Prepared", self.rng.uniform(1.0, 8.0))
+
+    def again(self) -> Done:
+        """Resume, and end the job again while there are kills to come."""
+        self.killed += 1
+        self.case.figures["kills"] = self.killed
+        if self.killed >= self.kills:
+            done = super().again()
+        else:
+            is_kill = self.killed % 2 == 0
+            name, codes = ("kill-group", (0, -9)) if is_kill else ("terminate-group", (0, 143))
+            self.earlier = 0 if self.before is None else len(self.before.history)
+            self.fault = Fault("long", name, codes)
+            done = self.first()
+            self.codes[:-1] = []  # the number of resumptions has no limit
+        return done
+
+    def finish(self, session: Session) -> Done:
+        """Compare each pass with the one before it, and with the checkpoint."""
+        before, log = self.before, session.log
+        done = super().finish(session)
+        best = (np.inf, -np.inf)
+        if before is not None:
+            best = before.state["objective"], before.state["bound"]
+        for line in log.read_text().splitlines():
+            with contextlib.suppress(json.JSONDecodeError):  # the last line may be incomplete
+                event = json.loads(line)
+                if event["event"] != "PassDone":
+                    continue
+                now = event["objective"], event["bound"]
+                if now[0] > best[0] * (1 + ROUNDING) or now[1] < best[1] - ROUNDING * abs(best[1]):
+                    self.wrong.append(f"pass {event['number']}: {now} is worse than {best}")
+                best = now
+        self.before = self.state()
+        return done
+
+
+# -- other commands --------------------------------------------------------------------------------
+
+#: What an earlier job may have left under the name of the output: a file, or this file of a group.
+EARLIER = b'{"zarr_format": 3, "node_type": "group", "attributes": {"earlier": true}}'
+
+
+@dataclass(frozen=True)
+class Output:
+    """A command, with places in braces: ``{data}``, ``{out}`` and ``{place}`` for files beside it."""
+
+    words: str
+    out: str
+    resume: str = ""  #: how to resume; otherwise the same command starts again
+
+
+OUTPUTS = {
+    "online": Output(
+        "online {data}/rows --features columns --alpha 1e-4 --rate 0.1 --passes 12 --block-rows 512 "
+        "--out {out}",
+        "model.fcl",
+        "online {data}/rows --resume {out} --passes 12 --out {out}",
+    ),
+    "stagewise": Output(
+        "stagewise {data}/rows --features fourier:n=1536,gamma=0.1 --block 64 --patience 999 --cores 1 "
+        "--checkpoint {place}/states --checkpoint-every 0.02s --out {out}",
+        "model.fcl",
+        "stagewise --resume {place}/states --out {out}",
+    ),
+    "path": Output(
+        "train {data}/rows --features products:degree=2 --path 5 --cv 3 --driver inline --out {out}",
+        "model.fcl",
+    ),
+    "convert": Output("convert {data}/rows.csv {out} --y y --groups g", "rows.zarr"),
+    "predict": Output("predict {data}/model.fcl {data}/rows.csv --y y --out {out}", "scores.tsv"),
+    "report": Output("report {data}/model.fcl --data {data}/rows.zarr --out {out}", "page.html"),
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """The data of the commands in a folder, and what each writes if nothing disturbs it."""
+
+    folder: Path
+    n_rows: int = 20_000
+
+    def make(self) -> Table:
+        """Write the data, unless they are there."""
+        if self.folder.exists():
+            return self
+        (self.folder / "rows").mkdir(parents=True)
+        (self.folder / "tmp").mkdir()
+        numbers, n = np.random.default_rng(0), self.n_rows
+        X = numbers.normal(size=(n, 12)).round(3)
+        y = (X[:, 0] - X[:, 1] * X[:, 2] + numbers.normal(size=n) > 0).astype(int)
+        np.save(self.folder / "rows" / "X.npy", X.astype(np.float32))
+        np.save(self.folder / "rows" / "y.npy", y.astype(np.int8))
+        lines = [",".join([*(f"x{j}" for j in range(12)), "g", "y"])]
+        for i, (row, label) in enumerate(zip(X.tolist(), y.tolist(), strict=True)):
+            lines.append(",".join([*map(str, row), f"g{i % 7}", str(label)]))
+        (self.folder / "rows.csv").write_text("\n".join([*lines, ""]))
+        train = (
+            "train {data}/rows.zarr --features columns --C 1 --driver inline --out {data}/model.fcl"
+        )
+        for words in (OUTPUTS["convert"].words, train):
+            self._run(words.format(data=self.folder, out=self.folder / "rows.zarr"))
+        return self
+
+    @cache  # noqa: B019
+    def undisturbed(self, name: str) -> tuple[dict[str, str], float]:
+        """The content of the output of a command, and its seconds after its first word."""
+        place = self.folder / f"reference-{name}"
+        place.mkdir()
+        out = place / OUTPUTS[name].out
+        seconds = self._run(OUTPUTS[name].words.format(data=self.folder, out=out, place=place))
+        return content(out), seconds
+
+    def _run(self, words: str) -> float:
+        session = start_output(words.split(), self.folder)
+        _wait_for_words(session)
+        begun = time.monotonic()
+        done = session.finish()
+        if done.code != 0:
+            raise RuntimeError(f"{words}: exit code {done.code}: {done.errors}")
+        return time.monotonic() - begun
+
+
+def start_output(words: list[str], folder: Path) -> Session:
+    """Start one of the commands."""
+    environment = {"TMPDIR": os.fspath(folder / "tmp"), "FCL_FAULTS_SAVE_OFTEN": "1"}
+    return Session(words, folder, environment)
+
+
+def _wait_for_words(session: Session) -> None:
+    """Wait until a command says what it reads: from then on it, not Python, answers signals."""
+    while session.running and not session.errors:
+        session.pause(0.005)
+
+
+def content(path: Path) -> dict[str, str]:
+    """What an output holds, without times: digests of arrays or bytes; raises if it is not whole."""
+    arrays: dict[str, Any] = {}
+    if path.suffix == ".fcl":
+        model: Any = fcl.load_model(path)
+        weights = getattr(model.weights, "features", model.weights)
+        arrays = {"weights": weights, "ids": getattr(model, "ids", np.zeros(0))}
+        arrays["intercept"] = getattr(model.weights, "intercepts", getattr(model, "intercept", 0.0))
+    elif path.suffix == ".zarr":
+        import zarr
+
+        members: Any = zarr.open_group(os.fspath(path), mode="r").members(max_depth=None)
+        arrays = {name: each[...] for name, each in members if hasattr(each, "shape")}
+    else:
+        arrays = {"bytes": np.frombuffer(path.read_bytes(), np.uint8)}
+    found = {}
+    for name, values in arrays.items():
+        array = np.ascontiguousarray(values)
+        raw = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
+        found[name] = hashlib.sha256(raw).hexdigest()
+    return found
+
+
+class OutputRun(Run):
+    """A run of a command that must leave the earlier output, or write the whole new one."""
+
+    def __init__(self, case: Case, fault: Fault, n_rows: int = 20_000) -> None:
+        super().__init__(case, fault)
+        # with --overwrite, a path would start over
+        self.has_earlier = fault.command != "path" and self.rng.random() < 0.5
+        case.note("an earlier output" if self.has_earlier else "no earlier output")
+        self.table = Table(case.stock / f"table-{n_rows}", n_rows).make()
+        self.output = OUTPUTS[fault.command]
+        self.expected, self.seconds = self.table.undisturbed(fault.command)
+        self.out = self.disk / self.output.out
+
+    @property
+    def _earlier(self) -> Path:
+        return self.out / "zarr.json" if self.out.suffix == ".zarr" else self.out
+
+    def _is_earlier(self) -> bool:
+        return self._earlier.is_file() and self._earlier.read_bytes() == EARLIER
+
+    def set_up(self) -> None:
+        """Write an earlier output."""
+        if self.has_earlier:
+            self._earlier.parent.mkdir(exist_ok=True)
+            self._earlier.write_bytes(EARLIER)
+
+    def words(self) -> list[str]:
+        words = self.output.words
+        if self.output.resume and self._can_resume():
+            words = self.output.resume
+        more = ["--overwrite"]
+        if self.fault.command == "path":
+            self.out.unlink(missing_ok=True)
+            more = []
+        return [*words.format(data=self.table.folder, out=self.out, place=self.disk).split(), *more]
+
+    def _can_resume(self) -> bool:
+        if self.fault.command == "stagewise":
+            return (self.disk / "states" / "checkpoint-1.fcl-ckpt").is_file()
+        return self.out.is_file() and not self._is_earlier()
+
+    def start(self, words: list[str], faulty: bool = False) -> Session:
+        return start_output(words, self.folder)
+
+    def wait_for_moment(self, session: Session) -> bool:
+        _wait_for_words(session)
+        return session.pause_until(time.monotonic() + self.rng.uniform(0.0, 1.1 * self.seconds))
+
+    def judge(self, session: Session, done: Done) -> None:
+        """Judge what is under the name of the output."""
+        moved = [Path(path) for path in self.moved]
+        for path in moved:
+            self._check_whole(path)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        if self._is_earlier():
+            if done.code in ENDED:
+                self.wrong.append("the earlier output stands, although the command succeeded")
+        elif os.path.lexists(self.out):
+            self._check_whole(self.out)
+        elif self.has_earlier:
+            self.wrong.append("the earlier output is gone")
+        elif done.code in ENDED and not moved:
+            self.wrong.append("no output, although the command succeeded")
+
+    def _check_whole(self, path: Path) -> None:
+        try:
+            content(path)
+        except (FclError, OSError, ValueError, KeyError) as error:
+            self.wrong.append(f"{path.name} is not whole: {error}")
+
+    def again(self) -> Done:
+        done = self.finish(self.start(self.words()))
+        if done.code == 2 and "the run has made 12 of 12 passes" in done.errors:
+            self.codes[-1] = 0  # it was killed after its last word
+        elif done.code != 0:
+            self.wrong.append(f"without a fault: exit code {done.code}: {done.errors[-800:]}")
+        return done
+
+    def compare(self) -> None:
+        """Compare the bits of the output with the output of an undisturbed job."""
+        # online and stagewise end with exit code 0 when a signal stops them
+        may_continue = self.codes == [0] and self.stop_requested
+        if may_continue and self.fault.command in ("stagewise", "online"):
+            self.again()
+            if self.codes[-1] != 0:
+                return
+        found = content(self.out)
+        differs = [name for name in self.expected if found.get(name) != self.expected[name]]
+        if differs or found.keys() != self.expected.keys():
+            self.wrong.append(f"other bits than an undisturbed job: {', '.join(differs)}")
+
+    def left_files(self) -> list[str]:
+        out = self.output.out
+        known = {out, "states", f"{out}.path", f"{out}.checkpoint"}
+        found = [path for path in self.disk.iterdir() if path.name not in known]
+        return super().left_files() + [os.fspath(path.relative_to(self.folder)) for path in found]
+
+
+def run_case(case: Case) -> list[str]:
+    """Run the case of a fault; return what is wrong."""
+    fault = choose(case)
+    case.note(fault.name)
+    make: Any = Training if fault.command == "train" else OutputRun
+    run: Run = make(case, fault)
+    return run.go()
+
+
+def run_long(case: Case) -> list[str]:
+    """Run the case of a long job; return what is wrong."""
+    return LongTraining(case).go()
