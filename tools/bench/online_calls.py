@@ -620,7 +620,7 @@ def kernel_classes(
         for _ in range(passes):
             parts: Any = [slice(None)]
             if steps > 1:
-                parts = np.array_split(random.permutation(len(y)), steps)
+                parts = np.array_split(random.permutation(len(y)), min(steps, len(y)))
             for some in parts:
                 gradient = value(K[some], y[some], w[:-1])[1]
                 t += 1

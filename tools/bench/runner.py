@@ -412,13 +412,17 @@ def with_options(case: Case, given: Mapping[str, str], chosen: Sequence[str]) ->
         sys.exit(f"{case.name} compares {', '.join(case.compare)}; got {', '.join(chosen)}")
     single = {name: values[0] for name, values in own.items() if len(values) == 1}
     several = {name: values for name, values in own.items() if len(values) > 1}
-    stripped: dict[str, dict[str, Any]] = {}
-    for label, options in compare.items():
-        if any(f"{name} = " in label for name in own):  # the label names a value that is overridden
-            others = {k: v for k, v in options.items() if k not in own}
-            stripped[", ".join(f"{k} = {v}" for k, v in others.items())] = others
+    left = {label: {k: v for k, v in options.items() if k not in own}
+            for label, options in compare.items()}  # fmt: skip
+    texts = [json.dumps(options) for options in left.values()]
+    stripped = {}
+    for label, options in left.items():
+        # a label names values that are overridden, if another line has the same options without them
+        if texts.count(json.dumps(options)) > 1 or any(f"{name} = " in label for name in own):
+            label_of_rest = ", ".join(f"{k} = {v}" for k, v in options.items())
+            stripped[label_of_rest] = options
         else:
-            stripped[label] = {k: v for k, v in options.items() if k not in own}
+            stripped[label] = options
     crossed = {}
     for label, options in stripped.items():
         for values in itertools.product(*several.values()):
