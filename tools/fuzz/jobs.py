@@ -429,8 +429,7 @@ class Training(Run):
         environment["FCL_FAULTS_SAMPLED"] = "1" if self.setting.sampled else ""
         if faulty:
             environment |= self._environment()
-        log = self.folder / f"log-{len(self.codes)}.jsonl"
-        log.unlink(missing_ok=True)
+        log = self.folder / f"log-{len(list(self.folder.glob('log-*')))}.jsonl"
         session = Session([*words, "--log-json", os.fspath(log)], self.folder, environment)
         session.log = log
         return session
@@ -537,7 +536,7 @@ class LongTraining(Training):
         self.before: Any = None
 
     def wait_for_moment(self, session: Session) -> bool:
-        return session.wait_for("Prepared", self.rng.uniform(1.0, 8.0))
+        return session.wait_for("Prepared", self.rng.uniform(0.5, 3.0))
 
     def again(self) -> Done:
         """Resume, and end the job again while there are kills to come."""
