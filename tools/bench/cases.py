@@ -36,7 +36,7 @@ BUDGET = ("rows", "seconds", "peak", "of the budget", "own peak", "passes", "obj
 CONVERTED = ("rows", "MB", "seconds", "rows/s", "MB/s", "peak", "problems")
 STAGES = ("test error", "processor", "seconds")
 CLASSIFIERS = {name: {"method": name} for name in
-               ("ridge", "lbfgs", "saga", "sgd", *LIBLINEAR, "vw", "adelie")}  # fmt: skip
+               ("ridge", "lbfgs", "saga", "sgd", *LIBLINEAR, "vw")}  # fmt: skip
 WHICH = ("processor", "rows/s", "above optimum", "features", "active", "AUPRC", "rate", "ratio")
 #: Methods on the L1 ball; the last one needs clarabel.
 BALL = ("line search", "descent", "ball all", "EG all", "ball 25%", "EG 25%", "ball 100", "EG 100",
@@ -116,7 +116,7 @@ _ALL = [
     Case("growth-50M", "growth", "50 million rows of a generated genome", data.genome_files,
          calls.train_command, COMMAND, {"memory": "8GiB", "max_time": "60m"}, axes(C=(0.01, 0.03)),
          cores=0, command=True),
-    Case("sharing", "threads", "writers and trainer that share their cores", data.window_files,
+    Case("sharing", "sharing", "writers and trainer that share their cores", data.window_files,
          calls.train_command, COMMAND, {"every": 40, "C": 0.03, "memory": "8GiB"}, {"inline":
          {"driver": "inline"}, "apart": {"no_share_cores": True}, "shared": {}}, cores=0,
          command=True),
@@ -172,8 +172,6 @@ _ALL = [
     Case("classes-train", "classes", "softmax on the families themselves", data.splice, calls.train,
          FITS, {"d": 8, "known": False, "C": 0.1, "memory": "4GiB"}, axes(driver=("inline",
          "processes")), cores=0),
-    Case("outputs-train", "classes", "whole runs with several classes", data.numbers, calls.train,
-         FITS, {"tol": 1e-2}, axes(classes=(2, 5, 20))),
     # -- paths of C
     Case("path-windows", "paths", "20 points on windows", data.windows, calls.path, ("seconds",
          "points", "active", "gap", "reading", "ratio"), {"every": 40, "features":
