@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkpoints import arrays, state
 from click.testing import CliRunner, Result
 
 from fcl.drivers.events import PassDone, Prepared, Started, Stopped
 from fcl.features import KmerFamily
 from fcl.model import Certificate, Model
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from tests.checkpoints import arrays, state
 from tests.cli.refusals import Refuses, check_refused
 
 LENGTH = 12

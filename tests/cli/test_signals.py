@@ -25,7 +25,7 @@ SCRIPT = """
 import sys, time
 from types import ModuleType
 sys.path.insert(0, {here!r})
-import conftest
+from tests.cli import conftest
 from fcl.model import load_model
 fake = conftest.FakeDriver(load_model({model!r}))
 def wait(arguments):
@@ -54,7 +54,7 @@ def waiting(
 ) -> Iterator[subprocess.Popen[str]]:
     """The command at the end of its third pass, or, if `early`, in its first."""
     arguments = [str(data), "--features", "kmers:d=3", "--C", "1", "--out", str(out), *more]
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parents[2])
     code = SCRIPT.format(here=here, model=str(model), arguments=arguments, deaf=deaf, early=early)
     with subprocess.Popen(
         [sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -53,6 +53,11 @@ def main() -> None:
     groups = {case.group for case in CASES.values()}
     if unknown := set(args.names) - set(CASES) - groups - {"page"}:
         parser.error(f"unknown cases {', '.join(sorted(unknown))}; --list shows all")
+    if args.only:
+        labels = [label for case in chosen for label in case.compare]
+        chosen = [case for case in chosen if set(args.only) & set(case.compare)]
+        if not chosen:
+            parser.error(f"expected some of: {'; '.join(labels)}")
     given = dict(text.split("=", 1) for text in args.set)
     known = set().union(*(set().union(*runner.parameters(case)) for case in chosen))
     if unknown := set(given) - known:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -413,21 +413,11 @@ def certify(rows: Rows, clock: Clock, d: int = 8, C: float = 0.1, repeat: int = 
     return lines
 
 
-#: The kernels of each part of a pass.
-PARTS = {
-    "margins": ("add_margins", "add_two_margins", "add_patterns", "mend_margins", "fold_table",
-                "spread_table", "choose_tables"),
-    "residuals": ("residuals_curvatures",),
-    "table": ("add_to_table", "take_marginals", "take_unknown"),
-    "scan": ("scan_patterns", "pattern_sums"),
-}  # fmt: skip
-
-
 def stream(
     rows: Rows, clock: Clock, d: int = 8, C: float = 0.03, repeat: int = 5, fit_rows: int = 1 << 17,
     scratch: bool = False,
 ) -> Figures:  # fmt: skip
-    """The streamed pass on prepared rows: nanoseconds for each row and position, by parts.
+    """The streamed pass on prepared rows: processor nanoseconds for each row and position.
 
     A pass computes margins, residuals, a table of residuals for every position, and the scan of all
     patterns, at the point of a training on some rows. scratch : rows in a file instead of memory
@@ -439,7 +429,6 @@ def stream(
     from fcl.features.prices import PriceQuery, RowVector
     from fcl.features.prices import run as price
     from fcl.features.steps import rounded_to, useful_step
-    from fcl.kernels import kmers, losses, margins, patterns
     from fcl.solve.passes import KEEP_PER_GROUP
     from fcl.solve.state import Point
 
@@ -454,7 +443,6 @@ def stream(
     if job.family.rounds_weights(n):  # as the trainer does, also if it had fewer rows
         weights = rounded_to(weights, useful_step(weights))
     point: Any = Point.make(model.ids, weights, model.intercept)
-    spent: dict[str, float] = {}
     objective, block_rows = job.objective(), job.options.block_rows
     m, residuals, curvatures = np.zeros(n), np.empty(n), np.empty(n)
     units = np.empty(n, np.int64)
@@ -476,32 +464,13 @@ def stream(
             prepared.commit(number, sides)
         pricer = job.family.pricer(prepared, KEEP_PER_GROUP)
         one_pass()
-        for name in (name for names in PARTS.values() for name in names):
-            module = next(m for m in (kmers, losses, margins, patterns) if hasattr(m, name))
-            setattr(module, name, _timed(name, getattr(module, name), spent))
-        totals = []
+        times = []
         for _ in range(repeat):
-            since = time.perf_counter()
-            with clock:
-                one_pass()
-            totals.append(time.perf_counter() - since)
+            times.append(measured(clock, one_pass)[1]["processor"])
         prepared.close()
     cells = n * (rows.x.shape[1] - d + 1) / 1e9
-    found: Figures = {"rows": n, "active": len(point.ids), "pass": common.median(totals) / cells}
-    for part, names in PARTS.items():
-        found[part] = sum(spent.get(name, 0.0) for name in names) / repeat / cells
-    inside = sum(spent.values()) / sum(totals)
-    return found | {"outside": 1.0 - inside, "random update": random_update(d, repeat)}
-
-
-def _timed(name: str, function: Callable[..., Any], spent: dict[str, float]) -> Any:
-    def call(*arguments: Any) -> Any:
-        since = time.perf_counter()
-        result = function(*arguments)
-        spent[name] = spent.get(name, 0.0) + time.perf_counter() - since
-        return result
-
-    return call
+    return {"rows": n, "active": len(point.ids), "pass": common.median(times) / cells,
+            "random update": random_update(d, repeat)}  # fmt: skip
 
 
 def random_update(d: int, repeat: int) -> float:
@@ -518,44 +487,6 @@ def random_update(d: int, repeat: int) -> float:
     r, cells = random.normal(size=len(codes)), np.zeros(4**d)
     times = in_turns({"": lambda: update(codes, r, cells)}, repeat)[""]
     return common.median(times) / len(codes) * 1e9
-
-
-def cosines(
-    rows: None, clock: Clock, inputs: int = 50, kernel: str = "gaussian", dtype: str | None = None,
-    n: int = 512, repeat: int = 7,
-) -> Figures:  # fmt: skip
-    """Million values a second of pricing Fourier features, and of each step of it, on one core."""
-    from fcl.features import Fourier
-    from fcl.kernels import fourier as kernels
-
-    random, block_rows = np.random.default_rng(0), 65536
-    made: Any = Fourier(n=n, kernel=kernel, dtype=dtype)
-    x = random.standard_normal((block_rows, inputs))
-    made.fit(x[:2000])
-    block, r = made.prepare(x), random.standard_normal(block_rows)
-    tile = np.ascontiguousarray(random.standard_normal((256, 128)).astype(block.dtype))
-    wave = np.ascontiguousarray(random.standard_normal((inputs, 128)).astype(block.dtype))
-    sums, phases = np.zeros(128), np.zeros(128, block.dtype)
-    n_tiles = block_rows // 256 * max(1, n // 128)
-
-    sums_of: Any = kernels.cosine_sums
-
-    def angles(product: Any = kernels.angles) -> None:
-        for t in range(n_tiles):
-            at = 256 * (t % (block_rows // 256))
-            product(np.asfortranarray(block[at : at + 256]), wave, tile)
-
-    def cosine_sums() -> None:
-        for _ in range(n_tiles):
-            sums_of(tile, phases, *made._value, r[:256], sums)
-
-    works = {"priced": lambda: made.gradients(0, n, block, r), "angles": angles,
-             "angles by BLAS": lambda: angles(np.matmul), "cosines": cosine_sums}  # fmt: skip
-    with clock:
-        times = in_turns(works, repeat)
-    values = {"priced": n * block_rows}
-    return {name: values.get(name, n_tiles * 256 * 128) / common.median(own) / 1e6
-            for name, own in times.items()}  # fmt: skip
 
 
 # -- paths ---------------------------------------------------------------------------------------------

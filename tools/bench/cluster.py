@@ -122,19 +122,8 @@ def model(rows: None, clock: Clock, n: int = 50_000_000, constants: str = "") ->
         reading = n * of.read / (workers * cores)
         found["whole job"] = reading + of.passes * found["pass"] + of.trainer
         found["efficiency"] = alone / (workers * cores) / found["pass"]
-        found["M rows a core at 0.8"] = rows_a_core(workers, cores, of)
         lines.append(found | {"line": f"{workers} x {cores}"})
     return lines
-
-
-def rows_a_core(workers: int, cores: int, of: Constants) -> float | None:
-    """The fewest million rows a core, in equally many shards on each, with an efficiency of 0.8."""
-    for millions in range(1, 129):
-        n = millions * workers * cores * 16 * of.block_rows
-        alone = (n * (of.price + of.other) + of.scan) / (workers * cores)
-        if alone / simulate(n, workers, cores, of)["pass"] >= 0.8:
-            return n / workers / cores / 1e6
-    return None
 
 
 # -- what this machine measures ------------------------------------------------------------------------

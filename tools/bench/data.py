@@ -654,15 +654,6 @@ def wide_files(rows: int = 847_000, columns: int = 359_000, values: str = "f8") 
     return made(f"wide-{rows}-{columns}-{values}", write) / "table.zarr"
 
 
-def numbers(rows: int = 10_000, classes: int = 5, n: int = 5000) -> Rows:
-    """Rows of 20 normal numbers, whose classes are those of a linear model with noise."""
-    random = np.random.default_rng(0)
-    x = random.normal(size=(rows, 20))
-    scores = np.tanh(x @ random.normal(size=(20, 40)))
-    noisy = scores @ random.normal(size=(40, classes)) + 2.0 * random.gumbel(size=(rows, classes))
-    return Rows(x, noisy.argmax(axis=1), f"fourier:n={n}")
-
-
 def number_files(rows: int = 1_000_000, inputs: int = 20, classes: int = 10) -> Path:
     """A folder of float32 rows in classes that are neither linear nor quite predictable."""
 

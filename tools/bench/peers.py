@@ -179,38 +179,31 @@ def one_against_rest(X: Any, y: Any, C: float, tol: float, clock: Clock) -> Solu
 def adelie(X: Any, y: Any, C: float, tol: float, clock: Clock) -> Solution:
     """adelie's path from the null model down to C, with the group norm, which is its only one.
 
-    Its loss is the mean over rows, divided by the number of classes.
+    Its loss is the mean over rows, divided by the number of classes. ``adelie_path.py`` runs it, by the
+    Python of FCL_BENCH_ADELIE.
     """
+    from scipy.sparse import issparse, save_npz
+
     n, K = X.shape[0], int(y.max()) + 1
     share = np.bincount(y, minlength=K) / n
     top = np.linalg.norm(np.asarray(X.T @ (np.eye(K)[y] - share)), axis=1).max() / (n * K)
     last = 1.0 / (C * n * K)
     path = np.geomspace(top, last, 20) if last < top else np.array([last])
-    found = run_adelie(X, y, tol=tol, lmda=path.tolist())
-    clock.seconds += found["seconds"]
-    clock.processor += found["processor"]
-    return found["w"], found["b"]
-
-
-def run_adelie(X: Any, y: Any, tests: Any = None, of_tests: Any = None, **options: Any) -> Any:
-    """Run ``adelie_path.py`` with the Python of FCL_BENCH_ADELIE; returns its figures."""
-    from scipy.sparse import issparse, save_npz
-
     python = os.environ.get("FCL_BENCH_ADELIE", sys.executable)
     with tempfile.TemporaryDirectory(prefix="fcl-bench-") as name:
         folder = Path(name)
-        for array, rows in (("x", X), ("test_x", tests)):
-            if rows is not None:
-                (save_npz if issparse(rows) else np.save)(folder / array, rows)
+        (save_npz if issparse(X) else np.save)(folder / "x", X)
         np.save(folder / "y.npy", y)
-        if of_tests is not None:
-            np.save(folder / "test_y.npy", of_tests)
         script = Path(__file__).with_name("adelie_path.py")
-        command = [python, str(script), name, json.dumps(options)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        command = [python, str(script), name, json.dumps({"tol": tol, "lmda": path.tolist()})]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode:
+            raise ModuleNotFoundError(f"{python}: {done.stderr[-500:]}", name="adelie")
         found = json.loads(done.stdout.splitlines()[-1])
         with np.load(folder / "solution.npz") as solution:
-            return found | {"w": solution["w"], "b": solution["b"]}
+            w, b = solution["w"], solution["b"]
+    clock.seconds, clock.processor = found["seconds"], found["processor"]
+    return w, b
 
 
 SOLVERS: dict[str, Callable[..., Solution]] = {

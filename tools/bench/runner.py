@@ -408,8 +408,6 @@ def with_options(case: Case, given: Mapping[str, str], chosen: Sequence[str]) ->
            for name, text in given.items() if name in known}  # fmt: skip
     compare = {label: options for label, options in case.compare.items()
                if not chosen or label in chosen}  # fmt: skip
-    if not compare:
-        sys.exit(f"{case.name} compares {', '.join(case.compare)}; got {', '.join(chosen)}")
     single = {name: values[0] for name, values in own.items() if len(values) == 1}
     several = {name: values for name, values in own.items() if len(values) > 1}
     left = {label: {k: v for k, v in options.items() if k not in own}

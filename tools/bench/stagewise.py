@@ -93,33 +93,26 @@ def table(
 
 def peer(rows: Rows, clock: Clock, method: str, n: int = 0, gamma: float = GAMMA) -> list[Figures]:
     """A classifier on the rows, or on n cosines as scikit-learn makes them, whose time counts."""
-    spent, points = Clock(), []
+    spent, points = Clock(), list[Figures]()
     x, tests = rows.x, rows.tests
     with spent:
         if n:
             x, tests = cosines_by_sklearn(rows, n, gamma)
-    if method == "adelie":
-        found = peers.run_adelie(x, rows.y, tests, rows.of_tests, size=20, ratio=0.02)
-        for lmda, error, processor, seconds in found["points"]:
-            points.append({"line": f"lambda {lmda:.3g}", "test error": error,
-                           "processor": processor, "seconds": seconds})  # fmt: skip
-    else:
-        fits = peers.classifier(method)(x, rows.y)
-        while True:
-            own = Clock()
-            with own:
-                step = next(fits, None)
-            if step is None:
-                break
-            what, predict = step
-            if predict is None:
-                continue
-            spent.seconds, spent.processor = (
-                spent.seconds + own.seconds, spent.processor + own.processor
-            )  # fmt: skip
-            error = float(np.mean(predict(tests) != rows.of_tests))
-            points.append({"line": what, "test error": error, "processor": spent.processor,
-                           "seconds": spent.seconds})  # fmt: skip
+    fits = peers.classifier(method)(x, rows.y)
+    while True:
+        own = Clock()
+        with own:
+            step = next(fits, None)
+        if step is None:
+            break
+        what, predict = step
+        if predict is None:
+            continue
+        spent.seconds += own.seconds
+        spent.processor += own.processor
+        error = float(np.mean(predict(tests) != rows.of_tests))
+        points.append({"line": what, "test error": error, "processor": spent.processor,
+                       "seconds": spent.seconds})  # fmt: skip
     errors = [100.0 * p["test error"] for p in points]
     points[-1]["curve"] = [[p["processor"] for p in points], errors]
     return points
