@@ -561,7 +561,7 @@ def ball_curve(
         "rate": None if math.isnan(rate) else rate,
         "least": min(step[2] for step in found) / unit,
     }
-    for level in map(float, levels.split()):
+    for level in map(float, str(levels).split()):
         # the first time after which the distance stays below a level, since some methods rise again
         above = [k for k, step in enumerate(found) if step[2] > level * unit]
         last = above[-1] + 1 if above else 0
@@ -1005,7 +1005,7 @@ def which(
         learn = partial(train_online, features=rows.features, C=C, certify=False)
         learn(few, rate=0.01)
         found = {}
-        for one in map(float, rates.split()):
+        for one in map(float, str(rates).split()):
             found[one] = measured(Clock(), lambda one=one: learn(data, rate=one).model)[0]  # type: ignore[misc]
         objectives = {one: fcl.certify(own, data, bound=exact, top=0).objective
                       for one, own in found.items()}  # fmt: skip
