@@ -95,3 +95,10 @@ def test_summary_and_report_say_that_it_is_not_resolved(tmp_path: Any) -> None:
         own = Certificate(1.0, 0.9, 0.1, 1.5, 2, violation_resolved=resolved)
         assert dict(certificate_items(own, 1))["violation"].startswith(said)
         assert ("violation" in dict(_certificate(own))) != resolved
+
+
+@pytest.mark.parametrize(("loss", "C"), [("squared", 1e-308), ("huber", 1e-10), ("huber", 1e5)])
+def test_targets_near_the_largest_number_give_no_warning_of_numpy(loss: str, C: float) -> None:
+    X, y = np.random.default_rng(0).normal(size=(40, 5)), np.full(40, 1e300)
+    result = fcl.train(fcl.open_data(X, y=y), "columns", C=C, loss=loss, tol=1e-12, warn=False)
+    assert result.certificate.bound <= result.certificate.objective
