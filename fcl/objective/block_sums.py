@@ -99,7 +99,9 @@ def rounding(of: Any, rows: slice, margins: Floats, b: float, shift: float) -> t
         losses.raise_curvatures(of.loss.kernel, y, s, margins, b, NEAR, q)
     sizes = margin_sizes(of, rows, margins, b, shift)
     residuals = np.abs(r)
-    with np.errstate(over="ignore"):  # of targets near the largest number: rounding has no limit then
+    with np.errstate(
+        over="ignore"
+    ):  # of targets near the largest number: rounding has no limit then
         value = float((residuals + 0.5 * EPSILON * q * sizes) @ sizes)
         return value, float(q @ sizes) + float(residuals.sum())
 
