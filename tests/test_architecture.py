@@ -88,6 +88,7 @@ def circle(imports: list[Import], unit: Callable[[str], str]) -> list[str]:
     return []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", LEVEL)
 def test_imports_go_down(own: str) -> None:
     for found in all_imports():
@@ -166,6 +167,7 @@ def lost_texts(tree: ast.AST) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 def test_no_text_is_lost() -> None:
     """Ruff has no rule for this (pylint's W0105)."""
     files = [*ROOT.rglob("*.py")]

@@ -88,6 +88,7 @@ def path(progress: Callable[[Event], None], **options: Any) -> str:
     return found.reason
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fcl.ConvergenceWarning")
 @pytest.mark.parametrize(
     ("learn", "options", "ended"),

@@ -41,6 +41,7 @@ def test_bad_settings(verbose: object) -> None:
         fcl.set_config(verbose=verbose)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_compiling_is_announced_once(tmp_path: Path) -> None:
     """Not by the child that compiles for other processes, either."""
     script = """

@@ -53,6 +53,7 @@ def _alike(line: str, other: str) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_example_runs(script: Path, tmp_path: Path) -> None:
     if tuple(map(int, sklearn.__version__.split(".")[:2])) < NEEDED.get(script.stem, (0, 0)):
@@ -74,6 +75,7 @@ def test_example_runs(script: Path, tmp_path: Path) -> None:
         assert lines and [line for line in lines if not shown(line, done.stdout)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", ["Sequences of two classes", "A table with categories"])
 def test_commands_of_the_page(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -96,6 +98,7 @@ def test_commands_of_the_page(title: str, tmp_path: Path, monkeypatch: pytest.Mo
 DIGITS = ROOT.parent / "shared" / "data" / "mnist.npz"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DIGITS.exists(), reason="shared/data/mnist.npz is missing")
 @pytest.mark.parametrize(
     ("command", "options", "most"),

@@ -419,6 +419,7 @@ def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.read])
 def test_from_python(name: str) -> None:
     kind = KINDS[name]
@@ -437,6 +438,7 @@ def test_from_python(name: str) -> None:
     assert found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.command])
 def test_by_a_command(name: str) -> None:
     """One wrong value at each place: exit code 2, one line, and no traceback."""

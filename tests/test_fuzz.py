@@ -49,6 +49,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[fuzz.Remote]:
     remote.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_sample(part: int, remote: fuzz.Remote) -> None:
     results = [remote.do(number) for number in numbers_of_cases()[part::PARTS]]
@@ -140,6 +141,7 @@ def test_verdict_finds_what_was_written(stock: Path, tmp_path: Path) -> None:
     assert verdict.judge(case, trial, Done(), {}, {"other": ""})[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="there is no /proc here")
 def test_watch_finds_what_is_left(tmp_path: Path) -> None:
     watch = Watch(tmp_path)

@@ -37,6 +37,7 @@ def assert_good(problem: RandomProblem) -> dict[str, Any]:
     return figures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [*range(60 if THOROUGH else 20), *ONCE_UNSOLVED])
 def test_every_problem_is_solved_and_its_certificate_true(number: int) -> None:
     assert_good(make_problem(number))
@@ -144,6 +145,7 @@ FALSE: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FALSE)
 def test_the_judge_sees_a_false_certificate(solved: Any, fault: str) -> None:
     case, result = solved

@@ -128,6 +128,7 @@ class CacheMachine(RuleBasedStateMachine):
             assert cache.store.nonzeros[cache.slots].tolist() == (dense != 0.0).sum(axis=1).tolist()
 
 
+@pytest.mark.slow
 def test_contents_survive_any_order_of_admissions_and_evictions() -> None:
     run_state_machine_as_test(CacheMachine, settings=examples(150))
 

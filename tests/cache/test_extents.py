@@ -210,6 +210,7 @@ class ExtentMachine(RuleBasedStateMachine):
             assert (read_back(cache) == np.array([self.dense[slot] for slot in self.live])).all()
 
 
+@pytest.mark.slow
 def test_columns_survive_whatever_happens_to_their_extents() -> None:
     run_state_machine_as_test(ExtentMachine, settings=examples(200))
 

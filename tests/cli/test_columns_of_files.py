@@ -72,6 +72,7 @@ def base(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
 
+@pytest.mark.slow
 def test_ids_are_those_of_the_training_rows(base: int, run: Run) -> None:
     model = fcl.load_model("m.fcl")
     assert model.column_record.first_id == base
@@ -191,6 +192,7 @@ def test_models_that_do_not_know_the_first_id(run: Run) -> None:
     np.testing.assert_allclose(scores(run, "m.fcl", "x.svm"), expected(model, X), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 1])
 def test_streams(first: int, run: Run) -> None:
     """Their models know the first id, too, and continue with it."""
@@ -227,6 +229,7 @@ def test_streams(first: int, run: Run) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_job_is_resumed_with_the_same_ids(base: int) -> None:
     import zarr
 

@@ -77,6 +77,7 @@ def test_other_inputs_lack_covariates(trained: tuple[Path, Path], tmp_path: Path
     assert result.exit_code == 2 and "with the covariates obs/age,obs/sex" in result.stderr
 
 
+@pytest.mark.slow
 def test_inspect_and_report_list_them_apart(
     trained: tuple[Path, Path], tmp_path: Path, run: Any
 ) -> None:

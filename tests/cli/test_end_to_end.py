@@ -189,6 +189,7 @@ def test_a_refused_run_leaves_an_older_log(
     assert log.read_text() == "older"
 
 
+@pytest.mark.slow
 @pytest.mark.fresh_interpreters  # modules that it imports
 def test_script_in_a_process_of_its_own(tmp_path: Path, store: Callable[..., Path]) -> None:
     out = tmp_path / "m.fcl"
@@ -322,6 +323,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, long_job: list[str]) -> dict
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("after", "signum"),
     [("pass 0", signal.SIGTERM), ("pass 3", signal.SIGINT)],
@@ -351,6 +353,7 @@ def test_interrupt_and_resume(
     assert int(first.split()[1]) >= int(after.split()[1])
 
 
+@pytest.mark.slow
 def test_a_checkpoint_on_demand_and_a_run_that_is_killed(
     tmp_path: Path, long_job: list[str], whole: dict[str, Any], start: Callable[..., Job]
 ) -> None:
@@ -378,6 +381,7 @@ def test_a_checkpoint_on_demand_and_a_run_that_is_killed(
     assert found == whole | {"options": options}
 
 
+@pytest.mark.slow
 def test_a_signal_does_no_harm_to_the_model(
     tmp_path: Path, long_job: list[str], whole: dict[str, Any], start: Callable[..., Job]
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 from click.testing import Result
 
 import fcl
@@ -30,6 +31,7 @@ def test_command(run: Callable[..., Result], tmp_path: Path) -> None:
     assert result.exit_code == 0 and "best C" in result.output, result.output
 
 
+@pytest.mark.slow
 def test_stream(tmp_path: Path) -> None:
     lines = [
         f"{y} " + " ".join(f"{j + 1}:{value!r}" for j, value in enumerate(row.tolist()))

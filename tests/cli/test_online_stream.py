@@ -162,6 +162,7 @@ def test_an_id_0_for_a_model_of_ids_from_1(tmp_path: Path) -> None:
     assert "--zero-based" not in output
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_stream_without_an_end(tmp_path: Path) -> None:
     out = tmp_path / "m.fcl"
     with started(*COMMAND, "--rate", 0.25, "--out", out) as process:
@@ -196,6 +197,7 @@ METHODS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("cut", [1, 4097, 5001])
 def test_a_resumed_stream_gives_the_same_bits(
@@ -271,6 +273,7 @@ def test_gzip(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> Non
             list(_pieces(file, lambda: False))
 
 
+@pytest.mark.slow
 def test_the_command_reads_gzip(tmp_path: Path) -> None:
     packed = gzip.compress("".join(LINES).encode())
     given = [sys.executable, "-m", "fcl.cli.online", *COMMAND, "--rate", "0.25", "--quiet"]

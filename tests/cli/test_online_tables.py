@@ -34,6 +34,7 @@ def folder(tmp_path: Path) -> Path:
 COMMAND = ("--features", "columns", "--method", "ogd", "--alpha", 1e-6, "--no-certify")
 
 
+@pytest.mark.slow
 def test_command(run: Callable[..., Result], folder: Path) -> None:
     out = folder / "m.fcl"
     given = ("online", folder / "data", *COMMAND, "--out")
@@ -92,6 +93,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_killed_command_goes_on(run: Callable[..., Result], folder: Path) -> None:
     given = ("--table", "q2.13", "--rate", "0.25", "--passes", "2", "--block-rows", "256")
     command = [str(value) for value in (folder / "data", *COMMAND, *given, "--out")]

@@ -91,6 +91,7 @@ def test_cross_validation(valid: Path, tmp_path: Path, run: Run, cv: str) -> Non
         np.testing.assert_allclose(margins[groups == 2], expected)
 
 
+@pytest.mark.slow
 def test_refit_and_outer_folds(valid: Path, tmp_path: Path, run: Run) -> None:
     out = tmp_path / "m.fcl"
     result = ok(run(

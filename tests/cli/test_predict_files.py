@@ -58,6 +58,7 @@ def test_two_fasta_files(model: str, run: Run) -> None:
     assert again.exit_code == 2 and "exists already" in again.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("both", [[], ["--both-strands"]])
 def test_names_of_converted_data(model: str, run: Run, both: list[str]) -> None:
     """DATA of fcl convert gives the lines of its files; other data keep one column."""

@@ -46,6 +46,7 @@ def test_scores(
     assert run("predict", model_file, data, "--out", out, "--overwrite").exit_code == 0
 
 
+@pytest.mark.slow
 def test_compiling_is_announced_once(data: Path, model_file: Path, tmp_path: Path) -> None:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
     command = [sys.executable, "-m", "fcl", "predict", model_file, data, "--out"]

@@ -32,6 +32,7 @@ def shell(line: str, *arguments: str | bytes | Path) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, timeout=240)
 
 
+@pytest.mark.slow
 def test_streams_that_are_closed_at_the_start(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "o.fcl"
     done = shell('exec "$@" <&- >&- 2>&-', "train", data, *OPTIONS, "--out", out)
@@ -61,6 +62,7 @@ def test_output_that_nobody_reads(
     assert out.exists() == (command == "train")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], ["--version"], ["bake"]])
 def test_the_list_of_commands_needs_no_streams(arguments: list[str], unread: int) -> None:
     code = 2 if arguments == ["bake"] else 0
@@ -91,6 +93,7 @@ def test_output_on_a_full_disk(model_file: Path) -> None:
     assert done.stderr == b"fcl-inspect: error: standard output: No space left on device\n"
 
 
+@pytest.mark.slow
 def test_a_limit_of_the_size_of_files_is_named(data: Path, tmp_path: Path) -> None:
     arguments = [*OPTIONS, "--driver", "processes", "--out", tmp_path / "o.fcl"]
     done = shell('ulimit -f 10; "$@"', "train", data, *arguments)
@@ -98,6 +101,7 @@ def test_a_limit_of_the_size_of_files_is_named(data: Path, tmp_path: Path) -> No
     assert b"File too large: this process may write files of at most " in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [6, 7, 8, 9])
 @pytest.mark.parametrize("command", ["predict", "convert", "train"])
 def test_a_limit_of_open_files(
@@ -144,6 +148,7 @@ def test_what_libraries_say_of_their_own_ends() -> None:
     assert done.returncode == 2 and done.stderr == b"fcl: error: the message\n"
 
 
+@pytest.mark.slow
 def test_names_that_are_not_text(data: Path, tmp_path: Path) -> None:
     odd = os.fsencode(tmp_path) + b"/\xff\xfe"
     try:

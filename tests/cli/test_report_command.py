@@ -20,6 +20,7 @@ from tests.cli.conftest import ok
 Run = Callable[..., Result]
 
 
+@pytest.mark.slow
 def test_a_report(data: Path, model_file: Path, tmp_path: Path, run: Run) -> None:
     np.save(data / "g.npy", np.arange(600) % 2)
     out, plots, numbers = tmp_path / "r.html", tmp_path / "plots", tmp_path / "numbers"

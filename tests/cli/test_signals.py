@@ -156,6 +156,7 @@ def test_usr1_without_checkpoints_is_harmless(model_file: Path, data: Path, tmp_
     assert "SIGUSR1: no checkpoints are kept" in stderr and "saved\n" not in stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["inline", "processes"])
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_before_the_first_pass(

@@ -74,6 +74,7 @@ COMMANDS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.fresh_interpreters
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_command_runs_a_module_of_the_folder(name: str, folder: Path) -> None:
@@ -156,6 +157,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
         (folder / name).write_text(text)
 
 
+@pytest.mark.slow
 @pytest.mark.fresh_interpreters
 @pytest.mark.parametrize("driver", ["inline", "processes"])
 def test_a_named_module_finds_its_helpers(driver: str, folder: Path) -> None:

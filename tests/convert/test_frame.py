@@ -79,6 +79,7 @@ def layouts() -> dict[str, tuple[Any, Layout]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["codes", "dense", "sparse"])
 @pytest.mark.parametrize("small", [False, True])
 def test_a_source_comes_back(

@@ -320,6 +320,7 @@ def test_prediction_with_the_variants_of_the_model(
     np.testing.assert_allclose(found, model.margins(whole), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["exchanged", "order", "more"])
 @pytest.mark.parametrize("covariates", [None, "obs/age"])
 def test_alleles_are_turned_wherever_rows_come_in(

@@ -166,6 +166,7 @@ def test_the_index_of_pandas_is_left_out(tmp_path: Path) -> None:
     assert converted(path, x="*").names == ["a", "__index_level_0__"]
 
 
+@pytest.mark.slow
 def test_many_distinct_texts(tmp_path: Path) -> None:
     n = 300_000  # comparing each text with all rows would take minutes
     columns = {"c": [f"c{i % 900}" for i in range(n)], "g": [f"g{i // 2}" for i in range(n)]}

@@ -122,6 +122,7 @@ def test_storage_that_fails_only_once(path, monkeypatch):
         rows.read(0, 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["", "[1", "[" * 3000, "3", "{}"])
 @pytest.mark.parametrize("place", ["", "X", "y", "other"])
 def test_metadata_of_zarr_made_by_hand(tmp_path, place, content, capfd):

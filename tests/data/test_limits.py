@@ -292,6 +292,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_refused_in_little_memory(tmp_path: Path) -> None:
     """Chunks that hold a gigabyte are refused by a process that could not hold it."""
     paths = []

@@ -30,6 +30,7 @@ def test_a_column_with_one_row_far_out(n: int, value: float, C: float) -> None:
 
 
 # the objectives are liblinear's, at a tolerance of 1e-5
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "C", "theirs"), [(15, 1.0, 266.208), (18, 10.0, 452.140)])
 def test_counts_of_words(number: int, C: float, theirs: float) -> None:
     if not (common.SHARED / "20news_counts.npz").exists():

@@ -179,6 +179,7 @@ def test_the_gap_of_the_ball_closes_at_the_optimum(loss: str) -> None:
     assert found.radius == pytest.approx(float(problem.f[model.ids] @ np.abs(model.weights)))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(**PROBLEMS)
 def test_no_neighbour_of_the_best_C_is_better(
@@ -329,6 +330,7 @@ def test_a_sampled_family_is_certified_over_the_sample() -> None:
     assert found.objective == pytest.approx(model.certificate.objective, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_scratch_file_changes_nothing(tmp_path: Path) -> None:
     codes, y = acceptors(20, 600)
     data = fcl.open_data(np.tile(codes, (340, 1)).astype(np.uint8), y=np.tile(y, 340))

@@ -132,6 +132,7 @@ def test_squared_loss_is_the_lasso_on_residuals() -> None:
     np.testing.assert_allclose([model.intercept, *coefficients(model)], b, rtol=1e-4)
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(st.integers(0, 2**32), st.sampled_from(ALL_LOSSES), st.booleans())
 def test_a_covariate_never_raises_the_optimum(seed: int, loss: str, intercept: bool) -> None:
@@ -165,6 +166,7 @@ def test_an_outlying_covariate_leaves_a_finite_minimum() -> None:
     assert fcl.train(fcl.open_data(X, y=y, covariates=outlier), "columns", C=1.0).converged
 
 
+@pytest.mark.slow
 def test_a_squared_hinge_that_covariates_bring_to_0_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """With an offset, the last rows leave the hinge one by one; the minimum is still 0."""
     X, y, _, z = table("squared_hinge")

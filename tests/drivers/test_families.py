@@ -137,6 +137,7 @@ def confirm(result: fcl.TrainResult, problem: Problem) -> np.ndarray:
     return w
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "l1_ratio", "intercept"),
     [
@@ -150,6 +151,7 @@ def test_optimum(text: str, l1_ratio: float, intercept: bool) -> None:
     confirm(result, explicit(text, 0.2, l1_ratio, intercept))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [BAGS[3], CONCATS[1]])
 def test_scikit_learn_agrees(text: str) -> None:
     """Factors by dividing columns: sum f |w| with x w is sum |v| with (x / f) v."""
@@ -166,6 +168,7 @@ def test_scikit_learn_agrees(text: str) -> None:
     assert theirs <= ours.objective * (1.0 + 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [BAGS[1], BAGS[4], CONCATS[0], CONCATS[2]])
 def test_two_drivers_and_a_sample_agree(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = explicit(text, 0.2)

@@ -63,6 +63,7 @@ def test_columns_of_several_outputs_enter_while_bytes_are_left(
     assert fixed.certificate.gap > grown.certificate.gap
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_small_directory")
 @pytest.mark.parametrize("row_view", ["all", 512])
 def test_a_resumed_run_has_the_same_bits(tmp_path: Path, row_view: Any) -> None:

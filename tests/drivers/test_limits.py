@@ -54,6 +54,7 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
     return limit
 
 
+@pytest.mark.slow
 def test_more_active_features_than_places(
     places: Callable[[int, int], None], tmp_path: Path
 ) -> None:
@@ -74,6 +75,7 @@ def test_more_active_features_than_places(
     assert result.certificate.objective <= best.objective * (1.0 + 1e-4)
 
 
+@pytest.mark.slow
 def test_as_many_places_as_the_optimum_needs(places: Callable[[int, int], None]) -> None:
     """On the way to the optimum more features have a weight: they are fewer, and it is reached."""
     best = problem().solve(1e-9)
@@ -87,6 +89,7 @@ def test_as_many_places_as_the_optimum_needs(places: Callable[[int, int], None])
     assert result.certificate.objective <= best.objective * (1.0 + 1e-4)
 
 
+@pytest.mark.slow
 def test_the_command_ends_with_exit_code_3(
     places: Callable[[int, int], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

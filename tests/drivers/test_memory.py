@@ -40,6 +40,7 @@ def windows() -> tuple[np.ndarray, np.ndarray]:
     return codes, group["y"][:N].astype(np.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_passes_allocate_no_vectors_over_rows(
     loss: str, windows: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch

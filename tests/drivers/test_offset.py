@@ -53,6 +53,7 @@ def test_optimum(loss: str, intercept: bool, rho: float) -> None:
     confirm(result, problem_of(loss, intercept, rho))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_processes(loss: str, tmp_path: Path) -> None:
     X, y, s, o = table(loss)

@@ -126,6 +126,7 @@ def test_the_model_is_empty_up_to_C_min(loss: str, rho: float) -> None:
         assert result.converged and (w == 0.0).all() == empty
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tol", "rho"), [(1e-2, 1.0), (1e-5, 1.0), (1e-2, 0.2)])
 @pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_no_certificate_says_more_than_is_true(loss: str, rho: float, tol: float) -> None:

@@ -102,6 +102,7 @@ def confirm(result: fcl.TrainResult, problem: ClassProblem, scale: Any = 1.0) ->
 # -- options ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -244,6 +245,7 @@ def test_offsets_that_leave_no_row_any_curvature(group: bool) -> None:
     assert 0.0 < result.certificate.gap < 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [False, True])
 @pytest.mark.parametrize("options", [{"tol": 1e-3}, {"max_passes": 1}, {"row_view": 100}], ids=str)
 def test_a_constant_for_all_classes_costs_nothing(group: bool, options: dict[str, Any]) -> None:
@@ -406,6 +408,7 @@ def test_separate_outputs(loss: str, options: dict[str, Any]) -> None:
 # -- checkpoints -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{}, {"group": True}, {"row_view": 100}, {"group": True, "row_view": 100}], ids=str
 )

@@ -57,6 +57,7 @@ def test_factors(loss: str, rho: float) -> None:
     confirm(result, problem, best)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [1.0, 0.3])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_factors_in_processes(loss: str, rho: float, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,6 +200,7 @@ def peak(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(INTERPRETED, reason="counts what kernels would not make")
 @pytest.mark.parametrize("on_disk", [False, True])
 @pytest.mark.parametrize("unknown", ["none", "many"])

@@ -36,6 +36,7 @@ def problem(C: float = 0.02, loss: str = "logistic") -> Problem:
     return Problem(EVERY, Y, np.ones(N), loss, C)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize(
     "options",
@@ -202,6 +203,7 @@ def test_kept_features_of_a_damaged_checkpoint() -> None:
         assert kept_features(spec, config) == spec
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cv", [True, False])
 def test_a_path_finds_the_signal_or_says_that_there_is_none(
     cv: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -128,6 +128,7 @@ def test_only_own_kernels_that_this_thread_compiles_count() -> None:
     assert told == ["begun"] * 2
 
 
+@pytest.mark.slow
 def test_an_inline_run_reports_compilation_if_the_cache_lacks_kernels(tmp_path: Path) -> None:
     script = """
 import numpy as np

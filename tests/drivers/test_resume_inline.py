@@ -62,6 +62,7 @@ def stopped(folder: Path, k: int, loss: str = "logistic", **options: Any) -> Tra
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_stopped_at_any_poll(tmp_path: Path, loss: str) -> None:
     """Before the first pass, in the middle of any, and after the last but one."""
@@ -86,6 +87,7 @@ def test_stopped_at_any_poll(tmp_path: Path, loss: str) -> None:
     assert resumed == set(range(whole[-1])) or loss != "logistic"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -240,6 +242,7 @@ def interrupt_at(line: int, run: Callable[[], Any]) -> int:
     return left
 
 
+@pytest.mark.slow
 def test_interrupted_at_any_line(tmp_path: Path) -> None:
     many = 1 << 30
     n_lines = many - interrupt_at(many, train)
@@ -441,6 +444,7 @@ def check_small(
         assert passes(resumed, most - at)[0] == whole[at:], f"resumed at pass {at}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "limits"),
     [

@@ -69,6 +69,7 @@ class Draws:
 # -- the optimum -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_any_view_ends_at_the_same_optimum(small: None, loss: str, driver: str) -> None:
@@ -132,6 +133,7 @@ def forty_thousand() -> fcl.DataSet:
     return fcl.open_data(X, y=y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_sample_far_too_small_is_slow_and_never_divergent(driver: str) -> None:
     """1,000 of 40,000 rows, most columns with a handful of them."""
@@ -164,6 +166,7 @@ def test_two_runs_have_the_same_bits(small: None, view: str | int) -> None:
     assert bits(train(row_view=view, seed=1)) != first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

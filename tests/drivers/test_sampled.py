@@ -87,6 +87,7 @@ def references(kernel: str, dtype: str | None) -> tuple[Solution, float]:
     return problem.solve(1e-8), theirs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize(
     ("kernel", "dtype"), [("gaussian", None), ("laplace", None), ("gaussian", "int8")]

@@ -49,6 +49,7 @@ def train(data: fcl.DataSet, features: Any, **options: Any) -> fcl.TrainResult:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 @views
 @drivers
@@ -101,6 +102,7 @@ def of_family(name: str) -> tuple[fcl.DataSet, Any]:
     return fcl.open_data(X, y=sums(X) > 0.0), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family",
     [
@@ -126,6 +128,7 @@ def test_families(few: Callable[[int], None], driver: str, view: str | int, fami
     assert len(result.model.ids) > 12 >= max(h["cached"] for h in result.history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["softmax", "softmax, group", "targets", "labels", "elastic", "scaled", "covariates"]
 )

@@ -226,6 +226,7 @@ def test_the_intercept_changes_no_deviation() -> None:
     np.testing.assert_allclose(ours.column_weights_ * sd, expected * sd, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_magic() -> None:
     """Raw scales of real data: the objective of liblinear on the scaled matrix."""
     found = [f / MAGIC for f in Path(__file__).resolve().parents if (f / MAGIC).exists()]

@@ -68,6 +68,7 @@ LETTERS = [
 LOSSES = ["squared_hinge", "squared", "huber", "poisson", "softmax"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("features", "loss"),
     [
@@ -87,6 +88,7 @@ def numbers() -> np.ndarray:
     return np.random.default_rng(5).normal(size=(N, 24)) * np.linspace(0.5, 2.0, 24)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["logistic", "softmax"])
 @pytest.mark.parametrize(
     ("features", "options"),
@@ -159,6 +161,7 @@ def test_a_sample_of_rows() -> None:
     same_bits(codes, y, "kmers:d=4", row_view=1024, C=0.1)
 
 
+@pytest.mark.slow
 def test_rows_in_a_scratch_file(tmp_path: Path) -> None:
     codes, y = acceptors(100, 4000)
     same_bits(codes, y, "kmers:d=2 + bag:d=3", memory="380MiB", scratch=tmp_path)

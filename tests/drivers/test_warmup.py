@@ -103,6 +103,7 @@ def test_models_of_several_classes_need_no_kernel_after_the_warm_up() -> None:
         fcl.train(several, "columns", C=0.3, loss="squared", group=True, tol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fcl.ConvergenceWarning")
 def test_online_learners_need_no_kernel_after_the_warm_up() -> None:
     from fcl.kernels import ball_heap, hashing, listing, online, tables

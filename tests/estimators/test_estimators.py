@@ -295,6 +295,7 @@ def test_no_weights_of_columns_of_other_families(
 # -- the rest of scikit-learn ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers")
 def test_pipelines_searches_and_pickles(X: np.ndarray, y: np.ndarray, tmp_path: Path) -> None:
     pipeline = make_pipeline(StandardScaler(), FCLClassifier())
@@ -337,6 +338,7 @@ def test_the_same_bits_each_time(X: np.ndarray, y: np.ndarray) -> None:
         assert FCLClassifier(random_state=seed).fit(X, y).model_.options["seed"] == seed
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers")
 def test_processes_but_not_within_workers(X: np.ndarray, y: np.ndarray) -> None:
     model = FCLClassifier(driver="processes", n_jobs=1, tol=1e-8)
@@ -350,6 +352,7 @@ def test_processes_but_not_within_workers(X: np.ndarray, y: np.ndarray) -> None:
             assert nested.objective_ == pytest.approx(there.objective_, rel=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers")
 def test_processes_for_all_problems_of_a_fit_and_in_a_search(X: np.ndarray, y: np.ndarray) -> None:
     model = FCLClassifier(C=0.5, driver="processes", n_jobs=1, tol=1e-8)

@@ -120,6 +120,7 @@ def ridge_margins(Z: np.ndarray, y: np.ndarray, alpha: float, s: np.ndarray) -> 
     return model.fit(Z, y, sample_weight=s).decision_function(Z)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [0, 2, 3])
 def test_a_refit_is_ridge_regression_on_the_chosen_columns(classes: int) -> None:
     random = np.random.default_rng(0)

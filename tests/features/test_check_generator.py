@@ -119,6 +119,7 @@ def test_all_faults_are_reported_at_once() -> None:
     assert "margins: " in text and "describe: " in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("generator", "data"),
     [
@@ -139,6 +140,7 @@ def test_good_classes_pass(generator: Generator, data: Any) -> None:
     assert len(names) >= 11
 
 
+@pytest.mark.slow
 def test_the_training_run_sees_what_the_samples_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients that are wrong for a few features out of many: only the run prices them all."""
 

@@ -220,6 +220,7 @@ def _write(group: Any, X: np.ndarray, y: np.ndarray) -> None:
             where.create_dataset(name, data=values)
 
 
+@pytest.mark.slow
 @pytest.mark.forked_commands
 @pytest.mark.parametrize("suffix", ["h5ad", "zarr"])
 def test_anndata_through_the_commands(suffix: str, tmp_path: Path) -> None:

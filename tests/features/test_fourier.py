@@ -280,6 +280,7 @@ def test_values_beyond_float32_are_reported() -> None:
     assert not np.isfinite(made.columns(np.arange(5), made.prepare(x))[3]).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"kernel": "gaussian"}, {"kernel": "laplace"}, {"pca": 3}, {"pca": 2, "standardise": True}],

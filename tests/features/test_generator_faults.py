@@ -118,6 +118,7 @@ def test_fit_sees_the_training_rows_alone(monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_array_equal(seen[0], X[~held & (s > 0)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "softmax"])
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_rounding_of_margins_is_not_another_column(driver: str, loss: str) -> None:

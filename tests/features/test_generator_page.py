@@ -94,6 +94,7 @@ def test_the_page_is_one_page() -> None:
     assert len(PAGE.splitlines()) <= 200
 
 
+@pytest.mark.slow
 def test_python_on_the_page(place: Path) -> None:
     (code,) = (block for block in BLOCKS if _file_of(block) is None)
     out = python(code, place)
@@ -102,6 +103,7 @@ def test_python_on_the_page(place: Path) -> None:
     assert (place / "python.fcl").exists()
 
 
+@pytest.mark.slow
 def test_commands_on_the_page(place: Path) -> None:
     """Train, resume, predict and inspect, with the driver ``processes``."""
     assert [line.split()[0] for line in COMMANDS] == [
@@ -129,6 +131,7 @@ def test_the_class_has_to_be_there(place: Path) -> None:
     assert "No module named 'thresholds'" in said
 
 
+@pytest.mark.slow
 def test_sequences(place: Path) -> None:
     from rows import acceptors
 
@@ -170,6 +173,7 @@ def _pair(codes: np.ndarray, pairs: object, places: int, feature: int) -> np.nda
     return hit
 
 
+@pytest.mark.slow
 def test_an_installed_family_has_a_name_of_its_own(place: Path, tmp_path: Path) -> None:
     """An entry point of a distribution that lies along the path."""
     site = tmp_path / "site"

@@ -124,6 +124,7 @@ def test_bag_against_regular_expressions() -> None:
     assert np.array_equal(dense(chunk, family.n_features), bag_matrix(family, codes))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_chunks_are_small_and_in_order() -> None:
     codes = make_windows(0, 500, 60, "none")
     family, raw, _ = bound("kmers:d=5", codes)
@@ -148,6 +149,7 @@ def test_large_ids_are_int64() -> None:
     }
 
 
+@pytest.mark.slow
 def test_check_generator_accepts_a_right_list() -> None:
     X = np.random.default_rng(0).random((100, 3))
     report = check_generator(Listed(4), X, training=False)

@@ -262,6 +262,7 @@ ROWS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @parametrized(OPTIONS, ROWS)
 def test_refused(door: Any, given: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):

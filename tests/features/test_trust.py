@@ -63,6 +63,7 @@ def refused(result: subprocess.CompletedProcess[str], folder: Path) -> None:
     assert not (folder / "was_run").exists()
 
 
+@pytest.mark.slow
 def test_the_commands(folder: Path) -> None:
     refused(command("inspect", "m.fcl"), folder)
     refused(command("predict", "m.fcl", "data", "--out", "s.npy"), folder)
@@ -86,6 +87,7 @@ def test_the_commands(folder: Path) -> None:
     assert itself.returncode == 2 and "import is not a setting of a run" in itself.stderr
 
 
+@pytest.mark.slow
 def test_metadata_in_the_folder_is_not_an_installation(folder: Path) -> None:
     info = folder / "halves-1.0.dist-info"
     info.mkdir()
@@ -200,6 +202,7 @@ def test_configurations_that_no_user_could_give(config: dict[str, Any]) -> None:
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.slow
 def test_in_a_model_file(tmp_path: Path) -> None:
     from fcl.features import KmerFamily
     from fcl.model import Certificate

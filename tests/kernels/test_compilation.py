@@ -54,6 +54,7 @@ def run_tests(*names: str, timeout: float, **settings: str) -> None:
     python("-m", "pytest", *options, *names, timeout=timeout, **settings)
 
 
+@pytest.mark.slow
 @inside
 @pytest.mark.timeout(600)
 def test_uncompiled_kernels_pass_the_same_tests(tmp_path: Path) -> None:
@@ -219,6 +220,7 @@ print(kernels.cache_folder, numba.config.CACHE_DIR, sum(loss_value.stats.cache_h
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(INTERPRETED, reason="nothing is compiled")
 @inside
 def test_kernels_are_kept_where_they_can_be(tmp_path: Path) -> None:
@@ -250,6 +252,7 @@ print(*(sum(each.stats.cache_hits.values()) for each in (loss_value, place_of)))
 """
 
 
+@pytest.mark.slow
 @inside
 @pytest.mark.skipif(INTERPRETED, reason="nothing is compiled")
 def test_an_upgrade_compiles_what_changed(tmp_path: Path) -> None:

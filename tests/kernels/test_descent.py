@@ -131,6 +131,7 @@ def make(seed: int, valued: bool, free: bool) -> State:
 states = st.builds(make, st.integers(0, 2**31), st.booleans(), st.booleans())
 
 
+@pytest.mark.slow
 @given(states)
 @examples(60)
 def test_sweeps_descend_to_the_minimum_of_the_model(state: State) -> None:

@@ -249,6 +249,7 @@ def test_read_only_folder(tmp_path: Path) -> None:
 # -- damaged files
 
 
+@pytest.mark.slow
 def test_every_flipped_byte_is_noticed_or_harmless(folder: CheckpointFolder) -> None:
     saved = make_checkpoint()
     path = folder.save(saved)
@@ -334,6 +335,7 @@ except fcl.errors.InputError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("kind", ["compressed", "values", "deep", "text", "zeros"])
 def test_bombs(folder: CheckpointFolder, tmp_path: Path, kind: str) -> None:

@@ -125,6 +125,7 @@ def test_columns_that_features_read() -> None:
     assert other.column_names == dict(enumerate(NAMES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["q", "zip"]])
 def test_stored_data_in_another_order_are_read_by_name(more: list[str], tmp_path: Path) -> None:
     model = trained("columns", FRAME)

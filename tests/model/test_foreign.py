@@ -171,6 +171,7 @@ FAMILIES = (
 ODD_NAMES = ["a", "b^2", "c", "d d", "e"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", FAMILIES)
 @given(share=st.floats(0.0, 1.0, exclude_max=True))
 def test_descriptions_lead_back_to_the_features(features: str, share: float) -> None:

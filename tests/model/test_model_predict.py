@@ -91,6 +91,7 @@ def test_outputs(
     assert sorted(os.listdir(tmp_path)) == ["s.npy", "s.tsv", "s.zarr"]
 
 
+@pytest.mark.slow
 def test_memory_stays_within_blocks(tmp_path: Path, model: Model) -> None:
     import tracemalloc
 

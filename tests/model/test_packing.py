@@ -34,6 +34,7 @@ def entropy(values: np.ndarray) -> float:
     return float(-(counts * np.log2(counts)).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.3, 1.0, 3.0, 20.0, 60.0])
 def test_the_size_is_within_a_tenth_of_the_entropy(scale: float) -> None:
     n = 100_000

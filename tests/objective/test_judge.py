@@ -90,6 +90,7 @@ def fista(problem: Problem, steps: int) -> tuple[np.ndarray, float]:
     return x[:-1], float(x[-1]) * problem.intercept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rho", "intercept", "factors"),
     [(1.0, False, True), (1.0, True, False), (0.5, True, True), (0.05, False, False)],

@@ -235,6 +235,7 @@ def test_samples_of_rows() -> None:
 # -- the certificate -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_no_bound_is_above_the_optimum() -> None:
     """300 random problems: at the optimum, at a point near it, or at any point."""
     gaps = []

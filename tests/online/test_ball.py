@@ -97,6 +97,7 @@ def check_heap(learner: BallLearner) -> None:
     assert math.fsum(a * w) <= learner.rule.radius * (1.0 + 1e-12)
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 2**32),
     loss=st.sampled_from(LOSSES),
@@ -246,6 +247,7 @@ def test_the_heap_grows() -> None:
     check_heap(learner)
 
 
+@pytest.mark.slow
 def test_regret_is_within_the_bound() -> None:
     """Zinkevich 2003 for logistic loss: slopes are at most 1, and rows have at most R^2 = |x|^2 + 1."""
     rows = Rows(4, 2000, 30)

@@ -30,6 +30,7 @@ def walk(t: loops.Tree, v: int) -> list[int]:
     return nodes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "radius", "rate"), [
     ("logistic", 1.0, 0.5), ("logistic", 5.0, 2.0), ("logistic", 0.05, 0.1), ("squared", 0.3, 0.05),
 ])  # fmt: skip
@@ -74,6 +75,7 @@ def test_tree_heap_list_and_whole_vector_agree_after_every_row(
     assert shift > 0.0 and np.ptp(paid) <= 1e-9 * paid[0] and state[ROWS] == rows.n
 
 
+@pytest.mark.slow
 def test_exponentiated_gradient_equals_its_full_form() -> None:
     rows = Rows(12, 400, 25)
     rows.y[:] = np.sign(rows.y)
@@ -142,6 +144,7 @@ def test_exponentiated_gradient_of_batches_equals_its_full_form() -> None:
     assert abs(paid) <= 1e-9 and wrong == errors and state[INTERCEPT] == pytest.approx(b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("squared", [True, False])
 def test_coordinate_descent_and_interior_points_find_the_optimum_of_fcl(squared: bool) -> None:
     """Of the penalised problem, and of the ball whose radius is the norm of this optimum."""

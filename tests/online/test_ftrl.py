@@ -14,6 +14,7 @@ from fcl.online import OnlineOptions, make_learner
 LOSSES = ("logistic", "squared", "squared_hinge", "hinge")
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**31), st.sampled_from(LOSSES), st.sampled_from([1.0, 0.4]))
 @examples(30)
 def test_it_minimises_its_definition(seed: int, loss: str, rho: float) -> None:

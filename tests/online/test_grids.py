@@ -19,6 +19,7 @@ from tests.online.conftest import feed
 METHODS = ("ftrl", "truncated-gradient")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_fine_grids_approach_float64(method: str) -> None:
     X, y, s = stream(3, 400, 8, "logistic")

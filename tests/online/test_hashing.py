@@ -55,6 +55,7 @@ def sparse(X: np.ndarray) -> Any:
     return csr_array(X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", ["kmers:d=2", "bag:d=3", "kmers:d=1 + bag:d=2"])
 @given(st.integers(0, 2**31), st.integers(4, 5))
 @settings(max_examples=10, deadline=None)

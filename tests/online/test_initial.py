@@ -34,6 +34,7 @@ def chunk(x: np.ndarray) -> RowChunk:
     return RowChunk(np.searchsorted(rows, np.arange(len(x) + 1)), ids, x[rows, ids])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", METHODS)
 @pytest.mark.parametrize("weights", ["float64", "float32"])
 def test_a_learner_has_the_weights_that_it_starts_from(given: dict[str, Any], weights: str) -> None:

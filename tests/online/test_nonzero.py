@@ -42,6 +42,7 @@ def same(dense: Any, sparse: Any) -> None:
     assert dense.intercept == sparse.intercept and dense.state.tobytes() == sparse.state.tobytes()
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**31), st.data())
 @examples(40)
 def test_the_same_bits_as_the_dense_table(seed: int, data: st.DataObject) -> None:
@@ -148,6 +149,7 @@ GIVEN: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fcl.ConvergenceWarning")
 def test_the_plan_chooses_the_smaller_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -65,6 +65,7 @@ def test_subgradients_are_equation_5(seed: int, loss: str, period: int) -> None:
     assert np.array_equal(sparse, np.where(np.abs(found) > size, found, 0.0))
 
 
+@pytest.mark.slow
 @given(
     st.integers(0, 2**31),
     st.sampled_from(LOSSES),

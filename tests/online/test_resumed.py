@@ -38,6 +38,7 @@ def name_of(options: dict[str, Any]) -> str:
     return "-".join(map(str, options.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", CASES, ids=name_of)
 @drawn(st.integers(0, 2**31), st.lists(st.integers(0, 60), max_size=4), st.integers(0, 60))
 @examples(15)
@@ -71,6 +72,7 @@ def test_cuts_and_saving_change_no_bit(
         assert np.array_equal(again.saved()[name], array)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
     *({"method": method, "weights": weights} for method in ("ftrl", "truncated-gradient")
       for weights in ("q", "q2.4", "q2.27")),

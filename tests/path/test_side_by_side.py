@@ -53,6 +53,7 @@ class Events:
         return [event.part for event in self.events if isinstance(event, kind)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"refit": True}, {"outer": 2}])
 def test_folds_have_the_same_bits(more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     here, there, used = Events(), Events(), []

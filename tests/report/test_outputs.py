@@ -82,6 +82,7 @@ def check_areas(row: dict[str, str], y: np.ndarray, scores: np.ndarray, s: np.nd
         assert float(row[name]) == pytest.approx(area(y, scores, sample_weight=s))
 
 
+@pytest.mark.slow
 def test_classes(tmp_path: Path) -> None:
     path, labels = tmp_path / "m.fcl", ("a", "b", HOSTILE)
     data = made(path, labels=labels)
@@ -119,6 +120,7 @@ def test_classes(tmp_path: Path) -> None:
     assert {"confusion", "calibration", "strongest_1"} <= {n[:-4] for n in report.plots}
 
 
+@pytest.mark.slow
 def test_features_of_each_class(tmp_path: Path) -> None:
     path = tmp_path / "m.fcl"
     data = made(path, labels=("a", "b", "c"))
@@ -182,6 +184,7 @@ def test_several_labels(tmp_path: Path) -> None:
     assert numbers(table(report, "groups"), "log loss")[0] == pytest.approx(loss)
 
 
+@pytest.mark.slow
 def test_letters_of_each_class(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     windows = rng.integers(0, 5, (N, LENGTH), dtype=np.uint8)
@@ -205,6 +208,7 @@ def test_letters_of_each_class(tmp_path: Path) -> None:
         assert float(row["effect"]) == pytest.approx(effect, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_many_rows_share_cells_and_the_page_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,6 +109,7 @@ def test_hostile_names_stay_text(hostile: Report) -> None:
         ElementTree.fromstring(svg)
 
 
+@pytest.mark.slow
 def test_the_page_is_small_whatever_the_names_and_rows_are(tmp_path: Path) -> None:
     path = tmp_path / "m.fcl"
     rng = np.random.default_rng(0)
@@ -163,6 +164,7 @@ def test_a_browser_shows_the_table_and_reports_no_error(hostile: Report, tmp_pat
     assert body.count("<tr>") == 4 and "<details>" in body  # a heading, and 4 features, 2 equal
 
 
+@pytest.mark.slow
 def test_the_same_bytes_twice_and_the_numbers_of_the_model(kmers: Case, tmp_path: Path) -> None:
     path = tmp_path / "m.fcl"
     kmers.model.save(path)
@@ -378,6 +380,7 @@ def test_equal_columns_are_folded() -> None:
     assert table.rows[2][-1] == "1 equal: x3 (-0.25)"
 
 
+@pytest.mark.slow
 def test_pictures_of_effects_show_long_names_on_white(tmp_path: Path) -> None:
     case = table_case()
     path = tmp_path / "m.fcl"

@@ -32,6 +32,7 @@ def saved(path: Path, numbers: bool = False, **options: Any) -> fcl.DataSet:
     return data
 
 
+@pytest.mark.slow
 def test_classes(tmp_path: Path) -> None:
     data = saved(tmp_path / "m.fcl")
     report = make_report(tmp_path / "m.fcl", data)

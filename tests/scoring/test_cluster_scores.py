@@ -91,6 +91,7 @@ MODELS: dict[str, tuple[Callable[[Path], fcl.Model], list[str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", MODELS)
 def test_files_are_those_of_one_process(
     case: str, rows: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -119,6 +120,7 @@ def test_files_are_those_of_one_process(
             assert one.read_bytes() == other.read_bytes()
 
 
+@pytest.mark.slow
 def test_tasks_write_chunks_of_their_own(
     rows: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

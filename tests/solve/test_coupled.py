@@ -182,6 +182,7 @@ def solve(case: Case, rounds: int = 6, **options: object) -> tuple[float, np.nda
     ), point.weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [True, False])
 @pytest.mark.parametrize("loss", ["softmax", "squared", "logistic"])
 def test_the_optimum_is_that_of_the_proximal_gradient_method(loss: str, group: bool) -> None:

@@ -34,6 +34,7 @@ def draw(problem: Problem, size: int, seed: int = 0) -> tuple[np.ndarray, np.nda
     return rows, inclusion[rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "intercept"), [("logistic", False), ("squared", True), ("squared_hinge", False)]
 )
@@ -78,6 +79,7 @@ def test_squares_and_factors_on_few_rows(loss: str, rho: float) -> None:
     confirm(problem, dense_weights(solver), solver.outer.point.intercept, passes[-1], best)
 
 
+@pytest.mark.slow
 def test_thirty_rows_do_not_diverge() -> None:
     """Most columns have no row in the sample: only the floor bounds their steps."""
     codes, problem = problem_of("logistic")

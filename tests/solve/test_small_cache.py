@@ -23,6 +23,7 @@ def _problem(loss: str, intercept: bool = True) -> tuple[np.ndarray, Problem]:
     return codes, Problem(kmer_matrix(codes, 3), y, s, loss, STRENGTHS[loss], intercept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "intercept"), [("logistic", True), ("squared", False), ("squared_hinge", True)]
 )
@@ -62,6 +63,7 @@ def test_squares_and_factors_with_frozen_weights() -> None:
     confirm(problem, dense_weights(solver), solver.outer.point.intercept, passes[-1], best)
 
 
+@pytest.mark.slow
 def test_few_places_in_the_directory() -> None:
     """The limit is the number of columns, not their bytes."""
     codes, problem = _problem("logistic")
@@ -73,6 +75,7 @@ def test_few_places_in_the_directory() -> None:
     confirm(problem, dense_weights(solver), solver.outer.point.intercept, passes[-1], best)
 
 
+@pytest.mark.slow
 def test_the_least_cache_descends() -> None:
     """Room for one column of the largest size at a time: progress is erratic, but never upwards."""
     codes, problem = _problem("squared")

@@ -172,6 +172,7 @@ def gathers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0.0, 5000.0])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("rho", [1.0, 0.7])

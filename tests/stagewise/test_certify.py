@@ -40,6 +40,7 @@ def certified(problem: Problem, update: str, visits: int, alpha: float) -> Stage
     return problem.train(update=update, block=8, visits=visits, alpha=alpha, running=running)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", ["ls", "gls"])
 @pytest.mark.parametrize("alpha", [0.5, 20.0])
 def test_the_bound_is_below_the_optimum_and_reaches_it(

@@ -69,6 +69,7 @@ def test_blocks_in_the_order_of_gradients(problem: Problem) -> None:
         np.testing.assert_allclose(model.margins(problem.x), expected, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["ids", "random", "gradient"])
 def test_any_order_ends_at_the_joint_ridge(problem: Problem, order: str) -> None:
     model = problem.train(block=7, visits=300, alpha=20.0, order=order, seed=3).model

@@ -121,6 +121,7 @@ def labels_of(problem: Problem) -> np.ndarray:
     return (problem.x[:, :3] + 0.7 * random.standard_normal((300, 3)) > 0.3).astype(int)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [*SEPARATE, "softmax"])
 @pytest.mark.parametrize("several", [False, True])
 def test_gls_ends_at_the_optimum_with_a_bound_below_it(

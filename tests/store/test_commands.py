@@ -38,6 +38,7 @@ def run(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ru
 TRAIN = ("--features", "kmers:d=2", "--C", "0.05", "--memory", "1GiB", "--driver", "inline")
 
 
+@pytest.mark.slow
 def test_a_whole_job(
     run: Run, server: S3Server, folder: Path, upload: Upload, tmp_path: Path
 ) -> None:
@@ -79,6 +80,7 @@ def test_a_whole_job(
     run("convert", f"{out}/m.fcl", f"{out}/small.fcl", "--bits", "8")
 
 
+@pytest.mark.slow
 def test_resume(run: Run, server: S3Server, folder: Path, upload: Upload) -> None:
     data, out = upload(folder, "train.zarr"), f"s3://{server.bucket}/m.fcl"
     run("train", data, *TRAIN, "--out", out, "--max-passes", "2")
@@ -92,6 +94,7 @@ def test_resume(run: Run, server: S3Server, folder: Path, upload: Upload) -> Non
     assert "is of another job" in result.output
 
 
+@pytest.mark.slow
 def test_a_path(run: Run, server: S3Server, folder: Path, upload: Upload) -> None:
     data, out = upload(folder, "train.zarr"), f"s3://{server.bucket}/m.fcl"
     short = [option for option in TRAIN if option not in ("--C", "0.05")]
@@ -123,6 +126,7 @@ def test_convert_into_a_store(run: Run, server: S3Server, tmp_path: Path) -> Non
     assert data.fingerprint() == fcl.open_data("b.zarr").fingerprint()
 
 
+@pytest.mark.slow
 def test_a_store_that_is_down(run: Run, server: S3Server, folder: Path, upload: Upload) -> None:
     data = upload(folder, "train.zarr")
     server.fail("503", "X/c/3", 1000)
@@ -130,6 +134,7 @@ def test_a_store_that_is_down(run: Run, server: S3Server, folder: Path, upload: 
     assert "X/c/3/0: the store failed" in result.output
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own(
     server: S3Server, folder: Path, upload: Upload, tmp_path: Path
 ) -> None:

@@ -43,6 +43,7 @@ def test_a_source_opens_again_elsewhere(data: fcl.DataSet) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["v2", "v3", "sharded", "columns", "group"])
 def test_layouts(tmp_path: Path, upload: Upload, server: S3Server, kind: str) -> None:
     rng = np.random.default_rng(1)
@@ -66,6 +67,7 @@ def test_layouts(tmp_path: Path, upload: Upload, server: S3Server, kind: str) ->
     np.testing.assert_array_equal(np.concatenate(blocks), x[keep])
 
 
+@pytest.mark.slow
 def test_sparse_rows_and_names(tmp_path: Path, upload: Upload, server: S3Server) -> None:
     from scipy.sparse import random_array
 
@@ -106,6 +108,7 @@ def test_npy(tmp_path: Path, upload: Upload, server: S3Server, form: str) -> Non
     data.check_unchanged()
 
 
+@pytest.mark.slow
 def test_requests_at_once(url: str, server: S3Server, folder: Path) -> None:
     server.latency = 0.2
     for requests in (1, 3, 6):
@@ -148,6 +151,7 @@ def test_large_objects_come_in_parts(tmp_path: Path, upload: Upload, server: S3S
     assert server.count("X/c/") >= 3 + 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["500", "503", "truncate", "slow"])
 def test_passing_faults_change_nothing(
     data: fcl.DataSet, folder: Path, server: S3Server, kind: str
@@ -158,6 +162,7 @@ def test_passing_faults_change_nothing(
     assert server.count("X/c/") >= 13 + (0 if kind == "slow" else 6)
 
 
+@pytest.mark.slow
 def test_a_store_that_stays_down(
     data: fcl.DataSet, server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +211,7 @@ def test_file_urls(folder: Path) -> None:
     assert found.fingerprint() == fcl.open_data(moved).fingerprint()
 
 
+@pytest.mark.slow
 def test_memory(folder: Path) -> None:
     """Only this process sees the store, so it reads the rows that writers cannot."""
     found = fcl.locate("memory://test/train.zarr")
@@ -229,6 +235,7 @@ def test_anonymous(url: str, server: S3Server, monkeypatch: pytest.MonkeyPatch) 
     assert data.n_rows == 6000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["inline", "processes"])
 def test_the_same_training(data: fcl.DataSet, folder: Path, server: S3Server, driver: str) -> None:
     given: dict[str, Any] = {"features": "kmers:d=3", "C": 0.05, "memory": "1GiB", "driver": driver}
@@ -246,6 +253,7 @@ def test_the_same_training(data: fcl.DataSet, folder: Path, server: S3Server, dr
         np.testing.assert_array_equal(remote.model.weights, local.model.weights)
 
 
+@pytest.mark.slow
 def test_a_store_that_fails_a_writer(data: fcl.DataSet, server: S3Server) -> None:
     data.fingerprint()
     server.fail("503", "X/c/3", 1000)
@@ -253,6 +261,7 @@ def test_a_store_that_fails_a_writer(data: fcl.DataSet, server: S3Server) -> Non
         fcl.train(data, "kmers:d=3", C=0.1, driver="processes", writers=1, memory="1GiB")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["inline", "processes"])
 def test_resume_refuses_a_changed_source(
     data: fcl.DataSet,

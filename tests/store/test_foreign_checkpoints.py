@@ -47,6 +47,7 @@ JOBS = {
 MORE = {"train": ("--max-passes", "20"), "stagewise": ("--overwrite",)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_whose_checkpoint_it_is(
     name: str, run: Run, site: Site, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

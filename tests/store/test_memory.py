@@ -44,6 +44,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("driver", "budget"), [("inline", 700), ("processes", 1000)])
 def test_the_peak_is_within_the_budget(
     big: Path, upload: Upload, server: S3Server, driver: str, budget: int

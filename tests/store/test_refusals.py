@@ -185,6 +185,7 @@ def test_models(name: str, folder: Path, upload: Upload, tmp_path: Path, server:
         fcl.load_model(place)
 
 
+@pytest.mark.slow
 def test_models_that_are_not_there(folder: Path, upload: Upload, server: S3Server) -> None:
     with pytest.raises(fcl.InputError, match="no such model file"):
         fcl.load_model(f"s3://{server.bucket}/none.fcl", storage_options=server.options())

@@ -85,6 +85,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
         yield found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("handle", [ranges, lambda request: answer(request, 200, CONTENT)])
 @pytest.mark.parametrize(
     ("start", "stop"), [(0, None), (0, 1), (10, 300), (1000, 5000), (300, None), (-7, None), (5, 5)]
@@ -134,6 +135,7 @@ def test_writing(server: Server, tmp_path: Path) -> None:
     assert [seen[0] for seen in server.seen].count("DELETE") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "error", "words"),
     [
@@ -315,6 +317,7 @@ def test_redirects_within_the_origin(location: str, server: Server) -> None:
     assert Web(server.url, {}).head("a/b").size == len(CONTENT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("method", ["get", "head"])
 def test_no_redirect_to_another_origin(status: int, method: str, server: Server) -> None:
@@ -327,6 +330,7 @@ def test_no_redirect_to_another_origin(status: int, method: str, server: Server)
         assert other.seen == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "location", ["http://localhost:PORT/there", "https://127.0.0.1:PORT/there", "//[::1]/there",
                  "ftp://127.0.0.1:PORT/there", "http://127.0.0.1:99999/there",

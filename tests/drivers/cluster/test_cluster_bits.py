@@ -50,6 +50,7 @@ JOBS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 def test_bits_are_those_of_the_inline_driver(job: str, folder: Path, client: Any) -> None:
     seen: list[Workers] = []
@@ -66,6 +67,7 @@ def test_bits_are_those_of_the_inline_driver(job: str, folder: Path, client: Any
     assert seen[-1].moved > 0
 
 
+@pytest.mark.slow
 def test_any_number_of_workers(folder: Path, cluster: Any, client: Any) -> None:
     """Workers come and go between passes, too."""
     expected = bits(train(folder, warn=False))
@@ -81,6 +83,7 @@ def test_any_number_of_workers(folder: Path, cluster: Any, client: Any) -> None:
     assert bits(train(folder, warn=False, client=client, progress=resize)) == expected
 
 
+@pytest.mark.slow
 def test_several_threads_and_slices_of_the_sums(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +108,7 @@ def test_several_threads_and_slices_of_the_sums(
         assert bits(train(folder, client=client, **job)) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writers", [2])
 def test_first_pass_of_processes(folder: Path, client: Any, writers: int) -> None:
     """Later passes of that driver depend on its clocks."""
@@ -115,6 +119,7 @@ def test_first_pass_of_processes(folder: Path, client: Any, writers: int) -> Non
         assert one[name] == other[name]
 
 
+@pytest.mark.slow
 def test_two_jobs_at_once(folder: Path, client: Any) -> None:
     jobs = [{"C": 0.5}, {"C": 0.3, "features": "bag:d=3"}]
     found: dict[int, Any] = {}
@@ -150,6 +155,7 @@ def test_packed_vectors(levels: list[float], n: int) -> None:
     assert Packed.of(many).values().tobytes() == many.tobytes()
 
 
+@pytest.mark.slow
 def test_a_callback_that_fails_loses_no_model(folder: Path, client: Any) -> None:
     """The run ends at its pass, with the model of as many passes in this process."""
 
@@ -170,6 +176,7 @@ def test_a_callback_that_fails_loses_no_model(folder: Path, client: Any) -> None
         assert found.passes == alike.passes and not found.converged
 
 
+@pytest.mark.slow
 def test_the_smallest_budget_that_a_message_names(
     few: Callable[[int], None], folder: Path, client: Any
 ) -> None:

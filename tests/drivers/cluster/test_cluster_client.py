@@ -37,6 +37,7 @@ def certificates(place: Path) -> Tls:
     return Tls(str(cert), str(cert), str(key))
 
 
+@pytest.mark.slow
 def test_encrypted_connection(folder: Path, tmp_path: Path) -> None:
     tls = certificates(tmp_path)
     security = distributed.security.Security(
@@ -67,6 +68,7 @@ def test_encrypted_connection(folder: Path, tmp_path: Path) -> None:
             pass
 
 
+@pytest.mark.slow
 def test_command(folder: Path, tmp_path: Path) -> None:
     """From a scheduler file, with a log; the checkpoint then continues in one process."""
     out, log = tmp_path / "model.fcl", tmp_path / "log.json"
@@ -120,6 +122,7 @@ def test_plan_without_the_rows(folder: Path) -> None:
     assert there["margins and residuals"] == there["prepared rows"] == 0
 
 
+@pytest.mark.slow
 def test_modules_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers of this machine get those that the user named, and no others; other workers get none."""
     monkeypatch.chdir(tmp_path)

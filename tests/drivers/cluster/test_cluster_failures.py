@@ -58,6 +58,7 @@ def arm(client: Any, place: Path, kind: str, times: int, action: int = signal.SI
     client.register_plugin(Fault(kind, place, action))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kinds", "job"), KINDS, ids=[kinds for kinds, _ in KINDS])
 def test_killed_workers(
     kinds: str,
@@ -85,6 +86,7 @@ def in_pass(number: int, act: Callable[[], Any]) -> Callable[[Any], None]:
     return progress
 
 
+@pytest.mark.slow
 def test_restarted_and_retired_workers(
     folder: Path, cluster: Any, client: Any, expected: Any
 ) -> None:
@@ -100,6 +102,7 @@ def test_restarted_and_retired_workers(
     cluster.scale(0)  # it has not noticed that a worker has retired
 
 
+@pytest.mark.slow
 def test_a_task_that_always_kills(folder: Path, client: Any, tmp_path: Path, expected: Any) -> None:
     """The job ends with a checkpoint, from which any driver continues with the same bits."""
     job = {**BY_ROWS, "checkpoint": str(tmp_path / "checkpoint")}
@@ -129,6 +132,7 @@ def check_resumed(folder: Path, place: Path, expected: Any, **driver: Any) -> No
     assert found[:4] == whole[:4] and found[5:] == whole[5:]
 
 
+@pytest.mark.slow
 def test_closed_client(
     folder: Path, cluster: Any, client: Any, tmp_path: Path, expected: Any
 ) -> None:
@@ -139,6 +143,7 @@ def test_closed_client(
     check_resumed(folder, tmp_path / "checkpoint", expected, client=client)
 
 
+@pytest.mark.slow
 def test_scheduler_gone(folder: Path, tmp_path: Path) -> None:
     """Within seconds, although tasks wait."""
     own = distributed.LocalCluster(
@@ -160,6 +165,7 @@ def test_scheduler_gone(folder: Path, tmp_path: Path) -> None:
         own.close()
 
 
+@pytest.mark.slow
 def test_stopped_worker(folder: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "ANSWER", 2.0)
     address, pid = next(iter(client.run(os.getpid).items()))
@@ -173,6 +179,7 @@ def test_stopped_worker(folder: Path, client: Any, monkeypatch: pytest.MonkeyPat
         os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.slow
 def test_all_workers_leave(
     folder: Path,
     cluster: Any,
@@ -202,6 +209,7 @@ def test_no_workers(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # -- what is refused -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_other_version(folder: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = {**connections._versions(), "numpy": "1.0"}
     monkeypatch.setattr(connections, "_versions", lambda: mine)

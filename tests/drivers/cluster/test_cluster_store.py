@@ -23,6 +23,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
         yield found
 
 
+@pytest.mark.slow
 def test_rows_in_a_store(folder: Path, server: S3Server, client: Any) -> None:
     url = "s3://rows/train"
     put_folder(folder, url, server.options())

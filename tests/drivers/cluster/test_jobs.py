@@ -141,6 +141,7 @@ OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", OTHERS)
 def test_what_the_inline_driver_takes(case: str, rows: Path, client: Any) -> None:
     opened, job = OTHERS[case]
@@ -152,6 +153,7 @@ def test_what_the_inline_driver_takes(case: str, rows: Path, client: Any) -> Non
     assert of_path(paths[0]) == of_path(paths[1])
 
 
+@pytest.mark.slow
 def test_a_job_that_always_kills(
     rows: Path, cluster: Any, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +183,7 @@ def test_a_job_that_always_kills(
     assert of_path(found)[2:] == of_path(train_path(rows, cv=2))[2:]
 
 
+@pytest.mark.slow
 def test_folders_are_those_of_one_process(rows: Path, client: Any, tmp_path: Path) -> None:
     """A path that was interrupted here continues on a cluster, and the other way round."""
     whole = of_path(train_path(rows, cv=2))
@@ -303,6 +306,7 @@ def test_threads_of_one_worker(rows: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert of_path(train_path(rows, cv=3, client=client, progress=see)) == of_path(one)
 
 
+@pytest.mark.slow
 def test_command(rows: Path, client: Any, tmp_path: Path) -> None:
     """``--dask`` with ``--path`` writes the same models, and says which jobs are done."""
     options = [str(rows), "--features", "kmers:d=2", "--path", "3", "--cv", "2", "--memory", "1GiB"]

@@ -284,6 +284,7 @@ def test_dismissal_of_children_that_have_hardly_started(spawn: Spawn) -> None:
     assert all(child.sentinel is None and child.channel.closed for child in started)
 
 
+@pytest.mark.slow
 def test_hearts_beat_unless_stopped(spawn: Spawn, segments: dict[str, Segment]) -> None:
     child, other = spawn(number=1), spawn(number=6)
     control = segments["control"]
@@ -453,6 +454,7 @@ SUPERVISOR = textwrap.dedent(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mode", ["starting", "running", pytest.param("stopped", marks=linux), "portable", "forked"]
 )

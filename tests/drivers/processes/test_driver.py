@@ -115,18 +115,21 @@ def same_first_pass(a: fcl.TrainResult, b: fcl.TrainResult) -> None:
 # -- the same optimum ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "no-intercept"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_losses(loss: str, intercept: bool) -> None:
     check(train(loss=loss, intercept=intercept, writers=2), loss, intercept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writers", [1, 4])
 def test_writers(on_disk: fcl.DataSet, writers: int) -> None:
     """Each writer reads a part of the file; the parts of a pass depend on the number of writers."""
     check(train(on_disk, writers=writers))
 
 
+@pytest.mark.slow
 def test_cores_that_are_not_shared() -> None:
     check(train(share_cores=False, writers=2))
 
@@ -144,6 +147,7 @@ def test_weights_that_are_not_equal(tmp_path: Path) -> None:
 # -- where rows and shared memory are --------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rows_in_a_scratch_file(
     on_disk: fcl.DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,11 +163,13 @@ def test_rows_in_a_scratch_file(
     assert not list(scratch.iterdir())
 
 
+@pytest.mark.slow
 def test_shared_memory_in_files(tmp_path: Path) -> None:
     check(train(shared_files=tmp_path))
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer columns fit than are needed: they are evicted, and return."""
     monkeypatch.setattr(plan, "MAX_COLUMNS", 120)
@@ -173,6 +179,7 @@ def test_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     check(result)
 
 
+@pytest.mark.slow
 def test_sampled_rows(monkeypatch: pytest.MonkeyPatch, on_disk: fcl.DataSet) -> None:
     """The trainer begins with some of the rows; the optimum is that of all."""
     monkeypatch.setattr(plan, "ALL_ROWS", 100)
@@ -180,6 +187,7 @@ def test_sampled_rows(monkeypatch: pytest.MonkeyPatch, on_disk: fcl.DataSet) -> 
     check(train(on_disk, writers=2))
 
 
+@pytest.mark.slow
 def test_validation(on_disk: fcl.DataSet) -> None:
     codes, y = acceptors(LENGTH, 2 * N)
     codes, y = codes[1::5], y[1::5]
@@ -217,6 +225,7 @@ def go_on(folder: Path, **options: Any) -> fcl.TrainResult:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_stopped_at_a_random_moment(tmp_path: Path, on_disk: fcl.DataSet, seed: int) -> None:
     rng = random.Random(seed)
@@ -246,6 +255,7 @@ def test_stopped_at_a_random_moment(tmp_path: Path, on_disk: fcl.DataSet, seed: 
     go_on(folder, driver=rng.choice(("inline", "processes")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("better", [True, False])
 def test_a_checkpoint_knows_how_far_the_trainer_was(
     tmp_path: Path, on_disk: fcl.DataSet, better: bool
@@ -271,6 +281,7 @@ def test_a_checkpoint_knows_how_far_the_trainer_was(
     assert first == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_that_is_stopped_at_once_loses_nothing(
     tmp_path: Path, on_disk: fcl.DataSet
 ) -> None:
@@ -309,6 +320,7 @@ def test_a_resumed_run_that_is_stopped_at_once_loses_nothing(
         assert np.array_equal(after.arrays[name], values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["inline", "processes"])
 def test_a_failure_to_save_does_not_hide_the_error_of_the_run(
     tmp_path: Path, driver: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -326,6 +338,7 @@ def test_a_failure_to_save_does_not_hide_the_error_of_the_run(
     assert "could not be saved: MemoryError('no room')" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["inline", "processes"])
 @pytest.mark.parametrize("polls", [20, 1 << 30])
 def test_a_failure_to_save_does_not_discard_the_model(
@@ -350,6 +363,7 @@ def test_a_failure_to_save_does_not_discard_the_model(
     assert result.converged or (result.reason == "interrupted" and polls == 20)
 
 
+@pytest.mark.slow
 def test_a_failure_to_save_does_not_hide_the_error_of_a_child(
     tmp_path: Path, on_disk: fcl.DataSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,6 +376,7 @@ def test_a_failure_to_save_does_not_hide_the_error_of_a_child(
         train(on_disk, checkpoint=tmp_path / "c")
 
 
+@pytest.mark.slow
 def test_a_new_trainer_waits_for_no_column_that_is_there(
     on_disk: fcl.DataSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,6 +403,7 @@ def test_stopped_before_there_is_anything(tmp_path: Path, on_disk: fcl.DataSet) 
         assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["inline", "processes"])
 def test_the_other_driver_resumes(tmp_path: Path, on_disk: fcl.DataSet, first: str) -> None:
     folder = tmp_path / "checkpoints"
@@ -403,6 +419,7 @@ def test_the_other_driver_resumes(tmp_path: Path, on_disk: fcl.DataSet, first: s
     assert final.converged and final.passes > 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", ["inline", "processes"])
 def test_a_checkpoint_keeps_the_size_of_the_sample(
     tmp_path: Path, on_disk: fcl.DataSet, monkeypatch: pytest.MonkeyPatch, second: str
@@ -418,6 +435,7 @@ def test_a_checkpoint_keeps_the_size_of_the_sample(
     assert after["wanted"] >= before["wanted"] and after["draws"] > before["draws"]
 
 
+@pytest.mark.slow
 def test_limits(on_disk: fcl.DataSet) -> None:
     """The limit of time ends no run before there is a certificate."""
     late = train(on_disk, max_time=1e-3)
@@ -463,6 +481,7 @@ def test_data_that_change_while_they_are_read(tmp_path: Path, on_disk: fcl.DataS
         train(on_disk, progress=progress)
 
 
+@pytest.mark.slow
 def test_memory_that_others_take_meanwhile(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, on_disk: fcl.DataSet
 ) -> None:
@@ -483,6 +502,7 @@ def test_memory_that_others_take_meanwhile(
     check(train(on_disk, resume=folder))
 
 
+@pytest.mark.slow
 def test_an_error_of_the_caller(on_disk: fcl.DataSet) -> None:
     """An exception in the caller's function is raised unchanged."""
 
@@ -494,6 +514,7 @@ def test_an_error_of_the_caller(on_disk: fcl.DataSet) -> None:
         train(on_disk, progress=progress)
 
 
+@pytest.mark.slow
 def test_nothing_is_left(tmp_path: Path, on_disk: fcl.DataSet) -> None:
     """The fixture of all tests finds processes and segments; this test checks descriptors."""
     folder = tmp_path / "scratch"

@@ -91,6 +91,7 @@ def assert_good(run: jobs.Run) -> None:
     assert not wrong, json.dumps([*wrong, *run.case.notes, run.case.said], indent=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_fault(name: str, stock: Path, tmp_path: Path) -> None:
     case, fault = Case(SEED, 0, "fault", tmp_path, stock), find(name)
@@ -101,12 +102,14 @@ def test_fault(name: str, stock: Path, tmp_path: Path) -> None:
         assert made.codes == [5, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_commands(name: str, stock: Path, tmp_path: Path) -> None:
     case = Case(SEED, 0, "fault", tmp_path, stock)
     assert_good(jobs.OutputRun(case, find(name), N_ROWS))
 
 
+@pytest.mark.slow
 def test_other_bits_and_lost_outputs_are_found(stock: Path, tmp_path: Path) -> None:
     case = Case(SEED, 0, "fault", tmp_path, stock)
     made = jobs.OutputRun(case, find("convert-freeze-all"), N_ROWS)

@@ -45,6 +45,7 @@ def write(path: Path, text: str | int) -> None:
     path.write_text(f"{text}\n")
 
 
+@pytest.mark.slow
 def test_anonymous_memory_counts_at_once_and_shared_memory_by_its_segments() -> None:
     meter = Meter(lambda: {"supervisor": os.getpid(), "gone": 2**22 + 1}, lambda: segments)
     segments: list[Segment] = []
@@ -134,6 +135,7 @@ def test_on_tmpfs(tmp_path: Path) -> None:
             assert on_tmpfs(folder) == (kinds[folder] in ("tmpfs", "ramfs"))
 
 
+@pytest.mark.slow
 @linux
 def test_the_peak_of_all_processes_is_within_the_budget(tmp_path: Path) -> None:
     """Measured from outside, through /proc, without code of fcl."""
@@ -168,6 +170,7 @@ def watched(
     return watch, next(e["plan"] for e in events if e["event"] == "Started")
 
 
+@pytest.mark.slow
 @linux
 def test_wide_sparse_rows_are_within_the_budget(tmp_path: Path) -> None:
     """Their entries, 126 MB, are in memory or in the scratch file, as the budget demands."""

@@ -87,6 +87,7 @@ def test_arrays_outlive_the_segment(segment: Segment) -> None:
         Segment.array(segment, np.int32, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
 def test_descriptors_are_given_back() -> None:
     gc.collect()  # what tests before this one have left
