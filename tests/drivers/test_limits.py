@@ -84,7 +84,7 @@ def test_as_many_places_as_the_optimum_needs(places: Callable[[int, int], None])
     enough = len(ample.model.ids) + 1
     places(20, enough)
     assert most > enough
-    # the order of the processes' steps varies: in one of fifteen runs another feature keeps the last place
+    # the order of the processes' steps varies: in one of fifteen runs another feature has the last place
     runs = (train(driver="processes") for _ in range(3))
     result = next((run for run in runs if run.converged), None)
     assert result is not None
