@@ -182,7 +182,7 @@ class ColumnCache(LiveColumns):
 
     @property
     def mean(self) -> int:
-        """Bytes of a live column, or of the largest if there is none."""
+        """Mean bytes of the live columns; if no column is live, the bytes of the largest column."""
         return self.used // self.n if self.n else self.largest
 
     # -- changes -------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ __all__ = [
     "Needs",
     "Place",
     "SideBySide",
-    "Threads",
+    "ThreadPlace",
     "Watch",
     "last",
     "train_job",
@@ -151,7 +151,7 @@ class SideBySide(Place):
         """Report the events of the jobs."""
 
 
-class Threads(SideBySide):
+class ThreadPlace(SideBySide):
     """Runs jobs in threads of this process: the same models, bit for bit, as one after the other.
 
     Parameters
@@ -175,23 +175,20 @@ class Threads(SideBySide):
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """See :class:`Place`."""
-        before = self._share
+        # a call within another one may only lower the share: its jobs run beside those of the outer call
         side_by_side = max(1, min(self.lanes, len(items)))
-        self._share = min(before, -(-self._needs.threads // side_by_side))
-        try:
-            found = super().each(function, items)
-            if threading.get_ident() == self._owner:
-                self._show_events()
-            return found
-        finally:
-            if threading.get_ident() == self._owner:
-                self._share = before
+        self._share = min(self._share, -(-self._needs.threads // side_by_side))
+        found = super().each(function, items)
+        if threading.get_ident() == self._owner:
+            self._share = self._needs.threads
+            self._show_events()
+        return found
 
     def stream(
         self, function: Callable[..., Iterable[Any]], shared: Any, watch: Any, *args: Any
     ) -> Iterator[Any]:
         """See :class:`Place`."""
-        if threading.get_ident() == self._owner:  # no other job runs
+        if threading.get_ident() == self._owner:  # the only job, outside of each()
             yield from function(shared, watch, *args)
             return
         while not self._room.acquire(timeout=POLL):

@@ -29,7 +29,7 @@ RowViewOption = str | int
 MIB = 1 << 20
 #: A single process: interpreter, numpy, numba, the readers and the compiler.
 INTERPRETER = 320 * MIB
-#: Name of the part of a plan that each thread has of its own.
+#: How a plan names the tables of a pass, of which each thread needs its own.
 TABLES = "tables of a pass"
 #: Private memory of each of several processes, which share code and compile kernels beforehand.
 SUPERVISOR = 96 * MIB

@@ -248,7 +248,7 @@ class Estimator(Predictor):
             yield place
 
     def _sends_jobs(self, n_problems: int) -> bool:
-        """Whether a fit has several whole jobs."""
+        """Whether a fit has more than one whole job."""
         return n_problems > 1
 
     def _view(self) -> Any:

@@ -15,7 +15,7 @@ import fcl
 from fcl.drivers import place
 from fcl.drivers.events import PassDone
 from fcl.drivers.job import make_job
-from fcl.drivers.place import HERE, Needs, Threads, Watch
+from fcl.drivers.place import HERE, Needs, ThreadPlace, Watch
 from fcl.drivers.plan import INTERPRETER
 from fcl.path.events import PointDone
 from tests.path.conftest import rows, train_path
@@ -57,14 +57,14 @@ class Events:
 @pytest.mark.parametrize("more", [{}, {"refit": True}, {"outer": 2}])
 def test_folds_have_the_same_bits(more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     here, there, used = Events(), Events(), []
-    each = Threads.each
+    each = ThreadPlace.each
 
-    def counted(self: Threads, function: Any, items: Any) -> Any:
+    def counted(self: ThreadPlace, function: Any, items: Any) -> Any:
         if len(items) > 1:
             used.append(self.lanes)
         return each(self, function, items)
 
-    monkeypatch.setattr(Threads, "each", counted)
+    monkeypatch.setattr(ThreadPlace, "each", counted)
     serial = train_path(data(), cv=3, threads=1, progress=here, **more)
     both = train_path(data(), cv=3, threads=3, progress=there, **more)
     assert bits(both) == bits(serial)
@@ -161,7 +161,7 @@ def test_threads_are_shared_out_and_a_single_job_has_all() -> None:
         yield number
 
     shown: list[Any] = []
-    lanes = Threads(Needs(0, (), lanes=3, threads=8), shown.append, lambda: False)
+    lanes = ThreadPlace(Needs(0, (), lanes=3, threads=8), shown.append, lambda: False)
     watch = Watch(shown.append, lambda: False, place=lanes)
     assert watch.run(job, None, 7) == 7 and given == [(8, False)] and len(shown) == 1
     found = lanes.each(lambda k: watch.run(job, None, k), range(6))

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fcl.drivers.kinds import missing
+from fcl.drivers.place import POLL
 from fcl.errors import BudgetError, ClusterLost, FclError, InputError
 from fcl.parallel import one_blas_thread
 from fcl.units import counted, format_bytes
@@ -34,8 +35,6 @@ _log = logging.getLogger("fcl")
 PATIENCE = 300.0
 #: Seconds within which a worker must answer a question beside its tasks, such as for its versions.
 ANSWER = 60.0
-#: Seconds between two looks at the workers and at the user's signals while tasks run.
-POLL = 0.2
 #: Share of a worker's memory limit that a job may plan with: Dask pauses a worker at 0.8 of it.
 MEMORY_SHARE = 0.6
 

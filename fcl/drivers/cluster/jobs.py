@@ -35,7 +35,7 @@ from fcl.drivers.place import (
     Needs,
     Place,
     SideBySide,
-    Threads,
+    ThreadPlace,
     Watch,
     last,
 )
@@ -379,7 +379,7 @@ def place_of_jobs(
         yield client
         return
     if client is None and dask is None:
-        yield HERE if needs is None or needs.lanes < 2 else Threads(needs, report, should_stop)
+        yield HERE if needs is None or needs.lanes < 2 else ThreadPlace(needs, report, should_stop)
         return
     check_cluster(client, dask, dask_tls)
     assert needs is not None
