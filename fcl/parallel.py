@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 __all__ = [
+    "POLL",
     "SERIAL",
     "Team",
     "available_cores",
@@ -32,6 +33,8 @@ __all__ = [
 
 #: Entries that a thread reads in about the time in which another is woken, 0.3 ms, twice.
 LEAST_ENTRIES = 1 << 19
+#: Seconds between two looks at the user's signals while jobs or tasks run elsewhere.
+POLL = 0.2
 
 T = TypeVar("T")
 R = TypeVar("R")

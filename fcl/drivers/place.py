@@ -26,12 +26,11 @@ from fcl.drivers.plan import INTERPRETER, TABLES
 from fcl.drivers.result import TrainResult
 from fcl.drivers.session import Progress
 from fcl.drivers.train import train
-from fcl.parallel import limited
+from fcl.parallel import POLL, limited
 
 __all__ = [
     "HERE",
     "NOT_RELAYED",
-    "POLL",
     "Here",
     "Needs",
     "Place",
@@ -42,8 +41,6 @@ __all__ = [
     "train_job",
 ]
 
-#: Seconds between two looks at jobs that are waited for.
-POLL = 0.2
 #: Rows times features from which jobs run side by side: in smaller ones most of the time is Python's, of
 #: which one thread runs at a time. 5 folds of 10,000 rows of 20 numbers took 1.2 times as long.
 LEAST_ENTRIES = 1 << 22

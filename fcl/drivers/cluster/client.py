@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fcl.drivers.kinds import missing
-from fcl.drivers.place import POLL
 from fcl.errors import BudgetError, ClusterLost, FclError, InputError
-from fcl.parallel import one_blas_thread
+from fcl.parallel import POLL, one_blas_thread
 from fcl.units import counted, format_bytes
 
 __all__ = ["Cluster", "WorkerInfo", "worker_address"]
