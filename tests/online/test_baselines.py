@@ -12,8 +12,8 @@ from fcl.kernels.losses import LOGISTIC, SQUARED
 from fcl.online import project_l1_ball
 from tests.online.test_ball import Rows, dense, learner_for
 from tools.bench import data as bench_data
+from tools.bench import online_ball
 from tools.bench import online_baselines as loops
-from tools.bench import online_calls
 from tools.bench.online_baselines import INTERCEPT, ROOT, ROWS, SHIFT, STATES, TOTAL
 
 
@@ -161,18 +161,18 @@ def test_coordinate_descent_and_interior_points_find_the_optimum_of_fcl(squared:
     w = np.zeros(30)
     w[model.ids] = model.weights
     assert 3 < len(model.ids) < 30
-    problem = online_calls.Problem(bench_data.Rows(sparse.csr_matrix(X), y), squared, w, C)
-    limits = online_calls.Limits(1e6, 60.0, 1e-9)
-    found = online_calls.curve(problem, online_calls.descent(problem), limits)
+    problem = online_ball.Problem(bench_data.Rows(sparse.csr_matrix(X), y), squared, w, C)
+    limits = online_ball.Limits(1e6, 60.0, 1e-9)
+    found = online_ball.curve(problem, online_ball.descent(problem), limits)
     assert found[-1][2] <= 1e-9 and found[0][0] == 0.0 < found[1][0]
     few = limits._replace(passes=20.0)
     rate = 0.05 if squared else 1.0
-    runs = [online_calls.stochastic(problem, method, 20, rate) for method in ("ball", "EG")]
-    for steps in (*runs, online_calls.exponentiated(problem, rate)):
-        values = [value for _, _, value in online_calls.curve(problem, steps, few)]
+    runs = [online_ball.stochastic(problem, method, 20, rate) for method in ("ball", "EG")]
+    for steps in (*runs, online_ball.exponentiated(problem, rate)):
+        values = [value for _, _, value in online_ball.curve(problem, steps, few)]
         assert min(values) < 0.7 * values[0]
     pytest.importorskip("clarabel")
-    found = online_calls.curve(problem, online_calls.interior_point(problem, 100), limits)
+    found = online_ball.curve(problem, online_ball.interior_point(problem, 100), limits)
     assert found[-1][2] <= 1e-6
 
 
@@ -190,19 +190,19 @@ def test_line_search_never_rises_and_its_gap_is_honest(loss: str) -> None:
     w = np.zeros(25)
     w[best.ids] = best.weights
     z = float(np.abs(w).sum())
-    problem = online_calls.Batch(X, y, loss == "squared")
+    problem = online_ball.Batch(X, y, loss == "squared")
     optimum, gradient = problem.value(w)
     assert 3 < np.count_nonzero(w) < 25
-    assert 0.0 <= online_calls.gap_of(w, gradient, z) <= 1e-5 * optimum
+    assert 0.0 <= online_ball.gap_of(w, gradient, z) <= 1e-5 * optimum
     last = math.inf
-    for step, found in enumerate(online_calls.line_search(problem, z, 25)):
+    for step, found in enumerate(online_ball.line_search(problem, z, 25)):
         assert found.value <= last and np.abs(found.w).sum() <= z * (1.0 + 1e-12)
         assert found.gap >= found.value - optimum - 1e-9 * optimum
         last = found.value
         if found.gap <= 1e-7 * optimum or step == 3000:
             break
     assert found.gap <= 1e-7 * optimum and found.value - optimum <= 1e-7 * optimum
-    for step, found in enumerate(online_calls.fixed_rates(problem, z, 25, 1.0)):
+    for step, found in enumerate(online_ball.fixed_rates(problem, z, 25, 1.0)):
         assert found.gap >= found.value - optimum - 1e-9 * optimum
         if step == 100:
             break
