@@ -452,7 +452,7 @@ def test(binaries: pathlib.Path, arguments: list[str], lowest: bool) -> int:
 
 
 def traces(binaries: pathlib.Path, arguments: list[str]) -> int:
-    """Compare the traces of the jobs in tests/traces.py with recorded ones, or with another commit's."""
+    """Compare the traces of the jobs in tests/jobs.py with recorded ones, or with another commit's."""
     program: list[str | pathlib.Path] = [binaries / "python", "tests/traces.py"]
     with tempfile.TemporaryDirectory(prefix="fcl-traces-") as name:
         folder = pathlib.Path(name)
