@@ -40,7 +40,7 @@ def test_a_difference_is_found() -> None:
     cases = [
         (changed(2, "objective", (first * (1.0 + 2e-16)).hex()), True, False),
         (changed(0, "objective", (first * (1.0 + 1e-8)).hex()), True, True),
-        (changed(-1, "objective", (last * (1.0 + 1e-5)).hex()), True, True),
+        (changed(-1, "objective", (last * (1.0 - 1e-5)).hex()), True, True),
         (changed(3, "active", -1), True, False),
         (changed(-1, "active", 99), True, True),
         (then | {"passes": then["passes"][:-1]}, True, False),

@@ -76,9 +76,9 @@ def differences(name: str, here: dict[str, Any], there: dict[str, Any], exact: b
     """What differs between two traces of a job, in words.
 
     exact : whether all bits must agree, as with the same versions on the same processor. Elsewhere sums
-        are rounded otherwise, which decides when a descent ends: there the objective of the empty model must
-        agree to 1e-9 and the last one to what both certificates allow, with about as many passes and
-        active features.
+        are rounded otherwise, which decides when a descent ends: then the objectives of the empty model
+        must agree to 1e-9, the last ones to the gaps of both certificates, and the numbers of passes and
+        of active features roughly.
     """
     now, then = here["passes"], there["passes"]
     if not exact:
