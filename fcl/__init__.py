@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from fcl.config import set_config as set_config
     from fcl.data import DataSet as DataSet
     from fcl.data import open_data as open_data
-    from fcl.drivers.certify import Optimality as Optimality
     from fcl.drivers.certify import certify as certify
     from fcl.drivers.online.train import OnlineResult as OnlineResult
     from fcl.drivers.online.train import train_online as train_online
-    from fcl.drivers.train import TrainResult as TrainResult
+    from fcl.drivers.optimality import Optimality as Optimality
+    from fcl.drivers.result import TrainResult as TrainResult
     from fcl.drivers.train import plan_training as plan_training
     from fcl.drivers.train import train as train
     from fcl.errors import BudgetError as BudgetError

@@ -14,22 +14,6 @@ from typing import Any
 
 from fcl.errors import InputError
 
-__all__ = [
-    "at_least_0",
-    "choice",
-    "file_kind",
-    "flag",
-    "is_whole",
-    "positive",
-    "share",
-    "share_or_0",
-    "shortened",
-    "shown",
-    "up_to_one",
-    "view_of_rows",
-    "whole",
-]
-
 #: Special files that a path may lead to; reading from one of them may never end.
 _SPECIAL = {
     stat.S_IFIFO: "a FIFO (named pipe)",

@@ -10,8 +10,6 @@ from fcl.checks import positive, shown
 from fcl.errors import InputError
 from fcl.numerals import read_number
 
-__all__ = ["parse_kind"]
-
 Kind = TypeVar("Kind")
 
 

@@ -20,8 +20,6 @@ from typing import Any
 from fcl.errors import BudgetError, InputError
 from fcl.units import format_bytes, least_memory, parse_size
 
-__all__ = ["MOST_PER_BYTE", "SMALL", "allow", "budget", "inflate", "within"]
-
 #: Bytes that a model or checkpoint may take in memory, however small its file is.
 SMALL = 256 << 20
 #: Bytes in memory for each byte of a larger one.

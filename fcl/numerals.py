@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
-__all__ = ["read_number", "read_whole"]
-
 _BLANKS = r"[ \t\n\r\f\v]*"
 _NUMBER = re.compile(
     _BLANKS + r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|inf(?:inity)?|nan)" + _BLANKS,

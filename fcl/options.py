@@ -20,10 +20,8 @@ from fcl.parallel import SERIAL, Team
 from fcl.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+    from fcl.types import Floats
 
-    Floats = npt.NDArray[np.float64]
 
 #: The groups of options in ``--help``, in order.
 GROUPS = ("data", "model", "path", "stopping", "running", "checkpoints", "output")

@@ -19,18 +19,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = [
-    "POLL",
-    "SERIAL",
-    "Team",
-    "available_cores",
-    "caller",
-    "cut",
-    "limited",
-    "one_blas_thread",
-    "threads_of_job",
-]
-
 #: Entries that a thread reads in about the time in which another is woken, 0.3 ms, twice.
 LEAST_ENTRIES = 1 << 19
 #: Seconds between two looks at the user's signals while jobs or tasks run elsewhere.

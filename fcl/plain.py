@@ -7,8 +7,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["plain"]
-
 
 def plain(value: Any) -> Any:
     """Convert a value to JSON types, recursively; the keys of mappings are sorted.

@@ -6,8 +6,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["exposure", "make_private"]
-
 #: Symbolic links that are followed on the way to a folder, as the kernel does.
 MOST_LINKS = 40
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH

@@ -7,8 +7,6 @@ place of the library of that name. This module imports only what Python has load
 import os
 import sys
 
-__all__ = ["runs_module", "without_working_folder"]
-
 #: Options of Python that take no value and may stand before ``m`` in one word, as in ``-Bm``.
 _FLAGS = "bBdEhiIOPqRsSuvVx?"
 

@@ -8,16 +8,6 @@ import re
 from fcl.checks import shown
 from fcl.errors import InputError
 
-__all__ = [
-    "counted",
-    "format_bytes",
-    "format_seconds",
-    "least_memory",
-    "parse_duration",
-    "parse_size",
-    "score_title",
-]
-
 _PREFIXES = "KMGTP"
 _FLAGS = re.IGNORECASE | re.ASCII
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?:([KMGTP])(I)?)?(B)?\s*", _FLAGS)

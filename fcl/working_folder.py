@@ -21,16 +21,6 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-__all__ = [
-    "NUMBA_SETTINGS",
-    "handed_on",
-    "import_module",
-    "in_use",
-    "protect",
-    "protected",
-    "why_missing",
-]
-
 #: Package under which the helpers of the user's modules are loaded.
 PREFIX = "working_folder"
 #: File of settings that numba reads from the working folder.

@@ -17,7 +17,7 @@ from fcl.drivers import place
 from fcl.drivers.events import Event, PassDone, Prepared
 from fcl.drivers.online import train as online_train
 from fcl.estimators import FCLClassifier
-from fcl.kernels import Compilation
+from fcl.kernels.compilation import Compilation
 from fcl.path.train import train_path
 from fcl.stagewise.events import BlockVisited, StagewiseStarted
 from fcl.stagewise.train import Running, train_stagewise

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from fcl.types import Floats, Ints
 
 #: Share of the cache that columns with a weight may leave between two anchors. If all left, the new
 #: columns would undo the optimum of the old ones, and the next pass the other way round.

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from fcl.drivers.optimality import Optimality
     from fcl.model import Model
 
-__all__ = ["command", "main"]
-
 EPILOG = (
     """\
 \b

@@ -12,8 +12,6 @@ from fcl.units import counted
 if TYPE_CHECKING:
     from fcl.drivers.optimality import Optimality
 
-__all__ = ["ball_text", "certify_lines"]
-
 
 def certify_lines(found: Optimality, model: str, out: str | None, notes: Items) -> list[str]:
     """The summary: objective, bounds, violation, the best C, the ball, and the strongest violators."""

@@ -26,21 +26,6 @@ from fcl.limits import within
 from fcl.store import RemotePath, check_no_secrets, is_remote, locate, usual_options
 from fcl.working_folder import protected
 
-__all__ = [
-    "EXIT_CHECKPOINT",
-    "EXIT_DEATHS",
-    "EXIT_FAILED",
-    "EXIT_UNFINISHED",
-    "EXIT_USAGE",
-    "Command",
-    "Interrupted",
-    "exit_code",
-    "messages",
-    "printable",
-    "refuse_same",
-    "show",
-]
-
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_UNFINISHED = 3

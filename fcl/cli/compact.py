@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.scoring.compact import Compacted
 
-__all__ = ["MODEL_GROUP", "MODEL_TABLE", "compact_file", "is_compaction"]
-
 MODEL_GROUP = "models"
 
 

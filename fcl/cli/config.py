@@ -20,8 +20,6 @@ from fcl.limits import allow, within
 from fcl.options import Option
 from fcl.store import is_remote
 
-__all__ = ["RIVALS", "checked_value", "given_options", "merge_config", "read_toml"]
-
 #: options that tables do not declare; a file may set none of them
 _UNDECLARED = {"allow-host", "help", "import", "storage-option", "version"}
 #: options that exclude each other; one on the command line overrides the other one in the file

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from fcl.convert.contract import Layout
     from fcl.convert.run import Progress, Summary
 
-__all__ = ["command", "main"]
-
 EPILOG = """\
 \b
 Examples:

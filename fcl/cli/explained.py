@@ -12,13 +12,11 @@ if TYPE_CHECKING:
     import numpy as np
 
     from fcl.data import DataSet
-    from fcl.features.base import Floats
     from fcl.model.explain import LinearModel
     from fcl.model.predictor import Predictor
     from fcl.model.scores import OnMargins
     from fcl.scoring.known import KnownColumns
-
-__all__ = ["check_explained", "explained_model", "write_explanations"]
+    from fcl.types import Floats
 
 
 def check_explained(out: str) -> None:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from fcl.model import Model
     from fcl.model.predictor import Predictor
 
-__all__ = ["command", "main"]
-
 EPILOG = """\
 \b
 Exit codes: 0 success, 1 the machine failed or an output was taken (the result is beside it),

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from fcl import kernels
 from fcl.cli.common import (
     EXIT_FAILED,
     EXIT_UNFINISHED,
@@ -26,8 +27,6 @@ from fcl.cli.saving import save_result
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.clock import Clock
 from fcl.errors import InputError
-
-__all__ = ["command", "main"]
 
 #: Spellings of 16-bit weights, which are an option of another name here.
 _GRID = re.compile(r"q[0-9]+\.[0-9]+")
@@ -154,7 +153,6 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
     from fcl.drivers.online.run import End
     from fcl.drivers.online.stream import learn_stream
     from fcl.drivers.online.train import plan_online, train_online
-    from fcl.kernels import Compilation
     from fcl.model.result_file import Output
 
     clock, limit = Clock(), options["max_time"]
@@ -180,7 +178,10 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
         arguments["save"] = None if options["bare"] else output
     learn = learn_stream if is_stream else train_online
     view = View() if options["quiet"] else OnlineLines()
-    with Compilation(lambda: None, clock), watched(options, stop, view, OnlineProgress) as progress:
+    with (
+        kernels.compilation.Compilation(lambda: None, clock),
+        watched(options, stop, view, OnlineProgress) as progress,
+    ):
         try:
             result = learn(**arguments, progress=progress, should_stop=should_stop)
         except KeyboardInterrupt:

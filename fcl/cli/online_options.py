@@ -12,8 +12,6 @@ from fcl.errors import InputError
 from fcl.numerals import read_number
 from fcl.options import DURATION, FLAG, FROM_0, FROM_1, PATH, SIZE, Kind, Option, one_of, real
 
-__all__ = ["ARGUMENTS", "FIXED", "GROUPS", "TABLE"]
-
 GROUPS = ("data", "model", "learning", "running", "output")
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from fcl.drivers.online.train import OnlineResult
     from fcl.online import Learner
 
-__all__ = ["OnlineLines", "result_lines"]
-
 HEAD = ("rows", "loss", "since last", "constant", "active", "|w|", "rows/s", "memory")
 
 

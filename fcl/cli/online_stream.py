@@ -21,8 +21,6 @@ from fcl.limits import budget
 if TYPE_CHECKING:
     from fcl.drivers.online.stream import StreamBlock
 
-__all__ = ["STDIN", "check_stream", "stream_arguments"]
-
 STDIN, NAME = "-", "standard input"
 #: Options that need rows which can be counted or read again.
 REFUSED = (

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.model import Model
 
-__all__ = ["initial_model", "open_rows", "open_valid"]
-
 
 def open_rows(path: str, y: str, **arrays: Any) -> DataSet:
     """Open DATA with a target, or with several numeric ones as columns.

@@ -31,27 +31,6 @@ from fcl.options import (
 from fcl.path.options import PATH_OPTIONS
 from fcl.store import is_remote
 
-__all__ = [
-    "COUNT",
-    "EXIT_CODES",
-    "FILE",
-    "KEPT",
-    "MAY_CHANGE",
-    "NUMBER",
-    "PATH_ONLY",
-    "TABLE",
-    "GroupedCommand",
-    "TrainCommand",
-    "allow_host_option",
-    "click_option",
-    "import_option",
-    "overwrite_option",
-    "table_options",
-    "train_options",
-    "version_option",
-    "x_option",
-]
-
 _X = Option(TEXT, "data", "Array of the rows in DATA.", "X", name="x", from_file=True)
 _OFFSET = "Array in DATA and DATA2 that is added to the margins."
 _COVARIATES = (

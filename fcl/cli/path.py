@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from fcl.model.result_file import Output, Save
     from fcl.path.result import PathResult
 
-__all__ = ["check_path_options", "path_options", "path_outputs", "run_path"]
-
 #: Options that a path does not take, and why.
 _NOT_OF_PATHS = {
     "C": "a path finds its own values; give --C-max",

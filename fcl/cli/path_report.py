@@ -16,8 +16,6 @@ from fcl.units import counted, format_seconds, score_title
 if TYPE_CHECKING:
     from fcl.path.result import OuterScores, PathPoint, PathResult
 
-__all__ = ["PathView", "path_lines"]
-
 #: Why a path ended, in words.
 REASONS = {
     PathStop.GRID: "all points are done",

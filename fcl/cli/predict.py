@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fcl import kernels
 from fcl.cli.common import messages, refuse_same
 from fcl.cli.options import (
     EXIT_CODES,
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from fcl.model.predictor import Predictor
     from fcl.scoring.quality import Comparison
     from fcl.scoring.stream import ScoreSummary
-
-__all__ = ["command", "main"]
 
 EPILOG = """\
 \b
@@ -208,11 +207,10 @@ def _timed() -> Iterator[Callable[[], float]]:
     from fcl.cli.progress import say
     from fcl.drivers.events import Compiled, Compiling
     from fcl.drivers.kinds import JOB_SECONDS
-    from fcl.kernels import Compilation
 
     since = time.perf_counter()
     seconds = 0.0
-    with Compilation(lambda: say(Compiling(JOB_SECONDS))) as compilation:
+    with kernels.compilation.Compilation(lambda: say(Compiling(JOB_SECONDS))) as compilation:
         yield lambda: seconds
     seconds = time.perf_counter() - since
     if compiling := compilation.take():

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from fcl.scoring.sites import SiteWindows
     from fcl.scoring.stream import ScoreSummary
 
-__all__ = ["Request", "predict_files", "predict_sites", "predict_variants"]
-
 
 @dataclass(frozen=True)
 class Request:

@@ -9,16 +9,6 @@ from fcl.convert.options import GROUPS as CONVERT_GROUPS
 from fcl.convert.options import TABLE as CONVERT_TABLE
 from fcl.options import FLAG, FROM_0, FROM_1, PATH, TEXT, Option
 
-__all__ = [
-    "CONVERT_NAMES",
-    "FILE_NAMES",
-    "GROUPS",
-    "NATIVE_NAMES",
-    "SITE_NAMES",
-    "TABLE",
-    "VARIANT_NAMES",
-]
-
 #: The groups of options in ``--help``, in order.
 GROUPS = ("scores", *CONVERT_GROUPS[:-2], "variants", "model", *CONVERT_GROUPS[-2:])
 

@@ -19,8 +19,6 @@ from fcl.config import set_config
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["protect_streams", "quiet_finalisers", "run"]
-
 
 def run(command: Command, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command with the given arguments, by default sys.argv, and exit."""

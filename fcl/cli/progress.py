@@ -33,17 +33,6 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-__all__ = [
-    "JsonLog",
-    "LineView",
-    "LiveView",
-    "View",
-    "class_weight_text",
-    "pass_items",
-    "problem_text",
-    "say",
-]
-
 #: Seconds without a line after which a :class:`LineView` shows the progress of the pass.
 PROGRESS_LINE_EVERY = 5.0
 

@@ -10,21 +10,12 @@ from fcl.cli.progress import class_weight_text, validation_text
 from fcl.units import counted, format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from fcl.drivers.train import TrainResult
+    from fcl.drivers.result import TrainResult
     from fcl.features import Family
     from fcl.model import Certificate, History, Model
     from fcl.model.compact import Encoding
     from fcl.model.frames import FeatureRow, OutputFeature
     from fcl.objective import Penalty
-
-__all__ = [
-    "hashing_items",
-    "model_lines",
-    "plan_lines",
-    "result_lines",
-    "strongest_lines",
-    "warning_line",
-]
 
 Items = list[tuple[str, str]]
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from fcl.report.make import Report
 
-__all__ = ["command", "main", "report_on_training", "say_how_to_report"]
-
 EPILOG = """\
 \b
 Exit codes: 0 success, 1 the machine failed or an output was taken (the result is beside it),

@@ -15,9 +15,7 @@ from fcl.plain import plain
 from fcl.store import absolute
 
 if TYPE_CHECKING:
-    from fcl.model.checkpoint import Checkpoint
-
-__all__ = ["check_command", "command_options", "is_own_model", "resume_options"]
+    from fcl.model.checkpoint_file import Checkpoint
 
 
 def command_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,6 @@ from fcl.errors import FclError, OutputExistsError, reason
 if TYPE_CHECKING:
     from fcl.model.result_file import Output, Save
 
-__all__ = ["KeptState", "save_result"]
-
 
 class KeptState:
     """The folder of checkpoints of a job, as it was when the job began.

@@ -14,8 +14,6 @@ from types import FrameType
 
 from fcl.cli.common import Interrupted, messages
 
-__all__ = ["Stop", "process_ends_with_command", "stop_on_signals"]
-
 #: `timeout` and Ctrl-C on a pipeline may deliver one signal twice, microseconds apart: a signal within
 #: this many seconds of the first one counts as the same request
 SAME_REQUEST = 0.25

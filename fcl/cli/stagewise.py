@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from fcl.stagewise.settings import Settings
     from fcl.stagewise.train import Running
 
-__all__ = ["command", "main"]
-
 EPILOG = """\
 \b
 Examples:

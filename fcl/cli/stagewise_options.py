@@ -20,8 +20,6 @@ from fcl.options import (
     real,
 )
 
-__all__ = ["GROUPS", "SETTINGS", "TABLE"]
-
 GROUPS = ("data", "model", "stopping", "running", "checkpoints", "output")
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from fcl.stagewise.model import StagewiseModel
     from fcl.stagewise.train import StagewiseResult
 
-__all__ = ["BlockLines", "model_lines", "result_lines", "tsv_lines"]
-
 
 class BlockLines(View):
     """One line for each visit of a block."""

@@ -36,11 +36,9 @@ from fcl.store import kind_of, local_neighbour, local_path, locate
 if TYPE_CHECKING:
     from fcl.cli.progress import View
     from fcl.data import DataSet
-    from fcl.drivers.train import TrainResult
-    from fcl.model.checkpoint import Checkpoint
+    from fcl.drivers.result import TrainResult
+    from fcl.model.checkpoint_file import Checkpoint
     from fcl.model.result_file import Output
-
-__all__ = ["command", "main"]
 
 EPILOG = f"""\
 \b

@@ -13,8 +13,6 @@ from fcl.cli import COMMANDS
 from fcl.cli.common import exit_code
 from fcl.cli.options import version_option
 
-__all__ = ["command", "main"]
-
 EPILOG = """\
 fcl COMMAND --help lists the options of a command. To complete words with the tabulator key, add this line
 to ~/.bashrc: eval "$(_FCL_COMPLETE=bash_source fcl)". For zsh and fish, write zsh_source or fish_source.

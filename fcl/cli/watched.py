@@ -15,8 +15,6 @@ from fcl.cli.signals import Stop
 from fcl.drivers.events import Event
 from fcl.errors import ConvergenceWarning, ScaleWarning
 
-__all__ = ["effective", "passes_view", "watched"]
-
 
 def effective(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that describe a run."""

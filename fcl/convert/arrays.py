@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Appended", "Store", "StoreLayout"]
-
 #: Zstandard's own default; lower levels are hardly faster on nucleotide codes.
 ZSTD_LEVEL = 3
 TEXT = np.dtypes.StringDType()

@@ -12,10 +12,8 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.cells import find_column
 from fcl.convert.files import InputFile
-from fcl.convert.letters import Ints
 from fcl.errors import InputError
-
-__all__ = ["Intervals", "read_intervals"]
+from fcl.types import Ints
 
 _SKIPPED = re.compile(rb"#|(track|browser)(\s|$)")
 #: Bytes at the beginning of a line that may have to be skipped.

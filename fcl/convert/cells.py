@@ -10,15 +10,6 @@ from fcl.data.sequences import LETTERS
 from fcl.errors import InputError
 from fcl.numerals import read_whole
 
-__all__ = [
-    "cells_of",
-    "delimiter_of",
-    "fields_of",
-    "find_column",
-    "is_sequence",
-    "is_sequence_table",
-]
-
 #: Texts of nucleotide codes that mean a missing value.
 _MISSING = ("NA", "NAN")
 

@@ -10,8 +10,6 @@ from fcl.convert.genome import Genome
 from fcl.errors import InputError
 from fcl.units import counted
 
-__all__ = ["LACKING", "ContigNames", "Renaming"]
-
 #: Why a record is dropped, with ``--skip-contigs``.
 LACKING = "on a contig that the genome lacks"
 #: Names that a note lists.

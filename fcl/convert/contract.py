@@ -22,8 +22,6 @@ from fcl.data.sparse import SparseRows
 from fcl.errors import BudgetError
 from fcl.units import format_bytes
 
-__all__ = ["TEXT_BYTES", "Budget", "Categorical", "Column", "Layout", "Rows", "Source"]
-
 #: What Python takes for a short text that a list and a dictionary hold, beside its letters.
 TEXT_BYTES = 160
 #: The part of a budget that a block of few, wide rows may take.

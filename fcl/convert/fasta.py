@@ -12,11 +12,10 @@ from fcl.checks import shown
 from fcl.convert.contract import Budget, Column, Layout, Rows, Source
 from fcl.convert.files import InputFile
 from fcl.convert.labels import HEADER, HeaderPattern, NameTable, TextColumn
-from fcl.convert.letters import Codes, Filter, Ints, Trimmer
+from fcl.convert.letters import Codes, Filter, Trimmer
 from fcl.convert.records import Piece, pieces
 from fcl.errors import InputError
-
-__all__ = ["Options", "open_source"]
+from fcl.types import Ints
 
 #: Short records are parsed twice as fast in slices that stay in the cache.
 _SLICE_BYTES = 1 << 20

@@ -20,8 +20,6 @@ from fcl.checks import file_kind
 from fcl.errors import InputError
 from fcl.limits import allow
 
-__all__ = ["HEAD_BYTES", "STDIN", "InputFile", "is_pipe"]
-
 STDIN = "-"
 
 #: decompressed bytes that recognise a format

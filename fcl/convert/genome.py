@@ -12,13 +12,12 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.contract import TEXT_BYTES, Budget
 from fcl.convert.files import InputFile
-from fcl.convert.letters import Codes, Ints, reverse_complement
+from fcl.convert.letters import Codes, reverse_complement
 from fcl.convert.records import pieces
 from fcl.data.sequences import UNKNOWN
 from fcl.errors import InputError
+from fcl.types import Ints
 from fcl.units import counted
-
-__all__ = ["Genome", "Windows", "letters_outside"]
 
 _SLICE_BYTES = 4 << 20
 #: Bytes that Linux maps around an address that is read.

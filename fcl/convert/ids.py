@@ -12,8 +12,6 @@ from fcl.convert.reference import Reference
 from fcl.errors import InputError
 from fcl.units import counted
 
-__all__ = ["IdColumns"]
-
 
 @dataclass(frozen=True)
 class IdColumns:

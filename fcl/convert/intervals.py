@@ -15,11 +15,10 @@ from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Sour
 from fcl.convert.files import InputFile
 from fcl.convert.genome import Genome, Windows
 from fcl.convert.labels import Categories, TextColumn
-from fcl.convert.letters import Codes, Filter, Ints, select
+from fcl.convert.letters import Codes, Filter, select
 from fcl.errors import InputError
+from fcl.types import Ints
 from fcl.units import counted
-
-__all__ = ["Options", "open_source"]
 
 _SLICE_BYTES = 1 << 20
 _STRANDS = ("+", "-", ".")

@@ -22,8 +22,6 @@ from fcl.errors import InputError
 from fcl.numerals import read_number
 from fcl.units import counted
 
-__all__ = ["HeaderPattern", "NameTable", "TextColumn", "column_of", "is_number"]
-
 #: The prefix of ``--label header:REGEX``.
 HEADER = "header:"
 

@@ -12,21 +12,10 @@ import numpy.typing as npt
 from fcl.convert.contract import Budget, Categorical, Column, Rows
 from fcl.data.sequences import CODE_OF_BYTE, UNKNOWN
 from fcl.errors import InputError
+from fcl.types import Ints
 from fcl.units import counted
 
-__all__ = [
-    "BLANK",
-    "Cut",
-    "Filter",
-    "Trimmer",
-    "encode",
-    "first_invalid",
-    "reverse_complement",
-    "select",
-]
-
 Codes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
 
 #: The budget of a source must hold so many copies of a row.
 _ROW_COPIES = 8

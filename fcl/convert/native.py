@@ -9,8 +9,6 @@ from pathlib import Path
 from fcl.data.open import FORMATS
 from fcl.errors import InputError
 
-__all__ = ["refuse_native"]
-
 
 def refuse_native(path: str | os.PathLike[str]) -> None:
     """Raise InputError if fcl reads a file or folder as it is: Zarr, HDF5 (also h5ad), npy."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["FIRST_INEXACT", "is_rounded_integer"]
-
 #: From here on, float64 does not hold all whole numbers.
 FIRST_INEXACT = 1 << 53
 

@@ -10,8 +10,6 @@ from fcl import checks
 from fcl.numerals import read_number
 from fcl.options import FLAG, FROM_1, PATH, SIZE, TEXT, Kind, Option, one_of
 
-__all__ = ["DEFAULT_MEMORY", "GROUPS", "TABLE"]
-
 #: The groups of options in ``--help``, in order.
 GROUPS = ("input", "columns", "tables", "sequences", "genome", "running", "output")
 

@@ -29,15 +29,6 @@ from fcl.checks import shown
 from fcl.convert.contract import Budget
 from fcl.errors import InputError
 
-__all__ = [
-    "MOST_MERGED",
-    "MOST_MOVE",
-    "Precision",
-    "any_inexact_in_float32",
-    "needs_survey",
-    "stored_type",
-]
-
 #: Largest move of a value, as a share of the spread of its column.
 MOST_MOVE = 1e-4
 #: Largest share of the float32 values that stand for several values in float64, in a sample of a column.

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcl.convert.files import InputFile
-from fcl.convert.letters import BLANK, Codes, Ints, encode, first_invalid
+from fcl.convert.letters import BLANK, Codes, encode, first_invalid
 from fcl.data.sequences import CODE_OF_BYTE
 from fcl.errors import InputError
-
-__all__ = ["Piece", "pieces"]
+from fcl.types import Ints
 
 #: Bytes that a header has at most.
 _MOST_HEADER = 16 << 20

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 
 from fcl.data.columns import ColumnRecord
 from fcl.data.numeric import float_dtype
+from fcl.data.open import open_data
 from fcl.errors import InputError
 from fcl.model.predictor import Predictor
-
-__all__ = ["Reference"]
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,6 @@ class Reference:
     def read(cls, path: str) -> Reference:
         """The columns of an output of ``fcl convert``; raises InputError for anything else."""
         import zarr
-
-        from fcl.data.open import open_data
 
         data = open_data(path, y=None)
         try:

@@ -23,8 +23,6 @@ from fcl.convert.options import TABLE
 from fcl.data.foreign import find_format
 from fcl.errors import InputError
 
-__all__ = ["READERS", "WITH_COLUMNS", "format_of", "open_source"]
-
 #: format -> module; fcl/data/foreign.py says how the formats are recognised
 READERS = {
     "fasta": "fcl.convert.fasta",

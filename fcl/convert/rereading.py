@@ -11,8 +11,6 @@ from typing import Any
 from fcl.convert.files import InputFile
 from fcl.errors import InputError
 
-__all__ = ["ByteStream", "RereadableFile", "complete_lines"]
-
 
 class RereadableFile:
     """A file that is read several times; standard input or a pipe is copied to a scratch file first.

@@ -28,8 +28,6 @@ from fcl.store import local_folder
 from fcl.units import format_bytes, parse_size
 from fcl.version import __version__
 
-__all__ = ["Opened", "Progress", "Summary", "convert", "free_memory", "open_inputs"]
-
 #: called with (stored bytes read, bytes of all inputs or None, rows written)
 Progress = Callable[[int, int | None, int], None]
 

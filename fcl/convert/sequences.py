@@ -16,8 +16,6 @@ from fcl.convert.labels import TextColumn, is_number
 from fcl.convert.letters import Filter, Trimmer, encode, first_invalid
 from fcl.errors import InputError
 
-__all__ = ["Options", "open_source"]
-
 _SLICE_BYTES = 1 << 20
 #: Bytes that a line has at most.
 _MOST_LINE = 64 << 20

@@ -23,8 +23,6 @@ from fcl.errors import InputError
 from fcl.numerals import read_number
 from fcl.units import counted
 
-__all__ = ["Options", "line_parser", "open_source"]
-
 #: Bytes of a slice of text; a larger one is not faster, and takes 10 times as much memory when parsed.
 _SLICE = 4 << 20
 #: An underscore that is not in a comment.

@@ -10,8 +10,6 @@ import numpy as np
 
 from fcl.convert.arrays import TEXT, Store
 
-__all__ = ["TextArray", "write_texts"]
-
 #: What a text takes beside its letters, as an array and as the objects that zarr makes of it.
 _TEXT_BYTES = 64
 #: Texts that are turned into an array at a time.

@@ -21,8 +21,6 @@ from fcl.convert.texts import TextArray, write_texts
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
 
-__all__ = ["MOST_CLASSES", "RowWriter"]
-
 #: Distinct targets that the summary counts; with more, the target is numeric.
 MOST_CLASSES = 20
 

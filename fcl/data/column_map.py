@@ -14,8 +14,6 @@ from fcl.data.memory import MemoryReader
 from fcl.data.sparse import SparseRowReader, SparseRows, from_matrix
 from fcl.errors import InputError
 
-__all__ = ["ColumnMap", "columns_of", "cut", "mapped_rows", "refuse_mapped"]
-
 
 @dataclass(frozen=True)
 class ColumnMap:

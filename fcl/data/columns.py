@@ -20,22 +20,6 @@ from fcl.checks import shown
 from fcl.data.base import RowReader
 from fcl.errors import InputError
 
-__all__ = [
-    "DIPLOID",
-    "VARIANT_COLUMNS",
-    "ColumnRecord",
-    "KnownVariants",
-    "StoredVariants",
-    "Variant",
-    "Variants",
-    "by_whole_number",
-    "joined",
-    "kept_name",
-    "read_record",
-    "spellings",
-    "whole_number",
-]
-
 #: Longest name that a model keeps unchanged.
 MOST_NAME = 1000
 #: Models do not keep longer alleles.

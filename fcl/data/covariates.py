@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.data.base import Container, RowReader
 from fcl.data.encodings import CategoricalReader, open_column
@@ -15,14 +14,6 @@ from fcl.data.memory import MemoryReader
 from fcl.data.sparse import is_matrix
 from fcl.errors import InputError
 from fcl.units import counted
-
-__all__ = [
-    "CovariateArray",
-    "read_covariates",
-    "split_covariates",
-]
-
-Floats = npt.NDArray[np.float64]
 
 #: Largest absolute value, and the inverse of the smallest largest one, so that float64 holds squares.
 MOST_VALUE = 1e100

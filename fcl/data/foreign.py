@@ -17,16 +17,6 @@ from fcl.data.table_head import TableHead
 from fcl.errors import InputError
 from fcl.store import Location, RemotePath, kind_of, locate
 
-__all__ = [
-    "COMPRESSIONS",
-    "FORMATS",
-    "Format",
-    "convert_both_line",
-    "find_format",
-    "plain_suffix",
-    "refuse_foreign",
-]
-
 #: The first bytes of a file, by which formats are recognised.
 HEAD_BYTES = 4096
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from fcl.errors import InputError
 
-__all__ = ["check_numeric", "is_frame", "split_frame"]
-
 
 def is_frame(source: Any) -> bool:
     """Whether an object looks like a data frame."""

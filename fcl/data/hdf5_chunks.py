@@ -15,8 +15,6 @@ import numpy as np
 
 from fcl.limits import SMALL, inflate
 
-__all__ = ["DeflatedChunks"]
-
 _DEFLATE, _SHUFFLE, _FLETCHER32 = 1, 2, 3
 #: Most bytes that a byte of a deflate stream can stand for, rounded up.
 _MOST_INFLATED = 1040

@@ -9,22 +9,8 @@ import numpy.typing as npt
 
 from fcl.data.targets import Label, encode_classes, regression_target
 from fcl.errors import BudgetError, InputError
+from fcl.types import Floats
 from fcl.units import counted, format_bytes
-
-__all__ = [
-    "MOST_CLASSES",
-    "check_class_count",
-    "constant_labels",
-    "count_classes",
-    "encode_multilabel",
-    "encode_softmax",
-    "n_target_columns",
-    "number_columns",
-    "refuse_absent_classes",
-    "refuse_rare_classes",
-]
-
-Floats = npt.NDArray[np.float64]
 
 #: Up to this many classes, only the plan of the memory limits a job.
 MOST_CLASSES = 10_000

@@ -8,8 +8,6 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["RecordBuffer"]
-
 Fill = Callable[[int, int, memoryview], None]
 
 

@@ -8,8 +8,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["TableHead"]
-
 _DELIMITERS = "\t,;|"
 #: Those that ``fcl convert`` knows in tables of sequences.
 _OF_SEQUENCES = "\t,"

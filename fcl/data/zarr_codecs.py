@@ -21,8 +21,6 @@ import numpy as np
 
 from fcl.limits import SMALL, inflate
 
-__all__ = ["ChunkSize", "decoding"]
-
 
 class ChunkSize(NamedTuple):
     """Decoded bytes of a chunk: the number itself if ``exact``, else the largest one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import zipfile
 from abc import ABC, abstractmethod
@@ -14,8 +15,6 @@ from fcl.checks import file_kind
 from fcl.data.base import FileStamp, Stamp
 from fcl.errors import InputError
 from fcl.store import Location, ObjectInfo, RemotePath, Window, changed, gone
-
-__all__ = ["ROOT_METADATA", "RemotePlace", "ZarrPlace", "place_of"]
 
 ROOT_METADATA = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 #: One request, and one thread that decodes.
@@ -265,8 +264,6 @@ def _remote_store(place: RemotePlace) -> Any:
     It is not zarr's own ``ObjectStore``, since it takes objects from the window of the array, and checks
     that they are those that were listed.
     """
-    import asyncio
-
     from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 
     class Objects(Store):

@@ -8,8 +8,6 @@ from typing import Any, Protocol
 
 from fcl.drivers.events import Event, PassDone, Started, StepProgress, Stopped
 
-__all__ = ["Bar", "Progress", "as_bar", "on_event"]
-
 Callback = Callable[[Event], Any]
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.checks import positive, shown, whole
 from fcl.drivers.bar import Progress, on_event
 from fcl.drivers.events import Compiling, Event, PassDone, Prepared, StepProgress
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.data.prepared import PreparedRows
     from fcl.features import Spec
-
-__all__ = ["Optimality", "Violator", "certify"]
 
 #: Seconds between two progress events of the pass.
 PROGRESS_EVERY = 2.0
@@ -149,9 +148,7 @@ def certify(
     job = _job(subject, data, problem, {"memory": memory, "scratch": scratch}, best, C, alpha)
     known = None if bound is None or best else bound_of(bound, job)
     report = on_event(progress)
-    from fcl.kernels import Compilation
-
-    with Compilation(lambda: report(Compiling(JOB_SECONDS))), one_blas_thread():
+    with kernels.compilation.Compilation(lambda: report(Compiling(JOB_SECONDS))), one_blas_thread():
         begun = time.perf_counter()
         share = _shares(report, begun)
         prepared = job.prepare(job.train, lambda done: share("reading", done))

@@ -12,11 +12,7 @@ import numpy.typing as npt
 from fcl.data import DataSet
 from fcl.model.covariates import CovariateTerm, encoded_blocks, terms_of
 from fcl.parallel import one_blas_thread
-
-__all__ = ["Design", "make_design"]
-
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
+from fcl.types import Floats, Mask
 
 #: Standard deviation, relative to the largest absolute value, up to which a column is constant.
 CONSTANT = 1e-12

@@ -16,21 +16,6 @@ from fcl.plain import plain
 if TYPE_CHECKING:
     from fcl.model.certificate import Certificate
 
-__all__ = [
-    "Compiled",
-    "Compiling",
-    "Event",
-    "Jobs",
-    "PassDone",
-    "Prepared",
-    "Started",
-    "StepProgress",
-    "Stopped",
-    "Validated",
-    "Workers",
-    "plan_dict",
-]
-
 
 def plan_dict(plan: Any) -> dict[str, Any] | None:
     """A memory plan (``parts``, ``total``, ``budget``) as a dictionary of sizes in bytes."""

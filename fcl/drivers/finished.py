@@ -9,7 +9,7 @@ import numpy as np
 
 from fcl.checks import shortened
 from fcl.drivers.job import Job
-from fcl.features.base import Family, Ids
+from fcl.features.base import Family
 from fcl.features.centred import centres, uncentred
 from fcl.features.standardized import deviations, plain
 from fcl.model.centres import folded, unfolded
@@ -20,8 +20,7 @@ from fcl.model.history import History
 from fcl.model.model import Model
 from fcl.solve.passes import Passes
 from fcl.solve.state import Point
-
-__all__ = ["MOST_NAME", "feature_names", "free_in_units", "in_solver_units", "model_at"]
+from fcl.types import Ids
 
 #: Maximum number of characters of a feature's description in a model.
 MOST_NAME = 1000

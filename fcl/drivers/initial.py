@@ -11,20 +11,20 @@ import numpy as np
 
 from fcl.checks import shown
 from fcl.errors import InputError
-from fcl.features.base import Family, Floats
+from fcl.features.base import Family
+from fcl.features.generator import without_scales
 from fcl.features.hashed import HashedFamily, refuse_hashed
 from fcl.features.standardized import divided_by
 from fcl.model.columns import difference, match, record_of
 from fcl.model.compact import refuse_compact
 from fcl.model.model import Model
+from fcl.types import Floats
 from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.drivers.online.job import OnlineJob
     from fcl.online.base import Point
-
-__all__ = ["fitting", "online_start"]
 
 _log = logging.getLogger("fcl")
 
@@ -37,8 +37,6 @@ def fitting(model: Model, family: Family, data: DataSet) -> Model:
 
     Raises InputError if the model has other features, or columns that the data lack.
     """
-    from fcl.features.generator import without_scales
-
     refuse_compact(model.encoding, "initial")
     if not isinstance(family, HashedFamily):
         refuse_hashed(model.family, "initial")

@@ -30,8 +30,6 @@ from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver
 from fcl.solve.state import Point
 
-__all__ = ["InlineRun"]
-
 
 class Interrupted(KeyboardInterrupt):
     """``should_stop`` returned True; before the first certificate there is no result."""

@@ -17,6 +17,7 @@ from fcl.data import DataSet
 from fcl.data.base import MOST_AHEAD
 from fcl.data.outputs import check_class_count, constant_labels, refuse_rare_classes
 from fcl.data.prepared import PreparedRows, check_room
+from fcl.data.targets import check_class_weight
 from fcl.drivers.choice import chosen_driver, driver_in_words
 from fcl.drivers.covariates import Design, make_design
 from fcl.drivers.plan import Plan, Sizes, first_sample, make_plan
@@ -54,9 +55,9 @@ from fcl.objective import Loss, find_loss, resolve_C
 from fcl.options import Options
 from fcl.parallel import SERIAL, Team, available_cores, threads_of_job
 from fcl.solve.sampling import SampleSize
+from fcl.types import Floats
 from fcl.units import counted, least_memory
 
-Floats = npt.NDArray[np.float64]
 #: Bytes that all processes together request ahead from an object store, as a share of the budget.
 AHEAD_SHARE = 16
 #: Divides a memory budget, as :func:`fcl.drivers.plan.make_plan` does.
@@ -242,8 +243,6 @@ def make_job(
     BudgetError
         The memory budget is too small.
     """
-    from fcl.data.targets import check_class_weight
-
     check_data_set("data", data)
     if valid is not None:
         check_data_set("valid", valid)

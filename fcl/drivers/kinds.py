@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fcl import kernels
 from fcl.features.base import Family
 
 #: Name of a built-in family -> its kind; any other family is of the kind "numbers".
@@ -65,6 +66,4 @@ def _names(config: dict[str, Any]) -> Iterator[str]:
 
 def missing(kinds: Iterable[str]) -> tuple[str, ...]:
     """The given kinds whose kernels are not in the cache."""
-    from fcl.kernels import is_compiled
-
-    return tuple(kind for kind in kinds if not is_compiled(kind))
+    return tuple(kind for kind in kinds if not kernels.compilation.is_compiled(kind))

@@ -10,8 +10,6 @@ from fcl.model.certificate import Certificate
 from fcl.model.model import Model
 from fcl.plain import plain
 
-__all__ = ["Optimality", "Violator"]
-
 
 @dataclass(frozen=True)
 class Violator:

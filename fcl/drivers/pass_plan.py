@@ -7,8 +7,6 @@ from fcl.errors import BudgetError
 from fcl.solve.passes import Vectors
 from fcl.units import format_bytes, least_memory
 
-__all__ = ["plan_pass"]
-
 
 def plan_pass(
     sizes: Sizes,

@@ -28,19 +28,6 @@ from fcl.drivers.session import Progress
 from fcl.drivers.train import train
 from fcl.parallel import POLL, limited
 
-__all__ = [
-    "HERE",
-    "NOT_RELAYED",
-    "Here",
-    "Needs",
-    "Place",
-    "SideBySide",
-    "ThreadPlace",
-    "Watch",
-    "last",
-    "train_job",
-]
-
 #: Rows times features from which jobs run side by side: in smaller ones most of the time is Python's, of
 #: which one thread runs at a time. 5 folds of 10,000 rows of 20 numbers took 1.2 times as long.
 LEAST_ENTRIES = 1 << 22

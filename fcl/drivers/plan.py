@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from fcl import kernels
 from fcl.cache import ColumnCache
 from fcl.data.prepared import SMALL_SIDES
 from fcl.errors import BudgetError
@@ -134,9 +135,7 @@ class Plan:
 
 def child_bytes() -> int:
     """Bytes of a child's interpreter, with a compiler if there is no cache of kernels."""
-    from fcl.kernels import cache_folder
-
-    return CHILD if cache_folder is not None else CHILD + COMPILER
+    return CHILD if kernels.compilation.cache_folder is not None else CHILD + COMPILER
 
 
 @dataclass(frozen=True)

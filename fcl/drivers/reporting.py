@@ -12,8 +12,6 @@ from fcl.drivers.bar import Progress, on_event
 from fcl.drivers.events import Event
 from fcl.errors import StopTraining
 
-__all__ = ["Reporter"]
-
 Result = TypeVar("Result")
 
 

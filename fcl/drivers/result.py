@@ -11,8 +11,6 @@ from fcl.model.history import History
 from fcl.model.model import Model
 from fcl.units import counted, format_bytes
 
-__all__ = ["StopReason", "TrainResult", "end_in_words"]
-
 
 class StopReason(StrEnum):
     """Why training ended."""

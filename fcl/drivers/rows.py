@@ -9,30 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.data import DataSet
+from fcl.data import DataSet, outputs
 from fcl.data.numeric import NumericReader
+from fcl.data.outputs import n_target_columns, refuse_absent_classes
 from fcl.data.sparse import SparseRowReader
+from fcl.data.targets import encode_labels, regression_target
 from fcl.drivers.covariates import Design
 from fcl.errors import InputError
 from fcl.features.generator.forms import MOST_COUNTED
 from fcl.objective import Loss
+from fcl.types import Floats
 
-__all__ = [
-    "Rows",
-    "centred",
-    "check_data_set",
-    "encode_outputs",
-    "encode_targets",
-    "has_several_outputs",
-    "held_out_rows",
-    "select_rows",
-    "select_valid_outputs",
-    "select_valid_rows",
-    "weighted_by_class",
-    "weighted_by_code",
-]
-
-Floats = npt.NDArray[np.float64]
 #: Bytes of an entry of sparse rows while a block is read: column and value.
 ENTRY_BYTES = 12
 #: Approximate largest size of a block of sparse rows in bytes, and limits of its number of rows.
@@ -105,8 +92,6 @@ def encode_targets(
     data: DataSet, loss: Loss, purpose: str
 ) -> tuple[Floats, tuple[Any, Any] | None]:
     """The targets for a loss; and the labels (negative, positive), None for regression."""
-    from fcl.data.targets import encode_labels, regression_target
-
     if data.target is None:
         raise InputError(f"{data.name}: {purpose} needs a target, and none was opened (y=None)")
     if data.offset is not None and data.offset.ndim > 1:
@@ -127,8 +112,6 @@ _OF_OUTPUTS = ("softmax", "squared", "logistic")
 
 def has_several_outputs(data: DataSet, loss: Loss) -> bool:
     """Whether a model of this loss and target has several outputs: classes, targets or labels."""
-    from fcl.data.outputs import n_target_columns
-
     several = data.target is not None and n_target_columns(data.target) > 1
     return several or loss.name == "softmax"
 
@@ -163,8 +146,6 @@ def encode_outputs(
     InputError
         The target is missing, or not of the kind or number of columns that the loss needs.
     """
-    from fcl.data import outputs
-
     values, name = data.target, data.target_name
     if values is None:
         raise InputError(f"{data.name}: {purpose} needs a target, and none was opened (y=None)")
@@ -242,8 +223,6 @@ def select_valid_outputs(
 
     Raises InputError for another number of columns, an unknown class, or a class without rows.
     """
-    from fcl.data.outputs import refuse_absent_classes
-
     known = labels if loss.name == "softmax" else None
     y, _ = encode_outputs(valid, loss, "validation", n_outputs, known)
     if known is not None:

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcl.errors import FclError, InputError, reason
-from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.model.checkpoint import CheckpointFolder
+from fcl.model.checkpoint_file import Checkpoint
 from fcl.solve.run_state import RunState
 
 if TYPE_CHECKING:
     from fcl.drivers.job import Job
-
-__all__ = ["Saver", "was_saved"]
 
 _log = logging.getLogger("fcl")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fcl import kernels
 from fcl.clock import Clock
 from fcl.drivers.events import (
     Compiled,
@@ -30,13 +31,12 @@ from fcl.drivers.result import StopReason, TrainResult, end_in_words
 from fcl.drivers.saving import Saver
 from fcl.features.base import is_sampled
 from fcl.model.certificate import Certificate, Scope
-from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.model.checkpoint import CheckpointFolder
+from fcl.model.checkpoint_file import Checkpoint
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import MOST_ROUNDING, Passes
 from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
-
-__all__ = ["Progress", "Session"]
 
 Progress = Callable[[Event], None]
 
@@ -73,9 +73,7 @@ class Session:
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
-        from fcl.kernels import Compilation  # imports numba
-
-        self.compilation = Compilation(
+        self.compilation = kernels.compilation.Compilation(
             lambda: self.report(Compiling(self.compile_seconds)), self.clock
         )
         self._progress_from = self.begun + PROGRESS_EVERY

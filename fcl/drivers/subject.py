@@ -16,6 +16,7 @@ from fcl.drivers.job import Job
 from fcl.drivers.train import start_point
 from fcl.errors import InputError
 from fcl.features import undivided
+from fcl.features.generator import without_probes
 from fcl.features.standardized import plain
 from fcl.model.certificate import Scope
 from fcl.model.foreign import Weights, load_weights
@@ -28,8 +29,6 @@ from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
-
-__all__ = ["Subject", "bound_of", "make_subject"]
 
 #: The problem of a model of another program, unless the user says otherwise.
 DEFAULTS = {"features": "columns", "loss": "logistic"}
@@ -265,8 +264,6 @@ def bound_of(bound: Model | float, job: Job) -> float:
 
 def _described(model: Model) -> dict[str, Any]:
     """The problem of a model, in words for messages and in values to compare."""
-    from fcl.features.generator import without_probes
-
     options = {**_PROBLEM, **model.options}
     return {
         "data set (fingerprint)": model.fingerprint,
@@ -281,8 +278,6 @@ def _described(model: Model) -> dict[str, Any]:
 
 def _wanted(job: Job) -> dict[str, Any]:
     """The problem of a job, like :func:`_described`."""
-    from fcl.features.generator import without_probes
-
     return {
         "data set (fingerprint)": job.train.data.fingerprint(),
         "family of features": without_probes(plain(job.family).to_config()),

@@ -25,7 +25,8 @@ from fcl.drivers.session import Session
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.features.standardized import uneven_scales
 from fcl.model.certificate import Certificate
-from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.model.checkpoint import CheckpointFolder
+from fcl.model.checkpoint_file import Checkpoint
 from fcl.model.columns import record_of
 from fcl.model.file import check_header
 from fcl.model.model import Model
@@ -38,8 +39,6 @@ from fcl.units import counted
 if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features import Spec
-
-__all__ = ["TrainResult", "plan_training", "start_point", "train"]
 
 
 def plan_training(data: DataSet, features: Spec | str, **arguments: Any) -> Plan:

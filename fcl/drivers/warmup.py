@@ -11,8 +11,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
+from fcl.cache import ColumnCache
 from fcl.config import silence
+from fcl.data import open_data
+from fcl.data.sparse import SparseRows
 from fcl.drivers.kinds import KINDS_VARIABLE
+from fcl.drivers.online.train import train_online
+from fcl.drivers.processes.messages import CompileStarted
+from fcl.drivers.train import train
+from fcl.errors import ConvergenceWarning
+from fcl.features.base import DenseColumns, ListedColumns, StepColumns
+from fcl.features.generator.forms import SparseColumns
+from fcl.objective import SoftmaxOutputs, find_loss
+from fcl.solve import clipped, coupled_exact, inner_descent, trainer
 
 if TYPE_CHECKING:
     from fcl.drivers.processes.child import Link
@@ -26,10 +38,7 @@ class Compiler:
 
     def run(self) -> None:
         """Compile the kinds in KINDS_VARIABLE; report when the first compilation starts."""
-        from fcl.drivers.processes.messages import CompileStarted
-        from fcl.kernels import Compilation
-
-        with silence(), Compilation(lambda: self._link.send(CompileStarted())):
+        with silence(), kernels.compilation.Compilation(lambda: self._link.send(CompileStarted())):
             warmup(os.environ[KINDS_VARIABLE].split(","))
 
 
@@ -38,30 +47,32 @@ def warmup(kinds: Iterable[str] | None = None) -> None:
 
     kinds : keys of :data:`KINDS`; None for all.
     """
-    from fcl.kernels import mark_compiled
-
     kinds = KINDS if kinds is None else kinds
     with silence():  # each of these trainings compiles something
         _cache()
         for kind in kinds:
             KINDS[kind]()
-            mark_compiled(kind)
+            kernels.compilation.mark_compiled(kind)
 
 
 @contextmanager
 def _coordinate_descent() -> Iterator[None]:
     """Solve small problems by coordinate descent, as large ones are solved."""
-    from fcl.solve import clipped, coupled_exact, coupled_model, inner_descent, trainer
-
-    before = trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES, coupled_model.EXTRAPOLATE_FROM
-    long_sweep, weights = inner_descent.LONG_SWEEP, coupled_exact.MOST_WEIGHTS
-    trainer.CHEAP_HESSIAN = clipped.MOST_ENTRIES = inner_descent.LONG_SWEEP = 0
-    coupled_exact.MOST_WEIGHTS, coupled_model.EXTRAPOLATE_FROM = 0, 1
+    values = {
+        (trainer, "CHEAP_HESSIAN"): 0,
+        (clipped, "MOST_ENTRIES"): 0,
+        (inner_descent, "LONG_SWEEP"): 0,
+        (inner_descent, "EXTRAPOLATE_FROM"): 1,
+        (coupled_exact, "MOST_WEIGHTS"): 0,
+    }
+    before = {place: getattr(*place) for place in values}
+    for (module, name), value in values.items():
+        setattr(module, name, value)
     try:
         yield
     finally:
-        trainer.CHEAP_HESSIAN, clipped.MOST_ENTRIES, coupled_model.EXTRAPOLATE_FROM = before
-        inner_descent.LONG_SWEEP, coupled_exact.MOST_WEIGHTS = long_sweep, weights
+        for (module, name), value in before.items():
+            setattr(module, name, value)
 
 
 def _windows() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
@@ -83,8 +94,6 @@ def _train(
     row_view: str | int = "auto",
 ) -> Any:
     """Train on synthetic rows with either solver of the local problem, and predict."""
-    from fcl.data import open_data
-    from fcl.drivers.train import train
 
     def trained() -> Any:
         return train(
@@ -108,8 +117,6 @@ def _train(
 
 
 def _sequences() -> None:
-    from fcl.kernels import kmers, margins
-
     codes, labels = _windows()
     _train(codes, np.arange(len(codes)) % 3, "kmers:d=5", "softmax")
     # short patterns: unknown letters are frequent enough to be a fifth letter; long ones: some tables
@@ -126,15 +133,17 @@ def _sequences() -> None:
         model = _train(codes, labels, features, loss)
     # tables of two positions
     numbers = np.zeros(64, np.int64)
-    kmers.take_marginals(numbers, numbers[:16].copy(), numbers[:16].copy(), False)
-    table, word = np.zeros(4), np.zeros(kmers.CHUNK, np.uint32)
-    margins.add_two_margins(np.zeros((1, 8), np.uint8), 0, 1, table, 1, table, word, np.zeros(8))
+    kernels.kmers.take_marginals(numbers, numbers[:16].copy(), numbers[:16].copy(), False)
+    table, word = np.zeros(4), np.zeros(kernels.kmers.CHUNK, np.uint32)
+    kernels.margins.add_two_margins(
+        np.zeros((1, 8), np.uint8), 0, 1, table, 1, table, word, np.zeros(8)
+    )
     steps, shared = np.zeros(4, np.int32), np.zeros(16, np.int32)
-    margins.fold_table(numbers[:1], numbers[:1], steps[:1], 1, steps)
-    margins.spread_table(steps, 1, shared)
+    kernels.margins.fold_table(numbers[:1], numbers[:1], steps[:1], 1, steps)
+    kernels.margins.spread_table(steps, 1, shared)
     total, two = np.zeros(1), np.zeros((2, 1), np.int64)
-    margins.choose_tables(two[0], two, total, 1.0, np.zeros(2), 1.0, *two)
-    margins.add_margins(np.zeros((1, 8), np.uint8), 0, 2, shared, 1.0, word, np.zeros(8))
+    kernels.margins.choose_tables(two[0], two, total, 1.0, np.zeros(2), 1.0, *two)
+    kernels.margins.add_margins(np.zeros((1, 8), np.uint8), 0, 2, shared, 1.0, word, np.zeros(8))
     # scores of patterns of two letters by table, and of the longest pattern by itself
     for ids in ([*range(5**8 - 1, 4 * 5**9, 5**8)], [0]):
         scorer = model.family.scorer(np.array(ids, np.int64), np.ones(len(ids)))
@@ -143,8 +152,6 @@ def _sequences() -> None:
 
 def _matrices(values: float) -> Iterator[tuple[Any, Any]]:
     """Synthetic sparse and dense (256, 16) matrices in float32 and float64, with labels."""
-    from fcl.data.sparse import SparseRows
-
     codes, labels = _windows()
     for dtype in (np.float32, np.float64):
         numbers = np.where(codes == 2, values, 0.0).astype(dtype)
@@ -155,14 +162,13 @@ def _matrices(values: float) -> Iterator[tuple[Any, Any]]:
 
 
 def _numbers() -> None:
-    from fcl.features.generator.forms import SparseColumns
-    from fcl.kernels import matrix
-
     for rows, labels in _matrices(1.5):
         if not isinstance(rows, np.ndarray):  # as for more rows than are cached in float64
             entries = SparseColumns.of(rows, rows.data.dtype.str).entries()
             room = np.empty(17, np.int64), np.empty(rows.nnz, np.uint16)
-            matrix.listed_columns(entries, np.arange(16), *room, np.empty(rows.nnz, np.float32))
+            kernels.matrix.listed_columns(
+                entries, np.arange(16), *room, np.empty(rows.nnz, np.float32)
+            )
             _train(rows, labels, "columns", row_view=64)
         _train(rows, labels, "columns")
         _train(rows, labels, "columns", standardize=True)
@@ -194,10 +200,6 @@ def _fourier() -> None:
 
 def _cache() -> None:
     """Call the kernels that the trainings may not call: columns with values, eviction."""
-    from fcl.cache import ColumnCache
-    from fcl.features.base import DenseColumns, ListedColumns, StepColumns
-    from fcl.kernels import descent, losses, sampling
-
     cache = ColumnCache(1 << 20, 8, 128, 64, binary=False)
     values = np.zeros((2, 64), np.float32)
     values[0, :3] = values[1, :] = 1.0
@@ -214,16 +216,14 @@ def _cache() -> None:
     steps = StepColumns(np.ones((1, 64), np.int8), 64, 0.5)
     cache.admit(cache.measure(np.arange(3, 4), [steps, steps]), 0)
     one = np.ones(1)
-    losses.raise_curvatures((0, 0.0), one, one, one, 0.0, 0.5, np.ones(1))
-    losses.ray_sums(one, one, one, one, (0.0, 1.0, 1.0), np.empty(2))
-    descent.violations(np.zeros(1), np.zeros(1), np.zeros(1))
-    sampling.choose_by(np.ones(1), 1, np.empty(1, np.bool_))
+    kernels.losses.raise_curvatures((0, 0.0), one, one, one, 0.0, 0.5, np.ones(1))
+    kernels.losses.ray_sums(one, one, one, one, (0.0, 1.0, 1.0), np.empty(2))
+    kernels.descent.violations(np.zeros(1), np.zeros(1), np.zeros(1))
+    kernels.sampling.choose_by(np.ones(1), 1, np.empty(1, np.bool_))
 
 
 def _outputs() -> None:
     """Call the kernels of the softmax loss, and of the trainer of coupled outputs."""
-    from fcl.objective import SoftmaxOutputs, find_loss
-
     loss, y, s = find_loss("softmax"), np.arange(64.0) % 3, np.ones(64)
     m = np.random.default_rng(0).normal(size=(3, 64))
     r, q = np.empty((2, 3, 64))
@@ -244,19 +244,12 @@ def _outputs() -> None:
 
 def _train_outputs(rows: Any, several: Any, loss: str, group: bool) -> None:
     """Train a small model of several outputs."""
-    from fcl.data import open_data
-    from fcl.drivers.train import train
-
     data = open_data(rows, y=several)
     train(data, "columns", C=1.0, loss=loss, group=group, tol=1e-3, memory="1GiB", block_rows=128)
 
 
 def _online() -> None:
     """Learn a few rows by each method, with tables of each dtype."""
-    from fcl.data import open_data
-    from fcl.drivers.online.train import train_online
-    from fcl.errors import ConvergenceWarning
-
     codes, labels = _windows()
     sources = [(codes, "kmers:d=3"), (codes, "kmers:d=3 * 2")]
     sources += [(rows, "columns") for rows, _ in _matrices(1.5)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fcl.checks import flag, is_whole, whole
+from fcl.cli.progress import LineView
 from fcl.data import DataSet
 from fcl.data.columns import ColumnRecord, joined
 from fcl.drivers.bar import on_event
@@ -36,8 +38,6 @@ from fcl.units import counted
 if TYPE_CHECKING:
     from fcl.drivers.result import TrainResult
     from fcl.model import Model
-
-__all__ = ["Estimator", "EstimatorConvergenceWarning", "Predictor", "seed_of"]
 
 DEFAULT_C = 1.0
 #: Parameters that are validated as options of `fcl.train`; `_OPTION` holds the names that differ there.
@@ -253,8 +253,6 @@ class Estimator(Predictor):
 
     def _view(self) -> Any:
         """Shows the events of a fit."""
-        from fcl.cli.progress import LineView
-
         return LineView()
 
     def _fit_one(self, data: DataSet, problem: _Problem, options: dict[str, Any]) -> TrainResult:
@@ -407,8 +405,6 @@ def _same_features(before: Model, now: Family, columns: ColumnRecord) -> bool:
 
 def _is_nested() -> bool:
     """Whether this runs in a child process, or in a parallel call of joblib."""
-    import multiprocessing
-
     from joblib.parallel import get_active_backend
 
     backend, _ = get_active_backend()

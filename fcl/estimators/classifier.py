@@ -22,8 +22,6 @@ from fcl.estimators.rows import RowArrays, Training, open_scored, open_training
 from fcl.model import Model
 from fcl.objective import find_loss
 
-__all__ = ["Classifier", "FCLClassifier", "has_probabilities", "loss_weights"]
-
 
 def loss_weights(given: Any, training: Training, classes: np.ndarray) -> np.ndarray | None:
     """Sample weights times the class weights ``given``; None if there are neither."""

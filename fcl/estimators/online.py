@@ -16,8 +16,6 @@ from fcl.estimators.classifier import has_probabilities, loss_weights
 from fcl.estimators.online_base import OnlineEstimator, OnlineParameters
 from fcl.estimators.rows import RowArrays, Training
 
-__all__ = ["FCLOnlineClassifier", "FCLOnlineRegressor"]
-
 
 @dataclass(eq=False, repr=False, match_args=False)
 class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  # type: ignore[misc]

@@ -11,9 +11,10 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
+from fcl import kernels
 from fcl.checks import choice, positive
 from fcl.data import DataSet
-from fcl.drivers.certify import Optimality, certify
+from fcl.drivers.certify import certify
 from fcl.drivers.online.blocks import Block, Blocks, row_number
 from fcl.drivers.online.job import (
     OnlineJob,
@@ -27,6 +28,7 @@ from fcl.drivers.online.job import (
 from fcl.drivers.online.rates import choose_rate
 from fcl.drivers.online.run import starting_intercept
 from fcl.drivers.online.train import LEARNING, full_message, model_of
+from fcl.drivers.optimality import Optimality
 from fcl.drivers.rows import Rows, select_rows
 from fcl.errors import BudgetError, InputError
 from fcl.estimators.base import Predictor, seed_of
@@ -46,8 +48,6 @@ from fcl.online import Learner, OnlineOptions, make_learner
 from fcl.online.methods import kind_of
 from fcl.parallel import one_blas_thread
 from fcl.units import counted, format_bytes
-
-__all__ = ["OnlineEstimator", "OnlineParameters"]
 
 #: Parameters that are options of the learner of the same names.
 _SAME = tuple(name for name in LEARNING if name not in ("loss", "decay", "intercept"))
@@ -207,8 +207,6 @@ class OnlineEstimator(Predictor):
 
     def _learn(self, rows: Sequence[Rows], passes: int | None, fingerprints: Sequence[str]) -> None:
         """Learn from rows: in ``passes``, or with None once and in their order, as a part of a stream."""
-        from fcl.kernels import Compilation
-
         self._n_rows += rows[0].n
         self._sum_weights += float(rows[0].s.sum())
         jobs = self._jobs(rows)
@@ -216,7 +214,7 @@ class OnlineEstimator(Predictor):
         shuffle = run.shuffle and passes is not None
         blocks = Blocks(self._family, rows[0], run.block_rows, run.seed, shuffle)
         try:
-            with Compilation(lambda: None), one_blas_thread():
+            with kernels.compilation.Compilation(lambda: None), one_blas_thread():
                 for number in range(passes or 1):
                     for block in blocks.of_pass(number):
                         self._learn_block(jobs, block)

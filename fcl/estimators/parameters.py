@@ -12,15 +12,6 @@ from typing import Any
 
 from fcl.features import Spec
 
-__all__ = [
-    "ClassParameters",
-    "CommonParameters",
-    "FitParameters",
-    "GroupParameters",
-    "PathParameters",
-    "RegressionParameters",
-]
-
 
 @dataclass(eq=False, repr=False, match_args=False)
 class CommonParameters:

@@ -15,8 +15,6 @@ from fcl.estimators.parameters import FitParameters, GroupParameters, Regression
 from fcl.estimators.rows import RowArrays, Training, open_scored, open_training
 from fcl.model import Model
 
-__all__ = ["FCLRegressor", "Regressor"]
-
 
 class Regressor(RegressionParameters, RegressorMixin, Estimator):  # type: ignore[misc]
     """Fits one problem to a numeric target, or to several of them together."""

@@ -24,18 +24,6 @@ from fcl.features import Bag, Concat, Family, Generator, Spec, parse_features
 from fcl.features.bag import BagFamily
 from fcl.features.concat.family import ConcatFamily
 
-__all__ = [
-    "RowArrays",
-    "Training",
-    "is_data_set",
-    "open_rows",
-    "open_scored",
-    "open_training",
-    "resolve_features",
-    "takes_sequences",
-    "with_input_tags",
-]
-
 
 @dataclass(frozen=True)
 class RowArrays:

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.model_selection import PredefinedSplit, check_cv
 
 from fcl.checks import is_whole, whole
+from fcl.cli.path_report import PathView
 from fcl.data import DataSet
 from fcl.drivers.result import TrainResult, end_in_words
 from fcl.estimators.base import Estimator, seed_of
@@ -23,8 +24,6 @@ from fcl.path.grid import check_alphas
 from fcl.path.result import PathPoint, PathResult
 from fcl.path.rules import PathStop
 from fcl.path.train import train_path
-
-__all__ = ["FCLClassifierCV", "FCLRegressorCV"]
 
 
 class PathSearch(PathParameters, Estimator):
@@ -121,8 +120,6 @@ class PathSearch(PathParameters, Estimator):
         return True
 
     def _view(self) -> Any:
-        from fcl.cli.path_report import PathView
-
         return PathView(None, False)
 
     def _fit_one(self, data: DataSet, problem: Any, options: dict[str, Any]) -> TrainResult:

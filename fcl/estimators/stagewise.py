@@ -24,8 +24,6 @@ from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.train import Running, StagewiseResult, train_stagewise
 
-__all__ = ["StagewiseClassifier", "StagewiseRegressor"]
-
 
 @dataclass(eq=False, repr=False, match_args=False)
 class _Parameters:

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.errors import InputError
-from fcl.features.prices import Floats, Ids, Pricer
+from fcl.features.prices import Pricer
 from fcl.parallel import SERIAL, Team
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,25 +26,6 @@ if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
     from fcl.features.motif import Motif
     from fcl.features.rows import RowView
-
-__all__ = [
-    "FEATURES_LIMIT",
-    "MOST_STEPS",
-    "BitColumns",
-    "ColumnMaker",
-    "Columns",
-    "DenseColumns",
-    "Family",
-    "Floats",
-    "Ids",
-    "ListedColumns",
-    "MeasuringPricer",
-    "Pricer",
-    "Scorer",
-    "StepColumns",
-    "column_bytes",
-    "is_sampled",
-]
 
 #: A family has fewer features than this: ids are int64, and sums of a few ids must fit in int64 too.
 FEATURES_LIMIT = 1 << 62

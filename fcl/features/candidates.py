@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fcl.features.prices import Floats, Ids, PriceQuery, Prices, in_units, within
+from fcl import kernels
+from fcl.features.prices import PriceQuery, Prices, in_units, within
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from fcl.kernels.candidates import Wanted
-
-__all__ = ["Collector", "Heaps", "largest"]
 
 #: An integer larger than any sum.
 ENDLESS = 1 << 62
@@ -162,16 +162,14 @@ class Heaps:
     def __init__(
         self, query: PriceQuery, keep: int, step: float, reach: float, n_parts: int = 1
     ) -> None:
-        from fcl.kernels.candidates import FOUND, Wanted
-
         self._step, self._reach, self._change = step, reach, query.imbalance * reach
         floor = math.inf if query.level is None else (query.level - self._change) / step
         self._endless = floor <= 0.0
         self._floor = math.inf if self._endless else floor
         self._threshold = int(min(query.threshold / step, ENDLESS)) if query.find else ENDLESS
         self._ids, self._sums = np.empty((2, n_parts, keep), np.int64)
-        self._found = np.zeros((n_parts, FOUND))
-        self._wanted = Wanted
+        self._found = np.zeros((n_parts, kernels.candidates.FOUND))
+        self._wanted = kernels.candidates.Wanted
 
     def wanted(self, part: int, known: Ids, known_sums: npt.NDArray[np.int64]) -> Wanted:
         """What a kernel gets to search a part; see :mod:`fcl.kernels.candidates`.
@@ -190,14 +188,14 @@ class Heaps:
 
         n_priced : number of features of the parts.
         """
-        from fcl.kernels import candidates
-
         found, step = self._found, self._step
-        kept = np.arange(self._ids.shape[1]) < found[:, candidates.COUNT, None]
+        kept = np.arange(self._ids.shape[1]) < found[:, kernels.candidates.COUNT, None]
         ids, sums = self._ids[kept], self._sums[kept]
         order = np.argsort(ids, kind="stable")
-        largest = found[:, [candidates.LARGEST, candidates.SKIPPED]].max(initial=0.0)
-        excess = found[:, candidates.EXCESS] * step * step
+        largest = found[:, [kernels.candidates.LARGEST, kernels.candidates.SKIPPED]].max(
+            initial=0.0
+        )
+        excess = found[:, kernels.candidates.EXCESS] * step * step
         return Prices(
             ids=ids[order],
             gradients=in_units(sums[order], step),
@@ -206,5 +204,5 @@ class Heaps:
             n_priced=n_priced,
             excess=np.full(len(found), math.inf) if self._endless else excess,
             reach=self._reach,
-            n_visited=int(found[:, candidates.VISITED].sum()),
+            n_visited=int(found[:, kernels.candidates.VISITED].sum()),
         )

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from fcl.checks import shown
 from fcl.data.base import RowReader
 from fcl.errors import InputError
-from fcl.features.base import Family, Floats, Ids
+from fcl.features.base import Family
 from fcl.features.concat import ConcatFamily
 from fcl.features.generator.binding import centres_of, sample_rows
 from fcl.features.generator.contract import decode
@@ -29,8 +29,7 @@ from fcl.features.generator.family import GeneratedFamily
 from fcl.features.plain import Columns
 from fcl.features.standardized import StandardizedFamily
 from fcl.features.support import SupportFamily
-
-__all__ = ["centres", "uncentred", "with_centres", "with_centres_at", "with_centres_of"]
+from fcl.types import Floats, Ids
 
 #: Names of the attributes of :class:`Columns` that hold the centres.
 STATE = ("centred_", "centres_")

@@ -27,13 +27,12 @@ from typing import Any
 
 import numpy as np
 
+from fcl import kernels
 from fcl.checks import choice, flag, positive, shown, whole
 from fcl.errors import InputError
-from fcl.features.base import Floats, Ids
 from fcl.features.generator.contract import Generator
 from fcl.features.principal import principal_axes
-
-__all__ = ["Fourier"]
+from fcl.types import Floats, Ids
 
 #: Rows and features of a tile of angles. Larger tiles are slightly faster, but need larger caches.
 TILE_ROWS, TILE_FEATURES = 256, 256
@@ -231,8 +230,6 @@ class Fourier(Generator):
     # -- features ------------------------------------------------------------------------------
 
     def columns(self, ids: Ids, block: Any) -> np.ndarray:
-        from fcl.kernels import fourier
-
         ids = np.asarray(ids, np.int64)
         out = np.empty((len(ids), len(block) + SPARE), self._angle_dtype)
         for at, wave, phases in self._waves(ids):
@@ -242,44 +239,40 @@ class Fourier(Generator):
                 n = min(TILE_ROWS, len(block) - row)
                 z[:, :n] = block[row : row + n].T
                 # a feature's angles are one row of ``turns``: each is the same sum as in _tiles
-                fourier.angles(wave.T, z, turns)
-                fourier.cosine_columns(turns, phases, *self._value, out, at, row, n)
+                kernels.fourier.angles(wave.T, z, turns)
+                kernels.fourier.cosine_columns(turns, phases, *self._value, out, at, row, n)
         return out[:, : len(block)].T
 
     def gradients(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
-        from fcl.kernels import fourier
-
         residuals = np.ascontiguousarray(residuals, np.float64)
         out = np.zeros(last - first)
         for at, wave, phases in self._range(first, last):
             sums = out[at : at + TILE_FEATURES]
             for rows, turns in _tiles(block, wave):
-                fourier.cosine_sums(turns, phases, *self._value, residuals[rows], sums)
+                kernels.fourier.cosine_sums(turns, phases, *self._value, residuals[rows], sums)
         return out
 
     def gradients_of_several(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
-        from fcl.kernels import fourier
-
         out = np.empty((len(residuals), last - first))
         for at, wave, phases in self._range(first, last):
             sums = np.zeros((len(residuals), len(phases)))
             for rows, turns in _tiles(block, wave):
                 ends = rows.start, rows.stop
-                fourier.cosine_sums_of_several(turns, phases, *self._value, residuals, ends, sums)
+                kernels.fourier.cosine_sums_of_several(
+                    turns, phases, *self._value, residuals, ends, sums
+                )
             part = out[:, at : at + TILE_FEATURES]
             part[:] = sums[:, : part.shape[1]]
         return out
 
     def margins(self, ids: Ids, weights: Floats, block: Any) -> Floats:
-        from fcl.kernels import fourier
-
         out = np.zeros(len(block))
         for at, wave, phases in self._waves(np.asarray(ids, np.int64)):
             some = np.zeros(len(phases))
             part = weights[at : at + TILE_FEATURES]
             some[: len(part)] = part
             for rows, turns in _tiles(block, wave):
-                fourier.cosine_margins(turns, phases, *self._value, some, out[rows])
+                kernels.fourier.cosine_margins(turns, phases, *self._value, some, out[rows])
         return out
 
     def nonzeros(self, block: Any) -> tuple[Ids, Ids, np.ndarray]:
@@ -322,26 +315,32 @@ class Fourier(Generator):
     @property
     def _value(self) -> tuple[Any, Any, Any, Any]:
         """Constants with which kernels convert angles to values, in the dtype of the angles."""
-        from fcl.kernels import fourier
-
         if self.kernel == "gaussian":
-            return fourier.QUARTER_32, fourier.SINE_32, fourier.STEPS_32, np.float32(self.step)
-        return fourier.QUARTER_64, fourier.SINE_64, fourier.STEPS_64, self.step
+            return (
+                kernels.fourier.QUARTER_32,
+                kernels.fourier.SINE_32,
+                kernels.fourier.STEPS_32,
+                np.float32(self.step),
+            )
+        return (
+            kernels.fourier.QUARTER_64,
+            kernels.fourier.SINE_64,
+            kernels.fourier.STEPS_64,
+            self.step,
+        )
 
     def _waves(self, ids: Ids) -> Iterator[_Wave]:
         """Frequencies and phases in turns, one tile of features at a time, zero-padded."""
-        from fcl.kernels import fourier
-
         gaussian = self.kernel == "gaussian"
         scale = (math.sqrt(2.0 * self.gamma_) if gaussian else self.gamma_) / (2.0 * math.pi)
-        kind = fourier.NORMAL if gaussian else fourier.CAUCHY
+        kind = kernels.fourier.NORMAL if gaussian else kernels.fourier.CAUCHY
         for at in range(0, len(ids), TILE_FEATURES):
             part = np.ascontiguousarray(ids[at : at + TILE_FEATURES])
             width = len(part) + -len(part) % TILE_MULTIPLE
             wave = np.zeros((self._n_inputs, width), self._angle_dtype)
             phases = np.zeros(width, self._angle_dtype)
-            fourier.frequencies(self.seed, part, kind, scale, fourier.SINE_64, wave)
-            fourier.phases(self.seed, part, phases)
+            kernels.fourier.frequencies(self.seed, part, kind, scale, kernels.fourier.SINE_64, wave)
+            kernels.fourier.phases(self.seed, part, phases)
             yield at, wave, phases
 
     def _range(self, first: int, last: int) -> Iterator[_Wave]:
@@ -372,8 +371,6 @@ def _tiles(block: Any, wave: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
 
     The turns may have more rows than the tile; what they hold there is arbitrary.
     """
-    from fcl.kernels import fourier
-
     n, m = block.shape
     height = min(TILE_ROWS, n + -n % 4)  # the kernel takes four rows at a time
     z = np.zeros((height, m), wave.dtype, order="F")
@@ -381,5 +378,5 @@ def _tiles(block: Any, wave: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     for at in range(0, n, TILE_ROWS):
         rows = slice(at, min(at + TILE_ROWS, n))
         z[: rows.stop - at] = block[rows]
-        fourier.angles(z, wave, turns)
+        kernels.fourier.angles(z, wave, turns)
         yield rows, turns

@@ -14,19 +14,20 @@ from typing import Any
 
 import numpy as np
 
+from fcl import kernels
 from fcl.checks import whole
 from fcl.data.base import RowReader
 from fcl.data.prepared import PreparedRows
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
-from fcl.features.base import Family, Floats, Ids, Pricer
+from fcl.features.base import Family
 from fcl.features.generator.contract import Generator
 from fcl.features.generator.family import GeneratedFamily
 from fcl.features.generator.forms import RowForm, SparseColumns, form_for, form_from_config
 from fcl.features.generator.pricing import PART_FEATURES, GeneratedPricer, Powers, pricing_bytes
+from fcl.features.prices import Pricer
 from fcl.features.rows import RowChunk, RowView, id_type
-
-__all__ = ["LEAST_BITS", "MOST_BITS", "HashedFamily", "hashed_family", "refuse_hashed"]
+from fcl.types import Floats, Ids
 
 LEAST_BITS, MOST_BITS = 4, 31
 #: Features whose penalty factors are looked at together.
@@ -49,15 +50,13 @@ class HashedView(RowView):
         return self._hashed(self._view.listed(raw, rows))
 
     def _hashed(self, chunk: RowChunk) -> RowChunk:
-        from fcl.kernels.hashing import hash_rows
-
         longest = int(np.diff(chunk.indptr).max(initial=0))
         last = np.full(1 << (2 * longest + 1).bit_length(), -1, np.int32)
         indptr = np.empty(len(chunk) + 1, np.int64)
         ids, values = np.empty(len(chunk.ids), id_type(1 << self._bits)), chunk.values.copy()
         start = int(chunk.indptr[0])
         given = (chunk.indptr - start, chunk.ids[start:], chunk.values[start:])
-        used = hash_rows(*given, self._bits, last, indptr, ids, values)
+        used = kernels.hashing.hash_rows(*given, self._bits, last, indptr, ids, values)
         return RowChunk(indptr, ids[:used], values[:used])
 
 
@@ -102,11 +101,11 @@ class Hashed(Generator):
 
     def sums(self, first: int, last: int, block: Any, v: Floats, power: int) -> Floats:
         """sum_i v_i phi_ij^power over a block, for the features ``first`` to ``last`` - 1."""
-        from fcl.kernels.hashing import add_sums
-
         out = np.zeros(last - first)
         for rows, chunk in self.chunks(block):
-            add_sums(chunk.indptr, chunk.ids, chunk.values, v[rows], power, first, out)
+            kernels.hashing.add_sums(
+                chunk.indptr, chunk.ids, chunk.values, v[rows], power, first, out
+            )
         return out
 
     def largest(self, block: Any) -> float:
@@ -114,14 +113,12 @@ class Hashed(Generator):
         return float(max(every, default=0.0))
 
     def margins(self, ids: Ids, weights: Floats, block: Any) -> Floats:
-        from fcl.kernels.hashing import write_margins
-
         every = np.zeros(self.n_features)
         every[ids] = weights
         parts = []
         for _, chunk in self.chunks(block):
             parts.append(np.empty(len(chunk)))
-            write_margins(chunk.indptr, chunk.ids, chunk.values, every, parts[-1])
+            kernels.hashing.write_margins(chunk.indptr, chunk.ids, chunk.values, every, parts[-1])
         return np.concatenate(parts)
 
     def price_parts(self) -> int:

@@ -12,18 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fcl.features.prices import (
-    Floats,
-    Ids,
-    PriceQuery,
-    Pricer,
-    Prices,
-    Progress,
-    RowVector,
-    run,
-)
-
-__all__ = ["price_each", "run_several", "sums_of_several"]
+from fcl.features.prices import PriceQuery, Pricer, Prices, Progress, RowVector, run
+from fcl.types import Floats, Ids
 
 #: Share of the level of an excess that is left for the change of prices by balancing.
 MARGIN = 1e-3

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fcl import kernels
 from fcl.checks import shown
 from fcl.errors import InputError
-from fcl.features.base import Family, Floats, Ids, ListedColumns
+from fcl.features.base import Family, ListedColumns
 from fcl.features.generator.contract import Generator
 from fcl.features.generator.forms import SparseColumns
 from fcl.features.rows import MatrixView, RowView
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from fcl.features.generator.family import GeneratedFamily
-
-__all__ = ["Columns", "columns_named"]
 
 #: Share of nonzeros up to which columns of sparse rows are made as lists.
 LISTED = 0.5
@@ -132,19 +132,15 @@ class Columns(Generator):
         return np.where(self.centred_[at] == ids, self.centres_[at], 0.0)
 
     def columns(self, ids: Ids, block: Any) -> np.ndarray:
-        from fcl.kernels import matrix
-
         if not isinstance(block, SparseColumns):
             found = np.asarray(block[:, ids])
             centres = self.centres_at(ids)
             return found - centres if centres.any() else found
         out = np.zeros((len(ids), block.n_rows), block.values.dtype)
-        matrix.sparse_columns(block.entries(), ids, out)
+        kernels.matrix.sparse_columns(block.entries(), ids, out)
         return out.T
 
     def listed_columns(self, ids: Ids, block: Any, dtype: Any) -> ListedColumns | None:
-        from fcl.kernels import matrix
-
         if not self._reads_entries(block):
             return None
         at = np.searchsorted(block.columns, ids)
@@ -155,20 +151,18 @@ class Columns(Generator):
             return None
         start, rows = np.empty(len(ids) + 1, np.int64), np.empty(held, np.uint16)
         values = np.empty(held, dtype)
-        matrix.listed_columns(block.entries(), ids, start, rows, values)
+        kernels.matrix.listed_columns(block.entries(), ids, start, rows, values)
         n = start[-1]
         return ListedColumns(start, rows[:n], values[:n], block.n_rows)
 
     def power_sums(self, ids: Ids, block: Any, power: int, v: Floats) -> Floats | None:
-        from fcl.kernels import matrix
-
         if power == 0 and self._centred:  # of the plain columns
             return np.asarray(v @ (block[:, ids] != 0.0))
         if not self._reads_entries(block):
             return None
         out = np.zeros((len(v), len(ids)))
         for own, sums in zip(v, out, strict=True):
-            matrix.sparse_powers(block.entries(), ids, power, own, sums)
+            kernels.matrix.sparse_powers(block.entries(), ids, power, own, sums)
         return out
 
     def _reads_entries(self, block: Any) -> bool:
@@ -176,56 +170,48 @@ class Columns(Generator):
         return isinstance(block, SparseColumns) and type(self).columns is Columns.columns
 
     def gradients(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
-        from fcl.kernels import matrix
-
         out = np.zeros(last - first)
         if isinstance(block, SparseColumns):
-            matrix.sparse_sums(block.entries(), first, last, residuals, out)
+            kernels.matrix.sparse_sums(block.entries(), first, last, residuals, out)
         elif self._centred:
             centres = self.centres_at(np.arange(first, last))
-            matrix.centred_sums(block.T[first:last], centres, residuals, out)
+            kernels.matrix.centred_sums(block.T[first:last], centres, residuals, out)
         else:
-            matrix.dense_sums(block.T[first:last], residuals, out)
+            kernels.matrix.dense_sums(block.T[first:last], residuals, out)
         return out
 
     def gradients_of_several(self, first: int, last: int, block: Any, residuals: Floats) -> Floats:
-        from fcl.kernels import matrix
-
         out = np.zeros((len(residuals), last - first))
         if isinstance(block, SparseColumns):
-            matrix.sparse_sums_of_several(block.entries(), first, last, residuals, out)
+            kernels.matrix.sparse_sums_of_several(block.entries(), first, last, residuals, out)
         elif self._centred:
             centres = self.centres_at(np.arange(first, last))
-            matrix.centred_sums_of_several(block.T[first:last], centres, residuals, out)
+            kernels.matrix.centred_sums_of_several(block.T[first:last], centres, residuals, out)
         else:
-            matrix.dense_sums_of_several(block.T[first:last], residuals, out)
+            kernels.matrix.dense_sums_of_several(block.T[first:last], residuals, out)
         return out
 
     def moments(self, first: int, last: int, block: Any, weights: Floats) -> Floats:
-        from fcl.kernels import matrix
-
         out = np.empty((5, last - first))
         if isinstance(block, SparseColumns):
-            matrix.sparse_moments(block.entries(), first, last, weights, out)
+            kernels.matrix.sparse_moments(block.entries(), first, last, weights, out)
         else:
-            matrix.dense_moments(block.T[first:last], weights, out)
+            kernels.matrix.dense_moments(block.T[first:last], weights, out)
         if self._centred:  # the origin, the least and the largest value
             out[[0, 3, 4]] -= self.centres_at(np.arange(first, last))
         return out
 
     def margins(self, ids: Ids, weights: Floats, block: Any) -> Floats:
-        from fcl.kernels import matrix
-
         if isinstance(block, SparseColumns):
             out = np.zeros(block.n_rows)
-            matrix.sparse_margins(block.entries(), ids, weights, out)
+            kernels.matrix.sparse_margins(block.entries(), ids, weights, out)
         else:
             out = np.zeros(block.shape[0])
             centres = self.centres_at(ids)
             if centres.any():
-                matrix.centred_margins(block.T, ids, centres, weights, out)
+                kernels.matrix.centred_margins(block.T, ids, centres, weights, out)
             else:
-                matrix.dense_margins(block.T, ids, weights, out)
+                kernels.matrix.dense_margins(block.T, ids, weights, out)
         return out
 
     def largest(self, block: Any) -> float:

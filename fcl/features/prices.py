@@ -27,25 +27,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "BlockSums",
-    "PriceQuery",
-    "Pricer",
-    "Prices",
-    "RowVector",
-    "Scan",
-    "answer",
-    "grid_step",
-    "in_units",
-    "merge_prices",
-    "ones",
-    "only_watched",
-    "run",
-    "sums_of",
-]
-
-Ids = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats, Ids
 
 #: Sums of absolute values, in steps of the grid, stay below 2^GRID_BITS: two such sums fit in an int64.
 GRID_BITS = 61

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fcl.errors import InputError
-from fcl.features.base import Floats
 from fcl.parallel import one_blas_thread
-
-__all__ = ["principal_axes"]
+from fcl.types import Floats
 
 #: Rows that are centred and scaled at a time.
 CHUNK = 2048

@@ -16,8 +16,6 @@ from fcl.features.generator.contract import Generator, family_name
 from fcl.features.kmers import KmerFamily, Kmers
 from fcl.working_folder import import_module, why_missing
 
-__all__ = ["OWN", "check_home", "class_of", "family_names", "meant"]
-
 #: Entry-point group in which other packages register their families.
 ENTRY_POINTS = "fcl.generators"
 #: Families not built on Generator: the classes before and after binding to rows.

@@ -14,20 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.data.sparse import SparseRows
 
 if TYPE_CHECKING:
-    from fcl.features.prices import Ids
-
-__all__ = [
-    "CHUNK_IDS",
-    "BatchedView",
-    "BufferedView",
-    "MatrixView",
-    "RowChunk",
-    "RowView",
-    "id_type",
-]
+    from fcl.types import Ids
 
 #: Most features in a chunk: ids and values then take 512 KiB, and stay in the second-level cache.
 CHUNK_IDS = 1 << 16
@@ -183,14 +174,14 @@ class MatrixView(BufferedView):
         return np.float32 if raw.dtype == np.float32 else np.float64
 
     def write(self, raw: Any, rows: Ids, out: RowChunk) -> None:
-        from fcl.kernels import listing
-
         if isinstance(raw, SparseRows):
             starts, columns, data = map(_read_only, (raw.indptr, raw.indices, raw.data))
-            listing.list_sparse(starts, columns, data, rows, out.indptr, out.ids, out.values)
+            kernels.listing.list_sparse(
+                starts, columns, data, rows, out.indptr, out.ids, out.values
+            )
         else:
             matrix = _read_only(np.ascontiguousarray(raw))
-            listing.list_dense(matrix, rows, out.indptr, out.ids, out.values)
+            kernels.listing.list_dense(matrix, rows, out.indptr, out.ids, out.values)
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

@@ -29,19 +29,6 @@ if TYPE_CHECKING:
     from fcl.data.base import RowReader
     from fcl.features.base import Family
 
-__all__ = [
-    "Concat",
-    "Spec",
-    "bind_features",
-    "family_from_config",
-    "is_spec",
-    "kept_features",
-    "like_bound",
-    "parse_features",
-    "spell_features",
-    "undivided",
-]
-
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(?=:|$)")
 #: Commas outside lists.
 _COMMA = re.compile(r""",(?![^\[\]]*\])""")

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fcl import kernels
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.base import Family, Floats, Ids, is_sampled
+from fcl.features.base import Family, is_sampled
 from fcl.features.concat import ConcatFamily
 from fcl.features.generator.checked import checked_columns, checked_moments
 from fcl.features.generator.columns import batches
@@ -37,19 +38,11 @@ from fcl.features.hashed import HashedFamily
 from fcl.features.products import Products
 from fcl.features.support import SupportFamily
 from fcl.parallel import SERIAL, Team
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
-    from fcl.features.base import ListedColumns, Pricer
-
-__all__ = [
-    "attach_scales",
-    "deviations",
-    "divided_by",
-    "plain",
-    "say_divided",
-    "standardized",
-    "uneven_scales",
-]
+    from fcl.features.base import ListedColumns
+    from fcl.features.prices import Pricer
 
 #: commands show its notes, unless they are to be quiet
 _log = logging.getLogger("fcl.columns")
@@ -263,8 +256,6 @@ class StandardizedPricer(GeneratedPricer):
         self, first: int, last: int, block: Any, number: int, weights: Floats
     ) -> Floats:
         """Moments of the plain features over a block, in the form of :meth:`Generator.moments`."""
-        from fcl.kernels import matrix
-
         generator = self._family.generator
         if overrides(generator, "moments"):
             return checked_moments(generator, first, last, block, number, weights)
@@ -273,7 +264,7 @@ class StandardizedPricer(GeneratedPricer):
         for some in batches(len(ids), len(weights)):
             columns = checked_columns(generator, ids[some], block, number, len(weights))
             part = np.empty((5, columns.shape[1]))
-            matrix.dense_moments(np.ascontiguousarray(columns.T, np.float64), weights, part)
+            kernels.matrix.dense_moments(np.ascontiguousarray(columns.T, np.float64), weights, part)
             out[:, some] = part
         return out
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["common_step", "rounded_to", "useful_step"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Numbers of at least this many steps are multiples of the step, since float64 has no finer ones.
 WHOLE = 2.0**52

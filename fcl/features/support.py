@@ -14,17 +14,26 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import ColumnMaker, Columns, Family, Floats, Ids, Pricer, Scorer
+from fcl.features.base import ColumnMaker, Columns, Family, Scorer
 from fcl.features.candidates import Collector
 from fcl.features.outputs import price_each
-from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, Scan, ones, run, sums_of
+from fcl.features.prices import (
+    PriceQuery,
+    Pricer,
+    Prices,
+    Progress,
+    RowVector,
+    Scan,
+    ones,
+    run,
+    sums_of,
+)
 from fcl.parallel import SERIAL, Team
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
     from fcl.features.motif import Motif
-
-__all__ = ["SupportFamily"]
 
 #: Smallest penalty factor, as a share of the mean square of the feature: of features without variance.
 LEAST_VARIANCE = 1e-12

@@ -11,26 +11,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.data.prepared import PreparedRows
+from fcl.data.sequences import SequenceReader
 from fcl.errors import InputError
-from fcl.features.base import Family, Ids
+from fcl.features.base import Family
+from fcl.types import Ids
 from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
     from fcl.data.sequences import SequenceReader
     from fcl.kernels.kmers import WindowBlock, WindowBuffers
-
-__all__ = [
-    "WindowFamily",
-    "buffers_for",
-    "found_by",
-    "pattern_code",
-    "pattern_text",
-    "window_buffers",
-    "window_length",
-    "window_reader",
-]
 
 #: Letters that are packed at a time: they stay in the cache of the core.
 _PACKED_LETTERS = 1 << 17
@@ -39,17 +31,13 @@ LETTERS = "ACGT."
 
 
 @cache
-def _block_class() -> type[WindowBlock]:
+def _block_class() -> type[kernels.kmers.WindowBlock]:
     """The class of blocks, which is imported once: an import takes as long as making a block."""
-    from fcl.kernels.kmers import WindowBlock
-
-    return WindowBlock
+    return kernels.kmers.WindowBlock
 
 
 def window_length(rows: RowReader, d: int, name: str) -> int:
     """Letters per window of a data set; InputError if there are fewer than d."""
-    from fcl.data.sequences import SequenceReader
-
     length = SequenceReader(rows).length
     if length < d:
         raise InputError(
@@ -63,8 +51,6 @@ def window_reader(
     rows: RowReader, length: int, keep: npt.NDArray[np.bool_] | None = None
 ) -> SequenceReader:
     """A reader of the kept rows of a data set; InputError unless windows have ``length`` letters."""
-    from fcl.data.sequences import SequenceReader
-
     reader = SequenceReader(rows, keep=keep)
     if reader.length != length:
         raise InputError(
@@ -111,12 +97,12 @@ def found_by(texts: Sequence[str], form: re.Pattern[str], number: Callable[..., 
     return out
 
 
-def window_buffers(n_rows: int) -> WindowBuffers:
+def window_buffers(n_rows: int) -> kernels.kmers.WindowBuffers:
     """Buffers for blocks of up to ``n_rows`` rows."""
-    from fcl.kernels.kmers import CHUNK, WindowBuffers
-
-    codes, sums = np.empty(CHUNK, np.uint32), np.empty(CHUNK)
-    return WindowBuffers(codes, sums, np.zeros(n_rows, np.uint32), np.empty(n_rows, np.int32))
+    codes, sums = np.empty(kernels.kmers.CHUNK, np.uint32), np.empty(kernels.kmers.CHUNK)
+    return kernels.kmers.WindowBuffers(
+        codes, sums, np.zeros(n_rows, np.uint32), np.empty(n_rows, np.int32)
+    )
 
 
 def buffers_for(block: WindowBlock) -> WindowBuffers:
@@ -164,15 +150,13 @@ class WindowFamily(Family):
     def prepare(
         self, raw: np.ndarray, record: npt.NDArray[np.uint8], block_rows: int
     ) -> Sequence[np.ndarray]:
-        from fcl.kernels import kmers
-
         _pack_planes(raw, record)
         start = np.zeros(self.length + 1, np.int64)
         unknown = np.empty(0, np.int32)
         if raw.max(initial=0) > 3:
-            kmers.list_unknown(raw, start, unknown)
+            kernels.kmers.list_unknown(raw, start, unknown)
             unknown = np.empty(int(start[-1]), np.int32)
-            kmers.list_unknown(raw, start, unknown)
+            kernels.kmers.list_unknown(raw, start, unknown)
         return (start, unknown)
 
     def most_side_bytes(self, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -1,282 +1,96 @@
 """Kernels: numba functions over arrays, scalars and named tuples.
 
 A kernel does no I/O and no logging, and uses no classes of fcl except the named tuples of this folder,
-which are defined here because compiled code refers to their fields by position. The decorator
-:func:`kernel` declares a kernel; :func:`inlined` and :func:`summing` declare small functions that become
-part of the kernels that call them. So that each kernel is compiled only once, arrays are C-contiguous and
-writeable, except blocks of sparse rows, which are read-only; margins, residuals and gradients are
-float64, ids and offsets int64. The caller provides the buffers, and the first line of a docstring says
-which buffers the kernel writes. A call should take at most about 100 ms (loops are split by row blocks),
-because signal handlers of the main thread wait for the call to return.
+which are defined here because compiled code refers to their fields by position. Each kernel is declared
+by a decorator of :mod:`fcl.kernels.compilation`. So that each kernel is compiled only once, arrays are
+C-contiguous and writeable, except blocks of sparse rows, which are read-only; margins, residuals and
+gradients are float64, ids and offsets int64. The caller provides the buffers, and the first line of a
+docstring says which buffers the kernel writes. A call should take at most about 100 ms (loops are split
+by row blocks), because signal handlers of the main thread wait for the call to return.
+
+Importing this package does not import numba. Its modules are loaded on first use (PEP 562), so that a
+module that runs kernels imports this package at its top and writes ``kernels.columns.add(...)``.
 """
 
 from __future__ import annotations
 
-import hashlib
-import logging
-import os
-import re
-import sys
-import tempfile
-import threading
-import time
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from fcl.checks import check_threads_variable
-from fcl.config import say, say_once
-from fcl.parallel import caller
-from fcl.private_folder import make_private
-from fcl.working_folder import NUMBA_SETTINGS
-
-check_threads_variable()  # before numba fails
-
-import numba  # noqa: E402
-from numba.core import event  # noqa: E402
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fcl.clock import Clock
+    from fcl.kernels import averaged as averaged
+    from fcl.kernels import bags as bags
+    from fcl.kernels import ball as ball
+    from fcl.kernels import ball_heap as ball_heap
+    from fcl.kernels import bits as bits
+    from fcl.kernels import candidates as candidates
+    from fcl.kernels import columns as columns
+    from fcl.kernels import compilation as compilation
+    from fcl.kernels import coupled as coupled
+    from fcl.kernels import coupled_blocks as coupled_blocks
+    from fcl.kernels import descent as descent
+    from fcl.kernels import elementary as elementary
+    from fcl.kernels import encoding as encoding
+    from fcl.kernels import fourier as fourier
+    from fcl.kernels import gather as gather
+    from fcl.kernels import hashing as hashing
+    from fcl.kernels import kmers as kmers
+    from fcl.kernels import lane_tables as lane_tables
+    from fcl.kernels import lanes as lanes
+    from fcl.kernels import listing as listing
+    from fcl.kernels import losses as losses
+    from fcl.kernels import margins as margins
+    from fcl.kernels import matrix as matrix
+    from fcl.kernels import nonzero as nonzero
+    from fcl.kernels import occurrences as occurrences
+    from fcl.kernels import online as online
+    from fcl.kernels import ordered as ordered
+    from fcl.kernels import patterns as patterns
+    from fcl.kernels import products as products
+    from fcl.kernels import sampling as sampling
+    from fcl.kernels import softmax as softmax
+    from fcl.kernels import tables as tables
 
 __all__ = [
-    "Compilation",
-    "cache_folder",
-    "inlined",
-    "is_compiled",
-    "kernel",
-    "mark_compiled",
-    "summing",
+    "averaged",
+    "bags",
+    "ball",
+    "ball_heap",
+    "bits",
+    "candidates",
+    "columns",
+    "compilation",
+    "coupled",
+    "coupled_blocks",
+    "descent",
+    "elementary",
+    "encoding",
+    "fourier",
+    "gather",
+    "hashing",
+    "kmers",
+    "lane_tables",
+    "lanes",
+    "listing",
+    "losses",
+    "margins",
+    "matrix",
+    "nonzero",
+    "occurrences",
+    "online",
+    "ordered",
+    "patterns",
+    "products",
+    "sampling",
+    "softmax",
+    "tables",
 ]
 
-#: A process that is started by another one is silent, since that one has reported the folder.
-_logger = logging.getLogger(__name__)
-#: Prefix of the marker files, which say that all kernels of a kind are in the cache.
-_COMPLETE = "complete"
-#: An import of other files of this folder, whose code becomes part of the kernels that call it.
-_IMPORT = re.compile(rb"^from fcl\.kernels(?:\.(\w+))? import (\([^)]*\)|.*)", re.MULTILINE)
 
-#: Seconds of compiling whose end is worth a line.
-SAID_FROM = 0.5
+if not TYPE_CHECKING:  # else an unknown name would have the type of this function's result
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _digest(*parts: Any) -> str:
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
-
-
-def _digests(folder: Path) -> dict[str, str]:
-    """For each file of kernels a hash of its content and of the files that it imports; "" : of all.
-
-    Numba's own cache checks only the file of a function: after a change to a callee in another file it
-    returns the old code. This file has no code of kernels.
-    """
-    contents = {path.stem: path.read_bytes() for path in sorted(folder.glob("*.py"))}
-    contents.pop("__init__")
-    imports = {}
-    for name, content in contents.items():
-        words = {word for found in _IMPORT.findall(content) for word in found}
-        own = {word.decode() for text in words for word in re.findall(rb"\w+", text)}
-        imports[name] = own & contents.keys() - {name}
-    found = {"": _digest(sorted(contents.items()))}
-    for name in contents:
-        reached, new = {name}, {name}
-        while new:
-            new = {other for each in new for other in imports[each]} - reached
-            reached |= new
-        found[name] = _digest([(each, contents[each]) for each in sorted(reached)])
-    return found
-
-
-_digest_of = _digests(Path(__file__).parent)
-
-
-def _candidate_folders() -> list[Path]:
-    config = numba.config
-    # numba's own cache does not notice that bounds checking was enabled
-    built = (
-        numba.__version__,
-        config.BOUNDSCHECK,
-        config.OPT,
-        config.CPU_NAME,
-        config.CPU_FEATURES,
-    )
-    name = f"kernels-{_digest(sys.version, *built)}"
-    folders = []
-    named = numba.config.CACHE_DIR
-    if os.path.lexists(NUMBA_SETTINGS):  # a stranger's data may have come with it
-        named = os.environ.get("NUMBA_CACHE_DIR")
-    if named:
-        folders.append(Path(named) / "fcl" / name)
-    elif sys.platform == "darwin":
-        folders.append(Path.home() / "Library" / "Caches" / "fcl" / name)
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache")
-        folders.append(Path(base) / "fcl" / name)
-    folders.append(Path(tempfile.gettempdir()) / f"fcl-{os.getuid()}" / name)
-    return folders
-
-
-def _find_cache_folder() -> Path | None:
-    """The first folder that is writeable, and into which no other user can put code."""
-    try:
-        candidates = _candidate_folders()
-    except RuntimeError:  # no home folder
-        return None
-    unsafe = ""
-    usable = None
-    for folder in candidates:
-        try:
-            reason = make_private(folder)
-            if not reason:
-                with tempfile.TemporaryFile(dir=folder):
-                    usable = folder
-                    break
-        except OSError:
-            continue
-        unsafe = unsafe or f"{folder.parent} is not used for compiled kernels ({reason})"
-    if unsafe:
-        instead = f"they are kept in {usable}" if usable else "each process compiles them again"
-        _logger.warning(
-            "%s; %s; name a folder that only you can write in NUMBA_CACHE_DIR", unsafe, instead
-        )
-    return usable
-
-
-#: Folder of the compiled kernels; None if no folder is writeable, so that every process compiles them.
-cache_folder: Path | None = _find_cache_folder()
-
-
-def kernel(function: F) -> F:
-    """Compile ``function`` on first use: ``nogil``, cached on disk, division as in NumPy.
-
-    Machine code is cached in :data:`cache_folder`, in a folder for each content of the files that it
-    comes from, so that a new version of fcl compiles only what changed. Other numba settings of the
-    program are not changed.
-    """
-    return _compiled(function)
-
-
-def inlined(function: F) -> F:
-    """Like :func:`kernel`, but each kernel that calls ``function`` contains its machine code.
-
-    Loops that call it can then compile to vector instructions. For small functions.
-    """
-    return _compiled(function, forceinline=True)
-
-
-def summing(function: F) -> F:
-    """Like :func:`inlined`, but the terms of its sums are added in any order, so by vector instructions.
-
-    Another processor may round them differently: this is for numbers that no certificate depends on.
-    """
-    return _compiled(function, forceinline=True, fastmath={"reassoc"})
-
-
-def _compiled(function: F, **options: Any) -> F:
-    before = numba.config.CACHE_DIR
-    # no C code calls kernels; without wrappers for such calls, compiling takes a tenth less
-    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
-    if cache_folder is not None:
-        file = Path(function.__code__.co_filename)
-        content = _digest_of.get(file.stem if file.parent == Path(__file__).parent else "", "")
-        numba.config.CACHE_DIR = str(cache_folder / f"{file.stem}-{_digest(content, options)}")
-    try:
-        compiled: F = numba.njit(cache=cache_folder is not None, **options)(function)
-        return compiled
-    finally:
-        numba.config.CACHE_DIR = before
-
-
-def is_compiled(kind: str) -> bool:
-    """Whether all kernels of a kind are in the cache; also True if there is no cache folder."""
-    return cache_folder is None or _marker(cache_folder, kind).exists()
-
-
-def mark_compiled(kind: str) -> None:
-    """Record that all kernels of a kind have been compiled."""
-    if cache_folder is not None:
-        with suppress(OSError):
-            _marker(cache_folder, kind).touch()
-
-
-def _marker(folder: Path, kind: str) -> Path:
-    return folder / f"{_COMPLETE}-{kind}-{_digest_of['']}"
-
-
-class Compilation(event.Listener):  # type: ignore[misc]
-    """Context manager that notices when this thread, or one that helps it, compiles a kernel of fcl.
-
-    Loading a kernel from the cache does not count.
-
-    Parameters
-    ----------
-    begun : callable
-        Called before the first kernel is compiled, and again if more are compiled after :meth:`take`.
-    clock : Clock, optional
-        Paused while kernels compile.
-    """
-
-    def __init__(self, begun: Callable[[], None], clock: Clock | None = None) -> None:
-        self._begun = begun
-        self._clock = clock
-        self._thread = threading.get_ident()
-        self._announced = False
-        self._depth = 0  # compiling a kernel also compiles the kernels that it calls
-        self._since = self._seconds = self._total = 0.0
-
-    def __enter__(self) -> Compilation:
-        event.register("numba:compile", self)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        event.unregister("numba:compile", self)
-        if self._total > SAID_FROM:
-            say(f"kernels compiled in {self._total:.0f} s")
-        self._begun = lambda: None  # it may refer to this object's owner
-
-    def begin(self) -> None:
-        """Record that compilation has begun, here or in a process that was started for it."""
-        self._depth += 1
-        if self._depth == 1:
-            self._since = time.perf_counter()
-            if self._clock is not None:
-                self._clock.pause()
-            # what a helper thread compiles is announced with the next kernel of this one
-            if not self._announced and threading.get_ident() == self._thread:
-                self._announced = True
-                say_once(
-                    "compiling kernels, once for this machine, which may take half a minute "
-                    "(fcl.set_config(verbose=0) or FCL_QUIET=1 silences this)"
-                )
-                self._begun()
-
-    def end(self) -> None:
-        """Record that the compilation that :meth:`begin` recorded has ended."""
-        self._depth -= 1
-        if self._depth == 0:
-            seconds = time.perf_counter() - self._since
-            self._seconds += seconds
-            self._total += seconds
-            if self._clock is not None:
-                self._clock.resume()
-
-    def take(self) -> float:
-        """Seconds spent on compiling since the last call; 0 if nothing was compiled."""
-        seconds, self._seconds, self._announced = self._seconds, 0.0, self._depth > 0
-        return seconds
-
-    def on_start(self, event: Any) -> None:
-        """See :class:`numba.core.event.Listener`."""
-        if self._is_ours(event):
-            self.begin()
-
-    def on_end(self, event: Any) -> None:
-        """See :class:`numba.core.event.Listener`."""
-        if self._is_ours(event):
-            self.end()
-
-    def _is_ours(self, event: Any) -> bool:
-        module: str = event.data["dispatcher"].py_func.__module__
-        return caller() == self._thread and module.startswith(__name__)
+    def __getattr__(name: str) -> ModuleType:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return import_module(f"{__name__}.{name}")

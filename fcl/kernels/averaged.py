@@ -3,7 +3,7 @@
 The kernels of :mod:`fcl.kernels.online` learn the rows; these add up the weights before each of them.
 """
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.online import (
     DIVERGED,
     DONE,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.kmers import (
     CHUNK,
     code_of_row,

@@ -17,7 +17,7 @@ With weights a_j the sizes are |v_j| / a_j, counted a_j^2 times (section 5 of th
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 
 #: Sizes that are collected between two rises of the lower bound, and summed at a time.
 BLOCK = 1024

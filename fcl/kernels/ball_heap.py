@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.losses import add, loss_slope_curvature
 from fcl.kernels.online import (
     DIVERGED,

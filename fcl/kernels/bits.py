@@ -5,7 +5,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 
 if numba.config.DISABLE_JIT:  # kernels are then plain Python
 

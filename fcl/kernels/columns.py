@@ -27,8 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels import inlined, kernel, summing
 from fcl.kernels.bits import trailing_zeros
+from fcl.kernels.compilation import inlined, kernel, summing
 from fcl.kernels.ordered import first_from
 
 BITS = 0

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.descent import soft_threshold, violation
 from fcl.kernels.gather import GatheredColumns
 

@@ -6,7 +6,7 @@ slopes and one for the move.
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.coupled import LANES, add_dense, dense_values, fold, move, slope, whole_slope
 
 #: Rows whose products of a column and the weights are held while all outputs read them.

@@ -15,7 +15,7 @@ corrects the rounding errors.
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 
 
 @kernel

@@ -13,7 +13,7 @@ below 1.5 units in the last place.
 
 import numpy as np
 
-from fcl.kernels import inlined
+from fcl.kernels.compilation import inlined
 
 LOG2_E = 1.4426950408889634
 #: log 2 as a sum: the products of the first part with the integers of a reduction are exact.

@@ -5,9 +5,9 @@
 
 import numpy as np
 
-from fcl.kernels import kernel
 from fcl.kernels.bits import population, splitmix, trailing_zeros, without_lowest
 from fcl.kernels.columns import BITS, DENSE, FINE, ROWS, STEPS, VALUES
+from fcl.kernels.compilation import kernel
 
 #: The largest |multiple| of the step in STEPS.
 MOST_STEPS = np.iinfo(np.int8).max

@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 
 #: float32: |error| <= 1.8e-7, including rounding; |value| <= 1 + 1.2e-7.
 SINE_32 = tuple(

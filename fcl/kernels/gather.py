@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels import inlined, kernel
 from fcl.kernels.bits import trailing_zeros
 from fcl.kernels.columns import BITS, DENSE, FINE, STEPS, VALUES
+from fcl.kernels.compilation import inlined, kernel
 from fcl.kernels.sampling import SEGMENT_ROWS, rank
 
 

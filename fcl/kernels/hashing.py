@@ -5,7 +5,7 @@ Rows are CSR, as in :mod:`fcl.kernels.online`.
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 
 #: An odd number near 2^64 over the golden ratio (Knuth, "The art of computer programming" 3, 6.4).
 FACTOR = np.uint64(0x9E3779B97F4A7C15)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 
 #: Number of rows whose codes are made at a time: the codes stay in the first-level cache.
 CHUNK = 2048

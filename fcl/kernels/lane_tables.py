@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.kmers import CHUNK, code_of_row, in_steps, unknown_windows, window_codes
 from fcl.kernels.lanes import LANES
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels import kernel
 from fcl.kernels.candidates import SKIPPED, VISITED, edge, take
+from fcl.kernels.compilation import kernel
 from fcl.kernels.patterns import FLAT_LETTERS, add_item_to_flat
 
 #: Number of outputs; four int64 are half a line of the cache, and one vector register.

@@ -8,8 +8,8 @@ enough.
 
 import numpy as np
 
-from fcl.kernels import kernel
 from fcl.kernels.bags import reverse_complement
+from fcl.kernels.compilation import kernel
 from fcl.kernels.ordered import first_from
 
 

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from fcl.kernels import inlined, kernel
+from fcl.kernels.compilation import inlined, kernel
 from fcl.kernels.elementary import exp_of_negative, log1p_of_share, negative_entropy
 
 LOGISTIC = 0

@@ -5,7 +5,7 @@ The module :mod:`fcl.kernels.kmers` defines windows, codes and patterns.
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.kmers import CHUNK, code_of_row, unknown_windows, window_codes
 
 

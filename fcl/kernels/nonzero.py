@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.online import (
     DIVERGED,
     DONE,

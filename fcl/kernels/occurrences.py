@@ -18,9 +18,9 @@ their ``buffers``, which are :class:`fcl.kernels.bags.RowBuffers`.
 
 import numpy as np
 
-from fcl.kernels import kernel
 from fcl.kernels.bags import LETTER_ROWS, reverse_complement, unpack_letters
 from fcl.kernels.candidates import SKIPPED, VISITED, edge, take
+from fcl.kernels.compilation import kernel
 from fcl.kernels.ordered import first_from
 
 #: The lowest bit of an occurrence's row; the bits below hold the nine letters behind the first letter.

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.losses import (
     HINGE,
     LOGISTIC,

@@ -1,6 +1,6 @@
 """Search in sorted arrays: compiled in a fifth of the time of NumPy's ``searchsorted``."""
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 
 
 @kernel

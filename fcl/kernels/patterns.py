@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels import kernel
 from fcl.kernels.candidates import SKIPPED, VISITED, edge, take
+from fcl.kernels.compilation import kernel
 from fcl.kernels.kmers import five_code
 
 #: Number of letters that are expanded together at the bottom of the tree: 4^2 cells to 5^2 patterns.

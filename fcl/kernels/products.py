@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.ordered import first_from
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels import kernel
 from fcl.kernels.bits import population, splitmix
+from fcl.kernels.compilation import kernel
 
 #: Maximum rows of a segment.
 SEGMENT_ROWS = 1 << 16

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.elementary import exp_of_negative
 from fcl.kernels.losses import add
 

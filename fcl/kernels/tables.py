@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.fourier import philox
 from fcl.kernels.losses import loss_slope_curvature
 from fcl.kernels.online import (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from fcl.model.certificate import Certificate
 from fcl.model.file import FORMAT, VERSION
 from fcl.model.formats import load_model
+from fcl.model.frames import FeatureRow
 from fcl.model.history import History
-from fcl.model.model import FeatureRow, Model
+from fcl.model.model import Model
 from fcl.objective.metrics import average_precision
 
 __all__ = [

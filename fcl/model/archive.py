@@ -15,19 +15,7 @@ from typing import Any
 import numpy as np
 
 from fcl.store import open_file, open_raw
-
-__all__ = [
-    "add_array",
-    "add_member",
-    "installed_version",
-    "is_zip",
-    "now",
-    "open_archive",
-    "read_array",
-    "read_json",
-    "read_member",
-    "write_json",
-]
+from fcl.version import __version__
 
 # a fixed date: the same content gives the same bytes
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -109,8 +97,6 @@ def now() -> str:
 
 def installed_version() -> str:
     """The installed version of fcl, for a header."""
-    from fcl.version import __version__  # late: it takes 20 ms
-
     return __version__
 
 

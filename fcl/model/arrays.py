@@ -8,8 +8,6 @@ import numpy as np
 
 from fcl.errors import InputError
 
-__all__ = ["checked_arrays", "reshaped"]
-
 _DTYPES = {"ids": np.int64, "weights": np.float64, "support": np.int64}
 
 

@@ -27,17 +27,6 @@ from fcl.errors import InputError, OutputExistsError
 from fcl.store import Location, RemotePath, locate, put_in_place
 from fcl.store.writing import check_remote_output, remote_file, remote_folder
 
-__all__ = [
-    "atomic_file",
-    "atomic_folder",
-    "check_name",
-    "check_output",
-    "discard_temporaries",
-    "new_folder",
-    "retry_while_full",
-]
-
-
 #: errors of a full disk, and seconds between two attempts
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _TRY_EVERY = 1.0

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-import numpy as np
-import numpy.typing as npt
-
-__all__ = ["folded", "unfolded"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 
 def folded(constant: float, weights: Floats, at: Floats) -> tuple[float, float]:

@@ -12,8 +12,6 @@ from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.plain import plain
 
-__all__ = ["Certificate", "Scope"]
-
 
 class Scope(Enum):
     """The features that the bound and the violation of a certificate cover."""

@@ -32,8 +32,6 @@ from fcl.plain import plain
 from fcl.store import local_path
 from fcl.units import counted
 
-__all__ = ["Checkpoint", "CheckpointFolder"]
-
 #: Checkpoints kept: the newest, and the previous one in case the disk lost a part of the newest.
 KEPT = 2
 

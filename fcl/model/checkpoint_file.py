@@ -33,16 +33,6 @@ from fcl.model.archive import (
 from fcl.model.history import PASS_TABLE
 from fcl.plain import plain
 
-__all__ = [
-    "COLUMNS_TABLE",
-    "FORMAT",
-    "VERSION",
-    "Checkpoint",
-    "Damaged",
-    "read_checkpoint",
-    "write_checkpoint",
-]
-
 FORMAT = "fcl-checkpoint"
 VERSION = 2
 

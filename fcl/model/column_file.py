@@ -9,8 +9,6 @@ from fcl.data.columns import DIPLOID, ColumnRecord, KnownVariants, Variant
 from fcl.model import schema
 from fcl.plain import plain
 
-__all__ = ["COLUMN_KEYS", "record_from_header", "record_to_header"]
-
 
 def _column_name(where: str, value: Any) -> tuple[int, str]:
     """Check for a pair of a position and the name of a column."""

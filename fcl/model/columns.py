@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features.base import Family
 
-__all__ = ["difference", "match", "matched", "other_record", "record_of", "select_columns"]
-
 #: commands show its notes, unless they are to be quiet
 _log = logging.getLogger("fcl.columns")
 

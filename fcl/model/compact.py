@@ -21,34 +21,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fcl import kernels
 from fcl.errors import InputError
 from fcl.limits import allow
 from fcl.model import schema
 from fcl.model.packing import CODECS, pack, unpack
 from fcl.plain import plain
-
-__all__ = [
-    "ENCODING_TABLE",
-    "LEAST_BITS",
-    "MOST_BITS",
-    "PACKED",
-    "ROUNDINGS",
-    "Encoding",
-    "bits_for",
-    "margin_bound",
-    "mean_rise",
-    "pack_arrays",
-    "packed_weights",
-    "read_packed",
-    "refuse_compact",
-    "round_weights",
-    "unpacked_weights",
-]
-
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
+from fcl.types import Floats, Ids
 
 ROUNDINGS = ("nearest", "random")
 #: Smallest and largest number of bits behind the point.
@@ -159,14 +139,14 @@ def round_weights(weights: Floats, ids: Ids, m: int, rounding: str, seed: int) -
     InputError
         A weight is 2^52 steps or more away from 0.
     """
-    from fcl.kernels.tables import round_steps
-
     _check_range(weights, m)
     columns = np.array(weights.T, np.float64, order="C", ndmin=2)
     steps = np.empty(columns.shape, np.int64)
     own = np.array(ids, np.int64)
     for k, column in enumerate(columns):
-        round_steps(column, math.ldexp(1.0, m), seed, k, own, rounding == "nearest", steps[k])
+        kernels.tables.round_steps(
+            column, math.ldexp(1.0, m), seed, k, own, rounding == "nearest", steps[k]
+        )
     out = np.ldexp(steps.astype(np.float64), -m)
     return out[0] if weights.ndim == 1 else np.ascontiguousarray(out.T)
 

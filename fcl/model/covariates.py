@@ -11,17 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.data.covariates import CovariateArray
 from fcl.errors import InputError
+from fcl.types import Floats
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
 
-__all__ = ["CovariateTerm", "covariate_margins", "encoded_blocks", "terms_of"]
-
-Floats = npt.NDArray[np.float64]
 
 #: Maximum columns of all covariates together: the trainer holds them densely.
 MOST_COLUMNS = 256

@@ -11,34 +11,16 @@ import numpy.typing as npt
 
 from fcl.checks import whole
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import (
-    FINE_ROWS,
-    BitColumns,
-    Columns,
-    Family,
-    Floats,
-    Ids,
-    ListedColumns,
-    StepColumns,
-)
+from fcl.features.base import FINE_ROWS, BitColumns, Columns, Family, ListedColumns, StepColumns
 from fcl.model.frames import import_pandas
 from fcl.parallel import one_blas_thread
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fcl.data import DataSet
     from fcl.data.base import RowReader
-
-__all__ = [
-    "Contribution",
-    "Explanation",
-    "LinearModel",
-    "dense_columns",
-    "explain_rows",
-    "iter_explanations",
-    "iter_values",
-]
 
 #: Approximate bytes of the values of all features on one block of rows.
 BLOCK_BYTES = 32 << 20

@@ -31,17 +31,6 @@ from fcl.model.reading import HEADER, KIND, HeaderFormat, open_model, read_heade
 from fcl.model.tasks import TASKS
 from fcl.objective import find_loss
 
-__all__ = [
-    "ARRAYS",
-    "FORMAT",
-    "HEADER",
-    "VERSION",
-    "check_header",
-    "file_version",
-    "read_model",
-    "write_model",
-]
-
 FORMAT = "fcl-model"
 #: The largest version that is read; the smallest version that can hold a model is written.
 VERSION = 4

@@ -9,11 +9,10 @@ from typing import Any
 
 from fcl.errors import StoreError
 from fcl.model.archive import open_archive, read_json, read_member
-from fcl.model.file import FORMAT, HEADER
+from fcl.model.file import FORMAT
 from fcl.model.predictor import Predictor
+from fcl.model.reading import HEADER
 from fcl.store import kind_of, locate
-
-__all__ = ["is_model", "load_model"]
 
 #: Format in the header -> module and function that reads it, as ``load_model`` of this module. They are
 #: named, not imported, since rooms of other models are above this one.

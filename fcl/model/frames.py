@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from fcl.features.motif import Motif
 
-__all__ = ["FeatureRow", "OutputFeature", "features_frame", "import_pandas"]
-
 
 class FeatureRow(NamedTuple):
     """One active feature: id, description, weight, and number of training rows where it is not 0."""

@@ -15,8 +15,6 @@ from fcl.model.frames import import_pandas
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PASS_TABLE", "History"]
-
 _UNKNOWN = schema.nullable(schema.number())
 _COUNT = schema.nullable(schema.whole())
 #: What is known of a pass, as :class:`History` describes it; a file may say anything.

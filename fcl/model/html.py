@@ -10,8 +10,6 @@ from fcl.checks import shortened
 from fcl.model.certificate import Certificate
 from fcl.model.frames import FeatureRow, OutputFeature
 
-__all__ = ["TOP", "certificate_facts", "features_html", "table_html"]
-
 #: Number of features that a notebook shows.
 TOP = 10
 

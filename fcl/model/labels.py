@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.checks import shown
+from fcl.data.outputs import encode_multilabel, number_columns
+from fcl.data.targets import regression_target
 from fcl.errors import InputError
 
 if TYPE_CHECKING:
     from fcl.model.predictor import Predictor
-
-__all__ = ["encoded_target"]
 
 #: Labels that a message lists.
 _MOST_LABELS = 5
@@ -43,9 +43,6 @@ def encoded_target(
     InputError
         A label that the model does not know, a number that is not finite, or another number of columns.
     """
-    from fcl.data.outputs import encode_multilabel, number_columns
-    from fcl.data.targets import regression_target
-
     if model.n_outputs > 1 and model.noun == "label":
         return np.ascontiguousarray(encode_multilabel(values, name, model.n_outputs).T)
     if model.n_outputs > 1 and model.noun == "target":

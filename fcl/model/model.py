@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from fcl.data import DataSet, open_data
 from fcl.data.columns import ColumnRecord, Variant
+from fcl.data.frame import is_frame
 from fcl.errors import InputError, ModelFileError
+from fcl.features import family_from_config
 from fcl.model.archive import installed_version, now
 from fcl.model.arrays import checked_arrays, reshaped
 from fcl.model.centres import folded, unfolded
@@ -20,10 +23,12 @@ from fcl.model.column_file import record_from_header, record_to_header
 from fcl.model.columns import matched, select_columns
 from fcl.model.compact import Encoding
 from fcl.model.covariates import CovariateTerm, covariate_margins
-from fcl.model.file import ARRAYS, FORMAT, HEADER, read_model, write_model
+from fcl.model.explain import Explanation, LinearModel, iter_explanations, iter_values
+from fcl.model.file import ARRAYS, FORMAT, read_model, write_model
 from fcl.model.frames import FeatureRow, OutputFeature, features_frame
 from fcl.model.history import History
 from fcl.model.html import TOP, certificate_facts, features_html, table_html
+from fcl.model.reading import HEADER
 from fcl.model.several import (
     OneOutput,
     OutputScorer,
@@ -34,6 +39,7 @@ from fcl.objective.losses import Loss, find_loss
 from fcl.parallel import one_blas_thread
 from fcl.plain import plain
 from fcl.store import locate
+from fcl.types import Floats, Ids
 from fcl.units import counted
 
 if TYPE_CHECKING:
@@ -44,10 +50,6 @@ if TYPE_CHECKING:
     from fcl.features.base import Family
     from fcl.model.explain import Explanation
 
-__all__ = ["BLOCK_ROWS", "FeatureRow", "Model", "load_model"]
-
-Ids = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Offset = str | npt.ArrayLike
 
 #: the default block size of training; a block of windows takes a few MB
@@ -388,9 +390,6 @@ class Model:
         (:func:`fcl.model.columns.match`). Arguments are as in :meth:`iter_margins`; raises InputError for
         a column that is missing.
         """
-        from fcl.data import DataSet, open_data
-        from fcl.data.frame import is_frame
-
         if covariates is None and isinstance(data, str | os.PathLike):
             covariates = self.covariate_names or None
         if not isinstance(data, DataSet):
@@ -609,8 +608,6 @@ class Model:
         InputError
             As from :meth:`iter_margins`; `top` is not a whole number above 0; or `output` is unknown.
         """
-        from fcl.model.explain import Explanation, LinearModel, iter_explanations
-
         if output is None:
             self.require_one_output("explain", "name one of them: explain(..., output=label)")
         explained: LinearModel = self if output is None else OneOutput.of(self, output)
@@ -627,8 +624,6 @@ class Model:
         as :meth:`iter_margins` does.
         """
         from scipy.sparse import csr_array, vstack
-
-        from fcl.model.explain import iter_values
 
         values = iter_values(self.family, self.ids, self.opened(data).rows)
         return vstack([csr_array(block) for _, _, block in values], format="csr")
@@ -715,8 +710,6 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
         The file is missing, damaged, not a model file, or of a newer version, or its family is unknown or
         not trusted.
     """
-    from fcl.features import family_from_config  # late: it imports the kernels of all families
-
     shown_path = os.fspath(path)
     if isinstance(trusted, str):
         trusted = (trusted,)

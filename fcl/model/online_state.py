@@ -20,8 +20,6 @@ from fcl.model import schema
 from fcl.model.archive import read_array, read_json, read_member, write_json
 from fcl.model.reading import KIND, open_model
 
-__all__ = ["OnlineState", "read_state"]
-
 #: Members, and the dtypes of arrays; the state may be of float32.
 RUN, IDS, TABLE, SUMS = "online.json", "online_ids.npy", "online_state.npy", "online_sums.npy"
 

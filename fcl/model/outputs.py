@@ -7,14 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.model.predictor import Predictor
-
-__all__ = ["Scores", "label_text", "output_names", "scores_of", "table_scores"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 KINDS = ("margin", "probability", "mean")
 

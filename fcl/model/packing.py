@@ -22,10 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.errors import InputError
-
-__all__ = ["CHUNK", "CODECS", "MOST_PER_BYTE", "best_codec", "pack", "unpack"]
-
-Integers = npt.NDArray[np.int64]
+from fcl.types import Ints
 
 #: Numbers in a chunk.
 CHUNK = 1 << 20
@@ -101,7 +98,7 @@ def best_codec() -> str:
     return "zstd"
 
 
-def pack(values: Integers, codec: str) -> bytes:
+def pack(values: Ints, codec: str) -> bytes:
     """The content of a member with these numbers, int64 (n,)."""
     starts = range(0, len(values), CHUNK)
     parts = [_packed(values[start : start + CHUNK], CODECS[codec]) for start in starts]
@@ -109,7 +106,7 @@ def pack(values: Integers, codec: str) -> bytes:
     return content.ljust(-(-len(values) // MOST_PER_BYTE), b"\0")
 
 
-def unpack(content: bytes, n: int, codec: str) -> Integers:
+def unpack(content: bytes, n: int, codec: str) -> Ints:
     """The n numbers of a member; raises ValueError if the bytes are not those that :func:`pack` wrote."""
     if n > MOST_PER_BYTE * len(content):
         raise ValueError(f"expected at most {MOST_PER_BYTE} numbers for each byte, got {n:,}")
@@ -122,7 +119,7 @@ def unpack(content: bytes, n: int, codec: str) -> Integers:
     return out
 
 
-def _packed(values: Integers, codec: Codec) -> bytes:
+def _packed(values: Ints, codec: Codec) -> bytes:
     """A chunk, in the shortest of its codings."""
     numbers = (values.view(np.uint64) << np.uint64(1)) ^ (values >> 63).view(np.uint64)
     found = []
@@ -153,7 +150,7 @@ def _joined(codes: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
     return np.bitwise_or.reduce(full.reshape(-1, each) << shifts, axis=1)
 
 
-def _unpack_chunk(content: bytes, at: int, out: Integers, codec: Codec) -> int:
+def _unpack_chunk(content: bytes, at: int, out: Ints, codec: Codec) -> int:
     """Write the numbers of the chunk that begins at a byte; returns the byte after it."""
     n = len(out)
     bits, width, n_wide = _HEAD.unpack_from(content, at)

@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
+
+from fcl.types import Floats
 
 if TYPE_CHECKING:
     from fcl.data.columns import ColumnRecord
     from fcl.data.dataset import DataSet
     from fcl.features.base import Family
-
-__all__ = ["Predictor"]
-
-Floats = npt.NDArray[np.float64]
 
 
 class Predictor(Protocol):

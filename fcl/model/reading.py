@@ -16,8 +16,6 @@ from fcl.model import schema
 from fcl.model.archive import is_zip, open_archive, read_json, read_member
 from fcl.store import kind_of, locate
 
-__all__ = ["HEADER", "KIND", "HeaderFormat", "open_model", "read_header"]
-
 HEADER = "header.json"
 KIND = "a model file"
 

@@ -9,8 +9,6 @@ from fcl.errors import OutputExistsError
 from fcl.model.atomic import atomic_file
 from fcl.store import RemotePath, locate, names_beside
 
-__all__ = ["Output", "Save", "saved_bytes"]
-
 #: Writes a result to a path; the second argument says whether it may replace what is there.
 Save = Callable[[str, bool], object]
 

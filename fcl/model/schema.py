@@ -15,27 +15,6 @@ from typing import Any
 
 from fcl.checks import MOST_WHOLE, shown
 
-__all__ = [
-    "Check",
-    "Maybe",
-    "Mismatch",
-    "anything",
-    "claims",
-    "class_weight",
-    "flag",
-    "label",
-    "listing",
-    "mapping",
-    "nullable",
-    "number",
-    "one_of",
-    "record",
-    "table",
-    "text",
-    "undeclared",
-    "whole",
-]
-
 Check = Callable[[str, Any], Any]
 
 

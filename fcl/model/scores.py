@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.model.atomic import atomic_file, atomic_folder, check_output
@@ -22,22 +21,12 @@ from fcl.model.outputs import Scores, scores_of
 from fcl.model.predictor import Predictor
 from fcl.model.text_output import STDOUT, is_compressed, text_output, text_suffix
 from fcl.store import Location, local_folder
+from fcl.types import Floats
 from fcl.units import counted, format_bytes
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
 
-__all__ = [
-    "SUFFIXES",
-    "check_room",
-    "check_scores",
-    "chunk_rows",
-    "create_score_array",
-    "score_block_rows",
-    "write_scores",
-]
-
-Floats = npt.NDArray[np.float64]
 Write = Callable[[int, int, Floats], None]
 OnMargins = Callable[[int, int, Floats], None]
 

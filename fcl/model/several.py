@@ -11,25 +11,19 @@ import numpy.typing as npt
 
 from fcl.checks import shown
 from fcl.data.prepared import PreparedRows
+from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
-from fcl.features.base import FINE_ROWS, Family, Floats, Ids
+from fcl.features import Columns
+from fcl.features.base import FINE_ROWS, Family
 from fcl.model.explain import dense_columns
 from fcl.model.frames import OutputFeature
 from fcl.parallel import one_blas_thread
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from fcl.data import DataSet
-
-__all__ = [
-    "OneOutput",
-    "OutputScorer",
-    "feature_sizes",
-    "iter_output_features",
-    "output_number",
-    "output_texts",
-]
 
 #: Bytes of the float64 values of a batch of features on a block of rows, and of the maker's buffers.
 BATCH_BYTES = 8 << 20
@@ -127,9 +121,6 @@ class OutputScorer:
 def _sparse_entries(family: Family, raw: Any) -> csr_array | None:
     """Sparse rows as a matrix (n, p) if the features are their columns; None otherwise."""
     from scipy.sparse import csr_array
-
-    from fcl.data.sparse import SparseRows
-    from fcl.features import Columns
 
     # a class derived from Columns may compute other features
     if not isinstance(raw, SparseRows) or type(getattr(family, "generator", None)) is not Columns:

@@ -24,8 +24,6 @@ from fcl.errors import InputError
 from fcl.private_folder import make_private
 from fcl.store import check_url, is_remote
 
-__all__ = ["check_places", "is_signed", "sign"]
-
 #: Bytes of the key.
 KEY_BYTES = 32
 _NAME = "checkpoint-key"

@@ -7,14 +7,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.checks import shown
 from fcl.errors import InputError
-
-__all__ = ["TASKS", "Task", "find_task", "softmax"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 
 class Task(ABC):

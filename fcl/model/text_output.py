@@ -13,8 +13,6 @@ from typing import IO
 from fcl.errors import InputError
 from fcl.model.atomic import atomic_file, check_output
 
-__all__ = ["STDOUT", "check_text_output", "is_compressed", "text_output", "text_suffix"]
-
 STDOUT = "-"  #: as the name of an output
 
 _COMPRESSED = ".gz"

@@ -13,8 +13,6 @@ from fcl.data.columns import ColumnRecord, Variant
 from fcl.errors import InputError
 from fcl.units import counted
 
-__all__ = ["found_by_place", "orientation", "refuse_other_scale", "turned_columns", "with_means"]
-
 #: How PLINK writes an allele that no sample has.
 _NO_ALLELE = "0"
 

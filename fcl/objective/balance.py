@@ -26,14 +26,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.objective.covariates import inverse_root
 from fcl.objective.problem import Objective, RowValues
-
-__all__ = ["balanced", "slack"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Multiple of the largest margin up to which coefficients are covered by the bound.
 REACH = 1e3

@@ -10,11 +10,9 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fcl.kernels import losses
-
-Floats = npt.NDArray[np.float64]
+from fcl import kernels
+from fcl.types import Floats
 
 #: Relative error of a number after a few roundings.
 EPSILON = 2.0**-50
@@ -25,21 +23,21 @@ NEAR = 1e-4
 
 def loss(of: Any, rows: slice, m: Floats, b: float) -> float:
     """sum s loss(m + b)."""
-    value: float = losses.weighted_loss(of.loss.kernel, of.y[rows], of.s[rows], m, b)
+    value: float = kernels.losses.weighted_loss(of.loss.kernel, of.y[rows], of.s[rows], m, b)
     return value
 
 
 def line(of: Any, rows: slice, m: Floats, dm: Floats, beta: float, b: float) -> Floats:
     """The fields of :class:`fcl.objective.LineSums`."""
     out = np.zeros(6)
-    losses.line_sums(of.loss.kernel, of.y[rows], of.s[rows], m, dm, beta, b, out)
+    kernels.losses.line_sums(of.loss.kernel, of.y[rows], of.s[rows], m, dm, beta, b, out)
     return out
 
 
 def slopes(of: Any, rows: slice, m: Floats, b: float) -> Floats:
     """sum s loss', sum s loss'' and sum |s loss'| at m + b."""
     out = np.zeros(3)
-    losses.slope_sums(of.loss.kernel, of.y[rows], of.s[rows], m, b, out)
+    kernels.losses.slope_sums(of.loss.kernel, of.y[rows], of.s[rows], m, b, out)
     return out
 
 
@@ -51,7 +49,7 @@ def slopes_along(of: Any, rows: slice, m: Floats, dm: Floats, b: float, beta: fl
 def sides(of: Any, rows: slice, r: Floats) -> Floats:
     """Sum of the negative numbers and sum of the positive numbers."""
     out = np.zeros(2)
-    losses.side_sums(r, out)
+    kernels.losses.side_sums(r, out)
     return out
 
 
@@ -63,7 +61,7 @@ def total(of: Any, rows: slice, values: Floats) -> float:
 def ray(of: Any, rows: slice, r: Floats, balance: tuple[float, float, float]) -> Floats:
     """sum r~ (y - o) and sum r~^2 / s of the balanced residuals r~."""
     out = np.zeros(2)
-    losses.ray_sums(of.y[rows], of.s[rows], of.offset_of(rows), r, balance, out)
+    kernels.losses.ray_sums(of.y[rows], of.s[rows], of.offset_of(rows), r, balance, out)
     return out
 
 
@@ -72,7 +70,7 @@ def conjugate(
 ) -> float:
     """sum s loss*(t r~ / s) - t r~ o of the balanced residuals r~."""
     kernel, y, s = of.loss.kernel, of.y[rows], of.s[rows]
-    value: float = losses.conjugate_sum(kernel, y, s, of.offset_of(rows), r, balance, t)
+    value: float = kernels.losses.conjugate_sum(kernel, y, s, of.offset_of(rows), r, balance, t)
     return value
 
 
@@ -94,9 +92,9 @@ def rounding(of: Any, rows: slice, margins: Floats, b: float, shift: float) -> t
     """
     y, s = of.y[rows], of.s[rows]
     r, q = np.empty((2, len(s)))
-    losses.residuals_curvatures(of.loss.kernel, y, s, margins, b, r, q)
+    kernels.losses.residuals_curvatures(of.loss.kernel, y, s, margins, b, r, q)
     if of.loss.clipped:  # rows at a jump of the curvature
-        losses.raise_curvatures(of.loss.kernel, y, s, margins, b, NEAR, q)
+        kernels.losses.raise_curvatures(of.loss.kernel, y, s, margins, b, NEAR, q)
     sizes = margin_sizes(of, rows, margins, b, shift)
     residuals = np.abs(r)
     with np.errstate(

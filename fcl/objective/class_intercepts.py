@@ -20,14 +20,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.objective.unpenalised import Settled
 from fcl.parallel import one_blas_thread
-
-__all__ = ["ClassSums", "settle"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Maximum number of steps, of halvings of one step, and of steps in a row that gain nothing.
 MOST_STEPS, MOST_HALVINGS, MOST_IDLE = 200, 40, 4

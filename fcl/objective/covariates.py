@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Covariates", "inverse_root"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Rows whose scaled columns are in memory at a time.
 CHUNK_ROWS = 4096

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fcl.objective.losses import Loss
-from fcl.objective.outputs import Floats, Outputs, SeparateOutputs
+from fcl.objective.outputs import Outputs, SeparateOutputs
 from fcl.objective.softmax import SoftmaxOutputs
-
-__all__ = ["make_outputs"]
+from fcl.types import Floats
 
 
 def make_outputs(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["average_precision", "has_both_classes"]
-
 
 def has_both_classes(y: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> bool:
     """Whether rows of weight above 0 are positive, and others are not; y, weights : float64 (n,).

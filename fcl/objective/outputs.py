@@ -21,7 +21,6 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.objective.losses import Loss
 from fcl.objective.penalty import Penalty
@@ -29,11 +28,7 @@ from fcl.objective.problem import Balance, Objective, RowValues
 from fcl.objective.unpenalised import Settled
 from fcl.objective.unpenalised import settle as settle_one
 from fcl.parallel import SERIAL, Team
-
-__all__ = ["OutputLineSums", "Outputs", "SeparateOutputs"]
-
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
+from fcl.types import Floats, Ids
 
 
 @dataclass(frozen=True)

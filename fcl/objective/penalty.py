@@ -25,11 +25,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from fcl import kernels
 from fcl.checks import up_to_one
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 
 @dataclass(frozen=True)
@@ -92,10 +91,8 @@ class Penalty:
 
     def violations(self, prices: Floats, w: Floats, f: Floats) -> Floats:
         """Distances of the slopes from their values at the optimum, (k,); of outputs the largest."""
-        from fcl.kernels import descent
-
         out = np.empty(w.size)
-        descent.violations(self.slopes(prices, w, f).ravel(), w.ravel(), out)
+        kernels.descent.violations(self.slopes(prices, w, f).ravel(), w.ravel(), out)
         return out if w.ndim == 1 else out.reshape(w.shape).max(axis=1, initial=0.0)
 
     def sizes(self, prices: Floats) -> Floats:

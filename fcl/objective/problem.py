@@ -18,15 +18,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from fcl import kernels
 from fcl.checks import positive
+from fcl.errors import InputError
+from fcl.objective import block_sums
 from fcl.objective.covariates import Covariates
 from fcl.objective.losses import Loss
 from fcl.objective.penalty import Penalty
 from fcl.parallel import SERIAL, Team
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 
 class RowValues(Protocol):
@@ -181,8 +182,6 @@ class Objective:
 
     def loss_sum(self, m: Floats, b: float) -> float:
         """sum_i s_i loss(y_i, m_i + b)."""
-        from fcl.objective import block_sums
-
         return math.fsum(self.over_blocks(block_sums.loss, [m], b))
 
     def value(self, penalty: float, m: Floats, b: float) -> float:
@@ -198,18 +197,15 @@ class Objective:
         self, rows: slice, m: Floats, b: float, r: Floats, q: Floats
     ) -> None:
         """Like :meth:`residuals_curvatures`, on one row block of vectors over all rows."""
-        from fcl.kernels import losses
-
-        losses.residuals_curvatures(
+        kernels.losses.residuals_curvatures(
             self.loss.kernel, self.y[rows], self.s[rows], m[rows], b, r[rows], q[rows]
         )
 
     def raise_curvatures(self, m: Floats, b: float, share: float, q: Floats) -> None:
         """Raise curvatures, in place, to at least a share of the curvatures of the loss's majoriser."""
-        from fcl.kernels import losses
 
         def block(rows: slice) -> None:
-            losses.raise_curvatures(
+            kernels.losses.raise_curvatures(
                 self.loss.kernel, self.y[rows], self.s[rows], m[rows], b, share, q[rows]
             )
 
@@ -217,8 +213,6 @@ class Objective:
 
     def line_sums(self, m: Floats, dm: Floats, beta: float, b: float = 0.0) -> LineSums:
         """Value and derivatives of the losses at margins m + beta dm + b."""
-        from fcl.objective import block_sums
-
         parts = self.over_blocks(block_sums.line, [m, dm], beta, b)
         return LineSums(*block_sums.sum_columns(parts))
 
@@ -238,7 +232,6 @@ class Objective:
         """
         if not self.has_constant:
             return 0.0
-        from fcl.objective import block_sums
 
         def slopes(b: float) -> list[float]:
             if dm is None:
@@ -282,8 +275,6 @@ class Objective:
 
     def sides(self, r: RowValues) -> list[float]:
         """Sum of the negative residuals and sum of the positive residuals."""
-        from fcl.objective import block_sums
-
         return block_sums.sum_columns(self.over_blocks(block_sums.sides, [r]))
 
     def offset_of(self, rows: slice) -> Floats:
@@ -358,16 +349,12 @@ class Objective:
 
     def dual_ray(self, r: RowValues, balance: Balance) -> tuple[float, float]:
         """sum r~ (y - o) and sum r~^2 / s of the balanced residuals r~."""
-        from fcl.objective import block_sums
-
         parts = self.over_blocks(block_sums.ray, [r], balance)
         linear, quadratic = block_sums.sum_columns(parts)
         return linear, quadratic
 
     def dual_value(self, r: RowValues, balance: Balance, t: float) -> float:
         """The dual objective at t times the balanced residuals, apart from the penalty's conjugate."""
-        from fcl.objective import block_sums
-
         return -self.C * math.fsum(self.over_blocks(block_sums.conjugate, [r], balance, t))
 
 
@@ -403,8 +390,6 @@ def resolve_C(C: float | None, alpha: float | None, sum_weights: float) -> tuple
     InputError
         Both or neither are given, or a number is out of range.
     """
-    from fcl.errors import InputError
-
     if (C is None) == (alpha is None):
         raise InputError(
             "give either C (weight of the losses) or alpha (weight of the penalty), "

@@ -5,11 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["ClassSums", "LabelSums", "NumberSums", "OutputSums", "sums_for"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Classes up to which all confusions are counted.
 MOST_CONFUSED = 256

@@ -17,11 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["Balanced", "balanced"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,13 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
+from fcl import kernels
 from fcl.objective.class_intercepts import ClassSums, settle
-from fcl.objective.outputs import Floats, OutputLineSums, Outputs
+from fcl.objective.outputs import OutputLineSums, Outputs
 from fcl.objective.problem import Objective, RowValues
 from fcl.objective.simplex import Balanced, balanced
 from fcl.objective.unpenalised import Settled
-
-__all__ = ["SoftmaxOutputs"]
+from fcl.types import Floats
 
 T = TypeVar("T")
 
@@ -94,9 +94,7 @@ class SoftmaxOutputs(Outputs):
     # -- sums over rows ------------------------------------------------------------------------
 
     def _work(self) -> Floats:
-        from fcl.kernels import softmax
-
-        return np.empty((self.n_classes + 3, softmax.TILE))
+        return np.empty((self.n_classes + 3, kernels.softmax.TILE))
 
     @cached_property
     def _zeros(self) -> Floats:
@@ -106,10 +104,8 @@ class SoftmaxOutputs(Outputs):
         return self.team.map(function, list(self.blocks()))
 
     def loss_sum(self, m: Floats) -> float:
-        from fcl.kernels import softmax
-
         def block(rows: slice) -> float:
-            value: float = softmax.weighted_loss(
+            value: float = kernels.softmax.weighted_loss(
                 self.y, self.s, m, self._zeros, rows.start, rows.stop, self._work()
             )
             return value
@@ -118,9 +114,7 @@ class SoftmaxOutputs(Outputs):
 
     def residuals_curvatures_of(self, rows: slice, m: Floats, r: Floats, q: Floats) -> None:
         """Like :meth:`residuals_curvatures`, on one row block; q may be (0, 0), and is then left."""
-        from fcl.kernels import softmax
-
-        softmax.residuals_curvatures(
+        kernels.softmax.residuals_curvatures(
             self.y, self.s, m, self._zeros, rows.start, rows.stop, self._work(), r, q
         )
 
@@ -128,11 +122,9 @@ class SoftmaxOutputs(Outputs):
         self.residuals_curvatures(m, r, np.empty((0, 0)))
 
     def line_sums(self, m: Floats, dm: Floats, beta: float) -> OutputLineSums:
-        from fcl.kernels import softmax
-
         def block(rows: slice) -> Floats:
             out = np.empty(3)
-            softmax.line_sums(
+            kernels.softmax.line_sums(
                 self.y,
                 self.s,
                 m,
@@ -150,11 +142,10 @@ class SoftmaxOutputs(Outputs):
 
     def class_sums(self, m: Floats, shift: Floats) -> ClassSums:
         """Sums by class at margins m + shift_k."""
-        from fcl.kernels import softmax
 
         def block(rows: slice) -> tuple[float, Floats]:
             out = np.empty((5, self.n_classes))
-            value = softmax.balances(
+            value = kernels.softmax.balances(
                 self.y, self.s, m, shift, rows.start, rows.stop, self._work(), out
             )
             return value, out
@@ -169,14 +160,13 @@ class SoftmaxOutputs(Outputs):
 
     def joint_masses(self, m: Floats, shift: Floats, stride: int = 1) -> Floats:
         """sum_i s_i p_ij p_ik over every ``stride``-th chunk of rows, float64 (K, K)."""
-        from fcl.kernels import softmax
 
         def block(rows: slice) -> Floats:
             out = np.zeros((self.n_classes, self.n_classes))
             for start in range(rows.start, rows.stop, CHUNK * stride):
                 stop = min(start + CHUNK, rows.stop)
                 p = np.empty((self.n_classes, stop - start))
-                softmax.probabilities(self.s, m, shift, start, stop, self._work(), p)
+                kernels.softmax.probabilities(self.s, m, shift, start, stop, self._work(), p)
                 out += p @ p.T
             return out
 
@@ -232,9 +222,7 @@ class SoftmaxOutputs(Outputs):
         step : float
             Of the grid, at least :attr:`least_step`.
         """
-        from fcl.kernels import softmax
-
-        softmax.close_rows(self.y, r, step, rows.start, rows.stop)
+        kernels.softmax.close_rows(self.y, r, step, rows.start, rows.stop)
 
     def imbalance(self, r: Sequence[RowValues] | Floats) -> Floats:
         if not self.intercept:
@@ -266,14 +254,12 @@ class SoftmaxOutputs(Outputs):
         return max(scaled, whole - self.penalty.conjugate(self.C, total))
 
     def _dual_value(self, r: Sequence[RowValues] | Floats, balance: Balanced, t: float) -> float:
-        from fcl.kernels import softmax
-
         def block(rows: slice) -> float:
             part = np.stack([r[k][rows] for k in range(self.n_classes)])
             offset = np.empty((0, 0))
             if self.offset is not None:
                 offset = np.ascontiguousarray(self.offset[:, rows])
-            value: float = softmax.entropy_sum(
+            value: float = kernels.softmax.entropy_sum(
                 self.y[rows],
                 self.s[rows],
                 offset,

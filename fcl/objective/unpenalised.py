@@ -12,15 +12,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.objective.covariates import Covariates, inverse_root
 from fcl.objective.problem import Objective
-
-__all__ = ["Settled", "check_null", "settle"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Maximum Newton steps over v, and halvings of one step.
 MOST_STEPS, MOST_HALVINGS = 100, 40

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.errors import InputError
 from fcl.features.rows import RowChunk
-from fcl.online.base import Floats, Learner, Point
+from fcl.online.base import Learner, Point
 from fcl.online.options import OnlineOptions
+from fcl.types import Floats
 
 if TYPE_CHECKING:
-    from fcl.kernels.ball_heap import BallRule
-
-__all__ = ["BallLearner"]
+    pass
 
 #: Entries of the heap at the start; it grows with the number of features that have a weight.
 _CAPACITY = 1024
@@ -46,8 +46,6 @@ class BallLearner(Learner):
     def __init__(
         self, n_features: int, options: OnlineOptions, factors: Floats | None = None
     ) -> None:
-        from fcl.kernels import ball_heap
-
         if n_features >= 1 << 31:
             raise InputError(
                 f"method ball has room for 2^31 features, got {n_features:,}; choose a smaller family"
@@ -56,7 +54,7 @@ class BallLearner(Learner):
             0, options, factors
         )  # a table of its own takes the place of the base class's
         self.n_features = n_features
-        self.state = np.zeros(ball_heap.BALL_STATES)
+        self.state = np.zeros(kernels.ball_heap.BALL_STATES)
         self._place = np.full(n_features, -1, np.int32)
         self._ids, self._keys = np.zeros(_CAPACITY, np.int64), np.zeros(_CAPACITY)
         self._free_ids = (
@@ -104,27 +102,25 @@ class BallLearner(Learner):
         return [self._place, self._ids, self._keys]
 
     @property
-    def rule(self) -> BallRule:
+    def rule(self) -> kernels.ball_heap.BallRule:
         """The rule for the kernels, at the rate of the current pass."""
-        from fcl.kernels.ball_heap import BallRule
-
         o = self.options
         assert o.radius is not None
-        return BallRule(self.rate, o.power, o.radius, o.step == "implicit", o.intercept)
+        return kernels.ball_heap.BallRule(
+            self.rate, o.power, o.radius, o.step == "implicit", o.intercept
+        )
 
     @property
     def ball(self) -> Any:
         """The state for the kernels, of type :class:`fcl.kernels.ball_heap.Ball`."""
-        from fcl.kernels.ball_heap import Ball
-
         factors = self._free[:0] if self.factors is None else self.factors
-        return Ball(self._place, self._ids, self._keys, self._free, factors, self.state)
+        return kernels.ball_heap.Ball(
+            self._place, self._ids, self._keys, self._free, factors, self.state
+        )
 
     def _count(self) -> int:
         """Entries of the heap."""
-        from fcl.kernels import ball_heap
-
-        return int(self.state[ball_heap.COUNT])
+        return int(self.state[kernels.ball_heap.COUNT])
 
     def _reserve(self, entries: int) -> None:
         """Make room in the heap for so many entries more."""
@@ -136,25 +132,21 @@ class BallLearner(Learner):
     def _learn(
         self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
     ) -> tuple[int, int]:
-        from fcl.kernels import ball_heap
-
         self._reserve(len(chunk.ids))
         given = (indptr, chunk.ids, chunk.values, y, s, margins)
-        done, why = ball_heap.learn_ball(*given, self.options.kernel_loss, self.rule, self.ball)
+        done, why = kernels.ball_heap.learn_ball(
+            *given, self.options.kernel_loss, self.rule, self.ball
+        )
         return int(done), int(why)
 
     def _settle(self, first: int, last: int, out: Floats) -> None:
-        from fcl.kernels import ball_heap
-
-        ball_heap.settle_ball(self.ball, first, last, out)
+        kernels.ball_heap.settle_ball(self.ball, first, last, out)
 
     def point(self) -> Point:
         """The features with a weight, their weights and the intercept; changes nothing."""
-        from fcl.kernels import ball_heap
-
         ids = np.sort(np.concatenate([self._ids[: self._count()], self._free_ids]))
         weights = np.empty(len(ids))
-        ball_heap.weights(self.ball, ids, weights)
+        kernels.ball_heap.weights(self.ball, ids, weights)
         some = weights != 0.0
         return ids[some], weights[some], self.intercept
 
@@ -177,12 +169,10 @@ class BallLearner(Learner):
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Set the state from :meth:`saved`; raises InputError if it is not of this kind of learner."""
-        from fcl.kernels import ball_heap
-
         ids, table, state = (np.asarray(saved[name]) for name in ("ids", "table", "state"))
         if not self._fits(ids, table, state):
             raise self._refused()
-        count = int(state[ball_heap.COUNT])
+        count = int(state[kernels.ball_heap.COUNT])
         self._place[self._ids[: self._count()]] = -1
         self.state[:] = 0.0  # an empty heap, until it is filled
         self._reserve(count)
@@ -201,8 +191,6 @@ class BallLearner(Learner):
 
     def _fits(self, ids: Any, table: Any, state: Any) -> bool:
         """Whether a saved state describes a heap of features, and the free features beside it."""
-        from fcl.kernels import ball_heap
-
         if not (
             self.is_state(state)
             and table.shape == (len(ids), _OF_HEAP)
@@ -218,7 +206,7 @@ class BallLearner(Learner):
         keys = np.abs(table[np.argsort(table[:, 1], kind="stable"), 0])[len(ids) - len(held) :]
         nodes = np.arange(1, len(keys))
         return (
-            state[ball_heap.COUNT] == len(held)
+            state[kernels.ball_heap.COUNT] == len(held)
             and np.array_equal(places, np.arange(1.0, len(held) + 1.0))
             and np.array_equal(ids[table[:, 1] == 0.0], self._free_ids)
             and bool((keys[(nodes - 1) // 4] <= keys[nodes]).all())
@@ -254,10 +242,8 @@ class BatchBallLearner(BallLearner):
     @property
     def batch(self) -> Any:
         """The incomplete batch for the kernels, of type :class:`fcl.kernels.ball_heap.Batch`."""
-        from fcl.kernels.ball_heap import Batch
-
         arrays = (self._batch_place, self._batch_ids, self._sums, self._touched)
-        return Batch(self.options.batch, *arrays)
+        return kernels.ball_heap.Batch(self.options.batch, *arrays)
 
     def _reserve(self, entries: int) -> None:
         """Make room for so many entries more in the batch, and in the heap when it takes a step."""
@@ -272,18 +258,14 @@ class BatchBallLearner(BallLearner):
     def _learn(
         self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
     ) -> tuple[int, int]:
-        from fcl.kernels import ball_heap
-
         self._reserve(len(chunk.ids))
         given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
-        done, why = ball_heap.learn_batches(*given, self.rule, self.batch, self.ball)
+        done, why = kernels.ball_heap.learn_batches(*given, self.rule, self.batch, self.ball)
         return int(done), int(why)
 
     def end_pass(self) -> None:
         """Take a step with the rows that are left, and end the pass."""
-        from fcl.kernels import ball_heap
-
-        ball_heap.take_step(self.batch, self.rule, self.ball)
+        kernels.ball_heap.take_step(self.batch, self.rule, self.ball)
         super().end_pass()
 
     # -- saving --------------------------------------------------------------------------------
@@ -301,8 +283,6 @@ class BatchBallLearner(BallLearner):
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Set the state from :meth:`saved`; raises InputError if it is not of this kind of learner."""
-        from fcl.kernels.online import PENDING
-
         ids, table, state = (np.asarray(saved[name]) for name in ("ids", "table", "state"))
         if table.shape != (len(ids), self.columns) or not np.isfinite(table).all():
             raise self._refused()
@@ -316,9 +296,9 @@ class BatchBallLearner(BallLearner):
             and (np.diff(ids) > 0).all()
             and (not len(ids) or 0 <= ids.min() <= ids.max() < self.n_features)
             and self.is_state(state)
-            and state[PENDING] % 1.0 == 0.0
-            and (count == 0 or state[PENDING] > 0.0)
-            and state[PENDING] < self.options.batch
+            and state[kernels.online.PENDING] % 1.0 == 0.0
+            and (count == 0 or state[kernels.online.PENDING] > 0.0)
+            and state[kernels.online.PENDING] < self.options.batch
         ):
             raise self._refused()
         super().restore({**saved, "ids": ids[of_heap], "table": table[of_heap, :_OF_HEAP]})

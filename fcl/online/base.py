@@ -15,14 +15,13 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.rows import RowChunk
 from fcl.online.options import OnlineOptions
+from fcl.types import Floats
 
-__all__ = ["Learner", "Point", "common_factor"]
-
-Floats = npt.NDArray[np.float64]
 #: Features whose weights are computed in one call of a kernel.
 PIECE = 1 << 22
 #: Ids (int64, increasing) and weights (float64) of the features with a weight, and the intercept.
@@ -61,15 +60,13 @@ class Learner(ABC):
     def __init__(
         self, n_features: int, options: OnlineOptions, factors: Floats | None = None
     ) -> None:
-        from fcl.kernels import online
-
         self.n_features = n_features
         self.options = options
         self.factors = None if factors is None else np.ascontiguousarray(factors, np.float64)
         self.table = self.new_table()
-        self.state = np.zeros(online.STATES)
-        self.state[online.GROWTH] = 1.0
-        self.state[online.LIMIT] = self.limit(math.nan)
+        self.state = np.zeros(kernels.online.STATES)
+        self.state[kernels.online.GROWTH] = 1.0
+        self.state[kernels.online.LIMIT] = self.limit(math.nan)
         self.passes = 0
         #: whether the table has no room for the features of the next row
         self.is_full = False
@@ -148,16 +145,14 @@ class Learner(ABC):
             large, or if the table has no room for its features (:attr:`is_full`). The state is then that
             before this row.
         """
-        from fcl.kernels import online
-
         at, n = 0, len(chunk)
         while at < n:
             some = chunk.indptr[at:]
             done, why = self._learn(chunk, some, y[at:], s[at:], margins[at:])
             at += done
-            if why == online.DIVERGED:
+            if why == kernels.online.DIVERGED:
                 break
-            if why == online.REBASE:
+            if why == kernels.online.REBASE:
                 self.flush()
         return at
 
@@ -175,10 +170,8 @@ class Learner(ABC):
 
     def start_at(self, intercept: float) -> None:
         """Set the intercept before the first row."""
-        from fcl.kernels import online
-
         if self.options.intercept:
-            self.state[[online.INTERCEPT, online.START]] = intercept
+            self.state[[kernels.online.INTERCEPT, kernels.online.START]] = intercept
 
     def start_from(
         self, ids: npt.NDArray[np.int64], weights: Floats, intercept: float = 0.0
@@ -246,9 +239,7 @@ class Learner(ABC):
     @property
     def intercept(self) -> float:
         """The intercept."""
-        from fcl.kernels import online
-
-        return float(self.state[online.INTERCEPT])
+        return float(self.state[kernels.online.INTERCEPT])
 
     @property
     def clipped(self) -> int:
@@ -293,15 +284,24 @@ class Learner(ABC):
 
     def is_state(self, state: np.ndarray) -> bool:
         """Whether a saved array can be ``state``: a whole number of rows, finite sums, none below 0."""
-        from fcl.kernels.online import GROWTH, LIMIT, PENDING, ROWS, SHRINK, SQUARES, WEIGHT
-
-        if state.shape != self.state.shape or not np.isfinite(np.delete(state, LIMIT)).all():
+        if (
+            state.shape != self.state.shape
+            or not np.isfinite(np.delete(state, kernels.online.LIMIT)).all()
+        ):
             return False
-        sums = state[[WEIGHT, PENDING, SHRINK, LIMIT, SQUARES]]
-        rows = state[ROWS]
+        sums = state[
+            [
+                kernels.online.WEIGHT,
+                kernels.online.PENDING,
+                kernels.online.SHRINK,
+                kernels.online.LIMIT,
+                kernels.online.SQUARES,
+            ]
+        ]
+        rows = state[kernels.online.ROWS]
         return bool(
             (sums >= 0.0).all()
-            and state[GROWTH] >= float(self.state[GROWTH] > 0.0)
+            and state[kernels.online.GROWTH] >= float(self.state[kernels.online.GROWTH] > 0.0)
             and 0.0 <= rows < 2.0**53
             and rows % 1.0 == 0.0
         )

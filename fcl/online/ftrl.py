@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.features.rows import CHUNK_IDS, RowChunk
-from fcl.online.base import Floats, Learner
+from fcl.online.base import Learner
 from fcl.online.options import OnlineOptions
 from fcl.online.vectors import VectorLearner, grid_of
+from fcl.types import Floats
 
 if TYPE_CHECKING:
-    from fcl.kernels.online import FtrlRule
-
-__all__ = ["Ftrl", "GridFtrl"]
+    pass
 
 
 class Ftrl(Learner):
@@ -39,21 +39,17 @@ class Ftrl(Learner):
         self._kept = np.empty(CHUNK_IDS)
 
     @property
-    def rule(self) -> FtrlRule:
+    def rule(self) -> kernels.online.FtrlRule:
         """The rule for the kernels."""
-        from fcl.kernels.online import FtrlRule
-
         o = self.options
-        return FtrlRule(o.rate, o.alpha, o.l1_ratio, o.intercept)
+        return kernels.online.FtrlRule(o.rate, o.alpha, o.l1_ratio, o.intercept)
 
     def _learn(
         self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
     ) -> tuple[int, int]:
-        from fcl.kernels import online
-
         loss, rule, kept = self.options.kernel_loss, self.rule, self._room(chunk)
         given = (indptr, chunk.ids, chunk.values, y, s, margins)
-        done, why = online.learn_ftrl(
+        done, why = kernels.online.learn_ftrl(
             *given, loss, rule, self.factors, kept, self.table, self.state
         )
         return int(done), int(why)
@@ -70,9 +66,9 @@ class Ftrl(Learner):
         self.table[ids, 1] = weights != 0.0
 
     def _settle(self, first: int, last: int, out: Floats) -> None:
-        from fcl.kernels import online
-
-        online.settle_ftrl(self.rule, self.factors, self.table, self.state, first, last, out)
+        kernels.online.settle_ftrl(
+            self.rule, self.factors, self.table, self.state, first, last, out
+        )
 
 
 class GridFtrl(VectorLearner, Ftrl):
@@ -91,21 +87,15 @@ class GridFtrl(VectorLearner, Ftrl):
     def _learn(
         self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
     ) -> tuple[int, int]:
-        from fcl.kernels.tables import learn_ftrl_grid
-
         given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
         own = (self.factors, self._room(chunk), self.weights, self.others, self.state)
-        done, why = learn_ftrl_grid(*given, self.rule, self.grid_rule, *own)
+        done, why = kernels.tables.learn_ftrl_grid(*given, self.rule, self.grid_rule, *own)
         return int(done), int(why)
 
     def _put(self, ids: npt.NDArray[np.int64], weights: Floats) -> None:
-        from fcl.kernels.tables import encoded_square
-
         VectorLearner._put(self, ids, -weights)
-        self.others[ids[weights != 0.0]] = encoded_square(1.0, np.uint64(0))
+        self.others[ids[weights != 0.0]] = kernels.tables.encoded_square(1.0, np.uint64(0))
 
     def _settle(self, first: int, last: int, out: Floats) -> None:
-        from fcl.kernels.tables import settle_ftrl_grid
-
         own = (self.factors, self.weights, self.others, self.state)
-        settle_ftrl_grid(self.rule, self.grid_rule, *own, first, last, out)
+        kernels.tables.settle_ftrl_grid(self.rule, self.grid_rule, *own, first, last, out)

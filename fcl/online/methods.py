@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from fcl.checks import choice
 from fcl.online.ball import BallLearner
-from fcl.online.base import Floats, Learner
+from fcl.online.base import Learner
 from fcl.online.ftrl import Ftrl
 from fcl.online.nonzero import NonzeroTruncatedGradient
 from fcl.online.ogd import Ogd
 from fcl.online.options import OnlineOptions
 from fcl.online.truncated import TruncatedGradient
-
-__all__ = ["METHODS", "kind_of", "make_learner"]
+from fcl.types import Floats
 
 #: The first is the default.
 METHODS: dict[str, type[Learner]] = {

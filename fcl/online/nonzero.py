@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.features.rows import CHUNK_IDS, RowChunk
-from fcl.online.base import Floats, Point
+from fcl.online.base import Point
 from fcl.online.options import OnlineOptions
 from fcl.online.truncated import TruncatedGradient
+from fcl.types import Floats, Ids
 
-__all__ = ["NonzeroTruncatedGradient"]
-
-Ids = npt.NDArray[np.int64]
 #: Entries of a new table, the share of them that may be in use, and the share when a table is made.
 FIRST, FULLEST, ROOMY = 1 << 12, 0.7, 0.45
 
@@ -66,14 +65,12 @@ class NonzeroTruncatedGradient(TruncatedGradient):
 
     def _make(self, ids: Ids, rows: np.ndarray, more: int) -> None:
         """Make a new table of some entries, with room for further ones."""
-        from fcl.kernels import nonzero
-
         largest = max(FIRST, math.ceil(self._most / ROOMY))
         capacity = min(max(FIRST, math.ceil((len(ids) + more) / ROOMY)), largest)
         self.table = np.zeros((0, self.columns), rows.dtype)  # its memory is free for the new one
-        self.keys = np.full(capacity, nonzero.FREE, np.int64)
+        self.keys = np.full(capacity, kernels.nonzero.FREE, np.int64)
         self.table = np.zeros((capacity, self.columns), rows.dtype)
-        nonzero.fill(self.keys, self.table, ids, np.ascontiguousarray(rows))
+        kernels.nonzero.fill(self.keys, self.table, ids, np.ascontiguousarray(rows))
         self._used = len(ids)
 
     def _room(self) -> int:
@@ -87,35 +84,31 @@ class NonzeroTruncatedGradient(TruncatedGradient):
 
     def _settled(self) -> Floats:
         """The weight of each entry."""
-        from fcl.kernels import nonzero
-
         out = np.empty(len(self.keys))
-        nonzero.settle_nonzero(self.rule, self.factors, self.keys, self.table, self.state, out)
+        kernels.nonzero.settle_nonzero(
+            self.rule, self.factors, self.keys, self.table, self.state, out
+        )
         return out
 
     def _learn(
         self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
     ) -> tuple[int, int]:
-        from fcl.kernels import nonzero, online
-
         if len(chunk.ids) > len(self._places):
             self._places = np.empty(len(chunk.ids), np.int64)
         given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
         own = (self.factors, self._places, self._room(), self.keys, self.table, self.state)
-        done, why, added = nonzero.learn_nonzero(*given, self.rule, *own)
+        done, why, added = kernels.nonzero.learn_nonzero(*given, self.rule, *own)
         self._used += int(added)
-        if why == nonzero.FULL:
+        if why == kernels.nonzero.FULL:
             ids, rows = self._kept()
             row = chunk.ids[indptr[done] : indptr[done + 1]]
             self._make(ids, rows, max(len(row), len(ids) // 2))
-            if self._room() < nonzero.missing(self.keys, row):
-                self.is_full, why = True, online.DIVERGED  # the rows before are learnt
+            if self._room() < kernels.nonzero.missing(self.keys, row):
+                self.is_full, why = True, kernels.online.DIVERGED  # the rows before are learnt
         return int(done), int(why)
 
     def flush(self) -> None:
-        from fcl.kernels import online
-
-        if not self.state[online.SHRINK] and self.state[online.GROWTH] == 1.0:
+        if not self.state[kernels.online.SHRINK] and self.state[kernels.online.GROWTH] == 1.0:
             return
         weights = self._settled()
         kept = weights != 0.0
@@ -123,9 +116,11 @@ class NonzeroTruncatedGradient(TruncatedGradient):
         rows = np.zeros((len(sizes), self.columns), self.table.dtype)
         rows[:, 0] = weights[kept]
         self._make(self.keys[kept], rows, 0)
-        self.state[online.SHRINK] = 0.0
-        self.state[online.GROWTH] = 1.0
-        self.state[online.LIMIT] = self.limit(float(np.median(sizes)) if len(sizes) else math.nan)
+        self.state[kernels.online.SHRINK] = 0.0
+        self.state[kernels.online.GROWTH] = 1.0
+        self.state[kernels.online.LIMIT] = self.limit(
+            float(np.median(sizes)) if len(sizes) else math.nan
+        )
 
     def point(self) -> Point:
         weights = self._settled()

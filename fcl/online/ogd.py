@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.errors import InputError
 from fcl.features.rows import RowChunk
-from fcl.online.base import PIECE, Floats
+from fcl.online.base import PIECE
 from fcl.online.options import OnlineOptions
 from fcl.online.table import morris
 from fcl.online.vectors import VectorLearner, grid_of
+from fcl.types import Floats
 
 if TYPE_CHECKING:
-    from fcl.kernels.tables import TableRule
-
-__all__ = ["Ogd"]
+    pass
 
 
 class Ogd(VectorLearner):
@@ -71,14 +71,12 @@ class Ogd(VectorLearner):
             grid.steps_of(options.max_weight)
 
     @property
-    def rule(self) -> TableRule:
+    def rule(self) -> kernels.tables.TableRule:
         """The rule for the kernels."""
-        from fcl.kernels.tables import TableRule
-
         o, step = self.options, 0.0 if self.grid is None else self.grid.step
         gravity = o.alpha if len(self.others) else 0.0
         given = (self.rate, gravity, o.l1_ratio, o.intercept, step, self.largest, o.gamma or 0.0)
-        return TableRule(*given, o.seed)
+        return kernels.tables.TableRule(*given, o.seed)
 
     @property
     def mean_bits(self) -> float:
@@ -98,10 +96,10 @@ class Ogd(VectorLearner):
 
     def _coarse(self) -> Floats:
         """The step of weights at each level of a counter, in steps of the grid; (1,) without counts."""
-        from fcl.kernels.tables import coarseness
-
         events = np.maximum(self._events, 1.0) if len(self.others) else np.array([self.rows + 1.0])
-        return np.array([coarseness(self.rule, self.rate / math.sqrt(count)) for count in events])
+        return np.array(
+            [kernels.tables.coarseness(self.rule, self.rate / math.sqrt(count)) for count in events]
+        )
 
     @property
     def clipped(self) -> int:
@@ -119,11 +117,9 @@ class Ogd(VectorLearner):
     def _learn(
         self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
     ) -> tuple[int, int]:
-        from fcl.kernels.tables import learn_table
-
         given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
         own = (self.factors, self._up, self._events, self.weights, self.others, self.state)
-        done, why = learn_table(*given, self.rule, self.passes, *own)
+        done, why = kernels.tables.learn_table(*given, self.rule, self.passes, *own)
         return int(done), int(why)
 
     def _settle(self, first: int, last: int, out: Floats) -> None:

@@ -10,8 +10,6 @@ from fcl.checks import at_least_0, choice, flag, positive, shown, up_to_one, who
 from fcl.errors import InputError
 from fcl.objective import find_loss
 
-__all__ = ["LOSSES", "RATES", "STEPS", "TABLES", "TRUNCATIONS", "OnlineOptions", "checked_weights"]
-
 #: Losses of online learners.
 LOSSES = ("logistic", "squared", "squared_hinge", "hinge")
 TRUNCATIONS = ("soft", "round", "subgradient")

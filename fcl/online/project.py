@@ -7,12 +7,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.checks import positive, shown
 from fcl.errors import InputError
-
-__all__ = ["project_l1_ball", "project_simplex"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Radii and vectors above this power of two are scaled, so that no sum overflows.
 _MOST = 600
@@ -170,9 +168,7 @@ def _excess(largest: float) -> int:
 
 def _projected(v: Floats, absolute: bool, z: float) -> Floats:
     """The projection onto the ball (``absolute``) or the simplex."""
-    from fcl.kernels import ball  # imported late: numba takes long to load
-
-    largest, total, nonzeros = ball.survey(v, absolute)
+    largest, total, nonzeros = kernels.ball.survey(v, absolute)
     bound = -math.inf
     if math.isfinite(total):
         bound = (total - z) / (nonzeros if absolute else len(v)) - largest if nonzeros else bound
@@ -184,14 +180,12 @@ def _projected(v: Floats, absolute: bool, z: float) -> Floats:
     if scale := _excess(z):
         v, z, bound = np.ldexp(v, -scale), math.ldexp(z, -scale), -math.inf
         largest = math.ldexp(largest, -scale)
-    ball.project(v, absolute, largest, bound, z, w)
+    kernels.ball.project(v, absolute, largest, bound, z, w)
     return np.ldexp(w, scale) if scale else w
 
 
 def _projected_weighted(v: Floats, a: Floats, z: float) -> Floats:
     """The projection onto the weighted ball, with weights of at most 1."""
-    from fcl.kernels import ball
-
     _check_finite("v", v)
     _check_weights(a)
     across = math.frexp(np.max(a, initial=0.0))[1]
@@ -203,9 +197,9 @@ def _projected_weighted(v: Floats, a: Floats, z: float) -> Floats:
     u, b = np.ldexp(v, -scale) if scale else v, np.ldexp(a, -across)
     if z == 0.0:  # the radius has more than 300 decimal places less than the vector
         return np.where(a > 0.0, 0.0, v)
-    total, largest, bound = ball.survey_weighted(u, b, z)
+    total, largest, bound = kernels.ball.survey_weighted(u, b, z)
     if total <= z:
         return v.copy()
     w = np.empty_like(v)
-    ball.project_weighted(u, b, largest, bound, z, np.empty_like(v), w)
+    kernels.ball.project_weighted(u, b, largest, bound, z, np.empty_like(v), w)
     return np.ldexp(w, scale) if scale else w

@@ -26,10 +26,7 @@ from fcl.model.archive import add_member, read_json, read_member, write_json
 from fcl.model.atomic import atomic_file
 from fcl.model.packing import CODECS, best_codec
 from fcl.model.reading import open_model
-
-__all__ = ["BASE", "Grid", "anonymous", "morris", "read_pieces", "write_pieces"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Base of the Morris counters: a relative standard deviation of 22 %; 255 stands for 3.6e11 events.
 BASE = 1.1

@@ -8,21 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.errors import InputError
 from fcl.features.rows import CHUNK_IDS, RowChunk
-from fcl.online.base import Floats, Learner, Point, common_factor, settle_in_place
+from fcl.online.base import Learner, Point, common_factor, settle_in_place
 from fcl.online.options import OnlineOptions
 from fcl.online.vectors import VectorLearner, grid_of
+from fcl.types import Floats
 
 if TYPE_CHECKING:
-    from fcl.kernels.online import TruncationRule
-
-__all__ = [
-    "AdaptiveTruncatedGradient",
-    "AveragedTruncatedGradient",
-    "GridTruncatedGradient",
-    "TruncatedGradient",
-]
+    pass
 
 #: A table of float32 is flushed when the sum of truncations is this many times the median weight; it
 #: would otherwise hold differences of large numbers.
@@ -103,12 +98,10 @@ class TruncatedGradient(Learner):
             )
 
     @property
-    def rule(self) -> TruncationRule:
+    def rule(self) -> kernels.online.TruncationRule:
         """The rule for the kernels, at the rate of the current pass."""
-        from fcl.kernels.online import TruncationRule
-
         o = self.options
-        return TruncationRule(
+        return kernels.online.TruncationRule(
             self.rate,
             o.power,
             o.alpha * self._common,
@@ -124,18 +117,18 @@ class TruncatedGradient(Learner):
     def _learn(
         self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
     ) -> tuple[int, int]:
-        from fcl.kernels import online
-
-        learn: Any = online.learn_adaptive if self._adaptive else online.learn_truncated
+        learn: Any = (
+            kernels.online.learn_adaptive if self._adaptive else kernels.online.learn_truncated
+        )
         loss, rule, factors = self.options.kernel_loss, self.rule, self.factors
         given = (indptr, chunk.ids, chunk.values, y, s, margins)
         done, why = learn(*given, loss, rule, factors, self.table, self.state)
         return int(done), int(why)
 
     def _settle(self, first: int, last: int, out: Floats) -> None:
-        from fcl.kernels import online
-
-        online.settle_truncated(self.rule, self.factors, self.table, self.state, first, last, out)
+        kernels.online.settle_truncated(
+            self.rule, self.factors, self.table, self.state, first, last, out
+        )
 
     def point(self) -> Point:
         ids, weights, intercept = super().point()
@@ -148,22 +141,18 @@ class TruncatedGradient(Learner):
         self.table[ids, 0] = weights
 
     def flush(self) -> None:
-        from fcl.kernels import online
-
-        if not self.state[online.SHRINK] and self.state[online.GROWTH] == 1.0:
+        if not self.state[kernels.online.SHRINK] and self.state[kernels.online.GROWTH] == 1.0:
             return
         median = settle_in_place(self, self._write)
-        self.state[online.SHRINK] = 0.0
-        self.state[online.GROWTH] = 1.0
-        self.state[online.LIMIT] = self.limit(median)
+        self.state[kernels.online.SHRINK] = 0.0
+        self.state[kernels.online.GROWTH] = 1.0
+        self.state[kernels.online.LIMIT] = self.limit(median)
 
     def _write(self, some: slice, weights: Floats) -> None:
         self.table[some, 0] = weights
         self.table[some, 1] = 0.0
 
     def limit(self, median: float) -> float:
-        from fcl.kernels import online
-
         if self.options.weights == "float64":
             return math.inf
         if self.options.truncation == "round":
@@ -171,7 +160,7 @@ class TruncatedGradient(Learner):
         if median > 0.0:
             return MOST_SHRINK * median
         # no weights yet: soon, and then less and less often
-        before = float(self.state[online.LIMIT])
+        before = float(self.state[kernels.online.LIMIT])
         return max(2.0 * before, MOST_SHRINK * self.options.alpha * self.options.rate)
 
 
@@ -197,8 +186,6 @@ class AveragedTruncatedGradient(TruncatedGradient):
     def __init__(
         self, n_features: int, options: OnlineOptions, factors: Floats | None = None
     ) -> None:
-        from fcl.kernels import averaged, online
-
         if options.weights != "float64" or options.step == "adagrad":
             wrong = "step adagrad" if options.step == "adagrad" else f"weights {options.weights}"
             raise InputError(
@@ -206,51 +193,46 @@ class AveragedTruncatedGradient(TruncatedGradient):
                 f"{wrong}; leave one of them out"
             )
         super().__init__(n_features, options, factors)
-        state = np.zeros(averaged.AVERAGED_STATES)
-        state[: online.STATES] = self.state
+        state = np.zeros(kernels.averaged.AVERAGED_STATES)
+        state[: kernels.online.STATES] = self.state
         self.state = state
 
     def _learn(
         self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
     ) -> tuple[int, int]:
-        from fcl.kernels import averaged
-
         given = (indptr, chunk.ids, chunk.values, y, s, margins)
         loss, rule = self.options.kernel_loss, self.rule
-        done, why = averaged.learn_averaged(
+        done, why = kernels.averaged.learn_averaged(
             *given, loss, rule, self.factors, self.table, self.state
         )
         return int(done), int(why)
 
     def _settle(self, first: int, last: int, out: Floats) -> None:
-        from fcl.kernels import averaged
-
-        averaged.settle_averaged(self.rule, self.factors, self.table, self.state, first, last, out)
+        kernels.averaged.settle_averaged(
+            self.rule, self.factors, self.table, self.state, first, last, out
+        )
 
     @property
     def intercept(self) -> float:
         """The mean of the intercepts."""
-        from fcl.kernels import averaged, online
-
-        total = self.state[averaged.INTERCEPT_SUM] + self.state[online.INTERCEPT]
+        total = self.state[kernels.averaged.INTERCEPT_SUM] + self.state[kernels.online.INTERCEPT]
         return float(total / (self.rows + 1.0))
 
     def flush(self) -> None:
-        from fcl.kernels import averaged, online
-
-        averaged.flush_averaged(self.rule, self.factors, self.table, self.state)
-        self.state[online.SHRINK] = self.state[averaged.TRUNCATIONS] = 0.0
-        self.state[averaged.HISTORY :] = 0.0
+        kernels.averaged.flush_averaged(self.rule, self.factors, self.table, self.state)
+        self.state[kernels.online.SHRINK] = self.state[kernels.averaged.TRUNCATIONS] = 0.0
+        self.state[kernels.averaged.HISTORY :] = 0.0
 
     def is_state(self, state: np.ndarray) -> bool:
-        from fcl.kernels import averaged
-
         if not super().is_state(state):
             return False
-        n = state[averaged.TRUNCATIONS]
-        if not (0.0 <= n < averaged.MOST_HISTORY and n % 1.0 == 0.0):
+        n = state[kernels.averaged.TRUNCATIONS]
+        if not (0.0 <= n < kernels.averaged.MOST_HISTORY and n % 1.0 == 0.0):
             return False
-        for first in (averaged.HISTORY, averaged.HISTORY + averaged.MOST_HISTORY):
+        for first in (
+            kernels.averaged.HISTORY,
+            kernels.averaged.HISTORY + kernels.averaged.MOST_HISTORY,
+        ):
             if (np.diff(state[first : first + int(n)]) < 0.0).any():
                 return False
         return True
@@ -290,23 +272,17 @@ class GridTruncatedGradient(VectorLearner, TruncatedGradient):
     def _learn(
         self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
     ) -> tuple[int, int]:
-        from fcl.kernels.tables import learn_truncated_grid
-
         if len(chunk.ids) > len(self._kept):
             self._kept = np.empty(len(chunk.ids))
         given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
         own = (self.factors, self._kept, self.weights, self.others, self.state)
-        done, why = learn_truncated_grid(*given, self.rule, self.grid_rule, *own)
+        done, why = kernels.tables.learn_truncated_grid(*given, self.rule, self.grid_rule, *own)
         return int(done), int(why)
 
     def _settle(self, first: int, last: int, out: Floats) -> None:
-        from fcl.kernels.tables import settle_truncated_grid
-
         own = (self.factors, self.weights, self.others, self.state)
-        settle_truncated_grid(self.rule, self.grid_rule, *own, first, last, out)
+        kernels.tables.settle_truncated_grid(self.rule, self.grid_rule, *own, first, last, out)
 
     def _write(self, some: slice, weights: Floats) -> None:
-        from fcl.kernels.tables import write_grid
-
-        write_grid(self.grid_rule, self.rows, some.start, weights, self.weights)
+        kernels.tables.write_grid(self.grid_rule, self.rows, some.start, weights, self.weights)
         self.others[some] = 0.0

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.checks import shortened
 from fcl.errors import InputError
 from fcl.model import schema
-from fcl.online.base import PIECE, Floats, Learner
+from fcl.online.base import PIECE, Learner
 from fcl.online.options import OnlineOptions
 from fcl.online.table import Grid, anonymous, read_pieces, write_pieces
+from fcl.types import Floats
 
 if TYPE_CHECKING:
-    from fcl.kernels.tables import GridRule
-
-__all__ = ["VectorLearner"]
+    pass
 
 #: The header of a checkpoint.
 _SAVED = schema.record(passes=schema.whole(), weights=schema.text)
@@ -82,12 +82,10 @@ class VectorLearner(Learner):
         return float(self.grid.steps_of(self.options.max_weight))
 
     @property
-    def grid_rule(self) -> GridRule:
+    def grid_rule(self) -> kernels.tables.GridRule:
         """The rule of the grid for the kernels."""
-        from fcl.kernels.tables import GridRule
-
         assert self.grid is not None
-        return GridRule(self.grid.step, self.largest, self.options.seed, self.passes)
+        return kernels.tables.GridRule(self.grid.step, self.largest, self.options.seed, self.passes)
 
     def _put(self, ids: npt.NDArray[np.int64], weights: Floats) -> None:
         """Set weights; a grid gets the nearest numbers."""

@@ -10,8 +10,6 @@ from fcl.drivers.events import Event, PassDone
 from fcl.drivers.reporting import Reporter
 from fcl.path.events import PointDone, PointStarted
 
-__all__ = ["reporting"]
-
 
 @contextmanager
 def reporting(

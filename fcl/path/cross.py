@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.drivers.place import HERE, Place
 from fcl.errors import InputError
@@ -24,11 +23,8 @@ from fcl.path.running import Running
 from fcl.path.scores import fold_scores
 from fcl.path.store import Folder
 from fcl.path.track import Enough, Track, TrackRows
+from fcl.types import Floats
 from fcl.units import counted
-
-__all__ = ["cross_validated", "extend_folds", "held_out_margins"]
-
-Floats = npt.NDArray[np.float64]
 
 
 def cross_validated(

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from fcl.drivers.events import Event
 
-__all__ = ["PointDone", "PointStarted", "TrackStarted"]
-
 
 @dataclass(frozen=True)
 class TrackStarted(Event):

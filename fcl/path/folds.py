@@ -12,8 +12,6 @@ from fcl.checks import is_whole
 from fcl.data import DataSet
 from fcl.errors import InputError
 
-__all__ = ["Folds", "check_labels_of_folds", "encode_groups", "fold_of_rows"]
-
 #: For each row the number of the fold that holds it out, from 0; -1: no fold holds it out.
 Folds = npt.NDArray[np.int64]
 

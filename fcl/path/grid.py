@@ -7,13 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.errors import InputError
-
-__all__ = ["Grid", "check_alphas", "resolve_grid"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: C_max / C_min if C_max is not given, as in glmnet for more features than rows.
 RATIO = 100.0

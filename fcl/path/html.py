@@ -9,8 +9,6 @@ from typing import Any
 
 from fcl.units import format_seconds, score_title
 
-__all__ = ["points_html"]
-
 
 def points_html(
     title: str, metric: str, rows: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]

@@ -25,8 +25,6 @@ from fcl.path.running import Running
 from fcl.path.scores import fold_scores, margins_on
 from fcl.path.store import Folder
 
-__all__ = ["OuterFolds", "outer_folds", "score_outer_folds"]
-
 
 @dataclass(frozen=True)
 class OuterFolds:

@@ -13,8 +13,6 @@ from fcl.options import FLAG, FROM_1, POSITIVE, TRAINING, Kind, Option, Resume, 
 if TYPE_CHECKING:
     from fcl.path.rules import Rules
 
-__all__ = ["OF_SCORES", "PATH_OPTIONS", "PathOptions", "check_training"]
-
 #: Options that compare scores of held-out rows.
 OF_SCORES = ("select", "patience", "min_gain")
 

@@ -26,8 +26,6 @@ from fcl.path.running import Running
 if TYPE_CHECKING:
     from fcl.features import Spec
 
-__all__ = ["Problem", "make_problem", "split_data"]
-
 #: Options that determine the models of a path.
 _FIXED = ("tol", "max_passes", *(name for name in FIXED if name not in ("C", "alpha")))
 

@@ -24,8 +24,6 @@ from fcl.path.result import PathPoint
 from fcl.path.running import Running
 from fcl.solve.state import is_active
 
-__all__ = ["REFIT_L1", "refit_point", "refit_support"]
-
 #: Share of |w| in the penalty: the solver needs one above 0, and this one does not change the model.
 REFIT_L1 = 1e-6
 

@@ -10,12 +10,11 @@ import math
 from dataclasses import replace
 
 from fcl.drivers.job import Job
+from fcl.drivers.processes.supervisor import Supervisor
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.train import start_point
 from fcl.model.model import Model
 from fcl.path.running import Running
-
-__all__ = ["last_score", "least_C", "train_by_processes"]
 
 #: A time limit in seconds that is over after the first pass.
 SOON = 1e-9
@@ -36,8 +35,6 @@ def least_C(job: Job, running: Running) -> float:
 
 def train_by_processes(job: Job, running: Running, before: Model | None = None) -> TrainResult:
     """Train at the C of the job, from the weights of another model."""
-    from fcl.drivers.processes.supervisor import Supervisor
-
     session = running.session(job, None if before is None else start_point(job, before))
     del job  # the session has it, and moves its arrays to shared memory
     with session.compilation:

@@ -8,18 +8,15 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.drivers.result import StopReason
 from fcl.model.certificate import Certificate
 from fcl.model.model import Model
 from fcl.objective import Loss
+from fcl.path.html import points_html
 from fcl.path.rules import PathStop, best_point, is_no_gain, one_se_point
+from fcl.types import Floats
 from fcl.units import counted
-
-__all__ = ["OuterFold", "OuterScores", "PathPoint", "PathResult", "Scores"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -266,8 +263,6 @@ class PathResult:
         return import_module("pandas").DataFrame(self.rows())
 
     def _repr_html_(self) -> str:
-        from fcl.path.html import points_html
-
         rows, chosen = self.rows(), self.chosen
         title = f"path of {counted(len(rows), 'point')}, end: {self.reason}"
         points = points_html(title, self.scores.metric, rows, rows[chosen.number])

@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["PathStop", "Rules", "best_point", "is_no_gain", "one_se_point"]
-
-Floats = npt.NDArray[np.float64]
-
+from fcl.types import Floats
 
 #: Standard errors by which a score must exceed the one of the empty model: the best of several points of
 #: noise exceeds it by one.

@@ -15,8 +15,6 @@ from fcl.path.events import PointDone, PointStarted
 from fcl.path.result import PathPoint
 from fcl.solve.state import Point
 
-__all__ = ["Running"]
-
 
 @dataclass(frozen=True)
 class Running(Watch):

@@ -12,11 +12,7 @@ from fcl.drivers.job import Job
 from fcl.drivers.rows import Rows
 from fcl.model.model import Model
 from fcl.objective import Loss
-
-__all__ = ["bootstrap_error", "empty_score", "fold_scores", "margins_on", "random_order"]
-
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
+from fcl.types import Floats, Ids
 
 #: Samples of the bootstrap: the standard error is known to about 10 %.
 SAMPLES = 50

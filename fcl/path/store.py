@@ -29,23 +29,14 @@ from fcl.errors import CheckpointError, InputError, ModelFileError
 from fcl.model import schema
 from fcl.model.archive import JSON_BYTES, read_json
 from fcl.model.atomic import atomic_file
-from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.model.checkpoint import CheckpointFolder
+from fcl.model.checkpoint_file import Checkpoint
 from fcl.model.model import load_model
 from fcl.path.result import OuterScores, PathPoint, PathResult, point_row
 from fcl.path.track import CUT, Saved
 from fcl.plain import plain
 from fcl.solve.run_state import RunState
 from fcl.store import local_path
-
-__all__ = [
-    "FOLDER_SUFFIX",
-    "FORMAT",
-    "TABLE_NAME",
-    "Folder",
-    "TrackFolder",
-    "add_result",
-    "read_table",
-]
 
 FORMAT = "fcl-path 1"
 #: What the name of a model is followed by in the name of its folder, and the table in it.

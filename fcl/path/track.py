@@ -17,7 +17,8 @@ from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.saving import was_saved
-from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.model.checkpoint import CheckpointFolder
+from fcl.model.checkpoint_file import Checkpoint
 from fcl.path.events import TrackStarted
 from fcl.path.grid import Grid, resolve_grid
 from fcl.path.problem import Problem
@@ -28,10 +29,7 @@ from fcl.path.running import Running
 from fcl.path.scores import bootstrap_error, empty_score, margins_on
 from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
-
-__all__ = ["CUT", "Enough", "Saved", "Store", "Track", "TrackRows", "add_points"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Why to stop after these points; None to continue.
 Reason = Callable[[list[PathPoint]], PathStop | None]

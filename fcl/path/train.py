@@ -42,8 +42,6 @@ from fcl.units import counted, score_title
 if TYPE_CHECKING:
     from fcl.features import Spec
 
-__all__ = ["train_path"]
-
 _log = logging.getLogger("fcl")
 
 

@@ -13,10 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["COLUMNS", "CellSums", "Cells", "RankingErrors", "ranking_errors", "row_sums"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from fcl.types import Floats, Ints
 
 #: Cells of a table at most, if there are few groups.
 MOST_CELLS = 1 << 18

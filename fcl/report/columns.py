@@ -12,15 +12,12 @@ from fcl.model.explain import iter_values
 from fcl.model.labels import encoded_target
 from fcl.model.several import feature_sizes
 from fcl.parallel import one_blas_thread
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.model import Model
 
-__all__ = ["FeatureStats", "feature_stats"]
-
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
 
 #: The strongest features by |weight| whose columns are measured.
 MOST_FEATURES = 2_000

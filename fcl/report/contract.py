@@ -16,18 +16,6 @@ if TYPE_CHECKING:
     from fcl.report.outputs import MeasuredOutputs
     from fcl.store import Location
 
-__all__ = [
-    "LONGEST_NAME",
-    "PLURALS",
-    "Context",
-    "Figure",
-    "OutputsContext",
-    "Section",
-    "Table",
-    "name_text",
-    "output_title",
-]
-
 #: Characters of a feature's description that the page shows.
 LONGEST_NAME = 120
 #: Words for several outputs.

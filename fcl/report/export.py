@@ -8,13 +8,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fcl.model.atomic import atomic_file, new_folder
 from fcl.plain import plain
 from fcl.report.contract import Figure, Section, Table
 from fcl.report.figures import standalone
 from fcl.store import local_path
-
-__all__ = ["data_files", "plot_files", "write_files"]
-
 
 #: First characters of what spreadsheets take for formulas; the last four are of full width.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -79,8 +77,6 @@ def write_files(
     Unless ``overwrite`` is true, the folder must be missing or empty. If another process has written into
     it, the files get a folder of an unused name beside it, which OutputExistsError names.
     """
-    from fcl.model.atomic import atomic_file, new_folder
-
     place = local_path(folder, "folders of pictures and numbers")
     if not overwrite:
         with new_folder(place) as made:

@@ -6,8 +6,6 @@ from importlib import import_module
 
 from fcl.errors import InputError
 
-__all__ = ["check_extras"]
-
 
 def check_extras() -> None:
     """Import the packages of the extra ``report``; raises InputError if one is missing."""

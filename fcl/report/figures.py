@@ -20,22 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "ACCENT",
-    "COLOURS",
-    "FAINT",
-    "INK",
-    "PAGE",
-    "SECOND",
-    "THIRD",
-    "Drawing",
-    "drawing",
-    "log_axis",
-    "short",
-    "standalone",
-    "themed",
-]
-
 #: placeholder in drawings -> variable of the page, and colour in files
 COLOURS = {
     "#010101": ("--ink", "#1f2933"),

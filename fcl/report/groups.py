@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from fcl.errors import InputError
 
-__all__ = ["Groups"]
-
 #: Rows whose groups are converted at a time.
 BLOCK_ROWS = 65_536
 

@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from fcl.features.motif import Motif
 
-__all__ = ["letter_contributions", "occurrences", "window_text"]
-
 _LETTERS = np.frombuffer(b"ACGTN", np.uint8)
 _COMPLEMENT = str.maketrans("ACGT", "TGCA")
 

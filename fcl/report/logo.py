@@ -14,8 +14,6 @@ from fcl.report.figures import INK
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_logo", "logo_range"]
-
 #: The usual colours of nucleotides, which are readable on light and dark pages.
 LETTER_COLOURS = {"A": "#2f9e44", "C": "#1c7ed6", "G": "#f08c00", "T": "#e03131"}
 #: Letters that a logo draws at most: the highest ones. Each takes about 300 bytes of the page.

@@ -24,8 +24,6 @@ from fcl.store import locate, open_file
 if TYPE_CHECKING:
     from fcl.data import DataSet
 
-__all__ = ["Report", "make_report"]
-
 
 @dataclass(frozen=True)
 class Report:

@@ -19,14 +19,12 @@ from fcl.model.labels import encoded_target
 from fcl.report.columns import FeatureStats, feature_stats
 from fcl.report.groups import Groups
 from fcl.report.predictions import Predictions, PredictionSums
+from fcl.types import Floats
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.model import Model
 
-__all__ = ["LetterEffects", "Measured", "measure"]
-
-Floats = npt.NDArray[np.float64]
 
 #: The number of letters with an effect: A, C, G, T, without the unknown one.
 N_LETTERS = len(LETTERS) - 1

@@ -14,8 +14,6 @@ from fcl.features.motif import Motif
 if TYPE_CHECKING:
     from fcl.model import Model
 
-__all__ = ["meme_text"]
-
 _HEAD = """MEME version 4
 
 ALPHABET= ACGT

@@ -20,14 +20,12 @@ from fcl.report.cells import Cells, CellSums, row_sums
 from fcl.report.columns import FeatureStats, feature_stats
 from fcl.report.groups import Groups
 from fcl.report.measured import N_LETTERS, LetterEffects
+from fcl.types import Floats
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.model.predictor import Predictor
 
-__all__ = ["GroupErrors", "MeasuredOutputs", "measure_outputs"]
-
-Floats = npt.NDArray[np.float64]
 
 #: Numbers of rows times outputs of a block.
 BLOCK_NUMBERS = 1 << 18

@@ -17,8 +17,6 @@ from fcl.plain import plain
 from fcl.report.contract import Figure, Section, Table
 from fcl.report.figures import themed
 
-__all__ = ["cell", "render"]
-
 
 def render(title: str, sections: Sequence[Section]) -> str:
     """The page as HTML.

@@ -10,19 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.report.cells import COLUMNS, Cells, CellSums, row_sums
+from fcl.types import Floats, Ints
 
 if TYPE_CHECKING:
     from fcl.model import Model
     from fcl.objective.losses import Loss
     from fcl.report.groups import Groups
 
-__all__ = ["ERRORS", "Extreme", "PredictionSums", "Predictions", "Totals"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 #: The largest |prediction| whose squared error surely does not overflow.
 MOST_PREDICTED = 1e100

@@ -11,21 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.report.cells import Cells
-
-__all__ = [
-    "Bins",
-    "Confusion",
-    "Curve",
-    "calibration",
-    "confusion_at",
-    "precision_recall",
-    "quantile_bins",
-    "roc",
-    "thinned",
-    "thresholds",
-]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Points of a curve that the page shows.
 MOST_POINTS = 400

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.data import DataSet
 from fcl.drivers.cluster import tasks
@@ -33,10 +32,7 @@ from fcl.model.scores import (
     write_scores,
 )
 from fcl.store import is_remote
-
-__all__ = ["ClusterPredictor", "score_bytes", "write_score_chunks"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Numbers that a task computes: those of a chunk of an output in Zarr.
 TASK_NUMBERS = 1 << 19

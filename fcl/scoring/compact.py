@@ -22,8 +22,6 @@ from fcl.model.compact import (
 from fcl.model.packing import best_codec
 from fcl.scoring.judge import Judge, judge_of
 
-__all__ = ["Compacted", "compact_model"]
-
 #: Numbers of bits that are tried to keep a loss.
 MOST_TRIES = 4
 

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
-import numpy as np
-import numpy.typing as npt
-
 from fcl.convert.contract import Rows
 from fcl.model.explain import Explanation, LinearModel
 from fcl.model.outputs import Scores
 from fcl.scoring.lines import TableLines
 from fcl.scoring.margins import BlockScorer
-
-__all__ = ["ContributionCells", "ExplainedLines"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 
 class ContributionCells:

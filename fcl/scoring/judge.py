@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import logsumexp
 
+from fcl import kernels
 from fcl.data import DataSet
 from fcl.drivers.rows import held_out_rows, select_rows, weighted_by_class, weighted_by_code
 from fcl.errors import InputError
@@ -24,10 +24,7 @@ from fcl.objective import GroupPenalty, Penalty
 from fcl.stagewise.certify import JointGap
 from fcl.stagewise.compact import compacted_stagewise, feature_squares, training_weights
 from fcl.stagewise.model import StagewiseModel
-
-__all__ = ["Judge", "ModelJudge", "StagewiseJudge", "judge_of"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Relative difference of an objective that is computed again, beyond which the rows are not those of the
 #: certificate.
@@ -160,10 +157,8 @@ class ModelJudge(Judge):
 
     def losses(self, y: Floats, margins: Floats) -> Floats:
         if self.model.n_outputs == 1:
-            from fcl.kernels.losses import losses
-
             out = np.empty(len(y))
-            losses(self.model.loss_object.kernel, y, margins, out)
+            kernels.losses.losses(self.model.loss_object.kernel, y, margins, out)
             return out
         if self.model.loss == "softmax":
             own = margins[np.arange(len(y)), y.astype(np.intp)]

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from fcl.model.predictor import Predictor
     from fcl.model.scores import OnMargins
 
-__all__ = ["KnownColumns", "write_known_scores"]
-
 #: Which arrays in ``obs`` are written; ``source_row`` shows that fcl convert wrote the data.
 _COLUMNS = ("chromosome", "start", "strand", "name", "group", "reverse_complement", "family", "sex")
 _MARK = "source_row"

@@ -14,20 +14,8 @@ from fcl.convert.contract import Categorical, Column, Rows
 from fcl.errors import InputError
 from fcl.model.outputs import Scores
 from fcl.scoring.sites import SITE_STRANDS
+from fcl.types import Bytes, Floats
 
-__all__ = [
-    "BedLines",
-    "LineFormat",
-    "ScoreKind",
-    "TableLines",
-    "cells_of",
-    "integer_cells",
-    "known_column",
-    "known_names",
-]
-
-Floats = npt.NDArray[np.float64]
-Bytes = npt.NDArray[np.uint8]
 ScoreKind = Literal["margin", "probability", "mean"]
 
 #: Characters that would end a cell or a line.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.convert.contract import Layout
 from fcl.data.base import RowReader
@@ -17,11 +16,8 @@ from fcl.model.columns import match
 from fcl.model.explain import Explanation, LinearModel, explain_rows
 from fcl.model.outputs import scores_of
 from fcl.model.predictor import Predictor
+from fcl.types import Floats
 from fcl.units import counted
-
-__all__ = ["BlockScorer"]
-
-Floats = npt.NDArray[np.float64]
 
 
 class BlockScorer:

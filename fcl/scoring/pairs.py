@@ -12,16 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.convert.genome import Genome
-from fcl.convert.letters import Codes, Ints, reverse_complement
+from fcl.convert.letters import Codes, reverse_complement
 from fcl.scoring.patterns import SitePattern
 from fcl.scoring.sites import SiteWindows
-
-__all__ = ["Change", "Pairs", "window_pairs"]
-
-Bools = npt.NDArray[np.bool_]
+from fcl.types import Ints, Mask
 
 
 @dataclass(frozen=True)
@@ -82,13 +78,13 @@ class Pairs:
     ref: Codes
     alt: Codes
     start: Ints
-    reverse: Bools
-    inside: Bools
+    reverse: Mask
+    inside: Mask
 
     def __len__(self) -> int:
         return len(self.start)
 
-    def select(self, index: Bools) -> Pairs:
+    def select(self, index: Mask) -> Pairs:
         """Some of the pairs."""
         return Pairs(*(getattr(self, name)[index] for name in _FIELDS))
 
@@ -207,10 +203,10 @@ class _Allele:
         """The windows that begin at these letters."""
         return self.codes[starts[:, None] + np.arange(length)]
 
-    def holds(self, starts: Ints, length: int) -> Bools:
+    def holds(self, starts: Ints, length: int) -> Mask:
         """Which windows lie inside the contig."""
         return (starts >= self.first) & (starts + length <= self.end)
 
-    def is_changed(self, starts: Ints, length: int) -> Bools:
+    def is_changed(self, starts: Ints, length: int) -> Mask:
         """Which windows hold a letter of the variant."""
         return (starts < self.at + self.size) & (starts + length > self.at)

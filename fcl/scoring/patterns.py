@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.checks import shown
-from fcl.convert.letters import Codes, Ints
+from fcl.convert.letters import Codes
 from fcl.data.sequences import UNKNOWN
 from fcl.errors import InputError
-
-__all__ = ["SitePattern"]
+from fcl.types import Ints
 
 #: The letters that each code of the IUPAC stands for.
 _IUPAC = {

@@ -12,11 +12,8 @@ from fcl.model import Model
 from fcl.model.labels import encoded_target
 from fcl.model.predictor import Predictor
 from fcl.objective.several import sums_for
+from fcl.types import Floats
 from fcl.units import counted
-
-__all__ = ["Collected", "Comparison", "Summed", "compared", "quality", "quality_line"]
-
-Floats = npt.NDArray[np.float64]
 
 #: Bytes of a row that is kept for the metrics, with room to sort.
 _ROW_BYTES = 128

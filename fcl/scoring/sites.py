@@ -10,13 +10,12 @@ import numpy as np
 from fcl.convert.contract import Budget, Categorical, Layout, Rows, Source
 from fcl.convert.files import InputFile
 from fcl.convert.genome import Genome, letters_outside
-from fcl.convert.letters import Codes, Filter, Ints, reverse_complement
+from fcl.convert.letters import Codes, Filter, reverse_complement
 from fcl.errors import InputError
 from fcl.features.base import Family
 from fcl.scoring.patterns import SitePattern
+from fcl.types import Ints
 from fcl.units import counted
-
-__all__ = ["SITE_STRANDS", "SiteWindows", "SitesSource"]
 
 SITE_STRANDS = ("+", "-")
 

@@ -17,10 +17,7 @@ from fcl.errors import InputError
 from fcl.scoring.lines import LineFormat
 from fcl.scoring.margins import BlockScorer
 from fcl.scoring.quality import Comparison
-
-__all__ = ["ScoreSummary", "score_source", "scoring_budget"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Blocks that wait for their margins while the next one is read.
 _MOST_WAITING = 2

@@ -26,8 +26,6 @@ from fcl.scoring.stream import ScoreSummary
 from fcl.scoring.vcf import Allele, read_alleles
 from fcl.units import counted
 
-__all__ = ["VariantOptions", "score_variants"]
-
 #: Bytes of the windows that are scored together, and of their alleles.
 _BLOCK_BYTES = 2 << 20
 _ALLELE_BYTES = 500

@@ -14,8 +14,6 @@ from fcl.convert.letters import Codes, encode, first_invalid
 from fcl.errors import InputError
 from fcl.numerals import read_whole
 
-__all__ = ["Allele", "read_alleles"]
-
 _SLICE_BYTES = 1 << 18
 _COLUMNS = 5
 #: Longer alleles are counted and skipped.

@@ -16,9 +16,8 @@ from fcl.features.base import column_bytes
 from fcl.parallel import cut
 from fcl.solve.passes import Passes
 from fcl.solve.select import Selection
-from fcl.solve.state import Columns, Floats, Ids, is_active
-
-__all__ = ["Admission", "Newcomers", "admit_needed"]
+from fcl.solve.state import Columns, is_active
+from fcl.types import Floats, Ids
 
 #: Fewest columns that a thread makes: few share the codes of the letters at their positions.
 LEAST_PIECE = 4

@@ -15,9 +15,10 @@ import numpy.typing as npt
 from fcl.cache import LiveColumns, evict_order
 from fcl.solve.output_view import OutputView, OutputWorking
 from fcl.solve.select import SAME_GRADIENT
-from fcl.solve.state import Columns, Floats, Ids, Point
+from fcl.solve.state import Columns, Point
 from fcl.solve.trainer import Solved, StepResult
 from fcl.solve.view import add_columns
+from fcl.types import Floats, Ids
 
 #: Most steps on an output before the next one has its turn.
 STEPS_A_TURN = 2

@@ -23,9 +23,8 @@ from fcl.objective import Outputs, relative_gap
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import DualPoint, Passes
 from fcl.solve.polish import polishable, polished_bound
-from fcl.solve.state import Floats, Ids, Point
-
-__all__ = ["Standing", "Violators", "highest"]
+from fcl.solve.state import Point
+from fcl.types import Floats, Ids
 
 #: Distance of log C from the best one at which the search for it ends ...
 NEAR = 1e-4

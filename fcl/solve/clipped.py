@@ -33,10 +33,9 @@ from fcl.solve.exact import (
     newton_step,
     takes_all,
 )
-from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
+from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView
-
-__all__ = ["MOST_ENTRIES", "ClippedProblem"]
+from fcl.types import Floats
 
 #: Rows times columns up to which this module is used; it holds at most three copies of the columns.
 MOST_ENTRIES = 2 * CHUNK_ENTRIES

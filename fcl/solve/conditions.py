@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fcl.objective import Penalty
-from fcl.solve.state import Floats, Ids, Point
-
-__all__ = ["Conditions"]
+from fcl.solve.state import Point
+from fcl.types import Floats, Ids
 
 
 @dataclass(frozen=True)

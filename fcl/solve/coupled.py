@@ -29,7 +29,7 @@ from fcl.solve.inner import InnerModel
 from fcl.solve.inner_descent import MAX_SWEEPS
 from fcl.solve.line import Share, search_share
 from fcl.solve.output_view import OutputView, OutputWorking, output_moments
-from fcl.solve.state import Columns, Floats, LocalPoint, Step, is_active
+from fcl.solve.state import Columns, LocalPoint, Step, is_active
 from fcl.solve.trainer import (
     CUT,
     INNER_SHARE,
@@ -41,8 +41,7 @@ from fcl.solve.trainer import (
     TrainerState,
 )
 from fcl.solve.view import add_columns
-
-__all__ = ["CoupledTrainer", "add_outputs"]
+from fcl.types import Floats
 
 #: Maximum share of the curvatures that is added to them after cut steps.
 MOST_RAISED = 1e6

@@ -22,9 +22,8 @@ from fcl.solve.coupled_groups import minimise_groups
 from fcl.solve.coupled_model import Bend
 from fcl.solve.exact import minimise_quadratic, over_chunks
 from fcl.solve.output_view import OutputView, OutputWorking
-from fcl.solve.state import Columns, Floats, LocalPoint, Step
-
-__all__ = ["exact_bytes", "is_exact", "minimise_exactly"]
+from fcl.solve.state import Columns, LocalPoint, Step
+from fcl.types import Floats
 
 #: Rows times outputs times the weights squared up to which a model is minimised exactly (milliseconds),
 #: and up to which it is after coordinate descent has failed (about a second).

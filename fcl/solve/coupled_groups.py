@@ -15,9 +15,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from fcl.kernels.coupled_blocks import group_sweeps
-from fcl.solve.state import Floats
-
-__all__ = ["minimise_groups"]
+from fcl.types import Floats
 
 #: Maximum rounds of sweeps and a Newton step.
 MOST_ROUNDS = 200

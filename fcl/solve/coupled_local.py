@@ -9,8 +9,6 @@ from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.output_view import OutputView
 from fcl.solve.trainer import StepResult
 
-__all__ = ["CoupledSolver"]
-
 
 class CoupledSolver(OutputSolver):
     """Like :class:`fcl.solve.blocks.OutputSolver`, with steps in the weights of all outputs at once.

@@ -19,16 +19,14 @@ from fcl.kernels import coupled as kernels
 from fcl.kernels import coupled_blocks
 from fcl.kernels.coupled import LANES, CoupledModel
 from fcl.objective.covariates import inverse_root
+from fcl.solve import inner_descent
 from fcl.solve.elimination import FLAT
 from fcl.solve.gathered import Gathered
 from fcl.solve.inner import DAMPING, FLOOR, LEAST_ROWS, ROWS_A_COLUMN, InnerModel
-from fcl.solve.inner_descent import EXTRAPOLATE_FROM, HURRIED, LEAST_SWEEPS, is_enough
+from fcl.solve.inner_descent import HURRIED, LEAST_SWEEPS, is_enough
 from fcl.solve.output_view import OutputView, OutputWorking
-from fcl.solve.state import Columns, Floats, LocalPoint, Step
-
-__all__ = ["EXTRAPOLATE_FROM", "Bend", "minimise_model", "model_bytes"]
-
-Singles = npt.NDArray[np.float32]
+from fcl.solve.state import Columns, LocalPoint, Step
+from fcl.types import Floats, Singles
 
 #: Maximum columns times outputs squared whose coupling with the intercepts is stored.
 MOST_LEANS = 1 << 22
@@ -48,7 +46,7 @@ SQUARES, GROUP_SQUARES = 3, 5
 #: temporary arrays of the sample.
 ROW_BYTES = 8 + 8 + 24
 #: Bytes for each row and output of an extrapolation: iterates, and their combination in float64.
-ITERATE_BYTES = 4 * (EXTRAPOLATE_FROM + 1) + (4 + 8) * EXTRAPOLATE_FROM
+ITERATE_BYTES = 4 * (inner_descent.EXTRAPOLATE_FROM + 1) + (4 + 8) * inner_descent.EXTRAPOLATE_FROM
 
 
 def model_bytes(n_rows: int, n_columns: int, n_outputs: int, group: bool) -> int:
@@ -248,7 +246,7 @@ class _Descent:
         if self.u.size > EXTRAPOLATE_NUMBERS:
             return
         self._iterates.append(tuple(part.copy() for part in state))
-        if len(self._iterates) <= EXTRAPOLATE_FROM:
+        if len(self._iterates) <= inner_descent.EXTRAPOLATE_FROM:
             return
         steps = np.diff([iterate[0].ravel() for iterate in self._iterates], axis=0)
         gram = np.einsum("ik,jk->ij", steps, steps)

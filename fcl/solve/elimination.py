@@ -16,9 +16,7 @@ import numpy as np
 
 from fcl.objective import Objective
 from fcl.objective.covariates import inverse_root
-from fcl.solve.state import Floats
-
-__all__ = ["Elimination"]
+from fcl.types import Floats
 
 #: Curvature below which a direction is flat and is not eliminated, relative to that of its columns: the
 #: rows of a sample may make columns dependent, and rows of a level may have no curvature.

@@ -21,22 +21,9 @@ from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
 from fcl.parallel import Team
 from fcl.solve.elimination import Elimination
-from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
+from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView, column_moments
-
-__all__ = [
-    "CHUNK_ENTRIES",
-    "FIRST_SWEEPS",
-    "FLAT_SLOPE",
-    "MOST_COLUMNS",
-    "ExactModel",
-    "Face",
-    "entering",
-    "minimise_quadratic",
-    "newton_step",
-    "over_chunks",
-    "takes_all",
-]
+from fcl.types import Floats
 
 #: Number of columns up to which a Hessian is computed.
 MOST_COLUMNS = 1024

@@ -10,11 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.kernels.gather import GatheredColumns
-from fcl.solve.state import Floats
-
-__all__ = ["Gathered"]
-
-Singles = npt.NDArray[np.float32]
+from fcl.types import Floats
 
 #: Maximum entries of columns that are multiplied by covariates at a time, unless a column has more.
 ENTRIES_A_PRODUCT = 1 << 20

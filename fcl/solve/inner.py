@@ -31,12 +31,9 @@ from fcl.solve.inner_descent import (
     QuadraticModel,
 )
 from fcl.solve.sampling import MOST_SEEDS
-from fcl.solve.state import Columns, Floats, Ids, LocalPoint, Step, WorkingSet
+from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView
-
-__all__ = ["InnerModel"]
-
-Singles = npt.NDArray[np.float32]
+from fcl.types import Floats, Ids
 
 #: Rows of the sample: at least, and per column that may move. Beyond MANY_ROWS half as many per column
 #: are enough: steps lower the objective as much, and take little more than half the time. With a quarter

@@ -14,16 +14,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.kernels import descent
 from fcl.kernels.gather import GatheredColumns
 from fcl.parallel import Team
-from fcl.solve.state import Columns, Floats, Ids, LocalPoint
-
-__all__ = ["Descent", "QuadraticModel"]
-
-Singles = npt.NDArray[np.float32]
+from fcl.solve.state import Columns, LocalPoint
+from fcl.types import Floats, Ids, Singles
 
 #: Maximum sweeps of one step, over any set of columns.
 MAX_SWEEPS = 1000

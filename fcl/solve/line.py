@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcl.objective import Objective
-from fcl.solve.state import Floats, LocalPoint
+from fcl.solve.state import LocalPoint
+from fcl.types import Floats
 
 #: Sufficient decrease of the search (0 < sigma < 1/2).
 SIGMA = 0.01

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from fcl.cache import LiveColumns, evict_order
 from fcl.features.steps import rounded_to, useful_step
 from fcl.solve.select import SAME_GRADIENT
-from fcl.solve.state import Columns, Floats, Ids, Point, WorkingSet
+from fcl.solve.state import Columns, Point, WorkingSet
 from fcl.solve.trainer import Solved, StepResult, Trainer
 from fcl.solve.view import RowView
+from fcl.types import Floats, Ids
 
 #: Rounding of weights changes slopes by about this share of the target.
 ROUNDED_SHARE = 0.01

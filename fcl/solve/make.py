@@ -15,8 +15,6 @@ from fcl.solve.output_view import OutputView
 from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView, Verified
 
-__all__ = ["is_coupled", "make_local", "view_of_all_rows"]
-
 
 def make_local(
     view: RowView | OutputView,

@@ -6,9 +6,8 @@ import numpy as np
 
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family
-from fcl.solve.state import Floats, Point
-
-__all__ = ["write_features", "write_margins"]
+from fcl.solve.state import Point
+from fcl.types import Floats
 
 
 def write_features(

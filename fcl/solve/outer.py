@@ -18,7 +18,8 @@ from fcl.model.certificate import Certificate, Scope
 from fcl.objective import ROUNDING, relative_gap
 from fcl.solve.conditions import Conditions
 from fcl.solve.select import Selection, select
-from fcl.solve.state import Floats, Ids, Point
+from fcl.solve.state import Point
+from fcl.types import Floats, Ids
 
 #: Maximum features admitted after a pass: this number, or the number of active features if larger.
 LEAST_ADMITTED = 512

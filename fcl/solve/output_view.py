@@ -9,10 +9,9 @@ from fcl.cache import LiveColumns
 from fcl.objective import Outputs
 from fcl.objective.block_sums import EPSILON, margin_sizes
 from fcl.solve.exact import SPARSE, over_chunks
-from fcl.solve.state import Columns, Floats, Ids, WorkingSet
+from fcl.solve.state import Columns, WorkingSet
 from fcl.solve.view import RowView, Verified, column_moments, norm
-
-__all__ = ["OutputView", "OutputWorking", "output_moments"]
+from fcl.types import Floats, Ids
 
 
 class OutputView:

@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import Family, Ids
+from fcl.features.base import Family
 from fcl.features.outputs import run_several, sums_of_several
 from fcl.features.prices import PriceQuery, Prices, RowVector, grid_step
 from fcl.objective import Objective, Outputs
 from fcl.objective.block_sums import EPSILON
 from fcl.solve.passes import KEEP_PER_GROUP, DualPoint, Passes, Vectors
-from fcl.solve.state import Floats, Point
-
-__all__ = ["OutputPasses", "local_passes", "make_passes"]
+from fcl.solve.state import Point
+from fcl.types import Floats, Ids
 
 
 def make_passes(

@@ -14,7 +14,7 @@ import numpy as np
 
 from fcl.cache.store import Allocate, fresh
 from fcl.data.prepared import PreparedRows, Readers
-from fcl.features.base import Family, Ids, MeasuringPricer, is_sampled
+from fcl.features.base import Family, MeasuringPricer, is_sampled
 from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, ones, run, sums_of
 from fcl.features.steps import common_step, rounded_to, useful_step
 from fcl.objective import ROUNDING, block_sums
@@ -25,7 +25,8 @@ from fcl.parallel import SERIAL, cut
 from fcl.solve.conditions import Conditions
 from fcl.solve.margins import write_features
 from fcl.solve.search import search
-from fcl.solve.state import Anchor, Floats, Point
+from fcl.solve.state import Anchor, Point
+from fcl.types import Floats, Ids
 
 #: The estimate of rounding assumes the worst case. It is added to the largest violation up to this share;
 #: a larger one means that the margins do not resolve the violation.

@@ -20,9 +20,8 @@ from fcl.features.prices import Prices
 from fcl.objective import Outputs
 from fcl.solve.outer import Outer
 from fcl.solve.passes import Passes
-from fcl.solve.state import Floats, Ids, Point
-
-__all__ = ["Polished", "polish", "polishable", "polished_bound"]
+from fcl.solve.state import Point
+from fcl.types import Floats, Ids
 
 #: Maximum weights, and entries of their columns: a few milliseconds of work, and up to four pricings.
 MOST_WEIGHTS = 512

@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from fcl.solve.outer import Certified, OuterState
 from fcl.solve.sampling import LastStep, SampleState
-from fcl.solve.state import Ids, Point
+from fcl.solve.state import Point
 from fcl.solve.trainer import TrainerState
-
-__all__ = ["RunState"]
+from fcl.types import Ids
 
 Arrays = dict[str, np.ndarray]
 

@@ -21,20 +21,12 @@ from fcl.kernels import sampling as kernels
 from fcl.objective import Objective, Outputs
 from fcl.solve.output_view import OutputView
 from fcl.solve.passes import Passes
-from fcl.solve.state import Floats, Ids, Point
+from fcl.solve.state import Point
 from fcl.solve.view import PROXIMAL, RowView
+from fcl.types import Floats, Ids
 
 #: Rows of the trainer, with one output or several.
 View = RowView | OutputView
-
-__all__ = [
-    "LastStep",
-    "SampleSize",
-    "SampleState",
-    "Sampler",
-    "draw_rows",
-    "seed_of_draw",
-]
 
 #: Growth factor of a sample that has proved too small; larger factors overshoot.
 GROWTH = 2

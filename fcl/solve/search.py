@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from fcl.objective import ROUNDING, LineSums, Objective
-from fcl.solve.state import Anchor, Floats, Ids, Point
+from fcl.solve.state import Anchor, Point
+from fcl.types import Floats, Ids
 
 MAX_BETA = 2.0
 MAX_EVALUATIONS = 12

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from fcl.features.prices import Prices
 from fcl.solve.conditions import Conditions
-from fcl.solve.state import Floats, Ids, Point
+from fcl.solve.state import Point
+from fcl.types import Floats, Ids
 
 #: Relative difference of gradients up to which their columns count as equal.
 SAME_GRADIENT = 1e-10

@@ -40,9 +40,10 @@ from fcl.solve.polish import polish, polishable, polished_bound
 from fcl.solve.run_state import RunState
 from fcl.solve.sampling import LastStep, Sampler
 from fcl.solve.select import Selection
-from fcl.solve.state import Floats, Ids, Point, is_active
+from fcl.solve.state import Point, is_active
 from fcl.solve.trainer import Solved, Trainer
 from fcl.solve.view import RowView
+from fcl.types import Floats, Ids
 
 #: Maximum steps of the trainer between two passes.
 TRAIN_STEPS = 6

@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.cache import LiveColumns
+from fcl.types import Floats, Ids
 
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
 Columns = npt.NDArray[np.intp]  # numbers of live columns
 
 

@@ -33,8 +33,9 @@ from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.inner import MOST_GROWN, InnerModel
 from fcl.solve.inner_descent import MAX_SWEEPS
 from fcl.solve.line import Line
-from fcl.solve.state import Columns, Floats, LocalPoint, Step, WorkingSet
+from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
 from fcl.solve.view import RowView, add_columns, column_moments
+from fcl.types import Floats
 
 #: Columns with weight 0 and |slope| below this at the anchor are skipped until the next pass.
 RESTING = 0.8

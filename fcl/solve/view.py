@@ -19,11 +19,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fcl import kernels
 from fcl.errors import GeneratorError
 from fcl.objective import Objective
 from fcl.objective.block_sums import EPSILON, margin_sizes
 from fcl.parallel import SERIAL, Team, cut
-from fcl.solve.state import Columns, Floats, Ids, WorkingSet
+from fcl.solve.state import Columns, WorkingSet
+from fcl.types import Floats, Ids
 
 #: kappa of a complete view, for rows of weight 1 and C <= 1: keeps a step finite where a column has no
 #: curvature left. It scales with the sample weights, and stays negligible against the penalty.
@@ -269,8 +271,6 @@ def column_moments(
     working: WorkingSet, columns: Columns, r: Floats, q: Floats, team: Team = SERIAL
 ) -> tuple[Floats, Floats]:
     """sum_i r_i phi_ij and sum_i q_i phi_ij^2 for some cached columns over the rows of the view."""
-    from fcl.kernels import columns as kernels
-
     slots = working.cache.slots[columns]
     pieces = working.cache.pieces
     k = len(columns)
@@ -285,7 +285,7 @@ def column_moments(
         def block(part: tuple[int, range], at: int = at) -> None:
             b, some = part[0], slice(part[1].start, part[1].stop)
             sums = parts[b - at, :, some]
-            kernels.block_moments(pieces, slots[some], b, r, q, sums[0], sums[1])
+            kernels.columns.block_moments(pieces, slots[some], b, r, q, sums[0], sums[1])
 
         team.map(block, [(b, some) for b in blocks for some in chunks])
         for b in blocks:
@@ -302,15 +302,13 @@ def add_columns(
     team: Team = SERIAL,
 ) -> None:
     """Add cached columns times their deltas to margins over the rows of the view, in place."""
-    from fcl.kernels import columns as kernels
-
     if not len(columns):
         return
     slots = working.cache.slots[columns]
     pieces = working.cache.pieces
 
     def block(b: int) -> None:
-        kernels.add_block(pieces, slots, deltas, b, m)
+        kernels.columns.add_block(pieces, slots, deltas, b, m)
 
     team = team.for_entries(int(working.cache.store.nonzeros[slots].sum()))
     team.map(block, range(working.cache.store.n_blocks))

@@ -9,18 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.base import Family, is_sampled
 from fcl.features.generator.family import GeneratedFamily
 from fcl.stagewise.targets import Targets
-
-__all__ = ["TILE_ROWS", "Block", "Part", "check_family"]
-
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
+from fcl.types import Floats, Ids
 
 #: Rows of a tile. Sums inside a tile may be in float32, sums over tiles are in float64 and in the order
 #: of the rows, so the number fixes the bits of a model.

@@ -9,16 +9,12 @@ squares revisited", ICML 2014, algorithm 2, equations 18 and 19, and section 4).
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import eigh
 
 from fcl.parallel import Team
 from fcl.stagewise.blocks import Part
 from fcl.stagewise.links import project
-
-__all__ = ["calibrate", "calibrated", "fit_calibration"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Directions of the basis with less than this share of the largest eigenvalue are left out. Predictions
 #: sum to 1, so that some directions are constant up to rounding.

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
 from fcl.errors import InputError
@@ -26,10 +25,7 @@ from fcl.stagewise.links import Link, SquaredLink
 from fcl.stagewise.margins import at_weights, blocks_of
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.sums import Sweeper
-
-__all__ = ["JointGap", "certify", "check_certifiable"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,6 @@ from fcl.stagewise.learner import BlockDone, State, first_order
 from fcl.stagewise.settings import Settings
 from fcl.store import local_path
 
-__all__ = ["Saved", "StateFolder"]
-
 FORMAT, VERSION = "fcl-stagewise-checkpoint", 1
 _HEADER = "header.json"
 _KIND = "a checkpoint of a stagewise job"

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.data import DataSet
 from fcl.model.compact import Encoding, refuse_compact, round_weights
@@ -14,10 +13,7 @@ from fcl.stagewise.blocks import TILE_ROWS
 from fcl.stagewise.certify import JointGap
 from fcl.stagewise.job import training_rows
 from fcl.stagewise.model import MOST_VALUES, StagewiseModel
-
-__all__ = ["compacted_stagewise", "feature_squares", "training_weights"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 
 def compacted_stagewise(

@@ -12,19 +12,6 @@ from fcl.stagewise.file import file_version
 from fcl.stagewise.model import StagewiseModel
 from fcl.units import counted
 
-__all__ = [
-    "certificate",
-    "end_in_words",
-    "facts",
-    "feature_text",
-    "place",
-    "place_of",
-    "problem",
-    "strongest",
-    "unvisited",
-    "validation",
-]
-
 #: Labels that a line lists.
 _MOST_LABELS = 10
 

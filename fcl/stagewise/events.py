@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 from fcl.drivers.events import Event
 from fcl.stagewise.learner import BlockDone
 
-__all__ = ["BlockVisited", "StagewiseStarted", "StagewiseStopped"]
-
 
 @dataclass(frozen=True)
 class StagewiseStarted(Event):

@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.checks import shown
 from fcl.errors import InputError
+from fcl.features import family_from_config
 from fcl.features.generator.family import GeneratedFamily
 from fcl.model import schema
 from fcl.model.archive import add_array, add_member, read_array, read_member, write_json
@@ -26,22 +26,8 @@ from fcl.plain import plain
 from fcl.stagewise.certify import JointGap
 from fcl.stagewise.learner import Weights, block_count, rounds_of
 from fcl.stagewise.settings import CALIBRATIONS, ORDERS, UPDATES, Settings
+from fcl.types import Floats
 from fcl.units import counted
-
-__all__ = [
-    "ARRAYS",
-    "DONE_TABLE",
-    "FORMAT",
-    "SETTINGS_TABLE",
-    "VERSION",
-    "check_best",
-    "file_version",
-    "read_settings",
-    "read_stagewise",
-    "shaped",
-    "vector",
-    "write_stagewise",
-]
 
 #: The largest version that is read: 3 for models of cls, 2 for other compact models; else 1 is written.
 VERSION = 3
@@ -52,7 +38,6 @@ COMPACT = "features.q"
 #: Of the header.
 FORMAT = "fcl-stagewise"
 
-Floats = npt.NDArray[np.float64]
 
 #: What a header says of the settings; shared with checkpoints.
 SETTINGS_TABLE = schema.record(
@@ -187,8 +172,6 @@ def _fields(
     trusted: Collection[str],
 ) -> dict[str, Any]:
     """The fields of a model; raises ValueError for a header and arrays that do not agree."""
-    from fcl.features import family_from_config
-
     family = family_from_config(header["family"], trusted)
     found = {
         name: value for name, value in header.items() if name not in ("n_outputs", "classifies")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.data.dataset import DataSet
 from fcl.data.outputs import n_target_columns, refuse_absent_classes
@@ -31,10 +30,7 @@ from fcl.stagewise.targets import (
     number_targets,
     refuse_single,
 )
-
-__all__ = ["StagewiseJob", "make_job", "training_rows"]
-
-Mask = npt.NDArray[np.bool_]
+from fcl.types import Mask
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.features.base import value_type
 from fcl.features.generator.family import GeneratedFamily
@@ -19,11 +18,7 @@ from fcl.stagewise.settings import Settings
 from fcl.stagewise.steps import Factor, Step, factorise, step
 from fcl.stagewise.sums import Sums, Sweeper, Update
 from fcl.stagewise.targets import hashed
-
-__all__ = ["BlockDone", "Learner", "State", "Weights", "block_count", "first_order", "rounds_of"]
-
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
+from fcl.types import Floats, Ids
 
 
 def block_count(n_features: int, width: int) -> int:

@@ -14,15 +14,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit, log_softmax, logit, logsumexp, ndtr, ndtri, softmax, xlogy
 
 from fcl.errors import InputError
 from fcl.kinds import parse_kind
-
-__all__ = ["LINKS", "Link", "find_link", "project"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Constant margins start no nearer to the ends of the range of a link.
 LEAST_MEAN = 1e-6

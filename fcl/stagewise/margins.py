@@ -11,16 +11,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.stagewise.blocks import Block, Part
 from fcl.stagewise.calibration import calibrate
 from fcl.stagewise.learner import BlockDone, Learner, Weights
 from fcl.stagewise.sums import Update
-
-__all__ = ["at_weights", "blocks_of", "verify_state"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Largest relative difference of margins by rounding, for features in float32 and in float64.
 _ROUNDING = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-8}

@@ -9,7 +9,6 @@ from itertools import count, zip_longest
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.data import open_data
 from fcl.data.columns import ColumnRecord
@@ -29,10 +28,7 @@ from fcl.stagewise.learner import Weights, block_count, rounds_of
 from fcl.stagewise.links import Link
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.targets import checked_offset
-
-__all__ = ["StagewiseModel", "load_stagewise"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Values of features that a prediction makes at a time: at most 32 MiB, however wide blocks are.
 MOST_VALUES = 1 << 22

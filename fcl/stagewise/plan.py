@@ -21,8 +21,6 @@ from fcl.stagewise.settings import Settings
 from fcl.stagewise.sums import AHEAD
 from fcl.units import format_bytes, least_memory
 
-__all__ = ["StagewisePlan", "make_plan", "tile_rows"]
-
 
 @dataclass(frozen=True)
 class StagewisePlan:

@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.parallel import Team
 from fcl.stagewise.blocks import Part
 from fcl.stagewise.links import Link
-
-__all__ = ["Line", "best_factor"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: The largest factor of a step.
 MOST = 8.0

@@ -10,8 +10,6 @@ from fcl.errors import InputError
 from fcl.stagewise.links import Link, find_link
 from fcl.units import parse_size
 
-__all__ = ["CALIBRATIONS", "ORDERS", "UPDATES", "Settings"]
-
 #: Updates, with the loss that each of them lowers by default.
 UPDATES = {"ls": "squared", "gls": "softmax", "cls": "squared"}
 #: Calibrations of cls, with the highest power of the predictions to which the targets are fitted.

@@ -12,15 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import cho_solve, lapack
 
 from fcl.errors import InputError
 from fcl.stagewise.sums import Sums
-
-__all__ = ["Factor", "Step", "factorise", "step"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 
 @dataclass(frozen=True)

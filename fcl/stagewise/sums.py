@@ -11,15 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.parallel import Team
 from fcl.stagewise.blocks import Block, Part
 from fcl.stagewise.links import Link
-
-__all__ = ["AHEAD", "Sums", "Sweeper", "Update"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: Tiles for each thread whose sums may wait to be added.
 AHEAD = 2

@@ -14,21 +14,8 @@ from fcl.data.outputs import encode_multilabel, number_columns
 from fcl.data.targets import encode_classes
 from fcl.errors import InputError
 from fcl.stagewise.settings import Settings
+from fcl.types import Floats, Mask
 from fcl.units import counted
-
-__all__ = [
-    "Targets",
-    "checked_offset",
-    "class_targets",
-    "hashed",
-    "held_out",
-    "label_targets",
-    "number_targets",
-    "refuse_single",
-]
-
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 #: The finaliser of MurmurHash3 for 64 bits, which spreads the bits of numbers.
 _MIX = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))

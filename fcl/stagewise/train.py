@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fcl import kernels
 from fcl.clock import Clock
 from fcl.data.dataset import DataSet
 from fcl.data.prepared import PreparedRows
@@ -35,8 +36,6 @@ from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.plan import tile_rows
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.sums import Sweeper
-
-__all__ = ["Running", "StagewiseResult", "train_stagewise"]
 
 
 @dataclass(frozen=True)
@@ -219,8 +218,6 @@ def _prepared(job: StagewiseJob, running: Running) -> Iterator[list[Part]]:
 
 def _run(job: StagewiseJob, learner: Learner, running: Running) -> tuple[str, bool]:
     """Visit the blocks; returns why the training ended, and whether the last state was saved."""
-    from fcl.kernels import Compilation
-
     saved_at, clock = time.monotonic(), Clock()
     clock.start()
 
@@ -230,7 +227,7 @@ def _run(job: StagewiseJob, learner: Learner, running: Running) -> tuple[str, bo
             return True
         return was_saved(lambda: folder.save(_saved(job, learner.state, running)))
 
-    with Compilation(lambda: None, clock):
+    with kernels.compilation.Compilation(lambda: None, clock):
         for done in learner.run():
             of_round = job.settings.visits_of_round
             left = _seconds_left(learner)

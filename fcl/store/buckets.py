@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import threading
@@ -24,8 +25,6 @@ from fcl.store.clients import (
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-__all__ = ["REQUESTS", "Bucket", "Window", "find_bucket"]
 
 #: Requests of a process in flight at once, unless the storage option ``requests`` says otherwise.
 REQUESTS = 16
@@ -56,8 +55,6 @@ class Bucket:
 
     async def fetch_async(self, key: str, start: int = 0, stop: int | None = None) -> Any:
         """As :meth:`fetch`, in a coroutine; returns the bytes."""
-        import asyncio  # late: commands that open no store do not need it
-
         answer = await asyncio.wrap_future(self.fetch(key, start, stop))
         return answer.content
 
@@ -104,8 +101,6 @@ class Pending:
 
     async def wait(self) -> Any:
         """As :meth:`result`, in a coroutine."""
-        import asyncio  # late: commands that open no store do not need it
-
         shielded = (asyncio.shield(asyncio.wrap_future(part)) for part in self._parts)
         await asyncio.gather(*shielded, return_exceptions=True)
         return self.result()

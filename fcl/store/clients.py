@@ -22,21 +22,6 @@ from typing import Any, TypeVar
 from fcl.checks import shortened
 from fcl.errors import FclError, InputError, StoreError
 
-__all__ = [
-    "OBSTORE",
-    "OWN_OPTIONS",
-    "SCHEMES_OF_DASK",
-    "WEB",
-    "Answer",
-    "Client",
-    "Fsspec",
-    "ObjectInfo",
-    "Obstore",
-    "denied",
-    "repeated",
-    "where_secrets_belong",
-]
-
 #: Schemes that obstore serves; fsspec gets the others.
 OBSTORE = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory")
 #: Schemes of web servers, to which fcl sends requests itself.

@@ -28,27 +28,6 @@ from fcl.store.clients import (
     where_secrets_belong,
 )
 
-__all__ = [
-    "Location",
-    "RemotePath",
-    "absolute",
-    "check_no_secrets",
-    "check_url",
-    "default_options",
-    "is_remote",
-    "kind_of",
-    "local_folder",
-    "local_neighbour",
-    "local_path",
-    "locate",
-    "names_beside",
-    "open_file",
-    "open_raw",
-    "put_in_place",
-    "set_default_options",
-    "usual_options",
-]
-
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://")
 #: A URL that is a word, or follows the name of an option in it.
 _URL_AT_END = re.compile(r"(?:^|[=,])([a-zA-Z][a-zA-Z0-9+.-]+://.*)", re.DOTALL)

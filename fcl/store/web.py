@@ -25,8 +25,6 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from fcl.errors import InputError
 from fcl.store.clients import Answer, Client, ObjectInfo, denied, repeated
 
-__all__ = ["Web", "port_of"]
-
 #: Seconds to wait for an answer.
 TIMEOUT = 120.0
 #: Redirects within the origin that are followed.

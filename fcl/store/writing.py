@@ -19,8 +19,6 @@ from typing import BinaryIO
 from fcl.errors import InputError, OutputExistsError, StoreError
 from fcl.store.location import RemotePath, put_in_place
 
-__all__ = ["check_remote_output", "remote_file", "remote_folder"]
-
 #: Files of a Zarr store that are sent last, since they make it visible.
 _METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 #: The metadata of the root of a Zarr store until it is complete, which no reader opens.

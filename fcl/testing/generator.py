@@ -21,7 +21,6 @@ from fcl.data.prepared import PreparedRows
 from fcl.data.sparse import SparseRows
 from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning, FclError, GeneratorError, InputError
-from fcl.features.base import Floats, Ids
 from fcl.features.generator import GeneratedFamily, bind
 from fcl.features.generator.binding import sample_rows, spread
 from fcl.features.generator.checked import (
@@ -40,8 +39,7 @@ from fcl.features.generator.trial import Trial, made_again, take
 from fcl.features.registry import check_home
 from fcl.features.spec import family_from_config
 from fcl.kernels import matrix
-
-__all__ = ["Check", "Report", "check_generator"]
+from fcl.types import Floats, Ids
 
 #: Numbers of rows and features that are checked.
 ROWS, FEATURES = 300, 40

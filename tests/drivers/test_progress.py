@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 import fcl
-import fcl.kernels
+import fcl.kernels.compilation
 from fcl.drivers import kinds, session, warmup
 from fcl.drivers.events import Compiled, Compiling, Event, StepProgress
 from fcl.drivers.processes import compilation, supervisor
 from fcl.drivers.processes.messages import CompileStarted
-from fcl.kernels import Compilation
+from fcl.kernels.compilation import Compilation
 
 
 class Slow(fcl.Generator):
@@ -138,7 +138,7 @@ rows = np.random.default_rng(0).normal(size=(300, 4))
 data = fcl.open_data(rows, y=np.where(rows[:, 0] > 0.0, 1, -1))
 fcl.train(data, "columns", C=0.1, progress=lambda event: print(type(event).__name__))
 """
-    from fcl.kernels import cache_folder
+    from fcl.kernels.compilation import cache_folder
 
     lacking = shutil.ignore_patterns("losses-*", "*.tmp.*")
     shutil.copytree(cache_folder, tmp_path / "fcl" / cache_folder.name, ignore=lacking)
@@ -159,7 +159,7 @@ def test_a_compiling_child_reports_a_missing_kernel(monkeypatch: pytest.MonkeyPa
         return sent
 
     own = made_by("fcl.kernels.made_up")
-    monkeypatch.setattr(fcl.kernels, "cache_folder", None)
+    monkeypatch.setattr(fcl.kernels.compilation, "cache_folder", None)
     monkeypatch.setattr(warmup, "KINDS", {"some": lambda: own(1), "others": lambda: own(2.0)})
     monkeypatch.setenv(warmup.KINDS_VARIABLE, "some,others")
     assert compile_kinds() == [CompileStarted()]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fcl
-import fcl.kernels
+import fcl.kernels.compilation
 from fcl.drivers import kinds, warmup
 from fcl.features import bind_features, parse_features
 
@@ -44,7 +44,7 @@ def test_kinds_of_a_family_are_those_of_its_name(features: str) -> None:
 
 
 def test_only_what_is_missing_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fcl.kernels, "cache_folder", tmp_path)
+    monkeypatch.setattr(fcl.kernels.compilation, "cache_folder", tmp_path)
     compiled: list[str] = []
     for kind in ALL:
         monkeypatch.setitem(warmup.KINDS, kind, lambda kind=kind: compiled.append(kind))

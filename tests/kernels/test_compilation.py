@@ -13,8 +13,8 @@ import numba
 import numpy as np
 import pytest
 
-from fcl import kernels
 from fcl.features import KmerFamily, Kmers
+from fcl.kernels import compilation as kernels
 from fcl.working_folder import NUMBA_SETTINGS
 from tests.windows import CHECKED, INTERPRETED, make_windows
 
@@ -213,7 +213,7 @@ def test_without_any_folder_kernels_are_compiled_all_the_same(
 REPORT = """
 import numba
 {before}
-import fcl.kernels as kernels
+import fcl.kernels.compilation as kernels
 from fcl.kernels.losses import loss_value
 loss_value((0, 0.0), 1.0, 0.5)
 print(kernels.cache_folder, numba.config.CACHE_DIR, sum(loss_value.stats.cache_hits.values()))
@@ -243,7 +243,7 @@ def test_kernels_are_kept_where_they_can_be(tmp_path: Path) -> None:
 
 UPGRADED = """
 import sys
-from fcl import kernels
+from fcl.kernels import compilation as kernels
 from fcl.kernels.losses import loss_value
 from fcl.kernels.hashing import place_of
 loss_value((0, 0.0), 1.0, 0.5)
@@ -275,7 +275,7 @@ def test_an_upgrade_compiles_what_changed(tmp_path: Path) -> None:
 def test_a_number_of_threads_that_numba_refuses(value: str) -> None:
     """One message in place of numba's error while it is imported."""
     done = subprocess.run(
-        [sys.executable, "-c", "import fcl.kernels"],
+        [sys.executable, "-c", "import fcl.kernels.compilation"],
         env={**os.environ, "NUMBA_NUM_THREADS": value},
         capture_output=True,
         text=True,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcl.kernels import kernel
+from fcl.kernels.compilation import kernel
 from fcl.kernels.tables import bounded, count, rounded, words
 from fcl.online.table import BASE, morris
 from tests.windows import INTERPRETED, examples

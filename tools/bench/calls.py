@@ -475,7 +475,7 @@ def stream(
 
 def random_update(d: int, repeat: int) -> float:
     """Nanoseconds of ``table[code] += r`` with uniformly random codes of d letters."""
-    from fcl.kernels import kernel
+    from fcl.kernels.compilation import kernel
 
     @kernel
     def update(codes: Any, r: Any, table: Any) -> None:

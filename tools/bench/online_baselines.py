@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fcl.kernels import ball, kernel
+from fcl.kernels import ball
+from fcl.kernels.compilation import kernel
 from fcl.kernels.losses import loss_slope_curvature, loss_value
 
 #: Places of ``state``: rows taken; the intercept; the shift of all keys; the root of the tree, or the

@@ -15,8 +15,6 @@ from fcl.errors import InputError
 from fcl.model.columns import match
 from fcl.units import counted
 
-__all__ = ["Columns", "training_variants"]
-
 _TEXT = np.dtypes.StringDType()
 
 

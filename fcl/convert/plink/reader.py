@@ -20,8 +20,6 @@ from fcl.data.columns import DIPLOID
 from fcl.errors import InputError
 from fcl.units import counted
 
-__all__ = ["Options", "open_source"]
-
 #: A mean that stands for missing genotypes differs by this from 1, so that it differs from a
 #: genotype, and replaced by the mean of the training data.
 _APART = 2.0**-22

@@ -14,8 +14,6 @@ from fcl.convert.rereading import complete_lines
 from fcl.errors import InputError
 from fcl.numerals import read_number
 
-__all__ = ["Phenotype", "kept_samples", "read_phenotype"]
-
 #: How PLINK writes that a phenotype is unknown, apart from 0 for case and control.
 _UNKNOWN = ("-9", "NA", "na", "NaN", "nan", ".", "")
 _UNKNOWN_NUMBER = -9

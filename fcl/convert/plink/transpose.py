@@ -12,8 +12,6 @@ import numpy as np
 from fcl.convert.contract import Budget
 from fcl.units import counted
 
-__all__ = ["Transposed"]
-
 #: The part of the budget that a tile or a band may take.
 _PART = 4
 #: Samples or variants that a tile or band must have, as shorter requests to the scratch file are slow.

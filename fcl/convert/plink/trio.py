@@ -19,8 +19,6 @@ from fcl.errors import InputError
 from fcl.limits import allow
 from fcl.units import counted
 
-__all__ = ["Samples", "Trio", "Variants", "decoded", "fields"]
-
 _MAGIC = b"\x6c\x1b"
 _BY_VARIANT = b"\x01"
 _HEADER_BYTES = 3

@@ -13,8 +13,6 @@ from fcl.convert.tables.contract import TableFile, shown_columns
 from fcl.errors import InputError
 from fcl.numerals import read_whole
 
-__all__ = ["ColumnOptions", "Roles", "find_columns", "matching"]
-
 
 @dataclass(frozen=True)
 class ColumnOptions:

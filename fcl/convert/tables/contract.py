@@ -14,21 +14,6 @@ from fcl.checks import shortened
 from fcl.convert.rereading import RereadableFile
 from fcl.errors import InputError
 
-__all__ = [
-    "MISSING",
-    "NUMBER",
-    "Batch",
-    "Selection",
-    "TableFile",
-    "TextInNumbersError",
-    "Texts",
-    "floats_of",
-    "import_pyarrow",
-    "least_rows",
-    "shown_columns",
-    "texts_of",
-]
-
 #: Texts that mean that there is no value.
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null")
 #: A number as text.

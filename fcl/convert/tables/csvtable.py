@@ -19,8 +19,6 @@ from fcl.data.foreign import plain_suffix
 from fcl.errors import InputError
 from fcl.units import counted
 
-__all__ = ["CsvTable", "Options"]
-
 #: Rows of the sample that tells which columns look like text.
 _SAMPLE_ROWS = 1000
 #: A block of text takes several times its size when it is parsed.

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from fcl.convert.contract import Budget, Source
 from fcl.convert.files import InputFile
 from fcl.convert.rereading import ByteStream, RereadableFile
@@ -20,8 +22,6 @@ from fcl.convert.tables.csvtable import CsvTable, Options
 from fcl.convert.tables.source import TableSource
 from fcl.convert.tables.wide import wide_batches
 from fcl.errors import InputError
-
-__all__ = ["DelimitedFile", "Options", "open_source"]
 
 #: With more columns, pyarrow takes too much memory: about 12 KB for each.
 MOST_COLUMNS = 2000
@@ -142,8 +142,6 @@ class DelimitedFile(CsvTable):
 
 def _converted(batch: Any, n_numbers: int, missing: frozenset[str]) -> Batch:
     """A batch of pyarrow, whose first columns are numbers."""
-    import numpy as np
-
     numbers = np.empty((len(batch), 0))
     if n_numbers:
         tensor = batch.select(list(range(n_numbers))).to_tensor(null_to_nan=True, row_major=True)

@@ -18,8 +18,6 @@ from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
 from fcl.units import counted
 
-__all__ = ["Encoding"]
-
 #: The name of the category of rows without a value.
 NO_VALUE = "(missing)"
 _TRUE, _FALSE = {"true", "True", "TRUE"}, {"false", "False", "FALSE"}

@@ -27,8 +27,6 @@ from fcl.convert.tables.source import TableSource
 from fcl.errors import InputError
 from fcl.units import counted, format_bytes
 
-__all__ = ["Options", "open_source"]
-
 #: A batch in memory: as pyarrow has it, as float64, and as X.
 _COPIES = 4
 #: Bytes read from a file at a time; without it, pyarrow reads the whole column of a group of rows.

@@ -18,8 +18,6 @@ from fcl.convert.tables.survey import Survey
 from fcl.errors import InputError
 from fcl.units import counted
 
-__all__ = ["TableSource"]
-
 #: A CSR matrix takes less space than an array if fewer values than this share are not 0.
 _SPARSE_BELOW = 0.25
 

@@ -23,8 +23,6 @@ from fcl.convert.tables.contract import (
 )
 from fcl.errors import InputError
 
-__all__ = ["NumberStats", "Survey", "TextStats"]
-
 #: Numbers with a comma before decimals, or between thousands.
 _WITH_COMMAS = re.compile(r"[-+]?([0-9]+(\.[0-9]{3})*,[0-9]+|[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?)")
 

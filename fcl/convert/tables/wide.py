@@ -26,8 +26,6 @@ from fcl.convert.tables.contract import (
 from fcl.convert.tables.csvtable import CsvTable
 from fcl.errors import InputError
 
-__all__ = ["wide_batches"]
-
 #: No value holds it, so that the values of a block are parsed as one column.
 _NO_DELIMITER = "\x01"
 

@@ -21,12 +21,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
+
 from fcl.drivers.kinds import missing
 from fcl.errors import BudgetError, ClusterLost, FclError, InputError
 from fcl.parallel import POLL, one_blas_thread
 from fcl.units import counted, format_bytes
-
-__all__ = ["Cluster", "WorkerInfo", "worker_address"]
+from fcl.version import __version__
 
 _log = logging.getLogger("fcl")
 
@@ -42,9 +43,6 @@ MEMORY_SHARE = 0.6
 def _versions() -> dict[str, str]:
     """The versions that must agree between client and workers: they decide on the last bits."""
     import numba
-    import numpy
-
-    from fcl.version import __version__
 
     return {
         "fcl": __version__,

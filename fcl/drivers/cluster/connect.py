@@ -23,8 +23,6 @@ from fcl.store import check_url
 from fcl.store.clients import SCHEMES_OF_DASK
 from fcl.working_folder import in_use
 
-__all__ = ["KEEP_WORKERS", "Tls", "check_cluster", "connected"]
-
 #: Seconds within which a scheduler must answer.
 CONNECT = 30.0
 #: Settings of Dask for workers of this machine: Dask looks a while after the death of a worker whether

@@ -10,8 +10,6 @@ from typing import Any
 
 from distributed import WorkerPlugin
 
-__all__ = ["GRACE", "Fault"]
-
 #: Seconds during which a new worker is spared: Dask's nanny does not replace a worker that dies before
 #: the nanny has noticed its start.
 GRACE = 2.0

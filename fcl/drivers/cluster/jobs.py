@@ -43,8 +43,6 @@ from fcl.drivers.session import Progress
 from fcl.errors import BudgetError, InputError
 from fcl.units import format_bytes
 
-__all__ = ["ClusterPlace", "SentData", "place_of_jobs"]
-
 #: Bytes of rows in memory that are sent; larger ones belong in files that the workers open.
 MOST_SENT = 256 << 20
 #: Seconds after which a job that can continue in another task returns what it has.

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Packed"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 #: A vector with at most this many distinct numbers takes a byte a row.
 MOST_LEVELS = 256

@@ -12,7 +12,7 @@ import numpy as np
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.cluster import tasks
 from fcl.drivers.cluster.rows import ClusterObjective, ClusterVectors, Shards, Vector
-from fcl.features.base import Family, Ids
+from fcl.features.base import Family
 from fcl.features.prices import (
     PriceQuery,
     Prices,
@@ -26,9 +26,8 @@ from fcl.objective import block_sums
 from fcl.solve.outputs import local_passes
 from fcl.solve.passes import Passes
 from fcl.solve.polish import MOST_ENTRIES
-from fcl.solve.state import Floats, Point
-
-__all__ = ["ClusterPasses", "bytes_of_sums", "is_by_rows"]
+from fcl.solve.state import Point
+from fcl.types import Floats, Ids
 
 #: Groups of parts that workers scan side by side: each has a task for every worker.
 MOST_GROUPS = 8

@@ -9,8 +9,6 @@ from distributed import WorkerPlugin
 
 from fcl.working_folder import handed_on, protect
 
-__all__ = ["IgnoreInterrupts", "NamedModules"]
-
 
 class IgnoreInterrupts(WorkerPlugin):  # type: ignore[misc]
     """Lets Ctrl-C reach the command alone, which needs its workers for an orderly end."""

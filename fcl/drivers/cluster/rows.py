@@ -17,9 +17,7 @@ from fcl.drivers.cluster.tasks import Where
 from fcl.objective import Objective, block_sums
 from fcl.objective.covariates import Covariates
 from fcl.solve.passes import Vectors
-from fcl.solve.state import Floats, Ids
-
-__all__ = ["ClusterObjective", "ClusterVectors", "GatheredRows", "Shards", "Vector", "shard_blocks"]
+from fcl.types import Floats, Ids
 
 #: Blocks of a shard, at least and at most: one to eight million rows.
 LEAST_BLOCKS, MOST_BLOCKS = 16, 128

@@ -30,8 +30,6 @@ from fcl.solve.state import Point
 #: Rows from which a job is worth compiling all kernels of its family's kind, up to a minute.
 COMPILED_ROWS = 1_000_000
 
-__all__ = ["ClusterRun", "check_job", "compile_kernels", "memory_of_workers"]
-
 #: Bytes of a row beside its record: target, weight, two margins, residual, curvature, a step between two
 #: points, and residuals as integers while tables are made.
 ROW_BYTES = 8 * 8

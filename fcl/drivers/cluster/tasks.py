@@ -19,14 +19,12 @@ from fcl.data.prepared import PreparedRows
 from fcl.drivers.cluster.client import worker_address
 from fcl.drivers.cluster.packed import Packed
 from fcl.errors import InputError
-from fcl.features.base import Family, Ids
+from fcl.features.base import Family
 from fcl.features.prices import PriceQuery, Prices, RowVector, answer, ones, run
 from fcl.objective import Objective
 from fcl.solve.margins import write_features
-from fcl.solve.state import Floats, Point
-
-__all__ = ["Shard", "Source", "Where", "check_source", "empty_rows"]
-
+from fcl.solve.state import Point
+from fcl.types import Floats, Ids
 
 # -- data ------------------------------------------------------------------------------------------
 

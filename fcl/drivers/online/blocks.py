@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.drivers.rows import Rows
-from fcl.features.base import Family, Ids
-
-__all__ = ["Block", "Blocks", "read_ahead"]
+from fcl.features.base import Family
+from fcl.types import Ids
 
 T = TypeVar("T")
 

@@ -12,8 +12,6 @@ from fcl.features.base import Family
 from fcl.features.rows import RowView
 from fcl.online.table import Grid
 
-__all__ = ["grid_for"]
-
 
 def grid_for(family: Family, view: RowView, rows: Rows, block_rows: int) -> str:
     """The grid for weights ``q``, by the features of the first block of rows, such as ``q2.13``.

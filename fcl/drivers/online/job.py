@@ -25,7 +25,7 @@ from fcl.drivers.rows import (
 )
 from fcl.errors import BudgetError, InputError
 from fcl.features import bind_features, parse_features, spell_features
-from fcl.features.base import Family, Floats
+from fcl.features.base import Family
 from fcl.features.hashed import HashedFamily, hashed_family
 from fcl.features.rows import CHUNK_IDS, RowView
 from fcl.features.standardized import say_divided
@@ -35,13 +35,12 @@ from fcl.objective import Loss, find_loss, resolve_C
 from fcl.online import METHODS, OnlineOptions
 from fcl.online.base import PIECE, Learner, Point
 from fcl.online.methods import kind_of, make_learner
+from fcl.types import Floats
 from fcl.units import format_bytes, least_memory, parse_size
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features import Spec
-
-__all__ = ["OnlineJob", "OnlinePlan", "Running", "make_online_job", "penalty_factors", "plan_table"]
 
 #: Bytes of a feature in a model, id and weight, and of the pieces from which they are joined.
 MODEL_BYTES = 32

@@ -7,14 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
+from fcl import kernels
 from fcl.drivers.events import Event
+from fcl.types import Floats
 
-__all__ = ["OnlineProgress", "OnlineStarted", "OnlineStopped", "Progressive", "constant_loss"]
-
-Floats = npt.NDArray[np.float64]
 #: Rows before the first line of progress; each line comes after twice as many.
 FIRST_LINE = 1000
 
@@ -88,9 +84,7 @@ class Progressive:
 
     def add(self, loss: tuple[int, float], y: Floats, s: Floats, margins: Floats) -> None:
         """Add rows with their margins before they were learnt."""
-        from fcl.kernels import online
-
-        self.losses += online.sum_losses(loss, y, s, margins)
+        self.losses += kernels.online.sum_losses(loss, y, s, margins)
         self.weight += float(s.sum())
         self.targets += float(s @ y)
         self.squares += float(s @ (y * y))

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from fcl import kernels
 from fcl.drivers.online.blocks import Block, Blocks
 from fcl.drivers.online.job import OnlineJob
 from fcl.drivers.online.run import starting_intercept
-
-__all__ = ["choose_rate"]
 
 #: Share of a pass that all trials together may take.
 SHARE = 0.08
@@ -81,13 +80,13 @@ class _Trial:
 
     def constant(self) -> float:
         """The mean loss of the first intercept alone over the later half of the rows."""
-        from fcl.kernels import online
-
         later = slice(len(self._y) // 2, None)
         y, s, margins = self._y[later], self._s[later], self._offset[later].copy()
         if self._job.options.intercept:
             margins += starting_intercept(self._job.loss.name, self._y, self._s)
-        return float(online.sum_losses(self._job.options.kernel_loss, y, s, margins) / s.sum())
+        return float(
+            kernels.online.sum_losses(self._job.options.kernel_loss, y, s, margins) / s.sum()
+        )
 
     def score(self, rate: float, most: float = math.inf) -> float:
         """The mean progressive loss over the later half of the rows; infinite if it is above ``most``.
@@ -98,8 +97,6 @@ class _Trial:
         the gravity has hardly begun to act, and where labels are rare the least objective is that of a
         rate near 0.
         """
-        from fcl.kernels import online
-
         job = self._job
         options = replace(job.options, rate=rate)
         learner = replace(job, options=options).new_learner()
@@ -115,7 +112,7 @@ class _Trial:
             later = slice(max(some.start, half), at)
             if later.start < at:
                 given = (self._y[later], self._s[later], margins[later])
-                total += online.sum_losses(options.kernel_loss, *given)
+                total += kernels.online.sum_losses(options.kernel_loss, *given)
             if total > most:
                 return math.inf
         return total / float(self._s[half:].sum())

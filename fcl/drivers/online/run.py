@@ -22,12 +22,10 @@ from fcl.drivers.online.progress import OnlineProgress, Progressive, constant_lo
 from fcl.drivers.rows import Rows
 from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning, OutputExistsError
-from fcl.features.base import Floats
 from fcl.features.rows import RowChunk
 from fcl.model.result_file import Output, Save
 from fcl.online import Learner
-
-__all__ = ["End", "OnlineRun", "Place", "starting_intercept", "write_model"]
+from fcl.types import Floats
 
 _log = logging.getLogger("fcl")
 

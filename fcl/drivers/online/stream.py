@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fcl import kernels
 from fcl.data.columns import ColumnRecord
 from fcl.data.dataset import DataSet
 from fcl.data.sparse import SparseRows, from_matrix
@@ -37,18 +38,16 @@ from fcl.drivers.online.train import (
 from fcl.drivers.reporting import Reporter
 from fcl.drivers.rows import weighted_by_class
 from fcl.errors import InputError
-from fcl.features.base import Floats
 from fcl.model.columns import difference
 from fcl.model.model import Model, load_model
 from fcl.model.online_state import OnlineState, read_state
 from fcl.model.result_file import Output
 from fcl.online import Learner
 from fcl.parallel import one_blas_thread
+from fcl.types import Floats
 
 if TYPE_CHECKING:
     from fcl.features import Spec
-
-__all__ = ["FIRST_ROWS", "StreamBlock", "learn_stream"]
 
 #: Rows of the first block, if the stream has as many: they decide labels, first intercept and rate.
 FIRST_ROWS = 4096
@@ -168,9 +167,7 @@ def learn_stream(
     seconds: dict[str, float] = {}
     n, p = job.train.n, job.family.n_features
     report(OnlineStarted(job.plan, job.described(), n, p, job.C, job.alpha))
-    from fcl.kernels import Compilation
-
-    with Compilation(lambda: report(Compiling(JOB_SECONDS))), one_blas_thread():
+    with kernels.compilation.Compilation(lambda: report(Compiling(JOB_SECONDS))), one_blas_thread():
         begun = time.monotonic()
         if job.running.rate == "auto":
             found = choose_rate(job, all_rows=True)

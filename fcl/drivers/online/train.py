@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fcl import kernels
 from fcl.drivers.bar import Progress
-from fcl.drivers.certify import Optimality
 from fcl.drivers.certify import certify as certify_model
 from fcl.drivers.events import Compiling
 from fcl.drivers.finished import feature_names
@@ -28,6 +28,7 @@ from fcl.drivers.online.progress import (
 )
 from fcl.drivers.online.rates import choose_rate
 from fcl.drivers.online.run import End, OnlineRun, Place, write_model
+from fcl.drivers.optimality import Optimality
 from fcl.drivers.reporting import Reporter
 from fcl.errors import InputError, ModelFileError
 from fcl.features.base import Family
@@ -38,13 +39,12 @@ from fcl.model.online_state import OnlineState, read_state
 from fcl.model.result_file import Output
 from fcl.online import Learner
 from fcl.parallel import one_blas_thread
+from fcl.plain import plain
 from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.features import Spec
-
-__all__ = ["OnlineResult", "full_message", "model_of", "plan_online", "train_online"]
 
 
 @dataclass(frozen=True)
@@ -222,9 +222,7 @@ def train_online(
             job.plan, job.described(), job.train.n, job.family.n_features, job.C, job.alpha
         )
     )
-    from fcl.kernels import Compilation
-
-    compilation = Compilation(lambda: report(Compiling(JOB_SECONDS)))
+    compilation = kernels.compilation.Compilation(lambda: report(Compiling(JOB_SECONDS)))
     with compilation, one_blas_thread():
         begun = time.monotonic()
         if job.running.rate == "auto":
@@ -424,8 +422,6 @@ def _run(run: OnlineRun) -> End:
 
 def _state(job: OnlineJob, learner: Learner, place: Place, fingerprint: str) -> OnlineState:
     """What a model file needs to resume the run here."""
-    from fcl.plain import plain
-
     saved = learner.saved()
     run = {
         "method": job.running.method,

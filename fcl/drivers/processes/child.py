@@ -33,7 +33,8 @@ if __name__ == "__main__":
         tempfile.tempdir = os.environ.pop("FCL_CHILD_TEMPORARY")
     import logging
 
-    logging.getLogger("fcl.kernels").disabled = True  # the supervisor has said where they are kept
+    # the supervisor has said where compiled kernels are kept
+    logging.getLogger("fcl.kernels.compilation").disabled = True
     # import it by name, so that there is only one class Link, not another in __main__; does not return
     from importlib import import_module
 

@@ -13,8 +13,6 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, dataclass_transform, get_type_hints
 
-__all__ = ["Frames", "message", "pack"]
-
 _LENGTH = struct.Struct("=I")
 _CLASSES: dict[str, type] = {}
 _Class = TypeVar("_Class")

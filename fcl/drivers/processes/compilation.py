@@ -10,8 +10,6 @@ from fcl.drivers.processes.children import Child
 from fcl.drivers.processes.messages import CompileStarted
 from fcl.drivers.session import Session
 
-__all__ = ["compile_kernels"]
-
 #: Seconds between two polls of the child.
 TICK = 0.05
 

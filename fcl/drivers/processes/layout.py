@@ -33,8 +33,6 @@ from fcl.parallel import SERIAL, Team
 from fcl.solve.passes import KEEP_PER_GROUP
 from fcl.solve.state import Point
 
-__all__ = ["MOST_BATCH", "POINTS", "Config", "Layout", "segment_names"]
-
 #: Places of points: the anchors of even and odd passes, the point that a pass tries, the point that a
 #: search found, the point being validated, and the trainer's proposal (its mailbox).
 POINTS = ("anchor0", "anchor1", "proposed", "found", "validated", "mailbox")

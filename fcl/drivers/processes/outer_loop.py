@@ -48,10 +48,9 @@ from fcl.solve.polish import polish, polishable
 from fcl.solve.run_state import RunState
 from fcl.solve.sampling import LastStep
 from fcl.solve.solver import null_outer
-from fcl.solve.state import Ids, Point
+from fcl.solve.state import Point
+from fcl.types import Ids
 from fcl.units import format_bytes, least_memory
-
-__all__ = ["OuterLoopState"]
 
 #: The trainer waits for the columns to come if they are more than this share of the cached ones: a step
 #: without them would soon be worthless, and writers make them faster with its core.

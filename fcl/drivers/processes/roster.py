@@ -10,13 +10,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import psutil
+
 from fcl.drivers.processes.children import Child, dismiss
 from fcl.drivers.processes.logic.protocol import TRAINER, WRITER
 from fcl.drivers.processes.shared import Segment
 from fcl.errors import RepeatedDeaths
 from fcl.numerals import read_number
-
-__all__ = ["Roster"]
 
 _log = logging.getLogger("fcl")
 
@@ -177,8 +177,6 @@ class Roster:
 
 
 def _cpu_seconds(pid: int) -> float:
-    import psutil
-
     try:
         times = psutil.Process(pid).cpu_times()
     except psutil.Error:

@@ -26,8 +26,6 @@ from fcl.plain import plain
 from fcl.solve.passes import Vectors
 from fcl.units import format_bytes
 
-__all__ = ["Shared"]
-
 #: Parts of a stage per writer: enough to balance the work, few enough to cost little.
 PARTS_A_WRITER = 4
 #: An extent has at least this many bytes, and room for this many columns of the largest size, ...

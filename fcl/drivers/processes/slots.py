@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.cache.extents import DROPPED
-
-__all__ = ["SlotBook"]
-
-Ints = npt.NDArray[np.int64]
+from fcl.types import Ints
 
 _FREE, _ALLOTTED, _COMMITTED = 0, 1, 2
 

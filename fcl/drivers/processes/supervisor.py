@@ -36,8 +36,6 @@ from fcl.drivers.session import Session
 from fcl.errors import BudgetError, FclError, GeneratorError, InputError, StoreError
 from fcl.model import atomic
 
-__all__ = ["Supervisor"]
-
 _log = logging.getLogger("fcl")
 
 #: Seconds between two polls of requests to stop and of clocks, which have no descriptor.

@@ -40,11 +40,10 @@ from fcl.solve.admission import Newcomers, admit_needed
 from fcl.solve.inner import InnerModel
 from fcl.solve.make import make_local, view_of_all_rows
 from fcl.solve.output_view import OutputView
-from fcl.solve.state import Columns, Floats, Ids
+from fcl.solve.state import Columns
 from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
-
-__all__ = ["TrainerProcess"]
+from fcl.types import Floats, Ids
 
 #: A pass is worth its time once the local violation is at most this share of the family's ...
 WORTH_SHARE = 0.1

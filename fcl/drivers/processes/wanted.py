@@ -13,9 +13,7 @@ from fcl.drivers.processes.layout import MOST_BATCH, Layout
 from fcl.features.base import Family
 from fcl.features.prices import Prices
 from fcl.solve.outer import Outer
-from fcl.solve.state import Floats, Ids
-
-__all__ = ["GradientTable", "WantedColumns"]
+from fcl.types import Floats, Ids
 
 #: If room is short, a group of the list has as many features as this share of the cache holds, and at
 #: most GROUP. A group is sorted by id: columns of neighbouring features are cheaper to make together.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcl.cache.store import Store
+from fcl.data import open_data
 from fcl.drivers.processes.child import Link
 from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.layout import Config, Layout
@@ -55,8 +56,6 @@ from fcl.solve.state import is_active
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
-
-__all__ = ["Writer"]
 
 #: If room is short, an extent is full when less than this share of it is left.
 FULL_SHARE = 0.1
@@ -109,8 +108,6 @@ class Writer:
     # -- reading -------------------------------------------------------------------------------
 
     def _prepare(self, task: Task, _: None) -> None:
-        from fcl.data import open_data
-
         which, first, stop = self.config.parts["prepare"][task.start]
         source = self.config.sources[which]
         if source is None:  # the supervisor has prepared these rows, which only it can read

@@ -8,26 +8,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import BitColumns, ColumnMaker, Columns, DenseColumns, Floats, Ids
+from fcl.features.base import BitColumns, ColumnMaker, Columns, DenseColumns
 from fcl.features.windows import buffers_for, window_buffers
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
-    from fcl.kernels.bags import RowBuffers
     from fcl.kernels.kmers import WindowBlock
 
 
-def row_buffers(family: BagFamily) -> RowBuffers:
+def row_buffers(family: BagFamily) -> kernels.bags.RowBuffers:
     """Buffers for the rows of a family."""
-    from fcl.kernels.bags import LETTER_ROWS, RowBuffers
-
-    return RowBuffers(
+    return kernels.bags.RowBuffers(
         np.empty(family.length, np.int64),
-        np.empty((LETTER_ROWS, family.length), np.uint8),
+        np.empty((kernels.bags.LETTER_ROWS, family.length), np.uint8),
         np.empty(family.n_positions, np.int64),
-        np.empty((family.length if family.searched else 0, LETTER_ROWS), np.uint32),
-        np.empty(LETTER_ROWS, np.uint32),
+        np.empty((family.length if family.searched else 0, kernels.bags.LETTER_ROWS), np.uint32),
+        np.empty(kernels.bags.LETTER_ROWS, np.uint32),
     )
 
 
@@ -63,26 +62,22 @@ class BagColumns(ColumnMaker):
 
     def counts(self, block: WindowBlock, ids: Ids) -> npt.NDArray[np.float32]:
         """Counts of distinct features on a block: float32 (k, n)."""
-        from fcl.kernels import bags
-
         d, both = self.family.d, self.family.both
         out = np.zeros((len(ids), block.n_rows), np.float32)
         if self.family.wildcards:
             self._count_patterns(block, ids, out)
         else:
-            bags.count_codes(block, d, both, self._places(ids), self._buffers, out)
+            kernels.bags.count_codes(block, d, both, self._places(ids), self._buffers, out)
         return out
 
     def _bits(self, block: WindowBlock, ids: Ids) -> npt.NDArray[np.uint64]:
-        from fcl.kernels import bags, occurrences
-
         d, both = self.family.d, self.family.both
         out = np.zeros((len(ids), -(-block.n_rows // 64)), np.uint64)
         if self.family.searched:
             cares, values = self.family.windows_of(ids)
-            occurrences.mark_patterns(block, d, cares, values, self._buffers, out)
+            kernels.occurrences.mark_patterns(block, d, cares, values, self._buffers, out)
         else:
-            bags.mark_present(block, d, both, self._places(ids), self._buffers, out)
+            kernels.bags.mark_present(block, d, both, self._places(ids), self._buffers, out)
         return out
 
     def _places(self, ids: Ids) -> npt.NDArray[np.int32]:
@@ -94,8 +89,6 @@ class BagColumns(ColumnMaker):
         return self._slots
 
     def _count_patterns(self, block: WindowBlock, ids: Ids, out: npt.NDArray[np.float32]) -> None:
-        from fcl.kernels import bags
-
         family, d = self.family, self.family.d
         codes = family.codes(ids)
         owners = np.arange(len(ids))
@@ -110,7 +103,9 @@ class BagColumns(ColumnMaker):
             if not len(fits):
                 continue
             cares, values = found.cares[fits] >> cut, found.values[fits] >> cut
-            bags.count_patterns(block, k, span, cares, values, owners[fits], self._windows, out)
+            kernels.bags.count_patterns(
+                block, k, span, cares, values, owners[fits], self._windows, out
+            )
 
 
 # -- margins ---------------------------------------------------------------------------------------
@@ -135,8 +130,6 @@ class BagScorer:
     """
 
     def __init__(self, family: BagFamily, ids: Ids, weights: Floats) -> None:
-        from fcl.kernels import bags
-
         self.family = family
         d, radix = family.d, family.radix
         self._empty = not np.any(weights)
@@ -152,40 +145,40 @@ class BagScorer:
         codes = others = np.array(family.codes(ids))  # a copy: ids of a model are read-only
         if family.both and not family.binary:  # presence needs only the canonical codes
             others = family.others(ids)
-        bags.place_weights(codes, others, np.array(weights, np.float64), cells)
+        kernels.bags.place_weights(codes, others, np.array(weights, np.float64), cells)
         self._five = np.empty(0)
         self._tables = {d: cells}
         if family.wildcards:
-            bags.share_wildcards(cells, d)
+            kernels.bags.share_wildcards(cells, d)
             self._five = cells
             self._tables = {}
             for span in range(1, d + 1):
                 table = self._tables[span] = np.empty(4**span)
-                bags.take_from_five(cells, span, d, table)
+                kernels.bags.take_from_five(cells, span, d, table)
         self._stamps = np.empty(4**d if family.binary else 0, np.int32)
 
     def add(self, block: WindowBlock, out: Floats) -> None:
         """Add the margins of a block of prepared rows, in place."""
-        from fcl.kernels import bags, margins, occurrences
-
         if self._empty:
             return
         family, d = self.family, self.family.d
         if family.searched:
-            occurrences.add_margins(block, d, *self._patterns, self._weights, self._buffers, out)
+            kernels.occurrences.add_margins(
+                block, d, *self._patterns, self._weights, self._buffers, out
+            )
             return
         if family.binary:
             self._stamps[:] = -1
-            bags.add_present_margins(
+            kernels.bags.add_present_margins(
                 block, d, family.both, self._tables[d], self._buffers, self._stamps, out
             )
             return
         buffers = buffers_for(block)
         for k, span in spans(family):
             table = self._tables[span]
-            margins.add_margins(block.planes, k, span, table, 1.0, buffers.codes, out)
+            kernels.margins.add_margins(block.planes, k, span, table, 1.0, buffers.codes, out)
             if len(block.unknown_rows):
-                bags.mend_unknown(block, k, span, d, table, self._five, buffers, out)
+                kernels.bags.mend_unknown(block, k, span, d, table, self._five, buffers, out)
 
     def margins(self, rows: np.ndarray) -> Floats:
         """The margins of raw rows, uint8 (m, L) codes 0-4, without the intercept: float64 (m,)."""

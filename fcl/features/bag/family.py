@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.checks import choice, flag, is_whole, shown, whole
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
@@ -31,10 +32,10 @@ from fcl.features.bag.columns import BagColumns, BagScorer, columns_bytes, margi
 from fcl.features.bag.pricing import MOST_PARTS, BagPricer, pricing_bytes
 from fcl.features.bag.rows import BagRows
 from fcl.features.bag.search import SearchPricer, list_bytes
-from fcl.features.base import Floats, Ids, Pricer
 from fcl.features.kmers.columns import Patterns
 from fcl.features.kmers.family import KmerFamily
 from fcl.features.motif import Motif
+from fcl.features.prices import Pricer
 from fcl.features.threaded import PartsPricer, RowsPricer
 from fcl.features.windows import (
     WindowFamily,
@@ -44,6 +45,7 @@ from fcl.features.windows import (
     window_length,
 )
 from fcl.parallel import SERIAL, Team
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
@@ -202,12 +204,10 @@ class BagFamily(WindowFamily):
 
     def feature_id(self, pattern: str) -> int:
         """The id of a pattern such as ``"TT.AG"``; with wildcards it may have fewer than d letters."""
-        from fcl.kernels import bags
-
         code = pattern_code(self.name, pattern, self.d, self.radix)
         if not self.both:
             return code
-        code = min(code, int(bags.reverse_complement(code, self.d, self.radix)))
+        code = min(code, int(kernels.bags.reverse_complement(code, self.d, self.radix)))
         return int(np.searchsorted(self.canonical()[0], code))
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
@@ -276,10 +276,8 @@ class BagFamily(WindowFamily):
 @lru_cache(maxsize=2)
 def canonical_codes(d: int, radix: int) -> npt.NDArray[np.int32]:
     """The canonical codes, increasing, and the codes of their reverse complements: int32 (2, n)."""
-    from fcl.kernels import bags
-
     n = BagFamily(d, d, strands="both", wildcards=radix == 5).n_features
     out = np.empty((2, n), np.int32)
-    found = bags.list_canonical(d, radix, out)
+    found = kernels.bags.list_canonical(d, radix, out)
     assert found == n
     return out

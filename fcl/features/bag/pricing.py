@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
 from fcl.features.bag.columns import BagColumns, row_buffers, spans
 from fcl.features.candidates import Collector
 from fcl.features.prices import (
-    Ids,
     PriceQuery,
     Progress,
     RowVector,
@@ -25,6 +25,7 @@ from fcl.features.prices import (
     within,
 )
 from fcl.features.windows import window_buffers
+from fcl.types import Ids
 
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
@@ -170,8 +171,6 @@ class BagPricer:
 
     def _fill(self, rows: RowVector, blocks: range, progress: Progress) -> None:
         """Fill the table with the sums of all patterns by code, each for one strand."""
-        from fcl.kernels import bags
-
         family, d = self.family, self.family.d
         for table in self._tables.values():
             table[:] = 0
@@ -181,7 +180,7 @@ class BagPricer:
             if family.binary:
                 self._stamps[:] = -1
                 part, table = rows.raw(block.rows), self._tables[d]
-                bags.add_present(
+                kernels.bags.add_present(
                     block, d, family.both, part, rows.inverse, self._buffers, self._stamps, table
                 )
             else:
@@ -189,25 +188,23 @@ class BagPricer:
             progress((number - blocks.start + 1) / len(blocks))
         if family.wildcards:
             for span, table in self._tables.items():
-                bags.add_to_five(table, span, d, self._five)
-            bags.sum_wildcards(self._five, d)
+                kernels.bags.add_to_five(table, span, d, self._five)
+            kernels.bags.sum_wildcards(self._five, d)
 
     def _add_counts(self, block: WindowBlock, rows: RowVector) -> None:
-        from fcl.kernels import bags, kmers
-
         d, part, inverse = self.family.d, rows.raw(block.rows), rows.inverse
         for k, span in spans(self.family):
             table = self._tables[span]
-            kmers.add_to_table(block.planes, k, span, part, inverse, self._windows.codes, table)
+            kernels.kmers.add_to_table(
+                block.planes, k, span, part, inverse, self._windows.codes, table
+            )
             if len(block.unknown_rows):
-                bags.move_unknown(
+                kernels.bags.move_unknown(
                     block, k, span, d, part, inverse, self._windows, table, self._five
                 )
 
     def _read(self, cells: Units, some: slice | Ids) -> Units:
         """Read the sums of some features from the table."""
-        from fcl.kernels import bags
-
         family = self.family
         if not family.both:
             return cells[some]
@@ -215,7 +212,7 @@ class BagPricer:
         if family.binary:  # the table has canonical codes already
             return cells[codes]
         out = np.empty(len(codes), np.int64)
-        bags.both_sums(cells, codes, others, out)
+        kernels.bags.both_sums(cells, codes, others, out)
         return out
 
     # -- squares -------------------------------------------------------------------------------
@@ -230,8 +227,6 @@ class BagPricer:
     def _add_plain(
         self, chosen: Ids, rows: RowVector, blocks: range, squares: Units, present: Units
     ) -> None:
-        from fcl.kernels import bags
-
         family, n = self.family, len(chosen)
         slots = self._stamps  # counts do not use it otherwise
         slots[:] = -1
@@ -241,13 +236,13 @@ class BagPricer:
             block = family.block(self.prepared, number)
             stamps[:] = -1
             units, sums = rows.units(block.rows), (stamps, seen, squares, present)
-            bags.add_squares(block, family.d, family.both, slots, units, self._buffers, *sums)
+            kernels.bags.add_squares(
+                block, family.d, family.both, slots, units, self._buffers, *sums
+            )
 
     def _add_wild(
         self, chosen: Ids, rows: RowVector, blocks: range, squares: Units, present: Units
     ) -> None:
-        from fcl.kernels import bags
-
         maker = BagColumns(self.family, self.prepared, 0)
         for number in blocks:
             block = self.family.block(self.prepared, number)
@@ -256,4 +251,4 @@ class BagPricer:
             for at in range(0, len(chosen), size):
                 some = slice(at, at + size)
                 counts = maker.counts(block, chosen[some])
-                bags.add_squares_of(counts, units, squares[some], present[some])
+                kernels.bags.add_squares_of(counts, units, squares[some], present[some])

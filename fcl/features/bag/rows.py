@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fcl.features.base import Ids
+from fcl import kernels
 from fcl.features.rows import BufferedView, RowChunk
+from fcl.types import Ids
 
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
@@ -27,10 +28,8 @@ class BagRows(BufferedView):
         return np.full(len(raw), self._most, np.int64)
 
     def write(self, raw: np.ndarray, rows: Ids, out: RowChunk) -> None:
-        from fcl.kernels import listing
-
         family = self._family
-        listing.list_bag(
+        kernels.listing.list_bag(
             raw,
             rows,
             family.d,

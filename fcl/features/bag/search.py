@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError, InputError
 from fcl.features.bag.columns import row_buffers
 from fcl.features.candidates import Heaps
 from fcl.features.prices import (
-    Ids,
     PriceQuery,
     Prices,
     Progress,
@@ -35,6 +35,7 @@ from fcl.features.prices import (
     merge_prices,
     only_watched,
 )
+from fcl.types import Ids
 
 if TYPE_CHECKING:
     from fcl.features.bag.family import BagFamily
@@ -49,12 +50,12 @@ WORK = 1 << 25
 
 def letter_counts(family: BagFamily, prepared: PreparedRows) -> npt.NDArray[np.int64]:
     """Occurrences of each letter in all rows, on both strands if the family has both: int64 (4,)."""
-    from fcl.kernels import occurrences
-
     counts = np.zeros(4, np.int64)
     buffers = row_buffers(family)
     for number, _ in prepared.blocks():
-        occurrences.count_first(family.block(prepared, number), family.both, buffers, counts)
+        kernels.occurrences.count_first(
+            family.block(prepared, number), family.both, buffers, counts
+        )
     return counts
 
 
@@ -90,14 +91,13 @@ class SearchPricer:
     """
 
     def __init__(self, family: BagFamily, prepared: PreparedRows, keep: int) -> None:
-        from fcl.kernels import occurrences
-
         self.family, self.prepared = family, prepared
         self.n_parts = family.n_price_parts
         d, room = family.d, path_room(family, prepared)
-        if prepared.n_rows > occurrences.MOST_ROWS:
+        most_rows = kernels.occurrences.MOST_ROWS
+        if prepared.n_rows > most_rows:
             raise InputError(
-                f"bag:d={d},value=presence,wildcards=true: at most {occurrences.MOST_ROWS:,} rows, got "
+                f"bag:d={d},value=presence,wildcards=true: at most {most_rows:,} rows, got "
                 f"{prepared.n_rows:,}; take fewer, or value=count"
             )
         try:
@@ -109,7 +109,7 @@ class SearchPricer:
                 "fewer rows"
             ) from error
         self._buffers = row_buffers(family)
-        self._nodes = np.zeros((d, occurrences.NODE), np.int64)
+        self._nodes = np.zeros((d, kernels.occurrences.NODE), np.int64)
         self._sums = np.zeros((d, 2, 4 * d), np.int64)
         self._keep = keep
         self._units = np.zeros(prepared.n_rows, np.int64)
@@ -185,8 +185,6 @@ class SearchPricer:
         known: Ids,
         sums: npt.NDArray[np.int64],
     ) -> Prices:
-        from fcl.kernels import candidates, occurrences
-
         family, d = self.family, self.family.d
         low, high = self._codes(part)
         letter, n, node = self._letter(part), len(listed.occurrences), self._nodes[0]
@@ -195,16 +193,16 @@ class SearchPricer:
         # the pattern of the letter alone: the search visits only patterns of more letters
         alone = (letter + 1) * 5 ** (d - 1) - 1
         if low <= alone < high and self._is_feature(alone):
-            total = int(occurrences.distinct_sum(self._occurrences, n, listed.units))
-            candidates.take(alone, total, wanted)
+            total = int(kernels.occurrences.distinct_sum(self._occurrences, n, listed.units))
+            kernels.candidates.take(alone, total, wanted)
         node[:] = 0
-        node[occurrences.SPAN], node[occurrences.PREFIX] = 1, letter
-        node[occurrences.STOP] = node[occurrences.CUTS] = n
-        occurrences.expand(self._occurrences, node, d, listed.units, self._sums[0])
-        node[occurrences.PLACE], node[occurrences.LETTER] = d - 1, 4
+        node[kernels.occurrences.SPAN], node[kernels.occurrences.PREFIX] = 1, letter
+        node[kernels.occurrences.STOP] = node[kernels.occurrences.CUTS] = n
+        kernels.occurrences.expand(self._occurrences, node, d, listed.units, self._sums[0])
+        node[kernels.occurrences.PLACE], node[kernels.occurrences.LETTER] = d - 1, 4
         at = 0
         while at >= 0:
-            at = occurrences.search(
+            at = kernels.occurrences.search(
                 self._occurrences,
                 d,
                 family.both,
@@ -226,19 +224,15 @@ class SearchPricer:
 
     def _is_feature(self, code: int) -> bool:
         """Whether a pattern has an id; with both strands, only the one with the smaller code has one."""
-        from fcl.kernels import bags
-
         d = self.family.d
-        return not self.family.both or code <= int(bags.reverse_complement(code, d, 5))
+        return not self.family.both or code <= int(kernels.bags.reverse_complement(code, d, 5))
 
     def _list(self, letter: int, blocks: range) -> int:
         """List the occurrences of a letter; returns their number."""
-        from fcl.kernels import occurrences
-
         family, count = self.family, 0
         for number in blocks:
             block, buffers = family.block(self.prepared, number), self._buffers
-            count = occurrences.list_occurrences(
+            count = kernels.occurrences.list_occurrences(
                 block, family.d, family.both, letter, buffers, self._occurrences, count
             )
         return int(count)

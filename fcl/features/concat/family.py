@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.base import FEATURES_LIMIT, Family, Floats, Ids, Scorer, is_sampled
+from fcl.features.base import FEATURES_LIMIT, Family, Scorer, is_sampled
 from fcl.features.concat.members import (
     ALIGN,
     ConcatColumns,
@@ -24,6 +24,7 @@ from fcl.features.concat.members import (
 )
 from fcl.features.concat.rows import ConcatRows
 from fcl.parallel import SERIAL, Team
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader

@@ -16,8 +16,6 @@ from fcl.features.base import (
     Columns,
     DenseColumns,
     Family,
-    Floats,
-    Ids,
     ListedColumns,
     MeasuringPricer,
     StepColumns,
@@ -35,6 +33,7 @@ from fcl.features.prices import (
     merge_prices,
 )
 from fcl.parallel import SERIAL, Team
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from fcl.features.concat.family import ConcatFamily

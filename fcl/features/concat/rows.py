@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fcl.features.base import Ids
 from fcl.features.rows import BatchedView, RowChunk, RowView, id_type
+from fcl.types import Ids
 
 
 class ConcatRows(BatchedView):

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.base import RowReader
-from fcl.features.base import Floats, Ids
 from fcl.features.generator.checked import (
     SomeRows,
     called,
@@ -26,17 +25,7 @@ from fcl.features.generator.family import GeneratedFamily, block_for
 from fcl.features.generator.forms import MatrixRecord, RowForm, SparseColumns, form_for
 from fcl.features.generator.scales import extremes, means_and_deviations, sparse_deviations
 from fcl.features.generator.trial import Trial, made_again, take
-
-__all__ = [
-    "bind",
-    "centres_of",
-    "probed_ids",
-    "same_features",
-    "sample_rows",
-    "spread",
-    "without_probes",
-    "without_scales",
-]
+from fcl.types import Floats, Ids
 
 #: The sample for :meth:`Generator.fit` takes at most this many bytes.
 FIT_BYTES = 64 << 20

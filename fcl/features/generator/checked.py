@@ -10,30 +10,11 @@ import numpy as np
 
 from fcl.checks import shown
 from fcl.errors import GeneratorError, InputError
-from fcl.features.base import FEATURES_LIMIT, MOST_STEPS, Floats, Ids
+from fcl.features.base import FEATURES_LIMIT, MOST_STEPS
 from fcl.features.generator.contract import Generator
 from fcl.features.rows import RowChunk, id_type
+from fcl.types import Floats, Ids
 from fcl.working_folder import why_missing
-
-__all__ = [
-    "Place",
-    "SomeRows",
-    "called",
-    "checked_array",
-    "checked_columns",
-    "checked_count",
-    "checked_factors",
-    "checked_largest",
-    "checked_moments",
-    "checked_nonzeros",
-    "checked_prepared",
-    "checked_step",
-    "checked_vector",
-    "fault",
-    "is_built_in",
-    "name_of",
-    "some_ids",
-]
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,13 @@ from fcl.features.base import (
     BitColumns,
     ColumnMaker,
     Columns,
-    Ids,
     StepColumns,
     empty_columns,
     value_type,
 )
 from fcl.features.generator.checked import fault
 from fcl.features.generator.contract import overrides
-
-__all__ = ["STAGES", "STAGE_BYTES", "GeneratedColumns", "batches"]
+from fcl.types import Ids
 
 #: Bytes of the float64 columns that are made at a time, and the number of arrays of this size that exist
 #: together: the columns as returned, in float64, their squares, and three temporaries of the generator.

@@ -12,15 +12,14 @@ import numpy.typing as npt
 
 from fcl.checks import shown, whole
 from fcl.errors import InputError
-from fcl.features.prices import Floats, Ids, Pricer
+from fcl.features.prices import Pricer
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
     from fcl.features.base import ListedColumns
     from fcl.features.generator.family import GeneratedFamily
     from fcl.features.rows import RowView
-
-__all__ = ["Generator"]
 
 #: Values of `Generator.rows`: the kinds of block that `columns` can get.
 ROWS = ("sequences", "numbers", "sparse", "any")

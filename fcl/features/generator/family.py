@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import Family, Floats, Ids, Pricer, is_sampled
+from fcl.features.base import Family, is_sampled
 from fcl.features.generator.checked import (
     called,
     checked_columns,
@@ -43,15 +43,15 @@ from fcl.features.generator.forms import (
 )
 from fcl.features.generator.pricing import GeneratedPricer, parts_of, pricing_bytes
 from fcl.features.generator.scales import ScalesSeen
+from fcl.features.prices import Pricer
 from fcl.features.rows import BatchedView, RowChunk, RowView
 from fcl.features.threaded import PartsPricer
 from fcl.parallel import SERIAL, Team
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
     from fcl.features.base import ListedColumns
-
-__all__ = ["GeneratedFamily", "block_for"]
 
 #: Approximate largest size of a block of prepared rows, in bytes; wider rows have fewer rows per block.
 BLOCK_BYTES = 64 << 20

@@ -10,25 +10,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.checks import choice, shown, whole
+from fcl.data.numeric import NumericReader, check_columns
 from fcl.data.prepared import PACKING, PreparedRows
+from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
-from fcl.features.base import Ids
 from fcl.features.windows import window_reader
+from fcl.types import Ids
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader
     from fcl.data.sparse import SparseRows
-    from fcl.kernels.matrix import Entries
-
-__all__ = [
-    "MatrixRecord",
-    "RowForm",
-    "SparseColumns",
-    "form_for",
-    "form_from_config",
-    "read_only",
-]
 
 #: Up to this many columns per entry, entries are counted for every column, empty ones included.
 MOST_COUNTED = 4
@@ -139,8 +132,6 @@ class _NumericForm(RowForm):
     sparse: ClassVar[bool]
 
     def check(self, rows: RowReader[Any]) -> None:
-        from fcl.data.numeric import NumericReader, check_columns
-
         NumericReader(rows)
         check_columns(rows, self.width)
 
@@ -148,8 +139,6 @@ class _NumericForm(RowForm):
         self, rows: RowReader[Any], block_rows: int, keep: Keep, first: int, last: int | None
     ) -> Iterator[tuple[int, int, Any]]:
         """Yield blocks of this form; dense and sparse rows are converted to each other if needed."""
-        from fcl.data.numeric import NumericReader, check_columns
-
         check_columns(rows, self.width)
         reader = NumericReader(rows, keep)
         for start, stop, block in reader.iter_blocks(block_rows, first, last):
@@ -197,8 +186,6 @@ class SparseColumns:
     @classmethod
     def of(cls, rows: SparseRows, dtype: str) -> SparseColumns:
         """Convert at most 65,536 sparse rows; values get the given dtype."""
-        from fcl.kernels import matrix
-
         columns, indices = None, rows.indices
         if rows.n_columns > MOST_COUNTED * max(1, rows.nnz):  # most of very many columns are empty
             columns, inverse = np.unique(indices, return_inverse=True)
@@ -207,7 +194,7 @@ class SparseColumns:
         at = np.empty(rows.nnz, np.uint16)
         values = np.empty(rows.nnz, dtype)
         indptr, indices, data = read_only(rows.indptr), read_only(indices), read_only(rows.data)
-        matrix.by_columns(indptr, indices, data, start, at, values)
+        kernels.matrix.by_columns(indptr, indices, data, start, at, values)
         if columns is None:
             columns = np.flatnonzero(np.diff(start))
             start = np.append(start[columns], rows.nnz)
@@ -220,11 +207,9 @@ class SparseColumns:
             rows.n_columns,
         )
 
-    def entries(self) -> Entries:
+    def entries(self) -> kernels.matrix.Entries:
         """The arrays in the form that kernels read."""
-        from fcl.kernels.matrix import Entries
-
-        return Entries(self.columns, self.start, self.rows, self.values)
+        return kernels.matrix.Entries(self.columns, self.start, self.rows, self.values)
 
     def to_scipy(self) -> Any:
         """Convert to ``scipy.sparse.csc_array`` (n, m)."""
@@ -268,8 +253,6 @@ class SparseForm(_NumericForm):
         return SparseColumns.of(raw, self.dtype)
 
     def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
-        from fcl.kernels import matrix
-
         wanted = rows[chosen.rows_of(number)]
         parts = []
         for source, here, own in prepared.find(wanted):
@@ -277,9 +260,9 @@ class SparseForm(_NumericForm):
             new = np.full(block.n_rows, -1, np.int64)
             new[own] = here
             counts = np.empty(len(block.columns), np.int64)
-            n = matrix.count_chosen(block.entries(), new, counts)
+            n = kernels.matrix.count_chosen(block.entries(), new, counts)
             at, values = np.empty(n, np.uint16), np.empty(n, block.values.dtype)
-            matrix.write_chosen(block.entries(), new, at, values)
+            kernels.matrix.write_chosen(block.entries(), new, at, values)
             some = np.flatnonzero(counts)
             parts.append((block.columns[some], counts[some], at, values))
         # within a column the rows of the parts, and of each part, increase already
@@ -292,7 +275,7 @@ class SparseForm(_NumericForm):
         free = start[:-1].copy()
         at, values = np.empty(start[-1], np.uint16), np.empty(start[-1], self.dtype)
         for place, part in zip(places, parts, strict=True):
-            matrix.append_entries(place, *part[1:], free, at, values)
+            kernels.matrix.append_entries(place, *part[1:], free, at, values)
         chosen.writable(number).view(np.int64)[0] = len(wanted)
         chosen.commit(number, (columns, start, at, values))
 
@@ -313,8 +296,6 @@ def form_for(kind: str, rows: RowReader[Any]) -> RowForm:
         from fcl.data.sequences import SequenceReader
 
         return SequenceForm(SequenceReader(rows).length)
-    from fcl.data.numeric import NumericReader
-
     reader = NumericReader(rows)
     if kind == "any":
         kind = "sparse" if reader.sparse else "numbers"
@@ -345,8 +326,6 @@ def form_from_config(config: dict[str, Any]) -> RowForm:
 
 
 def _to_sparse_rows(block: np.ndarray) -> SparseRows:
-    from fcl.data.sparse import SparseRows
-
     row, column = np.nonzero(block)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(block)))])
     return SparseRows(indptr, column.astype(np.int32), block[row, column], block.shape[1])

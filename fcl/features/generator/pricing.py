@@ -22,8 +22,6 @@ from fcl.features.generator.columns import STAGE_BYTES, batches
 from fcl.features.generator.contract import overrides
 from fcl.features.prices import (
     BlockSums,
-    Floats,
-    Ids,
     PriceQuery,
     Prices,
     Progress,
@@ -36,11 +34,10 @@ from fcl.features.prices import (
 )
 from fcl.features.threaded import Shares
 from fcl.parallel import SERIAL, Team, cut
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from fcl.features.generator.family import GeneratedFamily
-
-__all__ = ["PART_FEATURES", "GeneratedPricer", "parts_of", "pricing_bytes"]
 
 #: A family has one part for pricing per LEAST_PART features, but at most MOST_PARTS parts, ...
 MOST_PARTS = 128

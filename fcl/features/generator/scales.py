@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcl.features.base import Floats, Ids
 from fcl.features.generator.forms import SparseColumns
-
-__all__ = ["ScalesSeen", "extremes", "means_and_deviations", "sparse_deviations"]
+from fcl.types import Floats, Ids
 
 #: Number of columns of the sample that are measured together.
 AT_ONCE = 1024

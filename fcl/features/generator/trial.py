@@ -15,7 +15,6 @@ import numpy as np
 
 from fcl.data.sparse import SparseRows
 from fcl.errors import GeneratorError
-from fcl.features.base import Floats, Ids
 from fcl.features.generator.checked import (
     SomeRows,
     called,
@@ -26,8 +25,7 @@ from fcl.features.generator.checked import (
 )
 from fcl.features.generator.contract import Generator, overrides
 from fcl.features.generator.family import GeneratedFamily
-
-__all__ = ["Trial", "made_again", "take"]
+from fcl.types import Floats, Ids
 
 #: Tolerances for rounding errors of a value, relative to the largest |value| of its column. Matrix
 #: products round differently for different numbers of rows; the trainer detects differences from 1e-5 on.

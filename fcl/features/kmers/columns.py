@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.data.prepared import PreparedRows
-from fcl.features.base import BitBlocks, ColumnMaker, Columns, Ids
+from fcl.features.base import BitBlocks, ColumnMaker, Columns
 from fcl.features.windows import window_buffers
+from fcl.types import Ids
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
@@ -53,8 +55,6 @@ class KmerColumns(ColumnMaker):
         self._buffers = window_buffers(prepared.block_rows)
 
     def make(self, ids: Ids) -> Sequence[Columns]:
-        from fcl.kernels import kmers
-
         d, prepared = self.family.d, self.prepared
         found = self.family.patterns(ids)
         if self._bits.shape[1] < len(ids):
@@ -64,5 +64,5 @@ class KmerColumns(ColumnMaker):
             bits = self._bits[number, : len(ids)]
             for k in np.unique(found.positions):
                 here, cares, values = found.at(int(k))
-                kmers.match_bits(block, int(k), d, cares, values, self._buffers, bits[here])
+                kernels.kmers.match_bits(block, int(k), d, cares, values, self._buffers, bits[here])
         return BitBlocks(self._bits, len(ids), prepared.n_rows, prepared.block_rows)

@@ -21,13 +21,14 @@ import numpy as np
 from fcl.checks import is_whole, shown, whole
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.base import FEATURES_LIMIT, Floats, Ids, Pricer
+from fcl.features.base import FEATURES_LIMIT
 from fcl.features.kmers.columns import KmerColumns, Patterns
 from fcl.features.kmers.lanes import MAX_LANE_D, LanePricer, lane_bytes, lane_item_bytes
 from fcl.features.kmers.margins import KmerScorer, margin_table_bytes, shares_tables
 from fcl.features.kmers.pricing import KmerPricer, pricing_bytes, unknown_bytes
 from fcl.features.kmers.rows import KmerRows
 from fcl.features.motif import Motif
+from fcl.features.prices import Pricer
 from fcl.features.threaded import PartsPricer
 from fcl.features.windows import (
     WindowFamily,
@@ -38,6 +39,7 @@ from fcl.features.windows import (
     window_length,
 )
 from fcl.parallel import SERIAL, Team
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from fcl.data.base import RowReader

@@ -13,24 +13,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.data.prepared import PreparedRows
 from fcl.features.candidates import Heaps
 from fcl.features.kmers.columns import Patterns
 from fcl.features.kmers.pricing import KmerPricer, most_items, unknown_counts
-from fcl.features.prices import (
-    Ids,
-    PriceQuery,
-    Prices,
-    Progress,
-    RowVector,
-    only_watched,
-    run,
-)
+from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, only_watched, run
+from fcl.types import Ids
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
     from fcl.kernels.lanes import LaneItems
-    from fcl.kernels.patterns import Items
 
 #: Longest patterns whose outputs share tables. The tables of longer ones leave the second-level cache of
 #: a core, and filling them together is not faster.
@@ -42,12 +35,9 @@ BYTES_A_LANE_ITEM = 40  #: code 4, mask 4, values 8 each
 
 def lane_bytes(family: KmerFamily, scratch: bool) -> int:
     """Bytes that a :class:`LanePricer` needs beyond :func:`pricing_bytes`."""
-    from fcl.kernels import patterns
-    from fcl.kernels.lanes import LANES
-
     if family.d > MAX_LANE_D:
         return 0
-    return 8 * (LANES + 1) * int(patterns.scan_size(family.d, 4))
+    return 8 * (kernels.lanes.LANES + 1) * int(kernels.patterns.scan_size(family.d, 4))
 
 
 def lane_item_bytes(family: KmerFamily, prepared: PreparedRows) -> int:
@@ -72,19 +62,19 @@ class LanePricer(KmerPricer):
     """Prices several outputs together; see :class:`KmerPricer`."""
 
     def __init__(self, family: KmerFamily, prepared: PreparedRows, keep: int) -> None:
-        from fcl.kernels import lanes, patterns
-
         super().__init__(family, prepared, keep)
-        cells = lanes.LANES * self._scan_cells
+        cells = kernels.lanes.LANES * self._scan_cells
         if len(self._cells) < cells:
             self._cells = np.empty(cells, np.int64)
         self._lane_cells = np.empty(self._scan_cells, np.int64)
-        self._lane_flats = np.empty((2, lanes.LANES * 5**patterns.FLAT_LETTERS), np.int64)
+        self._lane_flats = np.empty(
+            (2, kernels.lanes.LANES * 5**kernels.patterns.FLAT_LETTERS), np.int64
+        )
         room = int(self._unknown.max(initial=0))
-        self._lane_items = lanes.LaneItems(
+        self._lane_items = kernels.lanes.LaneItems(
             np.empty(room, np.uint32),
             np.empty(room, np.uint32),
-            np.empty((lanes.LANES, room), np.int64),
+            np.empty((kernels.lanes.LANES, room), np.int64),
         )
         #: of lanes without an output
         self._unused = Heaps(PriceQuery(range(0), find=False), 1, 1.0, family.integer_bound)
@@ -114,11 +104,9 @@ class LanePricer(KmerPricer):
         list of Prices
             What :func:`fcl.features.prices.run` returns for each output.
         """
-        from fcl.kernels.lanes import LANES
-
         found: list[Prices] = []
-        for at in range(0, len(rows), LANES):
-            some = slice(at, at + LANES)
+        for at in range(0, len(rows), kernels.lanes.LANES):
+            some = slice(at, at + kernels.lanes.LANES)
             n = len(rows[some])
 
             def share(done: float, at: int = at, n: int = n) -> None:
@@ -181,37 +169,35 @@ class LanePricer(KmerPricer):
 
     def _fill_lanes(self, rows: Sequence[RowVector], k: int, blocks: range) -> int:
         """Fill the table of a position; returns the number of items."""
-        from fcl.kernels import lane_tables, lanes
-
         d, n_items = self.family.d, 0
-        padded = [*rows, *[rows[-1]] * (lanes.LANES - len(rows))]
+        padded = [*rows, *[rows[-1]] * (kernels.lanes.LANES - len(rows))]
         inverses = None if rows[0].inverse is None else np.array([own.inverse for own in padded])
-        table = self._cells[: lanes.LANES * 4**d]
+        table = self._cells[: kernels.lanes.LANES * 4**d]
         table[:] = 0
         for number in blocks:
             block = self.family.block(self.prepared, number, slice(k, k + d))
-            part = lanes.LaneRows(*(own.raw(block.rows) for own in padded))
+            part = kernels.lanes.LaneRows(*(own.raw(block.rows) for own in padded))
             codes = self._buffers.codes
-            lane_tables.add_to_lanes(block.planes, k, d, part, inverses, codes, table)
+            kernels.lane_tables.add_to_lanes(block.planes, k, d, part, inverses, codes, table)
             if len(block.unknown_rows):
                 into = self._buffers, table, n_items, self._lane_items
-                n_items = lane_tables.take_unknown_lanes(block, k, d, part, inverses, *into)
+                n_items = kernels.lane_tables.take_unknown_lanes(block, k, d, part, inverses, *into)
         return int(n_items)
 
     def _price_together(self, outputs: _Outputs, at: int, k: int, n_items: int) -> None:
         """Price a position, the ``at``-th of the query, with few unknown letters."""
-        from fcl.kernels import lane_tables, lanes
-
         own_items = self._lane_items
-        mine = lanes.LaneItems(
+        mine = kernels.lanes.LaneItems(
             own_items.code[:n_items],
             own_items.mask[:n_items],
             np.ascontiguousarray(own_items.values[:, :n_items]),
         )
         here, cares, values = outputs.patterns.at(k)
         if len(cares):
-            sums = np.empty((len(cares), lanes.LANES), np.int64)
-            lane_tables.lane_pattern_sums(self._cells, mine, cares, values, self.family.d, sums)
+            sums = np.empty((len(cares), kernels.lanes.LANES), np.int64)
+            kernels.lane_tables.lane_pattern_sums(
+                self._cells, mine, cares, values, self.family.d, sums
+            )
             outputs.units[:, here] = sums[:, : len(outputs.rows)].T
         if not outputs.heaps:
             return
@@ -221,17 +207,19 @@ class LanePricer(KmerPricer):
             for heaps, units in zip(outputs.heaps, outputs.units[:, here], strict=True)
         ]
         unused = self._unused.wanted(0, known[:0], np.empty(0, np.int64))
-        padded = lanes.LaneWanted(*wanted, *[unused] * (lanes.LANES - len(wanted)))
-        lanes.scan_lanes(self._cells, d, mine, self._stack, k * each, self._lane_flats, padded)
+        padded = kernels.lanes.LaneWanted(*wanted, *[unused] * (kernels.lanes.LANES - len(wanted)))
+        kernels.lanes.scan_lanes(
+            self._cells, d, mine, self._stack, k * each, self._lane_flats, padded
+        )
 
     def _price_apart(self, outputs: _Outputs, at: int, k: int, n_items: int) -> None:
         """Price a position with many unknown letters, which each output scans by itself."""
-        from fcl.kernels.lanes import LANES
-
         here, cares, values = outputs.patterns.at(k)
         n_cells, known = 4**self.family.d, outputs.known[here]
         for lane, units in enumerate(outputs.units[:, here]):
-            self._lane_cells[:n_cells] = self._cells[lane : n_cells * LANES : LANES]
+            self._lane_cells[:n_cells] = self._cells[
+                lane : n_cells * kernels.lanes.LANES : kernels.lanes.LANES
+            ]
             mine = _items_of(self._lane_items, lane, n_items)
             self._watched(self._lane_cells, mine, cares, values, units)
             if outputs.heaps:
@@ -239,8 +227,6 @@ class LanePricer(KmerPricer):
                 self._scan(k, self._lane_cells, mine, wanted)
 
 
-def _items_of(items: LaneItems, lane: int, n: int) -> Items:
+def _items_of(items: LaneItems, lane: int, n: int) -> kernels.patterns.Items:
     """The first of the items, with the values of a lane."""
-    from fcl.kernels.patterns import Items
-
-    return Items(items.code[:n], items.mask[:n], items.values[lane, :n])
+    return kernels.patterns.Items(items.code[:n], items.mask[:n], items.values[lane, :n])

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fcl.features.base import Floats, Ids
+from fcl import kernels
 from fcl.features.kmers.parts import TABLE_LETTERS, MarginPart, Pair, Shared
 from fcl.features.steps import common_step
 from fcl.features.windows import buffers_for
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
@@ -141,8 +142,6 @@ class _Model:
 
         totals : float64 (positions,), the sums of absolute weights in steps.
         """
-        from fcl.kernels import margins
-
         n, d, counts = len(self.positions), self.d, np.diff(self.starts)
         cells = np.repeat(np.arange(n) * (d + 1), counts) + self.spans
         sizes = np.bincount(cells, minlength=n * (d + 1)).reshape(n, d + 1)
@@ -152,7 +151,7 @@ class _Model:
         extra = MATCHING_PATTERNS / (MATCHED_LETTERS + 1 - d)
         stops, letters = np.empty((2, n), np.int64)
         positions, costs = np.array(self.positions), LOOKUP_PATTERNS + making
-        margins.choose_tables(
+        kernels.margins.choose_tables(
             positions, longer, totals, MOST_SHARED_STEPS, costs, extra, stops, letters
         )
         return stops.tolist(), letters.tolist()

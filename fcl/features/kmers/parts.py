@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fcl.features.base import Floats, Ids
+from fcl import kernels
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from fcl.kernels.kmers import WindowBlock, WindowBuffers
@@ -47,31 +48,31 @@ class MarginPart:
 
     def add(self, block: WindowBlock, buffers: WindowBuffers, out: Floats) -> None:
         """Add the margins of a block of prepared rows, in place."""
-        from fcl.kernels import margins
-
         k, span = self.position, self.span
         patterns = self.cares, self.values, self.weights
         if self.tabled:
-            margins.add_margins(block.planes, k, span, self.table(), 1.0, buffers.codes, out)
+            kernels.margins.add_margins(
+                block.planes, k, span, self.table(), 1.0, buffers.codes, out
+            )
         else:
-            margins.add_patterns(block.planes, k, span, *patterns, buffers.codes, buffers.sums, out)
+            kernels.margins.add_patterns(
+                block.planes, k, span, *patterns, buffers.codes, buffers.sums, out
+            )
         if len(block.unknown_rows):
             self.mend(block, buffers, out)
 
     def mend(self, block: WindowBlock, buffers: WindowBuffers, out: Floats) -> None:
         """Correct the margins of rows with unknown letters, in place."""
-        from fcl.kernels import margins
-
         patterns = self.cares, self.values, self.weights
-        margins.mend_margins(block, self.position, self.span, *patterns, buffers, out)
+        kernels.margins.mend_margins(block, self.position, self.span, *patterns, buffers, out)
 
     def table(self) -> Floats:
         """The margin of every code, float64 (4^span,)."""
-        from fcl.kernels import margins
-
         if not len(self._table):
             self._table = np.empty(4**self.span)
-            margins.fold_table(self.cares, self.values, self.weights, self.span, self._table)
+            kernels.margins.fold_table(
+                self.cares, self.values, self.weights, self.span, self._table
+            )
         return self._table
 
     def forget(self) -> None:
@@ -100,12 +101,12 @@ class Pair:
         A block with unknown letters in these windows takes two readings, since its margins are corrected
         position by position.
         """
-        from fcl.kernels import margins
-
         if block.unknown_start[self.position] == block.unknown_start[self.stop]:
             first, second = self._parts
             tables = first.span, first.table(), second.span, second.table()
-            margins.add_two_margins(block.planes, self.position, *tables, buffers.codes, out)
+            kernels.margins.add_two_margins(
+                block.planes, self.position, *tables, buffers.codes, out
+            )
         else:
             for part in self._parts:
                 part.add(block, buffers, out)
@@ -134,12 +135,12 @@ class Shared:
 
     def add(self, block: WindowBlock, buffers: WindowBuffers, out: Floats) -> None:
         """Add the margins at all positions, in place."""
-        from fcl.kernels import margins
-
         k, span = self.position, self.stop - self.position
         if not len(self._table):
             self._table = self._sums()
-        margins.add_margins(block.planes, k, span, self._table, self._step, buffers.codes, out)
+        kernels.margins.add_margins(
+            block.planes, k, span, self._table, self._step, buffers.codes, out
+        )
         if len(block.unknown_rows):
             for part in self._parts:
                 part.mend(block, buffers, out)
@@ -149,12 +150,10 @@ class Shared:
 
         Positions that end early go to a table of their letters, which is then spread over more letters.
         """
-        from fcl.kernels import margins
-
         table, end = np.zeros(1, np.int32), self.position
         for stop in sorted({part.stop for part in self._parts}):
             wider = np.zeros(4 ** (stop - self.position), np.int32)
-            margins.spread_table(table, stop - end, wider)
+            kernels.margins.spread_table(table, stop - end, wider)
             table, end = wider, stop
             for part in (part for part in self._parts if part.stop == stop):
                 self._add(part, table)
@@ -162,12 +161,10 @@ class Shared:
 
     def _add(self, part: MarginPart, table: npt.NDArray[np.int32]) -> None:
         """Add a part to a table whose last letter is that of the part."""
-        from fcl.kernels import margins
-
         own = np.empty(4**part.span, np.int32)
         steps = (part.weights / self._step).astype(np.int32)
-        margins.fold_table(part.cares, part.values, steps, part.span, own)
-        margins.spread_table(own, 0, table)
+        kernels.margins.fold_table(part.cares, part.values, steps, part.span, own)
+        kernels.margins.spread_table(own, 0, table)
 
     def forget(self) -> None:
         """Discard the table."""

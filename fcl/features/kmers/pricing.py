@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
 from fcl.features.candidates import Heaps
 from fcl.features.kmers.margins import POSITIONS_IN_GROUP
 from fcl.features.prices import (
-    Ids,
     PriceQuery,
     Progress,
     RowVector,
@@ -25,6 +25,7 @@ from fcl.features.prices import (
     within,
 )
 from fcl.features.windows import window_buffers
+from fcl.types import Ids
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
@@ -83,8 +84,6 @@ def most_items(family: KmerFamily) -> float:
 
 def unknown_counts(family: KmerFamily, prepared: PreparedRows) -> npt.NDArray[np.int64]:
     """Number of windows with unknown letters at each position, int64 (n_positions,)."""
-    from fcl.kernels import kmers
-
     counts = np.zeros(family.n_positions, np.int64)
     buffers = window_buffers(prepared.block_rows)
     no_planes = np.empty((0, 0), np.uint8)
@@ -92,9 +91,11 @@ def unknown_counts(family: KmerFamily, prepared: PreparedRows) -> npt.NDArray[np
         start, unknown = prepared.sides(number)
         if not len(unknown):
             continue
-        block = kmers.WindowBlock(no_planes, start, unknown, rows.start, rows.stop - rows.start)
+        block = kernels.kmers.WindowBlock(
+            no_planes, start, unknown, rows.start, rows.stop - rows.start
+        )
         for k in range(len(counts)):
-            n = kmers.unknown_windows(block, k, family.d, buffers)
+            n = kernels.kmers.unknown_windows(block, k, family.d, buffers)
             buffers.masks[buffers.rows[:n]] = 0
             counts[k] += n
     return counts
@@ -102,11 +103,9 @@ def unknown_counts(family: KmerFamily, prepared: PreparedRows) -> npt.NDArray[np
 
 def pricing_bytes(family: KmerFamily, scratch: bool) -> int:
     """Bytes of the tables of a pricer, without those needed for unknown letters."""
-    from fcl.kernels import patterns
-
     group = tables_in_group(family, at_hand=not scratch)
     shared = shared_cells(family, group)
-    return 8 * (int(patterns.scan_size(family.d, 4)) + 4**family.d * (group - 1) + shared)
+    return 8 * (int(kernels.patterns.scan_size(family.d, 4)) + 4**family.d * (group - 1) + shared)
 
 
 def shared_cells(family: KmerFamily, n_positions: int) -> int:
@@ -116,14 +115,12 @@ def shared_cells(family: KmerFamily, n_positions: int) -> int:
 
 def unknown_bytes(family: KmerFamily, prepared: PreparedRows) -> int:
     """Bytes that a pricer needs for the unknown letters in the rows."""
-    from fcl.kernels import patterns
-
     unknown = unknown_counts(family, prepared)
     group = tables_in_group(family, prepared.at_hand, int(unknown.max(initial=0)))
     items = BYTES_AN_ITEM * int(np.sort(unknown)[-group:].sum())
     stack = 4 * (family.d + 1) * int(unknown.max(initial=0))
     many = unknown.max(initial=0) > most_items(family)
-    five = 8 * int(patterns.scan_size(family.d, 5)) if many else 0
+    five = 8 * int(kernels.patterns.scan_size(family.d, 5)) if many else 0
     return items + stack + five
 
 
@@ -168,12 +165,10 @@ class KmerPricer:
     """
 
     def __init__(self, family: KmerFamily, prepared: PreparedRows, keep: int) -> None:
-        from fcl.kernels import patterns
-
         self.family = family
         self.n_parts = family.n_price_parts
         self.prepared = prepared
-        self._scan_cells = int(patterns.scan_size(family.d, 4))
+        self._scan_cells = int(kernels.patterns.scan_size(family.d, 4))
         n_cells = 4**family.d
         unknown = unknown_counts(family, prepared)
         most = int(unknown.max(initial=0))
@@ -190,13 +185,15 @@ class KmerPricer:
                 f"{8 * self._scan_cells / 2**20:.0f} MiB, which could not be allocated; lower d"
             ) from error
         self._buffers = window_buffers(prepared.block_rows)
-        self._flats = np.empty((2, 5**patterns.FLAT_LETTERS), np.int64)
+        self._flats = np.empty((2, 5**kernels.patterns.FLAT_LETTERS), np.int64)
         self._keep = keep
         self._five_cells = np.empty(0, np.int64)
         self._unknown = unknown
         # a group can be any positions (a scan of a few features omits some), so allow for the largest
         room = int(np.sort(unknown)[-self._group :].sum())
-        self._items = patterns.Items(*(np.empty(room, t) for t in (np.uint32, np.uint32, np.int64)))
+        self._items = kernels.patterns.Items(
+            *(np.empty(room, t) for t in (np.uint32, np.uint32, np.int64))
+        )
         self._stack = np.empty(most * (family.d + 1), np.int32)
 
     def accumulate(
@@ -225,8 +222,6 @@ class KmerPricer:
         unknown: bool,
     ) -> None:
         """Write sums by window code to ``tables``, and other windows to the lists from ``used`` on."""
-        from fcl.kernels import kmers
-
         d = self.family.d
         letters = slice(int(request[0]), int(request[-1]) + d)
         runs = self.family.together(self.prepared, blocks, letters)
@@ -244,7 +239,9 @@ class KmerPricer:
                 for fill in some:
                     if at == len(runs) - 1 and len(fill.places) == 2:
                         first, second = fill.places
-                        kmers.take_marginals(fill.table, tables[first], tables[second], unknown)
+                        kernels.kmers.take_marginals(
+                            fill.table, tables[first], tables[second], unknown
+                        )
 
     def _add(
         self,
@@ -256,16 +253,16 @@ class KmerPricer:
         used: list[int],
     ) -> None:
         """Add the rows of a block to tables, and take windows with unknown letters out of them."""
-        from fcl.kernels import kmers
-
         to = rows.raw(block.rows), rows.inverse
         for fill in fills:
             window = block.planes, fill.position, fill.letters
-            kmers.add_to_table(*window, *to, self._buffers.codes, fill.table)
+            kernels.kmers.add_to_table(*window, *to, self._buffers.codes, fill.table)
             if len(block.unknown_rows):
                 for t in fill.places:
                     into = self._buffers, tables[t], used[t], self._items
-                    used[t] = kmers.take_unknown(block, int(request[t]), self.family.d, *to, *into)
+                    used[t] = kernels.kmers.take_unknown(
+                        block, int(request[t]), self.family.d, *to, *into
+                    )
 
     def _fills(
         self, request: Ids, tables: npt.NDArray[np.int64], blocks: range, *, once: bool
@@ -381,25 +378,23 @@ class KmerPricer:
         out: npt.NDArray[np.int64],
     ) -> None:
         """Write the sums of some patterns of a position to ``out``, in steps."""
-        from fcl.kernels import patterns
-
         if len(out):
-            patterns.pattern_sums(cells, items, cares, values, self.family.d, out)
+            kernels.patterns.pattern_sums(cells, items, cares, values, self.family.d, out)
 
     def _scan(self, k: int, cells: npt.NDArray[np.int64], items: Items, wanted: Wanted) -> None:
         """Scan a position."""
-        from fcl.kernels import patterns
-
         d, n_items, radix = self.family.d, len(items.code), 4
         if n_items > most_items(self.family):
             if not len(self._five_cells):
-                self._five_cells = np.empty(int(patterns.scan_size(d, 5)), np.int64)
-            patterns.five_letter_table(cells, d, items, self._five_cells)
+                self._five_cells = np.empty(int(kernels.patterns.scan_size(d, 5)), np.int64)
+            kernels.patterns.five_letter_table(cells, d, items, self._five_cells)
             cells, items, radix = self._five_cells, _cut(items, slice(0)), 5
         elif n_items * (d + 1) > len(self._stack):
             self._stack = np.empty(n_items * (d + 1), np.int32)
         first = k * self.family.per_position
-        patterns.scan_patterns(cells, d, radix, items, self._stack, first, self._flats, wanted)
+        kernels.patterns.scan_patterns(
+            cells, d, radix, items, self._stack, first, self._flats, wanted
+        )
 
 
 def _cut(items: Items, some: slice) -> Items:

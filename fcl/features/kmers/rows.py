@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fcl.features.base import Ids
+from fcl import kernels
 from fcl.features.rows import BufferedView, RowChunk
+from fcl.types import Ids
 
 if TYPE_CHECKING:
     from fcl.features.kmers.family import KmerFamily
@@ -27,6 +28,4 @@ class KmerRows(BufferedView):
         return np.full(len(raw), self._most, np.int64)
 
     def write(self, raw: np.ndarray, rows: Ids, out: RowChunk) -> None:
-        from fcl.kernels import listing
-
-        listing.list_kmers(raw, rows, self._d, out.indptr, out.ids, out.values)
+        kernels.listing.list_kmers(raw, rows, self._d, out.indptr, out.ids, out.values)

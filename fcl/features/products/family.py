@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.checks import flag, shown, whole
 from fcl.errors import InputError
-from fcl.features.base import FEATURES_LIMIT, Family, Floats, Ids
+from fcl.features.base import FEATURES_LIMIT, Family
 from fcl.features.generator.contract import Generator
 from fcl.features.generator.forms import SparseColumns
 from fcl.features.generator.pricing import LEAST_PART, MOST_PARTS
@@ -26,14 +27,13 @@ from fcl.features.products.pricing import (
 )
 from fcl.features.products.rows import MOST_LISTED, ProductRows
 from fcl.features.products.scales import are_divisors, measured
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
     from fcl.features.generator.family import GeneratedFamily
     from fcl.features.rows import RowView
     from fcl.kernels.products import Buffers
-
-__all__ = ["Products"]
 
 #: Largest number of rows on which columns are measured.
 MEASURED_ROWS = 1 << 16
@@ -236,27 +236,21 @@ class Products(Generator):
     # -- columns and margins -------------------------------------------------------------------
 
     def columns(self, ids: Ids, block: Any) -> np.ndarray:
-        from fcl.kernels import products
-
         parts, n = kernel_block(block)
         out = np.zeros((len(ids), n))
-        products.product_columns(parts, *self._made(ids, n), out)
+        kernels.products.product_columns(parts, *self._made(ids, n), out)
         return out.T
 
     def bits(self, ids: Ids, block: Any) -> npt.NDArray[np.uint64]:
-        from fcl.kernels import products
-
         parts, n = kernel_block(block)
         out = np.zeros((len(ids), -(-n // 64)), np.uint64)
-        products.product_bits(parts, *self._made(ids, n), out)
+        kernels.products.product_bits(parts, *self._made(ids, n), out)
         return out
 
     def margins(self, ids: Ids, weights: Floats, block: Any) -> Floats:
-        from fcl.kernels import products
-
         parts, n = kernel_block(block)
         out = np.zeros(n)
-        products.product_margins(parts, *self._made(ids, n), weights, out)
+        kernels.products.product_margins(parts, *self._made(ids, n), weights, out)
         return out
 
     def row_view(self, family: GeneratedFamily) -> RowView:

@@ -17,9 +17,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from fcl.features.base import Ids
-
-__all__ = ["Numbering", "count_products"]
+from fcl.types import Ids
 
 
 def count_products(n_columns: int, degree: int, repeats: bool) -> int:

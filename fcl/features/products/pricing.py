@@ -25,14 +25,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fcl import kernels
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.candidates import Collector
 from fcl.features.generator.forms import SparseColumns
 from fcl.features.prices import (
     BlockSums,
-    Floats,
-    Ids,
     PriceQuery,
     Prices,
     Progress,
@@ -41,11 +40,12 @@ from fcl.features.prices import (
     merge_prices,
     only_watched,
 )
+from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
     from fcl.features.generator.family import GeneratedFamily
     from fcl.features.products.family import Products
-    from fcl.kernels.products import Buffers, ByRows, Parts
+    from fcl.kernels.products import ByRows, Parts
 
 #: Approximate number of sums that are made together, in two float64 tables: block and total.
 CELLS = 1 << 19
@@ -67,29 +67,27 @@ FIRST_SHARE = 0.5
 SLACK = 1e-8
 
 
-def kernel_block(block: Any) -> tuple[Parts, int]:
+def kernel_block(block: Any) -> tuple[kernels.products.Parts, int]:
     """The arrays of a block for kernels, and its number of rows.
 
     block : a dense array (n, m), or :class:`SparseColumns`.
     """
-    from fcl.kernels.products import Parts
-
     if isinstance(block, SparseColumns):
         nothing = np.empty((0, 0), block.values.dtype)
-        return Parts(nothing, *block.entries()), block.n_rows
+        return kernels.products.Parts(nothing, *block.entries()), block.n_rows
     matrix = block.T
     if matrix.strides[1] != matrix.itemsize:  # rows that were not prepared
         matrix = np.ascontiguousarray(matrix)
     empty = np.empty(0, np.int64)
-    parts = Parts(matrix, empty, empty, np.empty(0, np.uint16), np.empty(0, matrix.dtype))
+    parts = kernels.products.Parts(
+        matrix, empty, empty, np.empty(0, np.uint16), np.empty(0, matrix.dtype)
+    )
     return parts, matrix.shape[1]
 
 
-def buffers(degree: int, n: int) -> Buffers:
+def buffers(degree: int, n: int) -> kernels.products.Buffers:
     """Buffers of the kernels for products over n rows."""
-    from fcl.kernels.products import Buffers
-
-    return Buffers(
+    return kernels.products.Buffers(
         np.empty((degree, n), np.int32), np.empty((degree, n)), np.empty(degree, np.int64)
     )
 
@@ -236,16 +234,12 @@ class ProductPricer:
         return sums.merge(more)
 
     def _make_singles(self, request: Singles, number: int, rows: RowVector) -> Floats:
-        from fcl.kernels import products
-
         out = np.zeros((2, self._columns))
         for some, _, by_rows in self._pieces(number):
-            products.single_sums(by_rows, rows[some], *out)
+            kernels.products.single_sums(by_rows, rows[some], *out)
         return out
 
     def _make_children(self, request: Children, number: int, rows: RowVector) -> Floats:
-        from fcl.kernels import products
-
         tuples, bounded = request.tuples, request.bounded
         offsets = self._offsets(tuples[:, -1])
         out = np.zeros((1 + bounded, offsets[-1]))
@@ -255,14 +249,12 @@ class ProductPricer:
             step = max(1, CALL_ENTRIES // max(1, len(by_rows.columns) + len(r)))
             for at in range(0, len(tuples), step):
                 few, starts = tuples[at : at + step], offsets[at : at + step]
-                products.expand(
+                kernels.products.expand(
                     parts, by_rows, few, self._repeats, made, r, starts, bounded, out[0], out[-1]
                 )
         return out
 
     def _make_pairs(self, request: Pairs, number: int, rows: RowVector) -> Floats:
-        from fcl.kernels import products
-
         first, last = request.first, request.last
         offsets = self._offsets(np.arange(first, last))
         out = np.zeros(offsets[-1])
@@ -273,12 +265,12 @@ class ProductPricer:
             # copied first: columns that are multiples of 4 KiB apart evict each other from the cache
             part = np.ascontiguousarray(matrix[:last, at : at + step])
             x = np.ascontiguousarray(part.T, np.float64)
-            products.pair_sums(x, r[at : at + step], first, last, self._repeats, offsets, out)
+            kernels.products.pair_sums(
+                x, r[at : at + step], first, last, self._repeats, offsets, out
+            )
         return out
 
     def _make_some(self, request: Some, number: int, rows: RowVector) -> Floats:
-        from fcl.kernels import products
-
         tuples, out = request.tuples, np.zeros(len(request.tuples))
         block, n = kernel_block(self._block(number))
         r = rows[self._prepared.rows_of(number)]
@@ -286,7 +278,7 @@ class ProductPricer:
         step = max(1, CALL_ENTRIES // (n * self._degree))
         for at in range(0, len(tuples), step):
             some = slice(at, at + step)
-            products.product_sums(block, tuples[some], made, r, request.power, out[some])
+            kernels.products.product_sums(block, tuples[some], made, r, request.power, out[some])
         return out
 
     def _offsets(self, last: npt.NDArray[np.integer]) -> Ids:
@@ -458,15 +450,15 @@ class ProductPricer:
             yield where, piece, self._by_rows(where.start, piece, stop - at)
 
     def _by_rows(self, key: int, parts: Parts, n: int) -> ByRows:
-        from fcl.kernels import products
-
         if key in self._kept:
             return self._kept[key]
         start = np.empty(n + 1, np.int64)
-        products.count_rows(parts, start)
+        kernels.products.count_rows(parts, start)
         n = int(start[-1])
-        made = products.ByRows(start, np.empty(n, np.int32), np.empty(n, parts.values.dtype))
-        products.write_rows(parts, made)
+        made = kernels.products.ByRows(
+            start, np.empty(n, np.int32), np.empty(n, parts.values.dtype)
+        )
+        kernels.products.write_rows(parts, made)
         size = sum(array.nbytes for array in made)
         if self._kept_bytes + size <= KEPT_BYTES:
             self._kept[key] = made

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fcl.features.base import Ids
+from fcl import kernels
 from fcl.features.rows import BufferedView, MatrixView, RowChunk
+from fcl.types import Ids
 
 if TYPE_CHECKING:
     from fcl.features.products.family import Products
@@ -42,13 +43,11 @@ class ProductRows(BufferedView):
         return np.asarray(total, np.int64)
 
     def write(self, raw: Any, rows: Ids, out: RowChunk) -> None:
-        from fcl.kernels import listing
-
         found = self._columns.listed(raw, rows)
         values = found.values
         if self._divisors is not None:
             values = values / self._divisors[found.ids]
-        listing.list_products(
+        kernels.listing.list_products(
             found.indptr,
             found.ids,
             values,

@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fcl.features.base import Floats
 from fcl.features.generator.forms import SparseColumns
 from fcl.features.generator.scales import means_and_deviations, sparse_deviations
-
-__all__ = ["UNEVEN", "are_divisors", "measured"]
+from fcl.types import Floats
 
 #: Standard deviations that differ by more than this factor are uneven.
 UNEVEN = 100.0

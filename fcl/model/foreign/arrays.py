@@ -6,17 +6,13 @@ import io
 import zipfile
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.data.npy import NpyReader
 from fcl.errors import InputError
 from fcl.model.archive import open_archive, read_member
 from fcl.model.foreign.weights import Weights
 from fcl.store import locate
-
-__all__ = ["checked", "read_npy", "read_npz"]
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 _COEFFICIENTS = ("coef", "coef_", "weights")
 _INTERCEPTS = ("intercept", "intercept_")

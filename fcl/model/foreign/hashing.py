@@ -13,12 +13,10 @@ import numpy.typing as npt
 from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.base import Family
-
-__all__ = ["Hashing", "SharedPlaces", "murmur"]
+from fcl.types import Ids
 
 _log = logging.getLogger("fcl")
 
-Ids = npt.NDArray[np.int64]
 
 #: The hash of the constant feature.
 CONSTANT = 11650396

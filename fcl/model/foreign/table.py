@@ -9,8 +9,6 @@ from fcl.errors import InputError
 from fcl.model.foreign.weights import Weights, lines_of, number
 from fcl.numerals import read_number
 
-__all__ = ["read_table"]
-
 #: Names of the row of the intercept.
 INTERCEPTS = ("(intercept)", "intercept", "(Intercept)")
 #: Names of the column of features.

@@ -27,8 +27,6 @@ from fcl.model.foreign.hashing import Hashing, SharedPlaces
 from fcl.model.foreign.weights import Weights, lines_of, number
 from fcl.numerals import read_number, read_whole
 
-__all__ = ["read_vw"]
-
 #: Options in the header under which the model is linear, with one weight for each feature.
 _LINEAR = {
     "ftrl", "sgd", "bfgs", "hash", "noconstant", "link", "loss_function", "id", "keep", "ignore",

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.checks import shown
 from fcl.errors import InputError
@@ -15,11 +14,7 @@ from fcl.features.base import Family
 from fcl.model.foreign.hashing import Hashing, SharedPlaces
 from fcl.numerals import read_number
 from fcl.store import open_file
-
-__all__ = ["Weights", "lines_of", "number"]
-
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
+from fcl.types import Floats, Ids
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,9 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.errors import InputError
-
-Floats = npt.NDArray[np.float64]
+from fcl.types import Floats
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fcl.objective.losses.base import Floats, Loss
+from fcl.objective.losses.base import Loss
 from fcl.objective.metrics import average_precision, has_both_classes
+from fcl.types import Floats
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fcl import kernels
 from fcl.errors import InputError
-from fcl.objective.losses.base import Floats, Loss
+from fcl.objective.losses.base import Loss
+from fcl.types import Floats
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,7 @@ class Poisson(Loss):
         return -y, np.inf
 
     def score(self, y: Floats, s: Floats, margins: Floats) -> float:
-        from fcl.kernels import losses
-
-        total = losses.weighted_loss(self.kernel, y, s, margins, 0.0)
+        total = kernels.losses.weighted_loss(self.kernel, y, s, margins, 0.0)
         return float(2.0 * total / math.fsum(s))
 
     def mean(self, margins: Floats) -> Floats:

@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fcl import kernels
 from fcl.errors import InputError
-from fcl.objective.losses.base import Floats, Loss
+from fcl.objective.losses.base import Loss
+from fcl.types import Floats
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,12 @@ class Softmax(Loss):
 
     def score(self, y: Floats, s: Floats, margins: Floats) -> float:
         """The mean log loss; margins : float64 (K, n). NaN without rows."""
-        from fcl.kernels import softmax
-
         if not len(y):
             return math.nan
         K, n = margins.shape
-        work = np.empty((K + 3, softmax.TILE))
+        work = np.empty((K + 3, kernels.softmax.TILE))
         rows = np.ascontiguousarray(margins, dtype=np.float64)
-        total: float = softmax.weighted_loss(y, s, rows, np.zeros(K), 0, n, work)
+        total: float = kernels.softmax.weighted_loss(y, s, rows, np.zeros(K), 0, n, work)
         return total / math.fsum(s)
 
     def mean(self, margins: Floats) -> Floats:

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fcl.objective.losses.base import Floats, Loss
+from fcl.objective.losses.base import Loss
+from fcl.types import Floats
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from fcl.report.contract import Context, OutputsContext, Section
+from fcl.report.sections import outputs, provenance, stagewise
 
 __all__ = ["SECTIONS", "SECTIONS_OF_OUTPUTS", "output_sections", "sections", "stagewise_sections"]
 
@@ -52,8 +53,6 @@ def _made(names: Sequence[str], context: Context) -> list[Section]:
 
 def stagewise_sections(context: OutputsContext) -> list[Section]:
     """The sections of the page about a stagewise model, in its order."""
-    from fcl.report.sections import outputs, provenance, stagewise
-
     parts = (
         stagewise.head,
         stagewise.visits,

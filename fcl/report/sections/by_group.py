@@ -14,8 +14,6 @@ from fcl.report.outputs import GroupErrors
 from fcl.report.predictions import Predictions
 from fcl.units import counted
 
-__all__ = ["errors_of_outputs", "scores_of_labels", "scores_of_numbers"]
-
 #: Groups that the page shows: the largest ones.
 MOST_GROUPS = 40
 

@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.model import History
 from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, SECOND, THIRD, drawing, log_axis, short
 from fcl.report.sections.head import LEAST_GAP, number
+from fcl.types import Floats
 from fcl.units import score_title
-
-__all__ = ["section"]
-
-Floats = npt.NDArray[np.float64]
 
 #: Passes that the pictures show; longer histories are thinned evenly.
 MOST_PASSES = 500

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from fcl.report.contract import Context, Section, Table
 
-__all__ = ["section"]
-
 
 def section(context: Context) -> Section | None:
     """The coefficients of the covariates; None for a model without any."""

@@ -15,8 +15,6 @@ from fcl.report.logo import draw_logo
 from fcl.report.measured import LetterEffects
 from fcl.units import counted
 
-__all__ = ["section"]
-
 #: Features of each direction in the picture.
 MOST_BARS = 15
 #: Characters of the names in the picture; names above the first number put one direction below the other.

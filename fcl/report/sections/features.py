@@ -14,8 +14,6 @@ from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, drawing, short
 from fcl.units import counted
 
-__all__ = ["equal", "folded", "positions", "section"]
-
 #: Features in the table of the page.
 MOST_ROWS = 1_000
 #: Features with equal columns that are named beside the first one.

@@ -19,8 +19,6 @@ from fcl.units import counted, format_bytes, format_seconds
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LEAST_GAP", "number", "proof", "section"]
-
 #: The smallest gap that the picture shows.
 LEAST_GAP = 1e-16
 #: Names of outputs that the head lists.

@@ -13,8 +13,6 @@ from fcl.report.figures import ACCENT, INK, SECOND, drawing, short
 from fcl.report.sections.features import equal, folded, positions
 from fcl.units import counted
 
-__all__ = ["section"]
-
 #: Outputs whose features are drawn, and outputs in a picture.
 MOST_DRAWN, IN_PICTURE = 24, 4
 #: Bars of an output.

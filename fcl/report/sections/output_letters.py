@@ -9,8 +9,6 @@ from fcl.report.contract import Context, Figure, Section, Table, name_text
 from fcl.report.figures import drawing, short
 from fcl.report.logo import draw_logo
 
-__all__ = ["section"]
-
 #: Outputs that are drawn.
 MOST_DRAWN = 6
 

@@ -25,8 +25,6 @@ from fcl.report.sections.by_group import errors_of_outputs
 from fcl.report.sections.scores import OTHER, TRAINING, WITHOUT, draw_calibration, rounded_up
 from fcl.units import counted
 
-__all__ = ["scores", "section"]
-
 #: Outputs that the tables show.
 MOST_OUTPUTS = 1_000
 #: Classes up to which the page shows all confusions; with more, the pairs that are confused most.

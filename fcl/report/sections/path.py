@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.errors import InputError
 from fcl.path.rules import is_no_gain
@@ -18,11 +17,8 @@ from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, INK, SECOND, THIRD, drawing, log_axis, short
 from fcl.report.sections.head import number
 from fcl.store import local_neighbour
+from fcl.types import Floats
 from fcl.units import score_title
-
-__all__ = ["section"]
-
-Floats = npt.NDArray[np.float64]
 
 #: Points that the picture and the table show.
 MOST_POINTS = 500

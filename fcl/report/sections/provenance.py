@@ -17,8 +17,6 @@ from fcl.store import local_neighbour
 from fcl.units import counted
 from fcl.version import __version__
 
-__all__ = ["of_outputs", "origin", "section"]
-
 #: Options that the page shows; a stranger's file may hold any number.
 MOST_OPTIONS = 100
 PACKAGES = ("numpy", "numba", "scikit-learn", "matplotlib")

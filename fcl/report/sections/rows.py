@@ -15,8 +15,6 @@ from fcl.report.measured import Measured
 from fcl.report.predictions import Extreme
 from fcl.units import counted
 
-__all__ = ["section"]
-
 #: Features of each row in its table.
 MOST_FEATURES = 5
 

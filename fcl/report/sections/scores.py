@@ -6,7 +6,6 @@ import decimal
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fcl.path.rules import is_no_gain
 from fcl.report.cells import Cells, ranking_errors
@@ -26,11 +25,8 @@ from fcl.report.scores import (
     thresholds,
 )
 from fcl.report.sections.by_group import scores_of_labels, scores_of_numbers
+from fcl.types import Floats
 from fcl.units import counted
-
-__all__ = ["draw_calibration", "rounded_up", "section"]
-
-Floats = npt.NDArray[np.float64]
 
 #: Bins of a histogram.
 BINS = 50

@@ -13,8 +13,6 @@ from fcl.report.sections.convergence import MOST_DOTS, MOST_PASSES
 from fcl.stagewise.describe import certificate, problem, strongest, validation
 from fcl.stagewise.model import StagewiseModel
 
-__all__ = ["features", "head", "visits"]
-
 #: Features of each output, and outputs, that the page shows.
 MOST_FEATURES, MOST_OUTPUTS = 20, 30
 COLUMNS = ("loss", "valid_loss", "error", "valid_error", "seconds")

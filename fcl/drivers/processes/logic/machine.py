@@ -53,8 +53,6 @@ from fcl.drivers.processes.logic.state import (
 )
 from fcl.drivers.processes.logic.validation import Validation
 
-__all__ = ["Logic"]
-
 
 class Logic:
     """Decides who does what in a run, without any process, clock, file or array.

@@ -15,8 +15,6 @@ from fcl.drivers.processes.logic.protocol import (
 from fcl.drivers.processes.logic.stages import Stage
 from fcl.drivers.processes.logic.state import Extents, Lane, TrainerSide, require
 
-__all__ = ["Room"]
-
 
 class Room:
     """Lends extents to the trainer, requests extents, and commits the extents that writers filled.

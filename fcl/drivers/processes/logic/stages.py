@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["BETWEEN_PASSES", "TASKS", "Stage"]
-
 
 class Stage(StrEnum):
     """A stage of the passes; OFF, VALIDATE and SCORE belong to the validation alongside."""

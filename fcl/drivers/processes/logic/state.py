@@ -10,18 +10,6 @@ from enum import StrEnum
 from fcl.drivers.processes.logic.protocol import Published, Task
 from fcl.drivers.processes.logic.stages import Stage
 
-__all__ = [
-    "Activity",
-    "Deaths",
-    "Extents",
-    "Lane",
-    "LogicError",
-    "Parts",
-    "Tokens",
-    "TrainerSide",
-    "WriterSide",
-]
-
 
 class LogicError(AssertionError):
     """A bug in fcl: an invariant is broken, or an impossible event arrived."""

@@ -8,8 +8,6 @@ from fcl.drivers.processes.logic.protocol import Instruction, Scored, Validate
 from fcl.drivers.processes.logic.stages import Stage
 from fcl.drivers.processes.logic.state import Lane
 
-__all__ = ["Validation"]
-
 
 class Validation:
     """Validates as many certified anchors as time allows, and always the last one.
