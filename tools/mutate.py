@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Change random places of the code, one at a time, and see whether the tests notice.
 
-    python tools/mutate.py --places 300 --seed 0 --out mutants.jsonl      # about two hours on two cores
-    python tools/mutate.py --places 300 --seed 0 --out mutants.jsonl      # again: continues
+    python tools/mutate.py --map tests.json                               # who runs which line, once
+    python tools/mutate.py --map tests.json --out mutants.jsonl           # an hour on two cores
+    python tools/mutate.py --map tests.json --out mutants.jsonl           # again: continues
     python tools/mutate.py --show mutants.jsonl                           # the score, and the survivors
-    python tools/mutate.py --only 17 --places 300 --seed 0                # one of them, with its tests
+    python tools/mutate.py --map tests.json --only 17                     # one of them, with its tests
 
 A place is an operator, a comparison, a number, a condition or a statement of a function in the rooms
-below, drawn with equal chances for each room, then for each place. The tests of a change are the traces
-and the tests of its room, which end at the first failure; a change that survives these meets all tests
-that are not slow. Kernels run with NUMBA_DISABLE_JIT=1 and the tests of tests/kernels alone. The same
-seed and number draw the same places while the code is the same.
+below, drawn with equal chances for each room, then for each place. The tests of a change are those that
+run its lines according to the map, which needs `pip install pytest-cov`: first those of its room, then
+the quick ones, up to about a minute. The first failure ends them. Kernels, whose lines no map has, run with NUMBA_DISABLE_JIT=1 and the tests of tests/kernels alone. The
+same seed and number draw the same places while the code is the same.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ import copy
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -34,17 +36,12 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-#: The rooms, and the tests that meet their changes first.
-ROOMS = {
-    "solve": ("tests/solve", "tests/drivers/test_optimum.py", "tests/drivers/test_outputs.py"),
-    "objective": ("tests/objective", "tests/solve", "tests/drivers/test_optimum.py"),
-    "features": ("tests/features",),
-    "model": ("tests/model",),
-    "convert": ("tests/convert",),
-    "kernels": ("tests/kernels",),
-}
+#: The rooms whose code is changed.
+ROOMS = ("solve", "objective", "features", "model", "convert", "kernels")
 #: Seconds after which the tests of a change end; a change that makes them hang counts as noticed.
-LIMIT = 900
+LIMIT = 600
+#: Seconds, and number, of the tests of a change.
+MOST_SECONDS, MOST_TESTS = 60.0, 400
 SWAPPED: dict[type[ast.AST], Any] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -163,13 +160,115 @@ def mutated(place: Place) -> str:
 # -- tests -----------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Map:
+    """Which tests run which lines, and how long the tests take."""
+
+    tests: list[str]
+    seconds: list[float]
+    lines: dict[str, dict[int, list[int]]]  #: by file and line, numbers of tests
+
+    @classmethod
+    def read(cls, path: Path) -> Map:
+        """Read a map, or measure it first if the file does not exist."""
+        if not path.exists():
+            measure(path)
+        found = json.loads(path.read_text(encoding="utf-8"))
+        lines = {
+            file: {int(line): tests for line, tests in own.items()}
+            for file, own in found["lines"].items()
+        }
+        return cls(found["tests"], found["seconds"], lines)
+
+    def of(self, place: Place) -> list[str]:
+        """The tests of a place: those that run its statement, its room's first, then the quickest."""
+        own = self.lines.get(place.file, {})
+        first, last = statement_lines(ROOT / place.file, place.line)
+        numbers = {number for line in range(first, last + 1) for number in own.get(line, [])}
+        room = f"tests/{place.room}/"
+
+        def order(number: int) -> tuple[bool, float]:
+            return not self.tests[number].startswith(room), self.seconds[number]
+
+        chosen: list[str] = []
+        total = 0.0
+        for number in sorted(numbers, key=order):
+            total += self.seconds[number]
+            if chosen and (total > MOST_SECONDS or len(chosen) >= MOST_TESTS):
+                break
+            chosen.append(self.tests[number])
+        return chosen
+
+
+def statement_lines(path: Path, line: int) -> tuple[int, int]:
+    """The lines of the statement that a line belongs to; of a compound one, those before its body."""
+    best = (line, line)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.stmt):
+            last = node.end_lineno or node.lineno
+            body = getattr(node, "body", None)
+            if isinstance(body, list) and body:
+                last = max(node.lineno, body[0].lineno - 1)
+            if node.lineno <= line <= last:  # inner statements come after the outer ones
+                best = (node.lineno, last)
+    return best
+
+
+def measure(path: Path) -> None:
+    """Run all tests that are not slow, and write which of them run which lines."""
+    from coverage import CoverageData
+
+    with tempfile.TemporaryDirectory(prefix="fcl-map-") as name:
+        data = Path(name) / "coverage"
+        options = [
+            "-q",
+            "-n",
+            "2",
+            "-m",
+            "not slow",
+            "-p",
+            "no:cacheprovider",
+            "--durations=0",
+            "-vv",
+        ]
+        options += ["--cov=fcl", "--cov-context=test", "--cov-report="]
+        variables = {**os.environ, "OMP_NUM_THREADS": "1", "COVERAGE_FILE": str(data)}
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, "tests"],
+            cwd=ROOT,
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if not data.exists():
+            sys.exit(f"no coverage was measured:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        taken: defaultdict[str, float] = defaultdict(float)
+        for line in done.stdout.splitlines():
+            if found := re.match(r"([\d.]+)s (?:call|setup|teardown) +(tests/.*)$", line):
+                taken[found[2]] += float(found[1])
+        measured = CoverageData(str(data))
+        measured.read()
+        numbers: dict[str, int] = {}
+        lines: dict[str, dict[int, list[int]]] = {}
+        for file in measured.measured_files():
+            own = lines.setdefault(Path(file).relative_to(ROOT).as_posix(), {})
+            for line_number, contexts in measured.contexts_by_lineno(file).items():
+                tests = {context.partition("|")[0] for context in contexts} - {""}
+                own[line_number] = sorted(numbers.setdefault(test, len(numbers)) for test in tests)
+    seconds = [taken[test] for test in numbers]
+    path.write_text(json.dumps({"tests": list(numbers), "seconds": seconds, "lines": lines}))
+
+
 def run_tests(tree: Path, room: str, tests: list[str]) -> tuple[bool, str]:
     """Whether the tests pass in a folder, and the first failure."""
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(tree), "FCL_QUIET": "1"}
     if room == "kernels":
         variables["NUMBA_DISABLE_JIT"] = "1"
     options = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow"]
-    command = [sys.executable, "-m", "pytest", *options, *tests]
+    arguments = tree / "arguments.txt"
+    arguments.write_text("\n".join(tests))
+    command = [sys.executable, "-m", "pytest", *options, f"@{arguments.name}"]
     try:
         done = subprocess.run(
             command,
@@ -186,23 +285,18 @@ def run_tests(tree: Path, room: str, tests: list[str]) -> tuple[bool, str]:
     return done.returncode == 0, failed[0][:200] if failed else f"exit code {done.returncode}"
 
 
-def examine(place: Place, tree: Path) -> dict[str, Any]:
+def examine(place: Place, tree: Path, tests: list[str]) -> dict[str, Any]:
     """Change a place in a copy of the repository, run its tests, and put the file back."""
     path, began = tree / place.file, time.monotonic()
     before = path.read_text(encoding="utf-8")
     path.write_text(mutated(place), encoding="utf-8")
     try:
-        stages = [list(ROOMS[place.room])]
-        if place.room != "kernels":
-            stages = [["tests/test_traces.py", *stages[0]], ["tests"]]
-        for tests in stages:
-            passed, why = run_tests(tree, place.room, tests)
-            if not passed:
-                break
+        passed, why = run_tests(tree, place.room, tests) if tests else (True, "")
     finally:
         path.write_text(before, encoding="utf-8")
     seconds = round(time.monotonic() - began, 1)
-    return {**asdict(place), "survived": passed, "by": "" if passed else why, "seconds": seconds}
+    result = {**asdict(place), "survived": passed, "by": "" if passed else why}
+    return {**result, "tests": len(tests), "seconds": seconds}
 
 
 def copied(folder: Path) -> Path:
@@ -217,7 +311,7 @@ def copied(folder: Path) -> Path:
     return tree
 
 
-def work(todo: list[tuple[int, Place]], out: Path | None, jobs: int) -> None:
+def work(todo: list[tuple[int, Place]], tests: Map, out: Path | None, jobs: int) -> None:
     """Examine places, each worker in a copy of its own, and write a line for each."""
     with tempfile.TemporaryDirectory(prefix="fcl-mutate-") as name:
         trees = [copied(Path(name) / str(k)) for k in range(jobs)]
@@ -225,7 +319,9 @@ def work(todo: list[tuple[int, Place]], out: Path | None, jobs: int) -> None:
         def one(numbered: tuple[int, Place]) -> None:
             tree = trees.pop()
             try:
-                result = {"number": numbered[0], **examine(numbered[1], tree)}
+                place = numbered[1]
+                chosen = ["tests/kernels"] if place.room == "kernels" else tests.of(place)
+                result = {"number": numbered[0], **examine(place, tree, chosen)}
             finally:
                 trees.append(tree)
             sys.stdout.write(json.dumps(result) + "\n")
@@ -261,6 +357,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--places", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--map", type=Path, default="tests.json", help="which tests run which lines"
+    )
     parser.add_argument("--out", type=Path, help="file of results, a line for each; continues it")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", type=int, help="examine only the place of this number")
@@ -278,7 +377,7 @@ def main() -> None:
         lines = args.out.read_text(encoding="utf-8").splitlines()
         done = {json.loads(line)["number"] for line in lines}
         todo = [numbered for numbered in todo if numbered[0] not in done]
-    work(todo, args.out, args.jobs)
+    work(todo, Map.read(args.map), args.out, args.jobs)
 
 
 if __name__ == "__main__":
