@@ -75,7 +75,7 @@ def with_centres_at(family: Family, given: Mapping[int, float]) -> Family:
     """A plain family with the centres of some features, by their ids."""
     if isinstance(family, SupportFamily):
         of = {int(family.chosen[feature]): centre for feature, centre in given.items()}
-        return SupportFamily(with_centres_at(family.whole, of), family.chosen)
+        return SupportFamily(with_centres_at(family.inner, of), family.chosen)
     ids = np.array(sorted(given), np.int64)
     values = np.array([given[feature] for feature in ids.tolist()])
     if isinstance(family, ConcatFamily):
@@ -102,7 +102,7 @@ def centres(family: Family, ids: Ids) -> Floats:
             out[own] = centres(family.members[m], family.local(m, ids[own]))
         return out
     if isinstance(family, SupportFamily):
-        return centres(family.whole, family.chosen[ids])
+        return centres(family.inner, family.chosen[ids])
     if _is_dense(family):
         assert isinstance(family, GeneratedFamily)
         assert isinstance(family.generator, Columns)

@@ -328,6 +328,26 @@ def answer(scan: Generator[Any, Any, Found], sums: Callable[[Any, float, float],
         return found
 
 
+def relay(
+    scan: Generator[Any, Any, Found],
+    request: Callable[[Any, float, float], Any],
+    sums: Callable[[Any], Any],
+) -> Generator[Any, Any, Found]:
+    """Run a scan inside another one, whose requests and sums have another form.
+
+    request : makes the tuple to yield from the tuple that the inner scan yields.
+    sums : makes the sums of the inner scan from those that were received.
+    """
+    received = None
+    while True:
+        try:
+            wanted = scan.send(received)
+        except StopIteration as end:
+            found: Found = end.value
+            return found
+        received = sums((yield request(*wanted)))
+
+
 def run(
     pricer: Pricer,
     query: PriceQuery,

@@ -140,7 +140,7 @@ def divided_by(family: Family, ids: Ids) -> Floats:
     if isinstance(family, HashedFamily):
         return np.ones(len(ids))
     if isinstance(family, SupportFamily):
-        return divided_by(family.whole, family.chosen[ids])
+        return divided_by(family.inner, family.chosen[ids])
     out = np.ones(len(ids))
     if isinstance(family, ConcatFamily):
         for m, own in family.split(ids):

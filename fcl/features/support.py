@@ -6,7 +6,7 @@ matrix of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import ColumnMaker, Columns, Family, Scorer
 from fcl.features.candidates import Collector
+from fcl.features.derived import DerivedFamily
 from fcl.features.outputs import price_each
 from fcl.features.prices import (
     PriceQuery,
@@ -32,14 +33,13 @@ from fcl.parallel import SERIAL, Team
 from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
-    from fcl.data.base import RowReader
     from fcl.features.motif import Motif
 
 #: Smallest penalty factor, as a share of the mean square of the feature: of features without variance.
 LEAST_VARIANCE = 1e-12
 
 
-class SupportFamily(Family):
+class SupportFamily(DerivedFamily):
     """The features ``chosen`` of a family, each with its variance as its penalty factor.
 
     A ridge penalty with these factors is one on sd_j w_j, which does not depend on the features' units.
@@ -47,14 +47,14 @@ class SupportFamily(Family):
 
     Parameters
     ----------
-    whole : Family
+    inner : Family
         It must price all its features in every pass, in the units of the data.
     chosen : int64 (k,)
         Ids of at least one feature, strictly increasing.
     """
 
-    def __init__(self, whole: Family, chosen: Ids) -> None:
-        self.whole, self.chosen = whole, whole.checked_ids(chosen)
+    def __init__(self, inner: Family, chosen: Ids) -> None:
+        self.inner, self.chosen = inner, inner.checked_ids(chosen)
         self._factors: Floats | None = None
         self._largest = np.empty(0)  # upper bound on |value|, by feature
 
@@ -68,51 +68,8 @@ class SupportFamily(Family):
     def n_price_parts(self) -> int:
         return 1
 
-    @property
-    def integer_bound(self) -> float:
-        return self.whole.integer_bound
-
-    @property
-    def binary(self) -> bool:
-        return self.whole.binary
-
-    @property
-    def step(self) -> float:
-        return self.whole.step
-
-    @property
-    def name(self) -> str:
-        return self.whole.name
-
-    @property
-    def lists_columns(self) -> bool:
-        return self.whole.lists_columns
-
-    @property
-    def quick_passes(self) -> bool:
-        return self.whole.quick_passes
-
-    def rounds_weights(self, n_rows: int) -> bool:
-        return self.whole.rounds_weights(n_rows)
-
-    @property
-    def verifies_columns(self) -> bool:
-        return self.whole.verifies_columns
-
     def user_class(self, feature: int) -> str:
-        return self.whole.user_class(int(self.chosen[feature]))
-
-    @property
-    def row_kind(self) -> str:
-        return self.whole.row_kind
-
-    @property
-    def row_width(self) -> int:
-        return self.whole.row_width
-
-    @property
-    def record_key(self) -> object:
-        return self.whole.record_key
+        return self.inner.user_class(int(self.chosen[feature]))
 
     def penalty_factors(self, ids: Ids) -> Floats:
         if self._factors is None:
@@ -120,42 +77,12 @@ class SupportFamily(Family):
         return self._factors[ids]
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
-        return self.whole.describe(int(self.chosen[feature]), names)
+        return self.inner.describe(int(self.chosen[feature]), names)
 
     def motif(self, feature: int) -> Motif | None:
-        return self.whole.motif(int(self.chosen[feature]))
-
-    def to_config(self) -> dict[str, Any]:
-        return self.whole.to_config()
+        return self.inner.motif(int(self.chosen[feature]))
 
     # -- rows ----------------------------------------------------------------------------------
-
-    def most_block_rows(self) -> int:
-        return self.whole.most_block_rows()
-
-    def read_rows(
-        self,
-        rows: RowReader,
-        block_rows: int,
-        keep: npt.NDArray[np.bool_] | None = None,
-        first: int = 0,
-        last: int | None = None,
-    ) -> Iterator[tuple[int, int, Any]]:
-        return self.whole.read_rows(rows, block_rows, keep, first, last)
-
-    def check_rows(self, rows: RowReader) -> None:
-        self.whole.check_rows(rows)
-
-    def record_shape(self, block_rows: int) -> tuple[int, ...]:
-        return self.whole.record_shape(block_rows)
-
-    def prepare(
-        self, raw: Any, record: npt.NDArray[np.uint8], block_rows: int
-    ) -> Sequence[np.ndarray]:
-        return self.whole.prepare(raw, record, block_rows)
-
-    def select(self, prepared: PreparedRows, rows: Ids, chosen: PreparedRows, number: int) -> None:
-        self.whole.select(prepared, rows, chosen, number)
 
     def write_margins(
         self,
@@ -165,28 +92,18 @@ class SupportFamily(Family):
         out: Floats,
         blocks: range | None = None,
     ) -> None:
-        self.whole.write_margins(prepared, self.chosen[ids], weights, out, blocks)
+        self.inner.write_margins(prepared, self.chosen[ids], weights, out, blocks)
 
     def scorer(self, ids: Ids, weights: Floats) -> Scorer:
-        return self.whole.scorer(self.chosen[ids], weights)
+        return self.inner.scorer(self.chosen[ids], weights)
 
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
-        return self.whole.workspace_bytes(block_rows, scratch) + 32 * self.n_features
-
-    def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
-        return self.whole.extra_bytes(prepared, pricers)
-
-    def most_side_bytes(self, entries: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return self.whole.most_side_bytes(entries)
+        return self.inner.workspace_bytes(block_rows, scratch) + 32 * self.n_features
 
     # -- prices and columns --------------------------------------------------------------------
 
-    @property
-    def thread_safe(self) -> bool:
-        return self.whole.thread_safe
-
     def pricer(self, prepared: PreparedRows, keep: int, team: Team = SERIAL) -> Pricer:
-        found = self.whole.pricer(prepared, keep, team)
+        found = self.inner.pricer(prepared, keep, team)
         if self._factors is None:
             self._measure(found, prepared)
         return _SupportPricer(self, found, keep)
@@ -200,7 +117,7 @@ class SupportFamily(Family):
         self._largest = np.sqrt(squares)
 
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> ColumnMaker:
-        return _SupportColumns(self, self.whole.column_maker(prepared, buffer_bytes))
+        return _SupportColumns(self, self.inner.column_maker(prepared, buffer_bytes))
 
     @property
     def largest(self) -> Floats:

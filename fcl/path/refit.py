@@ -105,7 +105,7 @@ def _in_family(model: Model, support: SupportFamily) -> Model:
     """A model of the support as one of the whole family, with the scope of its certificate."""
     return replace(
         model,
-        family=uncentred(support.whole),
+        family=uncentred(support.inner),
         ids=support.chosen[model.ids],
         certificate=replace(model.certificate, scope=Scope.SUPPORT),
         options={**model.options, "C_min": None},

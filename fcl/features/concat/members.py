@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from fcl.features.prices import (
     RowVector,
     Scan,
     merge_prices,
+    relay,
 )
 from fcl.parallel import SERIAL, Team
 from fcl.types import Floats, Ids
@@ -195,6 +197,13 @@ class OfMember:
     what: Any
 
 
+def _of_member(
+    m: int, begin: float, share: float, request: Any, first: float, last: float
+) -> tuple[OfMember, float, float]:
+    """What a scan of all members yields for the tuple that a member's scan yields."""
+    return OfMember(m, request), begin + first * share, begin + last * share
+
+
 class ConcatPricer:
     """Prices several families, each with its own pricer; see :class:`fcl.features.prices.Pricer`.
 
@@ -229,13 +238,9 @@ class ConcatPricer:
             begin, done = done / len(query.parts), done + len(parts)
             share = len(parts) / len(query.parts)
             scan = self._pricers[m].scan(self._query(m, query, parts, own), step)
-            try:
-                request, first, last = next(scan)
-                while True:
-                    sums = yield OfMember(m, request), begin + first * share, begin + last * share
-                    request, first, last = scan.send(sums.what)
-            except StopIteration as end:
-                prices.append(self._prices(m, end.value, query, own))
+            request = partial(_of_member, m, begin, share)
+            found = yield from relay(scan, request, lambda sums: sums.what)
+            prices.append(self._prices(m, found, query, own))
         return merge_prices(prices)
 
     def price(

@@ -30,6 +30,7 @@ from fcl.features.prices import (
     answer,
     merge_prices,
     only_watched,
+    relay,
     within,
 )
 from fcl.features.threaded import Shares
@@ -298,14 +299,8 @@ class GeneratedPricer:
         return max(1, min(by_sums, by_rows))
 
     def scan(self, query: PriceQuery, step: float) -> Scan:
-        scan, sums = self._scan([query]), None
-        while True:
-            try:
-                request = scan.send(sums)
-            except StopIteration as end:
-                prices: Prices = end.value[0]
-                return prices
-            sums = [(yield request)]
+        scan = self._scan([query])
+        return (yield from relay(scan, lambda *request: request, lambda sums: [sums]))[0]
 
     def _scan(self, queries: Sequence[PriceQuery]) -> Generator[Any, Any, list[Prices]]:
         """Like :meth:`scan`, for several outputs: receives the sums of each, returns the prices of each.
