@@ -22,8 +22,12 @@ from tests.cli.conftest import ok
 Run = Callable[..., Result]
 
 
-def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+def test_a_table_of_sequences(run: Run) -> None:
     Path("t.tsv").write_text(
         "score\tsequence\tw\tg\n1\tACGTT\t1\tu\n2.5\t\t1\tu\n-1\tggNAACC\t3\tv\n"
     )
@@ -59,10 +63,7 @@ def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
         (["--length", 3, "--pad"], "bag:d=3"),
     ],
 )
-def test_the_next_command_fits_the_rows(
-    options: list[Any], features: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_next_command_fits_the_rows(options: list[Any], features: str, run: Run) -> None:
     Path("t.tsv").write_text("s\ty\nACGT\t1\nACGA\t0\n")
     result = run("convert", "t.tsv", "o.zarr", "--x", "s", "--y", "y", *options)
     assert result.stdout.splitlines()[-1] == (
@@ -74,10 +75,7 @@ def test_the_next_command_fits_the_rows(
     ("window", "features"),
     [("-3:+4", "kmers:d=7,origin=3"), ("0:+4", "kmers:d=4"), ("-5:-2", "kmers:d=3")],
 )
-def test_the_next_command_knows_the_origin_of_windows(
-    window: str, features: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_next_command_knows_the_origin_of_windows(window: str, features: str, run: Run) -> None:
     Path("g.fa").write_text(">c\nACGTACGTACGTACGT\n")
     Path("s.bed").write_text("c\t6\t7\tx\t1\nc\t7\t8\ty\t-1\n")
     options = ["--genome", "g.fa", "--window", window, "--label", "5"]
@@ -85,8 +83,7 @@ def test_the_next_command_knows_the_origin_of_windows(
     assert f" --features {features} --C" in result.stdout.splitlines()[-1]
 
 
-def test_the_next_command(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_next_command(run: Run) -> None:
 
     def next_command(text: str, *options: str) -> str:
         Path("t.csv").write_text(text)
@@ -121,8 +118,7 @@ def test_the_next_command(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPa
     assert result.exit_code == 2 and "OUT train.zarr: would replace like" in result.stderr
 
 
-def test_long_and_quoted_cells(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_long_and_quoted_cells(run: Run) -> None:
     long = "ACGT" * 50_000
     for name, text in (
         ("t.tsv", f"\ufeffs\tg\r\n{long}\t1\r\n{long}\tX\r\n"),
@@ -154,10 +150,7 @@ def test_a_pipe_is_read_once(name: str, tmp_path: Path, run: Run) -> None:
     assert found.tolist() == [[1], [2]]
 
 
-def test_inputs_that_cannot_be_opened(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_inputs_that_cannot_be_opened(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("a.fa").write_text(">a\nAC\n")
 
     def refuse(*_: Any, **__: Any) -> Any:
@@ -192,11 +185,7 @@ def test_a_full_disk(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) 
         ("t.bed", "c\t0\t2\n", ["--genome", "g.fa"]),
     ],
 )
-def test_other_encodings(
-    name: str, text: str, options: list[str], encoding: str, tmp_path: Path, run: Run,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
+def test_other_encodings(name: str, text: str, options: list[str], encoding: str, run: Run) -> None:
     Path("g.fa").write_text(">c\nACGT\n")
     Path(name).write_bytes(text.encode(encoding))
     result = run("convert", name, "o.zarr", *options)
@@ -205,10 +194,7 @@ def test_other_encodings(
     assert sorted(os.listdir()) == ["g.fa", name]
 
 
-def test_train_says_how_to_convert(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_train_says_how_to_convert(tmp_path: Path, run: Run) -> None:
     for name, content, line in (
         ("a b.fa", ">a", "fcl convert 'a b.fa' NEGATIVES.fa 'a b.zarr'"),
         ("seqs", ">a\nAC\n", "fcl convert seqs NEGATIVES.fa seqs.zarr"),

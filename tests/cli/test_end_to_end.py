@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from fcl.model import load_model
 from fcl.objective.metrics import average_precision
-from tests.cli.conftest import ok
+from tests.cli.conftest import Job, ok, save
 
 pytestmark = pytest.mark.forked_commands
 
@@ -37,165 +37,57 @@ def run(run: Run) -> Run:
     return run_inline
 
 
-@pytest.fixture(scope="module")
-def windows() -> np.ndarray:
-    return np.random.default_rng(11).integers(0, 4, (1500, 16), dtype=np.uint8)
-
-
-@pytest.fixture
-def labels(windows: np.ndarray) -> np.ndarray:
-    margins = 2.5 * (windows[:, 6] == 2) + 2.0 * (windows[:, 8] == 0) - 2.5
-    chance = np.random.default_rng(12).random(len(windows))
-    return (chance < 1 / (1 + np.exp(-margins))).astype(np.int8)
-
-
-@pytest.fixture
-def store(tmp_path: Path, windows: np.ndarray, labels: np.ndarray) -> Callable[..., Path]:
-    """``store("name", y=...)``: a folder of .npy files with these windows, and changes."""
-
-    def make(name: str = "d", **changes: np.ndarray | None) -> Path:
-        folder = tmp_path / name
-        folder.mkdir()
-        for array, values in ({"X": windows, "y": labels} | changes).items():
-            if values is not None:
-                np.save(folder / f"{array}.npy", values)
-        return folder
-
-    return make
-
-
-def matches(windows: np.ndarray, feature: str) -> np.ndarray:
-    """The rows that match a description such as ``A.C at 5``, as a person would read it."""
-    pattern, _, position = feature.partition(" at ")
-    start = int(position)
-    hit = np.ones(len(windows), dtype=bool)
-    for i, letter in enumerate(pattern):
-        if letter != ".":
-            hit &= windows[:, start + i] == "ACGT".index(letter)
-    return hit
-
-
-def test_train_inspect_predict(
-    tmp_path: Path, store: Callable[..., Path], windows: np.ndarray, labels: np.ndarray, run: Run
-) -> None:
-    data, out, log, tsv = store(), tmp_path / "m.fcl", tmp_path / "log", tmp_path / "f.tsv"
-    trained = ok(run(
-        "train", data, "--features", "kmers:d=3", "--C", 0.3, "--tol", 1e-6, "--block-rows", 256,
-        "--out", out, "--log-json", log,
-    ))  # fmt: skip
-    assert "converged" in trained.stdout and "strongest features" in trained.stdout
-    events = [json.loads(line) for line in log.read_text().splitlines()]
-    told = [event["event"] for event in events if not event["event"].startswith("Compil")]
-    assert told[:3] == ["Options", "Started", "Prepared"]
-    assert events[-1]["reason"] == "tolerance"
-    model = load_model(out)
-    assert model.n_active > 3 and model.certificate.gap <= 1e-6
-    assert model.labels == (0, 1) and model.n_rows == 1500
-
-    # the table that people get, read back by its words, gives the certified objective
-    assert run("inspect", out, "--tsv", tsv).exit_code == 0
-    lines = [line.split("\t") for line in tsv.read_text().splitlines()[1:]]
-    assert len(lines) == model.n_active
-    margins = np.full(len(windows), model.intercept)
-    for feature, weight, support, *_ in lines:
-        hit = matches(windows, feature)
-        assert hit.sum() == int(support)
-        margins += float(weight) * hit
-    losses = np.logaddexp(0, -np.where(labels == 1, 1, -1) * margins)
-    objective = sum(abs(float(line[1])) for line in lines) + 0.3 * losses.sum()
-    assert objective == pytest.approx(model.certificate.objective, rel=1e-12)
-
-    scores = tmp_path / "s.npy"
-    assert run("predict", out, data, "--out", scores).exit_code == 0
-    assert np.allclose(np.load(scores), margins, rtol=0, atol=1e-12)
-
-
-def test_same_bits_twice(tmp_path: Path, store: Callable[..., Path], run: Run) -> None:
-    data = store()
-    for name in ("a", "b"):
-        arguments = ["--features", "kmers:d=3", "--alpha", 0.003, "--out", tmp_path / name]
-        assert run("train", data, *arguments, "--quiet").exit_code == 0
-    a, b = load_model(tmp_path / "a"), load_model(tmp_path / "b")
-    assert a.weights.tobytes() == b.weights.tobytes() and a.intercept == b.intercept
-    assert round(a.C * 0.003 * 1500, 12) == 1
-
-
-def test_validation(
-    tmp_path: Path,
-    store: Callable[..., Path],
-    windows: np.ndarray,
-    labels: np.ndarray,
-    run: Run,
-) -> None:
-    train, valid = store("t", X=windows[:1000], y=labels[:1000]), store("v", X=windows[1000:])
-    np.save(valid / "y.npy", labels[1000:])
+def test_validation(data: Path, tmp_path: Path, run: Run) -> None:
+    X, y = np.load(data / "X.npy"), np.load(data / "y.npy")
+    train = save(tmp_path / "t", X=X[:400], y=y[:400])
+    valid = save(tmp_path / "v", X=X[400:], y=y[400:])
     out, log = tmp_path / "m.fcl", tmp_path / "log"
-    arguments = ["--features", "kmers:d=3", "--C", 0.3, "--out", out, "--overwrite"]
+    arguments = ["--features", "kmers:d=2", "--C", 0.3, "--out", out, "--overwrite"]
     result = ok(run("train", train, *arguments, "--valid", valid, "--log-json", log))
     passes = [json.loads(line) for line in log.read_text().splitlines() if "PassDone" in line]
-    expected = average_precision(labels[1000:], load_model(out).margins(windows[1000:]))
+    expected = average_precision(y[400:], load_model(out).margins(X[400:]))
     assert passes[-1]["validation"]["auprc"] == pytest.approx(expected, rel=1e-9)
-    assert f"AUPRC {expected:.4f} over 500 rows" in result.stdout
-
-    result = ok(run("train", train, *arguments, "--valid-fraction", 0.2))
-    held = 1000 - load_model(out).n_rows
-    assert 130 < held < 270 and f"over {held} rows" in result.stdout
-
-
-def test_regression(
-    tmp_path: Path, store: Callable[..., Path], windows: np.ndarray, run: Run
-) -> None:
-    y = 3.0 * (windows[:, 6] == 2) + np.random.default_rng(0).normal(size=len(windows))
-    data, out = store(y=y), tmp_path / "m.fcl"
-    result = ok(run(
-        "train", data, "--features", "kmers:d=2", "--C", 0.1, "--loss", "squared", "--out", out,
-        "--valid-fraction", 0.2,
-    ))  # fmt: skip
-    assert "MSE" in result.stdout and "MSE" in result.stderr
-    assert load_model(out).labels is None
+    assert f"AUPRC {expected:.4f} over 200 rows" in result.stdout
+    result = ok(run("train", train, *arguments, "--valid-fraction", 0.2, "--loss", "squared"))
+    model = load_model(out)
+    held = 400 - model.n_rows
+    assert 50 < held < 110 and f"over {held} rows" in result.stdout
+    assert "MSE" in result.stdout and "MSE" in result.stderr and model.labels is None
 
 
-def test_early_stop(tmp_path: Path, store: Callable[..., Path], run: Run) -> None:
-    out = tmp_path / "m.fcl"
-    arguments = ["--features", "kmers:d=3", "--C", 0.3, "--out", out, "--max-passes", 1]
-    result = ok(run("train", store(), *arguments, "--tol", 1e-9))
+def test_early_stop(job: Job, tmp_path: Path, run: Run) -> None:
+    result = ok(run(*job, "--max-passes", 1, "--tol", 1e-9))
     warnings = [line for line in result.stderr.splitlines() if "warning" in line]
     assert len(warnings) == 1 and "--max-passes" in warnings[0] and "1e-09" in warnings[0]
-    assert load_model(out).certificate.gap > 1e-9
+    assert load_model(tmp_path / "o.fcl").certificate.gap > 1e-9
 
 
-def test_plan_writes_nothing(tmp_path: Path, store: Callable[..., Path], run: Run) -> None:
-    data = store()
+def test_plan_writes_nothing(job: Job, tmp_path: Path, run: Run) -> None:
     before = sorted(tmp_path.rglob("*"))
-    arguments = ["--features", "kmers:d=3", "--C", 1, "--plan", "--memory", "1GiB"]
-    result = ok(run("train", data, *arguments, "--scratch", tmp_path))
+    result = ok(run(*job, "--plan", "--memory", "1GiB", "--scratch", tmp_path))
     sizes = [int(line.split()[-1].replace(",", "")) for line in result.stdout.splitlines()]
     assert sizes[-1] == 1 << 30 and sum(sizes[:-2]) == sizes[-2] <= sizes[-1]
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_refused_run_leaves_an_older_log(
-    tmp_path: Path, store: Callable[..., Path], windows: np.ndarray, run: Run
-) -> None:
-    windows = windows.copy()
+def test_a_refused_run_leaves_an_older_log(job: Job, data: Path, tmp_path: Path, run: Run) -> None:
+    windows = np.load(data / "X.npy")
     windows[200, 3] = 9  # found when the rows are read, after the start was reported
+    save(data, X=windows)
     log = tmp_path / "log"
     log.write_text("older")
-    result = run(
-        "train", store(X=windows), "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "m.fcl",
-        "--log-json", log, "--overwrite",
-    )  # fmt: skip
+    result = run(*job, "--log-json", log, "--overwrite")
     assert result.exit_code == 2 and "row 200, column 3" in result.stderr
     assert log.read_text() == "older"
 
 
 @pytest.mark.slow
 @pytest.mark.fresh_interpreters  # modules that it imports
-def test_script_in_a_process_of_its_own(tmp_path: Path, store: Callable[..., Path]) -> None:
+def test_script_in_a_process_of_its_own(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "m.fcl"
     code = (
         "import sys\nfrom fcl.cli.train import command\n"
-        f"arguments = [{str(store())!r}, '--features', 'kmers:d=3', '--C', '0.3', '--out', "
+        f"arguments = [{str(data)!r}, '--features', 'kmers:d=3', '--C', '0.3', '--out', "
         f"{str(out)!r}, *{INLINE!r}]\n"
         "try: command.main(arguments)\n"
         "except SystemExit as end: assert end.code == 0\n"
@@ -210,13 +102,13 @@ def test_script_in_a_process_of_its_own(tmp_path: Path, store: Callable[..., Pat
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
-def test_live_view_on_a_terminal(tmp_path: Path, store: Callable[..., Path]) -> None:
+def test_live_view_on_a_terminal(data: Path, tmp_path: Path) -> None:
     import pty
 
     leader, follower = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
     with subprocess.Popen(
-        [sys.executable, "-m", "fcl", "train", str(store()), "--features", "kmers:d=3", "--C",
+        [sys.executable, "-m", "fcl", "train", str(data), "--features", "kmers:d=3", "--C",
          "0.3", "--out", str(tmp_path / "m.fcl"), *INLINE],
         stderr=follower, stdout=subprocess.PIPE, env=environment, text=True,
     ) as process:  # fmt: skip
@@ -257,7 +149,7 @@ def contents(path: Path) -> dict[str, Any]:
     return held
 
 
-class Job:
+class Running:
     """``fcl-train`` in a process of its own, followed line by line."""
 
     def __init__(self, *arguments: object) -> None:
@@ -282,11 +174,11 @@ class Job:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Job]]:
-    jobs: list[Job] = []
+def start() -> Iterator[Callable[..., Running]]:
+    jobs: list[Running] = []
 
-    def start(*arguments: object) -> Job:
-        jobs.append(Job(*arguments))
+    def start(*arguments: object) -> Running:
+        jobs.append(Running(*arguments))
         return jobs[-1]
 
     yield start
@@ -302,9 +194,7 @@ def long_job(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     windows = rng.integers(0, 4, (8_000, 24), dtype=np.uint8)
     margins = 1.5 * (windows[:, 6] == 2) + 1.0 * (windows[:, 8] == 0) - 1.5
     y = (rng.random(len(windows)) < 1 / (1 + np.exp(-margins))).astype(np.int8)
-    folder = tmp_path_factory.mktemp("long")
-    np.save(folder / "X.npy", windows)
-    np.save(folder / "y.npy", y)
+    folder = save(tmp_path_factory.mktemp("long"), X=windows, y=y)
     return [
         *(str(folder), "--features", "kmers:d=4", "--C", "0.25", "--tol", "1e-9"),
         *("--block-rows", "256", "--valid-fraction", "0.1", *INLINE),
@@ -332,7 +222,7 @@ def test_interrupt_and_resume(
     tmp_path: Path,
     long_job: list[str],
     whole: dict[str, Any],
-    start: Callable[..., Job],
+    start: Callable[..., Running],
     after: str,
     signum: int,
 ) -> None:
@@ -355,7 +245,7 @@ def test_interrupt_and_resume(
 
 @pytest.mark.slow
 def test_a_checkpoint_on_demand_and_a_run_that_is_killed(
-    tmp_path: Path, long_job: list[str], whole: dict[str, Any], start: Callable[..., Job]
+    tmp_path: Path, long_job: list[str], whole: dict[str, Any], start: Callable[..., Running]
 ) -> None:
     out = tmp_path / "m.fcl"
     folder = Path(f"{out}.checkpoint")
@@ -383,7 +273,7 @@ def test_a_checkpoint_on_demand_and_a_run_that_is_killed(
 
 @pytest.mark.slow
 def test_a_signal_does_no_harm_to_the_model(
-    tmp_path: Path, long_job: list[str], whole: dict[str, Any], start: Callable[..., Job]
+    tmp_path: Path, long_job: list[str], whole: dict[str, Any], start: Callable[..., Running]
 ) -> None:
     """SIGUSR1 again and again, from before the first pass on."""
     out = tmp_path / "m.fcl"

@@ -15,7 +15,7 @@ from click.testing import Result
 
 import fcl
 from fcl.path import track as tracks
-from tests.cli.conftest import ok
+from tests.cli.conftest import ok, save
 
 Run = Callable[..., Result]
 
@@ -27,12 +27,8 @@ def valid(tmp_path: Path) -> Path:
     """Rows of the same kind as the fixture ``data``, with groups and folds."""
     random = np.random.default_rng(4)
     windows = random.integers(0, 4, (300, 12), dtype=np.uint8)
-    folder = tmp_path / "valid"
-    folder.mkdir()
-    np.save(folder / "X.npy", windows)
-    np.save(folder / "y.npy", ((windows[:, 5] == 2) ^ (random.random(300) < 0.1)).astype(np.int8))
-    np.save(folder / "group.npy", random.integers(0, 3, 300))
-    return folder
+    y = ((windows[:, 5] == 2) ^ (random.random(300) < 0.1)).astype(np.int8)
+    return save(tmp_path / "valid", X=windows, y=y, group=random.integers(0, 3, 300))
 
 
 def test_a_path_with_validation(data: Path, valid: Path, tmp_path: Path, run: Run) -> None:

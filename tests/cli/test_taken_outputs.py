@@ -13,7 +13,7 @@ from click.testing import Result
 
 import fcl
 from fcl.model import atomic, result_file
-from tests.cli.conftest import ok
+from tests.cli.conftest import ok, save
 
 Run = Callable[..., Result]
 TRAIN = ("train", "DATA", "--features", "kmers:d=2", "--C", 0.05, "--driver", "inline")
@@ -55,10 +55,8 @@ def inputs(data: Path, model_file: Path, tmp_path: Path) -> dict[str, str]:
     from waves import Problem
 
     (tmp_path / "rows.csv").write_text("y,a\n0,1.5\n1,2.5\n0,3.5\n")
-    problem, waves = Problem(), tmp_path / "waves"
-    waves.mkdir()
-    np.save(waves / "X.npy", problem.x)
-    np.save(waves / "y.npy", problem.y)
+    problem = Problem()
+    waves = save(tmp_path / "waves", X=problem.x, y=problem.y)
     with h5py.File(tmp_path / "rows.h5", "w") as file:
         file["X"] = np.arange(6.0).reshape(3, 2)
     names = {"DATA": data, "MODEL": model_file, "CSV": "rows.csv", "WAVES": waves, "H5": "rows.h5"}

@@ -111,6 +111,10 @@ def test_training(name: str, tmp_path: Path) -> None:
     if hasattr(estimator, "decision_function"):
         np.testing.assert_array_equal(estimator.decision_function(X, **beside), margins)
     np.testing.assert_array_equal(estimator.predict(X, **beside), model.predict(X, **beside))
+    if isinstance(estimator, fcl.FCLClassifier):
+        right = estimator.predict(X, **beside) == y
+        share = np.mean(right if right.ndim == 1 else right.all(axis=1))
+        assert estimator.score(X, y, **beside) == pytest.approx(share)
     if job.options.get("loss", "logistic") in ("logistic", "softmax"):
         found = estimator.predict_proba(X, **beside)
         np.testing.assert_allclose(found, model.predict_proba(X, **beside), rtol=1e-12, atol=1e-15)
@@ -119,7 +123,7 @@ def test_training(name: str, tmp_path: Path) -> None:
 @cache
 def numbers() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     random = np.random.default_rng(5)
-    X = random.normal(size=(400, 8))
+    X = random.normal(size=(400, 20))
     score = X[:, 0] - X[:, 1] + 0.5
     y = np.where(score + random.logistic(size=400) > 0.0, "yes", "no")
     return X, y, random.choice([0.0, 1.0, 2.0], 400)
@@ -132,7 +136,7 @@ ONLINE: dict[str, dict[str, Any]] = {
     "table": {"method": "ogd", "weights": "q2.13", "rate": 0.25},
     "ball": {"method": "ball", "radius": 2.0},
     "batches": {"method": "ball", "radius": 2.0, "step": "explicit", "batch": 10},
-    "hashed": {"method": "ftrl", "hash_bits": 2},
+    "hashed": {"method": "ftrl", "hash_bits": 4},
 }
 
 
