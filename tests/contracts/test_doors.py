@@ -133,7 +133,7 @@ ONLINE: dict[str, dict[str, Any]] = {
     "ftrl": {"method": "ftrl", "class_weight": {"no": 1.0, "yes": 3.0}},
     "truncated-gradient": {"method": "truncated-gradient", "intercept": False},
     "ogd": {"method": "ogd", "loss": "squared_hinge"},
-    "table": {"method": "ogd", "weights": "q2.13", "rate": 0.25},
+    "table": {"method": "ogd", "weights": "q2.13", "rate": 0.05},
     "ball": {"method": "ball", "radius": 2.0},
     "batches": {"method": "ball", "radius": 2.0, "step": "explicit", "batch": 10},
     "hashed": {"method": "ftrl", "hash_bits": 4},
