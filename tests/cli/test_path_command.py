@@ -14,6 +14,7 @@ import pytest
 from click.testing import Result
 
 import fcl
+from fcl.cli import path_report
 from fcl.path import track as tracks
 from tests.cli.conftest import ok, save
 
@@ -177,19 +178,22 @@ def test_the_same_command_continues(
     assert other.exit_code == 2 and "is not the folder of a path" in other.output
 
 
-def test_a_signal_ends_the_path_after_its_points(
-    data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from fcl.cli import path_report
-
+def interrupt(patch: pytest.MonkeyPatch, when: Callable[[Any], bool]) -> None:
+    """Send the signal at the line of a point."""
     show = path_report.point_line
 
     def killing(event: Any) -> str:
-        if event.number == 3:
+        if when(event):
             os.kill(os.getpid(), signal.SIGTERM)
         return show(event)
 
-    monkeypatch.setattr(path_report, "point_line", killing)
+    patch.setattr(path_report, "point_line", killing)
+
+
+def test_a_signal_ends_the_path_after_its_points(
+    data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt(monkeypatch, lambda event: event.number == 3)
     out = tmp_path / "m.fcl"
     command = ("train", data, *FEATURES, "--path", 5, "--out", out)
     result = run(*command)
@@ -205,16 +209,7 @@ def test_how_an_interrupted_path_continues(
     data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fold is interrupted, before any model over all rows has a score."""
-    from fcl.cli import path_report
-
-    show = path_report.point_line
-
-    def killing(event: Any) -> str:
-        if event.part:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return show(event)
-
-    monkeypatch.setattr(path_report, "point_line", killing)
+    interrupt(monkeypatch, lambda event: bool(event.part))
     out = tmp_path / "m.fcl"
     command = ("train", data, *FEATURES, "--path", 3, "--cv", 2, "--out", out)
     for more, words in (

@@ -21,8 +21,10 @@ from tests.cli.conftest import ok
 Run = Callable[..., Result]
 
 
-@pytest.mark.parametrize("suffix", ["npy", "tsv", "zarr"])
-@pytest.mark.parametrize("kind", [None, "--margins", "--probability"])
+@pytest.mark.parametrize(
+    ("suffix", "kind"),
+    [("npy", None), ("zarr", "--margins"), ("tsv", "--margins"), ("tsv", "--probability")],
+)
 def test_scores(
     data: Path, model: Model, model_file: Path, tmp_path: Path, run: Run, suffix: str,
     kind: str | None,
