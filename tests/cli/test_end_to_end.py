@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from fcl.model import load_model
 from fcl.objective.metrics import average_precision
@@ -138,151 +139,78 @@ TIMES = ("seconds", "rows_per_second", "memory_bytes", "time_left", "resumed")
 
 
 def contents(path: Path) -> dict[str, Any]:
-    """A model without the times of its training, for comparisons."""
-    held = {name: value for name, value in vars(load_model(path)).items() if name != "created"}
-    for name in ("ids", "weights", "support"):
-        held[name] = held[name].tobytes()
-    held["history"] = [
+    """A model without the times of its training and its limit of passes, for comparisons."""
+    model = load_model(path)
+    found = {name: value for name, value in model.header().items() if name != "created"}
+    found["arrays"] = [array.tobytes() for array in (model.ids, model.weights, model.support)]
+    found["history"] = [
         {name: value for name, value in entry.items() if name not in TIMES}
-        for entry in held["history"]
+        for entry in model.history
     ]
-    return held
+    found["options"] = {k: v for k, v in model.options.items() if k != "max_passes"}
+    return found
 
 
-class Running:
-    """``fcl-train`` in a process of its own, followed line by line."""
+@contextmanager
+def started(*arguments: object) -> Iterator[tuple[Any, Callable[[str], list[str]]]]:
+    """``fcl-train`` in a process of its own, and a function that reads up to a line with some words."""
+    command = [sys.executable, "-m", "fcl", "train", *map(str, arguments)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
 
-    def __init__(self, *arguments: object) -> None:
-        command = [sys.executable, "-m", "fcl", "train", *map(str, arguments)]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        self.seen: list[str] = []
+        def read(words: str) -> list[str]:
+            """The lines up to that one; with words that no line has, all lines up to the end."""
+            lines: list[str] = []
+            for line in process.stderr or ():
+                lines.append(line)
+                if words in line:
+                    return lines
+            process.wait(timeout=120)
+            return lines
 
-    def wait_for(self, words: str) -> str:
-        """Read up to a line that contains these words."""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.seen.append(line)
-            if words in line:
-                return line
-        raise AssertionError(f"ended without {words!r}:\n{''.join(self.seen)}")
-
-    def end(self) -> int:
-        """Read to the end; the exit code."""
-        assert self.process.stderr is not None
-        self.seen += self.process.stderr
-        return self.process.wait(timeout=120)
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., Running]]:
-    jobs: list[Running] = []
-
-    def start(*arguments: object) -> Running:
-        jobs.append(Running(*arguments))
-        return jobs[-1]
-
-    yield start
-    for job in jobs:
-        with job.process as process:
+        try:
+            yield process, read
+        finally:
             process.kill()
 
 
-@pytest.fixture(scope="module")
-def long_job(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Arguments of a job of several passes, all but --out."""
+def finished(*arguments: object) -> tuple[int, str]:
+    """The exit code and the messages of ``fcl-train``."""
+    with started(*arguments) as (process, read):
+        lines = read("no line has these words")
+        return process.returncode, "".join(lines)
+
+
+@pytest.mark.slow
+def test_a_job_that_is_stopped_and_killed_finds_the_same_model(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     windows = rng.integers(0, 4, (8_000, 24), dtype=np.uint8)
     margins = 1.5 * (windows[:, 6] == 2) + 1.0 * (windows[:, 8] == 0) - 1.5
     y = (rng.random(len(windows)) < 1 / (1 + np.exp(-margins))).astype(np.int8)
-    folder = save(tmp_path_factory.mktemp("long"), X=windows, y=y)
-    return [
-        *(str(folder), "--features", "kmers:d=4", "--C", "0.25", "--tol", "1e-9"),
-        *("--block-rows", "256", "--valid-fraction", "0.1", *INLINE),
-    ]
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, long_job: list[str]) -> dict[str, Any]:
-    """The model of that job if nothing stops it."""
-    from fcl.cli.train import command
-
-    out = tmp_path_factory.mktemp("whole") / "m.fcl"
-    ok(CliRunner().invoke(command, [*long_job, "--no-checkpoint", "--out", str(out)]))
-    model = contents(out)
-    assert len(model["history"]) > 5
-    return model
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("after", "signum"),
-    [("pass 0", signal.SIGTERM), ("pass 3", signal.SIGINT)],
-)
-def test_interrupt_and_resume(
-    tmp_path: Path,
-    long_job: list[str],
-    whole: dict[str, Any],
-    start: Callable[..., Running],
-    after: str,
-    signum: int,
-) -> None:
-    out = tmp_path / "m.fcl"
-    folder = Path(f"{out}.checkpoint")
-    job = start(*long_job, "--out", out)
-    job.wait_for(after)
-    job.process.send_signal(signum)
-    assert job.end() == 128 + signum, job.seen
-    assert any("stopped early (interrupted)" in line for line in job.seen)
-    early = load_model(out)
-    assert early.certificate.gap > 1e-9 and early.n_rows == whole["n_rows"]
-    again = start("--resume", folder)  # nothing else, and its own early model makes way
-    assert again.end() == 0, again.seen
-    assert contents(out) == whole
-    # the pass that it was stopped after is made again, and no earlier one
-    first = next(line for line in again.seen if line.startswith("pass ") and "objective" in line)
-    assert int(first.split()[1]) >= int(after.split()[1])
-
-
-@pytest.mark.slow
-def test_a_checkpoint_on_demand_and_a_run_that_is_killed(
-    tmp_path: Path, long_job: list[str], whole: dict[str, Any], start: Callable[..., Running]
-) -> None:
-    out = tmp_path / "m.fcl"
-    folder = Path(f"{out}.checkpoint")
-    job = start(*long_job, "--out", out)
-    job.wait_for("pass 1")
-    assert not list(folder.glob("*.fcl-ckpt"))
-    job.process.send_signal(signal.SIGUSR1)
-    assert "checkpoint-1.fcl-ckpt" in job.wait_for("checkpoint written to")
-    job.wait_for("pass ")  # it continues
-    job.process.send_signal(signal.SIGSTOP)
-    other = start("--resume", folder, "--out", tmp_path / "other.fcl")
-    assert other.end() == 2 and f"in use by process {job.process.pid}" in other.seen[-1]
-    job.process.kill()
-    job.end()
+    data = save(tmp_path / "d", X=windows, y=y)
+    options = ("--features", "kmers:d=4", "--C", 0.25, "--tol", 1e-9, "--block-rows", 256)
+    job = (data, *options, "--valid-fraction", 0.1, *INLINE, "--out")
+    assert finished(*job, tmp_path / "whole.fcl", "--no-checkpoint")[0] == 0
+    out, folder = tmp_path / "m.fcl", tmp_path / "m.fcl.checkpoint"
+    with started(*job, out) as (process, read):
+        read("pass 1")
+        assert not list(folder.glob("*.fcl-ckpt"))
+        process.send_signal(signal.SIGUSR1)
+        assert "checkpoint-1.fcl-ckpt" in read("checkpoint written to")[-1]
+        read("pass ")  # it continues
+        process.send_signal(signal.SIGSTOP)
+        code, said = finished("--resume", folder, "--out", tmp_path / "other.fcl")
+        assert code == 2 and f"in use by process {process.pid}" in said
+        process.kill()
     assert not out.exists() and len(list(folder.glob("*.fcl-ckpt"))) == 1
-    again = start("--resume", folder, "--max-passes", 4)
-    assert again.end() == 0 and "--max-passes" in "".join(again.seen)
-    last = start("--resume", folder, "--max-passes", 100)
-    assert last.end() == 0, last.seen
-    found = contents(out)
-    assert found["options"].pop("max_passes") == 100
-    options = {name: value for name, value in whole["options"].items() if name != "max_passes"}
-    assert found == whole | {"options": options}
-
-
-@pytest.mark.slow
-def test_a_signal_does_no_harm_to_the_model(
-    tmp_path: Path, long_job: list[str], whole: dict[str, Any], start: Callable[..., Running]
-) -> None:
-    """SIGUSR1 again and again, from before the first pass on."""
-    out = tmp_path / "m.fcl"
-    job = start(*long_job, "--out", out, "--log-json", tmp_path / "log")
-    job.wait_for("reading")
-    job.process.send_signal(signal.SIGUSR1)
-    for number in (1, 2, 3):
-        assert f"checkpoint-{number}.fcl-ckpt" in job.wait_for("checkpoint written to")
-        job.process.send_signal(signal.SIGUSR1)
-    assert job.end() == 0, job.seen
-    assert contents(out) == whole
-    assert len(list(Path(f"{out}.checkpoint").glob("*.fcl-ckpt"))) == 2
+    with started("--resume", folder) as (process, read):
+        read("pass 3")
+        process.send_signal(signal.SIGTERM)
+        assert "stopped early (interrupted)" in "".join(read("no line has these words"))
+    assert process.returncode == 128 + signal.SIGTERM
+    assert load_model(out).certificate.gap > 1e-9
+    # its own early model makes way, each time
+    code, said = finished("--resume", folder, "--max-passes", 4)
+    assert code == 0 and "--max-passes" in said
+    assert finished("--resume", folder, "--max-passes", 100)[0] == 0
+    assert len(load_model(out).history) > 5
+    assert contents(out) == contents(tmp_path / "whole.fcl")
