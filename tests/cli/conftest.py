@@ -21,6 +21,16 @@ from tests.checkpoints import arrays, state
 from tests.cli.refusals import Refuses, check_refused
 
 LENGTH = 12
+#: The words of a command.
+Job = tuple[Any, ...]
+
+
+def save(folder: Path, **arrays: Any) -> Path:
+    """Write arrays to a folder of .npy, which is made if there is none."""
+    folder.mkdir(exist_ok=True)
+    for name, values in arrays.items():
+        np.save(folder / f"{name}.npy", values)
+    return folder
 
 
 @pytest.fixture
@@ -28,12 +38,14 @@ def data(tmp_path: Path) -> Path:
     """A folder of .npy: 600 windows, a target that follows the letter at 5, weights."""
     rng = np.random.default_rng(3)
     windows = rng.integers(0, 4, (600, LENGTH), dtype=np.uint8)
-    folder = tmp_path / "data"
-    folder.mkdir()
-    np.save(folder / "X.npy", windows)
-    np.save(folder / "y.npy", ((windows[:, 5] == 2) ^ (rng.random(600) < 0.1)).astype(np.int8))
-    np.save(folder / "s.npy", rng.uniform(0.5, 2, 600))
-    return folder
+    y = ((windows[:, 5] == 2) ^ (rng.random(600) < 0.1)).astype(np.int8)
+    return save(tmp_path / "data", X=windows, y=y, s=rng.uniform(0.5, 2, 600))
+
+
+@pytest.fixture
+def job(data: Path, tmp_path: Path) -> Job:
+    """A command of training that writes o.fcl."""
+    return "train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"
 
 
 @pytest.fixture

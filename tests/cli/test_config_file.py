@@ -27,77 +27,45 @@ def run(run: Run, tmp_path: Path) -> Run:
     return with_output
 
 
-@pytest.fixture
-def config(tmp_path: Path, data: Path) -> Callable[[str], Path]:
-    def write(text: str) -> Path:
-        path = tmp_path / "run.toml"
-        path.write_text(f'data = "{data}"\nfeatures = "kmers:d=3"\n' + text)
-        return path
-
-    return write
-
-
-def test_file_then_command_line(config: Callable[[str], Path], driver: Any, run: Run) -> None:
-    path = config('C = 1\nmax_time = "2h"\nmax-passes = 7\nmemory = "1GiB"\nintercept = false\n')
-    ok(run("train", "--config", path, "--memory", "2GiB", "--max-passes", 9))
-    call = driver.calls[-1]
-    assert call["C"] == 1.0 and call["alpha"] is None
-    assert call["max_time"] == 7200 and call["max_passes"] == 9
-    assert call["memory"] == 2 << 30 and call["intercept"] is False
-    assert call["tol"] == 1e-3 and call["seed"] == 0
-
-
-def test_class_weights(config: Callable[[str], Path], driver: Any, run: Run) -> None:
-    path = config(
-        'C = 1\nstandardize = true\nl1-ratio = 0.25\nclass-weight = { 0 = 1, "1" = 2.5 }\n'
-    )
-    ok(run("train", "--config", path))
-    call = driver.calls[-1]
-    assert call["l1_ratio"] == 0.25 and call["class_weight"] == {"0": 1.0, "1": 2.5}
-    assert call["standardize"] is True
-    ok(run("train", "--config", path, "--overwrite", "--class-weight", "balanced"))
-    assert driver.calls[-1]["class_weight"] == "balanced"
-    path = config('C = 1\nclass-weight = "1=3"\n')
-    assert run("train", "--config", path, "--overwrite").exit_code == 0
-    assert driver.calls[-1]["class_weight"] == {"1": 3.0}
+#: Lines of a file, what the command line adds, and what the trainer gets.
+READ: list[tuple[str, str, dict[str, Any]]] = [
+    ('C = 1\nmax_time = "2h"\nmax-passes = 7\nmemory = "1GiB"\nintercept = false',
+     "--memory 2GiB --max-passes 9",
+     {"C": 1.0, "alpha": None, "max_time": 7200, "max_passes": 9, "memory": 2 << 30,
+      "intercept": False, "tol": 1e-3, "seed": 0}),
+    ('C = 1\nstandardize = true\nl1-ratio = 0.25\nclass-weight = { 0 = 1, "1" = 2.5 }', "",
+     {"standardize": True, "l1_ratio": 0.25, "class_weight": {"0": 1.0, "1": 2.5}}),
+    ('C = 1\nclass-weight = { 0 = 1, "1" = 2.5 }', "--class-weight balanced",
+     {"class_weight": "balanced"}),
+    ('C = 1\nclass-weight = "1=3"', "", {"class_weight": {"1": 3.0}}),
+    ("C = 1\nrow-view = 500", "", {"row_view": 500}),
+    ('C = 1\nrow-view = "all"', "", {"row_view": "all"}),
+    ('C = 1\nrow-view = "500"', "", {"row_view": 500}),
+    ("C = 1\nno-intercept = true", "", {"intercept": False}),
+    ('C = 1\ndriver = "inline"\ncheckpoint-every = "2m"', "--checkpoint c",
+     {"driver": "inline", "checkpoint": "c", "checkpoint_every": 120}),
+    ("C = 1\nno-checkpoint = true", "", {"checkpoint": None}),
+    ("C = 1\nno-checkpoint = true", "--checkpoint c", {"checkpoint": "c"}),
+    # a default that is given on purpose wins, and an option of the line replaces its rival
+    ("C = 1\ntol = 0.5", "--tol 1e-3", {"tol": 1e-3}),
+    ("C = 1", "--alpha 0.5", {"alpha": 0.5, "C": None}),
+]  # fmt: skip
 
 
-def test_row_view(config: Callable[[str], Path], driver: Any, run: Run) -> None:
-    for value, expected in ((500, 500), ('"all"', "all"), ('"500"', 500)):
-        path = config(f"C = 1\nrow-view = {value}\n")
-        assert run("train", "--config", path, "--overwrite").exit_code == 0
-        assert driver.calls[-1]["row_view"] == expected
-
-
-def test_negated_name(config: Callable[[str], Path], driver: Any, run: Run) -> None:
-    assert run("train", "--config", config("C = 1\nno-intercept = true\n")).exit_code == 0
-    assert driver.calls[-1]["intercept"] is False
-
-
-def test_driver_and_checkpoint(config: Callable[[str], Path], driver: Any, run: Run) -> None:
-    path = config('C = 1\ndriver = "inline"\ncheckpoint-every = "2m"\n')
-    assert run("train", "--config", path, "--checkpoint", "c").exit_code == 0
-    call = driver.calls[-1]
-    assert (call["driver"], call["checkpoint"], call["checkpoint_every"]) == ("inline", "c", 120)
-    path = config("C = 1\nno-checkpoint = true\n")
-    assert run("train", "--config", path, "--overwrite").exit_code == 0
-    assert driver.calls[-1]["checkpoint"] is None
-    assert run("train", "--config", path, "--checkpoint", "c", "--overwrite").exit_code == 0
-    assert driver.calls[-1]["checkpoint"] == "c"
-
-
-def test_a_default_given_on_purpose_wins(
-    config: Callable[[str], Path], driver: Any, run: Run
+@pytest.mark.parametrize(("text", "words", "expected"), READ)
+def test_file_then_command_line(
+    text: str,
+    words: str,
+    expected: dict[str, Any],
+    data: Path,
+    tmp_path: Path,
+    driver: Any,
+    run: Run,
 ) -> None:
-    assert run("train", "--config", config("C = 1\ntol = 0.5\n"), "--tol", "1e-3").exit_code == 0
-    assert driver.calls[-1]["tol"] == 1e-3
-
-
-def test_the_rival_in_the_file_gives_way(
-    config: Callable[[str], Path], driver: Any, run: Run
-) -> None:
-    assert run("train", "--config", config("C = 1\n"), "--alpha", "0.5").exit_code == 0
-    assert driver.calls[-1]["alpha"] == 0.5 and driver.calls[-1]["C"] is None
+    path = tmp_path / "run.toml"
+    path.write_text(f'data = "{data}"\nfeatures = "kmers:d=3"\n{text}\n')
+    ok(run("train", "--config", path, *words.split()))
+    assert {name: driver.calls[-1][name] for name in expected} == expected
 
 
 # -- a file from a stranger

@@ -22,8 +22,12 @@ from tests.cli.conftest import ok
 Run = Callable[..., Result]
 
 
-def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+def test_a_table_of_sequences(run: Run) -> None:
     Path("t.tsv").write_text(
         "score\tsequence\tw\tg\n1\tACGTT\t1\tu\n2.5\t\t1\tu\n-1\tggNAACC\t3\tv\n"
     )
@@ -54,47 +58,30 @@ def test_a_table_of_sequences(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("options", "features"),
     [
-        ([], "kmers:d=4"),
-        (["--length", 9, "--pad"], "bag:d=6"),
-        (["--length", 3, "--pad"], "bag:d=3"),
+        ("t.tsv --x s --y y", "kmers:d=4"),
+        ("t.tsv --x s --y y --length 9 --pad", "bag:d=6"),
+        ("t.tsv --x s --y y --length 3 --pad", "bag:d=3"),
+        ("s.bed --genome g.fa --label 5 --window -3:+4", "kmers:d=7,origin=3"),
+        ("s.bed --genome g.fa --label 5 --window 0:+4", "kmers:d=4"),
+        ("s.bed --genome g.fa --label 5 --window -5:-2", "kmers:d=3"),
     ],
 )
-def test_the_next_command_fits_the_rows(
-    options: list[Any], features: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_next_command_fits_the_rows(options: str, features: str, run: Run) -> None:
     Path("t.tsv").write_text("s\ty\nACGT\t1\nACGA\t0\n")
-    result = run("convert", "t.tsv", "o.zarr", "--x", "s", "--y", "y", *options)
-    assert result.stdout.splitlines()[-1] == (
+    Path("g.fa").write_text(">c\nACGTACGTACGTACGT\n")
+    Path("s.bed").write_text("c\t6\t7\tx\t1\nc\t7\t8\ty\t-1\n")
+    source, *more = options.split()
+    assert run("convert", source, "o.zarr", *more).stdout.splitlines()[-1] == (
         f"next         fcl train o.zarr --features {features} --C 0.1 --out model.fcl"
     )
 
 
-@pytest.mark.parametrize(
-    ("window", "features"),
-    [("-3:+4", "kmers:d=7,origin=3"), ("0:+4", "kmers:d=4"), ("-5:-2", "kmers:d=3")],
-)
-def test_the_next_command_knows_the_origin_of_windows(
-    window: str, features: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("g.fa").write_text(">c\nACGTACGTACGTACGT\n")
-    Path("s.bed").write_text("c\t6\t7\tx\t1\nc\t7\t8\ty\t-1\n")
-    options = ["--genome", "g.fa", "--window", window, "--label", "5"]
-    result = run("convert", "s.bed", "o.zarr", *options)
-    assert f" --features {features} --C" in result.stdout.splitlines()[-1]
-
-
-def test_the_next_command(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
+def test_the_next_command(run: Run) -> None:
     def next_command(text: str, *options: str) -> str:
         Path("t.csv").write_text(text)
         result = ok(run("convert", "t.csv", "o.zarr", "--overwrite", *options))
         return str(result.stdout.splitlines()[-1])
 
-    train = "next         fcl train o.zarr --features columns"
-    classes = "a,y\n" + "".join(f"{i},{i % 3}\n" for i in range(30))
     many = "a,y\n" + "".join(f"{i},{i}\n" for i in range(30))
     for text, words in (
         ("a,y\n1,0\n2,1\n", ""),
@@ -102,27 +89,27 @@ def test_the_next_command(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPa
         ("a,y\n1,u\n2,v\n", ""),
         ("a,y\n1,0.5\n2,1.5\n3,2\n", " --loss squared"),
         (many, " --loss squared"),
+        # fcl train fits softmax to more than two classes by itself
+        ("a,y\n" + "".join(f"{i},{i % 3}\n" for i in range(30)), ""),
     ):
-        expected = f"{train}{words} --C 0.1 --out model.fcl"
+        expected = (
+            f"next         fcl train o.zarr --features columns{words} --C 0.1 --out model.fcl"
+        )
         assert next_command(text, "--y", "y") == expected, text
-    # fcl train fits softmax to more than two classes by itself
-    assert next_command(classes, "--y", "y") == f"{train} --C 0.1 --out model.fcl"
     next_command(many, "--y", "y")
     Path("o.zarr").rename("train.zarr")
     predict = "next         fcl predict model.fcl o.zarr --out scores.tsv"
     assert next_command(many, "--y", "y", "--like", "train.zarr") == predict
     assert next_command("a\n1\n") == predict
-    Path("t.csv").write_text(
-        "0 1:1\n0 2:1\n"
-    )  # test data without labels, as tools for svmlight write it
+    # test data without labels, as tools for svmlight write it
+    Path("t.csv").write_text("0 1:1\n0 2:1\n")
     found = run("convert", "t.csv", "o.zarr", "--format", "svmlight", "--overwrite")
     assert found.stdout.splitlines()[-1] == predict
     result = run("convert", "t.csv", "train.zarr", "--like", "train.zarr", "--overwrite")
     assert result.exit_code == 2 and "OUT train.zarr: would replace like" in result.stderr
 
 
-def test_long_and_quoted_cells(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_long_and_quoted_cells(run: Run) -> None:
     long = "ACGT" * 50_000
     for name, text in (
         ("t.tsv", f"\ufeffs\tg\r\n{long}\t1\r\n{long}\tX\r\n"),
@@ -154,10 +141,7 @@ def test_a_pipe_is_read_once(name: str, tmp_path: Path, run: Run) -> None:
     assert found.tolist() == [[1], [2]]
 
 
-def test_inputs_that_cannot_be_opened(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_inputs_that_cannot_be_opened(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("a.fa").write_text(">a\nAC\n")
 
     def refuse(*_: Any, **__: Any) -> Any:
@@ -192,11 +176,7 @@ def test_a_full_disk(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) 
         ("t.bed", "c\t0\t2\n", ["--genome", "g.fa"]),
     ],
 )
-def test_other_encodings(
-    name: str, text: str, options: list[str], encoding: str, tmp_path: Path, run: Run,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
+def test_other_encodings(name: str, text: str, options: list[str], encoding: str, run: Run) -> None:
     Path("g.fa").write_text(">c\nACGT\n")
     Path(name).write_bytes(text.encode(encoding))
     result = run("convert", name, "o.zarr", *options)
@@ -205,10 +185,7 @@ def test_other_encodings(
     assert sorted(os.listdir()) == ["g.fa", name]
 
 
-def test_train_says_how_to_convert(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_train_says_how_to_convert(tmp_path: Path, run: Run) -> None:
     for name, content, line in (
         ("a b.fa", ">a", "fcl convert 'a b.fa' NEGATIVES.fa 'a b.zarr'"),
         ("seqs", ">a\nAC\n", "fcl convert seqs NEGATIVES.fa seqs.zarr"),

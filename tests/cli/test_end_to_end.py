@@ -8,16 +8,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from fcl.model import load_model
 from fcl.objective.metrics import average_precision
-from tests.cli.conftest import ok
+from tests.cli.conftest import Job, ok, save
 
 pytestmark = pytest.mark.forked_commands
 
@@ -37,165 +38,57 @@ def run(run: Run) -> Run:
     return run_inline
 
 
-@pytest.fixture(scope="module")
-def windows() -> np.ndarray:
-    return np.random.default_rng(11).integers(0, 4, (1500, 16), dtype=np.uint8)
-
-
-@pytest.fixture
-def labels(windows: np.ndarray) -> np.ndarray:
-    margins = 2.5 * (windows[:, 6] == 2) + 2.0 * (windows[:, 8] == 0) - 2.5
-    chance = np.random.default_rng(12).random(len(windows))
-    return (chance < 1 / (1 + np.exp(-margins))).astype(np.int8)
-
-
-@pytest.fixture
-def store(tmp_path: Path, windows: np.ndarray, labels: np.ndarray) -> Callable[..., Path]:
-    """``store("name", y=...)``: a folder of .npy files with these windows, and changes."""
-
-    def make(name: str = "d", **changes: np.ndarray | None) -> Path:
-        folder = tmp_path / name
-        folder.mkdir()
-        for array, values in ({"X": windows, "y": labels} | changes).items():
-            if values is not None:
-                np.save(folder / f"{array}.npy", values)
-        return folder
-
-    return make
-
-
-def matches(windows: np.ndarray, feature: str) -> np.ndarray:
-    """The rows that match a description such as ``A.C at 5``, as a person would read it."""
-    pattern, _, position = feature.partition(" at ")
-    start = int(position)
-    hit = np.ones(len(windows), dtype=bool)
-    for i, letter in enumerate(pattern):
-        if letter != ".":
-            hit &= windows[:, start + i] == "ACGT".index(letter)
-    return hit
-
-
-def test_train_inspect_predict(
-    tmp_path: Path, store: Callable[..., Path], windows: np.ndarray, labels: np.ndarray, run: Run
-) -> None:
-    data, out, log, tsv = store(), tmp_path / "m.fcl", tmp_path / "log", tmp_path / "f.tsv"
-    trained = ok(run(
-        "train", data, "--features", "kmers:d=3", "--C", 0.3, "--tol", 1e-6, "--block-rows", 256,
-        "--out", out, "--log-json", log,
-    ))  # fmt: skip
-    assert "converged" in trained.stdout and "strongest features" in trained.stdout
-    events = [json.loads(line) for line in log.read_text().splitlines()]
-    told = [event["event"] for event in events if not event["event"].startswith("Compil")]
-    assert told[:3] == ["Options", "Started", "Prepared"]
-    assert events[-1]["reason"] == "tolerance"
-    model = load_model(out)
-    assert model.n_active > 3 and model.certificate.gap <= 1e-6
-    assert model.labels == (0, 1) and model.n_rows == 1500
-
-    # the table that people get, read back by its words, gives the certified objective
-    assert run("inspect", out, "--tsv", tsv).exit_code == 0
-    lines = [line.split("\t") for line in tsv.read_text().splitlines()[1:]]
-    assert len(lines) == model.n_active
-    margins = np.full(len(windows), model.intercept)
-    for feature, weight, support, *_ in lines:
-        hit = matches(windows, feature)
-        assert hit.sum() == int(support)
-        margins += float(weight) * hit
-    losses = np.logaddexp(0, -np.where(labels == 1, 1, -1) * margins)
-    objective = sum(abs(float(line[1])) for line in lines) + 0.3 * losses.sum()
-    assert objective == pytest.approx(model.certificate.objective, rel=1e-12)
-
-    scores = tmp_path / "s.npy"
-    assert run("predict", out, data, "--out", scores).exit_code == 0
-    assert np.allclose(np.load(scores), margins, rtol=0, atol=1e-12)
-
-
-def test_same_bits_twice(tmp_path: Path, store: Callable[..., Path], run: Run) -> None:
-    data = store()
-    for name in ("a", "b"):
-        arguments = ["--features", "kmers:d=3", "--alpha", 0.003, "--out", tmp_path / name]
-        assert run("train", data, *arguments, "--quiet").exit_code == 0
-    a, b = load_model(tmp_path / "a"), load_model(tmp_path / "b")
-    assert a.weights.tobytes() == b.weights.tobytes() and a.intercept == b.intercept
-    assert round(a.C * 0.003 * 1500, 12) == 1
-
-
-def test_validation(
-    tmp_path: Path,
-    store: Callable[..., Path],
-    windows: np.ndarray,
-    labels: np.ndarray,
-    run: Run,
-) -> None:
-    train, valid = store("t", X=windows[:1000], y=labels[:1000]), store("v", X=windows[1000:])
-    np.save(valid / "y.npy", labels[1000:])
+def test_validation(data: Path, tmp_path: Path, run: Run) -> None:
+    X, y = np.load(data / "X.npy"), np.load(data / "y.npy")
+    train = save(tmp_path / "t", X=X[:400], y=y[:400])
+    valid = save(tmp_path / "v", X=X[400:], y=y[400:])
     out, log = tmp_path / "m.fcl", tmp_path / "log"
-    arguments = ["--features", "kmers:d=3", "--C", 0.3, "--out", out, "--overwrite"]
+    arguments = ["--features", "kmers:d=2", "--C", 0.3, "--out", out, "--overwrite"]
     result = ok(run("train", train, *arguments, "--valid", valid, "--log-json", log))
     passes = [json.loads(line) for line in log.read_text().splitlines() if "PassDone" in line]
-    expected = average_precision(labels[1000:], load_model(out).margins(windows[1000:]))
+    expected = average_precision(y[400:], load_model(out).margins(X[400:]))
     assert passes[-1]["validation"]["auprc"] == pytest.approx(expected, rel=1e-9)
-    assert f"AUPRC {expected:.4f} over 500 rows" in result.stdout
-
-    result = ok(run("train", train, *arguments, "--valid-fraction", 0.2))
-    held = 1000 - load_model(out).n_rows
-    assert 130 < held < 270 and f"over {held} rows" in result.stdout
-
-
-def test_regression(
-    tmp_path: Path, store: Callable[..., Path], windows: np.ndarray, run: Run
-) -> None:
-    y = 3.0 * (windows[:, 6] == 2) + np.random.default_rng(0).normal(size=len(windows))
-    data, out = store(y=y), tmp_path / "m.fcl"
-    result = ok(run(
-        "train", data, "--features", "kmers:d=2", "--C", 0.1, "--loss", "squared", "--out", out,
-        "--valid-fraction", 0.2,
-    ))  # fmt: skip
-    assert "MSE" in result.stdout and "MSE" in result.stderr
-    assert load_model(out).labels is None
+    assert f"AUPRC {expected:.4f} over 200 rows" in result.stdout
+    result = ok(run("train", train, *arguments, "--valid-fraction", 0.2, "--loss", "squared"))
+    model = load_model(out)
+    held = 400 - model.n_rows
+    assert 50 < held < 110 and f"over {held} rows" in result.stdout
+    assert "MSE" in result.stdout and "MSE" in result.stderr and model.labels is None
 
 
-def test_early_stop(tmp_path: Path, store: Callable[..., Path], run: Run) -> None:
-    out = tmp_path / "m.fcl"
-    arguments = ["--features", "kmers:d=3", "--C", 0.3, "--out", out, "--max-passes", 1]
-    result = ok(run("train", store(), *arguments, "--tol", 1e-9))
+def test_early_stop(job: Job, tmp_path: Path, run: Run) -> None:
+    result = ok(run(*job, "--max-passes", 1, "--tol", 1e-9))
     warnings = [line for line in result.stderr.splitlines() if "warning" in line]
     assert len(warnings) == 1 and "--max-passes" in warnings[0] and "1e-09" in warnings[0]
-    assert load_model(out).certificate.gap > 1e-9
+    assert load_model(tmp_path / "o.fcl").certificate.gap > 1e-9
 
 
-def test_plan_writes_nothing(tmp_path: Path, store: Callable[..., Path], run: Run) -> None:
-    data = store()
+def test_plan_writes_nothing(job: Job, tmp_path: Path, run: Run) -> None:
     before = sorted(tmp_path.rglob("*"))
-    arguments = ["--features", "kmers:d=3", "--C", 1, "--plan", "--memory", "1GiB"]
-    result = ok(run("train", data, *arguments, "--scratch", tmp_path))
+    result = ok(run(*job, "--plan", "--memory", "1GiB", "--scratch", tmp_path))
     sizes = [int(line.split()[-1].replace(",", "")) for line in result.stdout.splitlines()]
     assert sizes[-1] == 1 << 30 and sum(sizes[:-2]) == sizes[-2] <= sizes[-1]
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_refused_run_leaves_an_older_log(
-    tmp_path: Path, store: Callable[..., Path], windows: np.ndarray, run: Run
-) -> None:
-    windows = windows.copy()
+def test_a_refused_run_leaves_an_older_log(job: Job, data: Path, tmp_path: Path, run: Run) -> None:
+    windows = np.load(data / "X.npy")
     windows[200, 3] = 9  # found when the rows are read, after the start was reported
+    save(data, X=windows)
     log = tmp_path / "log"
     log.write_text("older")
-    result = run(
-        "train", store(X=windows), "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "m.fcl",
-        "--log-json", log, "--overwrite",
-    )  # fmt: skip
+    result = run(*job, "--log-json", log, "--overwrite")
     assert result.exit_code == 2 and "row 200, column 3" in result.stderr
     assert log.read_text() == "older"
 
 
 @pytest.mark.slow
 @pytest.mark.fresh_interpreters  # modules that it imports
-def test_script_in_a_process_of_its_own(tmp_path: Path, store: Callable[..., Path]) -> None:
+def test_script_in_a_process_of_its_own(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "m.fcl"
     code = (
         "import sys\nfrom fcl.cli.train import command\n"
-        f"arguments = [{str(store())!r}, '--features', 'kmers:d=3', '--C', '0.3', '--out', "
+        f"arguments = [{str(data)!r}, '--features', 'kmers:d=3', '--C', '0.3', '--out', "
         f"{str(out)!r}, *{INLINE!r}]\n"
         "try: command.main(arguments)\n"
         "except SystemExit as end: assert end.code == 0\n"
@@ -210,13 +103,13 @@ def test_script_in_a_process_of_its_own(tmp_path: Path, store: Callable[..., Pat
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
-def test_live_view_on_a_terminal(tmp_path: Path, store: Callable[..., Path]) -> None:
+def test_live_view_on_a_terminal(data: Path, tmp_path: Path) -> None:
     import pty
 
     leader, follower = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
     with subprocess.Popen(
-        [sys.executable, "-m", "fcl", "train", str(store()), "--features", "kmers:d=3", "--C",
+        [sys.executable, "-m", "fcl", "train", str(data), "--features", "kmers:d=3", "--C",
          "0.3", "--out", str(tmp_path / "m.fcl"), *INLINE],
         stderr=follower, stdout=subprocess.PIPE, env=environment, text=True,
     ) as process:  # fmt: skip
@@ -246,153 +139,78 @@ TIMES = ("seconds", "rows_per_second", "memory_bytes", "time_left", "resumed")
 
 
 def contents(path: Path) -> dict[str, Any]:
-    """A model without the times of its training, for comparisons."""
-    held = {name: value for name, value in vars(load_model(path)).items() if name != "created"}
-    for name in ("ids", "weights", "support"):
-        held[name] = held[name].tobytes()
-    held["history"] = [
+    """A model without the times of its training and its limit of passes, for comparisons."""
+    model = load_model(path)
+    found = {name: value for name, value in model.header().items() if name != "created"}
+    found["arrays"] = [array.tobytes() for array in (model.ids, model.weights, model.support)]
+    found["history"] = [
         {name: value for name, value in entry.items() if name not in TIMES}
-        for entry in held["history"]
+        for entry in model.history
     ]
-    return held
+    found["options"] = {k: v for k, v in model.options.items() if k != "max_passes"}
+    return found
 
 
-class Job:
-    """``fcl-train`` in a process of its own, followed line by line."""
+@contextmanager
+def started(*arguments: object) -> Iterator[tuple[Any, Callable[[str], list[str]]]]:
+    """``fcl-train`` in a process of its own, and a function that reads up to a line with some words."""
+    command = [sys.executable, "-m", "fcl", "train", *map(str, arguments)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
 
-    def __init__(self, *arguments: object) -> None:
-        command = [sys.executable, "-m", "fcl", "train", *map(str, arguments)]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        self.seen: list[str] = []
+        def read(words: str) -> list[str]:
+            """The lines up to that one; with words that no line has, all lines up to the end."""
+            lines: list[str] = []
+            for line in process.stderr or ():
+                lines.append(line)
+                if words in line:
+                    return lines
+            process.wait(timeout=120)
+            return lines
 
-    def wait_for(self, words: str) -> str:
-        """Read up to a line that contains these words."""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.seen.append(line)
-            if words in line:
-                return line
-        raise AssertionError(f"ended without {words!r}:\n{''.join(self.seen)}")
-
-    def end(self) -> int:
-        """Read to the end; the exit code."""
-        assert self.process.stderr is not None
-        self.seen += self.process.stderr
-        return self.process.wait(timeout=120)
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., Job]]:
-    jobs: list[Job] = []
-
-    def start(*arguments: object) -> Job:
-        jobs.append(Job(*arguments))
-        return jobs[-1]
-
-    yield start
-    for job in jobs:
-        with job.process as process:
+        try:
+            yield process, read
+        finally:
             process.kill()
 
 
-@pytest.fixture(scope="module")
-def long_job(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Arguments of a job of several passes, all but --out."""
+def finished(*arguments: object) -> tuple[int, str]:
+    """The exit code and the messages of ``fcl-train``."""
+    with started(*arguments) as (process, read):
+        lines = read("no line has these words")
+        return process.returncode, "".join(lines)
+
+
+@pytest.mark.slow
+def test_a_job_that_is_stopped_and_killed_finds_the_same_model(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     windows = rng.integers(0, 4, (8_000, 24), dtype=np.uint8)
     margins = 1.5 * (windows[:, 6] == 2) + 1.0 * (windows[:, 8] == 0) - 1.5
     y = (rng.random(len(windows)) < 1 / (1 + np.exp(-margins))).astype(np.int8)
-    folder = tmp_path_factory.mktemp("long")
-    np.save(folder / "X.npy", windows)
-    np.save(folder / "y.npy", y)
-    return [
-        *(str(folder), "--features", "kmers:d=4", "--C", "0.25", "--tol", "1e-9"),
-        *("--block-rows", "256", "--valid-fraction", "0.1", *INLINE),
-    ]
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, long_job: list[str]) -> dict[str, Any]:
-    """The model of that job if nothing stops it."""
-    from fcl.cli.train import command
-
-    out = tmp_path_factory.mktemp("whole") / "m.fcl"
-    ok(CliRunner().invoke(command, [*long_job, "--no-checkpoint", "--out", str(out)]))
-    model = contents(out)
-    assert len(model["history"]) > 5
-    return model
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("after", "signum"),
-    [("pass 0", signal.SIGTERM), ("pass 3", signal.SIGINT)],
-)
-def test_interrupt_and_resume(
-    tmp_path: Path,
-    long_job: list[str],
-    whole: dict[str, Any],
-    start: Callable[..., Job],
-    after: str,
-    signum: int,
-) -> None:
-    out = tmp_path / "m.fcl"
-    folder = Path(f"{out}.checkpoint")
-    job = start(*long_job, "--out", out)
-    job.wait_for(after)
-    job.process.send_signal(signum)
-    assert job.end() == 128 + signum, job.seen
-    assert any("stopped early (interrupted)" in line for line in job.seen)
-    early = load_model(out)
-    assert early.certificate.gap > 1e-9 and early.n_rows == whole["n_rows"]
-    again = start("--resume", folder)  # nothing else, and its own early model makes way
-    assert again.end() == 0, again.seen
-    assert contents(out) == whole
-    # the pass that it was stopped after is made again, and no earlier one
-    first = next(line for line in again.seen if line.startswith("pass ") and "objective" in line)
-    assert int(first.split()[1]) >= int(after.split()[1])
-
-
-@pytest.mark.slow
-def test_a_checkpoint_on_demand_and_a_run_that_is_killed(
-    tmp_path: Path, long_job: list[str], whole: dict[str, Any], start: Callable[..., Job]
-) -> None:
-    out = tmp_path / "m.fcl"
-    folder = Path(f"{out}.checkpoint")
-    job = start(*long_job, "--out", out)
-    job.wait_for("pass 1")
-    assert not list(folder.glob("*.fcl-ckpt"))
-    job.process.send_signal(signal.SIGUSR1)
-    assert "checkpoint-1.fcl-ckpt" in job.wait_for("checkpoint written to")
-    job.wait_for("pass ")  # it continues
-    job.process.send_signal(signal.SIGSTOP)
-    other = start("--resume", folder, "--out", tmp_path / "other.fcl")
-    assert other.end() == 2 and f"in use by process {job.process.pid}" in other.seen[-1]
-    job.process.kill()
-    job.end()
+    data = save(tmp_path / "d", X=windows, y=y)
+    options = ("--features", "kmers:d=4", "--C", 0.25, "--tol", 1e-9, "--block-rows", 256)
+    job = (data, *options, "--valid-fraction", 0.1, *INLINE, "--out")
+    assert finished(*job, tmp_path / "whole.fcl", "--no-checkpoint")[0] == 0
+    out, folder = tmp_path / "m.fcl", tmp_path / "m.fcl.checkpoint"
+    with started(*job, out) as (process, read):
+        read("pass 1")
+        assert not list(folder.glob("*.fcl-ckpt"))
+        process.send_signal(signal.SIGUSR1)
+        assert "checkpoint-1.fcl-ckpt" in read("checkpoint written to")[-1]
+        read("pass ")  # it continues
+        process.send_signal(signal.SIGSTOP)
+        code, said = finished("--resume", folder, "--out", tmp_path / "other.fcl")
+        assert code == 2 and f"in use by process {process.pid}" in said
+        process.kill()
     assert not out.exists() and len(list(folder.glob("*.fcl-ckpt"))) == 1
-    again = start("--resume", folder, "--max-passes", 4)
-    assert again.end() == 0 and "--max-passes" in "".join(again.seen)
-    last = start("--resume", folder, "--max-passes", 100)
-    assert last.end() == 0, last.seen
-    found = contents(out)
-    assert found["options"].pop("max_passes") == 100
-    options = {name: value for name, value in whole["options"].items() if name != "max_passes"}
-    assert found == whole | {"options": options}
-
-
-@pytest.mark.slow
-def test_a_signal_does_no_harm_to_the_model(
-    tmp_path: Path, long_job: list[str], whole: dict[str, Any], start: Callable[..., Job]
-) -> None:
-    """SIGUSR1 again and again, from before the first pass on."""
-    out = tmp_path / "m.fcl"
-    job = start(*long_job, "--out", out, "--log-json", tmp_path / "log")
-    job.wait_for("reading")
-    job.process.send_signal(signal.SIGUSR1)
-    for number in (1, 2, 3):
-        assert f"checkpoint-{number}.fcl-ckpt" in job.wait_for("checkpoint written to")
-        job.process.send_signal(signal.SIGUSR1)
-    assert job.end() == 0, job.seen
-    assert contents(out) == whole
-    assert len(list(Path(f"{out}.checkpoint").glob("*.fcl-ckpt"))) == 2
+    with started("--resume", folder) as (process, read):
+        read("pass 3")
+        process.send_signal(signal.SIGTERM)
+        assert "stopped early (interrupted)" in "".join(read("no line has these words"))
+    assert process.returncode == 128 + signal.SIGTERM
+    assert load_model(out).certificate.gap > 1e-9
+    # its own early model makes way, each time
+    code, said = finished("--resume", folder, "--max-passes", 4)
+    assert code == 0 and "--max-passes" in said
+    assert finished("--resume", folder, "--max-passes", 100)[0] == 0
+    assert len(load_model(out).history) > 5
+    assert contents(out) == contents(tmp_path / "whole.fcl")

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import Result
 from waves import Problem
 
 import fcl
 from fcl.model import atomic
+from tests.cli.conftest import save
 
 Run = Callable[..., Result]
 JOBS: dict[str, tuple[Any, ...]] = {
@@ -30,10 +30,8 @@ def job(name: str, data: Path, tmp_path: Path, *more: Any) -> tuple[Any, ...]:
     out = tmp_path / "o.fcl"
     place = data
     if name == "stagewise":
-        problem, place = Problem(), tmp_path / "waves"
-        place.mkdir()
-        np.save(place / "X.npy", problem.x)
-        np.save(place / "y.npy", problem.y)
+        problem = Problem()
+        place = save(tmp_path / "waves", X=problem.x, y=problem.y)
     command = "train" if name == "path" else name
     return (command, place, *JOBS[name], "--out", out, *more)
 

@@ -15,7 +15,7 @@ from click.testing import Result
 
 import fcl
 from fcl.model.online_state import read_state
-from tests.cli.conftest import ok
+from tests.cli.conftest import ok, save
 
 N, P = 3000, 30
 RANDOM = np.random.default_rng(0)
@@ -25,9 +25,7 @@ Y = np.where(RANDOM.random(N) < 1 / (1 + np.exp(-X @ RANDOM.normal(size=P))), 1,
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "data").mkdir()
-    np.save(tmp_path / "data" / "X.npy", X)
-    np.save(tmp_path / "data" / "y.npy", Y)
+    save(tmp_path / "data", X=X, y=Y)
     return tmp_path
 
 

@@ -14,8 +14,9 @@ import pytest
 from click.testing import Result
 
 import fcl
+from fcl.cli import path_report
 from fcl.path import track as tracks
-from tests.cli.conftest import ok
+from tests.cli.conftest import ok, save
 
 Run = Callable[..., Result]
 
@@ -27,12 +28,8 @@ def valid(tmp_path: Path) -> Path:
     """Rows of the same kind as the fixture ``data``, with groups and folds."""
     random = np.random.default_rng(4)
     windows = random.integers(0, 4, (300, 12), dtype=np.uint8)
-    folder = tmp_path / "valid"
-    folder.mkdir()
-    np.save(folder / "X.npy", windows)
-    np.save(folder / "y.npy", ((windows[:, 5] == 2) ^ (random.random(300) < 0.1)).astype(np.int8))
-    np.save(folder / "group.npy", random.integers(0, 3, 300))
-    return folder
+    y = ((windows[:, 5] == 2) ^ (random.random(300) < 0.1)).astype(np.int8)
+    return save(tmp_path / "valid", X=windows, y=y, group=random.integers(0, 3, 300))
 
 
 def test_a_path_with_validation(data: Path, valid: Path, tmp_path: Path, run: Run) -> None:
@@ -181,19 +178,22 @@ def test_the_same_command_continues(
     assert other.exit_code == 2 and "is not the folder of a path" in other.output
 
 
-def test_a_signal_ends_the_path_after_its_points(
-    data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from fcl.cli import path_report
-
+def interrupt(patch: pytest.MonkeyPatch, when: Callable[[Any], bool]) -> None:
+    """Send the signal at the line of a point."""
     show = path_report.point_line
 
     def killing(event: Any) -> str:
-        if event.number == 3:
+        if when(event):
             os.kill(os.getpid(), signal.SIGTERM)
         return show(event)
 
-    monkeypatch.setattr(path_report, "point_line", killing)
+    patch.setattr(path_report, "point_line", killing)
+
+
+def test_a_signal_ends_the_path_after_its_points(
+    data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt(monkeypatch, lambda event: event.number == 3)
     out = tmp_path / "m.fcl"
     command = ("train", data, *FEATURES, "--path", 5, "--out", out)
     result = run(*command)
@@ -209,16 +209,7 @@ def test_how_an_interrupted_path_continues(
     data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fold is interrupted, before any model over all rows has a score."""
-    from fcl.cli import path_report
-
-    show = path_report.point_line
-
-    def killing(event: Any) -> str:
-        if event.part:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return show(event)
-
-    monkeypatch.setattr(path_report, "point_line", killing)
+    interrupt(monkeypatch, lambda event: bool(event.part))
     out = tmp_path / "m.fcl"
     command = ("train", data, *FEATURES, "--path", 3, "--cv", 2, "--out", out)
     for more, words in (

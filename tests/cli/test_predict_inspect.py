@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +21,10 @@ from tests.cli.conftest import ok
 Run = Callable[..., Result]
 
 
-@pytest.mark.parametrize("suffix", ["npy", "tsv", "zarr"])
-@pytest.mark.parametrize("kind", [None, "--margins", "--probability"])
+@pytest.mark.parametrize(
+    ("suffix", "kind"),
+    [("npy", None), ("zarr", "--margins"), ("tsv", "--margins"), ("tsv", "--probability")],
+)
 def test_scores(
     data: Path, model: Model, model_file: Path, tmp_path: Path, run: Run, suffix: str,
     kind: str | None,
@@ -95,39 +99,51 @@ def test_inspect(model: Model, model_file: Path, tmp_path: Path, run: Run) -> No
     assert run("inspect", model_file, "--tsv", tsv, "--overwrite").exit_code == 0
 
 
-def test_inspect_of_another_penalty(model: Model, tmp_path: Path, run: Run) -> None:
-    from dataclasses import replace
-
-    for number, (given, text) in enumerate(
-        {
-            ((0, 1.0), (1, 20.0)): "0 is -1, 1 is +1, class weights 0: 1, 1: 20",
-            "balanced": "0 is -1, 1 is +1, class weights balanced",
-        }.items()
-    ):
-        path = tmp_path / f"{number}.fcl"
-        labels = [(0, 1), (0.0, 1.0)][number]  # floats are shown as whole numbers
-        options = {"l1_ratio": 0.5, "class_weight": given}
-        replace(model, labels=labels, options=options).save(path)
-        result = run("inspect", path)
-        assert result.exit_code == 0 and text in result.stdout
-        assert "sum_j (0.5 |w_j| + 0.25 w_j^2) + C sum_i s_i log" in result.stdout
-
-
-def test_inspect_of_a_standardized_model(model: Model, tmp_path: Path, run: Run) -> None:
-    from dataclasses import replace
-
-    replace(model, options={"standardize": True}).save(tmp_path / "m.fcl")
-    result = run("inspect", tmp_path / "m.fcl")
-    words = "sum_j |w_j|, each w_j times the standard deviation of its feature, + C sum_i"
-    assert result.exit_code == 0 and words in result.stdout
+@pytest.mark.parametrize(
+    ("labels", "options", "words"),
+    [
+        ((0, 1), {"l1_ratio": 0.5, "class_weight": ((0, 1.0), (1, 20.0))},
+         ["0 is -1, 1 is +1, class weights 0: 1, 1: 20",
+          "sum_j (0.5 |w_j| + 0.25 w_j^2) + C sum_i s_i log"]),
+        # floats are shown as whole numbers
+        ((0.0, 1.0), {"class_weight": "balanced"}, ["0 is -1, 1 is +1, class weights balanced"]),
+        ((0, 1), {"standardize": True},
+         ["sum_j |w_j|, each w_j times the standard deviation of its feature, + C sum_i"]),
+    ],
+)  # fmt: skip
+def test_inspect_of_other_problems(
+    model: Model, tmp_path: Path, run: Run, labels: Any, options: Any, words: list[str]
+) -> None:
+    replace(model, labels=labels, options=options).save(tmp_path / "m.fcl")
+    text = ok(run("inspect", tmp_path / "m.fcl")).stdout
+    assert all(each in text for each in words)
 
 
 def test_inspect_without_features(model: Model, tmp_path: Path, run: Run) -> None:
-    from dataclasses import replace
-
     empty = replace(model, ids=[], weights=[], support=[], labels=None)  # type: ignore[arg-type]
     empty.save(tmp_path / "e.fcl")
     result = run("inspect", tmp_path / "e.fcl", "--tsv", tmp_path / "f.tsv")
     assert result.exit_code == 0 and "0 of 1,000 priced" in result.stdout
     assert "none (regression)" in result.stdout
     assert (tmp_path / "f.tsv").read_text() == "feature\tweight\tsupport\n"
+
+
+def test_a_model_with_an_offset(data: Path, model: Model, tmp_path: Path, run: Run) -> None:
+    """Its means need the offset of the rows, too."""
+    path, scores, o = tmp_path / "o.fcl", tmp_path / "s.npy", np.linspace(-1, 1, 600)
+    replace(model, loss="poisson", labels=None, options={"offset": True}).save(path)
+    np.save(data / "log_exposure.npy", o)
+    result = run("predict", path, data, "--out", scores)
+    assert result.exit_code == 2 and "--offset" in result.stderr
+    ok(run("predict", path, data, "--offset", "log_exposure", "--mean", "--out", scores))
+    expected = np.exp(model.margins(np.load(data / "X.npy")) + o)
+    np.testing.assert_allclose(np.load(scores), expected, rtol=1e-14)
+    assert "poisson, margins with an offset" in run("inspect", path).stdout
+
+
+def test_the_hinge_of_online_models(data: Path, tmp_path: Path, run: Run) -> None:
+    given = ("--features", "kmers:d=2", "--alpha", 0.01, "--loss", "hinge", "--overwrite")
+    path = tmp_path / "m.fcl"
+    assert "certificate" in ok(run("online", data, *given, "--out", path)).output
+    assert "hinge" in ok(run("inspect", path)).output
+    assert "best C" in ok(run("certify", path, data)).output

@@ -13,6 +13,7 @@ from waves import Problem
 
 import fcl
 from tests.cli import test_covariates as covariates_of
+from tests.cli.conftest import save as save_arrays
 from tests.cli.refusals import Refuses, parametrized
 
 TOO_LARGE = 2**62 + 1
@@ -26,9 +27,7 @@ def line(given: str) -> list[Any]:
 
 
 def save(folder: str, **arrays: Any) -> None:
-    Path(folder).mkdir(exist_ok=True)
-    for name, values in arrays.items():
-        np.save(f"{folder}/{name}.npy", values)
+    save_arrays(Path(folder), **arrays)
 
 
 def windows(given: tuple[Callable[..., dict[str, Any]], str]) -> list[Any]:

@@ -15,7 +15,7 @@ from click.testing import Result
 
 from fcl.features import KmerFamily
 from fcl.model import Model
-from tests.cli.conftest import ok
+from tests.cli.conftest import Job, ok
 
 Run = Callable[..., Result]
 
@@ -41,28 +41,29 @@ def test_a_report(data: Path, model_file: Path, tmp_path: Path, run: Run) -> Non
     assert (quiet.exit_code, quiet.output) == (0, "") and out.read_text() == html
 
 
-def test_the_report_of_a_training(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
+def test_the_report_of_a_training(
+    job: Job, data: Path, tmp_path: Path, driver: Any, run: Run
+) -> None:
     out, report = tmp_path / "o.fcl", tmp_path / "r.html"
-    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", out]
-    result = run(*arguments, "--report", report)
+    result = run(*job, "--report", report)
     assert result.exit_code == 0 and f"report in {report}" in result.stderr
     assert "600 rows of data" in report.read_text()
     out.unlink()
     report.unlink()
     driver.before_end = lambda arguments: os.kill(os.getpid(), signal.SIGTERM)
-    stopped = run(*arguments, "--report", report)
+    stopped = run(*job, "--report", report)
     assert stopped.exit_code == 143 and out.exists() and not report.exists()
     assert "no report; make it with: fcl-report" in stopped.stderr
     out.unlink()
     driver.before_end = lambda arguments: os.remove(data / "y.npy")
-    failed = run(*arguments, "--report", report)
+    failed = run(*job, "--report", report)
     assert failed.exit_code == 0 and out.exists() and not report.exists()
     assert "the report could not be written: " in failed.stderr
     assert f"no report; make it with: fcl-report {out} --data DATA --out {report}" in failed.stderr
 
 
 def test_a_signal_ends_the_report_of_a_training(
-    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+    job: Job, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from fcl.report import make
 
@@ -70,8 +71,7 @@ def test_a_signal_ends_the_report_of_a_training(
         make, "make_report", lambda *_, **__: os.kill(os.getpid(), signal.SIGINT) or 1 / 0
     )
     out, report = tmp_path / "o.fcl", tmp_path / "r.html"
-    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", out]
-    stopped = run(*arguments, "--report", report)
+    stopped = run(*job, "--report", report)
     assert stopped.exit_code == 130 and out.exists() and not report.exists()
     assert "could not be written" not in stopped.stderr
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from fcl.model import Model
-from tests.cli.conftest import ok
+from tests.cli.conftest import ok, save
 
 Run = Callable[..., Result]
 
@@ -57,8 +57,7 @@ def test_a_folder_among_the_arrays(
 ) -> None:
     """A checkpoint may lie in the folder of the data, where it is no part of them."""
     codes = np.random.default_rng(0).integers(0, 4, (600, 14)).astype(np.uint8)
-    np.save(tmp_path / "X.npy", codes)
-    np.save(tmp_path / "y.npy", np.arange(600) % 2)
+    save(tmp_path, X=codes, y=np.arange(600) % 2)
     folder = start("--checkpoint", tmp_path / "ck", rows=tmp_path)
     ok(run("train", "--resume", folder, "--out", tmp_path / "b.fcl"))
     assert driver.calls[-1]["checkpoint"] == str(folder)
@@ -178,10 +177,8 @@ def test_plan_of_a_resumed_job(
 def test_a_softmax_that_was_chosen_for_the_labels(tmp_path: Path, run: Run) -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 300)
-    rows, out = tmp_path / "rows", tmp_path / "o.fcl"
-    rows.mkdir()
-    np.save(rows / "X.npy", rng.normal(size=(300, 6)) + y[:, None] * 0.5)
-    np.save(rows / "y.npy", y)
+    out = tmp_path / "o.fcl"
+    rows = save(tmp_path / "rows", X=rng.normal(size=(300, 6)) + y[:, None] * 0.5, y=y)
     job = ("train", rows, "--features", "columns", "--C", 0.5, "--driver", "inline", "--out", out)
     first = run(*job, "--max-passes", 1)
     assert "3 classes, so the loss is softmax" in first.output

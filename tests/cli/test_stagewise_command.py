@@ -14,17 +14,15 @@ from click.testing import Result
 from waves import Problem
 
 from fcl.stagewise.model import load_stagewise
-from tests.cli.conftest import ok
+from tests.cli.conftest import ok, save
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     problem = Problem()
-    data = tmp_path / "data"
-    data.mkdir()
-    for name, values in {"X": problem.x, "y": problem.y, "s": problem.s}.items():
-        np.save(data / f"{name}.npy", values)
-    np.save(data / "t.npy", problem.numbers[:, 0])
+    t, u = problem.numbers.T
+    arrays = {"X": problem.x, "y": problem.y, "s": problem.s, "t": t, "u": u}
+    save(tmp_path / "data", **arrays, both=problem.numbers, o=problem.x[:, :3])
     return tmp_path
 
 
@@ -39,15 +37,12 @@ def test_a_resumed_command_gives_the_same_model(
     gap = r"gap +at most \S+ to the joint optimum over 30 features, a bound that is loose far from "
     assert re.search(gap + "the optimum; a further visit takes", result.output)
     assert result.output.count("validation loss") > 8
-    assert re.search(
-        "^visit 2, block 1 of 4: loss .*, .* s, .* s left$", result.output, re.MULTILINE
-    )
-    assert re.search(
-        "^stopped +all visits done, after visit 3, block 4 of 4$", result.output, re.MULTILINE
-    )
-    assert re.search(
-        "^model +after visit [1-3], block [1-4] of 4: loss", result.output, re.MULTILINE
-    )
+    for pattern in (
+        "^visit 2, block 1 of 4: loss .*, .* s, .* s left$",
+        "^stopped +all visits done, after visit 3, block 4 of 4$",
+        "^model +after visit [1-3], block [1-4] of 4: loss",
+    ):
+        assert re.search(pattern, result.output, re.MULTILINE)
     whole = load_stagewise(out)
     assert whole.certificate is not None
     part = folder / "part.fcl"
@@ -110,7 +105,6 @@ def test_fcl_train_names_what_is_of_a_stagewise_job(
 
 def test_config_log_offset_and_class_weights(run: Callable[..., Result], folder: Path) -> None:
     """A TOML file gives the same model as the command line, which overrides it."""
-    np.save(folder / "data" / "o.npy", Problem().x[:, :3])
     config = folder / "run.toml"
     config.write_text(
         'features = "waves:Waves"\nblock = 8\nweights = "s"\noffset = "o"\nupdate = "gls"\n'
@@ -138,9 +132,6 @@ def test_config_log_offset_and_class_weights(run: Callable[..., Result], folder:
 
 
 def test_several_targets(run: Callable[..., Result], folder: Path) -> None:
-    numbers = Problem().numbers
-    np.save(folder / "data" / "u.npy", numbers[:, 1])
-    np.save(folder / "data" / "both.npy", numbers)
     for y, out in (("t,u", "named.fcl"), ("both", "both.fcl")):
         args = ("--regression", "--y", y, "--quiet", "--out", folder / out)
         ok(run("stagewise", folder / "data", *OPTIONS, *args))

@@ -13,7 +13,7 @@ from click.testing import Result
 
 import fcl
 from fcl.model import atomic, result_file
-from tests.cli.conftest import ok
+from tests.cli.conftest import ok, save
 
 Run = Callable[..., Result]
 TRAIN = ("train", "DATA", "--features", "kmers:d=2", "--C", 0.05, "--driver", "inline")
@@ -55,10 +55,8 @@ def inputs(data: Path, model_file: Path, tmp_path: Path) -> dict[str, str]:
     from waves import Problem
 
     (tmp_path / "rows.csv").write_text("y,a\n0,1.5\n1,2.5\n0,3.5\n")
-    problem, waves = Problem(), tmp_path / "waves"
-    waves.mkdir()
-    np.save(waves / "X.npy", problem.x)
-    np.save(waves / "y.npy", problem.y)
+    problem = Problem()
+    waves = save(tmp_path / "waves", X=problem.x, y=problem.y)
     with h5py.File(tmp_path / "rows.h5", "w") as file:
         file["X"] = np.arange(6.0).reshape(3, 2)
     names = {"DATA": data, "MODEL": model_file, "CSV": "rows.csv", "WAVES": waves, "H5": "rows.h5"}
@@ -76,6 +74,24 @@ def take(path: Path) -> None:
         path.mkdir(exist_ok=True)
         path = path / "theirs"
     path.write_bytes(b"theirs")
+
+
+def at_rename(patch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    """Another process acts in the last moment."""
+    patch.setattr(atomic, "step", lambda name: act() if name == "rename" else None)
+
+
+def after_checks(patch: pytest.MonkeyPatch, out: Path) -> None:
+    """Another process takes the name when it has been checked."""
+    check = atomic.check_output
+
+    def checked(path: Any, overwrite: bool, folder: bool = False) -> Any:
+        found = check(path, overwrite, folder)
+        if str(path) == str(out):
+            take(out)
+        return found
+
+    patch.setattr(atomic, "check_output", checked)
 
 
 def check_kept(result: Result, out: Path, run_again: Callable[[Path], Result]) -> None:
@@ -108,19 +124,15 @@ def test_a_name_taken_in_the_last_moment(
 ) -> None:
     arguments, name = (IN_MEMORY | STREAMED)[case]
     out = tmp_path / name
-
-    def step(name: str) -> None:
-        if name == "rename":
-            take(out)
-
-    monkeypatch.setattr(atomic, "step", step)
+    at_rename(monkeypatch, lambda: take(out))
     result = run_command(run, arguments, inputs, out)
     monkeypatch.undo()
     if case == "report of train":  # the model is what the command is about
         assert result.exit_code == 0 and "this result is in" in result.stderr
         assert (tmp_path / "o.1.html").is_file()
         return
-    check_kept(result, out, lambda path: _again(run, arguments, inputs, path))
+    again = (*arguments, "--overwrite")
+    check_kept(result, out, lambda path: run_command(run, again, inputs, path))
 
 
 @pytest.mark.parametrize("case", [name for name in IN_MEMORY if name != "report of train"])
@@ -128,22 +140,12 @@ def test_a_name_taken_after_the_checks(
     run: Run, inputs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     arguments, name = IN_MEMORY[case]
-    out, check = tmp_path / name, atomic.check_output
-
-    def checked(path: Any, overwrite: bool, folder: bool = False) -> Any:
-        found = check(path, overwrite, folder)
-        if str(path) == str(out):
-            take(out)
-        return found
-
-    monkeypatch.setattr(atomic, "check_output", checked)
+    out = tmp_path / name
+    after_checks(monkeypatch, out)
     result = run_command(run, arguments, inputs, out)
     monkeypatch.undo()
-    check_kept(result, out, lambda path: _again(run, arguments, inputs, path))
-
-
-def _again(run: Run, arguments: tuple[Any, ...], inputs: dict[str, str], path: Path) -> Result:
-    return run_command(run, (*arguments, "--overwrite"), inputs, path)
+    again = (*arguments, "--overwrite")
+    check_kept(result, out, lambda path: run_command(run, again, inputs, path))
 
 
 @pytest.mark.parametrize("case", ["train", "online", "scores as zarr", "convert"])
@@ -153,13 +155,12 @@ def test_overwrite_replaces_what_another_process_wrote(
     arguments, name = (IN_MEMORY | STREAMED)[case]
     out = tmp_path / name
 
-    def step(name: str) -> None:
-        if name == "rename":
-            take(out)
-            if out.is_dir():
-                (out / "zarr.json").write_text("{}")
+    def take_store() -> None:
+        take(out)
+        if out.is_dir():
+            (out / "zarr.json").write_text("{}")
 
-    monkeypatch.setattr(atomic, "step", step)
+    at_rename(monkeypatch, take_store)
     ok(run_command(run, (*arguments, "--overwrite"), inputs, out))
     assert not (out / "theirs").exists() and (out.is_dir() or out.read_bytes() != b"theirs")
     assert not list(tmp_path.glob("o.1.*")) and not list(tmp_path.glob("*.tmp"))
@@ -168,15 +169,8 @@ def test_overwrite_replaces_what_another_process_wrote(
 def test_a_log_does_not_replace_the_log_of_another_process(
     run: Run, inputs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, check = tmp_path / "log.jsonl", atomic.check_output
-
-    def checked(path: Any, overwrite: bool, folder: bool = False) -> Any:
-        found = check(path, overwrite, folder)
-        if str(path) == str(log):
-            take(log)
-        return found
-
-    monkeypatch.setattr(atomic, "check_output", checked)
+    log = tmp_path / "log.jsonl"
+    after_checks(monkeypatch, log)
     arguments = (*TRAIN, "--out", "OUT", "--log-json", log)
     result = run_command(run, arguments, inputs, tmp_path / "o.fcl")
     assert result.exit_code == 0 and f"this result is in {tmp_path}/log.1.jsonl" in result.stderr

@@ -18,7 +18,7 @@ import fcl
 from fcl.errors import BudgetError, CheckpointError, InputError, RepeatedDeaths
 from fcl.model import load_model
 from fcl.objective import LOSSES
-from tests.cli.conftest import ok
+from tests.cli.conftest import Job, ok
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -73,19 +73,18 @@ def test_a_run(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
     assert records[-1]["certificate"]["objective"] == 12.5
 
 
-def test_options_of_the_penalty(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
-    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
-    assert run(*arguments).exit_code == 0
+def test_options_of_the_penalty(job: Job, driver: Any, run: Run) -> None:
+    assert run(*job).exit_code == 0
     call = driver.calls[-1]
     assert call["l1_ratio"] == 1.0 and call["class_weight"] is None
-    assert call["standardize"] is False and run(*arguments, "--standardize", "--overwrite")
+    assert call["standardize"] is False and run(*job, "--standardize", "--overwrite")
     assert driver.calls[-1]["standardize"] is driver.calls[-1]["command"]["standardize"] is True
     for text, weights in (
         ("balanced", "balanced"),
         ("0=1,1=20", {"0": 1.0, "1": 20.0}),
         ("a=b=0.5", {"a=b": 0.5}),
     ):
-        ok(run(*arguments, "--overwrite", "--l1-ratio", 0.5, "--class-weight", text))
+        ok(run(*job, "--overwrite", "--l1-ratio", 0.5, "--class-weight", text))
         call = driver.calls[-1]
         assert call["l1_ratio"] == 0.5 and call["class_weight"] == weights
         assert call["command"]["l1_ratio"] == 0.5 and call["command"]["class_weight"] == weights
@@ -95,10 +94,9 @@ def test_options_of_the_penalty(data: Path, tmp_path: Path, driver: Any, run: Ru
     ("text", "value"), [("all", "all"), ("auto", "auto"), ("64", 64), ("3000000", 3_000_000)]
 )
 def test_row_view_is_passed_on(
-    text: str, value: str | int, data: Path, tmp_path: Path, driver: Any, run: Run
+    job: Job, text: str, value: str | int, driver: Any, run: Run
 ) -> None:
-    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
-    assert run(*arguments, "--row-view", text).exit_code == 0
+    assert run(*job, "--row-view", text).exit_code == 0
     assert driver.calls[-1]["row_view"] == value
     assert driver.calls[-1]["command"]["row_view"] == value
 
@@ -115,16 +113,14 @@ def test_validation_rows_without_weights_count_equally(
     assert f'{other}: no array "s" of 600 weights, so that all rows count equally' in result.stderr
 
 
-def test_valid_fraction_is_passed_on(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
-    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
-    assert run(*arguments, "--valid-fraction", "0.1").exit_code == 0
+def test_valid_fraction_is_passed_on(job: Job, driver: Any, run: Run) -> None:
+    assert run(*job, "--valid-fraction", "0.1").exit_code == 0
     assert driver.calls[-1]["valid_fraction"] == 0.1
 
 
-def test_options_of_the_driver(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
-    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
+def test_options_of_the_driver(job: Job, tmp_path: Path, driver: Any, run: Run) -> None:
     result = ok(run(
-        *arguments, "--writers", 3, "--checkpoint", tmp_path / "c", "--checkpoint-every", "90s",
+        *job, "--writers", 3, "--checkpoint", tmp_path / "c", "--checkpoint-every", "90s",
         "--no-share-cores", "--shared-files", tmp_path,
     ))  # fmt: skip
     call = driver.calls[-1]
@@ -134,7 +130,7 @@ def test_options_of_the_driver(data: Path, tmp_path: Path, driver: Any, run: Run
     assert call["should_checkpoint"]() is False and call["should_stop"]() is False
     assert f"resume with: fcl-train --resume {tmp_path / 'c'}" in result.stdout
 
-    result = ok(run(*arguments, "--no-checkpoint", "--driver", "inline", "--overwrite"))
+    result = ok(run(*job, "--no-checkpoint", "--driver", "inline", "--overwrite"))
     assert driver.calls[-1]["checkpoint"] is None and driver.calls[-1]["driver"] == "inline"
     assert "--resume" not in result.stdout
 
@@ -145,67 +141,62 @@ def test_options_of_benchmarks_are_not_shown(run: Run) -> None:
     assert "--writers" in text and "--checkpoint-every" in text and "SIGUSR1" in text
 
 
-def test_an_earlier_checkpoint_is_not_lost(
-    data: Path, tmp_path: Path, driver: Any, run: Run
-) -> None:
+def test_an_earlier_checkpoint_is_not_lost(job: Job, tmp_path: Path, driver: Any, run: Run) -> None:
     folder = tmp_path / "o.fcl.checkpoint"
     folder.mkdir()
     (folder / "checkpoint-3.fcl-ckpt").write_text("hours of work")
-    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
-    result = run(*arguments)
+    result = run(*job)
     assert result.exit_code == 2 and driver.calls == []
     assert f"holds the checkpoint of an earlier job; resume it (--resume {folder})" in (
         result.stderr
     )
     for more in (["--overwrite"], ["--no-checkpoint", "--overwrite"], ["--plan"]):
-        assert run(*arguments, *more).exit_code == 0
+        assert run(*job, *more).exit_code == 0
     assert (folder / "checkpoint-3.fcl-ckpt").read_text() == "hours of work"  # it is kept
 
 
 def test_the_checkpoint_of_a_job_that_converged_gives_way(
-    data: Path, tmp_path: Path, run: Run
+    job: Job, tmp_path: Path, run: Run
 ) -> None:
     """The same command again after its model was deleted; with the real driver."""
     out = tmp_path / "o.fcl"
     folder = tmp_path / "o.fcl.checkpoint"
-    arguments = ["train", data, "--features", "kmers:d=1", "--C", 0.1, "--driver", "inline"]
-    arguments += ["--out", out]
-    stopped = run(*arguments, "--max-passes", 1, "--tol", 1e-9)
+    own = (*job, "--features", "kmers:d=1", "--C", 0.1, "--driver", "inline")
+    stopped = run(*own, "--max-passes", 1, "--tol", 1e-9)
     assert stopped.exit_code == 0 and "stopped early" in stopped.stderr
     out.unlink()
-    refused = run(*arguments)
+    refused = run(*own)
     assert refused.exit_code == 2 and "start over (--overwrite)" in refused.stderr
     assert run("train", "--resume", folder, "--tol", 1e-3, "--max-passes", 50).exit_code == 0
     before = {path.name: path.read_bytes() for path in folder.glob("*.fcl-ckpt")}
-    assert run(*arguments).exit_code == 2  # the model exists already
+    assert run(*own).exit_code == 2  # the model exists already
     out.unlink()
-    assert run(*arguments, "--alpha", 3).exit_code == 2  # a wrong command removes no checkpoint
+    assert run(*own, "--alpha", 3).exit_code == 2  # a wrong command removes no checkpoint
     assert {path.name: path.read_bytes() for path in folder.glob("*.fcl-ckpt")} == before
-    again = ok(run(*arguments))
+    again = ok(run(*own))
     assert f"{folder}: the job there has reached its tolerance" in again.stderr
     assert f"fcl-train --resume {folder} --tol SMALLER" in again.stderr
     assert not before.keys() & {path.name for path in folder.glob("*.fcl-ckpt")}
     out.unlink()
-    quiet = run(*arguments, "--quiet", "--max-passes", 1, "--tol", 1e-9)
+    quiet = run(*own, "--quiet", "--max-passes", 1, "--tol", 1e-9)
     assert quiet.stderr.count("\n") == 1 and "stopped early" in quiet.stderr
     out.unlink()
-    assert run(*arguments).exit_code == 2  # the job there has not converged
+    assert run(*own).exit_code == 2  # the job there has not converged
 
 
-def test_quiet_and_verbose(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
-    arguments = ["train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl"]
-    assert run(*arguments, "--quiet").output == ""
-    result = run(*arguments, "--overwrite", "--verbose")
+def test_quiet_and_verbose(job: Job, driver: Any, run: Run) -> None:
+    assert run(*job, "--quiet").output == ""
+    result = run(*job, "--overwrite", "--verbose")
     assert json.loads(result.stderr.splitlines()[0])["C"] == 1.0
 
 
 @pytest.mark.parametrize(("reason", "code"), [("max-time", 0), ("max-passes", 0), ("stalled", 3)])
 def test_early_stop_warns(
-    data: Path, tmp_path: Path, driver: Any, run: Run, reason: str, code: int
+    job: Job, tmp_path: Path, driver: Any, run: Run, reason: str, code: int
 ) -> None:
     driver.reason = reason
     out = tmp_path / "o.fcl"
-    result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", out, "--quiet")
+    result = run(*job, "--quiet")
     assert result.exit_code == code and out.exists()
     assert result.stderr.count("\n") == 1
     assert (
@@ -242,16 +233,22 @@ def test_plan(data: Path, tmp_path: Path, driver: Any, run: Run) -> None:
     ids=["memory", "disk", "machine", "deaths", "checkpoint"],
 )
 def test_errors_of_the_trainer_leave_nothing(
-    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch,
-    error: BaseException, code: int, message: str,
-) -> None:  # fmt: skip
+    job: Job,
+    tmp_path: Path,
+    driver: Any,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    code: int,
+    message: str,
+) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
     monkeypatch.setattr("fcl.drivers.train.train", fail)
     before = sorted(tmp_path.rglob("*"))
     result = run(
-        "train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl",
+        *job,
         "--log-json", tmp_path / "log",
     )  # fmt: skip
     assert result.exit_code == code
@@ -261,7 +258,7 @@ def test_errors_of_the_trainer_leave_nothing(
 
 
 def test_repeated_deaths_leave_a_checkpoint(
-    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+    job: Job, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any, checkpoint: str, **__: Any) -> None:
         Path(checkpoint).mkdir()
@@ -270,42 +267,42 @@ def test_repeated_deaths_leave_a_checkpoint(
 
     monkeypatch.setattr("fcl.drivers.train.train", fail)
     out = tmp_path / "o.fcl"
-    result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", out)
+    result = run(*job)
     assert result.exit_code == 5 and not out.exists()
     assert f"resume with: fcl-train --resume {out}.checkpoint" in result.stderr
 
 
 @pytest.mark.parametrize("reason", ["tolerance", "max-time"])
 def test_the_model_is_written_though_the_last_checkpoint_is_not(
-    data: Path, tmp_path: Path, driver: Any, run: Run, reason: str
+    job: Job, tmp_path: Path, driver: Any, run: Run, reason: str
 ) -> None:
     driver.reason, driver.checkpoint_failed = reason, True
     out = tmp_path / "o.fcl"
-    result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", out)
+    result = run(*job)
     assert result.exit_code == 6 and load_model(out).n_active == 3
     assert "error: the last checkpoint could not be written" in result.stderr
     assert "--resume" not in result.stdout
 
 
 def test_a_bug_keeps_its_traceback(
-    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+    job: Job, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def bug(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr("fcl.drivers.train.train", bug)
-    result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", tmp_path / "o.fcl")
+    result = run(*job)
     assert isinstance(result.exception, ZeroDivisionError)
 
 
 def test_a_model_that_cannot_be_written_is_rescued(
-    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+    job: Job, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "o.fcl"
     (tmp_path / "rescue").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "rescue"))
     driver.before_end = lambda arguments: out.mkdir()
-    result = run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", out)
+    result = run(*job)
     assert result.exit_code == 1
     assert "the model could not be written" in result.stderr
     (rescued,) = (tmp_path / "rescue").rglob("o.fcl")
@@ -318,7 +315,7 @@ def full_disk(*_: Any, **__: Any) -> None:
 
 
 def test_a_full_disk_is_waited_for(
-    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+    job: Job, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk has room again at the third try."""
     tries: list[float] = []
@@ -331,7 +328,7 @@ def test_a_full_disk_is_waited_for(
     monkeypatch.setattr("fcl.model.atomic._TRY_EVERY", 0.0)
     driver.before_end = lambda arguments: monkeypatch.setattr(os, "fsync", filling)
     out = tmp_path / "o.fcl"
-    result = ok(run("train", data, "--features", "kmers:d=3", "--C", 1, "--out", out))
+    result = ok(run(*job))
     words = "No space left on device: make room; retrying for 60 s"
     assert result.stderr.count(words) == 1 and len(tries) > 3
     assert load_model(out).n_active == 3
@@ -339,7 +336,7 @@ def test_a_full_disk_is_waited_for(
 
 
 def test_no_place_for_the_model(
-    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+    job: Job, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is left anywhere, and the message says where the weights are."""
     rescue = tmp_path / "rescue"
@@ -350,30 +347,21 @@ def test_no_place_for_the_model(
     monkeypatch.setattr("fcl.model.atomic._TRY_EVERY", 0.0)
     driver.before_end = lambda arguments: monkeypatch.setattr(os, "fsync", full_disk)
     out = tmp_path / "o.fcl"
-    result = run(
-        "train", data, "--features", "kmers:d=3", "--C", 1, "--out", out, "--disk-wait", "1s"
-    )
+    result = run(*job, "--disk-wait", "1s")
     assert result.exit_code == 1
     assert f"fcl-train --resume {out}.checkpoint --out FILE" in result.stderr
     assert list(rescue.iterdir()) == [] and not out.exists()
 
 
 def test_a_log_on_a_full_disk_does_not_lose_the_model(
-    data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+    job: Job, data: Path, tmp_path: Path, driver: Any, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unwritten data stay in the buffer of the file, and closing the file tries to write them again."""
     full = open("/dev/full", "w")  # noqa: SIM115  (the log closes it)
     monkeypatch.setattr("fcl.cli.progress.open", lambda *_, **__: full, raising=False)
     out = tmp_path / "o.fcl"
     result = run(
-        "train",
-        data,
-        "--features",
-        "kmers:d=3",
-        "--C",
-        1,
-        "--out",
-        out,
+        *job,
         "--log-json",
         tmp_path / "l",
     )
@@ -382,7 +370,7 @@ def test_a_log_on_a_full_disk_does_not_lose_the_model(
 
 
 def test_a_log_that_fails_does_not_end_the_run(
-    data: Path, tmp_path: Path, driver: Any, run: Run
+    job: Job, tmp_path: Path, driver: Any, run: Run
 ) -> None:
     log = tmp_path / "gone" / "log"
     log.parent.mkdir()
@@ -396,14 +384,12 @@ def test_a_log_that_fails_does_not_end_the_run(
 
     fcl.drivers.train.train = train  # in the fake module, which the fixture removes
     out = tmp_path / "o.fcl"
-    result = run(
-        "train", data, "--features", "kmers:d=3", "--C", 1, "--out", out, "--log-json", log
-    )
+    result = run(*job, "--log-json", log)
     assert result.exit_code == 0 and out.exists()
     assert result.stderr.count("the log ends here") == 1
 
 
-def test_from_python_exceptions_pass(data: Path, tmp_path: Path, driver: Any) -> None:
+def test_from_python_exceptions_pass(tmp_path: Path, driver: Any) -> None:
     from fcl.cli.train import command
 
     arguments = ["nowhere", "--features", "kmers:d=3", "--C", "1", "--out", str(tmp_path / "o")]

@@ -17,62 +17,41 @@ from fcl.units import (
     parse_size,
 )
 
+SIZES = {
+    "4GiB": 4 << 30, "768MiB": 768 << 20, "2G": 2 << 30, "2g": 2 << 30, " 1.5 KiB ": 1536,
+    "3GB": 3 * 10**9, "100": 100, "100B": 100, "1T": 1 << 40, 12345: 12345, 1e9: 10**9,
+}  # fmt: skip
+DURATIONS = {
+    "90s": 90, "5m": 300, "2h": 7200, "1h30m": 5400, "1.5h": 5400, "1d": 86400, "10": 10, 7: 7,
+    0.5: 0.5, "5 min": 300,
+}  # fmt: skip
+
+
+def test_values() -> None:
+    assert {text: parse_size(text) for text in SIZES} == SIZES
+    assert {text: parse_duration(text) for text in DURATIONS} == DURATIONS
+
+
+def refused(read: Any, words: str, *values: Any) -> list[Any]:
+    return [pytest.param(read, value, words, id=str(value)[:20]) for value in values]
+
 
 @pytest.mark.parametrize(
-    ("text", "size"),
+    ("read", "value", "words"),
     [
-        ("4GiB", 4 << 30),
-        ("768MiB", 768 << 20),
-        ("2G", 2 << 30),
-        ("2g", 2 << 30),
-        (" 1.5 KiB ", 1536),
-        ("3GB", 3 * 10**9),
-        ("100", 100),
-        ("100B", 100),
-        ("1T", 1 << 40),
-        (12345, 12345),
-        (1e9, 10**9),
+        *refused(parse_size, 'memory: expected a size such as "4GiB"', "", "lots", "4 gigs", "-1G",
+                 "1e9", "GiB", "4GiBs", "٣G", True, None),
+        *refused(parse_size, "did you mean '4GiB'", "4Gi"),
+        *refused(parse_size, "at least one byte and below 8 EiB", "0", 0, -5, math.nan, math.inf,
+                 10**400, "9" * 400, "8192P", 1 << 63),
+        *refused(parse_duration, 'memory: expected a duration such as "90s"', "", "soon", "2h30",
+                 "-5m", "5 parsecs", "h", False, None, [1]),
+        *refused(parse_duration, "must be positive", "0s", 0, -1, math.nan, math.inf, 10**400),
     ],
-)
-def test_sizes(text: Any, size: int) -> None:
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize(
-    "text", ["", "lots", "4 gigs", "-1G", "1e9", "GiB", "4GiBs", "٣G", True, None]
-)
-def test_no_sizes(text: Any) -> None:
-    with pytest.raises(InputError, match='memory: expected a size such as "4GiB"'):
-        parse_size(text, "memory")
-
-
-def test_size_hint_and_bounds() -> None:
-    with pytest.raises(InputError, match="did you mean '4GiB'"):
-        parse_size("4Gi")
-    for value in ("0", 0, -5, math.nan, math.inf, 10**400, "9" * 400, "8192P", 1 << 63):
-        with pytest.raises(InputError, match="at least one byte and below 8 EiB"):
-            parse_size(value)
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90s", 90), ("5m", 300), ("2h", 7200), ("1h30m", 5400), ("1.5h", 5400), ("1d", 86400),
-     ("10", 10), (7, 7), (0.5, 0.5), ("5 min", 300)],
 )  # fmt: skip
-def test_durations(text: Any, seconds: float) -> None:
-    assert parse_duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "soon", "2h30", "-5m", "5 parsecs", "h", False, None, [1]])
-def test_no_durations(text: Any) -> None:
-    with pytest.raises(InputError, match='max-time: expected a duration such as "90s"'):
-        parse_duration(text, "max-time")
-
-
-@pytest.mark.parametrize("text", ["0s", 0, -1, float("nan"), float("inf"), 10**400])
-def test_durations_are_positive(text: Any) -> None:
-    with pytest.raises(InputError, match="must be positive"):
-        parse_duration(text)
+def test_refused(read: Any, value: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        read(value, "memory")
 
 
 def test_formats() -> None:

@@ -22,33 +22,6 @@ S = RANDOM.choice([0.0, 1.0, 2.0], N)
 CLASSES = np.digitize(MARGIN + RANDOM.normal(size=N), [-1.0, 1.0])
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"method": "ftrl"},
-        {"method": "truncated-gradient"},
-        {"method": "ogd"},
-        {"method": "ball", "radius": 2.0},
-        {"method": "ball", "radius": 2.0, "step": "explicit", "batch": 10},
-    ],
-)
-def test_fit_is_train_online(options: dict[str, Any]) -> None:
-    given = {"alpha": 1e-3, "passes": 2, **options}
-    found = FCLOnlineClassifier(**given, random_state=3).fit(X, Y, S)
-    data = fcl.open_data(X, y=Y, weights=S)
-    result = fcl.train_online(data, "columns", **given, seed=3, certify=False)
-    model = found.models_[0]
-    assert np.array_equal(model.ids, result.model.ids)
-    assert np.array_equal(model.weights, result.model.weights)
-    assert model.intercept == result.model.intercept and model.labels == result.model.labels
-    assert np.array_equal(found.decision_function(X), result.model.margins(X))
-    assert (model.C, model.sum_weights, model.n_rows) == (
-        result.model.C,
-        result.model.sum_weights,
-        result.model.n_rows,
-    )
-
-
 def test_coef_is_sparse_and_gives_the_margins() -> None:
     found = FCLOnlineClassifier(alpha=0.02).fit(X, Y)
     assert issparse(found.coef_) and found.coef_.shape == (1, P) and found.coef_.nnz < P
@@ -168,12 +141,6 @@ def test_class_weights_are_those_of_the_batch_estimator() -> None:
     """The same problem: sample weights times class weights, alpha before them."""
     weights = {"yes": 3.0}
     own = FCLOnlineClassifier(alpha=1e-3, passes=2, class_weight=weights).fit(X, Y, S)
-    data = fcl.open_data(X, y=Y, weights=S)
-    model = fcl.train_online(
-        data, "columns", alpha=1e-3, passes=2, class_weight=weights, certify=False
-    ).model
-    np.testing.assert_allclose(own.models_[0].weights, model.weights, rtol=1e-9)
-    np.testing.assert_allclose(own.models_[0].C, model.C, rtol=1e-12)
     batch = fcl.FCLClassifier(alpha=1e-3, class_weight=weights, tol=1e-8).fit(X, Y, S)
     proof = own.certify(X, Y, S)
     optimum = batch.models_[0].certificate.objective
@@ -183,15 +150,12 @@ def test_class_weights_are_those_of_the_batch_estimator() -> None:
 
 
 def test_class_weights_of_a_stream() -> None:
-    """In any cuts as in one call, if the first call says how much the classes weigh."""
-    given = {"alpha": 1e-3, "rate": 0.2, "class_weight": {"yes": 3.0}}
-    whole = FCLOnlineClassifier(**given)
-    whole.partial_fit(X, Y, ["no", "yes"])
-    share = whole._share
-    parts = FCLOnlineClassifier(**given)
-    parts.partial_fit(X[:450], Y[:450], ["no", "yes"])
-    assert parts._share == pytest.approx(share, rel=0.2)
+    """The first call says how much the classes weigh, which sets alpha."""
+    given: dict[str, Any] = {"alpha": 1e-3, "rate": 0.2, "class_weight": {"yes": 3.0}}
+    whole = FCLOnlineClassifier(**given).partial_fit(X, Y, ["no", "yes"])
+    parts = FCLOnlineClassifier(**given).partial_fit(X[:450], Y[:450], ["no", "yes"])
     parts.partial_fit(X[450:], Y[450:])
+    assert pytest.approx(whole.models_[0].C, rel=0.2) == parts.models_[0].C
     assert parts.score(X, Y) > 0.7
 
 

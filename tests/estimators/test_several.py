@@ -90,11 +90,3 @@ def test_names_search_and_warm_start() -> None:
     assert one.coef_.ndim == 1 and isinstance(one.intercept_, float)
     search = GridSearchCV(fcl.FCLRegressor(), {"C": [1e-4, 0.1]}, cv=2).fit(X, NUMBERS)
     assert search.best_params_ == {"C": 0.1}
-
-
-def test_data_sets_with_several_columns(tmp_path: object) -> None:
-    data = fcl.open_data(X, y=NUMBERS)
-    found = fcl.FCLRegressor(C=0.05, tol=1e-8).fit(data)
-    arrays = fcl.FCLRegressor(C=0.05, tol=1e-8).fit(X, NUMBERS)
-    np.testing.assert_allclose(found.coef_, arrays.coef_, atol=1e-6)
-    assert found.score(data) == pytest.approx(arrays.score(X, NUMBERS), abs=1e-6)

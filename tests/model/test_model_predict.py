@@ -32,14 +32,6 @@ def test_margins_match_the_patterns(
         assert np.allclose(each.margins(windows), expected, rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("block_rows", [1, 64, 256, 700, 65_536])
-def test_blocks_make_no_difference(model: Model, windows: np.ndarray, block_rows: int) -> None:
-    parts = list(model.iter_margins(open_data(windows, y=None), block_rows))
-    assert [start for start, _, _ in parts] == list(range(0, len(windows), block_rows))
-    joined = np.concatenate([block for _, _, block in parts])
-    assert np.array_equal(joined, model.margins(windows))
-
-
 def test_probability_and_labels(windows: np.ndarray) -> None:
     model = make_model(labels=("no", "yes"))
     margins, both = model.margins(windows), model.predict_proba(windows)

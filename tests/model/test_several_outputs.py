@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from scipy.sparse import csr_array
 from scipy.special import expit
 from scipy.special import softmax as scipy_softmax
 
@@ -71,14 +70,6 @@ def test_round_trip(path: Path) -> None:
     np.testing.assert_array_equal(load_model(path).margins(X[:7]), np.tile(INTERCEPTS, (7, 1)))
 
 
-@pytest.mark.parametrize("rows", [X, csr_array(X)], ids=["dense", "sparse"])
-@pytest.mark.parametrize("block_rows", [65_536, 64])
-def test_margins_are_the_product(rows: Any, block_rows: int) -> None:
-    some = rows if block_rows > 64 else rows[:200]
-    found = several().margins(some, block_rows)
-    np.testing.assert_allclose(found, MARGINS[: len(found)], rtol=1e-13, atol=1e-13)
-
-
 def test_predictions_of_classes() -> None:
     model = several()
     probability = model.predict_proba(X)
@@ -102,14 +93,6 @@ def test_offsets_have_a_number_for_each_output() -> None:
     np.testing.assert_allclose(model.margins(X, offset=offset), MARGINS + offset, atol=1e-12)
 
 
-def test_k_mers_agree_with_one_model_for_each_output(windows: np.ndarray) -> None:
-    weights = RANDOM.normal(size=(3, 2)) * [[1, 0], [1, 1], [0, 1]]
-    model = make_model(weights=weights, intercept=[1.0, 2.0], loss="logistic", labels=None)
-    for k in range(2):
-        one = make_model(weights=weights[:, k], intercept=k + 1.0)
-        np.testing.assert_allclose(model.margins(windows)[:, k], one.margins(windows), atol=1e-13)
-
-
 def test_weights_are_described_by_size() -> None:
     rows = several().describe()
     assert [abs(row.weight) for row in rows] == sorted(np.abs(WEIGHTS[WEIGHTS != 0]))[::-1]
@@ -120,15 +103,6 @@ def test_weights_are_described_by_size() -> None:
     assert [row.output for row in unnamed.describe(1, output=2)] == [2]
     np.testing.assert_array_equal(feature_sizes(WEIGHTS, False), [2, 1.5, 3, 0.25, 1])
     np.testing.assert_allclose(feature_sizes(WEIGHTS, True)[2], np.sqrt(10))
-
-
-def test_contributions_explain_one_output() -> None:
-    offset = RANDOM.normal(size=(50, 3))
-    why = several().explain(X[:50], top=2, output="pear", offset=offset)
-    np.testing.assert_allclose(why.margins, MARGINS[:50, 2] + offset[:, 2], atol=1e-12)
-    total = why.intercept + why.offset + why.contributions.sum(axis=1) + why.others
-    np.testing.assert_allclose(total, why.margins, atol=1e-12)
-    assert {part.feature for part in why.row(0)} <= {"x1", "x4", "x29"}
 
 
 def test_frames_and_pages() -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fcl.data import open_data
-from fcl.features import bind_features, parse_features
 from fcl.model import explain
-from tests.report.conftest import Case, bag_case, kmer_case, make_model, table_case
+from tests.report.conftest import Case, bag_case, kmer_case, table_case
 
 CASES = {
     "kmers": kmer_case,
@@ -26,32 +24,12 @@ def test_contributions_add_up_to_the_margins(name: str, monkeypatch: pytest.Monk
     expected = case.columns * model.weights
     whole = model.explain(data)
     np.testing.assert_allclose(whole.margins, case.margins + data.offset, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(whole.margins, model.margins(data), rtol=0, atol=1e-12)
     assert not whole.others.any()
     placed = np.zeros_like(expected)
     np.put_along_axis(placed, whole.indices, whole.contributions, axis=1)
     np.testing.assert_allclose(placed, expected, rtol=1e-12)
 
     np.testing.assert_allclose(model.columns(data).toarray(), case.columns, rtol=1e-12)
-
-    some = model.explain(data, top=2)
-    sizes = -np.sort(-np.abs(expected), axis=1)
-    np.testing.assert_allclose(np.abs(some.contributions), sizes[:, :2], rtol=1e-12)
-    total = some.contributions.sum(axis=1) + some.others + some.offset + some.intercept
-    np.testing.assert_allclose(total, some.margins, rtol=0, atol=1e-12)
-
-
-def test_features_in_steps() -> None:
-    """Values that the cache keeps as 8-bit multiples of a step."""
-    x = np.random.default_rng(5).normal(size=(200, 4))
-    data = open_data(x, y=None)
-    family = bind_features(parse_features("fourier:n=20,dtype=int8"), data.rows)
-    model = make_model(family, [0, 3, 11, 19], [1.0, -2.0, 0.5, 0.25])
-    explained = model.explain(data)
-    np.testing.assert_allclose(explained.margins, model.margins(data), rtol=0, atol=1e-12)
-    steps = explained.contributions / model.weights[explained.indices] / family.step
-    np.testing.assert_allclose(steps, np.rint(steps), atol=1e-9)
-    assert len(np.unique(np.rint(steps))) > 50
 
 
 def test_the_words_of_a_row(kmers: Case) -> None:

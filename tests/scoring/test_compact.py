@@ -10,11 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.special import expit, logsumexp
 from waves import Problem
-from windows import examples
 
 import fcl
 from fcl.cli.convert import command
@@ -158,15 +155,6 @@ def test_a_loss_that_cannot_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     with pytest.raises(InputError, match="max_loss: expected a relative rise of the loss"):
         compact_model(model, data, max_loss=1e-3)
-
-
-@given(st.integers(0, 2**31), st.integers(-1, 9), st.sampled_from(["nearest", "random"]))
-@examples(25)
-def test_margins_move_by_less_than_the_steps_of_a_row(seed: int, m: int, rounding: str) -> None:
-    _, model = MODEL
-    found = compact_model(model, bits=m, rounding=rounding, seed=seed).model
-    moved = np.abs(found.margins(X) - model.margins(X))
-    assert (moved <= 2.0**-m * np.abs(X[:, model.ids]).sum(axis=1) + 1e-12).all()
 
 
 MODEL = trained(LABELS)
