@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
-import os
-import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -43,53 +37,26 @@ def text_of(group: Any, name: str) -> list[str]:
     return [str(value) for value in group[f"obs/{name}"][:]]
 
 
-@pytest.mark.parametrize("slice_bytes", [1, 9, 1 << 20])
-def test_records_in_slices(
-    slice_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Slices of any size, line ends, empty lines and records, and a last line without an end."""
-    monkeypatch.setattr(fasta, "_SLICE_BYTES", slice_bytes)
+def test_blank_lines_and_empty_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the first slice, by which the format is found, is short."""
     monkeypatch.setattr("fcl.convert.files.HEAD_BYTES", 4)
-    records = [(f"r{i} label={i % 3}", letters(21)) for i in range(20)]
-    plain = write(tmp_path / "a.fa", records)
-    text = plain.read_text()
-    files = {
-        "crlf": write(tmp_path / "b.fa", records, 5, "\r\n").read_bytes(),
-        "open end": text.rstrip("\n").encode(),
-        "blanks": ("\n\n" + text.replace("\n", "\n \n")).encode(),
-        "empty records": (text + ">\n>empty\n\n>").encode(),
-        "byte order mark": b"\xef\xbb\xbf" + text.encode(),
-        "one line": write(tmp_path / "c.fa", records, 99).read_bytes(),
-    }
-    for name, content in files.items():
-        (tmp_path / "x.fa").write_bytes(content)
+    records = [(f"r{i}", letters(21)) for i in range(20)]
+    text = write(tmp_path / "a.fa", records).read_text()
+    for size in (1, 9, 1 << 20):
+        monkeypatch.setattr(fasta, "_SLICE_BYTES", size)
+        (tmp_path / "x.fa").write_text("\n\n" + text.replace("\n", "\n \n") + ">\n>empty\n\n>")
         rows, group, summary = rows_of(tmp_path / "x.fa")
-        assert rows == [codes(sequence) for _, sequence in records], name
+        assert rows == [codes(sequence) for _, sequence in records]
         assert text_of(group, "name") == [f"r{i}" for i in range(20)]
-        dropped = {"without letters": 3} if name == "empty records" else {}
-        assert (summary.rows_in, summary.dropped) == (20 + sum(dropped.values()), dropped)
+        assert (summary.rows_in, summary.dropped) == (23, {"without letters": 3})
 
 
-def test_two_files_compressed_and_standard_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    positive, negative = ([(f"{s}{i}", letters(9)) for i in range(4)] for s in "pn")
-    content = write(tmp_path / "p.fa", positive).read_bytes()
-    half = len(content) // 2  # as bgzip writes it, in several members
-    (tmp_path / "p.gz").write_bytes(gzip.compress(content[:half]) + gzip.compress(content[half:]))
-    other = write(tmp_path / "n.fa", negative).read_bytes()
-    (tmp_path / "n.bz2").write_bytes(bz2.compress(other))
-    rows, group, summary = rows_of(tmp_path / "p.gz", tmp_path / "n.bz2")
-    assert rows == [codes(sequence) for _, sequence in positive + negative]
+def test_two_files_are_two_classes(tmp_path: Path) -> None:
+    for name in "pn":
+        write(tmp_path / name, [(f"{name}{i}", letters(9)) for i in range(4)])
+    _, group, summary = rows_of(tmp_path / "p", tmp_path / "n")
     assert group["y"][:].tolist() == [1] * 4 + [-1] * 4
-    assert group["obs/source_row"][:].tolist() == list(range(8))
     assert summary.classes == {1: 4, -1: 4}
-    stdin = io.TextIOWrapper(io.BytesIO(content))
-    monkeypatch.setattr(sys, "stdin", stdin)
-    monkeypatch.chdir(tmp_path)
-    rows, group, _ = rows_of("-")
-    assert rows == [codes(sequence) for _, sequence in positive] and "y" not in group
-    assert group.attrs["fcl"]["inputs"][0]["name"] == "-"
 
 
 @pytest.mark.parametrize("anchor", ["center", "start", "end"])
@@ -175,17 +142,6 @@ def test_rows_that_are_much_longer_than_records(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="rows of 5,000 letters need more memory than the budget"):
         list(source.blocks(budget))
-
-
-def test_named_pipe(tmp_path: Path) -> None:
-    """A process substitution of the shell is one, too."""
-    pipe = tmp_path / "p.fa"
-    os.mkfifo(pipe)
-    writer = threading.Thread(target=pipe.write_text, args=(">a\nACGT\n",))
-    writer.start()
-    rows, *_ = rows_of(pipe)
-    writer.join()
-    assert rows == [[0, 1, 2, 3]]
 
 
 def test_a_record_beyond_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,14 +66,6 @@ def test_the_same_data_set(file: Path, tmp_path: Path, group: str, names: dict[s
         assert "left out" not in lines
 
 
-def test_letters(file: Path, tmp_path: Path) -> None:
-    copy_hdf5(f"{file}::/windows", tmp_path / "a.zarr")
-    before, after = fcl.open_data(f"{file}::/windows"), fcl.open_data(tmp_path / "a.zarr")
-    given: dict[str, Any] = {"features": "kmers:d=2", "C": 1.0, "memory": "1GiB"}
-    first, second = (fcl.train(data, **given) for data in (before, after))
-    assert first.certificate == second.certificate
-
-
 def test_long_numbers_become_float64(tmp_path: Path) -> None:
     """Zarr has no long double, which HDF5 and numpy have."""
     values = np.arange(12.0, dtype=np.longdouble).reshape(6, 2) / 3

@@ -246,23 +246,6 @@ def test_whole_intervals(tmp_path: Path) -> None:
         assert genome.cut(site, 44).tolist() == [window("2", -3, 44, reverse)]
 
 
-def test_letters_of_a_large_genome_are_discarded(tmp_path: Path) -> None:
-    class Map:
-        n_discarded = 0
-
-        def madvise(self, advice: int) -> None:
-            self.n_discarded += 1
-
-    (tmp_path / "g.fa").write_text(FASTA)
-    # a quarter of the budget holds what the system maps around three addresses
-    genome = Genome(InputFile(tmp_path / "g.fa"), Budget(16 << 16, 7))
-    genome._map = counted = Map()
-    assert [genome.letters(0, 3, 6).tolist() for _ in range(10)] == 10 * [
-        window("1", 3, 3, reverse=False)
-    ]
-    assert counted.n_discarded == 2
-
-
 def test_contigs_that_the_genome_lacks(tmp_path: Path) -> None:
     """They are skipped on request, counted and named."""
     sites = tmp_path / "s.bed"

@@ -111,21 +111,6 @@ def test_roles_of_very_many_columns() -> None:
     assert (roles.y, roles.groups, roles.left_out) == (9, 0, [7])
 
 
-@pytest.mark.parametrize(
-    ("row_bytes", "least", "rows"),
-    [
-        (10, 1, 100),  # as many as make a block
-        (10, 64, 100),
-        (200, 1, 5),
-        (200, 64, 10),  # a part of the budget, of 2,000 bytes, holds no more
-        (25, 64, 64),
-        (10_000, 64, 1),
-    ],
-)
-def test_rows_of_a_block(row_bytes: int, least: int, rows: int) -> None:
-    assert Budget(16 * 2000, 1000).block_rows(row_bytes, least) == rows
-
-
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_wide_tables_are_read_in_few_blocks(kind: str, tmp_path: Path) -> None:
     """Blocks take time for each column; those of one-hot columns are as small as their entries."""

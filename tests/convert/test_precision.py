@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from converted import converted, refusal, saved
-from rows import SPLICE
 
 import fcl
 from fcl.cli.umbrella import main
@@ -20,7 +18,6 @@ from fcl.convert.run import convert
 from tests.convert.conftest import write_parquet
 
 pytest.importorskip("pyarrow")
-MAGIC = SPLICE.with_name("magic04.data.gz")
 RNG = np.random.default_rng(4)
 BUDGET = Budget(64 << 20, 1 << 20)
 TIMES = 1_700_000_000.5 + np.arange(60.0)
@@ -202,12 +199,3 @@ def test_rows_of_a_model_are_rounded_like_training_rows(
     convert([many], tmp_path / "few.zarr")
     fcl.load_model(tmp_path / "wide.fcl").margins(tmp_path / "few.zarr")
     assert "stored as float32, and the training data as float64" in caplog.text
-
-
-def test_a_real_table_stays_float32() -> None:
-    if not MAGIC.exists():
-        pytest.skip(f"{MAGIC.name} is not here: it comes with the shared data, not with a clone")
-    rows = [line.split(b",")[:10] for line in gzip.decompress(MAGIC.read_bytes()).split()]
-    precision = Precision(BUDGET)
-    precision.add_rows(np.array(rows, float))
-    assert precision.fault() is None

@@ -13,7 +13,7 @@ import pytest
 from converted import saved
 
 from fcl.convert.run import convert
-from fcl.errors import InputError
+from fcl.errors import BudgetError, InputError
 from tests.convert.conftest import Refuse
 from tests.convert.test_intervals import FASTA
 
@@ -234,6 +234,14 @@ def test_files(case: str, refuse: Refuse, folder: Path) -> None:
     for name, content in files.items():
         saved(folder, name, content.encode() if isinstance(content, str) else content)
     refuse(inputs, options, message)
+
+
+def test_budget_too_small(tmp_path: Path) -> None:
+    with pytest.raises(
+        BudgetError, match="memory: 1 MiB is too small; expected at least"
+    ) as caught:
+        convert(["-"], tmp_path / "o.zarr", memory="1MiB")
+    assert caught.value.smallest > 64 << 20
 
 
 def test_a_link_to_the_same_file(refuse: Refuse, folder: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
-import csv
-import gzip
 import io
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,30 +11,32 @@ from typing import Any
 
 import numpy as np
 import pytest
-from converted import Converted, converted, refusal, saved
+from converted import converted, refusal, saved
 
-from fcl.convert.tables import csvtable, delimited
+from fcl.convert.tables import delimited
 from tests.convert.conftest import write_parquet
 
 pa = pytest.importorskip("pyarrow")
-RNG = np.random.default_rng(8)
-COLOURS = ["red", "blue, dark", "é", 'a "b"']
-#: number, text, flag, integer, label, weight, group, name
-TABLE = [
-    (
-        round(float(value), 3),
-        COLOURS[RNG.integers(4)],
-        bool(RNG.integers(2)),
-        int(RNG.integers(3)),
-        "yes" if value > 0 else "no",
-        i % 5 + 0.5,
-        f"p{i // 7}",
-        f"row {i}",
-    )
-    for i, value in enumerate(RNG.normal(size=200))
-]
-COLUMNS = ["v/1", "colour", "flag", "count", "label", "w", "patient", "id"]
-ROLES = {"y": "label", "weights": "w", "groups": "patient", "name": "id"}
+
+
+def test_columns_of_zeros_are_written(tmp_path: Path) -> None:
+    """A chunk that is left out would be reported as missing."""
+    found = converted(saved(tmp_path, "a.csv", b"a,y\n1,0\n2,0\n"), y="y").group["y"]
+    assert found.nchunks_initialized == found.nchunks
+
+
+def test_standard_input_without_a_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"1,x,5\n2,x,6\n")))
+    monkeypatch.chdir(tmp_path)
+    found = converted("-", format="table", no_header=True, y="3", x="1,2")
+    assert (found.names, found.y.tolist()) == (["1", "2=x"], [5, 6])
+
+
+def test_a_long_cell(tmp_path: Path) -> None:
+    text = b"a,b,y\n" + b"1,2,0\n" * 20_000 + b"3," + b"4" * (5 << 20) + b",1\n"
+    message = refusal(saved(tmp_path, "t.csv", text), y="y", memory="512MiB")
+    found = re.search(r"t\.csv: row (\d+) \(.*this row or a row soon after it has more", message)
+    assert found and 10_000 < int(found[1]) <= 20_002, message
 
 
 @pytest.fixture(params=["narrow", "wide"])
@@ -45,69 +45,6 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     if request.param == "wide":
         monkeypatch.setattr(delimited, "MOST_COLUMNS", 0)
     return str(request.param)
-
-
-def csv_of(rows: list[Any], delimiter: str = ",", end: str = "\n", header: bool = True) -> bytes:
-    file = io.StringIO()
-    writer = csv.writer(file, delimiter=delimiter, lineterminator=end)
-    writer.writerows([COLUMNS] * header + rows)
-    return file.getvalue().encode()
-
-
-def check(found: Converted, rows: list[Any] = TABLE) -> None:
-    """Compare an output with the rows of the table, one-hot by a loop."""
-    colours = sorted({row[1] for row in rows})
-    expected = [[row[0], *(row[1] == c for c in colours), row[2], row[3]] for row in rows]
-    np.testing.assert_array_equal(found.x, np.array(expected, np.float32))
-    assert found.names == ["v/1", *(f"colour={c}" for c in colours), "flag", "count"]
-    assert found.y.tolist() == [row[4] for row in rows]
-    assert found.group["weights"][:].tolist() == [row[5] for row in rows]
-    groups = found.group["obs/group"]
-    assert groups["categories"][:][groups["codes"][:]].tolist() == [row[6] for row in rows]
-    assert found.group["obs/name"][:].tolist() == [row[7] for row in rows]
-    assert "yes is the positive class, no the other" in found.notes and "colour" in found.notes
-
-
-@pytest.mark.parametrize(
-    ("delimiter", "end", "pack", "name"),
-    [
-        (",", "\n", bytes, "a.csv"),
-        (";", "\r\n", gzip.compress, "a.csv.gz"),
-        ("\t", "\n", bz2.compress, "a.tsv.bz2"),
-    ],
-)
-def test_csv(
-    delimiter: str, end: str, pack: Any, name: str, parser: str, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(csvtable, "_SMALLEST_BLOCK", 256)
-    monkeypatch.setattr(csvtable, "_BLOCKS", 1 << 24)  # many blocks
-    content = b"\xef\xbb\xbf" + csv_of(TABLE, delimiter, end)
-    found = converted(saved(tmp_path, name, pack(content)), **ROLES)
-    check(found)
-    assert ("delimiter: ';'" in found.notes) == (delimiter == ";")
-
-
-def test_parquet(tmp_path: Path) -> None:
-    table = pa.table(dict(zip(COLUMNS, zip(*TABLE, strict=True), strict=True)))
-    position = table.column_names.index("colour")
-    table = table.set_column(position, "colour", table["colour"].dictionary_encode())
-    for number, part in enumerate((table[:150], table[150:])):
-        write_parquet(tmp_path / f"{number}.parquet", part, row_group_size=40)
-    check(converted(tmp_path / "0.parquet", tmp_path / "1.parquet", **ROLES))
-
-
-def test_several_files_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = saved(tmp_path, "a.csv", csv_of(TABLE[:90]))
-    second = saved(tmp_path, "b.csv", csv_of(TABLE[90:]))
-    found = converted(first, second, **ROLES)
-    check(found)
-    assert found.group["obs/source_row"][:].tolist() == list(range(200))
-    content = csv_of(TABLE, header=False)
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
-    monkeypatch.chdir(tmp_path)
-    roles = {"y": "5", "x": "1,2,3,4", "name": "8"}
-    assert converted("-", format="table", no_header=True, **roles).names[0] == "1"
 
 
 @pytest.mark.parametrize(

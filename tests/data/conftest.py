@@ -55,14 +55,14 @@ def put_hdf5(
             file.require_group(group).create_dataset(name, data=data, chunks=chunks, **options)
 
 
-Writer = Callable[[Path, Arrays], Stored]
+Writer = Callable[..., Stored]  # of folder, arrays and options of the container
 
 
 def _in_zarr(group: str = "", consolidated: bool = False, **options: Any) -> Writer:
-    def write(folder: Path, arrays: Arrays) -> Stored:
+    def write(folder: Path, arrays: Arrays, **more: Any) -> Stored:
         import zarr
 
-        put_zarr(folder / "data.zarr", arrays, path=group, **options)
+        put_zarr(folder / "data.zarr", arrays, path=group, **options | more)
         if consolidated:
             zarr.consolidate_metadata(folder / "data.zarr", **options)
         return (f"{folder}/data.zarr::/{group}" if group else folder / "data.zarr"), {}
@@ -71,8 +71,8 @@ def _in_zarr(group: str = "", consolidated: bool = False, **options: Any) -> Wri
 
 
 def _in_hdf5(name: str = "data.h5", group: str = "", **options: Any) -> Writer:
-    def write(folder: Path, arrays: Arrays) -> Stored:
-        put_hdf5(folder / name, arrays, group=group or "/", **options)
+    def write(folder: Path, arrays: Arrays, **more: Any) -> Stored:
+        put_hdf5(folder / name, arrays, group=group or "/", **options | more)
         return (f"{folder}/{name}::/{group}" if group else folder / name), {}
 
     return write
@@ -124,29 +124,12 @@ WRITERS: dict[str, Writer] = {
 }
 
 
-def put(container: str, folder: Path, arrays: Arrays) -> Stored:
+def put(container: str, folder: Path, arrays: Arrays, **options: Any) -> Stored:
     """Write arrays in a container, by its name; returns source and keywords of ``open_data``."""
-    source, keywords = WRITERS[container](folder, arrays)
+    source, keywords = WRITERS[container](folder, arrays, **options)
     if "weights" in arrays:
         keywords.setdefault("weights", "weights")
     return source, keywords
-
-
-@pytest.fixture(params=list(WRITERS))
-def container(request: pytest.FixtureRequest) -> str:
-    """The name of each container in turn."""
-    return request.param
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Callable[[str, Arrays], Stored]:
-    """:func:`put` in a new folder of the test."""
-
-    def write(container: str, arrays: Arrays) -> Stored:
-        (tmp_path / container).mkdir()
-        return put(container, tmp_path / container, arrays)
-
-    return write
 
 
 def make_arrays() -> Arrays:

@@ -3,31 +3,13 @@
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcl.data import DataSet, open_data
+from fcl.data import DataSet
 from fcl.data.fingerprint import _spaced_blocks, fingerprint
 from fcl.data.memory import MemoryReader
 from tests.data.conftest import Chunked
-
-
-def test_equal_in_every_container(container, store, arrays):
-    expected = open_data(arrays["X"], y=arrays["y"], weights=arrays["weights"]).fingerprint()
-    source, keywords = store(container, arrays)
-    dataset = open_data(source, **keywords)
-    assert dataset.fingerprint() == expected
-    assert dataset.fingerprint() == expected  # remembered
-
-
-@pytest.mark.parametrize("name", ["zarr2", "zarr3", "hdf5", "memory"])
-def test_text_counts_by_its_letters(name, store):
-    text = np.array(["ACGT", "GGCA", "NNNN"] * 9)
-    labels = np.array(["ja", "né", "né"] * 9)
-    expected = open_data(text.astype("S12"), y=labels).fingerprint()
-    source, keywords = store(name, {"X": text.astype(object), "y": labels.astype(object)})
-    assert open_data(source, **keywords).fingerprint() == expected
 
 
 def test_byte_order_and_layout_do_not_count():

@@ -194,17 +194,6 @@ def test_chunks_of_hdf5(tmp_path: Path, options: dict[str, Any], monkeypatch: An
     )
 
 
-def test_gzip_of_hdf5_is_limited_where_a_chunk_could_exceed_it(tmp_path: Path) -> None:
-    from fcl.data.hdf5_chunks import _MOST_INFLATED, DeflatedChunks
-
-    with h5py.File(tmp_path / "d.h5", "w") as file:
-        for n, limited in ((SMALL // _MOST_INFLATED // 8, False), (SMALL // 8 // 1032 + 1, True)):
-            made = file.create_dataset(f"n{n}", (n,), "f8", chunks=(n,), compression="gzip")
-            assert DeflatedChunks(made).is_limited == limited
-        plain = file.create_dataset("plain", (10**6,), "f8", chunks=(10**6,))
-        assert not DeflatedChunks(plain).is_limited
-
-
 # -- announced shapes --------------------------------------------------------------------------------
 
 
@@ -313,15 +302,6 @@ def test_refused_in_little_memory(tmp_path: Path) -> None:
         [sys.executable, "-c", CHILD, *map(str, paths)], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["InputError"] * len(paths), done.stderr
-
-
-def test_an_array_without_any_chunk_is_read_as_zeros(tmp_path: Path) -> None:
-    """h5py reports for it that memory cannot be allocated."""
-    with h5py.File(tmp_path / "d.h5", "w") as file:
-        file.create_dataset("X", (2000, 5), "f8", chunks=(500, 5), compression="gzip")
-        file["y"] = np.arange(2000) % 2
-    data = fcl.open_data(tmp_path / "d.h5")
-    assert not len(fcl.train(data, "columns", C=0.01).model.ids)
 
 
 def test_a_block_is_compared_with_the_budget(tmp_path: Path) -> None:

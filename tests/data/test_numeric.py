@@ -6,11 +6,17 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcl.data import NumericReader, SparseRowReader, SparseRows, check_columns, open_data, sparse
+from fcl.data import (
+    NumericReader,
+    SequenceReader,
+    SparseRowReader,
+    SparseRows,
+    sparse,
+)
 from fcl.data.memory import MemoryReader
 from fcl.data.numeric import check_finite, float_dtype
 from fcl.data.sparse import from_matrix
-from tests.data.conftest import Chunked, chunked_matrix, csr_tree
+from tests.data.conftest import Chunked, chunked_matrix
 
 
 def dense_of(block):
@@ -19,54 +25,80 @@ def dense_of(block):
 
 @given(
     data=st.data(),
+    kind=st.sampled_from(["dense", "sparse", "sequences"]),
     n_rows=st.integers(1, 60),
     chunk_rows=st.integers(1, 70),
     block_rows=st.integers(1, 70),
-    sparse=st.booleans(),
 )
-def test_blocks_are_cut_right_and_chunks_read_once(data, n_rows, chunk_rows, block_rows, sparse):
+def test_blocks_are_cut_right_and_chunks_read_once(data, kind, n_rows, chunk_rows, block_rows):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     dense = (rng.normal(size=(n_rows, 5)) * (rng.random((n_rows, 5)) < 0.5)).astype(np.float32)
+    if kind == "sequences":
+        dense = rng.integers(0, 5, (n_rows, 5)).astype(np.uint8)
     keep = rng.random(n_rows) < data.draw(st.sampled_from([0.1, 0.5, 0.9]))
     keep = data.draw(st.sampled_from([None, keep]))
     expected = dense if keep is None else dense[keep]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fcl.data.sparse.BLOCK_BYTES", data.draw(st.integers(1, 1000)))
-        rows, parts = (
-            chunked_matrix(scipy.sparse.csr_matrix(dense), chunk_rows)
-            if sparse
-            else (Chunked(dense, chunk_rows), [])
-        )
-    stored = parts[1:] if sparse else [rows]
-    reader = NumericReader(rows, keep)
-    first = data.draw(st.integers(0, len(expected)))
-    last = data.draw(st.integers(first, len(expected)))
-    blocks = list(reader.iter_blocks(block_rows, first, last))
-
-    assert (reader.n_rows, reader.n_columns, reader.sparse) == (len(expected), 5, sparse)
+    rows, parts = Chunked(dense, chunk_rows), []
+    if kind == "sparse":
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fcl.data.sparse.BLOCK_BYTES", data.draw(st.integers(1, 1000)))
+            rows, parts = chunked_matrix(scipy.sparse.csr_matrix(dense), chunk_rows)
+    reader = (SequenceReader if kind == "sequences" else NumericReader)(rows, keep)
+    assert reader.n_rows == len(expected)
+    first = 0 if kind == "sequences" else data.draw(st.integers(0, len(expected)))
+    last = len(expected) if kind == "sequences" else data.draw(st.integers(first, len(expected)))
+    stored = parts[1:] if kind == "sparse" else [rows]
+    if kind == "sequences":
+        rows.reads.clear()  # of the first row, which says what the rows are
+        blocks = list(reader.iter_codes(block_rows))
+    else:
+        assert (reader.n_columns, reader.sparse) == (5, kind == "sparse")
+        blocks = list(reader.iter_blocks(block_rows, first, last))
     starts = list(range(first, last, block_rows))
     assert [start for start, _, _ in blocks] == starts
     assert [stop for _, stop, _ in blocks] == [min(s + block_rows, last) for s in starts]
     for start, stop, block in blocks:
-        assert isinstance(block, SparseRows) == sparse
-        assert block.dtype == reader.dtype == np.float32
+        assert isinstance(block, SparseRows) == (kind == "sparse")
+        assert block.dtype == dense.dtype
         np.testing.assert_array_equal(dense_of(block), expected[start:stop])
-        for part in (block.data, block.indices, block.indptr) if sparse else (block,):
-            assert part.flags.c_contiguous
-            assert part.flags.writeable
+        for part in (block.data, block.indices, block.indptr) if kind == "sparse" else (block,):
+            assert part.flags.c_contiguous and part.flags.writeable
     for part in stored:
         assert len(set(part.decoded)) == len(part.decoded)
-    if not sparse and last > first:  # nothing is read outside of what is wanted
+    if kind != "sparse" and last > first:  # nothing is read outside of what is wanted
         numbers = np.arange(n_rows) if keep is None else np.flatnonzero(keep)
         assert rows.reads[0][0] == numbers[first]
         assert rows.reads[-1][1] == numbers[last - 1] + 1
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fcl.data.numeric._PIECE_ROWS", 16)
-        entries = reader.block_entries(block_rows)
-    cuts = range(0, len(expected), block_rows)
-    assert entries.tolist() == [
-        (np.count_nonzero if sparse else np.size)(expected[a : a + block_rows]) for a in cuts
-    ]
+        assert len(rows.decoded) == len(rows.reads)  # a read never leaves a chunk
+    if kind != "sequences":
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fcl.data.numeric._PIECE_ROWS", 16)
+            entries = reader.block_entries(block_rows)
+        count = np.count_nonzero if kind == "sparse" else np.size
+        cuts = range(0, len(expected), block_rows)
+        assert entries.tolist() == [count(expected[a : a + block_rows]) for a in cuts]
+
+
+def test_blocks_belong_to_the_caller_and_dropped_rows_are_not_checked():
+    x = np.ones((9, 2))
+    x[2, 0] = x[5, 1] = np.nan
+    before, keep = x.copy(), np.array([1, 1, 0, 1, 1, 0, 1, 0, 1], bool)
+    for rows in (MemoryReader(x, "X"), from_matrix(scipy.sparse.csr_matrix(x), "X")):
+        blocks = [block for _, _, block in NumericReader(rows, keep).iter_blocks(2)]
+        assert len(blocks) == 3
+    text = np.array(["AC", "XX", "GT", "AZ", "TT", "zz", "NN", "?", "A-"], "S")
+    keep = np.arange(9) % 2 == 0
+    for array in (text, text.astype("S9"), text.astype("U9")):
+        reader = SequenceReader(MemoryReader(array, "X"), keep)
+        found = np.concatenate([block for _, _, block in reader.iter_codes(2)])
+        assert found.tolist() == [[0, 1], [2, 3], [3, 3], [4, 4], [0, 4]]
+    for _, _, block in NumericReader(MemoryReader(x[:2], "X")).iter_blocks(2):
+        block[...] = 3
+    codes = np.zeros((4, 2), np.uint8)
+    for _, _, block in SequenceReader(MemoryReader(codes, "X")).iter_codes(2):
+        block[...] = 3
+    assert not codes.any()
+    np.testing.assert_array_equal(x, before)
 
 
 @pytest.mark.parametrize(("stored", "expected"), [
@@ -89,30 +121,6 @@ def test_float_types(stored, expected, sparse):
     assert block.dtype == np.dtype(expected)
     np.testing.assert_array_equal(dense_of(block), values)
     assert float_dtype(np.dtype(stored)).isnative
-
-
-def test_from_every_container(container, store):
-    x = np.random.default_rng(1).normal(size=(50, 3))
-    source, _ = store(container, {"X": x})
-    blocks = list(NumericReader(open_data(source, y=None).rows).iter_blocks(8))
-    np.testing.assert_array_equal(np.concatenate([b for _, _, b in blocks]), x)
-    assert [b.dtype for _, _, b in blocks] == [np.float64] * 7
-
-
-def test_sparse_from_every_container(tree_kind, write_tree):
-    dense = np.random.default_rng(1).poisson(0.3, (50, 9))
-    source = write_tree(tree_kind, csr_tree(scipy.sparse.csr_matrix(dense)))
-    keep = np.arange(50) % 3 > 0
-    reader = NumericReader(open_data(source, y=None).rows, keep)
-    blocks = [dense_of(b) for _, _, b in reader.iter_blocks(8)]
-    np.testing.assert_array_equal(np.concatenate(blocks), dense[keep])
-
-
-def test_blocks_belong_to_the_caller():
-    dense = np.ones((4, 2))
-    for _, _, block in NumericReader(MemoryReader(dense, "X")).iter_blocks(2):
-        block[...] = 3
-    assert (dense == 1).all()
 
 
 def test_sparse_blocks_of_a_matrix_in_memory_are_parts_of_it(monkeypatch):
@@ -158,22 +166,9 @@ def test_chunk_is_given_back_when_the_reading_is_left():
     assert parts[1].decoded == [0, 0]
 
 
-def test_dropped_rows_are_not_checked():
-    x = np.ones((9, 2))
-    x[2, 0] = x[5, 1] = np.nan
-    keep = np.array([1, 1, 0, 1, 1, 0, 1, 0, 1], bool)
-    for rows in (MemoryReader(x, "X"), from_matrix(scipy.sparse.csr_matrix(x), "X")):
-        assert len(list(NumericReader(rows, keep).iter_blocks(2))) == 3
-
-
 def test_sums_that_overflow_are_no_error():
     for dtype in (np.float32, np.float64):
         large = np.full((3, 2), np.finfo(dtype).max)
         check_finite(large, 0, "X")
         check_finite(np.array([[1, -1]]) * large, 0, "X")
     check_finite(np.ones((2, 2), int), 0, "X")
-
-
-@pytest.mark.parametrize("x", [np.zeros((2, 3)), scipy.sparse.csr_matrix((2, 3))])
-def test_numbers_of_columns(x):
-    check_columns(open_data(x, y=None).rows, 3)

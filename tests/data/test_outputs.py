@@ -3,13 +3,11 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fcl
-from fcl.data.outputs import (
-    check_class_count,
-    refuse_rare_classes,
-)
+from fcl.data.outputs import check_class_count, refuse_rare_classes
 from fcl.data.targets import check_class_weight
 from fcl.drivers.rows import (
     encode_outputs,
@@ -24,82 +22,23 @@ from fcl.objective import find_loss
 SOFTMAX = SimpleNamespace(name="softmax")
 X = np.arange(12.0).reshape(6, 2)
 KINDS = np.array(["pear", "fig", "apple", "fig", "apple", "pear"])
+LABELS = ("apple", "fig", "pear")
 
 
-def opened(y, **more):
-    return fcl.open_data(X, y=y, **more)
+def encoded(data, loss):
+    y, names = encode_outputs(data, loss, "training")
+    assert y.flags.c_contiguous and y.dtype == np.float64
+    return y, names
 
 
 def test_classes_are_codes_in_the_order_of_their_labels():
-    data = opened(KINDS)
-    y, labels = encode_outputs(data, SOFTMAX, "training")
-    assert labels == ("apple", "fig", "pear") and has_several_outputs(data, SOFTMAX)
-    assert y.dtype == np.float64
+    data = fcl.open_data(X, y=KINDS)
+    y, labels = encoded(data, SOFTMAX)
+    assert labels == LABELS and has_several_outputs(data, SOFTMAX)
     np.testing.assert_array_equal(y, [2, 1, 0, 1, 0, 2])
-
-
-def test_numbers_and_labels_have_an_output_for_each_column(tmp_path):
-    table = np.array([[0, 1, 1], [1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 0], [0, 0, 0]])
-    np.save(tmp_path / "X.npy", X)
-    np.save(tmp_path / "y.npy", table)
-    data = fcl.open_data(tmp_path / "X.npy", y="y.npy")
-    assert has_several_outputs(data, find_loss("squared"))
-    y, labels = encode_outputs(data, find_loss("squared"), "training")
-    assert labels is None and y.flags.c_contiguous
-    np.testing.assert_array_equal(y, table.T)
-    signs, _ = encode_outputs(data, find_loss("logistic"), "training")
-    assert signs.flags.c_contiguous
-    np.testing.assert_array_equal(signs, 2.0 * table.T - 1.0)
-
-
-def test_columns_of_a_frame_name_the_outputs():
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame({"height": np.arange(6.0), "weight": np.ones(6)})
-    data = opened(frame)
-    assert encode_outputs(data, find_loss("squared"), "training")[1] == ("height", "weight")
-    assert data.with_target(np.ones((6, 2)), None).target_columns is None
-
-
-def test_one_column_stays_one_output():
-    data = opened(KINDS[:, None])
-    assert data.target.shape == (6,)
-    assert not has_several_outputs(data, find_loss("logistic"))
-
-
-def test_many_classes_need_a_budget_or_groups():
-    check_class_count(10_000, 10**9, 1, False, "y")
-    check_class_count(10_001, 100, 24 * 10_001 * 100, False, "y")
-    check_class_count(10_001, 100, 1, True, "y")
-    with pytest.raises(
-        BudgetError, match=r"10,001 classes: without --group .* 22\.9 MiB"
-    ) as caught:
-        check_class_count(10_001, 100, 24 * 10_001 * 100 - 1, False, "y")
-    assert caught.value.smallest == 24 * 10_001 * 100
-
-
-def test_selected_rows_keep_outputs_first():
-    offset = np.arange(12.0).reshape(6, 2)
-    data = opened(np.arange(12.0).reshape(6, 2), offset=offset)
-    y, _ = encode_outputs(data, find_loss("squared"), "training")
-    weights = np.array([1.0, 0, 2, 0, 3, 4])
-    rows = select_rows(data, y, weights, None)
-    some = weights > 0
-    assert rows.n == 4 and rows.y.flags.c_contiguous and rows.offset.flags.c_contiguous
-    np.testing.assert_array_equal(rows.y, y[:, some])
-    np.testing.assert_array_equal(rows.offset, offset.T[:, some])
-
-
-def test_validation_rows_have_the_codes_of_the_training():
-    valid = opened(np.array(["pear", "fig", "apple", "fig", "apple", "apple"]))
-    labels = ("apple", "fig", "pear")
-    np.testing.assert_array_equal(
-        select_valid_outputs(valid, SOFTMAX, labels, 3).y, [2, 1, 0, 1, 0, 0]
-    )
-
-
-def test_class_weights_multiply_by_code():
-    data = opened(KINDS)
-    y, labels = encode_outputs(data, SOFTMAX, "training")
+    valid = fcl.open_data(X, y=KINDS[::-1])
+    codes = select_valid_outputs(valid, SOFTMAX, LABELS, 3).y
+    np.testing.assert_array_equal(codes, y[::-1])
     rows = select_rows(data, y, np.array([1.0, 2, 3, 4, 5, 6]), None)
     named = weighted_by_code(rows, check_class_weight({"fig": 10}, labels), 3)
     np.testing.assert_array_equal(named.s, [1, 20, 3, 40, 5, 6])
@@ -107,6 +46,45 @@ def test_class_weights_multiply_by_code():
     np.testing.assert_allclose(np.bincount(y.astype(int), balanced.s), 7.0)
 
 
-def test_a_row_of_weight_2_is_two_rows() -> None:
-    codes = np.array([0.0, 0.0, 1.0])
-    refuse_rare_classes(codes, np.array([1.0, 1.0, 2.0]), ("a", "b"), "y")
+def test_numbers_and_labels_have_an_output_for_each_column():
+    table = np.array([[0, 1, 1], [1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 0], [0, 0, 0]])
+    data = fcl.open_data(X, y=table)
+    assert has_several_outputs(data, find_loss("squared"))
+    y, labels = encoded(data, find_loss("squared"))
+    assert labels is None
+    np.testing.assert_array_equal(y, table.T)
+    np.testing.assert_array_equal(encoded(data, find_loss("logistic"))[0], 2.0 * table.T - 1.0)
+    frame = pd.DataFrame({"height": np.arange(6.0), "weight": np.ones(6)})
+    data = fcl.open_data(X, y=frame)
+    assert encoded(data, find_loss("squared"))[1] == ("height", "weight")
+    assert data.with_target(np.ones((6, 2)), None).target_columns is None
+    one = fcl.open_data(X, y=KINDS[:, None])
+    assert one.target.shape == (6,) and not has_several_outputs(one, find_loss("logistic"))
+
+
+def test_many_classes_need_a_budget_or_groups():
+    least = 24 * 10_001 * 100
+    for count, rows, memory, group in (
+        (10_000, 10**9, 1, False), (10_001, 100, least, False), (10_001, 100, 1, True)
+    ):  # fmt: skip
+        check_class_count(count, rows, memory, group, "y")
+    message = r"10,001 classes: without --group .* 22\.9 MiB"
+    with pytest.raises(BudgetError, match=message) as caught:
+        check_class_count(10_001, 100, least - 1, False, "y")
+    assert caught.value.smallest == least
+
+
+def test_selected_rows_keep_outputs_first():
+    offset = np.arange(12.0).reshape(6, 2)
+    data = fcl.open_data(X, y=offset + 1, offset=offset)
+    y, _ = encoded(data, find_loss("squared"))
+    weights = np.array([1.0, 0, 2, 0, 3, 4])
+    rows = select_rows(data, y, weights, None)
+    assert rows.n == 4
+    for found, whole in ((rows.y, y), (rows.offset, offset.T)):
+        assert found.flags.c_contiguous
+        np.testing.assert_array_equal(found, whole[:, weights > 0])
+
+
+def test_a_row_of_weight_2_is_two_rows():
+    refuse_rare_classes(np.array([0.0, 0.0, 1.0]), np.array([1.0, 1.0, 2.0]), ("a", "b"), "y")

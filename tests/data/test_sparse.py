@@ -36,52 +36,17 @@ def assert_canonical(rows, dense):
 # -- containers ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", ">f4", "i8", "u1", "?"])
-def test_read_from_every_container(tree_kind, write_tree, dtype):
-    matrix = random_matrix(dtype=np.dtype(dtype).newbyteorder("="))
-    swapped = csr(matrix.indptr, matrix.indices, matrix.data.astype(dtype), matrix.shape)
-    y = np.arange(60) % 2
-    source = write_tree(tree_kind, {**csr_tree(swapped), "obs": (None, {}), "obs/label": (y, {})})
-    dataset = open_data(source, x="X", y="obs/label")
-    rows = dataset.rows
-    assert isinstance(rows, SparseRowReader)
-    assert rows.name == source.rpartition("/")[2] + ":X"
-    assert rows.shape == matrix.shape
-    assert rows.dtype == np.dtype(dtype).newbyteorder("=")
-    assert (rows.nnz, dataset.n_rows) == (matrix.nnz, 60)
-    np.testing.assert_array_equal(dataset.target, y)
-    for start, stop in [(0, 60), (0, 1), (17, 41), (59, 60), (20, 20)]:
-        assert_canonical(rows.read(start, stop), matrix.toarray()[start:stop])
-    again = open_data(**dataset.source, y=None)
-    assert_canonical(again.rows.read(3, 9), matrix.toarray()[3:9])
-    dataset.check_unchanged()
-
-
-def test_group_inside_a_container_and_layers(tree_kind, write_tree):
-    matrix = random_matrix()
-    source = write_tree(tree_kind, {"layers": (None, {}), **csr_tree(matrix, "layers/counts")})
-    for rows in (
-        open_data(source, x="layers/counts", y=None).rows,
-        open_data(f"{source}::/layers", x="counts", y=None).rows,
-    ):
-        assert rows.name.endswith(":layers/counts")
-        assert_canonical(rows.read(0, 60), matrix.toarray())
-
-
-def test_attributes_of_old_files(tree_kind, write_tree):
+def test_layers_and_attributes_of_old_files(tree_kind, write_tree):
     matrix = random_matrix()
     tree = csr_tree(matrix, encoding_type=None, encoding_version=None, shape=None)
     tree["X"][1].update(h5sparse_format="csr", h5sparse_shape=matrix.shape)
-    assert_canonical(open_data(write_tree(tree_kind, tree), y=None).rows.read(0, 60),
-                     matrix.toarray())  # fmt: skip
-
-
-def test_matrix_without_entries(tree_kind, write_tree):
-    matrix = scipy.sparse.csr_matrix((5, 3), dtype=np.float32)
-    rows = open_data(write_tree(tree_kind, csr_tree(matrix)), y=None).rows
-    assert rows.nnz == 0
-    assert_canonical(rows.read(1, 4), np.zeros((3, 3)))
-    assert_canonical(open_data(matrix, y=None).rows.read(0, 5), np.zeros((5, 3)))
+    source = write_tree(
+        tree_kind, tree | {"layers": (None, {})} | csr_tree(matrix, "layers/counts")
+    )
+    for place, x in ((source, "X"), (source, "layers/counts"), (f"{source}::/layers", "counts")):
+        rows = open_data(place, x=x, y=None).rows
+        assert rows.name.endswith(":X" if x == "X" else ":layers/counts")
+        assert_canonical(rows.read(0, 60), matrix.toarray())
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "bsr", "dia"])
@@ -103,11 +68,6 @@ def test_matrix_in_memory_is_read_in_place_and_protected():
     assert not block.indices.flags.writeable
     assert matrix.data.flags.writeable
     assert rows.resident_bytes == 0
-
-
-def test_any_object_with_the_three_arrays():
-    matrix = csr([0, 1, 3], [2, 0, 1], [5.0, 1, 2], (2, 3))
-    assert_canonical(open_data(matrix, y=None).rows.read(0, 2), np.array([[0, 0, 5], [1, 2, 0.0]]))
 
 
 # -- canonical form ------------------------------------------------------------------------------
@@ -255,13 +215,6 @@ def test_more_columns_than_int32():
 
 
 # -- fingerprints --------------------------------------------------------------------------------
-
-
-def test_fingerprint_is_equal_in_every_container(tree_kind, write_tree):
-    matrix = random_matrix(dtype=np.int16)
-    expected = open_data(matrix, y=None).fingerprint()
-    wide = csr(matrix.indptr.astype("i8"), matrix.indices.astype("i8"), matrix.data, matrix.shape)
-    assert open_data(write_tree(tree_kind, csr_tree(wide)), y=None).fingerprint() == expected
 
 
 def test_fingerprint_of_the_values_alone(monkeypatch):
