@@ -36,16 +36,9 @@ def problem(C: float = 0.02, loss: str = "logistic") -> Problem:
     return Problem(EVERY, Y, np.ones(N), loss, C)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"driver": "inline"},
-        {"driver": "inline", "row_view": 256},
-        {"driver": "processes", "writers": 1},
-        {"driver": "processes", "writers": 1, "row_view": 256},
-    ],
+    ("options", "sparse"),
+    [({}, True), ({"row_view": 256}, False), ({"driver": "processes", "writers": 1}, False)],
 )
 def test_the_optimum_of_scaled_columns(options: dict[str, Any], sparse: bool) -> None:
     data = fcl.open_data(stored(X, sparse), y=Y)

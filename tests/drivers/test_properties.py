@@ -26,25 +26,6 @@ def case(loss: str, length: int = 14, n: int = 400) -> tuple[np.ndarray, np.ndar
     return codes, pyrimidines(n) if loss == "squared" else labels
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_null_model_below_C_min(loss: str, intercept: bool) -> None:
-    codes, y = case(loss)
-    s = np.random.default_rng(0).uniform(0.2, 2.0, len(y))
-    problem = Problem(kmer_matrix(codes, 3), y, s, loss, 1.0, intercept)
-    b, C_min = problem.null()
-    for C in (0.999999 * C_min, 0.1 * C_min, 1e-9 * C_min):
-        result = train(codes, y, s, loss=loss, C=C, intercept=intercept)
-        assert len(result.model.ids) == 0
-        assert result.converged and result.passes == 1
-        assert result.certificate.gap <= 1e-9
-        assert result.model.options["C_min"] == pytest.approx(C_min, rel=1e-11)
-        assert result.model.intercept == pytest.approx(b, rel=1e-9, abs=1e-12)
-    above = train(codes, y, s, loss=loss, C=1.001 * C_min, intercept=intercept)
-    assert len(above.model.ids) >= 1
-    assert above.converged
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 def test_repeated_rows_equal_weights(loss: str) -> None:
     codes, y = case(loss)
@@ -154,30 +135,14 @@ def test_intercept_is_not_penalised() -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_no_pass_raises_the_objective(loss: str) -> None:
-    codes, y = case(loss, 16)
-    for d in (1, 2, 3):
-        result = train(codes, y, d=d, loss=loss, C=3 * STRENGTHS[loss], tol=1e-10)
-        objectives = [entry["objective"] for entry in result.model.history]
-        bounds = [entry["bound"] for entry in result.model.history]
-        assert len(objectives) > 1
-        assert objectives == sorted(objectives, reverse=True)
-        assert bounds == sorted(bounds)
-        assert max(bounds) <= min(objectives) * (1.0 + 1e-13)
-
-
-@pytest.mark.parametrize("driver", ["inline", "processes"])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_columns_far_from_zero_are_as_easy(loss: str, driver: str) -> None:
+def test_columns_far_from_zero_are_as_easy(loss: str) -> None:
     # the intercept is free: moving columns changes nothing, though float32 has 7 digits
-    if driver == "processes" and loss != "logistic":
-        pytest.skip("one loss is enough where processes are started")
     random = np.random.default_rng(0)
     X = random.normal(size=(300, 6))
     y = X[:, 0] - X[:, 1] + 0.3 * random.normal(size=300)
     if loss != "squared":
         y = np.where(y > 0.0, 1.0, -1.0)
-    options = {"loss": loss, "C": 1.0, "tol": 1e-6, "memory": "1GiB", "driver": driver}
+    options = {"loss": loss, "C": 1.0, "tol": 1e-6, "memory": "1GiB"}
     found = [
         fcl.train(fcl.open_data(X + moved, y=y), "columns", **options)
         for moved in (0.0, np.array([1e4, -5e3, 0.0, 1e4, 2e3, 0.0]))
@@ -197,8 +162,8 @@ def strong(loss: str, n: int = 2000) -> fcl.DataSet:
     return fcl.open_data(codes, y=y)
 
 
-@pytest.mark.parametrize("C", [1.0, 10.0, 1000.0])
-@pytest.mark.parametrize("loss", ["logistic", "squared", "squared_hinge"])
+@pytest.mark.parametrize("C", [10.0, 1000.0])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_strong_losses(loss: str, C: float) -> None:
     for tol in (1e-2, 1e-3):
         result = fcl.train(strong(loss), "kmers:d=2", C=C, loss=loss, tol=tol)

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,8 +16,8 @@ import pytest
 from explicit import explicit_family, make_solver
 from hypothesis import given
 from hypothesis import strategies as st
-from judge import LOSSES, Problem
-from rows import acceptors, pyrimidines
+from judge import Problem
+from rows import acceptors
 from scipy import sparse
 
 import fcl
@@ -33,81 +34,30 @@ from tests.drivers.conftest import INEXACT, bits, fit
 from tests.stops import After
 from tests.windows import examples
 
-STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
+
+def rows(n: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    return acceptors(14, n)
 
 
-def rows(loss: str = "logistic", n: int = 300) -> tuple[np.ndarray, np.ndarray]:
-    codes, labels = acceptors(14, n)
-    return codes, pyrimidines(n) if loss == "squared" else labels
-
-
-def train(loss: str = "logistic", data: fcl.DataSet | None = None, **options: Any) -> TrainResult:
+def train(data: fcl.DataSet | None = None, **options: Any) -> TrainResult:
     if data is None:
-        codes, y = rows(loss)
+        codes, y = rows()
         data = fcl.open_data(codes, y=y)
-    return fit(data, "kmers:d=3", loss=loss, **({"C": STRENGTHS[loss], "tol": 1e-7} | options))
+    return fit(data, "kmers:d=3", **({"C": 1.0, "tol": 1e-7} | options))
 
 
-def n_polls(loss: str, **options: Any) -> int:
-    counter = After()
-    train(loss, should_stop=counter, **options)
-    return counter.calls
+@cache
+def whole_bits() -> tuple[Any, ...]:
+    """Of the run without a stop."""
+    return bits(train())
 
 
-def stopped(folder: Path, k: int, loss: str = "logistic", **options: Any) -> TrainResult | None:
+def stopped(folder: Path, k: int, **options: Any) -> TrainResult | None:
     """A run that is stopped at its k-th poll; None if it had no result by then."""
     try:
-        return train(loss, should_stop=After(k), checkpoint=folder, **options)
+        return train(should_stop=After(k), checkpoint=folder, **options)
     except KeyboardInterrupt:
         return None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("loss", LOSSES)
-def test_stopped_at_any_poll(tmp_path: Path, loss: str) -> None:
-    """Before the first pass, in the middle of any, and after the last but one."""
-    whole = bits(train(loss))
-    resumed = set()
-    polls = n_polls(loss)
-    parts = 40 if loss == "logistic" else 10
-    for k in sorted({*range(8), *range(8, polls, 1 + polls // parts), polls - 1}):
-        folder = tmp_path / str(k)
-        first = stopped(folder, k, loss)
-        if not folder.exists():  # the rows were still being read
-            assert first is None and k <= 5
-            continue
-        assert first is None or first.reason == "interrupted"
-        checkpoint = CheckpointFolder(folder).load()
-        assert checkpoint.number == 1 and checkpoint.driver == "inline"
-        resumed.add(len(checkpoint.history))
-        again = train(loss, resume=folder, checkpoint=folder)
-        assert bits(again) == whole, f"stopped at poll {k}"
-        # the final state is saved too, and gives the same result again
-        assert bits(train(loss, resume=folder)) == whole
-    assert resumed == set(range(whole[-1])) or loss != "logistic"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"valid_fraction": 0.3},
-        {"intercept": False},
-        {"seed": 3, "block_rows": 128},
-        {"tol": 1e-16},  # to the rounding, where passes without progress are counted
-    ],
-    ids=lambda options: next(iter(options)),
-)
-def test_stopped_at_any_poll_with_options(tmp_path: Path, options: dict[str, Any]) -> None:
-    whole = train(**options)
-    polls = n_polls("logistic", **options)
-    for k in range(6, polls, 1 + polls // 8):
-        stopped(tmp_path / str(k), k, **options)
-        again = train(resume=tmp_path / str(k), **options)
-        assert bits(again) == bits(whole), f"stopped at poll {k}"
-    if "valid_fraction" in options:
-        assert all(entry["validation"]["n_rows"] > 50 for entry in whole.model.history)
-    assert whole.converged or (options.get("tol") == 1e-16 and whole.reason == "stalled")
 
 
 def test_single_steps_over_sparse_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,33 +93,8 @@ def test_validation_rows_and_weights_of_their_own(tmp_path: Path) -> None:
         "data": fcl.open_data(codes[:300], y=y[:300], weights=s),
         "valid": fcl.open_data(codes[300:], y=y[300:]),
     }
-    whole = train(**options)
-    for k in (12, 16, 20):
-        stopped(tmp_path / str(k), k, **options)
-        assert bits(train(resume=tmp_path / str(k), **options)) == bits(whole)
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_checkpoints_taken_at_any_poll(tmp_path: Path, loss: str) -> None:
-    """A killed run can be resumed from disk; saving a checkpoint changes nothing."""
-    whole = bits(train(loss))
-    kept: dict[int, Checkpoint] = {}
-    folder = CheckpointFolder(tmp_path / "c")
-
-    def keep() -> bool:
-        if folder.numbers():
-            checkpoint = folder.load()
-            kept[checkpoint.number] = checkpoint
-        return False
-
-    watched = train(loss, checkpoint=folder.path, should_stop=keep, should_checkpoint=lambda: True)
-    keep()
-    assert bits(watched) == whole
-    assert len(kept) >= 4 * (watched.passes - 1)
-    assert {len(c.history) for c in kept.values()} == set(range(watched.passes))
-    for number in sorted(kept)[::4]:
-        assert bits(train(loss, resume=kept[number])) == whole
-    assert not (folder.path / "lock").read_bytes()
+    stopped(tmp_path / "c", 16, **options)
+    assert bits(train(resume=tmp_path / "c", **options)) == bits(train(**options))
 
 
 @given(st.lists(st.integers(0, 30), max_size=6), st.integers(0, 40))
@@ -195,22 +120,7 @@ def test_stopped_again_and_again(stops: list[int], wish: int) -> None:
                 elapsed = now
             assert folder.exists() >= found
         again = train(resume=folder if folder.exists() else None, checkpoint=folder)
-        assert bits(again) == WHOLE.bits
-
-
-class _Whole:
-    """The run without a stop, made once."""
-
-    _bits: tuple[Any, ...] | None = None
-
-    @property
-    def bits(self) -> tuple[Any, ...]:
-        if self._bits is None:
-            self._bits = bits(train())
-        return self._bits
-
-
-WHOLE = _Whole()
+        assert bits(again) == whole_bits()
 
 
 def interrupt_at(line: int, run: Callable[[], Any]) -> int:
@@ -252,7 +162,7 @@ def test_interrupted_at_any_line(tmp_path: Path) -> None:
         folder = tmp_path / str(i)
         interrupt_at(n_lines * i // 50, lambda folder=folder: train(checkpoint=folder))
         if folder.exists():
-            assert bits(train(resume=folder)) == WHOLE.bits
+            assert bits(train(resume=folder)) == whole_bits()
             resumed += 1
     assert resumed > 13
 
@@ -265,7 +175,7 @@ def test_interrupted_while_it_reports(tmp_path: Path) -> None:
     result = train(checkpoint=tmp_path / "c", progress=progress)
     assert result.reason == "interrupted" and result.passes == 4
     assert len(CheckpointFolder(tmp_path / "c").load().history) == 3
-    assert bits(train(resume=tmp_path / "c")) == WHOLE.bits
+    assert bits(train(resume=tmp_path / "c")) == whole_bits()
 
 
 def test_a_checkpoint_requested_before_there_is_anything_to_save(tmp_path: Path) -> None:
@@ -299,7 +209,7 @@ def test_a_limit_reached_and_then_raised(tmp_path: Path, limit: dict[str, Any]) 
     else:  # which is that of each call: a pass more is made at least
         assert first.passes <= same.passes <= first.passes + 1
     again = train(resume=tmp_path / "c", checkpoint=tmp_path / "c", max_passes=100, max_time=600.0)
-    assert bits(again) == WHOLE.bits
+    assert bits(again) == whole_bits()
 
 
 def test_a_smaller_tolerance_after_the_first_was_reached(tmp_path: Path) -> None:
@@ -356,7 +266,7 @@ def test_what_may_change(saved: Path) -> None:
         command={"data": "there"},
     )
     # 2 GiB hold all columns, as 1 GiB does; every pass reports the capacity, which differs
-    assert bits(again)[:4] == WHOLE.bits[:4]
+    assert bits(again)[:4] == whole_bits()[:4]
     kept = CheckpointFolder(saved.parent / "elsewhere").load()
     assert kept.options["command"] == {"data": "there"} and kept.number > 1
     assert CheckpointFolder(saved).numbers() == [1]
@@ -446,19 +356,12 @@ def check_small(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("loss", "limits"),
-    [
-        ("logistic", {"max_columns": 12}),
-        ("squared", {"capacity": 20}),
-        ("squared_hinge", {"capacity": 20}),
-    ],
+    "limits", [{"max_columns": 12}, {"capacity": 20 * ColumnCache.largest_column(400, 256)}]
 )
-def test_a_cache_with_evictions(tmp_path: Path, loss: str, limits: dict[str, int]) -> None:
-    codes, y = rows(loss, 400)
+def test_a_cache_with_evictions(tmp_path: Path, limits: dict[str, int]) -> None:
+    codes, y = rows(400)
     s = np.random.default_rng(2).uniform(0.3, 2.0, 400)
-    problem = Problem(np.zeros((400, 1)), y, s, loss, STRENGTHS[loss])
-    if "capacity" in limits:
-        limits = {"capacity": limits["capacity"] * ColumnCache.largest_column(400, 256)}
+    problem = Problem(np.zeros((400, 1)), y, s, "logistic", 1.0)
     check_small(tmp_path / "c", KmerFamily(3, 14), codes, problem, **limits)
 
 

@@ -302,16 +302,6 @@ def test_dear_steps_end_once_they_gain_little(monkeypatch: pytest.MonkeyPatch) -
     assert ends[1] == pytest.approx(ends[0], rel=2e-6)
 
 
-def test_a_settled_problem_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inner_descent, "DEAR_SWEEP", 0)
-    monkeypatch.setattr(trainer, "SETTLED", 1.0)
-    solver, _ = ready("logistic", 3, tol=1e-6)
-    solver.outer.sharpness = 1e-6
-    assert solver.train().steps == 1
-    monkeypatch.setattr(trainer, "column_moments", None)
-    assert not solver.local.step(solver.outer.target()).moved
-
-
 @pytest.mark.parametrize(
     ("foresees", "far", "change", "again"),
     [
@@ -427,12 +417,6 @@ def test_after_a_refusal_columns_are_not_judged_by_slopes_of_others() -> None:
     own.columns_changed()
     assert not local.step(1e-9).moved
     assert local.wanted(set(solver.cache.ids.tolist())).all()
-
-
-def test_the_solver_tells_the_trainer_the_gap() -> None:
-    solver, _ = ready("logistic", 2)
-    solver.train()
-    assert solver.local.trainer.most_decrease == solver.outer.gap > 0.0
 
 
 def test_out_of_time_it_ends_after_a_sweep() -> None:
