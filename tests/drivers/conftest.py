@@ -78,7 +78,7 @@ def bits(result: fcl.TrainResult) -> tuple[Any, ...]:
         model.weights.tobytes(),
         model.support.tobytes(),
         np.asarray(model.intercept).tobytes(),
-        [term.coefficients.tobytes() for term in model.covariates],
+        repr([term.coefficients for term in model.covariates]),
         json.dumps(history, sort_keys=True),
         repr(model.certificate),
         model.fingerprint,

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from judge import ALL_LOSSES, Problem
 from rows import STRENGTHS, targets
 from sklearn.linear_model import Lasso
@@ -87,19 +84,6 @@ def test_margins_do_not_depend_on_units_or_on_features_along_covariates() -> Non
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_an_offset_of_the_fitted_covariates_gives_the_same_model() -> None:
-    X, y, s, z = table("squared")
-    own = train("squared")
-    added = z @ coefficients(own.model)
-    data = fcl.open_data(X, y=y, weights=s, offset=added)
-    options = {"C": STRENGTHS["squared"], "tol": 1e-9, "loss": "squared", "memory": "1GiB"}
-    other = fcl.train(data, "columns", **options)
-    assert other.certificate.objective == pytest.approx(own.certificate.objective, rel=1e-8)
-    np.testing.assert_allclose(other.model.weights, own.model.weights, atol=1e-5)
-    expected = own.model.margins(X, covariates=z)
-    np.testing.assert_allclose(other.model.margins(X, offset=added), expected, atol=1e-4)
-
-
 def test_squared_loss_is_the_lasso_on_residuals() -> None:
     """Frisch, Waugh and Lovell: regress columns and targets on the covariates first."""
     X, y, _, z = table("squared", 1.0)
@@ -113,17 +97,6 @@ def test_squared_loss_is_the_lasso_on_residuals() -> None:
     np.testing.assert_allclose(dense(model, P), lasso.coef_, atol=1e-6)
     b = np.linalg.lstsq(a, y - X @ lasso.coef_)[0]
     np.testing.assert_allclose([model.intercept, *coefficients(model)], b, rtol=1e-4)
-
-
-@pytest.mark.slow
-@settings(max_examples=8)
-@given(st.integers(0, 2**32), st.sampled_from(ALL_LOSSES), st.booleans())
-def test_a_covariate_never_raises_the_optimum(seed: int, loss: str, intercept: bool) -> None:
-    z = np.random.default_rng(seed).standard_t(2, size=(N, 2))
-    options = {"tol": 1e-6, "intercept": intercept}
-    found = [train(loss, covariates=z[:, :k] if k else None, **options) for k in range(3)]
-    for fewer, more in pairwise(found):
-        assert more.certificate.bound <= fewer.certificate.objective * (1.0 + 1e-12)
 
 
 def test_columns_that_others_determine_have_the_coefficient_0(caplog: Any) -> None:

@@ -12,7 +12,6 @@ import pytest
 import fcl
 from fcl.drivers import plan
 from fcl.drivers.events import Event, PassDone, Prepared
-from fcl.errors import ConvergenceWarning
 
 drivers = pytest.mark.parametrize("driver", ["inline", "processes"])
 
@@ -133,10 +132,3 @@ def test_a_bad_start_leaves_no_trace_in_the_first_sample() -> None:
     assert len(cold.history) > 3
     np.testing.assert_array_equal(warm.weights, cold.weights)
     assert [h["objective"] for h in warm.history] == [h["objective"] for h in cold.history]
-
-
-def test_an_early_end_without_a_warning() -> None:
-    with pytest.warns(ConvergenceWarning):
-        fcl.train(windows(), "kmers:d=4", C=10.0, tol=1e-9, max_passes=1)
-    result = fcl.train(windows(), "kmers:d=4", C=10.0, tol=1e-9, max_passes=1, warn=False)
-    assert not result.converged

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import judge_outputs
@@ -121,13 +120,6 @@ def test_standardized_columns() -> None:
     confirm(train(rows.open(), standardize=True), rows.problem(rows.X / sd), sd)
 
 
-def test_duplicate_and_constant_columns() -> None:
-    X = numbers().X
-    rows = replace(numbers(), X=np.column_stack([X, X[:, :4], np.ones(N), np.zeros(N), -X[:, 0]]))
-    confirm(train(rows.open()), rows.problem())
-    confirm(train(rows.open(), group=True), rows.problem(group=True))
-
-
 def test_a_class_of_three_rows() -> None:
     y = numbers().y.copy()
     y[[3, 70, 120]] = K
@@ -187,13 +179,6 @@ def test_two_classes_are_the_binary_model() -> None:
     np.testing.assert_allclose(difference, dense(one.model, P), atol=1e-4)
 
 
-def test_relabelling_permutes() -> None:
-    rows = numbers()
-    other = replace(rows, y=np.array([2, 0, 1])[rows.y])
-    first, second = (dense(train(one.open()).model, P) for one in (rows, other))
-    np.testing.assert_allclose(second[:, [2, 0, 1]], first, atol=1e-3)
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("group", [False, True])
 def test_offsets_that_leave_no_row_any_curvature(group: bool) -> None:
@@ -215,38 +200,6 @@ def test_a_constant_for_all_classes_costs_nothing(group: bool, options: dict[str
     own = rows.problem(C=0.5, group=group).objective(dense(model, P), model.intercept)
     assert certificate.objective == pytest.approx(own, rel=1e-12)
     assert certificate.bound <= own
-
-
-def test_the_model_file(tmp_path: Path) -> None:
-    X = numbers().X
-    names = np.array(["low", "middle", "high"])[numbers().y]
-    model = train(fcl.open_data(X, y=names)).model
-    model.save(tmp_path / "m.fcl")
-    again = fcl.load_model(tmp_path / "m.fcl")
-    assert again.labels == ("high", "low", "middle")
-    np.testing.assert_array_equal(again.margins(X), model.margins(X))
-
-
-@pytest.mark.parametrize("kind", ["softmax", "squared", "logistic"])
-def test_validation_and_paths(kind: str) -> None:
-    rng = np.random.default_rng(4)
-    X = rng.normal(size=(N, 6))
-    Y = X[:, :3] + rng.normal(size=(N, 3))
-    y = {"softmax": Y.argmax(axis=1), "squared": Y, "logistic": (Y > 0).astype(int)}[kind]
-    data = fcl.open_data(X, y=y)
-    model = train(data, loss=kind, tol=1e-3, valid_fraction=0.3).model
-    (score,) = (v for k, v in model.history[-1]["validation"].items() if k != "n_rows")
-    held = np.random.default_rng([0, 0xFC1]).random(N) < 0.3
-    if kind == "squared":
-        assert score == pytest.approx(((Y - model.margins(X))[held] ** 2).mean())
-    elif kind == "softmax":
-        p = model.predict_proba(X)[held, y[held]]
-        assert score == pytest.approx(-np.log(p).mean())
-    path = fcl.train_path(data, "columns", loss=kind, points=3, valid_fraction=0.3, refit=True)
-    assert path.refit is not None and path.refit.model.n_outputs == 3
-    if kind == "softmax":
-        oof = fcl.train_path(data, "columns", loss=kind, points=3, cv=3).oof
-        assert oof is not None and oof.shape == (N, 3)
 
 
 # -- families --------------------------------------------------------------------------------------

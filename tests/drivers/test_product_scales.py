@@ -197,12 +197,11 @@ def test_kept_features_of_a_damaged_checkpoint() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cv", [True, False])
 def test_a_path_finds_the_signal_or_says_that_there_is_none(
-    cv: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = fcl.open_data(X, y=Y)
-    rows: dict[str, Any] = {"cv": 4} if cv else {"valid_fraction": 0.3}
+    rows: dict[str, Any] = {"cv": 4}
     found = fcl.train_path(data, "products:degree=2", points=12, **rows)
     strongest = found.chosen.model.describe(1)[0].feature
     assert set(re.findall(r"x\d", strongest)) == {"x0", "x2"}, strongest

@@ -12,7 +12,7 @@ from product_matrix import make_rows, product_matrix, stored
 from fcl import open_data
 from fcl.drivers.train import train
 from fcl.features import Products
-from tests.drivers.conftest import check, dense
+from tests.drivers.conftest import check
 
 N_ROWS = 500
 
@@ -81,31 +81,3 @@ def test_real_columns(kind: str, degree: int, loss: str, sparse: bool) -> None:
     result = train(data, Products(degree), **options, memory="3GiB")
     phi = product_matrix(X, degree, repeats=True)
     check(result, Problem(phi, y, np.ones(N_ROWS), loss, C), rel=2e-6)
-
-
-def test_powers_of_one_column() -> None:
-    X = np.random.default_rng(5).normal(size=(N_ROWS, 1))
-    y = (X[:, 0] ** 2 > 1.0).astype(int)
-    result = train(open_data(X, y=y), "products:degree=2", C=1.0, tol=1e-6)
-    phi = product_matrix(X, 2, repeats=True)
-    check(result, Problem(phi, y * 2.0 - 1.0, np.ones(N_ROWS), "logistic", 1.0), rel=2e-6)
-    assert result.model.describe(1)[0].feature == "x0^2"
-
-
-def test_squares_in_the_penalty() -> None:
-    """The conditions of the optimum with half of the penalty in squares, on all products."""
-    X = make_rows(4, N_ROWS, 8, "signed")
-    y = target(X.astype(float), "squared")
-    result = train(
-        open_data(X, y=y), "products:degree=3", C=0.02, loss="squared", tol=1e-7, l1_ratio=0.5
-    )
-    assert result.converged and result.certificate.gap <= 1e-7
-    phi = product_matrix(X, 3, repeats=True)
-    w = dense(result.model, phi.shape[1])
-    excess = phi @ w + result.model.intercept - y
-    value = 0.5 * np.abs(w).sum() + 0.25 * w @ w + 0.02 * excess @ excess
-    assert result.certificate.objective == pytest.approx(value, rel=1e-12)
-    price = 0.04 * excess @ phi
-    inside = np.maximum(np.abs(price) - 0.5, 0.0)
-    violation = np.where(w != 0.0, np.abs(price + 0.5 * np.sign(w) + 0.5 * w), inside)
-    assert violation.max() < 1e-3

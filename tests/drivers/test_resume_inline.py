@@ -13,10 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from explicit import explicit_family, make_solver
 from hypothesis import given
 from hypothesis import strategies as st
-from judge import Problem
 from rows import acceptors
 from scipy import sparse
 
@@ -24,12 +22,8 @@ import fcl
 from fcl.cache import ColumnCache
 from fcl.drivers.events import Event, PassDone
 from fcl.drivers.train import TrainResult
-from fcl.features import KmerFamily
-from fcl.features.base import Family
-from fcl.model.checkpoint import Checkpoint, CheckpointFolder
-from fcl.solve.run_state import RunState
+from fcl.model.checkpoint import CheckpointFolder
 from fcl.solve.solver import Solver
-from tests.columns import broken_invariants
 from tests.drivers.conftest import INEXACT, bits, fit
 from tests.stops import After
 from tests.windows import examples
@@ -83,18 +77,6 @@ def test_single_steps_over_sparse_rows(tmp_path: Path, monkeypatch: pytest.Monke
         with pytest.warns(fcl.ConvergenceWarning, match="interrupted"):
             fcl.train(data, "columns", should_stop=After(k), checkpoint=folder, **options)
         assert bits(fcl.train(data, "columns", resume=folder, **options)) == bits(whole)
-
-
-def test_validation_rows_and_weights_of_their_own(tmp_path: Path) -> None:
-    codes, y = rows(n=500)
-    s = np.random.default_rng(1).uniform(0.5, 2.0, 300)
-    s[::9] = 0.0
-    options = {
-        "data": fcl.open_data(codes[:300], y=y[:300], weights=s),
-        "valid": fcl.open_data(codes[300:], y=y[300:]),
-    }
-    stopped(tmp_path / "c", 16, **options)
-    assert bits(train(resume=tmp_path / "c", **options)) == bits(train(**options))
 
 
 @given(st.lists(st.integers(0, 30), max_size=6), st.integers(0, 40))
@@ -287,105 +269,38 @@ def test_data_that_moved(tmp_path: Path) -> None:
     assert bits(train(resume=tmp_path / "c"))[:4] == whole[:4]
 
 
-# -- a small cache: the solver alone -----------------------------------------------------------
+# -- a small cache -----------------------------------------------------------------------------
 
 
-def passes(solver: Solver, most: int, snapshots: list[Any] | None = None) -> tuple[list[Any], int]:
-    """Results and snapshots of passes, in the order of the driver, and the number of evictions."""
-    found: list[Any] = []
-    evicted = 0
-    while True:
-        if snapshots is not None:
-            snapshots.append(solver.snapshot())
-        certified = solver.price()
-        point, cache = solver.outer.point, solver.cache
-        found.append(
-            (
-                repr(certified),
-                point.ids.tobytes(),
-                point.weights.tobytes(),
-                point.intercept.hex(),
-                cache.ids.tobytes(),
-                cache.used,
-            )
-        )
-        if certified.gap <= solver.outer.tol or len(found) == most:
-            return found, evicted
-        evicted += solver.admit()
-        solver.train()
-        solver.propose(solver.proposal())
-        assert broken_invariants(cache) == []
-
-
-def on_disk(folder: Path, snapshot: RunState) -> RunState:
-    """A snapshot as a checkpoint gives it back."""
-    numbers, arrays = snapshot.to_file()
-    made = Checkpoint(
-        options={},
-        family={},
-        fingerprint="",
-        n_rows=1,
-        block_checksums=np.empty(0, np.uint64),
-        state=numbers,
-        arrays=arrays,
-        history=[],
-        elapsed=0.0,
-        driver="inline",
-    )
-    with CheckpointFolder(folder) as place:
-        place.save(made)
-        loaded = place.load()
-    return RunState.from_file(loaded.state, loaded.arrays)
-
-
-def check_small(
-    folder: Path, family: Family, raw: np.ndarray, problem: Problem, **options: Any
+@pytest.mark.parametrize("features", ["kmers:d=3", "columns"])
+def test_a_cache_with_evictions(
+    features: str, tmp_path: Path, few: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def solver() -> Solver:
-        return make_solver(family, raw, problem, tol=1e-5, **options)
-
-    snapshots: list[Any] = []
-    most = 24
-    whole, evicted = passes(solver(), most, snapshots)
-    assert len(snapshots) == len(whole) > 15 and evicted > 20
-    for at in (1, 2, len(whole) // 2, len(whole) - 1):
-        resumed = solver()
-        resumed.restore(on_disk(folder, snapshots[at]))
-        assert passes(resumed, most - at)[0] == whole[at:], f"resumed at pass {at}"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "limits", [{"max_columns": 12}, {"capacity": 20 * ColumnCache.largest_column(400, 256)}]
-)
-def test_a_cache_with_evictions(tmp_path: Path, limits: dict[str, int]) -> None:
-    codes, y = rows(400)
-    s = np.random.default_rng(2).uniform(0.3, 2.0, 400)
-    problem = Problem(np.zeros((400, 1)), y, s, "logistic", 1.0)
-    check_small(tmp_path / "c", KmerFamily(3, 14), codes, problem, **limits)
+    few(12)
+    monkeypatch.setattr(ColumnCache, "grow", lambda self, slots: False)
+    codes, y = rows()
+    if features == "columns":
+        codes = np.random.default_rng(5).normal(size=(300, 30))
+        y = np.sign(codes @ np.random.default_rng(6).normal(size=30))
+    data = fcl.open_data(codes, y=y)
+    options: dict[str, Any] = {"C": 0.5, "tol": 1e-3, "max_passes": 24}
+    whole = fit(data, features, **options)
+    assert len(whole.model.ids) > 12 and sum(entry["evicted"] for entry in whole.history) > 20
+    for passes in (1, 2, whole.passes // 2):
+        folder = tmp_path / str(passes)
+        fit(data, features, **options | {"max_passes": passes}, checkpoint=folder)
+        assert bits(fit(data, features, **options, resume=folder)) == bits(whole), f"pass {passes}"
 
 
-def test_a_cache_of_real_values_with_evictions(tmp_path: Path) -> None:
-    random = np.random.default_rng(5)
-    phi = random.normal(size=(500, 60)).astype(np.float32).astype(np.float64)
-    y = phi @ random.normal(size=60) + random.normal(size=500)
-    problem = Problem(phi, y, np.ones(500), "squared", 0.05)
-    capacity = 15 * 2000
-    check_small(tmp_path / "c", explicit_family(phi), phi, problem, capacity=capacity)
-
-
-def test_less_room_than_before() -> None:
+def test_less_room_than_before(
+    tmp_path: Path, few: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Columns that no longer fit are frozen; the path is different, the optimum is the same."""
-    codes, y = rows(n=400)
-    problem = Problem(np.zeros((400, 1)), y, np.ones(400), "logistic", 1.0)
-    ample = make_solver(KmerFamily(3, 14), codes, problem, tol=1e-5)
-    whole, _ = passes(ample, 3)
-    snapshot = ample.snapshot()
-    tight = make_solver(KmerFamily(3, 14), codes, problem, tol=1e-5, max_columns=12)
-    tight.restore(snapshot)
-    assert tight.cache.n == 12 < ample.cache.n
-    assert (tight.cache.ids == ample.cache.ids[:12]).all()
-    found, _ = passes(tight, 300)
-    assert found[0][:4] == whole[-1][:4]
-    best = train(data=fcl.open_data(codes, y=y), C=1.0).certificate.objective
-    assert tight.outer.objective == pytest.approx(best, rel=2e-5)
+    best = train(tol=1e-5).certificate.objective
+    first = train(max_passes=3, checkpoint=tmp_path)
+    few(12)
+    monkeypatch.setattr(ColumnCache, "grow", lambda self, slots: False)
+    result = train(resume=tmp_path, tol=1e-3, max_passes=300)
+    after = result.history[first.passes :]
+    assert max(entry["cached"] for entry in after) < len(result.model.ids)
+    assert result.converged and result.certificate.objective == pytest.approx(best, rel=1e-3)

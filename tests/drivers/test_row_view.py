@@ -164,30 +164,17 @@ def test_a_resumed_job_may_have_another_view(
 
 @pytest.mark.parametrize(("before", "after"), [(300, 340), ("auto", 600)])
 def test_a_resumed_job_has_at_least_as_many_rows_as_are_asked_for_now(
-    small: None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    before: str | int,
-    after: int,
+    small: None, tmp_path: Path, before: str | int, after: int
 ) -> None:
-    wanted: list[int] = []
-    draw = Sampler._draw
-
-    def watched(sampler: Sampler, *arguments: Any) -> Any:
-        wanted.append(sampler.size.wanted)
-        return draw(sampler, *arguments)
-
     folder = tmp_path / "c"
     train(row_view=before, checkpoint=folder, max_passes=1, warn=False)
     first = CheckpointFolder(folder).load().state["sample"]
     assert first["draws"] >= 1 and first["wanted"] < after
-    monkeypatch.setattr(Sampler, "_draw", watched)
     train(row_view=after, resume=folder, checkpoint=folder, max_passes=2, warn=False)
-    assert wanted == [after]  # once: what it was drawn at is the present anchor
     again = CheckpointFolder(folder).load().state["sample"]
+    # drawn once: what it was drawn at is the present anchor
     assert again["wanted"] == after and again["draws"] == first["draws"] + 1
     assert train(row_view=after, resume=folder).converged
-    assert min(wanted) == after
 
 
 # -- memory ----------------------------------------------------------------------------------------

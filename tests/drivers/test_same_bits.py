@@ -60,14 +60,3 @@ def test_blocks_of_rows_change_rounding_alone() -> None:
         for rows in (64, 256, 65536)
     ]
     assert objectives == pytest.approx([objectives[0]] * 3, rel=3e-10)
-
-
-def test_stored_data_equals_arrays(tmp_path: Path) -> None:
-    """From a folder of arrays, chunk by chunk, the bits are those from memory."""
-    codes, y = acceptors(14, 700)
-    np.save(tmp_path / "X.npy", codes)
-    np.save(tmp_path / "y.npy", y.astype(np.int8))
-    stored = fcl.train(fcl.open_data(tmp_path), "kmers:d=3", C=1.0, tol=1e-7, block_rows=256)
-    arrays = train(codes, y, memory="4GiB")
-    assert stored.model.weights.tobytes() == arrays.model.weights.tobytes()
-    assert stored.certificate == arrays.certificate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -39,9 +40,7 @@ TIGHT: dict[str, dict[str, Any]] = {
     "fourier-steps": {},
     "union": {"C": 0.3},
 }
-
-
-QUICK = ("columns-targets", "all")
+QUICK = ("columns-targets", "all", "inline")
 
 
 @pytest.fixture(autouse=True)
@@ -63,13 +62,11 @@ def smallest(job: Job, **options: Any) -> int | str:
     return f"{found[1]}MiB" if "unknown letters" in str(caught.value) else caught.value.smallest
 
 
-@pytest.mark.parametrize("driver", ["inline", "processes"])
 @pytest.mark.parametrize(
-    ("name", "view"),
+    ("name", "view", "driver"),
     [
-        pytest.param(name, view, marks=() if (name, view) == QUICK else pytest.mark.slow)
-        for name in TIGHT
-        for view in ("all", 128)
+        pytest.param(*case, marks=() if case == QUICK else pytest.mark.slow)
+        for case in itertools.product(TIGHT, ("all", 128), ("inline", "processes"))
     ],
 )
 def test_the_smallest_budget(

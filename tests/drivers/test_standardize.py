@@ -13,7 +13,6 @@ import pytest
 from judge import LOSSES, Problem, confirm
 from scipy.sparse import csr_array
 from sklearn.linear_model import ElasticNet
-from sklearn.svm import LinearSVC
 
 import fcl
 from fcl.data.prepared import PreparedRows
@@ -198,21 +197,6 @@ def test_elastic_net_of_scikit_learn() -> None:
     expected[varies] = theirs.coef_ / sd[varies]
     np.testing.assert_allclose(ours.column_weights_ * sd, expected * sd, atol=1e-5)
     assert ours.intercept_ == pytest.approx(theirs.intercept_, rel=1e-6)
-
-
-def test_the_intercept_changes_no_deviation() -> None:
-    x, y, _ = uneven_rows(seed=7)
-    sd = deviations(x)
-    varies = np.ptp(x, axis=0) > 0.0
-    ours = fcl.FCLClassifier(
-        C=0.1, loss="squared_hinge", standardize=True, fit_intercept=False, tol=1e-9
-    ).fit(x, y)
-    theirs = LinearSVC(
-        penalty="l1", dual=False, C=0.1, fit_intercept=False, tol=1e-8, max_iter=1_000_000
-    ).fit(x[:, varies] / sd[varies], y)
-    expected = np.zeros(M)
-    expected[varies] = theirs.coef_[0] / sd[varies]
-    np.testing.assert_allclose(ours.column_weights_ * sd, expected * sd, atol=1e-4)
 
 
 # -- how deviations are measured -------------------------------------------------------------------
