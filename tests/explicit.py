@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from judge import Problem
+from judge import Problem, Solution, confirm
 
 from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
@@ -245,6 +245,20 @@ def run(
         assert broken_invariants(solver.cache) == []
         solver.train()
         solver.propose(solver.proposal())
+
+
+def reach_the_optimum(
+    solver: Solver, problem: Problem, most: int = 100, best: Solution | None = None
+) -> list[Certified]:
+    """Run to the tolerance: no pass raises the objective, and the judge confirms the last one."""
+    passes = run(solver, most)
+    last = passes[-1]
+    assert last.gap <= solver.outer.tol, f"gap {last.gap:.1e} after {len(passes)} passes"
+    objectives = [found.objective for found in passes]
+    assert objectives == sorted(objectives, reverse=True)
+    best = problem.solve(1e-8) if best is None else best
+    confirm(problem, dense_weights(solver), solver.outer.point.intercept, last, best)
+    return passes
 
 
 def dense_weights(solver: Solver) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A judge of models of several classes: objective, certificate and a solver, in plain numpy.
+"""A judge of models of several outputs: objective, certificate and a solver, in plain numpy.
 
 Like :mod:`tests.judge` it neither imports nor copies code of fcl. The problem is
 
@@ -12,14 +12,17 @@ V = S (A - Y),
 
 is a lower bound of P. Here H is the entropy, and the conjugate of f pen is the sum over classes (group:
 the value at the norm) of max(0, |v| - rho f)^2 / (2 (1 - rho) f); for rho = 1 it is 0 where no |v| is
-above f, else infinite.
+above f, else infinite. Columns of targets or labels have losses of their own, and the same penalty.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from judge import Problem
 from scipy.special import entr, logsumexp, softmax
 
 
@@ -37,6 +40,11 @@ class ClassProblem:
     group: bool = False
     intercept: bool = True
     offset: np.ndarray | float = 0.0
+
+    @property
+    def most_curvature(self) -> float:
+        """The largest second derivative of the loss of a row."""
+        return 0.5
 
     @property
     def hot(self) -> np.ndarray:
@@ -116,10 +124,10 @@ class ClassProblem:
         """Accelerated proximal gradients with restarts (Beck and Teboulle 2009)."""
         free = float(self.intercept)
         columns = np.column_stack([self.phi, np.full(len(self.y), free)])
-        bend = 0.5 * self.C * np.linalg.norm(columns.T * np.sqrt(self.s), 2) ** 2
+        bend = self.most_curvature * self.C * np.linalg.norm(columns.T * np.sqrt(self.s), 2) ** 2
         x = z = np.zeros((columns.shape[1], self.K))
-        t, before = 1.0, np.inf
-        for _ in range(steps):
+        t, before, last = 1.0, np.inf, np.inf
+        for number in range(steps):
             slope = self.C * (columns.T @ self.residuals(z[:-1], free * z[-1]))
             new = z - slope / bend
             new[:-1] = self.shrunk(new[:-1], 1.0 / bend)
@@ -129,5 +137,63 @@ class ClassProblem:
                 continue
             later = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
             z = new + (t - 1.0) / later * (new - x)
+            if number % 500 == 499:
+                if last - value <= 1e-14 * value:
+                    break
+                last = value
             x, t, before = new, later, value
         return x[:-1], free * x[-1]
+
+
+@dataclass(frozen=True)
+class TargetProblem(ClassProblem):
+    """Several numeric targets, or labels -1 and 1: y (n, K), with the squared or the logistic loss."""
+
+    kind: str = "squared"
+
+    @property
+    def most_curvature(self) -> float:
+        return 2.0 if self.kind == "squared" else 0.25
+
+    def one(self, k: int) -> Problem:
+        """The problem of one output."""
+        offset = np.broadcast_to(self.offset, self.y.shape)[:, k]
+        return Problem(
+            *(self.phi, self.y[:, k], self.s, self.kind, self.C, self.intercept), offset=offset
+        )
+
+    def loss(self, u: np.ndarray) -> float:
+        return float(sum(self.s @ self.one(k).losses(u[:, k]) for k in range(self.K)))
+
+    def residuals(self, W: np.ndarray, b: np.ndarray) -> np.ndarray:
+        u = self.margins(W, b)
+        slopes = [self.one(k).slopes(u[:, k]) for k in range(self.K)]
+        return self.s[:, None] * np.column_stack(slopes)
+
+    def bound(self, R: np.ndarray) -> float:
+        V = np.column_stack([self.one(k).balance(R[:, k]) for k in range(self.K)])
+        t = 1.0
+        if self.rho == 1.0:
+            t = min(1.0, 1.0 / (self.C * self.largest(V)))
+        value = sum(self.one(k).dual(t * self.C * V[:, k]) for k in range(self.K))
+        v = t * self.C * (self.phi.T @ V)
+        above = np.linalg.norm(v, axis=1, keepdims=True) if self.group else np.abs(v)
+        above = np.maximum(above - self.rho * self.f[:, None], 0.0)
+        if self.rho == 1.0:
+            return value
+        return value - float((above**2 / (2.0 * (1.0 - self.rho) * self.f[:, None])).sum())
+
+
+def confirm(problem: ClassProblem, W: np.ndarray, b: np.ndarray, claimed: Any, tol: float) -> None:
+    """Assert the claims of a certificate of a gap of ``tol``, and that the point has it."""
+    value = problem.objective(W, b)
+    assert math.isclose(claimed.objective, value, rel_tol=1e-10)
+    assert math.isclose(claimed.gap, 1.0 - claimed.bound / value, abs_tol=1e-10)
+    assert claimed.gap <= tol
+    best = problem.objective(*problem.solve())
+    assert value <= best * (1.0 + tol)
+    assert claimed.bound <= min(best, value) * (1.0 + 1e-12)
+    # the judge's bound is of the last point alone, fcl's the best over all passes
+    judged = problem.bound(problem.residuals(W, b))
+    assert value - judged <= 10.0 * tol * value
+    assert judged <= best * (1.0 + 1e-12)

@@ -78,6 +78,7 @@ def bits(result: fcl.TrainResult) -> tuple[Any, ...]:
         model.weights.tobytes(),
         model.support.tobytes(),
         np.asarray(model.intercept).tobytes(),
+        repr([term.coefficients for term in model.covariates]),
         json.dumps(history, sort_keys=True),
         repr(model.certificate),
         model.fingerprint,

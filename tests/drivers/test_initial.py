@@ -12,7 +12,6 @@ import pytest
 import fcl
 from fcl.drivers import plan
 from fcl.drivers.events import Event, PassDone, Prepared
-from fcl.errors import ConvergenceWarning
 
 drivers = pytest.mark.parametrize("driver", ["inline", "processes"])
 
@@ -24,24 +23,22 @@ def windows(n: int = 500, length: int = 12) -> fcl.DataSet:
     return fcl.open_data(codes, y=y)
 
 
-@drivers
-def test_the_optimum_is_certified_by_the_next_pass(driver: str) -> None:
+def test_the_optimum_is_certified_by_the_next_pass() -> None:
     data = windows()
     cold = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-7)
-    warm = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-7, initial=cold.model, driver=driver)
+    warm = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-7, initial=cold.model)
     assert cold.passes > 2 == warm.passes and warm.converged
     assert warm.certificate.gap <= 1e-7
     np.testing.assert_array_equal(warm.model.ids, cold.model.ids)
     assert warm.model.options["C_min"] == cold.model.options["C_min"]
 
 
-@drivers
 @pytest.mark.parametrize("C", [0.1, 1.0])
-def test_another_C_ends_at_its_own_optimum(C: float, driver: str) -> None:
+def test_another_C_ends_at_its_own_optimum(C: float) -> None:
     data = windows()
     start = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-6).model
     cold = fcl.train(data, "kmers:d=4", C=C, tol=1e-7)
-    warm = fcl.train(data, "kmers:d=4", C=C, tol=1e-7, initial=start, driver=driver)
+    warm = fcl.train(data, "kmers:d=4", C=C, tol=1e-7, initial=start)
     assert warm.converged
     assert warm.certificate.objective == pytest.approx(cold.certificate.objective, rel=2e-7)
 
@@ -97,13 +94,11 @@ def test_a_start_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.converged and result.passes == 2
 
 
-@drivers
-def test_a_start_near_the_optimum_saves_passes(driver: str) -> None:
+def test_a_start_near_the_optimum_saves_passes() -> None:
     data = windows()
     near = fcl.train(data, "kmers:d=4", C=0.3, tol=1e-3).model
     results = [
-        fcl.train(data, "kmers:d=4", C=0.31, tol=1e-6, initial=start, driver=driver)
-        for start in (None, near)
+        fcl.train(data, "kmers:d=4", C=0.31, tol=1e-6, initial=start) for start in (None, near)
     ]
     assert all(result.converged for result in results)
     cold, warm = ([h["objective"] for h in result.model.history] for result in results)
@@ -137,10 +132,3 @@ def test_a_bad_start_leaves_no_trace_in_the_first_sample() -> None:
     assert len(cold.history) > 3
     np.testing.assert_array_equal(warm.weights, cold.weights)
     assert [h["objective"] for h in warm.history] == [h["objective"] for h in cold.history]
-
-
-def test_an_early_end_without_a_warning() -> None:
-    with pytest.warns(ConvergenceWarning):
-        fcl.train(windows(), "kmers:d=4", C=10.0, tol=1e-9, max_passes=1)
-    result = fcl.train(windows(), "kmers:d=4", C=10.0, tol=1e-9, max_passes=1, warn=False)
-    assert not result.converged

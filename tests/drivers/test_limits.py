@@ -76,23 +76,6 @@ def test_more_active_features_than_places(
 
 
 @pytest.mark.slow
-def test_as_many_places_as_the_optimum_needs(places: Callable[[int, int], None]) -> None:
-    """On the way to the optimum more features have a weight: they are fewer, and it is reached."""
-    best = problem().solve(1e-9)
-    ample = train()
-    most = max(h["active"] for h in ample.history)
-    enough = len(ample.model.ids) + 1
-    places(20, enough)
-    assert most > enough
-    # the order of the processes' steps varies: in one of fifteen runs another feature has the last place
-    runs = (train(driver="processes") for _ in range(3))
-    result = next((run for run in runs if run.converged), None)
-    assert result is not None
-    assert max(h["active"] for h in result.history) <= enough
-    assert result.certificate.objective <= best.objective * (1.0 + 1e-4)
-
-
-@pytest.mark.slow
 def test_the_command_ends_with_exit_code_3(
     places: Callable[[int, int], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

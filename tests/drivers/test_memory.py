@@ -6,78 +6,21 @@ import gc
 import os
 import subprocess
 import sys
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from explicit import make_solver
-from judge import LOSSES, Problem
 from rows import ACCEPTORS, ROOT
 
 import fcl
 from fcl.cache.columns import ColumnCache
 from fcl.drivers.session import Session
-from fcl.features import KmerFamily
-from fcl.features.kmers import margins
-from fcl.solve.inner import EXTRAPOLATE_VECTORS, LEAST_ROWS
 from fcl.solve.solver import Solver
 from fcl.solve.trainer import Trainer
 
 pytestmark = pytest.mark.fresh_interpreters
-
-N = 131_072
-
-
-@pytest.fixture(scope="module")
-def windows() -> tuple[np.ndarray, np.ndarray]:
-    import zarr
-
-    group = zarr.open_group(ACCEPTORS, mode="r")
-    codes = np.ascontiguousarray(group["X"][:N, 64:76])
-    return codes, group["y"][:N].astype(np.float64)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("loss", LOSSES)
-def test_passes_allocate_no_vectors_over_rows(
-    loss: str, windows: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All of them are made at the start; what comes on top is far below one of them (8 N bytes)."""
-    # tables of margins that positions share do not depend on the rows, and are as large as a vector
-    monkeypatch.setattr(margins, "SHARED_ROWS", N + 1)
-    codes, y = windows
-    problem = Problem(np.zeros((N, 1)), y, np.ones(N), loss, 0.01 if loss == "squared" else 0.1)
-    solver = make_solver(
-        KmerFamily(3, 12), codes, problem, tol=1e-5, block_rows=4096, capacity=1 << 25
-    )
-    peaks: dict[str, int] = {}
-
-    def measured(step: Callable[[], Any], name: str) -> Any:
-        tracemalloc.reset_peak()
-        before = tracemalloc.get_traced_memory()[0]
-        result = step()
-        peaks[name] = max(peaks.get(name, 0), tracemalloc.get_traced_memory()[1] - before)
-        return result
-
-    tracemalloc.start()
-    try:
-        for number in range(5):
-            measured(solver.price, "price")
-            measured(solver.admit, "admit")
-            measured(solver.train, "train")
-            measured(lambda: solver.propose(solver.proposal()), "propose")
-            if number <= 1:  # kernels may be compiled
-                peaks.clear()
-    finally:
-        tracemalloc.stop()
-    most = N * 8 // 4
-    assert max(peaks[name] for name in ("price", "admit", "propose")) < most, peaks
-    # the inner model works on a sample of the rows, and extrapolation on vectors over those
-    sample = 8 * EXTRAPOLATE_VECTORS * 2 * LEAST_ROWS
-    assert peaks["train"] < most + sample < most + Trainer.bytes_for(N, 0, 0), peaks
 
 
 @pytest.mark.parametrize("compiled", [True, pytest.param(False, marks=pytest.mark.thorough)])

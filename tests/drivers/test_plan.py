@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import tracemalloc
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +23,7 @@ from fcl.drivers.job import make_job
 from fcl.drivers.plan import MIB, Plan, Sizes
 from fcl.errors import BudgetError
 from fcl.features import Fourier, KmerFamily, bind_features, parse_features
-from fcl.features.base import StepColumns
-from fcl.features.kmers.lanes import LanePricer
-from tests.pricing import Pricing
-from tests.windows import INTERPRETED, examples, make_residuals, make_windows, prepare
+from tests.windows import examples
 
 jobs = st.builds(
     lambda d, letters, n, valid, block_rows, reading, extra: {
@@ -188,52 +183,6 @@ def test_tables_of_long_patterns_are_refused_where_they_cannot_fit() -> None:
     assert make_plan(**long, budget=least).total <= least
 
 
-def peak(work: Callable[[], object]) -> int:
-    """The peak of bytes that Python and NumPy allocate during a call."""
-    tracemalloc.start()
-    try:
-        kept = work()
-        most = tracemalloc.get_traced_memory()[1]
-        del kept
-        return most
-    finally:
-        tracemalloc.stop()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(INTERPRETED, reason="counts what kernels would not make")
-@pytest.mark.parametrize("on_disk", [False, True])
-@pytest.mark.parametrize("unknown", ["none", "many"])
-@pytest.mark.parametrize(("d", "length"), [(3, 30), (7, 50), (9, 14)])
-def test_passes_hold_no_more_than_planned(
-    d: int, length: int, unknown: str, on_disk: bool, tmp_path: Path
-) -> None:
-    family = KmerFamily(d, length)
-    n, block_rows = 3000, 1024
-    codes = make_windows(1, n, length, unknown)
-    prepared = prepare(family, codes, block_rows, tmp_path if on_disk else None)
-    r = make_residuals(1, n, "balanced")
-    ids = np.sort(np.random.default_rng(1).integers(family.n_features, size=300))
-    out = np.empty(n)
-
-    def passes() -> object:
-        pricer = Pricing(family, prepared, 100)
-        for _ in range(2):
-            found = pricer.price(r, ids, 5.0)
-            pricer.sums(r, ids)
-            if isinstance(pricer.pricer, LanePricer):
-                queries, rows = [pricer.query(ids, 5.0)] * 4, [pricer.on_grid(r)] * 4
-                pricer.pricer.price_several(queries, rows, pricer.blocks, lambda share: None)
-            family.write_margins(prepared, ids, np.ones(len(ids)), out)
-        return pricer, found
-
-    passes()  # compiled, imported
-    planned = family.workspace_bytes(block_rows, on_disk) + family.extra_bytes(prepared)
-    # candidates of four outputs: the plan's other parts have room for them
-    reported = 4 * 40 * 100 * family.n_positions
-    assert peak(passes) <= planned + reported + (1 << 18)
-
-
 def test_a_small_family_gets_no_more_room_than_it_can_use() -> None:
     rng = np.random.default_rng(0)
     data = fcl.open_data(rng.random((100, 10)), y=rng.integers(0, 2, 100))
@@ -266,19 +215,6 @@ def test_a_step_makes_room_for_four_times_as_many_columns() -> None:
             assert columns[1] >= times * columns[0] and columns[0] >= 4
             assert real.total <= budget and steps.total <= budget
             assert steps.staging >= largest_column(1_000_000, 65536, False, families[1].step)
-
-
-def test_columns_of_a_step_are_made_within_their_buffer() -> None:
-    x = np.random.default_rng(0).normal(size=(6000, 4))
-    made = {}
-    for dtype in (None, "int8"):
-        family = bind_features(Fourier(n=1000, dtype=dtype), fcl.open_data(x, y=None).rows)
-        maker = family.column_maker(prepare(family, x, 1024), 60_000)
-        blocks = maker.make(np.arange(maker.batch))
-        arrays = [b.steps if isinstance(b, StepColumns) else b.values for b in blocks]
-        assert sum(a.nbytes for a in arrays) <= 60_000
-        made[dtype] = maker.batch
-    assert made == {None: 2, "int8": 10}
 
 
 @pytest.mark.parametrize(
@@ -325,15 +261,6 @@ def test_entries_of_sparse_rows_are_in_the_plan(n: int, n_valid: int, each: int,
             held = dict(plan.parts)["prepared rows"]
             assert held >= sizes.sides - 1
         assert plan.max_columns <= 200_000
-
-
-def test_lists_of_nonzeros_leave_room_for_more_columns_and_rows() -> None:
-    n, each = 847_000, 359
-    rows = fcl.open_data(csr_array(np.eye(2, 359_000)), y=None).rows
-    family = bind_features(parse_features("columns"), rows)
-    sizes = Sizes(family, n, 0, 16384, MIB, sides=10 * each * n, block_sides=10 * each * 16384)
-    found = plan_module.make_plan(sizes, 4096 * MIB, writers=2)
-    assert found.scratch and found.max_columns > 100_000 and found.view_rows > 200_000
 
 
 @pytest.mark.parametrize(("writers", "warned"), [(3, True), (1, False), (None, False)])

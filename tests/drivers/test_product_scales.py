@@ -36,16 +36,9 @@ def problem(C: float = 0.02, loss: str = "logistic") -> Problem:
     return Problem(EVERY, Y, np.ones(N), loss, C)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"driver": "inline"},
-        {"driver": "inline", "row_view": 256},
-        {"driver": "processes", "writers": 1},
-        {"driver": "processes", "writers": 1, "row_view": 256},
-    ],
+    ("options", "sparse"),
+    [({}, True), ({"row_view": 256}, False), ({"driver": "processes", "writers": 1}, False)],
 )
 def test_the_optimum_of_scaled_columns(options: dict[str, Any], sparse: bool) -> None:
     data = fcl.open_data(stored(X, sparse), y=Y)
@@ -204,12 +197,11 @@ def test_kept_features_of_a_damaged_checkpoint() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cv", [True, False])
 def test_a_path_finds_the_signal_or_says_that_there_is_none(
-    cv: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = fcl.open_data(X, y=Y)
-    rows: dict[str, Any] = {"cv": 4} if cv else {"valid_fraction": 0.3}
+    rows: dict[str, Any] = {"cv": 4}
     found = fcl.train_path(data, "products:degree=2", points=12, **rows)
     strongest = found.chosen.model.describe(1)[0].feature
     assert set(re.findall(r"x\d", strongest)) == {"x0", "x2"}, strongest

@@ -26,25 +26,6 @@ def case(loss: str, length: int = 14, n: int = 400) -> tuple[np.ndarray, np.ndar
     return codes, pyrimidines(n) if loss == "squared" else labels
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_null_model_below_C_min(loss: str, intercept: bool) -> None:
-    codes, y = case(loss)
-    s = np.random.default_rng(0).uniform(0.2, 2.0, len(y))
-    problem = Problem(kmer_matrix(codes, 3), y, s, loss, 1.0, intercept)
-    b, C_min = problem.null()
-    for C in (0.999999 * C_min, 0.1 * C_min, 1e-9 * C_min):
-        result = train(codes, y, s, loss=loss, C=C, intercept=intercept)
-        assert len(result.model.ids) == 0
-        assert result.converged and result.passes == 1
-        assert result.certificate.gap <= 1e-9
-        assert result.model.options["C_min"] == pytest.approx(C_min, rel=1e-11)
-        assert result.model.intercept == pytest.approx(b, rel=1e-9, abs=1e-12)
-    above = train(codes, y, s, loss=loss, C=1.001 * C_min, intercept=intercept)
-    assert len(above.model.ids) >= 1
-    assert above.converged
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 def test_repeated_rows_equal_weights(loss: str) -> None:
     codes, y = case(loss)
@@ -145,39 +126,15 @@ def test_what_rounding_may_hide_is_little_of_the_largest_violation() -> None:
     assert of_passes[-1] <= result.certificate.max_violation <= 1.001 * of_passes[-1]
 
 
-def test_intercept_is_not_penalised() -> None:
-    codes, y = case("squared")
-    plain = train(codes, y, loss="squared", C=0.05)
-    shifted = train(codes, y + 1000.0, loss="squared", C=0.05)
-    assert shifted.certificate.objective == pytest.approx(plain.certificate.objective, rel=2e-9)
-    assert shifted.model.intercept - plain.model.intercept == pytest.approx(1000.0, abs=1e-4)
-
-
 @pytest.mark.parametrize("loss", LOSSES)
-def test_no_pass_raises_the_objective(loss: str) -> None:
-    codes, y = case(loss, 16)
-    for d in (1, 2, 3):
-        result = train(codes, y, d=d, loss=loss, C=3 * STRENGTHS[loss], tol=1e-10)
-        objectives = [entry["objective"] for entry in result.model.history]
-        bounds = [entry["bound"] for entry in result.model.history]
-        assert len(objectives) > 1
-        assert objectives == sorted(objectives, reverse=True)
-        assert bounds == sorted(bounds)
-        assert max(bounds) <= min(objectives) * (1.0 + 1e-13)
-
-
-@pytest.mark.parametrize("driver", ["inline", "processes"])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_columns_far_from_zero_are_as_easy(loss: str, driver: str) -> None:
+def test_columns_far_from_zero_are_as_easy(loss: str) -> None:
     # the intercept is free: moving columns changes nothing, though float32 has 7 digits
-    if driver == "processes" and loss != "logistic":
-        pytest.skip("one loss is enough where processes are started")
     random = np.random.default_rng(0)
     X = random.normal(size=(300, 6))
     y = X[:, 0] - X[:, 1] + 0.3 * random.normal(size=300)
     if loss != "squared":
         y = np.where(y > 0.0, 1.0, -1.0)
-    options = {"loss": loss, "C": 1.0, "tol": 1e-6, "memory": "1GiB", "driver": driver}
+    options = {"loss": loss, "C": 1.0, "tol": 1e-6, "memory": "1GiB"}
     found = [
         fcl.train(fcl.open_data(X + moved, y=y), "columns", **options)
         for moved in (0.0, np.array([1e4, -5e3, 0.0, 1e4, 2e3, 0.0]))
@@ -197,23 +154,13 @@ def strong(loss: str, n: int = 2000) -> fcl.DataSet:
     return fcl.open_data(codes, y=y)
 
 
-@pytest.mark.parametrize("C", [1.0, 10.0, 1000.0])
-@pytest.mark.parametrize("loss", ["logistic", "squared", "squared_hinge"])
+@pytest.mark.parametrize("C", [10.0, 1000.0])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_strong_losses(loss: str, C: float) -> None:
     for tol in (1e-2, 1e-3):
         result = fcl.train(strong(loss), "kmers:d=2", C=C, loss=loss, tol=tol)
         assert result.converged and result.certificate.gap <= tol
         assert result.passes <= 100
-
-
-@pytest.mark.parametrize("scale", [1e-14, 1e-6, 1e6])
-def test_weights_and_C_scale_against_each_other(scale: float) -> None:
-    data = strong("logistic", 400)
-    plain = fcl.train(data, "kmers:d=2", C=1.0, tol=1e-6)
-    weighted = fcl.open_data(data.rows.read(0, 400), y=data.target, weights=np.full(400, scale))
-    other = fcl.train(weighted, "kmers:d=2", C=1.0 / scale, tol=1e-6)
-    assert other.converged
-    assert other.certificate.objective == pytest.approx(plain.certificate.objective, rel=3e-6)
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

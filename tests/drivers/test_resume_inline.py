@@ -6,108 +6,52 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
-from explicit import explicit_family, make_solver
 from hypothesis import given
 from hypothesis import strategies as st
-from judge import LOSSES, Problem
-from rows import acceptors, pyrimidines
+from rows import acceptors
 from scipy import sparse
 
 import fcl
 from fcl.cache import ColumnCache
 from fcl.drivers.events import Event, PassDone
 from fcl.drivers.train import TrainResult
-from fcl.features import KmerFamily
-from fcl.features.base import Family
-from fcl.model.checkpoint import Checkpoint, CheckpointFolder
-from fcl.solve.run_state import RunState
+from fcl.model.checkpoint import CheckpointFolder
 from fcl.solve.solver import Solver
-from tests.columns import broken_invariants
 from tests.drivers.conftest import INEXACT, bits, fit
 from tests.stops import After
 from tests.windows import examples
 
-STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
+
+def rows(n: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    return acceptors(14, n)
 
 
-def rows(loss: str = "logistic", n: int = 300) -> tuple[np.ndarray, np.ndarray]:
-    codes, labels = acceptors(14, n)
-    return codes, pyrimidines(n) if loss == "squared" else labels
-
-
-def train(loss: str = "logistic", data: fcl.DataSet | None = None, **options: Any) -> TrainResult:
+def train(data: fcl.DataSet | None = None, **options: Any) -> TrainResult:
     if data is None:
-        codes, y = rows(loss)
+        codes, y = rows()
         data = fcl.open_data(codes, y=y)
-    return fit(data, "kmers:d=3", loss=loss, **({"C": STRENGTHS[loss], "tol": 1e-7} | options))
+    return fit(data, "kmers:d=3", **({"C": 1.0, "tol": 1e-7} | options))
 
 
-def n_polls(loss: str, **options: Any) -> int:
-    counter = After()
-    train(loss, should_stop=counter, **options)
-    return counter.calls
+@cache
+def whole_bits() -> tuple[Any, ...]:
+    """Of the run without a stop."""
+    return bits(train())
 
 
-def stopped(folder: Path, k: int, loss: str = "logistic", **options: Any) -> TrainResult | None:
+def stopped(folder: Path, k: int, **options: Any) -> TrainResult | None:
     """A run that is stopped at its k-th poll; None if it had no result by then."""
     try:
-        return train(loss, should_stop=After(k), checkpoint=folder, **options)
+        return train(should_stop=After(k), checkpoint=folder, **options)
     except KeyboardInterrupt:
         return None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("loss", LOSSES)
-def test_stopped_at_any_poll(tmp_path: Path, loss: str) -> None:
-    """Before the first pass, in the middle of any, and after the last but one."""
-    whole = bits(train(loss))
-    resumed = set()
-    polls = n_polls(loss)
-    parts = 40 if loss == "logistic" else 10
-    for k in sorted({*range(8), *range(8, polls, 1 + polls // parts), polls - 1}):
-        folder = tmp_path / str(k)
-        first = stopped(folder, k, loss)
-        if not folder.exists():  # the rows were still being read
-            assert first is None and k <= 5
-            continue
-        assert first is None or first.reason == "interrupted"
-        checkpoint = CheckpointFolder(folder).load()
-        assert checkpoint.number == 1 and checkpoint.driver == "inline"
-        resumed.add(len(checkpoint.history))
-        again = train(loss, resume=folder, checkpoint=folder)
-        assert bits(again) == whole, f"stopped at poll {k}"
-        # the final state is saved too, and gives the same result again
-        assert bits(train(loss, resume=folder)) == whole
-    assert resumed == set(range(whole[-1])) or loss != "logistic"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"valid_fraction": 0.3},
-        {"intercept": False},
-        {"seed": 3, "block_rows": 128},
-        {"tol": 1e-16},  # to the rounding, where passes without progress are counted
-    ],
-    ids=lambda options: next(iter(options)),
-)
-def test_stopped_at_any_poll_with_options(tmp_path: Path, options: dict[str, Any]) -> None:
-    whole = train(**options)
-    polls = n_polls("logistic", **options)
-    for k in range(6, polls, 1 + polls // 8):
-        stopped(tmp_path / str(k), k, **options)
-        again = train(resume=tmp_path / str(k), **options)
-        assert bits(again) == bits(whole), f"stopped at poll {k}"
-    if "valid_fraction" in options:
-        assert all(entry["validation"]["n_rows"] > 50 for entry in whole.model.history)
-    assert whole.converged or (options.get("tol") == 1e-16 and whole.reason == "stalled")
 
 
 def test_single_steps_over_sparse_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,43 +79,6 @@ def test_single_steps_over_sparse_rows(tmp_path: Path, monkeypatch: pytest.Monke
         assert bits(fcl.train(data, "columns", resume=folder, **options)) == bits(whole)
 
 
-def test_validation_rows_and_weights_of_their_own(tmp_path: Path) -> None:
-    codes, y = rows(n=500)
-    s = np.random.default_rng(1).uniform(0.5, 2.0, 300)
-    s[::9] = 0.0
-    options = {
-        "data": fcl.open_data(codes[:300], y=y[:300], weights=s),
-        "valid": fcl.open_data(codes[300:], y=y[300:]),
-    }
-    whole = train(**options)
-    for k in (12, 16, 20):
-        stopped(tmp_path / str(k), k, **options)
-        assert bits(train(resume=tmp_path / str(k), **options)) == bits(whole)
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_checkpoints_taken_at_any_poll(tmp_path: Path, loss: str) -> None:
-    """A killed run can be resumed from disk; saving a checkpoint changes nothing."""
-    whole = bits(train(loss))
-    kept: dict[int, Checkpoint] = {}
-    folder = CheckpointFolder(tmp_path / "c")
-
-    def keep() -> bool:
-        if folder.numbers():
-            checkpoint = folder.load()
-            kept[checkpoint.number] = checkpoint
-        return False
-
-    watched = train(loss, checkpoint=folder.path, should_stop=keep, should_checkpoint=lambda: True)
-    keep()
-    assert bits(watched) == whole
-    assert len(kept) >= 4 * (watched.passes - 1)
-    assert {len(c.history) for c in kept.values()} == set(range(watched.passes))
-    for number in sorted(kept)[::4]:
-        assert bits(train(loss, resume=kept[number])) == whole
-    assert not (folder.path / "lock").read_bytes()
-
-
 @given(st.lists(st.integers(0, 30), max_size=6), st.integers(0, 40))
 @examples(20)
 def test_stopped_again_and_again(stops: list[int], wish: int) -> None:
@@ -195,22 +102,7 @@ def test_stopped_again_and_again(stops: list[int], wish: int) -> None:
                 elapsed = now
             assert folder.exists() >= found
         again = train(resume=folder if folder.exists() else None, checkpoint=folder)
-        assert bits(again) == WHOLE.bits
-
-
-class _Whole:
-    """The run without a stop, made once."""
-
-    _bits: tuple[Any, ...] | None = None
-
-    @property
-    def bits(self) -> tuple[Any, ...]:
-        if self._bits is None:
-            self._bits = bits(train())
-        return self._bits
-
-
-WHOLE = _Whole()
+        assert bits(again) == whole_bits()
 
 
 def interrupt_at(line: int, run: Callable[[], Any]) -> int:
@@ -252,7 +144,7 @@ def test_interrupted_at_any_line(tmp_path: Path) -> None:
         folder = tmp_path / str(i)
         interrupt_at(n_lines * i // 50, lambda folder=folder: train(checkpoint=folder))
         if folder.exists():
-            assert bits(train(resume=folder)) == WHOLE.bits
+            assert bits(train(resume=folder)) == whole_bits()
             resumed += 1
     assert resumed > 13
 
@@ -265,7 +157,7 @@ def test_interrupted_while_it_reports(tmp_path: Path) -> None:
     result = train(checkpoint=tmp_path / "c", progress=progress)
     assert result.reason == "interrupted" and result.passes == 4
     assert len(CheckpointFolder(tmp_path / "c").load().history) == 3
-    assert bits(train(resume=tmp_path / "c")) == WHOLE.bits
+    assert bits(train(resume=tmp_path / "c")) == whole_bits()
 
 
 def test_a_checkpoint_requested_before_there_is_anything_to_save(tmp_path: Path) -> None:
@@ -299,7 +191,7 @@ def test_a_limit_reached_and_then_raised(tmp_path: Path, limit: dict[str, Any]) 
     else:  # which is that of each call: a pass more is made at least
         assert first.passes <= same.passes <= first.passes + 1
     again = train(resume=tmp_path / "c", checkpoint=tmp_path / "c", max_passes=100, max_time=600.0)
-    assert bits(again) == WHOLE.bits
+    assert bits(again) == whole_bits()
 
 
 def test_a_smaller_tolerance_after_the_first_was_reached(tmp_path: Path) -> None:
@@ -356,7 +248,7 @@ def test_what_may_change(saved: Path) -> None:
         command={"data": "there"},
     )
     # 2 GiB hold all columns, as 1 GiB does; every pass reports the capacity, which differs
-    assert bits(again)[:4] == WHOLE.bits[:4]
+    assert bits(again)[:4] == whole_bits()[:4]
     kept = CheckpointFolder(saved.parent / "elsewhere").load()
     assert kept.options["command"] == {"data": "there"} and kept.number > 1
     assert CheckpointFolder(saved).numbers() == [1]
@@ -377,112 +269,38 @@ def test_data_that_moved(tmp_path: Path) -> None:
     assert bits(train(resume=tmp_path / "c"))[:4] == whole[:4]
 
 
-# -- a small cache: the solver alone -----------------------------------------------------------
+# -- a small cache -----------------------------------------------------------------------------
 
 
-def passes(solver: Solver, most: int, snapshots: list[Any] | None = None) -> tuple[list[Any], int]:
-    """Results and snapshots of passes, in the order of the driver, and the number of evictions."""
-    found: list[Any] = []
-    evicted = 0
-    while True:
-        if snapshots is not None:
-            snapshots.append(solver.snapshot())
-        certified = solver.price()
-        point, cache = solver.outer.point, solver.cache
-        found.append(
-            (
-                repr(certified),
-                point.ids.tobytes(),
-                point.weights.tobytes(),
-                point.intercept.hex(),
-                cache.ids.tobytes(),
-                cache.used,
-            )
-        )
-        if certified.gap <= solver.outer.tol or len(found) == most:
-            return found, evicted
-        evicted += solver.admit()
-        solver.train()
-        solver.propose(solver.proposal())
-        assert broken_invariants(cache) == []
-
-
-def on_disk(folder: Path, snapshot: RunState) -> RunState:
-    """A snapshot as a checkpoint gives it back."""
-    numbers, arrays = snapshot.to_file()
-    made = Checkpoint(
-        options={},
-        family={},
-        fingerprint="",
-        n_rows=1,
-        block_checksums=np.empty(0, np.uint64),
-        state=numbers,
-        arrays=arrays,
-        history=[],
-        elapsed=0.0,
-        driver="inline",
-    )
-    with CheckpointFolder(folder) as place:
-        place.save(made)
-        loaded = place.load()
-    return RunState.from_file(loaded.state, loaded.arrays)
-
-
-def check_small(
-    folder: Path, family: Family, raw: np.ndarray, problem: Problem, **options: Any
+@pytest.mark.parametrize("features", ["kmers:d=3", "columns"])
+def test_a_cache_with_evictions(
+    features: str, tmp_path: Path, few: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def solver() -> Solver:
-        return make_solver(family, raw, problem, tol=1e-5, **options)
-
-    snapshots: list[Any] = []
-    most = 24
-    whole, evicted = passes(solver(), most, snapshots)
-    assert len(snapshots) == len(whole) > 15 and evicted > 20
-    for at in (1, 2, len(whole) // 2, len(whole) - 1):
-        resumed = solver()
-        resumed.restore(on_disk(folder, snapshots[at]))
-        assert passes(resumed, most - at)[0] == whole[at:], f"resumed at pass {at}"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("loss", "limits"),
-    [
-        ("logistic", {"max_columns": 12}),
-        ("squared", {"capacity": 20}),
-        ("squared_hinge", {"capacity": 20}),
-    ],
-)
-def test_a_cache_with_evictions(tmp_path: Path, loss: str, limits: dict[str, int]) -> None:
-    codes, y = rows(loss, 400)
-    s = np.random.default_rng(2).uniform(0.3, 2.0, 400)
-    problem = Problem(np.zeros((400, 1)), y, s, loss, STRENGTHS[loss])
-    if "capacity" in limits:
-        limits = {"capacity": limits["capacity"] * ColumnCache.largest_column(400, 256)}
-    check_small(tmp_path / "c", KmerFamily(3, 14), codes, problem, **limits)
+    few(12)
+    monkeypatch.setattr(ColumnCache, "grow", lambda self, slots: False)
+    codes, y = rows()
+    if features == "columns":
+        codes = np.random.default_rng(5).normal(size=(300, 30))
+        y = np.sign(codes @ np.random.default_rng(6).normal(size=30))
+    data = fcl.open_data(codes, y=y)
+    options: dict[str, Any] = {"C": 0.5, "tol": 1e-3, "max_passes": 24}
+    whole = fit(data, features, **options)
+    assert len(whole.model.ids) > 12 and sum(entry["evicted"] for entry in whole.history) > 20
+    for passes in (1, 2, whole.passes // 2):
+        folder = tmp_path / str(passes)
+        fit(data, features, **options | {"max_passes": passes}, checkpoint=folder)
+        assert bits(fit(data, features, **options, resume=folder)) == bits(whole), f"pass {passes}"
 
 
-def test_a_cache_of_real_values_with_evictions(tmp_path: Path) -> None:
-    random = np.random.default_rng(5)
-    phi = random.normal(size=(500, 60)).astype(np.float32).astype(np.float64)
-    y = phi @ random.normal(size=60) + random.normal(size=500)
-    problem = Problem(phi, y, np.ones(500), "squared", 0.05)
-    capacity = 15 * 2000
-    check_small(tmp_path / "c", explicit_family(phi), phi, problem, capacity=capacity)
-
-
-def test_less_room_than_before() -> None:
+def test_less_room_than_before(
+    tmp_path: Path, few: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Columns that no longer fit are frozen; the path is different, the optimum is the same."""
-    codes, y = rows(n=400)
-    problem = Problem(np.zeros((400, 1)), y, np.ones(400), "logistic", 1.0)
-    ample = make_solver(KmerFamily(3, 14), codes, problem, tol=1e-5)
-    whole, _ = passes(ample, 3)
-    snapshot = ample.snapshot()
-    tight = make_solver(KmerFamily(3, 14), codes, problem, tol=1e-5, max_columns=12)
-    tight.restore(snapshot)
-    assert tight.cache.n == 12 < ample.cache.n
-    assert (tight.cache.ids == ample.cache.ids[:12]).all()
-    found, _ = passes(tight, 300)
-    assert found[0][:4] == whole[-1][:4]
-    best = train(data=fcl.open_data(codes, y=y), C=1.0).certificate.objective
-    assert tight.outer.objective == pytest.approx(best, rel=2e-5)
+    best = train(tol=1e-5).certificate.objective
+    first = train(max_passes=3, checkpoint=tmp_path)
+    few(12)
+    monkeypatch.setattr(ColumnCache, "grow", lambda self, slots: False)
+    result = train(resume=tmp_path, tol=1e-3, max_passes=300)
+    after = result.history[first.passes :]
+    assert max(entry["cached"] for entry in after) < len(result.model.ids)
+    assert result.converged and result.certificate.objective == pytest.approx(best, rel=1e-3)

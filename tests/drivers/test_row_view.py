@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judge import LOSSES
 from rows import ACCEPTORS, acceptors, pyrimidines
 
 import fcl
@@ -24,11 +23,9 @@ from fcl.solve.line import Line
 from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver
 from tests.drivers.conftest import bits, fit
-from tests.stops import After
 
 N = 700
 STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
-DRIVERS = ("inline", "processes")
 
 
 @pytest.fixture
@@ -69,39 +66,19 @@ class Draws:
 # -- the optimum -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("loss", LOSSES)
-def test_any_view_ends_at_the_same_optimum(small: None, loss: str, driver: str) -> None:
-    views: tuple[str | int, ...] = ("all", "auto", 300, N)
-    if driver == "processes" and loss != "logistic":
-        views = ("all", 300)
-    results = [train(loss=loss, driver=driver, row_view=view) for view in views]
-    for result in results:
-        assert result.converged, result.message
-        objectives = [h["objective"] for h in result.model.history]
-        assert all(b <= a for a, b in pairwise(objectives))
-    for one in results:
-        for other in results:  # the bound of either is one of both
-            assert one.certificate.bound <= other.certificate.objective * (1.0 + 1e-12)
-            objectives = [r.certificate.objective for r in (one, other)]
-            assert objectives[0] == pytest.approx(objectives[1], rel=2e-5)
-
-
-@pytest.mark.parametrize("features", ["columns", "bag:d=2", "products:degree=2"])
+@pytest.mark.parametrize("features", ["bag:d=2", "products:degree=2"])
 def test_other_families(small: None, features: str, monkeypatch: pytest.MonkeyPatch) -> None:
     draws = Draws(monkeypatch)
-    rng = np.random.default_rng(4)
-    codes, labels = acceptors(20, N)
-    rows: Any = codes if features.startswith("bag") else rng.normal(size=(N, 12))
-    if not features.startswith("bag"):
-        labels = np.where(rows[:, 0] - rows[:, 1] * rows[:, 2] + rng.normal(size=N) > 0, 1.0, -1.0)
+    rows, labels = acceptors(20, N)
     if features.startswith("products"):
-        rows = (rows > 0.5).astype(np.float32)
+        rng = np.random.default_rng(4)
+        x = rng.normal(size=(N, 12))
+        labels = np.where(x[:, 0] - x[:, 1] * x[:, 2] + rng.normal(size=N) > 0, 1.0, -1.0)
+        rows = (x > 0.5).astype(np.float32)
     given = fcl.open_data(rows, y=labels)
     results = [
         fcl.train(given, features, C=0.5, tol=1e-5, block_rows=64, row_view=view)
-        for view in ("all", "auto", 128)
+        for view in ("all", "auto")
     ]
     assert len(draws.sizes) >= 2
     first = results[0].certificate
@@ -134,12 +111,9 @@ def forty_thousand() -> fcl.DataSet:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_a_sample_far_too_small_is_slow_and_never_divergent(driver: str) -> None:
+def test_a_sample_far_too_small_is_slow_and_never_divergent() -> None:
     """1,000 of 40,000 rows, most columns with a handful of them."""
-    options: dict[str, Any] = {"C": 0.1, "block_rows": 4096, "driver": driver, "warn": False}
-    if driver == "processes":
-        options["writers"] = 2
+    options: dict[str, Any] = {"C": 0.1, "block_rows": 4096, "warn": False}
     whole, few = (
         fcl.train(forty_thousand(), "kmers:d=5", tol=1e-3, row_view=view, **options)
         for view in ("all", 1000)
@@ -158,46 +132,26 @@ def test_a_sample_far_too_small_is_slow_and_never_divergent(driver: str) -> None
 # -- the same bits ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("view", ["auto", 300])
-def test_two_runs_have_the_same_bits(small: None, view: str | int) -> None:
-    first = bits(train(row_view=view))
-    assert bits(train(row_view=view)) == first
+def test_the_sample_depends_on_the_seed(small: None) -> None:
+    first = bits(train(row_view="auto"))
+    assert bits(train(row_view="auto")) == first
     assert bits(train(row_view="all")) != first
-    assert bits(train(row_view=view, seed=1)) != first
+    assert bits(train(row_view="auto", seed=1)) != first
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "options",
+    ("before", "after", "driver"),
     [
-        {"row_view": "auto"},
-        {"row_view": 300},
-        {"row_view": "auto", "loss": "squared"},
-        {"row_view": "auto", "tol": 1e-12},
-        {"row_view": 300, "l1_ratio": 0.5},
+        ("all", "auto", "inline"),
+        (400, "all", "inline"),
+        ("auto", 300, "inline"),
+        ("auto", "all", "processes"),
+        ("all", 300, "processes"),
     ],
-    ids=str,
 )
-def test_stopped_at_any_poll(small: None, tmp_path: Path, options: dict[str, Any]) -> None:
-    """Before the first sample, between any two, and after the last one."""
-    counter = After()
-    whole = train(should_stop=counter, **options)
-    step = 1 + counter.calls // 6
-    for k in range(14, counter.calls, step):
-        folder = tmp_path / str(k)
-        train(should_stop=After(k), checkpoint=folder, **options)
-        again = train(resume=folder, checkpoint=folder, **options)
-        assert bits(again) == bits(whole), f"stopped at poll {k}"
-
-
-@pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("before", ["all", "auto", 400])
-@pytest.mark.parametrize("after", ["all", "auto", 300])
 def test_a_resumed_job_may_have_another_view(
     small: None, tmp_path: Path, before: str | int, after: str | int, driver: str
 ) -> None:
-    if driver == "processes" and (before, after) not in (("auto", "all"), ("all", 300)):
-        pytest.skip("one pair of views each way is enough where processes are started")
     best = train(row_view="all").certificate
     folder = tmp_path / "c"
     first = train(row_view=before, checkpoint=folder, max_passes=4, warn=False)
@@ -208,42 +162,19 @@ def test_a_resumed_job_may_have_another_view(
     assert result.certificate.objective == pytest.approx(best.objective, rel=2e-5)
 
 
-@pytest.mark.parametrize(("before", "after"), [(300, 340), (100, 600), (100, 650), ("auto", 600)])
+@pytest.mark.parametrize(("before", "after"), [(300, 340), ("auto", 600)])
 def test_a_resumed_job_has_at_least_as_many_rows_as_are_asked_for_now(
-    small: None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    before: str | int,
-    after: int,
+    small: None, tmp_path: Path, before: str | int, after: int
 ) -> None:
-    wanted: list[int] = []
-    draw = Sampler._draw
-
-    def watched(sampler: Sampler, *arguments: Any) -> Any:
-        wanted.append(sampler.size.wanted)
-        return draw(sampler, *arguments)
-
     folder = tmp_path / "c"
     train(row_view=before, checkpoint=folder, max_passes=1, warn=False)
     first = CheckpointFolder(folder).load().state["sample"]
     assert first["draws"] >= 1 and first["wanted"] < after
-    monkeypatch.setattr(Sampler, "_draw", watched)
     train(row_view=after, resume=folder, checkpoint=folder, max_passes=2, warn=False)
-    assert wanted == [after]  # once: what it was drawn at is the present anchor
     again = CheckpointFolder(folder).load().state["sample"]
+    # drawn once: what it was drawn at is the present anchor
     assert again["wanted"] == after and again["draws"] == first["draws"] + 1
     assert train(row_view=after, resume=folder).converged
-    assert min(wanted) == after
-
-
-def test_a_checkpoint_says_how_the_rows_are_drawn_again(small: None, tmp_path: Path) -> None:
-    folder = tmp_path / "c"
-    train(checkpoint=folder, max_passes=4, row_view=300, warn=False)
-    saved = CheckpointFolder(folder).load()
-    sample = saved.state["sample"]
-    assert sample["draws"] >= 1 and sample["drawn"] > 200
-    assert len(saved.arrays["sample_ids"]) == len(saved.arrays["sample_weights"])
-    assert saved.options["row_view"] == 300
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -331,26 +262,6 @@ def test_passes_allocate_no_vectors_over_rows(monkeypatch: pytest.MonkeyPatch) -
 def test_good_values(value: Any) -> None:
     options = make_job(data(), "kmers:d=2", C=1.0, row_view=value).options
     assert options.row_view == value and type(options.row_view) in (str, int)
-
-
-def test_estimators_hand_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    draws = Draws(monkeypatch)
-    codes, y = acceptors(14, N)
-    models = [
-        fcl.FCLClassifier("kmers:d=3", tol=1e-5, row_view=view).fit(codes, y)
-        for view in ("all", 300)
-    ]
-    assert 200 < draws.sizes[0] <= 300
-    assert models[0].objective_ == pytest.approx(models[1].objective_, rel=2e-5)
-    codes = codes.astype(np.float64)
-    draws.sizes.clear()
-    fcl.FCLRegressor(tol=1e-4, row_view=200).fit(codes, pyrimidines(N))
-    assert draws.sizes
-
-
-def test_the_options_of_a_run_are_recorded() -> None:
-    model = train(row_view=300).model
-    assert model.options["row_view"] == 300
 
 
 # -- dense columns ---------------------------------------------------------------------------------

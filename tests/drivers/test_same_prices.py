@@ -175,15 +175,6 @@ def test_drivers_and_writers(text: str, writers: int, passes: list[str]) -> None
     check_drivers(data_of(text), text, writers, passes, fault, **room)
 
 
-@pytest.mark.parametrize("group", [False, True])
-@pytest.mark.parametrize("text", ["kmers:d=3", "columns"])
-def test_several_classes(text: str, group: bool, passes: list[str]) -> None:
-    """Residuals of all classes are closed once, whoever prices them."""
-    options = {"loss": "softmax", "group": group, "memory": "1GiB"}
-    fault = "writer:2:price-done:1:kill"
-    check_drivers(data_of(text, classes=4), text, 3, passes, fault, **options)
-
-
 # -- the certificate -------------------------------------------------------------------------------
 
 

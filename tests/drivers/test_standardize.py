@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import warnings
 from collections.abc import Callable
@@ -14,7 +13,6 @@ import pytest
 from judge import LOSSES, Problem, confirm
 from scipy.sparse import csr_array
 from sklearn.linear_model import ElasticNet
-from sklearn.svm import LinearSVC
 
 import fcl
 from fcl.data.prepared import PreparedRows
@@ -23,12 +21,9 @@ from fcl.features.standardized import attach_scales, standardized
 from tests.drivers.conftest import dense, fit
 
 STRENGTHS = {"logistic": 0.3, "squared": 0.02, "squared_hinge": 0.1}
-DRIVERS = ("inline", "processes")
 N, M = 300, 12
 #: A column that is the same in all rows.
 CONSTANT = 5
-#: MAGIC gamma telescope (UCI), in a folder beside the repository or above it.
-MAGIC = Path("shared", "data", "magic04.data.gz")
 
 
 def deviations(phi: np.ndarray, s: np.ndarray | None = None) -> np.ndarray:
@@ -84,9 +79,10 @@ def judge(
 # -- the optimum -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("intercept", [True, False], ids=["intercept", "no-intercept"])
-@pytest.mark.parametrize("sparse", [True, False], ids=["csr", "dense"])
-@pytest.mark.parametrize("l1_ratio", [1.0, 0.4])
+@pytest.mark.parametrize(
+    ("l1_ratio", "sparse", "intercept"),
+    [(1.0, True, True), (0.4, False, True), (0.4, True, False)],
+)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_optimum(loss: str, l1_ratio: float, sparse: bool, intercept: bool) -> None:
     x, labels, numbers = uneven_rows(sparse)
@@ -112,17 +108,10 @@ def test_optimum(loss: str, l1_ratio: float, sparse: bool, intercept: bool) -> N
     }
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_drivers(driver: str, tmp_path: Path) -> None:
+def test_class_weights_count_in_the_deviations() -> None:
     x, y, _ = uneven_rows(seed=2)
-    np.save(tmp_path / "X.npy", x)  # that writers read themselves
-    np.save(tmp_path / "y.npy", y)
-    data = fcl.open_data(tmp_path)
     valid = fcl.open_data(x[:50], y=y[:50])
-    weights = {"class_weight": {1: 3.0}}
-    options: dict[str, Any] = {"C": 0.3, "tol": 1e-8, "standardize": True, "block_rows": 64}
-    result = fcl.train(data, "columns", driver=driver, valid=valid, **options, **weights)
-    # class weights count in the deviations, as any weight of a row
+    result = train(x, y, valid=valid, class_weight={1: 3.0})
     judge(result, x, y, np.where(y > 0.0, 3.0, 1.0))
     found = result.model.history[-1]["validation"]["auprc"]
     margins = result.model.margins(x[:50])
@@ -143,8 +132,7 @@ def test_a_sample_of_rows() -> None:
     judge(train(x, y, row_view=150, tol=1e-7), x, y)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_several_families(driver: str) -> None:
+def test_several_families() -> None:
     # products of the factors of the members, of the columns and of the deviations
     x, y, _ = uneven_rows(seed=4)
     x /= deviations(x) + (np.ptp(x, axis=0) == 0.0)
@@ -152,7 +140,7 @@ def test_several_families(driver: str) -> None:
     factors = np.linspace(0.5, 2.0, M)
     factors[7] = np.inf
     features = Concat([(Columns(factors.tolist()), 1.5), (Fourier(20, gamma=0.1), 3.0)])
-    result = train(x, y, features, driver=driver, l1_ratio=0.7, C=2.0)
+    result = train(x, y, features, l1_ratio=0.7, C=2.0)
     waves = bind_features(Fourier(20, gamma=0.1), fcl.open_data(x, y=y).rows)
     generator: Any = waves.generator  # type: ignore[attr-defined]
     phi = np.hstack([x, generator.columns(np.arange(20), generator.prepare(x))])
@@ -209,48 +197,6 @@ def test_elastic_net_of_scikit_learn() -> None:
     expected[varies] = theirs.coef_ / sd[varies]
     np.testing.assert_allclose(ours.column_weights_ * sd, expected * sd, atol=1e-5)
     assert ours.intercept_ == pytest.approx(theirs.intercept_, rel=1e-6)
-
-
-def test_the_intercept_changes_no_deviation() -> None:
-    x, y, _ = uneven_rows(seed=7)
-    sd = deviations(x)
-    varies = np.ptp(x, axis=0) > 0.0
-    ours = fcl.FCLClassifier(
-        C=0.1, loss="squared_hinge", standardize=True, fit_intercept=False, tol=1e-9
-    ).fit(x, y)
-    theirs = LinearSVC(
-        penalty="l1", dual=False, C=0.1, fit_intercept=False, tol=1e-8, max_iter=1_000_000
-    ).fit(x[:, varies] / sd[varies], y)
-    expected = np.zeros(M)
-    expected[varies] = theirs.coef_[0] / sd[varies]
-    np.testing.assert_allclose(ours.column_weights_ * sd, expected * sd, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_magic() -> None:
-    """Raw scales of real data: the objective of liblinear on the scaled matrix."""
-    found = [f / MAGIC for f in Path(__file__).resolve().parents if (f / MAGIC).exists()]
-    if not found:
-        pytest.skip(f"no {MAGIC} in any folder above the tests")
-    with gzip.open(found[0], "rt") as file:
-        cells = [line.strip().split(",") for line in file if line.strip()]
-    x = np.array([row[:-1] for row in cells], np.float64)
-    y = np.where([row[-1] == "g" for row in cells], 1.0, -1.0)
-    x = np.hstack([x, 1e6 * x[:, :2]])  # like hours and seconds
-    sd = deviations(x)
-    z = x / sd
-    C = 0.01
-    with pytest.warns(fcl.ScaleWarning):
-        fcl.train(fcl.open_data(x, y=y), "columns", C=C, tol=1e-1)
-    theirs = LinearSVC(
-        penalty="l1", dual=False, C=C, fit_intercept=False, tol=1e-8, max_iter=100_000
-    ).fit(z, y)
-    best = Problem(z, y, np.ones(len(y)), "squared_hinge", C, False)
-    result = train(x, y, C=C, loss="squared_hinge", intercept=False, block_rows=4096, tol=1e-7)
-    mine = best.objective(dense(result.model, len(sd)) * sd, 0.0)
-    assert result.converged
-    assert mine == pytest.approx(best.objective(theirs.coef_[0], 0.0), rel=1e-6)
-    assert result.certificate.objective == pytest.approx(mine, rel=1e-10)
 
 
 # -- how deviations are measured -------------------------------------------------------------------
@@ -336,18 +282,6 @@ def test_columns_are_all_constant() -> None:
 # -- going on --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_resume(driver: str, tmp_path: Path) -> None:
-    x, y, _ = uneven_rows(seed=9)
-    options: dict[str, Any] = {"driver": driver, "C": 3.0, "checkpoint": tmp_path / "c"}
-    assert not train(x, y, **options, max_passes=2, tol=1e-12).converged
-    result = train(x, y, **options, resume=tmp_path / "c")
-    judge(result, x, y)
-    if driver == "inline":
-        whole = train(x, y, C=3.0)
-        assert result.model.weights.tobytes() == whole.model.weights.tobytes()
-
-
 def test_a_writer_dies_while_it_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y, _ = uneven_rows(seed=11)
     monkeypatch.setenv("FCL_FAULT", "writer:0:measure-done:1:kill")
@@ -356,11 +290,10 @@ def test_a_writer_dies_while_it_measures(monkeypatch: pytest.MonkeyPatch) -> Non
     judge(result, x, y)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_initial(driver: str) -> None:
+def test_initial() -> None:
     x, y, _ = uneven_rows(seed=10)
     first = train(x, y, C=1.0).model
-    again = train(x, y, C=1.0, initial=first, driver=driver)
+    again = train(x, y, C=1.0, initial=first)
     judge(again, x, y)
     # the second pass is of the model that was given
     assert again.model.history[1]["objective"] == pytest.approx(
@@ -369,7 +302,7 @@ def test_initial(driver: str) -> None:
     # on rows where a column with a weight is constant, the weight is left out
     j = int(first.ids[0])
     x[:, j] = x[0, j]
-    other = train(x, y, C=1.0, initial=first, driver=driver)
+    other = train(x, y, C=1.0, initial=first)
     assert j not in other.model.ids
     judge(other, x, y)
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp, softmax
+from judge_outputs import ClassProblem, TargetProblem
+from scipy.special import softmax
 
 import fcl
 from fcl.cache import ColumnCache
@@ -49,63 +50,23 @@ class Case:
         loss = find_loss(self.loss)
         return make_outputs(loss, self.y, self.s, self.C, self.K, penalty=penalty, block_rows=64)
 
-    # -- the judge -----------------------------------------------------------------------------
+    @property
+    def judge(self) -> ClassProblem:
+        given = (self.phi, self.y.T, self.s, self.K, self.C, self.f, self.l1_ratio, self.group)
+        if self.loss == "softmax":
+            return ClassProblem(*given)
+        return TargetProblem(*given, kind=self.loss)
 
     def margins(self, w: np.ndarray, b: np.ndarray) -> np.ndarray:
         return (self.phi @ w + b).T
 
-    def smooth(self, m: np.ndarray) -> float:
-        if self.loss == "softmax":
-            own = m[self.y.astype(int), np.arange(m.shape[1])]
-            return float(self.s @ (logsumexp(m, axis=0) - own))
-        if self.loss == "squared":
-            return float((self.s * (self.y - m) ** 2).sum())
-        return float((self.s * np.logaddexp(0.0, -self.y * m)).sum())
-
-    def residuals(self, m: np.ndarray) -> np.ndarray:
-        if self.loss == "softmax":
-            return np.asarray(self.s * (softmax(m, axis=0) - np.eye(self.K)[self.y.astype(int)].T))
-        if self.loss == "squared":
-            return np.asarray(2.0 * self.s * (m - self.y))
-        return np.asarray(-self.s * self.y / (1.0 + np.exp(self.y * m)))
-
     def value(self, w: np.ndarray, b: np.ndarray) -> float:
-        norm = np.linalg.norm(w, axis=1) if self.group else np.abs(w).sum(axis=1)
-        squares = 0.5 * (1.0 - self.l1_ratio) * (w * w).sum(axis=1)
-        penalty = float(self.f @ (self.l1_ratio * norm + squares))
-        return penalty + self.C * self.smooth(self.margins(w, b))
+        return self.judge.objective(w, b)
 
-    def optimum(self, steps: int = 30000) -> float:
-        """The optimum by an accelerated proximal gradient method with restarts (FISTA).
-
-        Columns are centred, for which the free intercepts compensate.
-        """
-        centred = replace(self, phi=self.phi - self.phi.mean(axis=0))
-        n, k = centred.phi.shape
-        bend = {"softmax": 0.5, "squared": 2.0, "logistic": 0.25}[centred.loss]
-        z = np.hstack([centred.phi, np.ones((n, 1))])
-        top = np.linalg.eigvalsh((z.T * centred.s) @ z)[-1]
-        step = 1.0 / (centred.C * bend * top + (1.0 - centred.l1_ratio) * centred.f.max())
-        x = ahead = np.zeros((k + 1, centred.K))
-        t, best = 1.0, np.inf
-        for number in range(steps):
-            g = centred.C * z.T @ centred.residuals(centred.margins(ahead[:k], ahead[k])).T
-            g[:k] += (1.0 - centred.l1_ratio) * centred.f[:, None] * ahead[:k]
-            new = ahead - step * g
-            cut = step * centred.l1_ratio * centred.f[:, None]
-            w = new[:k]
-            size = np.linalg.norm(w, axis=1)[:, None] if centred.group else np.abs(w)
-            new[:k] = w * np.maximum(1.0 - cut / np.maximum(size, 1e-300), 0.0)
-            if ((ahead - new) * (new - x)).sum() > 0.0:
-                t = 1.0
-            t, before = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t)), t
-            ahead, x = new + (before - 1.0) / t * (new - x), new
-            if number % 500 == 499:
-                now = centred.value(x[:k], x[k])
-                if best - now <= 1e-13 * abs(now):
-                    break
-                best = now
-        return min(best, centred.value(x[:k], x[k]))
+    def optimum(self) -> float:
+        """By the judge, on centred columns, for which the free intercepts compensate."""
+        centred = replace(self.judge, phi=self.phi - self.phi.mean(axis=0))
+        return centred.objective(*centred.solve(10_000))
 
 
 def make_case(loss: str, group: bool, n: int = 90, k: int = 12, **rest: object) -> Case:
@@ -222,8 +183,8 @@ def test_a_sample_corrects_each_intercept_by_the_rows_it_lacks() -> None:
         random.normal(size=(90, 3)), random.integers(0, 4, 90).astype(float), "softmax", False
     )
     m, rows = random.normal(size=(4, 90)), np.arange(0, 90, 3)
-    r = case.residuals(m)
     p = softmax(m, axis=0)
+    r = p - np.eye(4)[case.y.astype(int)].T
     view = OutputView(rows, case.outputs.take(rows, np.ones(30)))
     view.anchor(m, r.sum(axis=1), (p * (1.0 - p)).sum(axis=1))
     np.testing.assert_allclose(view.pull(np.zeros(4)), (r.sum(axis=1) - r[:, rows].sum(axis=1)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from explicit import explicit_family, make_solver, run
+from explicit import make_solver, run
 from judge import ALL_LOSSES, Problem, kmer_matrix
 from rows import STRENGTHS, acceptors, targets
 
@@ -18,7 +18,6 @@ from fcl.solve.exact import ExactModel
 from fcl.solve.inner import InnerModel
 from fcl.solve.line import Line, Share, search_share
 from fcl.solve.solver import Certified, Solver
-from fcl.solve.state import Step
 
 #: Problems as small as these would be solved by their whole Hessian (test_exact.py).
 pytestmark = pytest.mark.usefixtures("coordinate_descent")
@@ -172,55 +171,6 @@ def gathers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return rows
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("level", [0.0, 5000.0])
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("rho", [1.0, 0.7])
-def test_a_model_serves_at_another_point(
-    gathers: list[int], level: float, intercept: bool, rho: float
-) -> None:
-    """With new gradients it gives the step of a model that is built there at the same curvatures."""
-    rng = np.random.default_rng(5)
-    phi = (level + rng.normal(size=(400, 30))).astype(np.float32).astype(np.float64)
-    problem = Problem(phi, targets("logistic", 400), np.ones(400), "logistic", 1.0, intercept, rho)
-    solver = make_solver(explicit_family(phi), phi, problem)
-    run(solver, 1)
-    solver.admit()
-    view, working, inner = solver.local.view, solver.local.working, solver.local.trainer.inner
-    columns = np.arange(solver.cache.n)
-    assert len(columns) > 5
-    local = solver.local.trainer._localise(view, working, columns)
-    q = solver.local.trainer._q.copy()
-    other = replace(local, gradients=-local.gradients, slopes=-local.slopes)
-    gathers.clear()
-    stale = inner.minimise(view, working, local, q, 1e-9)
-    served = inner.minimise(view, working, other, q, 1e-9)
-    assert len(gathers) == 1
-    inner.forget()
-    fresh = inner.minimise(view, working, other, q, 1e-9)
-    assert len(gathers) == 2
-    matrix = phi[:, solver.cache.ids[columns]]
-
-    def value(step: Step) -> float:
-        weights = np.abs(other.weights + step.d) - np.abs(other.weights)
-        linear = other.gradients @ step.d + other.slopes @ step.x + other.absolute @ weights
-        curved = q @ (matrix @ step.d + step.x.sum()) ** 2 + other.ridge @ step.d**2
-        return float(linear + 0.5 * curved)
-
-    assert value(fresh) < 0.0
-    assert value(served) == pytest.approx(value(fresh), rel=0.02)
-    assert value(stale) > 0.0
-    # other columns, and a larger sample, need a model of their own; a smaller one does not
-    inner.minimise(view, working, other.take(columns[1:]), q, 1e-9)
-    assert len(gathers) == 3
-    inner.grown = 2.0
-    inner.minimise(view, working, other.take(columns[1:]), q, 1e-9)
-    assert len(gathers) == 4
-    inner.grown = 1.0
-    inner.minimise(view, working, other.take(columns[1:]), q, 1e-9)
-    assert len(gathers) == 4
-
-
 @pytest.mark.parametrize("dear", [False, True])
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_dear_steps_that_gain_little_use_the_last_model(
@@ -241,18 +191,6 @@ def test_dear_steps_that_gain_little_use_the_last_model(
     assert (len(gathers) < steps) == (dear and share > 0.0)
     optimum = run(ready("logistic", 1)[0], 60)[-1].objective
     assert run(solver, 100)[-1].objective == pytest.approx(optimum, rel=2e-6)
-
-
-def test_columns_far_from_a_violation_rest() -> None:
-    """Near the optimum only columns near their bounds take part in steps, besides those with a weight."""
-    solver, problem = ready("logistic", 100, tol=1e-3)
-    working, n = solver.local.working, solver.cache.n
-    prices, anchored = problem.C * working.gradients[:n], working.anchor_weights[:n]
-    worst = solver.objective.penalty.violations(prices, anchored, working.factor[:n]).max()
-    near = (anchored != 0.0) | (np.abs(prices) > max(trainer.RESTING, 1.0 - trainer.NEAR * worst))
-    solver.local.step(0.0)
-    assert (solver.local.trainer.seen[0] == np.flatnonzero(near)).all()
-    assert near.sum() < ((anchored != 0.0) | (np.abs(prices) > trainer.RESTING)).sum()
 
 
 def test_little_room_for_gathered_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,16 +240,6 @@ def test_dear_steps_end_once_they_gain_little(monkeypatch: pytest.MonkeyPatch) -
     assert ends[1] == pytest.approx(ends[0], rel=2e-6)
 
 
-def test_a_settled_problem_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inner_descent, "DEAR_SWEEP", 0)
-    monkeypatch.setattr(trainer, "SETTLED", 1.0)
-    solver, _ = ready("logistic", 3, tol=1e-6)
-    solver.outer.sharpness = 1e-6
-    assert solver.train().steps == 1
-    monkeypatch.setattr(trainer, "column_moments", None)
-    assert not solver.local.step(solver.outer.target()).moved
-
-
 @pytest.mark.parametrize(
     ("foresees", "far", "change", "again"),
     [
@@ -353,23 +281,6 @@ def test_the_slope_that_a_step_leaves(at: float) -> None:
     assert found is not None
     assert found.left == pytest.approx(abs(found.beta - at) / at, abs=1e-12)
     assert found.decrease == pytest.approx(at * found.beta - found.beta**2 / 2)
-
-
-@pytest.mark.parametrize("lists", [False, True])
-@pytest.mark.parametrize("sampled", [False, True])
-def test_the_solver_tells_the_trainer_whether_passes_are_quicker(
-    lists: bool, sampled: bool
-) -> None:
-    """They are if they only read lists of nonzeros, and the trainer works on all rows."""
-    phi = np.random.default_rng(2).normal(size=(120, 9)).astype(np.float32)
-    problem = Problem(phi, targets("logistic", 120), np.ones(120), "logistic", 1.0, True)
-    family = replace(explicit_family(phi), lists_columns=lists)
-    sample = (np.arange(0, 120, 2), np.full(60, 0.5)) if sampled else None
-    solver = make_solver(family, phi, problem, sample=sample)
-    run(solver, 1)
-    solver.admit()
-    solver.train()
-    assert solver.local.trainer.foresees == (lists and not sampled)
 
 
 def test_a_settled_problem_stays_settled_unless_a_weight_changes(
@@ -427,12 +338,6 @@ def test_after_a_refusal_columns_are_not_judged_by_slopes_of_others() -> None:
     own.columns_changed()
     assert not local.step(1e-9).moved
     assert local.wanted(set(solver.cache.ids.tolist())).all()
-
-
-def test_the_solver_tells_the_trainer_the_gap() -> None:
-    solver, _ = ready("logistic", 2)
-    solver.train()
-    assert solver.local.trainer.most_decrease == solver.outer.gap > 0.0
 
 
 def test_out_of_time_it_ends_after_a_sweep() -> None:
