@@ -69,6 +69,14 @@ def failing_save(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr(CheckpointFolder, "save", save)
 
 
+def test_weights_that_are_not_equal() -> None:
+    codes, y = letters()
+    s = np.random.default_rng(1).uniform(0.0, 3.0, len(y))
+    s[::7] = 0.0  # such rows are left out
+    data = fcl.open_data(codes, y=y, weights=s)
+    same_optimum(train(data), train(data, driver="inline"))
+
+
 # -- where rows and shared memory are --------------------------------------------------------------
 
 

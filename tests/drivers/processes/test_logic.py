@@ -20,6 +20,7 @@ from fcl.drivers.processes.logic.protocol import (
     Decide,
     Decided,
     Done,
+    DropAll,
     Event,
     Finish,
     Freed,
@@ -214,6 +215,36 @@ def test_the_trainer_is_asked_again_when_it_has_more_to_evict() -> None:
     crew.tell(AnchorTaken(crew.logic.trainer.anchor_order))
     crew.tell(Freed((), 1, crew.logic.trainer.room_order))
     assert crew.said(MakeRoom) and crew.logic.stage == "columns"
+
+
+def test_columns_too_large_for_an_extent_are_dropped() -> None:
+    crew = certified(writers=1, cores=1, batch=4)
+    crew.decide(columns=4)
+    extent = crew.tasks[0].extent
+    crew.finish(0, stored=0)
+    assert crew.logic.stage == "wait" and extent in crew.logic.extents.free
+
+
+@pytest.mark.parametrize("dies_first", [True, False])
+def test_without_a_trainer_a_new_sample_is_drawn_at_once(dies_first: bool) -> None:
+    """Of a trainer that dies before it has dropped its extents, too; the next one is told afterwards."""
+    crew = certified(extents=4)
+    crew.decide(columns=2)
+    crew.run_on()
+    if dies_first:
+        crew.kill("trainer")
+    crew.decide(redraw=True, sample_parts=1, columns=1)
+    if not dies_first:
+        assert crew.said(DropAll) and not crew.tasks
+        crew.kill("trainer")
+    assert crew.kinds() == ["draw"]
+    assert set(crew.owner.values()) == {"nobody"} and not crew.logic.extents.committed
+    crew.come("trainer")
+    assert not crew.said(Restore)
+    crew.finish_stage()
+    crew.finish_stage()
+    (restore,) = crew.said(Restore)
+    assert restore.pass_number == 1 and restore.extents == ()
 
 
 def test_what_is_said_of_spares_before_a_lent_one_arrives_is_out_of_date() -> None:
