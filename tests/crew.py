@@ -36,6 +36,7 @@ from fcl.drivers.processes.logic.protocol import (
     Published,
     Ready,
     Restore,
+    Scored,
     SendAnchor,
     Settings,
     Spawn,
@@ -135,7 +136,8 @@ class Crew:
         self.trainer_busy = False
         self.orders = 0
         self.anchors_due: set[int] = set()
-        self.published: set[int] = set()  # versions heard of the present trainer
+        self.proposal: Published | None = None  # the newest one of the present trainer
+        self.fresh = False  # made with the present anchor
         self.room_due = self.drop_due = 0
         self.crowded = False  # columns have to leave, and the trainer has not answered
         self.owner: dict[int, str] = dict.fromkeys(range(self.settings.extents), "nobody")
@@ -145,6 +147,7 @@ class Crew:
         self.beside_done: Counter[tuple[str, int, int]] = Counter()  # kind, pass, part
         self.lossless = True
         self.certified: list[int] = []
+        self.scored: list[int] = []
         self.handed = -1  # the last certified anchor after which the shell continued
         self.decision = Decided()
         self.redrawing = False  # the last event was the decision to draw a new sample
@@ -164,9 +167,10 @@ class Crew:
         """Record the effect of a trainer's event."""
         match event:
             case AnchorTaken(order):
+                self.fresh &= order not in self.anchors_due
                 self.anchors_due.discard(order)
-            case Published(version):
-                self.published.add(version)
+            case Published():
+                self.proposal, self.fresh = event, True
             case TrainerIdle(order):
                 self.trainer_busy &= order != self.orders
             case Freed():
@@ -228,7 +232,7 @@ class Crew:
         if role == "trainer":
             self.trainer, self.trainer_busy = None, False
             self.anchors_due.clear()
-            self.published.clear()
+            self.proposal = None
             if self.drop_due:
                 self._nobody_holds("trainer")
             self.room_due = self.drop_due = 0
@@ -239,8 +243,7 @@ class Crew:
                 self.owner[task.extent] = "nobody"
         self.spawned.pop((role, number), None)
         out = self.tell(Died(role, number))
-        if self.deaths[role] >= self.settings.max_deaths:
-            assert out == [Fail(role)]
+        assert (out == [Fail(role)]) == (self.deaths[role] >= self.settings.max_deaths)
         return out
 
     def hear(self) -> list[Instruction]:
@@ -325,7 +328,9 @@ class Crew:
                     assert self.kind == "prepare"
                     self.deaths.clear()
                 case TakeProposal(version):
-                    assert version in self.published
+                    assert self.proposal and version == self.proposal.version
+                    assert self.worth_a_pass()
+                    self.proposal = None
                     assert self.trainer and not self.anchors_due, "its margins may be in use"
                     assert not self.tasks or set(self.kinds()) <= set(BESIDE)
                 case Certify(pass_number):
@@ -337,11 +342,16 @@ class Crew:
                     self.certified.append(expected)
                     self._decision_is_due()
                 case Stalled():
-                    assert not self.trainer_busy or self.rejected
+                    assert self.rejected or not (self.trainer_busy or self.proposal)
                     self._decision_is_due()
                 case Decide():
                     assert self.rejected
                     self._decision_is_due()
+                case Scored(pass_number):
+                    parts = range(self.settings.validate_parts)
+                    kinds = [("validate", part) for part in parts] + [("score", 0)]
+                    assert all(self.beside_done[k, pass_number, part] == 1 for k, part in kinds)
+                    self.scored.append(pass_number)
                 case Abort() | Fail() | Finish():
                     self.over = instruction
         check_invariants(self.logic)
@@ -350,7 +360,39 @@ class Crew:
             assert running == self.logic.busy_writers
             left = max(1, self.settings.cores - running) if self.settings.sharing else 1
             assert self.threads == self.logic.threads == left
+            idle = self.idle_writers and running < self._most_writers()
+            assert not (idle and self.logic.lane_with_work()), "a writer and a core are idle"
+            takes = self.logic.trainer.informed and not self.anchors_due and self.worth_a_pass()
+            assert not (self.logic.stage == "wait" and takes), "a proposal waits"
         self.sound = True
+
+    def worth_a_pass(self) -> bool:
+        """Whether there is a proposal to be taken: a good one, or any of a trainer that rests."""
+        if self.proposal is None:
+            return False
+        good = self.proposal.worth or self.proposal.last_word
+        return not self.trainer_busy or (self.fresh and good)
+
+    def _most_writers(self) -> int:
+        """Cores for writers: all if the trainer shares its own and has nothing to do; at least one."""
+        shared = self.settings.sharing and not self.trainer_busy
+        return max(1, self.settings.cores - (not shared))
+
+    def _parts(self, kind: str) -> int:
+        """The number of parts of a stage."""
+        settings = self.settings
+        return {
+            "prepare": settings.prepare_parts,
+            "measure": settings.measure_parts,
+            "margins": settings.margins_parts,
+            "residuals": settings.margins_parts,
+            "price": settings.price_parts,
+            "validate": settings.validate_parts,
+            "sample": self.decision.sample_parts,
+            "columns": self.decision.columns,
+            "": 0,
+            "decided": 0,
+        }.get(kind, 1)
 
     def _order(self, order: Order) -> None:
         assert self.trainer is not None
@@ -380,9 +422,10 @@ class Crew:
     def _deal(self, number: int, task: Task) -> None:
         self.idle_writers.remove(number)
         settings = self.settings
-        most = settings.cores if settings.sharing else settings.cores - 1
-        most = settings.cores - 1 if self.trainer_busy else most
-        assert len(self.tasks) < max(1, most), "a task without a token"
+        assert len(self.tasks) < self._most_writers(), "a task without a token"
+        left = settings.cores - len(self.tasks) - self.trainer_busy
+        alone = settings.sharing and self._parts(task.kind) == 1
+        assert task.threads == (max(1, left) if alone else 1)
         assert task.serial not in self.serials
         self.serials.add(task.serial)
         others = [
@@ -428,18 +471,7 @@ class Crew:
 
     def _close(self) -> None:
         """End the stage: check that each of its parts was done exactly once."""
-        settings = self.settings
-        n = {
-            "prepare": settings.prepare_parts,
-            "measure": settings.measure_parts,
-            "margins": settings.margins_parts,
-            "residuals": settings.margins_parts,
-            "price": settings.price_parts,
-            "sample": self.decision.sample_parts,
-            "columns": self.decision.columns,
-            "": 0,
-            "decided": 0,
-        }.get(self.kind, 1)
+        n = self._parts(self.kind)
         assert set(self.done) <= set(range(n)) and set(self.done.values()) <= {1}
         if self.kind != "columns" or self.lossless:
             assert len(self.done) == n, f"{self.kind}: {len(self.done)} of {n} parts done"

@@ -55,6 +55,7 @@ READ_LATER = (
     "FCL_CHILD_MODULES",
     "FCL_CHILD_TEMPORARY",
     "PYTHONPATH",
+    "PYTHONHASHSEED",  # which a Dask cluster of this process sets
 )
 READ_AT_IMPORT = ("FCL_", "NUMBA_", "NPY_", "PYTHON", "LD_", *THREAD_LIMITS)
 

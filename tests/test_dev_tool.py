@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import importlib.util
-import json
-import os
 import re
 import shutil
 import signal
@@ -14,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +21,9 @@ import pytest
 from fcl.drivers import kinds
 
 SCRIPT = Path(__file__).parent.parent / "tools" / "dev.py"
+#: The stages of an environment that is made, and made again.
+MADE = ["venv", "pip"]
+AGAIN = [*MADE, *MADE]
 
 
 @pytest.fixture
@@ -60,45 +61,48 @@ def commands(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[list[str]
     return seen
 
 
+@pytest.fixture
+def run(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that dev.py would run, each of which succeeds."""
+    seen: list[list[str]] = []
+
+    def pretend(*side_by_side: list[Any], **_: Any) -> int:
+        for command in side_by_side:
+            seen.append([Path(command[0]).name, *map(str, command[1:])])
+        return 0
+
+    monkeypatch.setattr(dev, "run", pretend)
+    return seen
+
+
 def stages(commands: list[list[str]]) -> list[str]:
     return [name for name, *_ in commands]
+
+
+def refused(dev: ModuleType, message: str) -> Any:
+    return pytest.raises(dev.SetupError, match=message)
 
 
 # --- the command line
 
 
-def call(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, SCRIPT, *arguments], capture_output=True, text=True, cwd=cwd, check=False
-    )
-
-
-def test_unknown_command_names_the_commands(tmp_path):
-    done = call("tets", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "unknown command 'tets'" in done.stderr
-    assert all(name in done.stderr for name in ("demo", "test", "lint"))
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["-v"]])
-def test_help(arguments, tmp_path):
-    done = call(*arguments, cwd=tmp_path)
-    assert done.returncode == 0
-    assert "dev.py demo" in done.stdout
-
-
-def test_only_test_takes_arguments(dev, capsys):
-    assert dev.main(["demo", "--fast"]) == 2
-    assert "demo takes no arguments, got: --fast" in capsys.readouterr().err
-
-
-def test_needs_the_standard_library_alone(tmp_path):
-    code = f"import runpy; runpy.run_path({str(SCRIPT)!r}, run_name='dev')"
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["tets"], 2, ["unknown command 'tets'", "demo", "test", "lint"]),
+        ([], 0, ["dev.py demo"]),
+        (["--help"], 0, ["dev.py demo"]),
+        (["-v"], 0, ["dev.py demo"]),
+        (["demo", "--fast"], 2, ["demo takes no arguments, got: --fast"]),
+    ],
+)
+def test_command_line(arguments: list[str], code: int, words: list[str], tmp_path: Path) -> None:
+    """It needs the standard library alone."""
+    line = [sys.executable, "-I", "-S", SCRIPT, *arguments]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == code
+    output = done.stderr if code else done.stdout
+    assert all(word in output for word in words) and "Traceback" not in done.stderr
 
 
 # --- what the machine lacks
@@ -109,118 +113,84 @@ def test_this_machine_will_do(dev):
     dev.check_python()
 
 
-def test_windows_is_refused(dev):
-    with pytest.raises(dev.SetupError, match="Linux and macOS"):
+def test_other_machines_are_refused(dev, monkeypatch):
+    with refused(dev, "Linux and macOS"):
         dev.check_platform("win32")
-
-
-def test_old_python_says_what_to_install(dev, monkeypatch):
-    monkeypatch.setattr(dev, "find_newer_python", lambda: None)
+    with refused(dev, r"CPython.*pypy"):
+        dev.check_python((3, 11, 9), "pypy", "/usr/bin/pypy3")
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    with pytest.raises(dev.SetupError) as caught:
+    find = {"find_spec": lambda name: None if name == "ensurepip" else object()}
+    monkeypatch.setattr(importlib.util, "find_spec", find["find_spec"])
+    own = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
+    with refused(dev, rf"lacks ensurepip.*apt install {own}"):
+        dev.check_venv_parts()
+    monkeypatch.setattr(dev, "find_newer_python", lambda: None)
+    old = r"3\.11 or newer, this is 3\.10\.12 \(/usr/bin/python3\).*install python3\.11 python3\.11-venv"
+    with refused(dev, old):
         dev.check_python((3, 10, 12), "cpython", "/usr/bin/python3")
-    assert "Python 3.11 or newer" in str(caught.value)
-    assert "3.10.12 (/usr/bin/python3)" in str(caught.value)
-    assert "apt install python3.11 python3.11-venv" in str(caught.value)
 
 
-def test_old_python_names_a_newer_one_at_hand(dev, monkeypatch):
-    monkeypatch.setattr(
-        shutil, "which", lambda name: sys.executable if name == "python3.12" else None
-    )
-    with pytest.raises(dev.SetupError, match="Run a newer one: ") as caught:
-        dev.check_python((3, 9, 6), "cpython", "/usr/bin/python3")
-    assert f"{sys.executable} tools/dev.py" in str(caught.value)
-
-
-def test_a_python_that_does_not_start_is_ignored(dev, tmp_path, monkeypatch):
+def test_old_python_names_a_newer_one_that_starts(dev, tmp_path, monkeypatch):
     shim = tmp_path / "python3.13"
     shim.write_text("#!/bin/sh\nexit 127\n")
     shim.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert dev.find_newer_python() is None
-
-
-def test_other_implementations_are_refused(dev):
-    with pytest.raises(dev.SetupError, match=r"CPython.*pypy"):
-        dev.check_python((3, 11, 9), "pypy", "/usr/bin/pypy3")
-
-
-def test_missing_ensurepip_says_what_to_install(dev, monkeypatch):
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "ensurepip" else object()
-    )
-    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    own = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
-    with pytest.raises(dev.SetupError, match=rf"lacks ensurepip.*apt install {own}"):
-        dev.check_venv_parts()
+    (tmp_path / "python3.12").symlink_to(sys.executable)
+    with refused(dev, f"Run a newer one: {tmp_path}/python3.12 tools/dev.py"):
+        dev.check_python((3, 9, 6), "cpython", "/usr/bin/python3")
 
 
 # --- the environment and its stamp
 
 
-def test_made_once(dev, checkout, commands):
+def test_made_once_and_updated_for_more(dev, checkout, commands):
     assert dev.prepare({"test"}, verbose=False) > 0
-    assert stages(commands) == ["venv", "pip"]
-    assert commands[1][-1] == ".[test]"
-    assert dev.prepare({"test"}, verbose=False) == 0
-    assert dev.prepare(set(), verbose=False) == 0, "less is wanted than there is"
-    assert stages(commands) == ["venv", "pip"]
-
-
-def test_updated_for_another_extra_and_keeps_the_first(dev, checkout, commands):
-    dev.prepare({"test"}, verbose=False)
+    assert stages(commands) == MADE and commands[1][-1] == ".[test]"
+    assert dev.prepare({"test"}, verbose=False) == dev.prepare(set(), verbose=False) == 0
     dev.prepare({"lint"}, verbose=False)
-    assert stages(commands) == ["venv", "pip", "pip"]
-    assert commands[2][-1] == ".[lint,test]"
+    assert stages(commands) == [*MADE, "pip"] and commands[2][-1] == ".[lint,test]"
     assert dev.prepare({"test", "lint"}, verbose=False) == 0
-
-
-def test_updated_when_pyproject_changes(dev, checkout, commands):
-    dev.prepare(set(), verbose=False)
     (checkout / "pyproject.toml").write_text("[project]\nname = 'fcl'\n")
     dev.prepare(set(), verbose=False)
-    assert stages(commands) == ["venv", "pip", "pip"]
+    assert stages(commands) == [*MADE, "pip", "pip"]
 
 
-@pytest.mark.parametrize("key", ["python", "root", "folder"])
-def test_made_again_when_python_or_place_changed(dev, checkout, commands, key):
-    dev.prepare(set(), verbose=False)
-    folder = checkout / ".venv"
-    (folder / "old").touch()
-    dev.write_stamp(folder, {**dev.read_stamp(folder), key: "other"})
-    dev.prepare(set(), verbose=False)
-    assert stages(commands) == ["venv", "pip", "venv", "pip"]
-    assert not (folder / "old").exists()
-    assert sorted(path.name for path in checkout.iterdir()) == [".venv", "pyproject.toml"]
+def _stamp(**changes: Any) -> Callable[[ModuleType, Path], None]:
+    return lambda dev, venv: dev.write_stamp(venv, dev.read_stamp(venv) | changes)
 
 
-def test_made_again_when_incomplete(dev, checkout, commands, capsys):
+def _text(text: str) -> Callable[[ModuleType, Path], object]:
+    return lambda dev, venv: (venv / dev.STAMP).write_text(text)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(_stamp(**{key: "other"}) for key in ("python", "root", "folder")),
+        _stamp(complete=False),
+        *map(_text, ("", "{", "[]", '{"complete": tr')),
+        lambda dev, venv: (venv / "bin" / "python").unlink(),
+    ],
+)
+def test_made_again_when_it_is_of_no_use(damage, dev, checkout, commands, capsys):
     dev.prepare({"test"}, verbose=False)
-    folder = checkout / ".venv"
-    dev.write_stamp(folder, {**dev.read_stamp(folder), "complete": False})
+    venv = checkout / ".venv"
+    (venv / "old").touch()
+    damage(dev, venv)
     dev.prepare(set(), verbose=False)
-    assert stages(commands) == ["venv", "pip", "venv", "pip"]
-    assert "incomplete" in capsys.readouterr().out
+    assert stages(commands) == AGAIN and not (venv / "old").exists()
+    assert sorted(path.name for path in checkout.iterdir()) == [".venv", "pyproject.toml"]
+    assert re.search("is incomplete|is out of date", capsys.readouterr().out)
 
 
-def test_made_again_when_its_python_is_gone(dev, checkout, commands):
-    dev.prepare(set(), verbose=False)
-    (checkout / ".venv" / "bin" / "python").unlink()
-    dev.prepare(set(), verbose=False)
-    assert stages(commands) == ["venv", "pip", "venv", "pip"]
-
-
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"complete": tr'])
-def test_made_again_when_the_stamp_is_damaged(dev, checkout, commands, damage):
-    dev.prepare(set(), verbose=False)
-    (checkout / ".venv" / dev.STAMP).write_text(damage)
-    dev.prepare(set(), verbose=False)
-    assert stages(commands) == ["venv", "pip", "venv", "pip"]
-
-
-def test_failed_first_installation_is_not_taken_for_complete(dev, checkout, commands, monkeypatch):
+@pytest.mark.parametrize("update", [False, True])
+def test_a_failed_installation(update, dev, checkout, commands, monkeypatch):
+    """The first is not taken for complete; an update leaves the earlier environment."""
     pretend = dev.run_quietly
+    if update:
+        dev.prepare(set(), verbose=False)
+    before = dev.read_stamp(checkout / ".venv")
 
     def fail(command, name, verbose):
         pretend(command, name, verbose)
@@ -228,49 +198,28 @@ def test_failed_first_installation_is_not_taken_for_complete(dev, checkout, comm
             raise dev.SetupError("pip failed (exit code 1)")
 
     monkeypatch.setattr(dev, "run_quietly", fail)
-    with pytest.raises(dev.SetupError, match="pip failed"):
-        dev.prepare(set(), verbose=False)
-    assert dev.read_stamp(checkout / ".venv")["complete"] is False
-
-
-def test_failed_update_leaves_the_earlier_environment(dev, checkout, commands, monkeypatch):
-    dev.prepare(set(), verbose=False)
-    before = dev.read_stamp(checkout / ".venv")
-
-    def fail(*_):
-        raise dev.SetupError("pip failed (exit code 1)")
-
-    monkeypatch.setattr(dev, "run_quietly", fail)
-    with pytest.raises(dev.SetupError, match="pip failed"):
+    with refused(dev, "pip failed"):
         dev.prepare({"test"}, verbose=False)
-    assert dev.read_stamp(checkout / ".venv") == before
-    assert dev.prepare(set(), verbose=False) == 0
+    after = dev.read_stamp(checkout / ".venv")
+    assert after == before if update else after["complete"] is False
 
 
-def test_a_folder_of_someone_else_is_left_alone(dev, checkout, commands, monkeypatch):
+def test_files_of_someone_else_are_left_alone(dev, checkout, commands, monkeypatch):
     theirs = checkout / "theirs"
     theirs.mkdir()
     (theirs / "thesis.tex").touch()
-    monkeypatch.setenv("FCL_VENV", str(theirs))
-    with pytest.raises(dev.SetupError, match="not made by this tool"):
-        dev.prepare(set(), verbose=False)
-    assert [path.name for path in theirs.iterdir()] == ["thesis.tex"]
-    assert commands == []
-
-
-def test_a_file_is_not_a_folder(dev, checkout, commands, monkeypatch):
-    (checkout / "file").touch()
-    monkeypatch.setenv("FCL_VENV", str(checkout / "file"))
-    with pytest.raises(dev.SetupError, match="is a file"):
-        dev.prepare(set(), verbose=False)
+    for place, message in ((theirs, "not made by this tool"), (theirs / "thesis.tex", "is a file")):
+        monkeypatch.setenv("FCL_VENV", str(place))
+        with refused(dev, message):
+            dev.prepare(set(), verbose=False)
+    assert [path.name for path in theirs.iterdir()] == ["thesis.tex"] and commands == []
 
 
 def test_fcl_venv_names_the_folder(dev, checkout, commands, monkeypatch):
     monkeypatch.setenv("FCL_VENV", "elsewhere")
     monkeypatch.chdir(checkout)
     with dev.ready_venv(set(), verbose=False) as (binaries, seconds):
-        assert binaries == checkout / "elsewhere" / "bin"
-        assert seconds > 0
+        assert binaries == checkout / "elsewhere" / "bin" and seconds > 0
     assert not (checkout / ".venv").exists()
 
 
@@ -291,37 +240,13 @@ def test_lowest_versions_in_an_environment_of_their_own(dev, checkout, commands)
     assert constraints.read_text() == "click==8.2\nmoto==5.1\nnumpy==2.0\n"
     assert commands[1][-4:] == ["--constraint", str(constraints), "--editable", ".[test]"]
     with dev.ready_venv({"test"}, verbose=False):
-        pass
-    assert stages(commands) == ["venv", "pip", "venv", "pip"]
+        assert stages(commands) == AGAIN
     assert "--constraint" not in commands[3] and (checkout / ".venv").is_dir()
-
-
-@pytest.mark.parametrize("requirement", ["numpy", "numpy<3", "numpy>=2,<3", "numpy>=2; x == 'y'"])
-def test_a_requirement_without_a_lowest_version(dev, checkout, requirement):
-    text = PYPROJECT.replace("numpy>=2.0", requirement)
-    (checkout / "pyproject.toml").write_text(text)
-    with pytest.raises(dev.SetupError, match=r"expected NAME>=VERSION for --lowest, got .numpy"):
-        dev.lowest_versions(checkout / "pyproject.toml", set())
-
-
-def test_lowest_is_an_option_of_test(dev, monkeypatch):
-    seen = []
-
-    @contextlib.contextmanager
-    def ready(extras, verbose, lowest):
-        seen.append(lowest)
-        yield Path("bin"), 0.0
-
-    monkeypatch.setattr(dev, "ready_venv", ready)
-    monkeypatch.setattr(dev, "run", lambda command: seen.append(list(map(str, command))) or 0)
-    assert dev.main(["test", "-k", "x", "--lowest"]) == 0
-    lowest, command = seen
-    assert lowest and command[:3] == ["bin/python", "-m", "pytest"] and command[-2:] == ["-k", "x"]
-    # libraries that are older than Python and one another use what newer ones deprecate
-    assert "default::DeprecationWarning" in command
-    seen.clear()
-    assert dev.main(["test", "-k", "x"]) == 0
-    assert seen == [False, ["bin/python", "-m", "pytest", "-k", "x"]]
+    for requirement in ("numpy", "numpy<3", "numpy>=2,<3", "numpy>=2; x == 'y'"):
+        text = PYPROJECT.replace("numpy>=2.0", requirement)
+        (checkout / "pyproject.toml").write_text(text)
+        with refused(dev, r"expected NAME>=VERSION for --lowest, got .numpy"):
+            dev.lowest_versions(checkout / "pyproject.toml", set())
 
 
 def test_pages_name_the_lowest_versions(dev):
@@ -334,35 +259,34 @@ def test_pages_name_the_lowest_versions(dev):
 
 
 def test_what_pip_says_is_shown_only_if_it_fails(dev, checkout, capfd):
-    said = [sys.executable, "-c", "print('no space left'); raise SystemExit(int(input()))"]
-    for status, silent in (("0", True), ("3", False)):
-        command = ["sh", "-c", f'echo {status} | "$@"', "sh", *said]
-        if silent:
-            dev.run_quietly(command, "pip", verbose=False)
-        else:
-            with pytest.raises(dev.SetupError, match="exit code 3"):
-                dev.run_quietly(command, "pip", verbose=False)
-        output = capfd.readouterr()
-        assert ("no space left" in output.out + output.err) is not silent
+    said = "echo no space left; exit"
+    dev.run_quietly(["sh", "-c", f"{said} 0"], "pip", verbose=False)
+    assert "no space left" not in "".join(capfd.readouterr())
+    with refused(dev, "exit code 3"):
+        dev.run_quietly(["sh", "-c", f"{said} 3"], "pip", verbose=False)
+    assert "no space left" in "".join(capfd.readouterr())
 
 
 # --- two runs at once
 
 
-def test_a_change_waits_for_the_runs_that_use_the_environment(dev, checkout, commands, capsys):
-    with dev.ready_venv(set(), verbose=False):
+def _enter(dev: ModuleType, extras: set[str]) -> None:
+    with dev.ready_venv(extras, verbose=False):
         pass
+
+
+def test_a_change_waits_for_the_runs_that_use_the_environment(dev, checkout, commands, capsys):
+    _enter(dev, set())
     with (checkout / ".venv.lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_SH)  # another run uses the environment
-        with dev.ready_venv(set(), verbose=False):
-            pass  # this run shares it
+        _enter(dev, set())  # this run shares it
         thread = threading.Thread(target=_enter, args=(dev, {"test"}))
         thread.start()
         time.sleep(0.3)
-        assert stages(commands) == ["venv", "pip"], "changed while in use"
+        assert stages(commands) == MADE, "changed while in use"
         fcntl.flock(other, fcntl.LOCK_UN)
         thread.join(10)
-    assert stages(commands) == ["venv", "pip", "pip"]
+    assert stages(commands) == [*MADE, "pip"]
     assert "waiting for another run" in capsys.readouterr().out
 
 
@@ -372,7 +296,7 @@ def test_two_first_runs_make_it_once(dev, checkout, commands):
         thread.start()
     for thread in threads:
         thread.join(20)
-    assert stages(commands) == ["venv", "pip"]
+    assert stages(commands) == MADE
 
 
 def test_the_lock_outlives_a_killed_run_while_its_installation_continues(checkout):
@@ -399,22 +323,14 @@ def test_the_lock_outlives_a_killed_run_while_its_installation_continues(checkou
             fcntl.flock(lock, fcntl.LOCK_EX)
 
 
-def _enter(dev: ModuleType, extras: set[str]) -> None:
-    with dev.ready_venv(extras, verbose=False):
-        pass
-
-
 # --- running commands
 
 
-def test_the_exit_code_is_that_of_the_command(dev):
+def test_the_exit_code_is_that_of_the_command(dev, tmp_path):
     assert dev.run(["sh", "-c", "exit 7"]) == 7
     assert dev.run(["sh", "-c", "kill -KILL $$"]) == 128 + signal.SIGKILL
-
-
-def test_commands_side_by_side(dev, tmp_path):
     meet = "touch {}; for i in $(seq 500); do [ -e {} ] && exit {}; sleep 0.01; done; exit 9"
-    names = (("a", "b", 0), ("b", "a", 3))
+    names = (("a", "b", 0), ("b", "a", 3))  # side by side: each waits for the other
     commands = [["sh", "-c", f"cd {tmp_path}; " + meet.format(*some)] for some in names]
     assert dev.run(*commands) == 3
 
@@ -432,63 +348,39 @@ def test_a_termination_is_passed_on(tmp_path):
         assert process.wait(10) == 9
 
 
-def test_lint_runs_every_check(dev, monkeypatch):
-    seen = []
-
-    def fail(command, **_):
-        seen.append(Path(command[0]).name)
-        return len(seen)
-
-    monkeypatch.setattr(dev, "run", fail)
+def test_lint_runs_every_check_and_keeps_a_failure(dev, monkeypatch):
+    codes = iter([1, 2, 0])
+    monkeypatch.setattr(dev, "run", lambda command, **_: next(codes))
     assert dev.lint(Path("bin")) == 1
-    assert seen == ["ruff", "ruff", "mypy"]
+    assert next(codes, None) is None
 
 
-def test_all_tests_run_once_the_kernels_are_compiled(dev, monkeypatch):
-    seen = []
-
-    def pretend(*commands, **_):
-        seen.append([[Path(command[0]).name, *map(str, command[1:])] for command in commands])
-        return failure if len(seen) == 1 else 0
-
-    monkeypatch.setattr(dev, "run", pretend)
-    failure = 0
+def test_all_tests_run_once_the_kernels_are_compiled(dev, run, monkeypatch):
     assert dev.test(Path("bin"), [], lowest=False) == 0
-    (first, second), (pytest_command,) = seen
+    first, second, tests = run
     named = {name for command in (first, second) for name in kinds.kinds_named(command[-1])}
     # every warm-up compiles those of several outputs; few tests need those of online learners
     assert named | {kinds.OUTPUTS, kinds.ONLINE} == set(kinds.KIND_SECONDS)
-    assert pytest_command[:3] == ["python", "-m", "pytest"]
-    seen.clear()
-    failure = 1
+    assert tests[:3] == ["python", "-m", "pytest"]
+    monkeypatch.setattr(dev, "run", lambda *commands: len(commands) - 1)  # fails if side by side
     assert dev.test(Path("bin"), [], lowest=False) == 1
-    assert len(seen) == 1
-    seen.clear()
-    failure = 0
-    assert dev.test(Path("bin"), ["-k", "x"], lowest=False) == 0
-    assert seen == [[["python", "-m", "pytest", "-k", "x"]]]
 
 
-def test_demo_compiles_trains_and_inspects(dev, monkeypatch, capsys):
-    seen = []
+def test_some_tests_and_those_of_the_lowest_versions(dev, checkout, commands, run):
+    (checkout / "pyproject.toml").write_text(PYPROJECT)
+    for options in ([], ["--lowest"]):
+        assert dev.main(["test", "-k", "x", *options]) == 0
+    plain, lowest = run
+    assert plain[1:] == ["-m", "pytest", "-k", "x"] == [*lowest[1:3], *lowest[-2:]]
+    # libraries that are older than Python and one another use what newer ones deprecate
+    assert "default::DeprecationWarning" in lowest
 
-    def pretend(command, **_):
-        seen.append([Path(command[0]).name, *map(str, command[1:])])
-        return 0
 
-    monkeypatch.setattr(dev, "run", pretend)
+def test_demo_compiles_trains_and_inspects(dev, run, capsys):
     assert dev.demo(Path("bin"), installation=31.0) == 0
-    assert [command[0] for command in seen] == ["fcl-train", "fcl-train", "fcl-inspect"]
-    assert seen[0][1:] == ["--warmup", "--features", "kmers"]
-    assert seen[1][1:3] == ["--config", dev.DEMO_CONFIG]
-    assert seen[2][-1] == seen[1][-1], "what was trained is inspected"
-    assert not os.path.exists(seen[1][-1])
+    warmup, train, inspect = run
+    assert warmup == ["fcl-train", "--warmup", "--features", "kmers"]
+    assert train[:3] == ["fcl-train", "--config", dev.DEMO_CONFIG]
+    assert inspect[0] == "fcl-inspect" and inspect[-1] == train[-1]
+    assert not Path(train[-1]).exists()
     assert "31 s for installation" in capsys.readouterr().out
-
-
-def test_stamp_is_plain_json(dev, checkout, commands):
-    dev.prepare({"test"}, verbose=False)
-    stamp = json.loads((checkout / ".venv" / dev.STAMP).read_text())
-    assert stamp["complete"] is True
-    assert stamp["extras"] == ["test"]
-    assert stamp["pyproject"] == dev.fingerprint(checkout / "pyproject.toml")

@@ -99,45 +99,41 @@ def test_every_option_of_every_command_is_drawn(stock: Path, tmp_path: Path) -> 
         assert {0, 2} <= commands.documented_codes(name)
 
 
+ERROR = "fcl-inspect: error: "
 #: The result of a command, and the fault that must be found.
 WRONG = {
-    "a password": (
-        Done(2, "", f"fcl-inspect: error: {odd.SECRET}\n"),
-        "password in standard error",
-    ),
-    "a traceback": (
-        Done(1, "", "Traceback (most recent call last):\n  x\nKeyError: 1\n"),
-        "KeyError",
-    ),
+    "a password": (Done(2, "", f"{ERROR}{odd.SECRET}\n"), "password in standard error"),
+    "a traceback": (Done(1, "", "Traceback (most recent call last):\n  x\nKeyError: 1\n"), "KeyError"),
     "no message": (Done(2, "", ""), "no messages"),
-    "two messages": (Done(2, "", 2 * "fcl-inspect: error: x\n"), "2 messages"),
-    "an undocumented code": (Done(77, "", "fcl-inspect: error: x\n"), "exit code 77"),
-    "a failure of the machine": (Done(1, "", "fcl-inspect: error: x\n"), "exit code 1"),
+    "two messages": (Done(2, "", 2 * f"{ERROR}x\n"), "2 messages"),
+    "an undocumented code": (Done(77, "", f"{ERROR}x\n"), "exit code 77"),
+    "a failure of the machine": (Done(1, "", f"{ERROR}x\n"), "exit code 1"),
     "a warning of a library": (Done(0, "", "/a/b.py:3: UserWarning: x\n"), "UserWarning"),
-    "a long message": (Done(2, "", f"fcl-inspect: error: {'x' * 9999}\n"), "long message"),
+    "a long message": (Done(2, "", f"{ERROR}{'x' * 9999}\n"), "long message"),
     "something left": (Done(0, left=["process: x"]), "process: x"),
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_verdict_finds(name: str, stock: Path, tmp_path: Path) -> None:
-    done, expected = WRONG[name]
+def test_verdict_finds(stock: Path, tmp_path: Path) -> None:
     case = Case(SEED, 0, "command", tmp_path, stock)
-    _, faults = verdict.judge(case, Trial(["inspect", "m.fcl"]), done, {}, {})
-    assert any(expected in fault for fault in faults)
+    for done, expected in WRONG.values():
+        _, found = verdict.judge(case, Trial(["inspect", "m.fcl"]), done, {}, {})
+        assert any(expected in fault for fault in found)
+    refused, trial = Done(2, "", f"{ERROR}x\n"), Trial(["inspect", "m.fcl"], refuse="1_0")
+    assert verdict.judge(case, trial, Done(), {}, {})[1] == ["accepted 1_0"]
+    assert verdict.judge(case, trial, refused, {}, {})[1] == []
 
 
 def test_verdict_finds_what_was_written(stock: Path, tmp_path: Path) -> None:
     case = Case(SEED, 0, "command", tmp_path, stock)
     case.output("out.fcl")
-    refused = Done(2, "", "fcl-inspect: error: x\n")
+    refused = Done(2, "", f"{ERROR}x\n")
     trial = Trial(["inspect", "m.fcl"])
     assert verdict.judge(case, trial, refused, {"a": "1"}, {"a": "1"})[1] == []
     for after in ({"a": "2"}, {}, {"a": "1", "b": ""}, {"a": "1", "out.fcl": ""}):
         assert verdict.judge(case, trial, refused, {"a": "1"}, after)[1]
-    assert (
-        verdict.judge(case, trial, Done(), {}, {"out.fcl": "", "out.fcl.checkpoint/x": ""})[1] == []
-    )
+    written = {"out.fcl": "", "out.fcl.checkpoint/x": ""}
+    assert verdict.judge(case, trial, Done(), {}, written)[1] == []
     assert verdict.judge(case, trial, Done(), {}, {"other": ""})[1]
 
 
@@ -172,13 +168,6 @@ def test_certificates_that_are_false_are_found(kind: str, stock: Path) -> None:
             assert certify.wrong(replace(model, certificate=changed), data, {})
         other = replace(model, weights=np.asarray(model.weights) * 1.001)
         assert certify.wrong(other, data, {})
-
-
-def test_input_that_must_be_refused(stock: Path, tmp_path: Path) -> None:
-    case = Case(SEED, 0, "file", tmp_path, stock)
-    trial = Trial(["inspect", "m.fcl"], refuse="1_0")
-    assert verdict.judge(case, trial, Done(), {}, {})[1] == ["accepted 1_0"]
-    assert verdict.judge(case, trial, Done(2, "", "fcl-inspect: error: x\n"), {}, {})[1] == []
 
 
 @pytest.mark.parametrize("make", [doors._svmlight, doors._table, doors._plink])

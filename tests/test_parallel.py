@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -92,11 +93,10 @@ def fail_from(first: int, part: int) -> int:
     return part
 
 
-@pytest.mark.parametrize("threads", [1, 2, 4])
-@pytest.mark.parametrize("first", [0, 1, 7, 19])
-def test_the_error_of_the_first_part_is_raised(team: Team, threads: int, first: int) -> None:
-    team.threads = threads
-    for _ in range(5):
+@pytest.mark.parametrize("first", [0, 7, 19])
+def test_the_error_of_the_first_part_is_raised(team: Team, first: int) -> None:
+    for threads in (1, 2, 4):
+        team.threads = threads
         with pytest.raises(ValueError, match=rf"^part {first}$"):
             team.map(lambda part: fail_from(first, part), range(20))
     assert team.map(late, range(8)) == [10 * part for part in range(8)]
@@ -228,16 +228,14 @@ def test_real_values_of_any_team() -> None:
     assert path(explicit_family(phi), phi, problem, 3, 3, False) == alone
 
 
-@pytest.mark.parametrize("unit", [1, 2, 5])
-@pytest.mark.parametrize("n", [1, 2, 7, 100])
 @pytest.mark.parametrize("items", [range(0), range(1), range(3, 40), range(100)])
-def test_ranges_are_cut_evenly(items: range, n: int, unit: int) -> None:
-    parts = cut(items, n, unit)
-    assert [i for part in parts for i in part] == list(items)
-    assert len(parts) <= n
-    sizes = [len(part) for part in parts[:-1]]
-    assert all(size % unit == 0 for size in sizes)
-    assert len(items) == 0 or max(map(len, parts)) - min(map(len, parts)) <= 2 * unit
+def test_ranges_are_cut_evenly(items: range) -> None:
+    for n, unit in itertools.product((1, 2, 7, 100), (1, 2, 5)):
+        parts = cut(items, n, unit)
+        assert [i for part in parts for i in part] == list(items)
+        assert len(parts) <= n
+        assert all(len(part) % unit == 0 for part in parts[:-1])
+        assert len(items) == 0 or max(map(len, parts)) - min(map(len, parts)) <= 2 * unit
 
 
 def test_some_of_the_threads(team: Team) -> None:

@@ -136,3 +136,36 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
     with serving(functools.partial(Handler, directory=str(tmp_path))) as host:
         yield Site(host, seen)
+
+
+@functools.cache
+def toy_class() -> Any:
+    """Files of a scheme that only fsspec knows, in the memory of the process; ``fails`` reads fail."""
+    import fsspec
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    class Toy(MemoryFileSystem):
+        protocol = "toy"
+        store: dict[str, Any] = {}  # noqa: RUF012
+        fails = 0
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return MemoryFileSystem._strip_protocol(path.replace("toy://", "memory://"))
+
+        def cat_file(self, path: str, **kwargs: Any) -> Any:
+            if Toy.fails:
+                Toy.fails -= 1
+                raise OSError(5, "passing")
+            return super().cat_file(path, **kwargs)
+
+    fsspec.register_implementation("toy", Toy, clobber=True)
+    return Toy
+
+
+@pytest.fixture
+def toy() -> Iterator[str]:
+    """The URL of a new folder of such files."""
+    toy_class()
+    yield f"toy://bucket{next(_numbers)}"
+    toy_class().fails = 0

@@ -168,16 +168,17 @@ def test_other_formats(
     assert data.fingerprint() == fcl.open_data(tmp_path / "my data.h5").fingerprint()
 
 
-MODELS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "no zip": (lambda whole: b"no zip", "not a model file"),
-    "cut off": (lambda whole: whole[:-100], "not a model file"),
-    "header": (lambda whole: whole.replace(b"fingerprint", b"fingerpront"), "damaged|header"),
-}
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_models(name: str, folder: Path, upload: Upload, tmp_path: Path, server: S3Server) -> None:
-    change, message = MODELS[name]
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda whole: b"no zip", "not a model file"),
+        (lambda whole: whole[:-100], "not a model file"),
+        (lambda whole: whole.replace(b"fingerprint", b"fingerpront"), "damaged|header"),
+    ],
+)
+def test_models(
+    change: Any, message: str, folder: Path, upload: Upload, tmp_path: Path, server: S3Server
+) -> None:
     fcl.train(fcl.open_data(folder), **JOB).model.save(tmp_path / "m.fcl")
     (tmp_path / "x.fcl").write_bytes(change((tmp_path / "m.fcl").read_bytes()))
     place = fcl.locate(upload(tmp_path / "x.fcl", "x.fcl"), server.options())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 import distributed
 import pytest
 from click.testing import CliRunner
+from dask_cluster import own_cluster
 
 import fcl
 from fcl import working_folder
@@ -50,14 +50,7 @@ def test_encrypted_connection(folder: Path, tmp_path: Path) -> None:
         tls_client_key=tls.key,
         require_encryption=True,
     )
-    with distributed.LocalCluster(
-        n_workers=1,
-        threads_per_worker=1,
-        dashboard_address=":0",
-        silence_logs=logging.CRITICAL,
-        protocol="tls",
-        security=security,
-    ) as own:
+    with own_cluster(protocol="tls", security=security) as own:
         address = own.scheduler_address
         assert address.startswith("tls://")
         files = f"{tls.ca},{tls.cert},{tls.key}"
@@ -72,12 +65,7 @@ def test_encrypted_connection(folder: Path, tmp_path: Path) -> None:
 def test_command(folder: Path, tmp_path: Path) -> None:
     """From a scheduler file, with a log; the checkpoint then continues in one process."""
     out, log = tmp_path / "model.fcl", tmp_path / "log.json"
-    with distributed.LocalCluster(
-        n_workers=1,
-        threads_per_worker=1,
-        dashboard_address=":0",
-        silence_logs=logging.CRITICAL,
-    ) as own:
+    with own_cluster() as own:
         place = tmp_path / "scheduler.json"
         place.write_text(json.dumps({"address": own.scheduler_address}))
         line = f"{folder} --features kmers:d=3 --C 0.5 --tol 1e-2 --block-rows 64 --quiet"
@@ -88,9 +76,8 @@ def test_command(folder: Path, tmp_path: Path) -> None:
     (first, *_) = [event for event in events if event["event"] == "Workers"]
     assert (first["workers"], first["threads"], first["shards"]) == (1, 1, 3)
     found = fcl.load_model(out)
-    assert (
-        found.weights.tobytes() == train(folder, tol=1e-2, max_passes=None).model.weights.tobytes()
-    )
+    here = train(folder, tol=1e-2, max_passes=None).model
+    assert found.weights.tobytes() == here.weights.tobytes()
     again = ["--resume", f"{out}.checkpoint", "--tol", "1e-3", "--quiet"]
     answer = CliRunner().invoke(command, again)
     assert answer.exit_code == 2 and "name another driver" in answer.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import distributed
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from dask_cluster import own_cluster
 
 import fcl
 from fcl.cli.train import command as fcl_train
@@ -146,23 +148,13 @@ def test_closed_client(
 @pytest.mark.slow
 def test_scheduler_gone(folder: Path, tmp_path: Path) -> None:
     """Within seconds, although tasks wait."""
-    own = distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs=100
-    )
-    try:
+    job = {**BY_ROWS, "checkpoint": str(tmp_path / "checkpoint")}
+    with own_cluster() as own:
         other = distributed.Client(own, set_as_default=False)
         with pytest.raises(ClusterLost, match=r"scheduler|closed"):
-            train(
-                folder,
-                client=other,
-                progress=in_pass(1, own.close),
-                checkpoint=str(tmp_path / "checkpoint"),
-                **BY_ROWS,
-            )
+            train(folder, client=other, progress=in_pass(1, own.close), **job)
         assert CheckpointFolder(tmp_path / "checkpoint").load().history
         other.close()
-    finally:
-        own.close()
 
 
 @pytest.mark.slow
@@ -198,7 +190,7 @@ def test_all_workers_leave(
 def test_no_workers(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "PATIENCE", 0.2)
     out = str(tmp_path / "model")
-    with distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=100) as empty:
+    with own_cluster(0) as empty:
         where = empty.scheduler_address
         line = [str(folder), "--features", "kmers:d=2", "--C", "1", "--out", out, "--dask", where]
         answer = CliRunner().invoke(fcl_train, line)
@@ -225,25 +217,15 @@ def test_other_version(folder: Path, client: Any, monkeypatch: pytest.MonkeyPatc
 def test_data_that_workers_do_not_see(
     folder: Path, client: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    source = tasks.Source.of
-
-    def moved(data: Any) -> Any:
-        import dataclasses
-
-        return dataclasses.replace(source(data), path=str(tmp_path / "nothing"))
-
-    monkeypatch.setattr(tasks.Source, "of", moved)
-    with pytest.raises(InputError, match=r"worker tcp://\S+: sees no .*nothing"):
-        train(folder, client=client)
-
-    def changed(data: Any) -> Any:
-        import dataclasses
-
-        return dataclasses.replace(source(data), fingerprint="0")
-
-    monkeypatch.setattr(tasks.Source, "of", changed)
-    with pytest.raises(InputError, match=r"worker tcp://\S+: sees other data"):
-        train(folder, client=client)
+    source = tasks.Source.of(fcl.open_data(folder))
+    for change, message in (
+        ({"path": str(tmp_path / "nothing")}, "sees no .*nothing"),
+        ({"fingerprint": "0"}, "sees other data"),
+    ):
+        changed = dataclasses.replace(source, **change)
+        monkeypatch.setattr(tasks.Source, "of", lambda data, changed=changed: changed)
+        with pytest.raises(InputError, match=rf"worker tcp://\S+: {message}"):
+            train(folder, client=client)
 
 
 def test_too_little_memory(folder: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import distributed
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from dask_cluster import own_cluster, scale
 from rows import acceptors
 
 import fcl
@@ -25,7 +26,6 @@ from fcl.drivers.events import Jobs
 from fcl.errors import BudgetError, ClusterLost, InputError
 from fcl.path.events import PointDone
 
-from .conftest import scale
 from .test_cluster_failures import arm
 
 #: A path of a few seconds.
@@ -298,9 +298,7 @@ def test_threads_of_one_worker(rows: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(jobs._Room, "take", wait)
     with (
-        distributed.LocalCluster(
-            n_workers=1, threads_per_worker=3, processes=False, dashboard_address=":0"
-        ) as threads,
+        own_cluster(1, 3, processes=False) as threads,
         distributed.Client(threads, set_as_default=False) as client,
     ):
         assert of_path(train_path(rows, cv=3, client=client, progress=see)) == of_path(one)

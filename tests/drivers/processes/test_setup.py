@@ -1,5 +1,9 @@
 """The shared memory of a run is large enough for what it is for."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,48 +13,34 @@ from fcl.drivers.processes.layout import MOST_BATCH
 from fcl.drivers.processes.setup import Shared
 
 
+@contextmanager
+def reserved(data: fcl.DataSet, features: str, **options: Any) -> Iterator[tuple[Shared, int]]:
+    """The shared memory of a job, and its number of extents."""
+    job = make_job(data, features, C=1.0, loss="squared", driver="processes", **options)
+    shared = Shared(job)
+    try:
+        shared.reserve()
+        shared.prepare_own(lambda share: None)
+        yield shared, shared.complete()
+    finally:
+        shared.close()
+
+
 @pytest.mark.parametrize("writers", [1, 2, 8])
 @pytest.mark.parametrize("n_features", [1, 5, 20, 41, 100, 1000])
 def test_a_small_family_fits_into_the_cache(n_features: int, writers: int) -> None:
     """Also while writers hold extents, and one is kept for moves."""
     random = np.random.default_rng(0)
-    X, y = random.normal(size=(200, n_features)), random.normal(size=200)
-    job = make_job(
-        fcl.open_data(X, y=y),
-        "columns",
-        C=1.0,
-        loss="squared",
-        driver="processes",
-        writers=writers,
-        memory="4GiB",
-    )
-    shared = Shared(job)
-    try:
-        shared.reserve()
-        shared.prepare_own(lambda share: None)
-        extents = shared.complete()
+    data = fcl.open_data(random.normal(size=(200, n_features)), y=random.normal(size=200))
+    with reserved(data, "columns", writers=writers, memory="4GiB") as (shared, extents):
         with_writers = min(writers, -(-n_features // MOST_BATCH))
         columns_an_extent = shared.config.extent_bytes // shared._largest(0)
         assert (extents - 1 - with_writers) * columns_an_extent >= n_features
-    finally:
-        shared.close()
 
 
 def test_the_cache_is_allocated_as_it_is_used() -> None:
-    job = make_job(
-        fcl.open_data(np.zeros((5000, 200), np.uint8), y=np.arange(5000.0)),
-        "kmers:d=8",
-        C=1.0,
-        loss="squared",
-        driver="processes",
-        writers=1,
-        memory="1GiB",
-    )
-    shared = Shared(job)
-    try:
-        shared.reserve()
-        shared.prepare_own(lambda share: None)
-        extents = shared.complete()
+    data = fcl.open_data(np.zeros((5000, 200), np.uint8), y=np.arange(5000.0))
+    with reserved(data, "kmers:d=8", writers=1, memory="1GiB") as (shared, extents):
         cache, layout = shared.segments["cache"], shared.layout
         assert cache.size > 32 << 20 and cache.allocated < 16 << 20
         layout.back(extents // 2)
@@ -61,8 +51,6 @@ def test_the_cache_is_allocated_as_it_is_used() -> None:
         layout.back(extents - 1)
         layout.back_more(1 << 20)
         assert cache.size <= cache.allocated < cache.size + (1 << 20)
-    finally:
-        shared.close()
 
 
 def test_all_columns_are_active() -> None:

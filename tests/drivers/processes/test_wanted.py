@@ -13,13 +13,20 @@ from fcl.features.prices import Prices
 from fcl.solve.state import Point
 
 
+def wanted_columns(
+    capacity: int = 1 << 20, max_active: int = 64
+) -> tuple[WantedColumns, dict[str, np.ndarray]]:
+    """A list of 64 columns of 8 bytes, with its arrays in shared memory."""
+    arrays = {f"job_{name}": np.zeros(64, np.int64 if name == "ids" else float) for name in NAMES}
+    config = SimpleNamespace(block_rows=64, max_active=max_active, max_columns=64)
+    layout: Any = SimpleNamespace(config=config, array=arrays.__getitem__)
+    store: Any = SimpleNamespace(sizes=np.full(64, 8), capacity=capacity)
+    return WantedColumns(layout, store, 10, explicit_family(np.ones((10, 64)))), arrays
+
+
 def test_committed_candidates_are_listed_once() -> None:
     """Columns that entered the cache during pricing are candidates of the same pass."""
-    arrays = {f"job_{name}": np.zeros(64, np.int64 if name == "ids" else float) for name in NAMES}
-    config = SimpleNamespace(block_rows=64, max_active=64, max_columns=64)
-    layout: Any = SimpleNamespace(config=config, array=arrays.__getitem__)
-    store: Any = SimpleNamespace(sizes=np.full(64, 8), capacity=1 << 20)
-    columns = WantedColumns(layout, store, 10, explicit_family(np.ones((10, 64))))
+    columns, arrays = wanted_columns()
 
     def select(prices: Prices, *_: Any) -> Any:
         return SimpleNamespace(ids=prices.ids, violations=np.ones(len(prices.ids)))
@@ -49,11 +56,7 @@ def test_groups_of_larger_violations_come_first_if_room_is_short(
     ):
         monkeypatch.setattr(wanted, "GROUP", most)
         monkeypatch.setattr(wanted, "ROOM_SHARE", share)
-        arrays = {f"job_{name}": np.zeros(64, int) for name in NAMES}
-        config = SimpleNamespace(block_rows=64, max_active=64, max_columns=64)
-        layout: Any = SimpleNamespace(config=config, array=arrays.__getitem__)
-        store: Any = SimpleNamespace(sizes=np.full(64, 8), capacity=capacity)
-        columns = WantedColumns(layout, store, 10, explicit_family(np.ones((10, 64))))
+        columns, arrays = wanted_columns(capacity)
         arrays["job_ids"][:7] = [9, 5, 2, 8, 1, 4, 7]
         columns._put_in_order(7, np.arange(4), drop_cache=False)
         assert arrays["job_ids"][:7].tolist() == expected
@@ -61,10 +64,7 @@ def test_groups_of_larger_violations_come_first_if_room_is_short(
 
 def test_new_features_wait_while_too_many_have_a_weight() -> None:
     """Features of the anchor and the cache may have a weight at the next anchor; they need room, too."""
-    config = SimpleNamespace(block_rows=64, max_active=6, max_columns=64)
-    layout: Any = SimpleNamespace(config=config)
-    store: Any = SimpleNamespace(sizes=np.full(64, 8), capacity=1 << 20)
-    columns = WantedColumns(layout, store, 10, explicit_family(np.ones((10, 64))))
+    columns, _ = wanted_columns(max_active=6)
     ids = np.array([9, 5, 2, 8, 1, 4, 7])
     for known, expected in (
         ([5, 8], [9, 5, 2, 8, 1, 4]),
