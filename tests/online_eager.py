@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,8 @@ from scipy.special import expit
 
 from fcl.features.rows import RowChunk
 from fcl.online import OnlineOptions
+
+LOSSES = ("logistic", "squared", "squared_hinge", "hinge")
 
 
 def slope(loss: str, y: float, m: float) -> float:
@@ -47,68 +48,208 @@ def implicit_slope(loss: str, y: float, m: float, q: float) -> float:
     return float(brentq(lambda r: r - slope(loss, y, m - q * r), *ends, **precision))
 
 
-def truncate(v: float, a: float, theta: float, rounding: bool) -> float:
-    if rounding:
-        return 0.0 if abs(v) <= theta else v
-    if 0.0 <= v <= theta:
-        return max(0.0, v - a)
-    return min(0.0, v + a) if -theta <= v < 0.0 else v
+def soft(v: np.ndarray, by: Any) -> np.ndarray:
+    return np.sign(v) * np.maximum(np.abs(v) - by, 0.0)
 
 
-@dataclass
+def on_ball(v: np.ndarray, radius: float, a: np.ndarray) -> np.ndarray:
+    """The nearest w with sum a |w| <= radius, by bisection on the shift."""
+    low, high = 0.0, float((np.abs(v) / np.where(a > 0.0, a, np.inf)).max(initial=0.0))
+    if a @ np.abs(v) <= radius:
+        return v
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        if a @ np.abs(soft(v, middle * a)) > radius:
+            low = middle
+        else:
+            high = middle
+    return soft(v, high * a)
+
+
 class Eager:
-    """Truncated gradient on dense rows; ``rows`` counts those of weight above 0."""
+    """A learner of dense rows; ``rows`` counts those of weight above 0, ``weight`` adds these up.
 
-    options: OnlineOptions
-    factors: np.ndarray
-    w: np.ndarray
-    b: float = 0.0
-    rows: int = 0
-    pending: float = 0.0
-    squares: Any = None
-    b_squares: float = 0.0
-    passes: int = 0
+    A subclass updates w and b by ``step``, which gets a row, its target and weight, and its margin.
+    """
+
+    def __init__(self, options: OnlineOptions, factors: np.ndarray, w: Any = None) -> None:
+        self.options, self.factors = options, factors
+        self.on = np.isfinite(factors)
+        self.w = np.zeros(len(factors)) if w is None else np.array(w)
+        self.b, self.rows, self.weight, self.passes = 0.0, 0, 0.0, 0
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Make what else the learner keeps."""
+
+    def step(self, x: np.ndarray, y: float, s: float, m: float) -> None:
+        raise NotImplementedError
 
     def learn(self, x: np.ndarray, y: float, s: float) -> float:
         """Learn a row; returns its margin before the update."""
-        o = self.options
         m = 0.0
         for j in np.flatnonzero(x):
             m += self.w[j] * x[j]
         m += self.b
-        if s == 0.0:
-            return m
-        rate = o.rate * o.decay**self.passes
-        eta = rate / (self.rows + 1) ** o.power
-        on = np.isfinite(self.factors)
+        if s > 0.0:
+            self.rows += 1
+            self.weight += s
+            self.step(x, y, s, m)
+        return m
+
+    def end_pass(self) -> None:
+        self.passes += 1
+
+    def point(self) -> tuple[np.ndarray, float]:
+        return self.w, self.b
+
+    @property
+    def rate(self) -> float:
+        o = self.options
+        return o.rate * o.decay**self.passes / (self.rows / o.batch) ** o.power
+
+    def slope(self, x: np.ndarray, y: float, s: float, m: float) -> float:
+        """The slope at the margin before the step, or after it."""
+        o = self.options
+        if o.step == "implicit":
+            return implicit_slope(o.loss, y, m, self.rate * s * (float(x @ x) + o.intercept))
+        return slope(o.loss, y, m)
+
+
+class Truncated(Eager):
+    """Truncated gradient (Langford, Li and Zhang 2008), equations 4 to 6, and the mean of theorem 3.2."""
+
+    def prepare(self) -> None:
+        self.pending, self.squares, self.b_squares = 0.0, np.zeros(len(self.w)), 0.0
+        self.total, self.b_total = np.zeros(len(self.w)), 0.0
+
+    def step(self, x: np.ndarray, y: float, s: float, m: float) -> None:
+        o = self.options
+        self.total, self.b_total = self.total + self.w, self.b_total + self.b
+        before = self.w
         if o.step == "adagrad":
+            rate = o.rate * o.decay**self.passes
             d = s * slope(o.loss, y, m)
-            self.squares = (0.0 if self.squares is None else self.squares) + (d * x * on) ** 2
-            eta_j = np.divide(
-                rate, np.sqrt(self.squares), out=np.zeros(len(x)), where=self.squares > 0
-            )
-            self.w = self.w - eta_j * d * x
+            self.squares = self.squares + (d * x * self.on) ** 2
+            eta = np.divide(rate, np.sqrt(self.squares), out=0.0 * x, where=self.squares > 0)
+            self.w = self.w - eta * d * x
             self.b_squares += d * d
-            if o.intercept and self.b_squares:
-                self.b -= rate / math.sqrt(self.b_squares) * d
+            if self.b_squares:
+                self.b -= o.intercept * rate / math.sqrt(self.b_squares) * d
         else:
-            q = eta * s * (float(x @ x) + o.intercept)
-            implicit = o.step == "implicit"
-            r = implicit_slope(o.loss, y, m, q) if implicit else slope(o.loss, y, m)
-            eta_j = np.full(len(x), eta)
-            self.w = self.w - eta * s * r * x * on
-            self.b -= eta * s * r * o.intercept
-        self.rows += 1
+            r = self.slope(x, y, s, m)
+            eta = np.full(len(x), self.rate)
+            self.w = self.w - self.rate * s * r * x * self.on
+            self.b -= self.rate * s * r * o.intercept
         self.pending += s
         if self.rows % o.period == 0:
-            f = np.where(on, self.factors, 0.0)
-            a = eta_j * o.alpha * f * self.pending
-            rho, rounding = o.l1_ratio, o.truncation == "round"
-            self.w = np.array(
-                [truncate(v, rho * c, o.theta, rounding) for v, c in zip(self.w, a, strict=True)]
-            ) / (1.0 + (1.0 - rho) * a)
+            self.truncate(
+                eta * o.alpha * np.where(self.on, self.factors, 0.0) * self.pending, before
+            )
             self.pending = 0.0
-        return m
+
+    def truncate(self, a: np.ndarray, before: np.ndarray) -> None:
+        o = self.options
+        small = np.abs(self.w) <= o.theta
+        if o.truncation == "subgradient":
+            self.w = self.w - a * np.sign(before)
+        elif o.truncation == "round":
+            self.w = np.where(small, 0.0, self.w)
+        else:
+            self.w = np.where(small, soft(self.w, o.l1_ratio * a), self.w)
+            self.w = self.w / (1.0 + (1.0 - o.l1_ratio) * a)
+
+    def point(self) -> tuple[np.ndarray, float]:
+        o, n = self.options, self.rows + 1
+        if o.average:
+            return (self.total + self.w) / n, (self.b_total + self.b) / n
+        if o.truncation == "subgradient":
+            return np.where(np.abs(self.w) > o.theta, self.w, 0.0), self.b
+        return self.w, self.b
+
+
+class Leader(Eager):
+    """The regularised leader (McMahan 2011): the minimiser of slopes, proximal terms and penalty."""
+
+    def prepare(self) -> None:
+        self.squares = (self.w != 0.0).astype(float)
+        self.sigmas = np.sqrt(self.squares) / self.options.rate
+        self.linear, self.b_squares = -self.sigmas * self.w, 0.0
+
+    def step(self, x: np.ndarray, y: float, s: float, m: float) -> None:
+        o = self.options
+        d = s * slope(o.loss, y, m)
+        new = np.sqrt(self.squares + (d * x) ** 2) - np.sqrt(self.squares)
+        self.squares = self.squares + (d * x) ** 2
+        self.sigmas, self.linear = (
+            self.sigmas + new / o.rate,
+            self.linear + d * x - new / o.rate * self.w,
+        )
+        penalty = self.weight * o.alpha * np.where(self.on, self.factors, 0.0)
+        curvature = self.sigmas + (1.0 - o.l1_ratio) * penalty
+        w = -soft(self.linear, o.l1_ratio * penalty)
+        self.w = np.divide(w, curvature, out=0.0 * w, where=self.on & (self.sigmas > 0.0))
+        self.b_squares += d * d
+        if self.b_squares:
+            self.b -= o.intercept * o.rate / math.sqrt(self.b_squares) * d
+
+
+class Descent(Eager):
+    """Gradient descent with a rate for each feature (Golovin et al. 2013), or with one for all."""
+
+    def prepare(self) -> None:
+        self.counts, self.events = np.zeros(len(self.w)), 0
+
+    def step(self, x: np.ndarray, y: float, s: float, m: float) -> None:
+        o = self.options
+        rate = o.rate * o.decay**self.passes
+        d = s * slope(o.loss, y, m)
+        moved = (d * x != 0.0) & self.on
+        self.counts += moved
+        count = np.where(moved, self.counts, 1.0) if o.rates == "feature" else float(self.rows)
+        w = self.w - rate / np.sqrt(count) * d * x * self.on
+        if o.rates == "feature":
+            f = np.where(self.on, self.factors, 0.0)
+            due = rate / np.sqrt(count) * o.alpha * f * (self.weight - s) / count
+            w = np.where(moved, soft(w, o.l1_ratio * due) / (1.0 + (1.0 - o.l1_ratio) * due), w)
+        self.w = w if o.max_weight is None else np.clip(w, -o.max_weight, o.max_weight)
+        self.events += d != 0.0
+        if d:
+            events = self.events if o.rates == "feature" else self.rows
+            self.b -= o.intercept * rate / math.sqrt(events) * d
+
+
+class Ball(Eager):
+    """Projected gradient on the L1 ball (Duchi et al. 2008), of rows or of batches."""
+
+    def prepare(self) -> None:
+        self.batch: list[tuple[np.ndarray, float]] = []
+
+    def step(self, x: np.ndarray, y: float, s: float, m: float) -> None:
+        self.batch.append((x, s * self.slope(x, y, s, m)))
+        if len(self.batch) == self.options.batch:
+            self.project()
+
+    def project(self) -> None:
+        o, X = self.options, np.array([x for x, _ in self.batch])
+        r = np.array([d for _, d in self.batch])
+        self.b -= self.rate * r.mean() * o.intercept
+        w = self.w - self.rate * (r @ X) / len(r) * self.on
+        self.w = on_ball(w, float(o.radius or 0.0), np.where(self.on, self.factors, 0.0))
+        self.batch = []
+
+    def end_pass(self) -> None:
+        if self.batch:
+            self.project()
+        super().end_pass()
+
+
+METHODS: dict[str, type[Eager]] = {
+    "truncated-gradient": Truncated,
+    "ftrl": Leader,
+    "ogd": Descent,
+    "ball": Ball,
+}
 
 
 def chunk_of(X: np.ndarray, dtype: Any = np.float64, ids: Any = np.int32) -> RowChunk:

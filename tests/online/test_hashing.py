@@ -164,12 +164,8 @@ def test_the_table_is_that_of_the_places() -> None:
     """A budget that is too small for the exact table suffices for a hashed one."""
     windows = make_windows(0, 200, 30, "few")
     data = fcl.open_data(windows, y=np.arange(200) % 2)
-    given: dict[str, Any] = {
-        "features": "kmers:d=8",
-        "alpha": 1e-4,
-        "rate": 0.1,
-        "memory": "500MiB",
-    }
+    given: dict[str, Any] = {"features": "kmers:d=8", "alpha": 1e-4, "rate": 0.1}
+    given["memory"] = "500MiB"
     with pytest.raises(InputError, match=r"a budget of 500 MiB is too small.*hash_bits"):
         train_online(data, **given)
     model = train_online(data, **given, hash_bits=12).model

@@ -70,7 +70,7 @@ radii = st.one_of(
 
 
 @given(vectors(), radii)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_simplex_equals_exact_arithmetic(v: np.ndarray, z: float) -> None:
     w = project_simplex(v, z)
     assert (w >= 0.0).all() and w.sum() == pytest.approx(z, rel=1e-13)
@@ -78,7 +78,7 @@ def test_simplex_equals_exact_arithmetic(v: np.ndarray, z: float) -> None:
 
 
 @given(vectors(), radii)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_ball_equals_exact_arithmetic(v: np.ndarray, z: float) -> None:
     w = project_l1_ball(v, z)
     assert np.abs(w).sum() <= z * (1.0 + 1e-13)
@@ -89,7 +89,7 @@ def test_ball_equals_exact_arithmetic(v: np.ndarray, z: float) -> None:
 
 
 @given(vectors(), radii, st.randoms(use_true_random=False))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_weighted_ball_meets_its_conditions(v: np.ndarray, z: float, random: Any) -> None:
     """The conditions of Karush, Kuhn and Tucker, and exact arithmetic; weight 0 leaves a number free."""
     a = np.array([random.choice([0.0, 1.0, 1.0, 0.5, 3.0, random.uniform(0.01, 100.0)]) for _ in v])

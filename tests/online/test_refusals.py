@@ -77,6 +77,22 @@ def restore_ball(
     learner_for(rows, **{**options, **other}).restore({**saved, **change(saved)})
 
 
+def restore_other(given: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    """The state of a learner, for one of another method or of other features."""
+    made = learner(given[0])
+    feed(made, *stream(0, 5, 3, "logistic"))
+    other = dict(given[1])
+    p, method = other.pop("p", 3), other.pop("method")
+    make_learner(method, p, OnlineOptions(0.1, **other)).restore(made.saved())
+
+
+def start_late(given: None) -> None:
+    """A learner that is to start from weights after its first row."""
+    made = learner({})
+    feed(made, *stream(0, 5, 3, "logistic"))
+    made.start_from(np.array([0]), np.array([0.5]))
+
+
 def load(given: tuple[int, str]) -> None:
     """A table of four weights q2.13 in a file."""
     made = ogd(4, weights="q2.13")
@@ -282,6 +298,12 @@ STATES = [
         )
         for name, change in cases
     ]),
+    *of(restore_other, [
+        ("method", ({"method": "ftrl"}, {"method": "truncated-gradient", "step": "adagrad"}),
+         "not one of truncated-gradient over 3 features"),
+        ("features", ({"method": "ftrl"}, {"method": "ftrl", "p": 2}), "not one of ftrl over 2 features"),
+    ]),
+    ("rows", start_late, None, "expected a learner before its first row"),
     *of(restore_ball, [
         ("state", (RADIUS, lambda saved: {"state": saved["state"][:-1]}, {}), OF_BALL),
         ("ids", (RADIUS, lambda saved: {"ids": saved["ids"] + 20}, {}), OF_BALL),

@@ -6,10 +6,14 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pytest
 from judge import Problem, confirm, kmer_matrix
 from rows import acceptors, targets
 
 import fcl
+from fcl.drivers.inline import InlineRun
+from fcl.drivers.processes import supervisor
+from fcl.drivers.session import Session
 from fcl.path.events import PointDone
 
 N, LENGTH, D = 420, 12, 2
@@ -35,6 +39,19 @@ def train_path(data: fcl.DataSet, **options: Any) -> fcl.PathResult:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fcl.ConvergenceWarning)
         return fcl.train_path(data, fcl.Kmers(D), **(defaults | options))
+
+
+class OneProcess:
+    """Stands in for the supervisor: the same session, without children."""
+
+    def __init__(self, session: Session) -> None:
+        self.run = InlineRun(session).run
+
+
+@pytest.fixture
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run jobs of the driver ``processes`` in this process."""
+    monkeypatch.setattr(supervisor, "Supervisor", OneProcess)
 
 
 class Killed(BaseException):
@@ -85,3 +102,26 @@ def confirm_points(path: fcl.PathResult, data: fcl.DataSet, s: np.ndarray | None
         w = np.zeros(problem.phi.shape[1])
         w[model.ids] = model.weights
         confirm(problem, w, model.intercept, model.certificate, problem.solve(1e-9))
+
+
+def models(path: fcl.PathResult) -> list[fcl.Model]:
+    """The models of points, folds and refit."""
+    found = [point.model for point in path.points]
+    found += [point.model for fold in path.fold_points for point in fold]
+    return found + ([] if path.refit is None else [path.refit.model])
+
+
+def bits(path: fcl.PathResult) -> list[Any]:
+    """All that a path finds, but for times."""
+    found: list[Any] = [path.reason, path.chosen.number]
+    for model in models(path):
+        found += [model.ids.tobytes(), model.weights.tobytes(), model.intercept]
+        found += [model.C, model.certificate]
+    if path.scores is not None:
+        found += [path.scores.mean.tobytes(), path.scores.se.tobytes()]
+        found += [np.asarray(path.scores.folds).tobytes()]
+    if path.oof is not None:
+        found.append(path.oof.tobytes())
+    if path.outer is not None:
+        found += [[fold.score for fold in path.outer.folds], path.outer.mean, path.outer.se]
+    return found

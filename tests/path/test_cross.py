@@ -1,4 +1,4 @@
-"""Cross-validation of a path: the folds, their scores, and the models that hold rows out."""
+"""Cross-validation of a path: the folds, when it ends, and rows that have no score."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fcl.path import running
 from fcl.path.events import PointDone
 from fcl.path.folds import fold_of_rows
 from fcl.path.rules import PathStop
-from tests.path.conftest import N, confirm_points, rows, train_path
+from tests.path.conftest import N, rows, train_path
 
 
 def data_of(y: np.ndarray) -> fcl.DataSet:
@@ -65,38 +65,6 @@ def test_labels_and_splitters_give_the_folds() -> None:
     np.testing.assert_array_equal(of_one_label, y)
 
 
-def test_folds_are_paths_over_their_own_rows() -> None:
-    """Scores, out-of-fold margins and models are those of paths over the rows of each fold."""
-    codes, y = rows()
-    random = np.random.default_rng(3)
-    weights, folds = random.uniform(0.5, 2.0, N), random.integers(3, size=N)
-    data = fcl.open_data(codes, y=y, weights=weights)
-    options: dict[str, Any] = {"points": 5, "patience": None, "C_max": 1.0}
-    path = train_path(data, cv=folds, select="1se", **options)
-    confirm_points(path, data)
-    plain = train_path(data, **options)
-    alphas = [point.alpha for point in path.points]
-    margins = np.empty(N)
-    for fold in range(3):
-        held = folds == fold
-        train, test = (
-            fcl.open_data(codes[some], y=y[some], weights=weights[some]) for some in (~held, held)
-        )
-        own = train_path(train, valid=test, alphas=alphas, patience=None)
-        # the weights of one are spread over equal columns of the other: both are optimal
-        np.testing.assert_allclose(path.scores.folds[fold], own.scores.mean, atol=0.01)
-        margins[held] = own.models[path.chosen.number].margins(test)
-    assert path.oof is not None
-    np.testing.assert_allclose(path.oof, margins, atol=0.05)
-    np.testing.assert_allclose(path.scores.mean, path.scores.folds.mean(axis=0))
-    np.testing.assert_array_equal([point.score for point in path.points], path.scores.mean)
-    np.testing.assert_array_equal([point.se for point in path.points], path.scores.se)
-    for ours, other in zip(path.models, plain.models, strict=True):
-        assert ours.certificate == other.certificate
-    assert path.one_se is not None and path.best is not None
-    assert path.one_se.number <= path.best.number and path.chosen is path.one_se
-
-
 def test_patience_is_of_the_mean_over_folds() -> None:
     codes, y = rows()
     data = fcl.open_data(codes, y=y)
@@ -109,13 +77,11 @@ def test_patience_is_of_the_mean_over_folds() -> None:
     np.testing.assert_allclose(path.scores.mean, mean[:first], atol=1e-12)
 
 
-def test_regression_and_limits() -> None:
+def test_limits_end_a_cross_validated_path() -> None:
     codes, y = rows("squared")
     data = fcl.open_data(codes, y=y)
     path = train_path(data, cv=3, loss="squared", points=5, max_active=4, patience=None)
     assert path.reason is PathStop.MAX_ACTIVE and not path.scores.higher_is_better
-    assert path.best is not None
-    assert path.scores.mean[path.best.number] == path.scores.mean.min()
     timed = train_path(data, cv=3, loss="squared", points=5, max_time=1e-9)
     assert timed.reason is PathStop.MAX_TIME and len(timed.points) == 1
 

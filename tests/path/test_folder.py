@@ -1,4 +1,4 @@
-"""A path that was killed continues where it was, with the same result."""
+"""The folder of a path: its table, and paths that continue from it with other rules or after a kill."""
 
 from __future__ import annotations
 
@@ -11,39 +11,7 @@ import pytest
 
 import fcl
 from fcl.model.checkpoint import CheckpointFolder
-from fcl.path import track as tracks
-from tests.path.conftest import Killed, counting, kill_after, split, train_path
-
-
-def assert_same(a: fcl.PathResult, b: fcl.PathResult) -> None:
-    """The same table but for times, and the same models, bit for bit."""
-    assert len(a.points) == len(b.points) and a.reason == b.reason
-    for ours, other in zip(a.points, b.points, strict=True):
-        assert ours.certificate == other.certificate and ours.passes == other.passes
-        np.testing.assert_array_equal(ours.model.ids, other.model.ids)
-        np.testing.assert_array_equal(ours.model.weights, other.model.weights)
-        assert ours.model.intercept == other.model.intercept
-    for name in ("mean", "se", "folds"):
-        np.testing.assert_array_equal(getattr(a.scores, name), getattr(b.scores, name))
-
-
-@pytest.mark.parametrize(("points", "row_view"), [(1, "all"), (4, "all"), (3, 96)])
-def test_a_killed_path_continues_to_the_same_bits(
-    tmp_path: Path, points: int, row_view: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tracks, "LEAST_EXTRAPOLATED", 5)
-    data, valid = split()
-    options = {"valid": valid, "row_view": row_view, "points": 5, "C_max": 0.5, "select": "1se"}
-    whole = train_path(data, folder=tmp_path / "whole", **options)
-    with pytest.raises(Killed):
-        train_path(data, folder=tmp_path / "p", progress=kill_after(points), **options)
-    done: list[Any] = []
-    again = train_path(data, folder=tmp_path / "p", progress=counting(done), **options)
-    assert_same(again, whole)
-    assert [number for _, number in done] == list(range(points + 1, 6))
-    once_more = train_path(data, folder=tmp_path / "p", progress=counting(done), **options)
-    assert_same(once_more, whole)
-    assert len(done) == 5 - points  # nothing was left to do
+from tests.path.conftest import Killed, bits, counting, split, train_path
 
 
 @pytest.mark.parametrize("number", [1, 4])
@@ -65,7 +33,8 @@ def test_a_kill_between_table_and_state(
         with pytest.raises(Killed):
             train_path(data, folder=tmp_path / "p")
     done: list[Any] = []
-    assert_same(train_path(data, folder=tmp_path / "p", progress=counting(done)), whole)
+    again = train_path(data, folder=tmp_path / "p", progress=counting(done))
+    assert bits(again) == bits(whole)
     assert done[0] == ("", number)
 
 
@@ -88,20 +57,6 @@ def test_a_point_that_time_cut_short_is_trained_again(tmp_path: Path) -> None:
     cut = train_path(data, alphas=[1e-3], folder=tmp_path, max_time=1e-9)
     assert cut.reason == "max-time" and not cut.chosen.converged
     assert train_path(data, alphas=[1e-3], folder=tmp_path).chosen.converged
-
-
-def test_folds_continue_too(tmp_path: Path) -> None:
-    data, _ = split()
-    whole = train_path(data, cv=2, points=4)
-    progress = kill_after(2, "fold 2 of 2")
-    with pytest.raises(Killed):
-        train_path(data, cv=2, points=4, folder=tmp_path / "p", progress=progress)
-    done: list[Any] = []
-    again = train_path(data, cv=2, points=4, folder=tmp_path / "p", progress=counting(done))
-    assert_same(again, whole)
-    assert whole.oof is not None and again.oof is not None
-    np.testing.assert_array_equal(again.oof, whole.oof)
-    assert done[0] == ("fold 2 of 2", 3) and ("fold 1 of 2", 1) not in done
 
 
 def test_the_table_on_disk(tmp_path: Path) -> None:

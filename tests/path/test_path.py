@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judge import ALL_LOSSES
 
 import fcl
 from fcl.errors import ConvergenceWarning
@@ -16,49 +15,13 @@ from fcl.path import track as tracks
 from fcl.path.events import PointDone, PointStarted
 from fcl.path.options import PATH_OPTIONS
 from fcl.path.rules import PathStop
-from tests.path.conftest import confirm_points, problem_of, rows, split, train_path
-
-
-@pytest.mark.parametrize("loss", ALL_LOSSES)
-def test_every_point_is_certified(loss: str) -> None:
-    data, valid = split(loss)
-    path = train_path(data, loss=loss, valid=valid, points=3, patience=None)
-    confirm_points(path, data)
-    assert path.reason is PathStop.GRID and len(path.points) == 3
-    assert all(point.converged for point in path.points)
-    actives = [point.active for point in path.points]
-    assert actives[0] == 0 and actives[-1] > 10
-
-
-RANDOM = np.random.default_rng(5)
-ADDED = {"offset": RANDOM.normal(size=420), "weights": RANDOM.uniform(0.5, 2.0, 420)}
-VARIANTS: dict[str, dict[str, Any]] = {
-    "offsets and weights": {},
-    "elastic net": {"l1_ratio": 0.5},
-    "sample": {"row_view": 96},
-    "class weights": {"class_weight": {-1: 1.0, 1: 3.0}},
-}
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_variants_are_certified_and_agree_with_single_runs(name: str) -> None:
-    data, valid = split(**(ADDED if name == "offsets and weights" else {}))
-    path = train_path(data, valid=valid, points=4, patience=None, **VARIANTS[name])
-    s = np.where(data.target == 1, 3.0, 1.0) if name == "class weights" else None
-    confirm_points(path, data, s)
-    given = {"tol": 1e-4, "block_rows": 128, "memory": "1GiB"} | VARIANTS[name]
-    for point in path.points[1:]:
-        alone = fcl.train(data, fcl.Kmers(2), C=point.C, **given).certificate
-        ours = point.certificate
-        allowed = ours.gap * ours.objective + alone.gap * alone.objective
-        assert abs(ours.objective - alone.objective) <= allowed
+from tests.path.conftest import problem_of, rows, split, train_path
 
 
 def test_large_points_begin_beyond_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracks, "LEAST_EXTRAPOLATED", 5)
     data, _ = split()
     path = train_path(data, points=8)
-    confirm_points(path, data)
     tried = [model.history[1] for model in path.models[4:]]
     assert any(event["beta"] > 0.0 and event["evicted"] == 0 for event in tried)
 
@@ -78,17 +41,29 @@ def test_a_path_of_one_point_is_train() -> None:
 
 
 def test_the_grid_begins_at_C_min_and_is_geometric() -> None:
+    """Events and the table say the same as the points."""
+    pandas = pytest.importorskip("pandas")
     data, valid = split()
-    path = train_path(data, points=5, C_max=1.0, patience=None, valid=valid)
+    events: list[Any] = []
+    given: dict[str, Any] = {"patience": None, "valid": valid, "progress": events.append}
+    path = train_path(data, points=5, C_max=1.0, select="1se", **given)
     values = np.array([point.C for point in path.points])
     _, C_min = problem_of(data, path.models[0]).null()
     assert values[0] == pytest.approx(C_min, rel=1e-10) and values[-1] == 1.0
     ratios = values[1:] / values[:-1]
     np.testing.assert_allclose(ratios, ratios[0])
-    given = train_path(data, alphas=[p.alpha for p in path.points], patience=None, valid=valid)
-    np.testing.assert_allclose([point.C for point in given.points], values)
-    margins = path.models[3].margins(valid)
-    assert path.points[3].score == fcl.average_precision(valid.target, margins)
+    started = [event for event in events if isinstance(event, PointStarted)]
+    done = [event for event in events if isinstance(event, PointDone)]
+    assert [(e.number, e.of) for e in started] == [(k, 5) for k in range(1, 6)]
+    assert [e.C for e in started] == values.tolist()
+    assert [e.score for e in done] == [p.score for p in path.points]
+    assert isinstance(path.table, pandas.DataFrame)
+    assert path.table["gap"].tolist() == [point.certificate.gap for point in path.points]
+    assert path.table["se"].tolist() == path.scores.se.tolist()
+    assert path.one_se is not None and path.chosen is path.one_se
+    same = train_path(data, alphas=[p.alpha for p in path.points], **given)
+    np.testing.assert_allclose([point.C for point in same.points], values)
+    assert same.one_se is None and same.chosen is same.best
 
 
 def test_why_a_path_stops() -> None:
@@ -123,29 +98,6 @@ def test_an_interrupted_path_has_its_points() -> None:
     assert path.reason is PathStop.INTERRUPTED and len(path.points) == 3
     with pytest.raises(KeyboardInterrupt):
         train_path(data, **stop_after(0))
-
-
-def test_events_name_the_points() -> None:
-    data, valid = split()
-    events: list[Any] = []
-    path = train_path(data, valid=valid, points=4, progress=events.append, patience=None)
-    started = [event for event in events if isinstance(event, PointStarted)]
-    done = [event for event in events if isinstance(event, PointDone)]
-    assert [(e.number, e.of) for e in started] == [(k, 4) for k in (1, 2, 3, 4)]
-    assert [e.C for e in started] == [p.C for p in path.points]
-    assert [e.score for e in done] == [p.score for p in path.points]
-
-
-def test_the_table() -> None:
-    pandas = pytest.importorskip("pandas")
-    data, valid = split()
-    path = train_path(data, valid=valid, points=3, select="1se")
-    assert isinstance(path.table, pandas.DataFrame)
-    assert path.table["gap"].tolist() == [point.certificate.gap for point in path.points]
-    assert path.table["se"].tolist() == path.scores.se.tolist()
-    assert path.one_se is not None and path.chosen is path.one_se
-    unmeasured = train_path(data, valid=valid, points=3)
-    assert unmeasured.one_se is None and unmeasured.chosen is unmeasured.best
 
 
 def test_a_warning_names_points_above_the_tolerance() -> None:

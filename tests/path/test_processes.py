@@ -9,26 +9,11 @@ import numpy as np
 import pytest
 
 from fcl.drivers.events import PassDone
-from fcl.drivers.inline import InlineRun
-from fcl.drivers.processes import supervisor
-from fcl.drivers.session import Session
 from fcl.errors import InputError
 from fcl.path.rules import PathStop
 from tests.path.conftest import Killed, confirm_points, counting, kill_after, split, train_path
 
 BY_PROCESSES: dict[str, Any] = {"driver": "processes", "writers": 1}
-
-
-class OneProcess:
-    """Stands in for the supervisor: the same session, without children."""
-
-    def __init__(self, session: Session) -> None:
-        self.run = InlineRun(session).run
-
-
-@pytest.fixture
-def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "Supervisor", OneProcess)
 
 
 def test_the_points_are_those_of_one_process() -> None:
@@ -48,7 +33,7 @@ def test_the_points_are_those_of_one_process() -> None:
 
 @pytest.mark.usefixtures("one_process")
 def test_the_second_point_begins_at_the_weights_of_the_first(tmp_path: Path) -> None:
-    """Grid, errors, folds, refit and a killed path, all as in one process."""
+    """Grid, errors, folds and refit, and a killed path, all as in one process."""
     data, valid = split()
     options: dict[str, Any] = {"points": 4, "select": "1se", "valid": valid}
     inline = train_path(data, **options)

@@ -18,7 +18,7 @@ from fcl.drivers.job import make_job
 from fcl.drivers.place import HERE, Needs, ThreadPlace, Watch
 from fcl.drivers.plan import INTERPRETER
 from fcl.path.events import PointDone
-from tests.path.conftest import rows, train_path
+from tests.path.conftest import bits, counting, rows, train_path
 
 
 @pytest.fixture(autouse=True)
@@ -31,76 +31,17 @@ def data() -> fcl.DataSet:
     return fcl.open_data(codes, y=y)
 
 
-def bits(path: fcl.PathResult) -> list[bytes]:
-    found = [point.model for point in path.points]
-    found += [point.model for fold in path.fold_points for point in fold]
-    found += [] if path.refit is None else [path.refit.model]
-    return [part for model in found for part in (model.ids.tobytes(), model.weights.tobytes())]
-
-
-class Events:
-    """Collects the events of a path, with the threads in which they came."""
-
-    def __init__(self) -> None:
-        self.threads: set[int] = set()
-        self.events: list[Any] = []
-
-    def __call__(self, event: Any) -> None:
-        self.threads.add(threading.get_ident())
-        self.events.append(event)
-
-    def parts(self, kind: type) -> list[str]:
-        return [event.part for event in self.events if isinstance(event, kind)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("more", [{}, {"refit": True}, {"outer": 2}])
-def test_folds_have_the_same_bits(more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there, used = Events(), Events(), []
-    each = ThreadPlace.each
-
-    def counted(self: ThreadPlace, function: Any, items: Any) -> Any:
-        if len(items) > 1:
-            used.append(self.lanes)
-        return each(self, function, items)
-
-    monkeypatch.setattr(ThreadPlace, "each", counted)
-    serial = train_path(data(), cv=3, threads=1, progress=here, **more)
-    both = train_path(data(), cv=3, threads=3, progress=there, **more)
-    assert bits(both) == bits(serial)
-    assert both.oof is not None and serial.oof is not None
-    assert both.oof.tobytes() == serial.oof.tobytes()
-    if both.outer is not None and serial.outer is not None:
-        assert both.outer.mean == serial.outer.mean
-    assert sorted(there.parts(PointDone)) == sorted(here.parts(PointDone))
-    assert there.threads == {threading.get_ident()}  # a callback need not be safe for threads
-    assert used == [3] * (2 + ("refit" in more) + 4 * ("outer" in more))
-
-
 def test_a_stop_and_an_error_end_all_folds(tmp_path: Path) -> None:
-    n_done = 0
-
-    def progress(event: Any) -> None:
-        nonlocal n_done
-        n_done += isinstance(event, PointDone)
-
+    done: list[Any] = []
+    given: dict[str, Any] = {"cv": 3, "threads": 3, "folder": tmp_path / "path"}
     with pytest.raises(KeyboardInterrupt):
-        train_path(
-            data(),
-            cv=3,
-            threads=3,
-            progress=progress,
-            should_stop=lambda: n_done >= 4,
-            folder=tmp_path / "path",
-        )
-    assert threading.active_count() == 1 or not [
-        thread for thread in threading.enumerate() if thread.name.startswith("fcl-jobs")
-    ]
-    rest = Events()
-    resumed = train_path(data(), cv=3, threads=3, progress=rest, folder=tmp_path / "path")
+        train_path(data(), **given, progress=counting(done), should_stop=lambda: len(done) >= 4)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("fcl-jobs")]
+    rest: list[Any] = []
+    resumed = train_path(data(), **given, progress=counting(rest))
     whole = train_path(data(), cv=3, threads=1)
     assert bits(resumed) == bits(whole)
-    assert len(rest.parts(PointDone)) < sum(len(fold) for fold in whole.fold_points) + 6
+    assert len(rest) < sum(len(fold) for fold in whole.fold_points) + 6
 
     def fail(event: Any) -> None:
         if isinstance(event, PointDone) and event.part:

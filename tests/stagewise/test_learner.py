@@ -3,78 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import zarr
-from sklearn.linear_model import LogisticRegression, Ridge
 from waves import Problem, Waves
 
 import fcl
-from fcl.errors import BudgetError, ConvergenceWarning
+from fcl.errors import ConvergenceWarning
 from fcl.stagewise.describe import unvisited
-from fcl.stagewise.job import make_job
 from fcl.stagewise.learner import first_order
 from fcl.stagewise.links import find_link, project
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.train import Running, train_stagewise
-
-
-def ridge(F: np.ndarray, Y: np.ndarray, s: np.ndarray, alpha: float) -> np.ndarray:
-    """Margins of the ridge solution with a free intercept, from the normal equations."""
-    A = np.column_stack([F, np.ones(len(F))])
-    penalty = np.diag([alpha] * F.shape[1] + [0.0])
-    return A @ np.linalg.solve(A.T @ (s[:, None] * A) + penalty, A.T @ (s[:, None] * Y))
-
-
-@pytest.mark.parametrize("shift", [0.0, 1000.0])
-def test_one_block_is_ridge(problem: Problem, shift: float) -> None:
-    features = Waves(30, shift)
-    model = problem.train(features, block=64, visits=1, alpha=0.7).model
-    expected = ridge(problem.matrix(Waves(30)), problem.one_hot, problem.s, 0.7)
-    assert np.abs(model.margins(problem.x) - expected).max() < 1e-8
-
-
-def test_visits_converge_to_the_joint_ridge(problem: Problem) -> None:
-    model = problem.train(target=problem.numbers, block=7, visits=300, alpha=20.0).model
-    joint = Ridge(alpha=20.0).fit(problem.matrix(), problem.numbers, sample_weight=problem.s)
-    assert np.abs(model.margins(problem.x) - joint.predict(problem.matrix())).max() < 1e-6
-    assert np.abs(model.weights.features - joint.coef_.T).max() < 1e-6
-
-
-def test_gls_converges_to_the_softmax_optimum(problem: Problem) -> None:
-    model = problem.train(update="gls", block=15, visits=200, inner=3, alpha=20.0).model
-    joint = LogisticRegression(C=0.05, tol=1e-10, max_iter=10000)
-    joint.fit(problem.matrix(), problem.y, sample_weight=problem.s)
-    found = model.mean(model.margins(problem.x))
-    assert np.abs(found - joint.predict_proba(problem.matrix())).max() < 1e-6
-
-
-def test_blocks_in_the_order_of_gradients(problem: Problem) -> None:
-    """Before each visit, the features are ordered by the norms of F' S R, with centred features."""
-    F, Y, s = problem.matrix(), problem.one_hot, problem.s
-    A = F - np.average(F, axis=0, weights=s)
-    W, rest = np.zeros((30, 3)), Y - np.average(Y, axis=0, weights=s)
-    for visits in (1, 2):
-        order = np.argsort(-np.linalg.norm(A.T @ (s[:, None] * (rest - A @ W)), axis=1))
-        for own in np.split(order, range(8, 30, 8)):
-            R = rest - A @ W + A[:, own] @ W[own]
-            gram = A[:, own].T @ (s[:, None] * A[:, own]) + 5.0 * np.eye(len(own))
-            W[own] = np.linalg.solve(gram, A[:, own].T @ (s[:, None] * R))
-        model = problem.train(block=8, visits=visits, alpha=5.0, order="gradient").model
-        np.testing.assert_allclose(model.weights.features, W, atol=1e-8)
-        expected = A @ W + np.average(Y, axis=0, weights=s)
-        np.testing.assert_allclose(model.margins(problem.x), expected, atol=1e-8)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("order", ["ids", "random", "gradient"])
-def test_any_order_ends_at_the_joint_ridge(problem: Problem, order: str) -> None:
-    model = problem.train(block=7, visits=300, alpha=20.0, order=order, seed=3).model
-    joint = Ridge(alpha=20.0).fit(problem.matrix(), problem.one_hot, sample_weight=problem.s)
-    assert np.abs(model.weights.features - joint.coef_.T).max() < 1e-6
 
 
 def test_a_random_order_has_each_feature_once() -> None:
@@ -86,19 +27,6 @@ def test_a_random_order_has_each_feature_once() -> None:
     assert not np.array_equal(order, first_order(1000, Settings(order="random")))
 
 
-@pytest.mark.parametrize("update", ["ls", "gls"])
-@pytest.mark.parametrize("alpha", [0.01, 10.0])
-def test_the_objective_never_rises(problem: Problem, update: str, alpha: float) -> None:
-    """After each visit, at the weights up to there: the model of a shorter training."""
-    values = []
-    for visits in range(1, 6):
-        model = problem.train(update=update, block=8, visits=visits, alpha=alpha).model
-        link = model.link
-        losses = link.losses(model.margins(problem.x), problem.one_hot)
-        values.append(problem.s @ losses + alpha / 2 * np.square(model.weights.features).sum())
-    assert all(np.diff(values) <= 1e-9 * values[0]) and values[-1] < values[0]
-
-
 def test_the_projection_is_the_nearest_point_of_the_simplex() -> None:
     points = np.random.default_rng(0).normal(0, 1, (20, 3))
     ticks = np.linspace(0, 1, 201)
@@ -107,88 +35,6 @@ def test_the_projection_is_the_nearest_point_of_the_simplex() -> None:
     assert np.allclose(found.sum(axis=1), 1) and (found >= 0).all()
     best = np.square(points[:, None] - grid).sum(axis=2).min(axis=1)
     assert (np.square(points - found).sum(axis=1) <= best + 1e-12).all()
-
-
-def big(n: int = 9000) -> Problem:
-    return Problem(n, seed=5)
-
-
-def test_same_bits_for_any_threads_memory_and_scratch(tmp_path: Path) -> None:
-    """More than 4,096 rows are in float32, in three tiles."""
-    problem = big()
-    data = problem.data()
-    settings = Settings(block=16, visits=2, memory="4GiB")
-    features = Waves(32)
-    plain = train_stagewise(data, features, settings, running=Running(cores=1)).model
-    least = make_job(data, features, settings)
-    held = sum(size for name, size in least.plan.parts if "kept" in name or "Cholesky" in name)
-    assert least.plan.kept_tiles == 3 and least.plan.kept_factors == 2
-    # without room for factors and kept tiles, and not quite for the prepared rows
-    small = replace(settings, memory=least.plan.total - held - 1)
-    tight = make_job(data, features, small)
-    assert tight.plan.scratch and tight.plan.total <= tight.plan.budget
-    for running, other in [
-        (Running(cores=3), settings),
-        (Running(cores=1, scratch=str(tmp_path)), small),
-    ]:
-        model = train_stagewise(data, features, other, running=running).model
-        assert np.array_equal(model.weights.features, plain.weights.features)
-        assert [row["valid_loss"] for row in model.history] == [
-            row["valid_loss"] for row in plain.history
-        ]
-    with pytest.raises(BudgetError, match=r"at least \d+ MiB \(--memory \d+MiB\) for blocks of 16"):
-        make_job(data, features, replace(settings, memory="321MiB"))
-    exact = ridge(problem.matrix(features), problem.one_hot, problem.s, 1000.0)
-    converged = train_stagewise(
-        data,
-        features,
-        Settings(block=16, visits=60, valid_fraction=0.0, alpha=1000.0),
-        running=Running(cores=2),
-    ).model
-    assert np.abs(converged.margins(problem.x) - exact).max() < 1e-4
-
-
-@pytest.mark.parametrize("update", ["ls", "gls", "cls"])
-def test_same_bits_of_fourier_models_for_any_threads_and_memory(
-    update: str, tmp_path: Path
-) -> None:
-    """With products of strips of 16 and of 8 features, and tiles that several threads make at once."""
-    problem = big(8500)
-    y = np.arange(8500) % 17 if update == "gls" else problem.y
-    data = fcl.open_data(problem.x, y=y, weights=problem.s)
-    rounds = 2 if update == "cls" else None
-    settings = Settings(update=update, block=40, visits=2, rounds=rounds, inner=2)
-    features = "fourier:n=100,pca=3"
-    roomy = make_job(data, features, settings).plan
-    held = sum(size for name, size in roomy.parts if "kept" in name or "Cholesky" in name)
-    tight = replace(settings, memory=roomy.total - held)
-    assert roomy.kept_tiles > make_job(data, features, tight).plan.kept_tiles == 0
-    models = [
-        train_stagewise(data, features, chosen, running=Running(cores, str(tmp_path))).model
-        for cores, chosen in ((1, settings), (3, settings), (1, tight))
-    ]
-    for model in models[1:]:
-        for name in ("features", "intercepts", "calibration"):
-            found, expected = getattr(model.weights, name), getattr(models[0].weights, name)
-            assert np.array_equal(found, expected)
-
-
-@pytest.mark.parametrize("features", [Waves(32), "fourier:n=32,pca=3"])
-def test_same_bits_for_any_chunks_of_the_data(tmp_path: Path, features: Any) -> None:
-    problem = big()
-    group = zarr.open_group(tmp_path / "data.zarr", mode="w")
-    for name, rows in (("few", 1000), ("many", 7001)):
-        group.create_array(name, data=problem.x, chunks=(rows, 2))
-    found = [problem.data()]
-    for name in ("few", "many"):
-        stored = fcl.open_data(tmp_path / "data.zarr", x=name, y=None)
-        found.append(stored.with_target(problem.y, problem.s))
-    models = [
-        train_stagewise(data, features, Settings(block=16), running=Running(cores=2)).model
-        for data in found
-    ]
-    for model in models[1:]:
-        assert np.array_equal(model.weights.features, models[0].weights.features)
 
 
 def test_validation_keeps_the_best_model_and_stops_by_patience() -> None:

@@ -9,21 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 from waves import Problem, Waves
 
 import fcl
-from fcl.stagewise.links import LINKS, find_link
+from fcl.stagewise.links import find_link
 from fcl.stagewise.model import load_stagewise
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.train import Running, train_stagewise
+from fcl.stagewise.train import train_stagewise
+from tests.stagewise.conftest import joint, labels_of
 
 TEXTS = ["squared", "softmax", "logistic", "probit", "power", "power:p=3.5", "power:p=1"]
 SEPARATE = ["logistic", "probit", "power"]
-
-
-def test_each_link_is_in_the_tests() -> None:
-    assert {text.partition(":")[0] for text in TEXTS} == set(LINKS)
 
 
 def margins(seed: int, K: int = 3, n: int = 40) -> np.ndarray:
@@ -93,61 +89,6 @@ def test_balanced_means_stay_in_the_range(text: str, seed: int, wanted: float) -
     found = link.balance(means, aims, s @ means, total)
     assert found.min() >= 0.0 and found.max() <= 1.0
     np.testing.assert_allclose(s @ found, aims, atol=1e-9 * total)
-
-
-def joint(
-    link: Any, F: np.ndarray, Y: np.ndarray, s: np.ndarray, alpha: float
-) -> tuple[float, np.ndarray]:
-    """The optimum over weights and intercepts and its margins, by L-BFGS on the explicit matrix."""
-    A, K = np.column_stack([F, np.ones(len(F))]), Y.shape[1]
-
-    def at(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        W = flat.reshape(A.shape[1], K)
-        u = A @ W
-        slope = A.T @ (s[:, None] * (link.mean(u) - Y))
-        slope[:-1] += alpha * W[:-1]
-        value = s @ link.losses(u, Y) + 0.5 * alpha * np.square(W[:-1]).sum()
-        return float(value), slope.ravel()
-
-    options = {"maxiter": 20_000, "maxfun": 20_000, "ftol": 1e-15, "gtol": 1e-9}
-    start = np.full(A.shape[1] * K, 0.01)
-    found = minimize(at, start, jac=True, method="L-BFGS-B", options=options)
-    return float(found.fun), A @ found.x.reshape(A.shape[1], K)
-
-
-def labels_of(problem: Problem) -> np.ndarray:
-    """Three labels, of which a row has any number."""
-    random = np.random.default_rng(5)
-    return (problem.x[:, :3] + 0.7 * random.standard_normal((300, 3)) > 0.3).astype(int)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text", [*SEPARATE, "softmax"])
-@pytest.mark.parametrize("several", [False, True])
-def test_gls_ends_at_the_optimum_with_a_bound_below_it(
-    problem: Problem, text: str, several: bool
-) -> None:
-    if several and text == "softmax":
-        pytest.skip("softmax is for one class in each row")
-    y = labels_of(problem) if several else problem.y
-    Y = y.astype(float) if several else problem.one_hot
-    data = problem.data(y)
-    objectives, link = [], find_link(text)
-    best, _ = joint(link, problem.matrix(), Y, problem.s, 20.0)
-    for visits in (1, 3, 150):
-        settings = Settings(
-            update="gls", loss=text, block=15, visits=visits, alpha=20.0, valid_fraction=0.0
-        )
-        result = train_stagewise(data, Waves(), settings, running=Running(cores=2, certify=True))
-        assert result.gap is not None and result.gap.bound <= best * (1 + 1e-9)
-        W = result.model.weights.features
-        own = (
-            problem.s @ link.losses(result.model.margins(problem.x), Y) + 10.0 * np.square(W).sum()
-        )
-        assert result.gap.objective == pytest.approx(own, rel=1e-9)
-        objectives.append(own)
-    assert all(np.diff(objectives) < 0.0)
-    assert objectives[-1] == pytest.approx(best, rel=1e-6) and result.gap.gap < 1e-5
 
 
 @pytest.mark.parametrize("text", ["softmax", "logistic", "probit"])

@@ -21,9 +21,8 @@ from fcl.stagewise.file import read_settings
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.train import Running, train_stagewise
 from tests.cli.refusals import of, parametrized
-from tests.stagewise.conftest import interrupted
+from tests.stagewise.conftest import interrupted, labels_of
 from tests.stagewise.test_forged import OPTIONS, change_array, zeros
-from tests.stagewise.test_links import labels_of
 
 # -- doors: each does what is refused, in an empty working folder
 
