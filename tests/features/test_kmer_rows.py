@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from explicit import select_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,9 +22,6 @@ from tests.windows import (
     INTERPRETED,
     MAX_D,
     MAX_ROWS,
-    UNKNOWN,
-    cases,
-    examples,
     make_windows,
     prepare,
     tolerance,
@@ -51,24 +47,6 @@ def to_bool(columns: BitColumns) -> np.ndarray:
     return values[:, :n]
 
 
-@examples(100)
-@given(case=cases(), n_ids=st.integers(0, 60))
-def test_columns_have_a_bit_for_every_match(case: Case, n_ids: int) -> None:
-    family, codes, seed = case
-    rng = np.random.default_rng(seed)
-    maker = family.column_maker(prepare(family, codes), 1 << 20)
-    phi = brute.matrix(codes, family.d)
-    for _ in range(2):  # the buffers hold nothing over for the next call
-        ids = rng.integers(family.n_features, size=n_ids)
-        ids = ids[maker.order(ids)][: maker.batch]
-        blocks = maker.make(ids)
-        assert [block.n_rows for block in blocks] == [
-            min(BLOCK_ROWS, len(codes) - start) for start in range(0, len(codes), BLOCK_ROWS)
-        ]
-        made = np.concatenate([to_bool(block) for block in blocks], axis=1)
-        assert (made == phi[:, ids].T).all()
-
-
 def test_the_buffer_of_columns_is_bounded_but_never_empty() -> None:
     family = KmerFamily(2, 5)
     prepared = prepare(family, make_windows(0, MAX_ROWS // 64 * 64, 5, "few"))
@@ -78,37 +56,6 @@ def test_the_buffer_of_columns_is_bounded_but_never_empty() -> None:
     assert family.column_maker(prepared, 1 << 40).batch <= 1024
     nothing = PreparedRows(0, 64, family.record_shape(64))
     assert len(family.column_maker(nothing, 1 << 20).make(np.arange(3))) == 0
-
-
-@examples(100)
-@given(
-    case=cases(),
-    n_ids=st.integers(0, 80),
-    most_matched=st.sampled_from([0, 1, 5, 80]),
-    kept_tables=st.sampled_from([0, 1, 256]),
-)
-def test_margins_with_and_without_tables(
-    case: Case, n_ids: int, most_matched: int, kept_tables: int
-) -> None:
-    family, codes, seed = case
-    rng = np.random.default_rng(seed)
-    ids = rng.integers(family.n_features, size=n_ids)  # unsorted, some of them twice
-    weights = rng.normal(size=n_ids) * 10.0 ** rng.uniform(-6, 6, n_ids)
-    weights[rng.random(n_ids) < 0.1] = 0.0
-    expected = brute.matrix(codes, family.d)[:, ids] @ weights
-    usual = family.scorer(ids, weights).margins(codes)
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("MOST_MATCHED", "MOST_MATCHED_IN_PASS"):
-            patch.setattr(module, name, [most_matched] * 10)
-        patch.setattr(module, "MAX_KEPT_TABLES", kept_tables)
-        prepared = prepare(family, codes)
-        found = margins(family, prepared, ids, weights)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance(weights))
-        assert found.tobytes() == usual.tobytes()
-        scorer = family.scorer(ids, weights)
-        for rows in (slice(0, 1), slice(0, None), slice(1, None, 3)):
-            part = scorer.margins(np.ascontiguousarray(codes[rows]))
-            assert part.tobytes() == found[rows].tobytes()
 
 
 @pytest.mark.skipif(INTERPRETED, reason="too many rows, one by one")
@@ -182,13 +129,10 @@ def shared_parts(family: KmerFamily, ids: np.ndarray, weights: np.ndarray) -> li
     return [part for part in parts if isinstance(part, module.Shared)]
 
 
-@pytest.mark.parametrize("unknown", UNKNOWN)
+@pytest.mark.parametrize("unknown", ["none", "many"])
 @pytest.mark.parametrize(
     ("d", "length", "n"),
-    [
-        *[(1, 3, 12), (3, 14, 200), (4, 20, 300), (7, 16, 200), (8, 12, 200)],
-        *[(9, 20, 300), (10, 24, 300), (12, 24, 100)],  # the longest patterns are in no table
-    ],
+    [(1, 3, 12), (4, 20, 300), (8, 12, 200), (10, 24, 300), (12, 24, 100)],  # the last: no table
 )
 def test_positions_that_share_a_table_have_the_same_margins_bit_for_bit(
     d: int, length: int, n: int, unknown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -216,19 +160,6 @@ def test_positions_that_share_a_table_have_the_same_margins_bit_for_bit(
     for prepared in (in_memory, on_disk):
         assert margins(family, prepared, ids, weights).tobytes() == alone.tobytes()
     assert family.scorer(ids, weights).margins(codes).tobytes() == alone.tobytes()
-
-
-def test_ranges_of_blocks_have_the_margins_of_all_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    family = KmerFamily(3, 14)
-    prepared = prepare(family, make_windows(8, MAX_ROWS, 14, "few"))
-    ids, weights = grid_model(family, 200, 8)
-    whole = margins(family, prepared, ids, weights)
-    parts = np.zeros(prepared.n_rows)
-    share(monkeypatch)
-    for rows, blocks in ((1, range(1)), (10**9, range(1, 2)), (1, range(2, prepared.n_blocks))):
-        monkeypatch.setattr(module, "SHARED_ROWS", rows)
-        family.write_margins(prepared, ids, weights, parts, blocks)
-    assert parts.tobytes() == whole.tobytes()
 
 
 @pytest.mark.parametrize(("d", "length"), [(1, 30), (6, 30), (7, 30), (8, 30), (9, 30), (12, 30)])
@@ -320,58 +251,3 @@ def test_no_table_is_shared_by_weights_whose_sums_are_rounded(
     assert not shared_parts(family, ids, weights)
     assert not shared_parts(family, ids, np.random.default_rng(10).normal(size=len(ids)))
     assert not shared_parts(family, ids[:0], weights[:0])
-
-
-@pytest.mark.parametrize("unknown", UNKNOWN)
-def test_a_scratch_file_does_not_change_a_bit(unknown: str, tmp_path: Path) -> None:
-    family = KmerFamily(4, 10)
-    codes = make_windows(3, MAX_ROWS, family.length, unknown)
-    rng = np.random.default_rng(3)
-    ids = np.sort(rng.choice(family.n_features, 60, replace=False))
-    weights = rng.normal(size=60)
-    in_memory, on_disk = prepare(family, codes), prepare(family, codes, scratch=tmp_path)
-    assert in_memory.in_memory and not on_disk.in_memory
-    for number, _ in in_memory.blocks():
-        mine, theirs = family.block(in_memory, number), family.block(on_disk, number)
-        assert (mine.planes == theirs.planes).all()
-        assert (mine.unknown_rows == theirs.unknown_rows).all()
-    assert (
-        margins(family, in_memory, ids, weights).tobytes()
-        == margins(family, on_disk, ids, weights).tobytes()
-    )
-    made = [family.column_maker(p, 1 << 20).make(ids) for p in (in_memory, on_disk)]
-    for a, b in zip(*made, strict=True):
-        assert (to_bool(a) == to_bool(b)).all()
-
-
-@examples(60)
-@given(
-    case=cases(),
-    share=st.sampled_from([0.02, 0.5, 1.0]),
-    block_rows=st.sampled_from([None, 64, 128, 320]),
-)
-def test_selected_rows_are_as_if_prepared_alone(
-    case: Case, share: float, block_rows: int | None
-) -> None:
-    family, codes, seed = case
-    rows = np.flatnonzero(np.random.default_rng(seed).random(len(codes)) < share)
-    rows = rows if len(rows) else np.array([len(codes) - 1])
-    chosen = select_rows(family, prepare(family, codes), rows, block_rows)
-    expected = prepare(family, codes[rows], block_rows or BLOCK_ROWS)
-    assert chosen.n_blocks == expected.n_blocks
-    for number, _ in expected.blocks():
-        record, sides = chosen.read(number)
-        wanted, wanted_sides = expected.read(number)
-        assert (record == wanted).all()
-        assert all((a == b).all() for a, b in zip(sides, wanted_sides, strict=True))
-
-
-def test_rows_are_selected_from_a_scratch_file(tmp_path: Path) -> None:
-    family = KmerFamily(3, 9)
-    codes = make_windows(4, MAX_ROWS, 9, "many")
-    rows = np.arange(1, MAX_ROWS, 2)
-    chosen = select_rows(family, prepare(family, codes, scratch=tmp_path), rows)
-    assert chosen.in_memory
-    ids, weights = np.arange(family.n_features), np.ones(family.n_features)
-    expected = brute.matrix(codes[rows], 3).sum(axis=1)
-    assert (margins(family, chosen, ids, weights) == expected).all()
