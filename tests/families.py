@@ -444,6 +444,10 @@ def tables() -> Iterator[Case]:
     small |= {f"{PRODUCTS}PIECE_ENTRIES": 700, "fcl.features.products.family.LEAST_PART": 8}
     rows = numbers(7, "counts", np.float32)
     yield Case("products, batches", "products:degree=3", rows, products, patches=small)
+    one = small | {f"{PRODUCTS}BATCH": 1, f"{PRODUCTS}CELLS": 1}
+    for degree, m in ((2, 15), (4, 5)):
+        rows, text = numbers(m, "counts", np.float32), f"products:degree={degree}"
+        yield Case(f"{text}, one at a time", text, rows, products, patches=one)
     for kernel, error in (("gaussian", 3e-6), ("laplace", 1e-8)):
         rows, text = gaussian(4), f"fourier:n=150,kernel={kernel}"
         yield Case(text, text, rows, cosines, error=error, patches=parts)
@@ -466,6 +470,7 @@ def combined(one: dict[str, Case]) -> Iterator[Case]:
     """Unions and wrappers of the others."""
     bag, two = one["bag:d=3,strands=both"], one["long kmers"]
     yield union("kmers and bags", one["kmers"], bag, factors=(1.0, 0.25))
+    yield union("binary families", one["kmers"], one["first letter"], factors=(1.0, 2.0))
     few = {"fcl.features.concat.family.SUM_ROWS": 128}
     members = one["kmers"], one["shares"], one["first letter"], one["bag:d=3"], two
     yield union("many families", *members, factors=(1.0, 2.0, 0.5, 1.0, 3.0), patches=few)
@@ -500,3 +505,18 @@ def combined(one: dict[str, Case]) -> Iterator[Case]:
 
 SINGLE = {case.name: case for case in (*sequences(), *tables())}
 CASES = SINGLE | {case.name: case for case in combined(SINGLE)}
+
+if INTERPRETED:  # a few small ones of every kernel
+    few = (
+        "kmers of one letter",
+        "kmers, margin tables",
+        "bag:d=1",
+        "bag:d=2,value=presence,strands=both",
+        "bag:d=2,value=presence,wildcards=true",
+        "columns, sparse",
+        "columns with factors, sparse",
+        "products:degree=2 of counts",
+        "products:degree=3,binary=true of binary",
+        "hashed columns, sparse",
+    )
+    CASES = {name: CASES[name] for name in few}

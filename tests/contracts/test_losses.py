@@ -22,15 +22,13 @@ from scipy.special import softmax
 
 from fcl.kernels import losses
 from fcl.objective import LOSSES, SoftmaxOutputs, find_loss
-from tests.windows import examples
+from tests.windows import INTERPRETED, examples
 
 Long = np.longdouble
 MARGINS = [0.0, 1e-300, 1e-9, 0.3, 1.0, 1.0 + 1e-9, 2.5, 20.0, 37.0, 300.0, 710.0, 745.2, 1e4]
 #: On machines without extended precision, the exponents of the reference have rounding errors.
 RELATIVE = 4e-15 if np.finfo(np.longdouble).eps < 1e-18 else 1e-12
 SIGNED = sorted({sign * m for m in MARGINS for sign in (-1.0, 1.0)})
-
-numbers = st.floats(-40.0, 40.0)
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,6 @@ class Reference:
     exact: Callable[[np.longdouble, np.longdouble], tuple[object, object, object]]
     #: conjugate at (y, u), u inside the domain
     conjugate: Callable[[float, float], float]
-    #: margins where the second derivative jumps, less those of y
-    jumps: Callable[[float], tuple[float, ...]] = lambda y: ()
     #: margin up to which the quadratic with the curvature of the majorant at m lies above, at (y, m)
     above: Callable[[float, float], float] = lambda y, m: math.inf
     #: margin from which on the loss is not as it is defined, which keeps sums finite
@@ -94,7 +90,6 @@ TABLE = {
         (-3.25, 0.45, 1e3),
         _huber,
         lambda y, u: u * u / 4 + u * y,
-        lambda y: (y - 0.7, y + 0.7),
     ),
     "poisson": Reference(
         (0.0, 3.0, 0.25),
@@ -107,7 +102,6 @@ TABLE = {
         (-1.0, 1.0),
         _hinge,
         lambda y, u: max(-y * u, 0.0) ** 2 / 4 - max(-y * u, 0.0),
-        lambda y: (y,),
     ),
 }
 
@@ -151,23 +145,6 @@ def test_value_and_derivatives(name: str, m: float) -> None:
         # the hinge is a difference first, and that is rounded
         absolute = 1e-15 * (1.0 + abs(m)) ** 2 if name == "squared_hinge" else 1e-300
         assert found == pytest.approx((value, slope, curvature), rel=RELATIVE, abs=absolute)
-
-
-@each_loss
-@given(m=st.floats(-12.0, 12.0))
-@examples(40)
-def test_derivatives_by_differences(name: str, m: float) -> None:
-    step, loss = 1e-5, find_loss(name).kernel
-    for y in TABLE[name].targets[:2]:
-        if any(abs(jump - m) < 2 * step for jump in TABLE[name].jumps(y)):
-            continue
-        slope, curvature = losses.loss_slope_curvature(loss, y, m)
-        low, high = losses.loss_value(loss, y, m - step), losses.loss_value(loss, y, m + step)
-        scale = 1.0 + abs(high)
-        assert slope == pytest.approx((high - low) / (2 * step), abs=1e-8 * scale)
-        below, _ = losses.loss_slope_curvature(loss, y, m - step)
-        above, _ = losses.loss_slope_curvature(loss, y, m + step)
-        assert curvature == pytest.approx((above - below) / (2 * step), abs=1e-8 * scale)
 
 
 @each_loss
@@ -216,7 +193,7 @@ def test_domains(name: str) -> None:
     for yi, a, b in zip(y, low, high, strict=True):
         assert losses.conjugate(loss.kernel, yi, 0.0) == 0.0
         slopes = [losses.loss_slope_curvature(loss.kernel, yi, m)[0] for m in SIGNED]
-        assert all(a <= u <= b for u in slopes)
+        assert all(a <= u <= b for u in slopes) and slopes == sorted(slopes)  # convex
         # the domain is no wider than the slopes: residuals beyond them would give false bounds
         assert not math.isfinite(a) or min(slopes) == pytest.approx(a, abs=1e-12)
         assert not math.isfinite(b) or max(slopes) == pytest.approx(b, abs=1e-12)
@@ -383,6 +360,7 @@ def check_intercept(problem: Problem, m: np.ndarray, guess: float = 0.0) -> floa
     return b
 
 
+@pytest.mark.skipif(INTERPRETED, reason="too many rows, one by one")
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
 def test_the_best_intercept_of_one_positive_in_a_hundred_thousand(loss: str) -> None:
     n = 100_000

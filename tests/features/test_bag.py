@@ -10,10 +10,7 @@ from tests.bag_matrix import occurrences, patterns, reverse
 from tests.families import same_bits, values_of
 from tests.pricing import Pricing
 from tests.rows import acceptors
-from tests.windows import (
-    INTERPRETED,
-    prepare,
-)
+from tests.windows import INTERPRETED, prepare
 
 
 @pytest.mark.parametrize("wildcards", [False, True])

@@ -79,55 +79,14 @@ def check(result: fcl.TrainResult, kind: str) -> None:
         np.testing.assert_allclose(result.model.margins(rows), expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
 @pytest.mark.parametrize(
-    ("kind", "driver"),
-    [("float64", "inline"), ("float32", "inline"), ("bool", "inline"), ("float64", "processes")],
+    ("kind", "dtype"), [("float64", "<f8"), ("float32", "<f4"), ("bool", "<f4")]
 )
-def test_types(kind: str, sparse: bool, driver: str) -> None:
-    X, y = table(kind)
-    stored = X.astype(kind)
-    result = train(fcl.open_data(csr_array(stored) if sparse else stored, y=y), driver=driver)
-    check(result, kind)
-    assert result.model.family.to_config()["form"]["dtype"] == (
-        "<f8" if kind == "float64" else "<f4"
-    )
-
-
-@pytest.mark.parametrize("features", ["numbers", "sparse", "prepared", "any"])
-def test_a_sample_of_the_rows(features: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The trainer begins with some of the rows, which are selected from the prepared ones."""
-    monkeypatch.setattr(plan, "ALL_ROWS", 100)
-    monkeypatch.setattr(plan, "LEAST_SAMPLE", 128)
-    X, y = table("float32")
-    stored = X.astype(np.float32)
-    data = fcl.open_data(csr_array(stored) if features in ("sparse", "any") else stored, y=y)
-    made = {
-        "numbers": generators.NoOptions(),
-        "sparse": generators.Sparse(),
-        "prepared": generators.Above(scale=3.0),
-        "any": Columns(),
-    }[features]
-    result = train(data, made, driver="processes")
-    assert result.converged, result.message
-    first, phi = result.model.family, _matrix(result.model.family, stored)
-    problem = Problem(phi, y, np.ones(N), "logistic", C)
-    w = np.zeros(first.n_features)
-    w[result.model.ids] = result.model.weights
-    confirm(problem, w, result.model.intercept, result.certificate, problem.solve(1e-7))
-
-
-def _matrix(bound: Any, stored: np.ndarray) -> np.ndarray:
-    """All columns, made directly by the class."""
-    made = bound.generator
-    block: Any = stored
-    if isinstance(made, Columns):
-        return stored.astype(np.float64)
-    if made.rows == "sparse":
-        return np.abs(stored).astype(np.float64)
-    if isinstance(made, generators.Above):
-        block = made.prepare(stored)
-    return np.asarray(made.columns(np.arange(bound.n_features), block), np.float64)
+def test_the_type_of_the_rows_is_kept(kind: str, dtype: str) -> None:
+    X, _ = table("bool")
+    for source in (X.astype(kind), csr_array(X.astype(kind))):
+        family = bind_features(Columns(), fcl.open_data(source, y=None).rows)
+        assert family.to_config()["form"]["dtype"] == dtype
 
 
 def forms_prepared(bound: Any, raw: Any, rows: np.ndarray, block_rows: int = 192) -> PreparedRows:

@@ -10,23 +10,12 @@ import numpy as np
 import pytest
 
 import fcl
-from fcl.features import (
-    Bag,
-    Columns,
-    Concat,
-    Kmers,
-    bind_features,
-    parse_features,
-    spell_features,
-)
+from fcl.features import Bag, Columns, Concat, Kmers, bind_features, parse_features, spell_features
 from fcl.features.base import Family
 from tests.explicit import prepare
 from tests.families import Alone, Shares, values_of
 from tests.pricing import Pricing
-from tests.windows import (
-    make_residuals,
-    make_windows,
-)
+from tests.windows import make_residuals, make_windows
 
 
 def bind(spec: Any, codes: np.ndarray) -> Family:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,17 +11,10 @@ from scipy.stats import kstest
 from sklearn.decomposition import PCA
 
 import fcl
-from fcl.features import (
-    Fourier,
-    bind_features,
-    parse_features,
-    spell_features,
-)
+from fcl.features import Fourier, bind_features, parse_features, spell_features
 from fcl.features.fourier import STEP
 from fcl.features.generator.contract import decode, encode
 from fcl.testing import check_generator
-
-ROOT = Path(__file__).parents[2]
 
 
 def numbers(n: int = 700, m: int = 5, seed: int = 0) -> np.ndarray:
@@ -77,26 +66,6 @@ def test_another_seed_gives_other_features() -> None:
 
 
 # -- the values ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("kernel", "dtype", "tolerance"),
-    [("gaussian", np.float32, 3e-6), ("laplace", np.float64, 1e-9)],
-)
-def test_columns_against_float64(kernel: str, dtype: type, tolerance: float) -> None:
-    x = numbers()
-    made = fitted(x, kernel=kernel)
-    z = made.prepare(x)
-    assert z.dtype == dtype
-    np.testing.assert_allclose(z, (x - x.mean(0)) / x.std(0), rtol=0, atol=1e-5)
-    omega, b = made.frequencies(np.arange(300))
-    phi = made.columns(np.arange(300), z)
-    assert phi.dtype == dtype and phi.shape == (700, 300)
-    # the heavy tails: huge angles cost digits in float64 too
-    error = np.abs(phi - np.cos(z.astype(np.float64) @ omega + b))
-    allowed = tolerance * (1.0 if kernel == "gaussian" else np.maximum(1.0, np.abs(z @ omega)))
-    assert (error <= allowed).all()
-    assert np.abs(phi).max() <= made.largest(z)
 
 
 @pytest.mark.parametrize("dtype", [None, "int8"])
@@ -157,33 +126,6 @@ def test_eight_bits_against_float64(kernel: str, dtype: type, tolerance: float) 
     assert same.mean() > 0.999
     cosines = fitted(x, kernel=kernel).columns(np.arange(300), z)
     assert (steps == np.rint(dtype(127.0) * cosines)).all()
-
-
-def test_another_process_makes_the_same(tmp_path: Path) -> None:
-    """From options and state as text, as a model or a writer gets them."""
-    x = numbers()
-    made = fitted(x, seed=9)
-    ids = np.array([0, 17, 299])
-    np.save(tmp_path / "x.npy", x)
-    np.save(tmp_path / "phi.npy", made.columns(ids, made.prepare(x)))
-    stored = {key: encode(value) for key, value in made.state().items()}
-    (tmp_path / "made.json").write_text(json.dumps([made.options(), stored]))
-    code = (
-        "import json, sys, numpy as np\n"
-        "from fcl.features import Fourier\n"
-        "from fcl.features.generator.contract import decode\n"
-        "options, state = json.load(open('made.json'))\n"
-        "made = Fourier(**options)\n"
-        "made.restore({key: decode(value) for key, value in state.items()})\n"
-        "phi = made.columns(np.array([0, 17, 299]), made.prepare(np.load('x.npy')))\n"
-        "sys.exit(0 if (phi == np.load('phi.npy')).all() else 3)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"],
-        cwd=tmp_path,
-        timeout=120,
-    )
-    assert done.returncode == 0
 
 
 # -- fit and options -------------------------------------------------------------------------------

@@ -13,21 +13,11 @@ from hypothesis import strategies as st
 import fcl.features.kmers.margins as module
 from fcl.data.prepared import PreparedRows
 from fcl.features import KmerFamily
-from fcl.features.base import BitColumns
 from fcl.kernels import kmers
 from fcl.kernels import margins as kernels
 from tests import brute
-from tests.windows import (
-    BLOCK_ROWS,
-    INTERPRETED,
-    MAX_D,
-    MAX_ROWS,
-    make_windows,
-    prepare,
-    tolerance,
-)
-
-Case = tuple[KmerFamily, np.ndarray, int]
+from tests.families import values_of
+from tests.windows import BLOCK_ROWS, INTERPRETED, MAX_D, MAX_ROWS, make_windows, prepare, tolerance
 
 
 def margins(
@@ -36,15 +26,6 @@ def margins(
     out = np.full(prepared.n_rows, np.nan)  # what is there before counts for nothing
     family.write_margins(prepared, ids, weights, out)
     return out
-
-
-def to_bool(columns: BitColumns) -> np.ndarray:
-    """bool (c, n_rows) from the bytes of the bitmaps; all further bits must be 0."""
-    as_bytes = columns.bits.astype("<u8").view(np.uint8)
-    values = np.unpackbits(as_bytes, axis=1, bitorder="little").astype(bool)
-    n = columns.n_rows
-    assert not values[:, n : -(-n // 64) * 64].any()
-    return values[:, :n]
 
 
 def test_the_buffer_of_columns_is_bounded_but_never_empty() -> None:
@@ -75,7 +56,7 @@ def test_bitmaps_of_many_patterns_over_many_rows() -> None:
     ids = np.array([family.feature_id(text, 0) for text in sorted(texts)])
     maker = family.column_maker(prepared, 1 << 24)
     assert maker.batch >= len(ids)
-    made = np.concatenate([to_bool(block) for block in maker.make(ids)], axis=1)
+    made = np.concatenate([values_of(block) for block in maker.make(ids)], axis=1)
     for text, column in zip(sorted(texts), made, strict=True):
         wanted = np.ones(len(codes), bool)
         for t, letter in enumerate(text):
@@ -84,24 +65,18 @@ def test_bitmaps_of_many_patterns_over_many_rows() -> None:
 
 
 @pytest.mark.skipif(INTERPRETED, reason="too many cells, one by one")
-@pytest.mark.parametrize(("d", "together"), [(7, 2), (8, 2), (9, 0)])
+@pytest.mark.parametrize("d", [7, 8, 9])
 def test_margins_of_two_positions_are_added_together(
-    d: int, together: int, monkeypatch: pytest.MonkeyPatch
+    d: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     family = KmerFamily(d, d + 4)
-    codes = make_windows(6, MAX_ROWS, family.length, "none")
+    prepared = prepare(family, make_windows(6, MAX_ROWS, family.length, "none"))
     rng = np.random.default_rng(6)
     ids = np.sort(rng.choice(family.n_features, 300, replace=False))
     weights = rng.normal(size=300)
-    added = []
-    add = kernels.add_two_margins
-    monkeypatch.setattr(kernels, "add_two_margins", lambda *a: (added.append(a), add(*a)))
-    prepared = prepare(family, codes)
-    found = margins(family, prepared, ids, weights)
-    assert len(added) == together * prepared.n_blocks  # of five positions, the last is alone
+    together = margins(family, prepared, ids, weights)
     monkeypatch.setattr(module.Pair, "fits", lambda *_: False)
-    assert margins(family, prepared, ids, weights).tobytes() == found.tobytes()
-    assert len(added) == together * prepared.n_blocks
+    assert margins(family, prepared, ids, weights).tobytes() == together.tobytes()
 
 
 def grid_model(family: KmerFamily, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -149,14 +124,7 @@ def test_positions_that_share_a_table_have_the_same_margins_bit_for_bit(
         expected = brute.matrix(codes, d)[:, ids] @ weights
         np.testing.assert_allclose(alone, expected, rtol=0, atol=tolerance(weights))
     share(monkeypatch)
-    found = module.KmerScorer(family, ids, weights, module.SHARED_ROWS)._parts
-    tables = [part for part in found if isinstance(part, module.Shared)]
-    assert tables
-    assert all(part.stop - part.position <= module.TABLE_LETTERS for part in tables)
-    matched = [part for part in found if isinstance(part, module.MarginPart)]
-    assert all(part.span <= module.MATCHED_LETTERS for part in matched)
-    if module.TABLE_LETTERS < d <= module.MATCHED_LETTERS - 2:  # some of neighbours go together
-        assert max(part.span for part in matched) > d
+    assert shared_parts(family, ids, weights)
     for prepared in (in_memory, on_disk):
         assert margins(family, prepared, ids, weights).tobytes() == alone.tobytes()
     assert family.scorer(ids, weights).margins(codes).tobytes() == alone.tobytes()

@@ -1,4 +1,4 @@
-"""Prices of several outputs against those of each output alone, and against the explicit matrix."""
+"""Several outputs of a user's class, and of a family of which each pass draws a sample."""
 
 from __future__ import annotations
 
@@ -9,30 +9,15 @@ import generators
 import numpy as np
 import pytest
 from explicit import prepare
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fcl import open_data
 from fcl.features import Columns, bind_features, parse_features
-from fcl.features.candidates import Collector
 from fcl.features.generator import pricing
-from fcl.features.outputs import price_each, run_several
-from fcl.features.prices import (
-    BlockSums,
-    PriceQuery,
-    Progress,
-    RowVector,
-    Scan,
-    merge_prices,
-    only_watched,
-    run,
-    within,
-)
+from fcl.features.outputs import price_each
+from fcl.features.prices import PriceQuery, RowVector, run
 from tests.families import AboveOfSeveral
 
 N, M, K = 300, 70, 5
-
-# -- families that price several outputs together ---------------------------------------------------
 
 
 def _table() -> np.ndarray:
@@ -125,98 +110,3 @@ def test_sums_of_several_outputs_have_a_shape(monkeypatch: pytest.MonkeyPatch) -
     query = PriceQuery(range(pricer.n_parts))
     with pytest.raises(Exception, match=r"several gradients\(.*expected float64 \(5, "):
         price_each(pricer, [query] * K, _rows(), range(3))
-
-
-# -- bounds on sizes, by a pricer that knows one output only ----------------------------------------
-
-SIZE, N_PARTS, REACH = 8, 3, 1.5
-
-
-class _MatrixPricer:
-    """Prices the columns of a matrix (n, p) in blocks of SIZE rows and in parts.
-
-    share : with a threshold of 0, omit candidates below this share of the largest |g_j| / f_j.
-    """
-
-    n_parts = N_PARTS
-
-    def __init__(self, x: np.ndarray, factors: np.ndarray, keep: int, share: float) -> None:
-        self.x, self.factors, self.keep, self.share = x, factors, keep, share
-
-    def accumulate(
-        self, request: int, rows: RowVector, blocks: range, report: Progress
-    ) -> BlockSums:
-        out = BlockSums()
-        for number in blocks:
-            some = slice(number * SIZE, min((number + 1) * SIZE, len(self.x)))
-            out.add(number, rows[some] @ self.x[some] ** request)
-        return out
-
-    def merge(self, sums: BlockSums, more: BlockSums) -> BlockSums:
-        return sums.merge(more)
-
-    def scan(self, query: PriceQuery, step: float) -> Scan:
-        g = (yield query.power, 0.0, 1.0).total
-        cuts = np.linspace(0, len(g), N_PARTS + 1).astype(int)
-        if not query.find:
-            own = within(query.watched, cuts[query.parts.start], cuts[query.parts.stop])
-            return only_watched(np.where(own, g[query.watched], 0.0))
-        omitted = 0.0
-        if query.threshold == 0.0:
-            omitted = self.share * float((np.abs(g) / self.factors).max())
-            query = replace(query, threshold=omitted)
-        prices = []
-        for part in query.parts:
-            some = slice(cuts[part], cuts[part + 1])
-            found = Collector(query, self.keep)
-            prices.append(found.price_range(some.start, g[some], self.factors[some], REACH))
-        return replace(merge_prices(prices), omitted=omitted)
-
-
-@settings(max_examples=80, deadline=None)
-@given(
-    seed=st.integers(0, 10**6),
-    n_outputs=st.sampled_from([2, 5, 16]),
-    group=st.booleans(),
-    keep=st.sampled_from([1, 3, 20, 1000]),
-    share=st.sampled_from([0.0, 0.5]),
-    quantile=st.sampled_from([0.0, 0.5, 0.95]),
-)
-def test_bounds_hold_with_cut_lists_and_balancing(
-    seed: int, n_outputs: int, group: bool, keep: int, share: float, quantile: float
-) -> None:
-    """Whatever a pricer leaves out of its list, ``largest`` and ``excess`` bound the whole family."""
-    rng = np.random.default_rng(seed)
-    x, f = rng.uniform(-REACH, REACH, (21, 40)), rng.uniform(0.5, 2.0, 40)
-    r = rng.normal(size=(n_outputs, 21)) * rng.uniform(0.3, 2.0, (n_outputs, 1))
-    imbalance, watched = rng.uniform(0.0, 0.1, n_outputs), rng.permutation(40)[:6]
-    g = x.T @ r.T
-    reach = (REACH / f).max()  # what ``largest`` and ``excess`` of a group rely on
-    each = (np.abs(g) + imbalance * REACH) / f[:, None]
-    plain = np.linalg.norm(g, axis=1) if group else np.abs(g).max(axis=1)
-    moved = np.linalg.norm(imbalance) * REACH / f
-    sizes = plain / f + moved if group else each.max(axis=1)
-    threshold = 0.0 if quantile == 0.0 else float(np.quantile(plain / f, quantile))
-    level = float(np.quantile(sizes, 0.6))
-    query = PriceQuery(range(N_PARTS), watched, threshold, level, imbalance)  # type: ignore[arg-type]
-    rows = [RowVector(own) for own in r]
-    pricer: Any = _MatrixPricer(x, f, keep, share)
-    found = run_several(pricer, query, rows, range(3), keep, f.__getitem__, group)
-    np.testing.assert_allclose(found.gradients, g[found.ids], rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(found.watched, g[watched], rtol=1e-12, atol=1e-12)
-    assert not set(found.ids) & set(watched) and (np.diff(found.ids) > 0).all()
-    assert len(found.ids) <= keep * N_PARTS
-    assert found.largest >= sizes.max() * (1.0 - 1e-12)
-    assert (found.by_output >= each.max(axis=0) * (1.0 - 1e-12)).all()
-    over = (sizes if group else each.T) - level
-    exact = float((f * np.maximum(over, 0.0) ** 2).sum())
-    assert exact * (1.0 - 1e-12) <= found.excess.sum() < np.inf
-    if not group:
-        assert found.excess.sum() == pytest.approx(exact, rel=1e-9)
-    elif keep == 1000 and (threshold > 0.0 or share == 0.0):
-        listed = set(np.flatnonzero(plain / f > threshold)) - set(watched)
-        assert listed <= set(found.ids)
-        most = float((plain / f).max()) + np.linalg.norm(imbalance) * reach
-        assert found.largest <= max(most, threshold + np.linalg.norm(imbalance) * reach) * (
-            1 + 1e-9
-        )

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from product_matrix import bound_rows, make_rows, product_matrix, stored
+from product_matrix import bound_rows, make_rows, stored
 
 from fcl import open_data
 from fcl.errors import InputError
 from fcl.features import Products, bind_features
-from fcl.features.prices import merge_prices
-from fcl.features.products import pricing
 from tests.families import SINGLE, bound
 from tests.pricing import Pricing
 from tests.windows import BLOCK_ROWS, CHECKED, INTERPRETED, make_residuals
@@ -54,31 +51,6 @@ def test_a_value_that_is_not_binary_is_named(sparse: bool) -> None:
         list(family.read_rows(rows, BLOCK_ROWS, keep))
     keep[BLOCK_ROWS + 3] = False
     assert len(list(family.read_rows(rows, BLOCK_ROWS, keep))) > 1
-
-
-def test_pairs_of_all_parts_are_summed_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One request for the pairs of a pass, and the same bits as with a request for each part."""
-    X = make_rows(3, N_ROWS, 12 if INTERPRETED else 40, "binary")
-    monkeypatch.setattr("fcl.features.products.family.LEAST_PART", 8)
-    family, prepared = bound_rows(X, Products(2, binary=True), False, BLOCK_ROWS)
-    pricer, r = Pricing(family, prepared, 5), make_residuals(0, N_ROWS, "balanced")
-    watch, requests = np.empty(0, np.int64), []
-    make = pricing.ProductPricer._make_pairs
-
-    def counting(self: Any, request: pricing.Pairs, number: int, rows: Any) -> Any:
-        requests.append(request)
-        return make(self, request, number, rows)
-
-    monkeypatch.setattr(pricing.ProductPricer, "_make_pairs", counting)
-    threshold = float(np.quantile(np.abs(r @ product_matrix(X, 2, False)), 0.5))
-    whole = pricer.price(r, watch, threshold)
-    assert len(set(requests)) == 1 and pricer.n_parts > 4
-    parts = [pricer.price(r, watch, threshold, range(k, k + 1)) for k in range(pricer.n_parts)]
-    assert len(set(requests)) > 4
-    merged = merge_prices(parts)
-    np.testing.assert_array_equal(merged.ids, whole.ids)
-    np.testing.assert_array_equal(merged.gradients, whole.gradients)
-    assert len(whole.ids) > 9 and merged.largest == whole.largest
 
 
 def test_rare_columns_are_not_searched() -> None:

@@ -304,19 +304,6 @@ def test_two_classes_are_the_binary_problem() -> None:
     assert bound == pytest.approx(binary.bound, rel=1e-9)
 
 
-def test_new_labels_permute() -> None:
-    problem = class_problem(5, group=False, offset=0.0)
-    order = np.random.default_rng(0).permutation(problem.K)
-    again = replace(problem, y=np.argsort(order)[problem.y.astype(int)].astype(float))
-    one, other = outputs_of(problem), outputs_of(again)
-    m = np.random.default_rng(1).normal(size=(problem.K, 40))
-    permuted = np.ascontiguousarray(m[order])
-    assert other.loss_sum(permuted) == pytest.approx(one.loss_sum(m), rel=1e-14)
-    r = residuals_of(one, m)
-    assert residuals_of(other, permuted) == pytest.approx(r[order], abs=1e-15)
-    assert other.dual_bound(r[order], 0.8) == pytest.approx(one.dual_bound(r, 0.8), rel=1e-12)
-
-
 # -- separate losses -------------------------------------------------------------------------------
 
 
