@@ -107,7 +107,10 @@ def shared_parts(family: KmerFamily, ids: np.ndarray, weights: np.ndarray) -> li
 @pytest.mark.parametrize("unknown", ["none", "many"])
 @pytest.mark.parametrize(
     ("d", "length", "n"),
-    [(1, 3, 12), (4, 20, 300), (8, 12, 200), (10, 24, 300), (12, 24, 100)],  # the last: no table
+    [
+        *[(1, 3, 12), (3, 14, 200), (4, 20, 300), (7, 16, 200), (8, 12, 200)],
+        *[(9, 20, 300), (10, 24, 300), (12, 24, 100)],  # the longest patterns are in no table
+    ],
 )
 def test_positions_that_share_a_table_have_the_same_margins_bit_for_bit(
     d: int, length: int, n: int, unknown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
