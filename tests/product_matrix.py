@@ -13,8 +13,6 @@ from fcl.data.prepared import PreparedRows
 from fcl.features import Products, bind_features
 from fcl.features.generator import GeneratedFamily
 
-KINDS = ("binary", "counts", "small", "signed", "large signed")
-
 
 def products_of(m: int, degree: int, repeats: bool) -> list[tuple[int, ...]]:
     """The columns of every product in the order of ids: by degree, then by the largest column."""

@@ -7,7 +7,6 @@ import os
 import numba
 import numpy as np
 from hypothesis import settings
-from hypothesis import strategies as st
 
 from fcl.data.prepared import PreparedRows
 from fcl.features import KmerFamily
@@ -70,17 +69,6 @@ RESIDUALS = ("balanced", "one sign", "scales", "sparse", "ties")
 def tolerance(values: np.ndarray) -> float:
     """How much float64 sums of these values in different orders may differ."""
     return 1e-12 * float(np.abs(values).sum()) + 1e-300
-
-
-@st.composite
-def cases(draw: st.DrawFn, max_d: int = MAX_D) -> tuple[KmerFamily, np.ndarray, int]:
-    """A family, windows of its length, and a seed for other random choices."""
-    d = draw(st.integers(1, max_d))
-    length = d + draw(st.integers(0, {1: 12, 2: 9, 3: 7, 4: 5, 5: 2, 6: 1}[d]))
-    n = draw(st.one_of(st.just(MAX_ROWS), st.integers(1, MAX_ROWS)))
-    seed = draw(st.integers(0, 2**31))
-    codes = make_windows(seed, n, length, draw(st.sampled_from(UNKNOWN)))
-    return KmerFamily(d, length, draw(st.sampled_from([0, 1, 70]))), codes, seed
 
 
 def prepare(

@@ -17,7 +17,6 @@ import h5py
 import numpy as np
 import pytest
 import zarr
-from explicit import prepare, select_rows
 from judge import Problem, confirm
 from scipy.sparse import csr_array
 
@@ -29,9 +28,8 @@ from fcl.drivers import plan
 from fcl.drivers.rows import select_rows as select_all
 from fcl.errors import InputError
 from fcl.features import Columns, bind_features
-from fcl.features.generator import GeneratedFamily, forms, pricing
+from fcl.features.generator import GeneratedFamily, forms
 from fcl.features.generator import family as family_module
-from tests.pricing import Pricing
 
 N, M = 640, 90
 C = 0.15
@@ -81,75 +79,14 @@ def check(result: fcl.TrainResult, kind: str) -> None:
         np.testing.assert_allclose(result.model.margins(rows), expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
 @pytest.mark.parametrize(
-    ("kind", "driver"),
-    [("float64", "inline"), ("float32", "inline"), ("bool", "inline"), ("float64", "processes")],
+    ("kind", "dtype"), [("float64", "<f8"), ("float32", "<f4"), ("bool", "<f4")]
 )
-def test_types(kind: str, sparse: bool, driver: str) -> None:
-    X, y = table(kind)
-    stored = X.astype(kind)
-    result = train(fcl.open_data(csr_array(stored) if sparse else stored, y=y), driver=driver)
-    check(result, kind)
-    assert result.model.family.to_config()["form"]["dtype"] == (
-        "<f8" if kind == "float64" else "<f4"
-    )
-
-
-@pytest.mark.parametrize("features", ["numbers", "sparse", "prepared", "any"])
-def test_a_sample_of_the_rows(features: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The trainer begins with some of the rows, which are selected from the prepared ones."""
-    monkeypatch.setattr(plan, "ALL_ROWS", 100)
-    monkeypatch.setattr(plan, "LEAST_SAMPLE", 128)
-    X, y = table("float32")
-    stored = X.astype(np.float32)
-    data = fcl.open_data(csr_array(stored) if features in ("sparse", "any") else stored, y=y)
-    made = {
-        "numbers": generators.NoOptions(),
-        "sparse": generators.Sparse(),
-        "prepared": generators.Above(scale=3.0),
-        "any": Columns(),
-    }[features]
-    result = train(data, made, driver="processes")
-    assert result.converged, result.message
-    first, phi = result.model.family, _matrix(result.model.family, stored)
-    problem = Problem(phi, y, np.ones(N), "logistic", C)
-    w = np.zeros(first.n_features)
-    w[result.model.ids] = result.model.weights
-    confirm(problem, w, result.model.intercept, result.certificate, problem.solve(1e-7))
-
-
-def _matrix(bound: Any, stored: np.ndarray) -> np.ndarray:
-    """All columns, made directly by the class."""
-    made = bound.generator
-    block: Any = stored
-    if isinstance(made, Columns):
-        return stored.astype(np.float64)
-    if made.rows == "sparse":
-        return np.abs(stored).astype(np.float64)
-    if isinstance(made, generators.Above):
-        block = made.prepare(stored)
-    return np.asarray(made.columns(np.arange(bound.n_features), block), np.float64)
-
-
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
-def test_selected_rows_are_as_if_prepared_alone(sparse: bool) -> None:
-    X, _ = table("float32")
-    source = csr_array(X) if sparse else X
-    bound = bind_features(Columns(), fcl.open_data(source, y=None).rows)
-    assert isinstance(bound, GeneratedFamily)
-    (_, _, raw) = next(bound.read_rows(fcl.open_data(source, y=None).rows, N))
-    rng = np.random.default_rng(0)
-    for share in (0.01, 0.4, 1.0):
-        rows = np.flatnonzero(rng.random(N) < share)
-        whole = forms_prepared(bound, raw, np.arange(N))
-        chosen = select_rows(bound, whole, rows, 128)
-        expected = forms_prepared(bound, raw, rows, 128)
-        for number, _ in expected.blocks():
-            record, sides = chosen.read(number)
-            wanted, wanted_sides = expected.read(number)
-            assert (record == wanted).all()
-            assert all((a == b).all() for a, b in zip(sides, wanted_sides, strict=True))
+def test_the_type_of_the_rows_is_kept(kind: str, dtype: str) -> None:
+    X, _ = table("bool")
+    for source in (X.astype(kind), csr_array(X.astype(kind))):
+        family = bind_features(Columns(), fcl.open_data(source, y=None).rows)
+        assert family.to_config()["form"]["dtype"] == dtype
 
 
 def forms_prepared(bound: Any, raw: Any, rows: np.ndarray, block_rows: int = 192) -> PreparedRows:
@@ -254,95 +191,6 @@ def _command(name: str, place: Path, *arguments: object) -> None:
 
 
 # -- passes ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("parts", [1, 7, 64])
-def test_prices_do_not_depend_on_how_parts_go_together(
-    parts: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pricing, "LEAST_PART", 4)
-    X, _ = table("float64")
-    bound = bind_features(generators.Tanh(), fcl.open_data(X, y=None).rows)
-    pricer = Pricing(bound, prepare(bound, X, 192), 5)
-    r = np.random.default_rng(0).normal(size=N)
-    watch = np.array([3, 77])
-    whole = pricer.price(r, watch, 1.0)
-    monkeypatch.setattr(pricing, "PART_FEATURES", parts)
-    assert bound.n_price_parts >= 23
-    pricer = Pricing(bound, prepare(bound, X, 192), 5)
-    g = r @ np.tanh(X)
-    again = pricer.price(r, watch, 1.0)
-    if bound.n_price_parts == 23:
-        for name in ("ids", "gradients", "watched", "largest", "n_priced"):
-            np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
-    np.testing.assert_allclose(again.watched, g[watch], rtol=1e-12)
-    np.testing.assert_allclose(again.gradients, g[again.ids], rtol=1e-10)
-    assert again.largest >= (1.0 - 1e-12) * np.abs(g).max() and again.n_priced == M
-
-
-def test_a_block_is_read_once_a_pass_and_bounded_once_a_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    calls = {"block": 0, "largest": 0}
-    block, largest = GeneratedFamily.block, Columns.largest
-    monkeypatch.setattr(pricing, "LEAST_PART", 4)
-
-    def counted_block(self: Any, *arguments: Any) -> Any:
-        calls["block"] += 1
-        return block(self, *arguments)
-
-    def counted_largest(self: Any, *arguments: Any) -> float:
-        calls["largest"] += 1
-        return largest(self, *arguments)
-
-    monkeypatch.setattr(GeneratedFamily, "block", counted_block)
-    monkeypatch.setattr(Columns, "largest", counted_largest)
-    X, _ = table("float64")
-    bound = bind_features(Columns(), fcl.open_data(X, y=None).rows)
-    pricer = Pricing(bound, prepare(bound, X, 192), 5)
-    for _ in range(3):
-        pricer.price(np.ones(N), np.empty(0, np.int64), 1.0)
-    # largest() once for each of four blocks; a family of fcl is not tested when it is bound
-    assert calls == {"block": 3 * 4, "largest": 4}
-
-
-@pytest.mark.parametrize("source", [np.asarray, csr_array])
-def test_columns_priced_in_one_call_have_the_prices_of_each_part_alone(
-    source: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pricing, "LEAST_PART", 8)
-    X, _ = table("float64")
-    factors = np.random.default_rng(1).uniform(0.5, 2.0, M)
-    data = fcl.open_data(source(X), y=None)
-    family = bind_features(Columns(factors), data.rows)
-    blocks = family.read_rows(data.rows, 192)
-    prepared = PreparedRows(N, 192, family.record_shape(192))
-    for number, (_, _, raw) in enumerate(blocks):
-        prepared.commit(number, family.prepare(raw, prepared.writable(number), 192))
-    calls: list[int] = []
-    gradients = Columns.gradients
-
-    def counted(self: Any, first: int, last: int, *more: Any) -> Any:
-        calls.append(last - first)
-        return gradients(self, first, last, *more)
-
-    monkeypatch.setattr(Columns, "gradients", counted)
-    pricer = Pricing(family, prepared, 3)
-    assert pricer.n_parts == 12
-    r, watch = np.random.default_rng(0).normal(size=N), np.array([3, 77])
-    whole = pricer.price(r, watch, 0.5)
-    assert calls == [M] * 4
-    alone = [pricer.price(r, watch, 0.5, range(part, part + 1)) for part in range(12)]
-    np.testing.assert_array_equal(whole.ids, np.concatenate([own.ids for own in alone]))
-    np.testing.assert_array_equal(whole.gradients, np.concatenate([own.gradients for own in alone]))
-    np.testing.assert_array_equal(whole.watched, sum(own.watched for own in alone))
-    size = np.abs(r @ X) / factors
-    size[watch] = 0.0
-    best = [
-        np.sort(first + np.argsort(-size[first:last])[:3])
-        for first, last in ((M * part // 12, M * (part + 1) // 12) for part in range(12))
-    ]
-    np.testing.assert_array_equal(whole.ids, np.concatenate(best))
 
 
 def test_what_a_class_gets_cannot_be_written_to() -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,18 +11,10 @@ from scipy.stats import kstest
 from sklearn.decomposition import PCA
 
 import fcl
-from fcl.features import (
-    Fourier,
-    bind_features,
-    family_from_config,
-    parse_features,
-    spell_features,
-)
+from fcl.features import Fourier, bind_features, parse_features, spell_features
 from fcl.features.fourier import STEP
 from fcl.features.generator.contract import decode, encode
 from fcl.testing import check_generator
-
-ROOT = Path(__file__).parents[2]
 
 
 def numbers(n: int = 700, m: int = 5, seed: int = 0) -> np.ndarray:
@@ -80,44 +68,32 @@ def test_another_seed_gives_other_features() -> None:
 # -- the values ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kernel", "dtype", "tolerance"),
-    [("gaussian", np.float32, 3e-6), ("laplace", np.float64, 1e-9)],
-)
-def test_columns_against_float64(kernel: str, dtype: type, tolerance: float) -> None:
-    x = numbers()
-    made = fitted(x, kernel=kernel)
-    z = made.prepare(x)
-    assert z.dtype == dtype
-    np.testing.assert_allclose(z, (x - x.mean(0)) / x.std(0), rtol=0, atol=1e-5)
-    omega, b = made.frequencies(np.arange(300))
-    phi = made.columns(np.arange(300), z)
-    assert phi.dtype == dtype and phi.shape == (700, 300)
-    # the heavy tails: huge angles cost digits in float64 too
-    error = np.abs(phi - np.cos(z.astype(np.float64) @ omega + b))
-    allowed = tolerance * (1.0 if kernel == "gaussian" else np.maximum(1.0, np.abs(z @ omega)))
-    assert (error <= allowed).all()
-    assert np.abs(phi).max() <= made.largest(z)
-
-
+@pytest.mark.parametrize("dtype", [None, "int8"])
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
-@pytest.mark.parametrize("m", [1, 4, 23, 50])
-def test_a_value_has_the_same_bits_in_any_place(kernel: str, m: int) -> None:
+@pytest.mark.parametrize("m", [1, 4, 23])
+def test_a_value_has_the_same_bits_in_any_place(kernel: str, m: int, dtype: str | None) -> None:
     """Columns of few features or rows, sums and margins compute what columns of all of them compute."""
     random = np.random.default_rng(m)
     x = random.standard_normal((600, m))
-    made = fitted(x, kernel=kernel)
+    made = fitted(x, kernel=kernel, dtype=dtype)
     z = made.prepare(x)
     phi = made.columns(np.arange(300), z)
     ids, rows = random.permutation(300), random.permutation(600)
     np.testing.assert_array_equal(made.columns(ids, z[rows]), phi[np.ix_(rows, ids)])
-    np.testing.assert_array_equal(made.columns(ids[:7], z[333:]), phi[333:, ids[:7]])
+    for some in (slice(0, 1), slice(13, 14), slice(255, 600)):
+        np.testing.assert_array_equal(made.columns(ids[:7], z[some]), phi[some, ids[:7]])
+        alone = made.columns(ids[:7], made.prepare(x[some]))
+        np.testing.assert_array_equal(alone, phi[some, ids[:7]])
     for row, feature in ((0, 0), (311, 77), (599, 299)):
         unit = np.zeros(600)
         unit[row] = 1.0
         np.testing.assert_array_equal(made.gradients(0, 300, z, unit), phi[row])
         found = made.margins(np.array([feature]), np.ones(1), z)
         np.testing.assert_array_equal(found, phi[:, feature])
+    r = random.standard_normal(600)
+    whole = made.gradients(0, 300, z, r)
+    for first, last in ((0, 1), (5, 200), (5, 200), (130, 300)):  # the second from what was kept
+        assert (made.gradients(first, last, z, r) == whole[first:last]).all()
 
 
 def test_the_step() -> None:
@@ -150,63 +126,6 @@ def test_eight_bits_against_float64(kernel: str, dtype: type, tolerance: float) 
     assert same.mean() > 0.999
     cosines = fitted(x, kernel=kernel).columns(np.arange(300), z)
     assert (steps == np.rint(dtype(127.0) * cosines)).all()
-
-
-@pytest.mark.parametrize("dtype", [None, "int8"])
-@pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
-def test_a_value_depends_on_its_row_and_feature_alone(kernel: str, dtype: str | None) -> None:
-    x = numbers(900)
-    made = fitted(x, kernel=kernel, dtype=dtype)
-    z = made.prepare(x)
-    whole = made.columns(np.arange(300), z)
-    some = np.array([3, 4, 7, 150, 299])
-    for rows in (slice(0, 1), slice(13, 14), slice(255, 700), slice(600, 900)):
-        assert (made.columns(some, z[rows]) == whole[rows][:, some]).all()
-        assert (made.columns(some, np.ascontiguousarray(z[rows])) == whole[rows][:, some]).all()
-        assert (made.columns(some, made.prepare(x[rows])) == whole[rows][:, some]).all()
-
-
-@pytest.mark.parametrize("dtype", [None, "int8"])
-@pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
-def test_gradients_and_margins_are_those_of_the_columns(kernel: str, dtype: str | None) -> None:
-    x = numbers(601)
-    made = fitted(x, kernel=kernel, dtype=dtype)
-    z = made.prepare(x)
-    phi = made.columns(np.arange(300), z).astype(np.float64)
-    r = np.random.default_rng(1).standard_normal(601)
-    whole = made.gradients(0, 300, z, r)
-    np.testing.assert_allclose(whole, r @ phi, rtol=0, atol=1e-11)
-    for first, last in ((0, 1), (5, 200), (5, 200), (130, 300)):  # the second from what was kept
-        assert (made.gradients(first, last, z, r) == whole[first:last]).all()
-    ids, weights = np.array([2, 150, 299]), np.array([0.5, -2.0, 1.0])
-    np.testing.assert_allclose(made.margins(ids, weights, z), phi[:, ids] @ weights, atol=1e-13)
-
-
-def test_another_process_makes_the_same(tmp_path: Path) -> None:
-    """From options and state as text, as a model or a writer gets them."""
-    x = numbers()
-    made = fitted(x, seed=9)
-    ids = np.array([0, 17, 299])
-    np.save(tmp_path / "x.npy", x)
-    np.save(tmp_path / "phi.npy", made.columns(ids, made.prepare(x)))
-    stored = {key: encode(value) for key, value in made.state().items()}
-    (tmp_path / "made.json").write_text(json.dumps([made.options(), stored]))
-    code = (
-        "import json, sys, numpy as np\n"
-        "from fcl.features import Fourier\n"
-        "from fcl.features.generator.contract import decode\n"
-        "options, state = json.load(open('made.json'))\n"
-        "made = Fourier(**options)\n"
-        "made.restore({key: decode(value) for key, value in state.items()})\n"
-        "phi = made.columns(np.array([0, 17, 299]), made.prepare(np.load('x.npy')))\n"
-        "sys.exit(0 if (phi == np.load('phi.npy')).all() else 3)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"],
-        cwd=tmp_path,
-        timeout=120,
-    )
-    assert done.returncode == 0
 
 
 # -- fit and options -------------------------------------------------------------------------------
@@ -260,17 +179,6 @@ def test_text_and_description() -> None:
     rounded = fitted(numbers(), gamma=0.5, dtype="int8")
     assert rounded.describe(7) == f"round(127 {text}) / 127"
     assert text.count("z") == 3 and "z" not in fitted(numbers(), standardise=False).describe(7)
-
-
-@pytest.mark.parametrize("dtype", [None, "int8"])
-def test_a_model_finds_its_features_again(dtype: str | None) -> None:
-    data = fcl.open_data(numbers(), y=np.ones(700))
-    family = bind_features(Fourier(n=50, kernel="laplace", dtype=dtype), data.rows)
-    assert family.step == (STEP if dtype else 0.0)
-    again = family_from_config(json.loads(json.dumps(family.to_config())))
-    ids, weights = np.array([1, 40]), np.array([1.0, -0.5])
-    found = [f.scorer(ids, weights).margins(numbers()) for f in (family, again)]
-    assert (found[0] == found[1]).all() and found[0].std() > 0.1
 
 
 def test_values_beyond_float32_are_reported() -> None:

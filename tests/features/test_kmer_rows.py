@@ -7,31 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from explicit import select_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fcl.features.kmers.margins as module
 from fcl.data.prepared import PreparedRows
 from fcl.features import KmerFamily
-from fcl.features.base import BitColumns
 from fcl.kernels import kmers
 from fcl.kernels import margins as kernels
 from tests import brute
-from tests.windows import (
-    BLOCK_ROWS,
-    INTERPRETED,
-    MAX_D,
-    MAX_ROWS,
-    UNKNOWN,
-    cases,
-    examples,
-    make_windows,
-    prepare,
-    tolerance,
-)
-
-Case = tuple[KmerFamily, np.ndarray, int]
+from tests.families import values_of
+from tests.windows import BLOCK_ROWS, INTERPRETED, MAX_D, MAX_ROWS, make_windows, prepare, tolerance
 
 
 def margins(
@@ -40,33 +26,6 @@ def margins(
     out = np.full(prepared.n_rows, np.nan)  # what is there before counts for nothing
     family.write_margins(prepared, ids, weights, out)
     return out
-
-
-def to_bool(columns: BitColumns) -> np.ndarray:
-    """bool (c, n_rows) from the bytes of the bitmaps; all further bits must be 0."""
-    as_bytes = columns.bits.astype("<u8").view(np.uint8)
-    values = np.unpackbits(as_bytes, axis=1, bitorder="little").astype(bool)
-    n = columns.n_rows
-    assert not values[:, n : -(-n // 64) * 64].any()
-    return values[:, :n]
-
-
-@examples(100)
-@given(case=cases(), n_ids=st.integers(0, 60))
-def test_columns_have_a_bit_for_every_match(case: Case, n_ids: int) -> None:
-    family, codes, seed = case
-    rng = np.random.default_rng(seed)
-    maker = family.column_maker(prepare(family, codes), 1 << 20)
-    phi = brute.matrix(codes, family.d)
-    for _ in range(2):  # the buffers hold nothing over for the next call
-        ids = rng.integers(family.n_features, size=n_ids)
-        ids = ids[maker.order(ids)][: maker.batch]
-        blocks = maker.make(ids)
-        assert [block.n_rows for block in blocks] == [
-            min(BLOCK_ROWS, len(codes) - start) for start in range(0, len(codes), BLOCK_ROWS)
-        ]
-        made = np.concatenate([to_bool(block) for block in blocks], axis=1)
-        assert (made == phi[:, ids].T).all()
 
 
 def test_the_buffer_of_columns_is_bounded_but_never_empty() -> None:
@@ -78,37 +37,6 @@ def test_the_buffer_of_columns_is_bounded_but_never_empty() -> None:
     assert family.column_maker(prepared, 1 << 40).batch <= 1024
     nothing = PreparedRows(0, 64, family.record_shape(64))
     assert len(family.column_maker(nothing, 1 << 20).make(np.arange(3))) == 0
-
-
-@examples(100)
-@given(
-    case=cases(),
-    n_ids=st.integers(0, 80),
-    most_matched=st.sampled_from([0, 1, 5, 80]),
-    kept_tables=st.sampled_from([0, 1, 256]),
-)
-def test_margins_with_and_without_tables(
-    case: Case, n_ids: int, most_matched: int, kept_tables: int
-) -> None:
-    family, codes, seed = case
-    rng = np.random.default_rng(seed)
-    ids = rng.integers(family.n_features, size=n_ids)  # unsorted, some of them twice
-    weights = rng.normal(size=n_ids) * 10.0 ** rng.uniform(-6, 6, n_ids)
-    weights[rng.random(n_ids) < 0.1] = 0.0
-    expected = brute.matrix(codes, family.d)[:, ids] @ weights
-    usual = family.scorer(ids, weights).margins(codes)
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("MOST_MATCHED", "MOST_MATCHED_IN_PASS"):
-            patch.setattr(module, name, [most_matched] * 10)
-        patch.setattr(module, "MAX_KEPT_TABLES", kept_tables)
-        prepared = prepare(family, codes)
-        found = margins(family, prepared, ids, weights)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance(weights))
-        assert found.tobytes() == usual.tobytes()
-        scorer = family.scorer(ids, weights)
-        for rows in (slice(0, 1), slice(0, None), slice(1, None, 3)):
-            part = scorer.margins(np.ascontiguousarray(codes[rows]))
-            assert part.tobytes() == found[rows].tobytes()
 
 
 @pytest.mark.skipif(INTERPRETED, reason="too many rows, one by one")
@@ -128,7 +56,7 @@ def test_bitmaps_of_many_patterns_over_many_rows() -> None:
     ids = np.array([family.feature_id(text, 0) for text in sorted(texts)])
     maker = family.column_maker(prepared, 1 << 24)
     assert maker.batch >= len(ids)
-    made = np.concatenate([to_bool(block) for block in maker.make(ids)], axis=1)
+    made = np.concatenate([values_of(block) for block in maker.make(ids)], axis=1)
     for text, column in zip(sorted(texts), made, strict=True):
         wanted = np.ones(len(codes), bool)
         for t, letter in enumerate(text):
@@ -137,24 +65,18 @@ def test_bitmaps_of_many_patterns_over_many_rows() -> None:
 
 
 @pytest.mark.skipif(INTERPRETED, reason="too many cells, one by one")
-@pytest.mark.parametrize(("d", "together"), [(7, 2), (8, 2), (9, 0)])
+@pytest.mark.parametrize("d", [7, 8, 9])
 def test_margins_of_two_positions_are_added_together(
-    d: int, together: int, monkeypatch: pytest.MonkeyPatch
+    d: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     family = KmerFamily(d, d + 4)
-    codes = make_windows(6, MAX_ROWS, family.length, "none")
+    prepared = prepare(family, make_windows(6, MAX_ROWS, family.length, "none"))
     rng = np.random.default_rng(6)
     ids = np.sort(rng.choice(family.n_features, 300, replace=False))
     weights = rng.normal(size=300)
-    added = []
-    add = kernels.add_two_margins
-    monkeypatch.setattr(kernels, "add_two_margins", lambda *a: (added.append(a), add(*a)))
-    prepared = prepare(family, codes)
-    found = margins(family, prepared, ids, weights)
-    assert len(added) == together * prepared.n_blocks  # of five positions, the last is alone
+    together = margins(family, prepared, ids, weights)
     monkeypatch.setattr(module.Pair, "fits", lambda *_: False)
-    assert margins(family, prepared, ids, weights).tobytes() == found.tobytes()
-    assert len(added) == together * prepared.n_blocks
+    assert margins(family, prepared, ids, weights).tobytes() == together.tobytes()
 
 
 def grid_model(family: KmerFamily, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -182,7 +104,7 @@ def shared_parts(family: KmerFamily, ids: np.ndarray, weights: np.ndarray) -> li
     return [part for part in parts if isinstance(part, module.Shared)]
 
 
-@pytest.mark.parametrize("unknown", UNKNOWN)
+@pytest.mark.parametrize("unknown", ["none", "many"])
 @pytest.mark.parametrize(
     ("d", "length", "n"),
     [
@@ -205,30 +127,10 @@ def test_positions_that_share_a_table_have_the_same_margins_bit_for_bit(
         expected = brute.matrix(codes, d)[:, ids] @ weights
         np.testing.assert_allclose(alone, expected, rtol=0, atol=tolerance(weights))
     share(monkeypatch)
-    found = module.KmerScorer(family, ids, weights, module.SHARED_ROWS)._parts
-    tables = [part for part in found if isinstance(part, module.Shared)]
-    assert tables
-    assert all(part.stop - part.position <= module.TABLE_LETTERS for part in tables)
-    matched = [part for part in found if isinstance(part, module.MarginPart)]
-    assert all(part.span <= module.MATCHED_LETTERS for part in matched)
-    if module.TABLE_LETTERS < d <= module.MATCHED_LETTERS - 2:  # some of neighbours go together
-        assert max(part.span for part in matched) > d
+    assert shared_parts(family, ids, weights)
     for prepared in (in_memory, on_disk):
         assert margins(family, prepared, ids, weights).tobytes() == alone.tobytes()
     assert family.scorer(ids, weights).margins(codes).tobytes() == alone.tobytes()
-
-
-def test_ranges_of_blocks_have_the_margins_of_all_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    family = KmerFamily(3, 14)
-    prepared = prepare(family, make_windows(8, MAX_ROWS, 14, "few"))
-    ids, weights = grid_model(family, 200, 8)
-    whole = margins(family, prepared, ids, weights)
-    parts = np.zeros(prepared.n_rows)
-    share(monkeypatch)
-    for rows, blocks in ((1, range(1)), (10**9, range(1, 2)), (1, range(2, prepared.n_blocks))):
-        monkeypatch.setattr(module, "SHARED_ROWS", rows)
-        family.write_margins(prepared, ids, weights, parts, blocks)
-    assert parts.tobytes() == whole.tobytes()
 
 
 @pytest.mark.parametrize(("d", "length"), [(1, 30), (6, 30), (7, 30), (8, 30), (9, 30), (12, 30)])
@@ -320,58 +222,3 @@ def test_no_table_is_shared_by_weights_whose_sums_are_rounded(
     assert not shared_parts(family, ids, weights)
     assert not shared_parts(family, ids, np.random.default_rng(10).normal(size=len(ids)))
     assert not shared_parts(family, ids[:0], weights[:0])
-
-
-@pytest.mark.parametrize("unknown", UNKNOWN)
-def test_a_scratch_file_does_not_change_a_bit(unknown: str, tmp_path: Path) -> None:
-    family = KmerFamily(4, 10)
-    codes = make_windows(3, MAX_ROWS, family.length, unknown)
-    rng = np.random.default_rng(3)
-    ids = np.sort(rng.choice(family.n_features, 60, replace=False))
-    weights = rng.normal(size=60)
-    in_memory, on_disk = prepare(family, codes), prepare(family, codes, scratch=tmp_path)
-    assert in_memory.in_memory and not on_disk.in_memory
-    for number, _ in in_memory.blocks():
-        mine, theirs = family.block(in_memory, number), family.block(on_disk, number)
-        assert (mine.planes == theirs.planes).all()
-        assert (mine.unknown_rows == theirs.unknown_rows).all()
-    assert (
-        margins(family, in_memory, ids, weights).tobytes()
-        == margins(family, on_disk, ids, weights).tobytes()
-    )
-    made = [family.column_maker(p, 1 << 20).make(ids) for p in (in_memory, on_disk)]
-    for a, b in zip(*made, strict=True):
-        assert (to_bool(a) == to_bool(b)).all()
-
-
-@examples(60)
-@given(
-    case=cases(),
-    share=st.sampled_from([0.02, 0.5, 1.0]),
-    block_rows=st.sampled_from([None, 64, 128, 320]),
-)
-def test_selected_rows_are_as_if_prepared_alone(
-    case: Case, share: float, block_rows: int | None
-) -> None:
-    family, codes, seed = case
-    rows = np.flatnonzero(np.random.default_rng(seed).random(len(codes)) < share)
-    rows = rows if len(rows) else np.array([len(codes) - 1])
-    chosen = select_rows(family, prepare(family, codes), rows, block_rows)
-    expected = prepare(family, codes[rows], block_rows or BLOCK_ROWS)
-    assert chosen.n_blocks == expected.n_blocks
-    for number, _ in expected.blocks():
-        record, sides = chosen.read(number)
-        wanted, wanted_sides = expected.read(number)
-        assert (record == wanted).all()
-        assert all((a == b).all() for a, b in zip(sides, wanted_sides, strict=True))
-
-
-def test_rows_are_selected_from_a_scratch_file(tmp_path: Path) -> None:
-    family = KmerFamily(3, 9)
-    codes = make_windows(4, MAX_ROWS, 9, "many")
-    rows = np.arange(1, MAX_ROWS, 2)
-    chosen = select_rows(family, prepare(family, codes, scratch=tmp_path), rows)
-    assert chosen.in_memory
-    ids, weights = np.arange(family.n_features), np.ones(family.n_features)
-    expected = brute.matrix(codes[rows], 3).sum(axis=1)
-    assert (margins(family, chosen, ids, weights) == expected).all()

@@ -6,53 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bag_matrix import matrix as bag_matrix
 from generators import Hinges, Listed
-from hypothesis import given
-from hypothesis import strategies as st
-from product_matrix import make_rows, stored
-from windows import UNKNOWN, examples, make_windows
+from windows import make_windows
 
 from fcl.data import open_data
 from fcl.data.prepared import PreparedRows
 from fcl.features import Family, bind_features, parse_features
-from fcl.features.base import BitColumns, ListedColumns, StepColumns
-from fcl.features.rows import CHUNK_IDS, RowChunk
+from fcl.features.rows import CHUNK_IDS
 from fcl.testing import check_generator
-
-SEQUENCES = (
-    "kmers:d=1",
-    "kmers:d=3",
-    "kmers:d=4",
-    "bag:d=2",
-    "bag:d=3,value=presence",
-    "bag:d=2,strands=both",
-    "bag:d=3,strands=both,wildcards=true",
-    "bag:d=3,wildcards=true,value=presence",
-    "kmers:d=2 + bag:d=2 * 0.5",
-)
-NUMBERS = ("columns", "products", "products:degree=3", "products:degree=1", "columns + products")
-DENSE = ("fourier:n=7", "fourier:n=5,dtype=int8 + columns", "generators:Listed")
-
-
-def columns_of(family: Family, prepared: PreparedRows) -> np.ndarray:
-    """The explicit matrix (n, p) that the family's column maker makes."""
-    maker = family.column_maker(prepared, 1 << 24)
-    out = np.empty((prepared.n_rows, family.n_features))
-    for at in range(0, family.n_features, maker.batch):
-        ids = np.arange(at, min(at + maker.batch, family.n_features))
-        for (_, rows), made in zip(prepared.blocks(), maker.make(ids), strict=True):
-            n = rows.stop - rows.start
-            if isinstance(made, BitColumns):
-                found = np.unpackbits(made.bits.view(np.uint8), axis=1, bitorder="little")[:, :n]
-            elif isinstance(made, StepColumns):
-                found = made.step * made.steps.astype(float)
-            elif isinstance(made, ListedColumns):
-                found = made.dense()
-            else:
-                found = made.values
-            out[rows, ids] = found.T
-    return out
 
 
 def bound(features: str, source: Any) -> tuple[Family, Any, PreparedRows]:
@@ -63,65 +24,6 @@ def bound(features: str, source: Any) -> tuple[Family, Any, PreparedRows]:
     prepared = PreparedRows(len(raw), 4096, family.record_shape(4096))
     prepared.commit(0, family.prepare(raw, prepared.writable(0), 4096))
     return family, raw, prepared
-
-
-def dense(chunk: RowChunk, p: int) -> np.ndarray:
-    out = np.zeros((len(chunk), p))
-    rows = np.repeat(np.arange(len(chunk)), np.diff(chunk.indptr))
-    np.add.at(out, (rows, chunk.ids), chunk.values)  # an id listed twice would show
-    return out
-
-
-def check_listed(features: str, source: Any, seed: int) -> None:
-    family, raw, prepared = bound(features, source)
-    expected, p = columns_of(family, prepared), family.n_features
-    random = np.random.default_rng(seed)
-    order = random.permutation(len(raw))[: random.integers(1, len(raw) + 1)]
-    view = family.row_view()
-    found = [dense(chunk, p) for chunk in view.chunks(raw, order)]
-    np.testing.assert_allclose(np.concatenate(found), expected[order], rtol=2e-7, atol=0)
-    every = list(view.chunks(raw))
-    assert all(chunk.ids.dtype == np.int32 and len(chunk.ids) <= CHUNK_IDS for chunk in every)
-    for chunk in view.chunks(raw):
-        rows = np.repeat(np.arange(len(chunk)), np.diff(chunk.indptr))
-        assert len(np.unique(rows * p + chunk.ids)) == len(chunk.ids)
-    sums = sum(dense(chunk, p).sum(axis=0) for chunk in family.row_view().chunks(raw))
-    np.testing.assert_allclose(sums, expected.sum(axis=0), rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("features", SEQUENCES)
-@given(st.integers(0, 2**31), st.sampled_from(UNKNOWN), st.integers(0, 4), st.integers(1, 40))
-@examples(12)
-def test_sequences(features: str, seed: int, unknown: str, more: int, n: int) -> None:
-    check_listed(features, make_windows(seed, n, 4 + more, unknown), seed)
-
-
-@pytest.mark.parametrize("features", NUMBERS)
-@given(
-    st.integers(0, 2**31),
-    st.sampled_from(["binary", "counts", "large signed"]),
-    st.booleans(),
-    st.integers(1, 6),
-)
-@examples(12)
-def test_numbers(features: str, seed: int, kind: str, sparse: bool, m: int) -> None:
-    check_listed(features, stored(make_rows(seed, 30, m, kind), sparse), seed)
-
-
-@pytest.mark.parametrize("features", DENSE)
-def test_dense_numbers(features: str) -> None:
-    check_listed(features, make_rows(0, 50, 4, "small").astype(float), 1)
-
-
-def test_products_of_binary_columns_have_no_powers() -> None:
-    check_listed("products:degree=3,binary=true", make_rows(3, 40, 5, "binary"), 0)
-
-
-def test_bag_against_regular_expressions() -> None:
-    codes = make_windows(5, 30, 8, "few")
-    family, raw, _ = bound("bag:d=3,strands=both,wildcards=true", codes)
-    (chunk,) = family.row_view().chunks(raw)
-    assert np.array_equal(dense(chunk, family.n_features), bag_matrix(family, codes))  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from product_matrix import bound_rows, products_of
 
 from fcl import open_data
 from fcl.errors import GeneratorError, InputError
-from fcl.features import Products, bind_features, family_from_config, parse_features, spell_features
+from fcl.features import Products, bind_features, family_from_config
 from fcl.features.generator.binding import probed_ids
 from fcl.features.products.numbering import Numbering, count_products
 from tests.windows import examples
@@ -83,18 +83,6 @@ def test_names() -> None:
     theirs = {family.describe(j, given) for j in range(family.n_features)}
     assert len(theirs) == len(names)
     assert {"c d", "c d^2 * c f", "c a * c b * c t"} <= theirs and "x3" not in theirs
-
-
-def test_text_and_description_make_the_same_family() -> None:
-    for text in ("products", "products:degree=3", "products:degree=4,binary=true"):
-        spec = parse_features(text)
-        assert isinstance(spec, Products)
-        assert parse_features(spell_features(spec)) == spec
-        family = bind_features(spec, open_data(np.eye(8), y=None).rows)
-        again = family_from_config(family.to_config())
-        assert again.n_features == family.n_features
-        assert again.n_price_parts == family.n_price_parts
-        assert again.describe(family.n_features - 1) == family.describe(family.n_features - 1)
 
 
 def test_booleans_are_binary() -> None:

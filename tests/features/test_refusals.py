@@ -30,7 +30,7 @@ from fcl.features import (
 from fcl.features.products.numbering import count_products
 from fcl.testing import check_generator
 from tests.cli.refusals import of, parametrized
-from tests.features.test_concat import Shares
+from tests.families import Shares
 from tests.features.test_fourier import numbers
 from tests.features.test_penalty_factors import C, M, problem
 from tests.pricing import Pricing

@@ -23,6 +23,8 @@ SETTINGS = ("NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK", "NUMBA_CACHE_DIR")
 #: Tests that call kernels directly, without training.
 FILES = (
     "kernels",
+    "contracts/test_losses.py",
+    "contracts/test_families.py",
     "cache/test_column_cache.py",
     *(f"features/{path.name}" for path in sorted((ROOT / "tests/features").glob("test_kmer_*.py"))),
     "features/test_product_prices.py",

@@ -24,7 +24,6 @@ from fcl.objective import (
     find_loss,
     make_outputs,
 )
-from fcl.parallel import Team
 
 SOFTMAX = find_loss("softmax")
 
@@ -102,44 +101,6 @@ def bound_of(objective: SoftmaxOutputs, problem: ClassProblem, r: np.ndarray, ra
 
 
 # -- values, residuals, lines ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("block_rows", [64, 65536])
-def test_softmax_values_residuals_and_lines(block_rows: int) -> None:
-    problem = class_problem(1, n=600)
-    objective = outputs_of(problem, block_rows=block_rows, team=Team(2))
-    random = np.random.default_rng(0)
-    m, dm = random.normal(size=(2, problem.K, 600)) * 3.0
-    assert objective.value(2.0, m) == pytest.approx(2.0 + problem.C * problem.loss(m.T), rel=1e-14)
-    r, q = curvatures_of(objective, m)
-    p = softmax(m, axis=0)
-    assert r == pytest.approx(problem.s * (p - problem.hot.T), abs=1e-14)
-    assert q == pytest.approx(problem.s * p * (1.0 - p), abs=1e-14)
-    assert (r == residuals_of(objective, m)).all()
-    assert np.abs(r.sum(axis=0)).max() < 1e-14
-
-    sums = objective.line_sums(m, dm, 0.3)
-    at = m + 0.3 * dm
-    p = softmax(at, axis=0)
-    mean = (p * dm).sum(axis=0)
-    assert sums.value == pytest.approx(problem.loss(at.T), rel=1e-14)
-    assert sums.slope_beta == pytest.approx(((p - problem.hot.T) * problem.s * dm).sum(), rel=1e-11)
-    assert sums.curve_beta == pytest.approx(problem.s @ (p * (dm - mean) ** 2).sum(axis=0))
-
-
-def test_finite_differences_of_residuals_and_curvatures() -> None:
-    problem = class_problem(2)
-    objective, h = outputs_of(problem), 1e-4
-    m = np.random.default_rng(0).normal(size=(problem.K, 40))
-    r, q = curvatures_of(objective, m)
-    for k, i in ((0, 0), (1, 7), (problem.K - 1, 39)):
-        up, down = m.copy(), m.copy()
-        up[k, i] += h
-        down[k, i] -= h
-        high, low = (residuals_of(objective, at)[k, i] for at in (up, down))
-        values = [objective.loss_sum(at) for at in (up, down)]
-        assert r[k, i] == pytest.approx((values[0] - values[1]) / (2 * h), abs=1e-7)
-        assert q[k, i] == pytest.approx((high - low) / (2 * h), abs=1e-7)
 
 
 def test_no_digit_is_lost_where_a_class_has_nearly_all_probability() -> None:
@@ -341,19 +302,6 @@ def test_two_classes_are_the_binary_problem() -> None:
     assert value == pytest.approx(binary.objective, rel=1e-12)
     bound = bound_of(objective, problem, residuals_of(objective, m), True)
     assert bound == pytest.approx(binary.bound, rel=1e-9)
-
-
-def test_new_labels_permute() -> None:
-    problem = class_problem(5, group=False, offset=0.0)
-    order = np.random.default_rng(0).permutation(problem.K)
-    again = replace(problem, y=np.argsort(order)[problem.y.astype(int)].astype(float))
-    one, other = outputs_of(problem), outputs_of(again)
-    m = np.random.default_rng(1).normal(size=(problem.K, 40))
-    permuted = np.ascontiguousarray(m[order])
-    assert other.loss_sum(permuted) == pytest.approx(one.loss_sum(m), rel=1e-14)
-    r = residuals_of(one, m)
-    assert residuals_of(other, permuted) == pytest.approx(r[order], abs=1e-15)
-    assert other.dual_bound(r[order], 0.8) == pytest.approx(one.dual_bound(r, 0.8), rel=1e-12)
 
 
 # -- separate losses -------------------------------------------------------------------------------

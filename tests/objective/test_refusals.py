@@ -1,4 +1,4 @@
-"""Values of C, penalties, losses, targets and scores that are refused."""
+"""Values of C, penalties, losses, targets and scores that are accepted in two forms, or refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fcl.errors import InputError
-from fcl.objective import Penalty, find_loss, make_outputs, resolve_C
+from fcl.objective import Penalty, find_loss, make_outputs, relative_gap, resolve_C
 from fcl.objective.metrics import average_precision
 
 Case = tuple[str, Callable[..., object], tuple[Any, ...], str]
@@ -57,3 +57,16 @@ def test_refusals(
 ) -> None:
     with pytest.raises(error, match=message):
         door(*arguments)
+
+
+def test_relative_gap() -> None:
+    assert relative_gap(10.0, 9.0) == pytest.approx(0.1)
+    assert relative_gap(10.0, 11.0) == relative_gap(0.0, 0.0) == relative_gap(0.0, -1.0) == 0.0
+    for objective in (1.0, math.nan, math.inf):  # an unknown gap is infinite
+        for bound in (math.nan, -math.inf, *([1.0, math.inf] if objective != 1.0 else [])):
+            assert relative_gap(objective, bound) == math.inf
+
+
+def test_options_in_two_forms() -> None:
+    assert resolve_C(0.5, None, 20.0) == resolve_C(None, 0.1, 20.0) == (0.5, 0.1)
+    assert find_loss("squared-hinge") == find_loss("squared_hinge")
