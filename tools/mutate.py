@@ -10,8 +10,9 @@
 A place is an operator, a comparison, a number, a condition or a statement of a function in the rooms
 below, drawn with equal chances for each room, then for each place. The tests of a change are those that
 run its lines according to the map, which needs `pip install pytest-cov`: first those of its room, then
-the quick ones, up to about a minute. The first failure ends them. Kernels, whose lines no map has, run with NUMBA_DISABLE_JIT=1 and the tests of tests/kernels alone. The
-same seed and number draw the same places while the code is the same.
+the quick ones, up to about a minute. The first failure ends them. Kernels, whose lines no map has, run
+with NUMBA_DISABLE_JIT=1 and the tests of tests/kernels alone. The same seed and number draw the same
+places while the code is the same.
 """
 
 from __future__ import annotations
