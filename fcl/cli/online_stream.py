@@ -17,6 +17,7 @@ from fcl.cli.online_options import ARGUMENTS
 from fcl.cli.signals import Stop
 from fcl.errors import InputError
 from fcl.limits import budget
+from fcl.parallel import POLL
 
 if TYPE_CHECKING:
     from fcl.drivers.online.stream import StreamBlock
@@ -40,8 +41,6 @@ PIECE = 1 << 20
 LONGEST = 64 * PIECE
 #: Share of the budget for text that waits; parsed rows take about ten times as much.
 BUDGET_SHARE = 16
-#: Seconds between two looks at the request to stop, while no rows come.
-POLL = 0.2
 
 
 def check_stream(options: Mapping[str, Any], given: Mapping[str, str]) -> None:

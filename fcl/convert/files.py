@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import io
 import os
+import select
 import stat
 import sys
 import zlib
@@ -19,6 +20,7 @@ from typing import Any
 from fcl.checks import file_kind
 from fcl.errors import InputError
 from fcl.limits import allow
+from fcl.parallel import POLL
 
 STDIN = "-"
 
@@ -201,27 +203,49 @@ def is_pipe(path: str | os.PathLike[str]) -> bool:
     return False
 
 
+def _opened(path: Path | None) -> tuple[Any, bool]:
+    """A file, or standard input (None), without a buffer, and whether to close it after reading."""
+    if path is not None:
+        return open(path, "rb", 0), True
+    try:
+        return open(sys.stdin.fileno(), "rb", 0, closefd=False), True
+    except (OSError, ValueError):  # not a file of the system
+        return sys.stdin.buffer, False
+
+
+def _pipe_number(file: Any) -> int | None:
+    """The descriptor of a file whose reads may wait for bytes; None for others."""
+    try:
+        number: int = file.fileno()
+    except (OSError, ValueError):
+        return None
+    return None if stat.S_ISREG(os.fstat(number).st_mode) else number
+
+
 class _Counted(io.RawIOBase):
     """The stored bytes of a file, or of standard input, which are counted and hashed."""
 
     def __init__(self, path: Path | None) -> None:
         self.done = 0
         self.hash = hashlib.sha256()
-        self._is_stdin = path is None
         if path is None and sys.stdin is None:
             raise InputError("standard input (-) is closed; expected a file or a pipe")
-        self._file: Any = sys.stdin.buffer if path is None else open(path, "rb", 0)  # noqa: SIM115
+        self._file, self._closes = _opened(path)
+        self._pipe = _pipe_number(self._file)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
+        # Python handles a signal that comes just before a read only after the read
+        while self._pipe is not None and not select.select([self._pipe], [], [], POLL)[0]:
+            pass
         count = self._file.readinto(buffer) or 0
         self.hash.update(memoryview(buffer)[:count])
         self.done += count
         return count
 
     def close(self) -> None:
-        if not self._is_stdin:
+        if self._closes:
             self._file.close()
         super().close()
