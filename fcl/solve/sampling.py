@@ -89,6 +89,18 @@ class LastStep:
     promised: float = 0.0  #: decrease that the trainer predicted
 
 
+@dataclass(frozen=True)
+class SampledPass:
+    """What a certified pass tells about the sample."""
+
+    objective: float  #: of the anchor
+    gap: float  #: of the anchor
+    step: LastStep
+    n_cached: int  #: columns in the cache
+    cached_bytes: float  #: of these columns
+    n_frozen: int = 0  #: features with a weight that are not cached
+
+
 @dataclass(frozen=True, kw_only=True)
 class SampleState:
     """What a checkpoint stores of the sample: its size, and what decides on the next sample."""
@@ -163,46 +175,49 @@ class SampleSize:
         # the objective at the latest sample, and the last pass
         self.objective = self.last_gap = self.last_objective = np.inf
 
-    def should_redraw(
-        self,
-        objective: float,
-        gap: float,
-        step: LastStep,
-        n_cached: int,
-        cached_bytes: float,
-        n_frozen: int = 0,
-    ) -> bool:
-        """Decide whether to draw a new sample, of ``wanted`` rows; call once per certified pass.
+    def redraw_reason(self, now: SampledPass) -> str:
+        """Why the trainer needs a new sample, of ``wanted`` rows, or an empty text.
 
-        objective, gap : of the anchor.  n_cached, cached_bytes : of the cached columns.
-        n_frozen : features with a weight that are not cached.
+        Call it once per certified pass. The first reason that holds counts:
+
+        - ``first``: there is no sample yet.
+        - ``larger``: the sample predicted the last step badly, the gap hardly closed, or the sample has
+          become small for the number of columns; and there is room for a larger one.
+        - ``mispredicted``: it predicted the last step badly, and there is no room.
+        - ``renewed``: the errors of the sample keep the gap open; those of another one differ.
+        - ``stale``: the objective has fallen so far that the rows that matter have changed.
         """
         if not self.most or self.drawn == self._n_rows:
-            return False
+            return ""
         if self.draws == 0:
-            self.objective = objective
-            return True
+            self.objective = now.objective
+            return "first"
         self.age += 1
+        step, gap, objective = now.step, now.gap, now.objective
         bad = step.beta < 0.5 or step.decrease < 0.5 * step.promised
         steady = objective > STEADY * self.last_objective
-        dear = cached_bytes >= DEAR_BYTES
+        dear = now.cached_bytes >= DEAR_BYTES
         predicted = step.decrease > PREDICTED * step.promised
-        kept = n_frozen > 0 or (dear and predicted and gap > OPEN * objective)
-        renewed = steady and not kept and gap > (DEAR_RENEWED if dear else RENEWED) * self.last_gap
-        slow = steady and not kept and gap > self._slow * self.last_gap
+        kept = now.n_frozen > 0 or (dear and predicted and gap > OPEN * objective)
+        final = steady and not kept
+        left, before = gap, self.last_gap
         self.last_gap, self.last_objective = gap, objective
-        thin = self.drawn < ROWS_A_COLUMN * n_cached
+        thin = self.drawn < ROWS_A_COLUMN * now.n_cached
         small = thin and not steady and not self._requested
-        may_grow = thin or not dear
-        redraw = (
-            ((bad or slow or small) and may_grow and self._grow(cached_bytes))
-            or (bad and self.age >= LEAST_AGE)
-            or renewed
-            or objective < STALE * self.objective
-        )
-        if redraw:
-            self.age, self.objective = 0, objective
-        return redraw
+        grows = (bad or small or (final and left > self._slow * before)) and (thin or not dear)
+        renewed = DEAR_RENEWED if dear else RENEWED
+        if grows and self._grow(now.cached_bytes):
+            reason = "larger"
+        elif bad and self.age >= LEAST_AGE:
+            reason = "mispredicted"
+        elif final and left > renewed * before:
+            reason = "renewed"
+        elif objective < STALE * self.objective:
+            reason = "stale"
+        else:
+            return ""
+        self.age, self.objective = 0, objective
+        return reason
 
     def change_objective(self, factor: float) -> None:
         """Scale the objective at the latest sample, and forget the last pass: C has changed."""

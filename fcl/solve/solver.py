@@ -38,7 +38,7 @@ from fcl.solve.output_view import OutputView
 from fcl.solve.passes import Passes
 from fcl.solve.polish import polish, polishable, polished_bound
 from fcl.solve.run_state import RunState
-from fcl.solve.sampling import LastStep, Sampler
+from fcl.solve.sampling import LastStep, SampledPass, Sampler
 from fcl.solve.select import Selection
 from fcl.solve.state import Point, is_active
 from fcl.solve.trainer import Solved, Trainer
@@ -141,6 +141,8 @@ class Solver:
         self._frozen_gradients = np.empty(0)
         self._totals: Any = 0.0, 0.0  # of the residuals and curvatures at the priced anchor
         self._solved: Solved | None = None
+        #: why the trainer got another sample at the last certified anchor; empty if it did not
+        self.redrawn = ""
         self._cut_short = False  # whether more features violated than were admitted last
         #: sorted ids, and curvatures over all rows, of features that may be cached at the anchor
         self._exact: tuple[Ids, Floats] | None = None
@@ -251,7 +253,7 @@ class Solver:
         if sampler is None:
             return False
         if not sampler.pending:
-            sampler.pending = sampler.size.should_redraw(
+            now = SampledPass(
                 self.outer.objective,
                 self.outer.gap,
                 sampler.step,
@@ -259,6 +261,8 @@ class Solver:
                 float(cache.used),
                 len(self._frozen.ids),
             )
+            self.redrawn = sampler.size.redraw_reason(now)
+            sampler.pending = bool(self.redrawn)
         return sampler.pending
 
     def rounding(self) -> float:

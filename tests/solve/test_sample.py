@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fcl.objective import Objective, find_loss
-from fcl.solve.sampling import LastStep, SampleSize, draw_rows
+from fcl.solve.sampling import LastStep, SampledPass, SampleSize, draw_rows
 
 N = 20_000
 
@@ -110,15 +110,21 @@ def test_no_more_rows_than_there_is_room_for(labels: np.ndarray) -> None:
 def test_passes_of_the_final_phase_renew_the_sample_or_let_it_grow() -> None:
     size = SampleSize(1_000_000, 500_000, 100_000, 1 << 30)
 
-    def redrawn(objective: float, gap: float) -> bool:
-        return size.should_redraw(objective, gap, LastStep(), 100, 1e6)
+    good, bad = LastStep(), LastStep(beta=0.4)
 
-    assert redrawn(100.0, np.inf)  # the first sample
+    def reason(objective: float, gap: float, step: LastStep = good) -> str:
+        return size.redraw_reason(SampledPass(objective, gap, step, 100, 1e6))
+
+    assert reason(100.0, np.inf) == "first"
     size.draws, size.drawn = 1, 100_000
-    assert not redrawn(90.0, 50.0)  # the objective still falls
-    assert not redrawn(89.9, 5.0)  # the gap falls to a tenth
-    assert redrawn(89.8, 2.0) and size.wanted == 100_000
-    assert redrawn(89.7, 1.9) and size.wanted == 200_000
+    assert reason(90.0, 50.0) == ""  # the objective still falls
+    assert reason(89.9, 5.0) == ""  # the gap falls to a tenth
+    assert reason(89.8, 2.0) == "renewed" and size.wanted == 100_000
+    assert reason(89.7, 1.9) == "larger" and size.wanted == 200_000
+    assert reason(50.0, 1.5) == "stale"
+    size.wanted = size.most
+    assert reason(49.9, 0.1, bad) == ""  # the sample is too young
+    assert reason(49.8, 0.01, bad) == "mispredicted"
 
 
 def test_a_sample_whose_columns_are_dear_is_kept_while_passes_close_the_gap() -> None:
@@ -127,7 +133,7 @@ def test_a_sample_whose_columns_are_dear_is_kept_while_passes_close_the_gap() ->
         size.draws, size.drawn = 1, 100_000
         cached_bytes = float(1 << 30 if dear else 1 << 20)
         redrawn = [
-            size.should_redraw(objective, gap, LastStep(), 100, cached_bytes)
+            bool(size.redraw_reason(SampledPass(objective, gap, LastStep(), 100, cached_bytes)))
             for objective, gap in ((200.0, 99.0), (190.0, 50.0), (189.9, 25.0), (189.8, 20.0))
         ]
         assert redrawn == [True, False, not dear, True]
@@ -139,8 +145,8 @@ def test_a_sample_is_kept_while_weights_are_frozen() -> None:
         size = SampleSize(10_000_000, 5_000_000, 100_000, 1 << 20)
         size.draws, size.drawn, size.objective = 1, 100_000, 200.0
         step = LastStep(decrease=decrease, promised=1.0)
-        size.should_redraw(200.0, 50.0, step, 100, 1e6, n_frozen)
-        redrawn = size.should_redraw(199.9, 49.0, step, 100, 1e6, n_frozen)
+        bool(size.redraw_reason(SampledPass(200.0, 50.0, step, 100, 1e6, n_frozen)))
+        redrawn = bool(size.redraw_reason(SampledPass(199.9, 49.0, step, 100, 1e6, n_frozen)))
         assert redrawn == (n_frozen == 0 or decrease < 0.5)
 
 
@@ -151,8 +157,8 @@ def test_a_sample_that_predicted_the_step_is_kept_if_its_columns_are_dear() -> N
         size.draws, size.drawn = 1, 100_000
         step = LastStep(decrease=share, promised=1.0)
         cached_bytes = float(1 << 30 if dear else 1 << 20)
-        size.should_redraw(200.0, gap, step, 100, cached_bytes)
-        redrawn = size.should_redraw(199.9, 0.98 * gap, step, 100, cached_bytes)
+        bool(size.redraw_reason(SampledPass(200.0, gap, step, 100, cached_bytes)))
+        redrawn = bool(size.redraw_reason(SampledPass(199.9, 0.98 * gap, step, 100, cached_bytes)))
         assert redrawn == (not dear or share == 0.8 or gap == 10.0)
 
 
@@ -161,7 +167,7 @@ def test_a_sample_whose_columns_are_dear_grows_only_while_it_is_thin() -> None:
         size = SampleSize(10_000_000, 5_000_000, 100_000, 1 << 40)
         size.draws, size.drawn = 1, 100_000
         bad = LastStep(decrease=0.1, promised=1.0)
-        size.should_redraw(90.0, 50.0, bad, n_cached, 1 << 30)
+        bool(size.redraw_reason(SampledPass(90.0, 50.0, bad, n_cached, 1 << 30)))
         assert (size.wanted > 100_000) == grows
-        size.should_redraw(80.0, 50.0, bad, n_cached, 1 << 20)
+        bool(size.redraw_reason(SampledPass(80.0, 50.0, bad, n_cached, 1 << 20)))
         assert size.wanted > 100_000

@@ -46,7 +46,7 @@ from fcl.solve.outputs import make_passes
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 from fcl.solve.polish import polish, polishable
 from fcl.solve.run_state import RunState
-from fcl.solve.sampling import LastStep
+from fcl.solve.sampling import LastStep, SampledPass
 from fcl.solve.solver import null_outer
 from fcl.solve.state import Point
 from fcl.types import Ids
@@ -380,14 +380,16 @@ class OuterLoopState:
     def _prepare_columns(self) -> Decided:
         """Choose the columns to make, over a new sample of rows if one is due."""
         slots, cached = self.cached()
-        redraw = self._redraw_due or self._sample.should_redraw(
+        step = LastStep(self.beta, self._decrease, self._tried.promised)
+        now = SampledPass(
             self.outer.objective,
             self.outer.gap,
-            LastStep(self.beta, self._decrease, self._tried.promised),
+            step,
             len(slots),
             float(self.store.sizes[slots].sum()),
             len(self.outer.frozen(cached).ids),
         )
+        redraw = self._redraw_due or bool(self._sample.redraw_reason(now))
         self._redraw_due = False
         columns = self._select(drop_cache=redraw)
         assert self.anchor is not None
