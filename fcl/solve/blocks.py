@@ -226,7 +226,7 @@ class OutputSolver:
         first, decrease, sweeps, moved = -1.0, 0.0, 0, False
         goal = target
         for turn in range(STEPS_A_TURN + 1):
-            taken = trainer.step(view.outputs[k], part, goal, turn < STEPS_A_TURN)
+            taken = trainer.step(goal, turn < STEPS_A_TURN)
             decrease, sweeps = decrease + taken.decrease, sweeps + taken.sweeps
             if first < 0.0:
                 first = taken.violation

@@ -25,16 +25,15 @@ from fcl.objective import ROUNDING, Outputs
 from fcl.parallel import SERIAL, Team
 from fcl.solve.coupled_exact import exact_bytes, is_exact, minimise_exactly
 from fcl.solve.coupled_model import Bend, minimise_model, model_bytes
+from fcl.solve.damping import Damping
 from fcl.solve.inner import InnerModel
 from fcl.solve.inner_descent import MAX_SWEEPS
 from fcl.solve.line import Share, search_share
 from fcl.solve.output_view import OutputView, OutputWorking, output_moments
 from fcl.solve.state import Columns, LocalPoint, Step, is_active
 from fcl.solve.trainer import (
-    CUT,
     INNER_SHARE,
     INNER_TARGET,
-    LEAST_RAISED,
     NEAR,
     RESTING,
     StepResult,
@@ -129,8 +128,7 @@ class CoupledTrainer:
         self.resize(inner.n_rows)
         self.inner = inner
         self._team = inner.team
-        self._raised = 0.0
-        self._careful = False  # whether coordinate descent has failed
+        self.damping = Damping(most=MOST_RAISED)
         #: intercepts of the trainer's point, and of the anchor
         self.free = self._anchor = np.empty(0)
         #: columns of the last step, and their slopes before it, of the size that the penalty bounds by 1
@@ -165,12 +163,15 @@ class CoupledTrainer:
     @property
     def state(self) -> TrainerState:
         """The state, besides the point, that the next steps depend on."""
-        return TrainerState(self.inner.drawn, self.inner.grown, self._raised, int(self._careful))
+        damping = self.damping
+        return TrainerState(
+            self.inner.drawn, self.inner.grown, damping.raised, int(damping.careful)
+        )
 
     @state.setter
     def state(self, state: TrainerState) -> None:
         self.inner.drawn, self.inner.grown = state.drawn, state.grown
-        self._raised, self._careful = state.raised, bool(state.careful)
+        self.damping = Damping(state.raised, bool(state.careful), MOST_RAISED)
 
     @property
     def margins(self) -> Floats:
@@ -224,18 +225,15 @@ class CoupledTrainer:
             found = self._search(view, working, part, step)
             if found is not None:
                 break
-            self._careful = True
-            if self.inner.cease() or self._raised >= MOST_RAISED:
+            self.damping = self.damping.with_care()
+            if self.inner.cease() or self.damping.exhausted:
                 return StepResult(False, decrease, violation, sweeps)
-            self._raised = max(10.0 * self._raised, LEAST_RAISED)
+            self.damping = self.damping.more()
         beta, gained = found.beta, found.decrease
         before = working.of("anchor_weights")[part.columns]
         if gained > self.most_decrease and (part.weights != before).any():
             return StepResult(False, decrease, violation, sweeps)
-        if beta < CUT:
-            self._raised = max(10.0 * self._raised, LEAST_RAISED)
-        elif beta == 1.0:
-            self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
+        self.damping = self.damping.after(beta)
         self._undo = None if found.seen else (part.columns, part.weights, self.free)
         self._before = violation
         self._set(working, part.columns, part.weights + beta * step.d)
@@ -256,8 +254,8 @@ class CoupledTrainer:
 
         violation : at the point.
         """
-        raised = self._raised
-        if is_exact(view, len(part.columns), self._careful):
+        raised = self.damping.raised
+        if is_exact(view, len(part.columns), self.damping.careful):
             cease, bend = self.inner.cease, bend.raised(raised)
             return minimise_exactly(view, working, part, bend, raised, tolerance, cease)
         most = MAX_SWEEPS if violation <= 1.0 else FAR_SWEEPS
@@ -273,7 +271,7 @@ class CoupledTrainer:
             1.0 - NEAR * violation,
             most,
         )
-        self._careful = self._careful or step.sweeps >= most
+        self.damping = self.damping.with_care(self.damping.careful or step.sweeps >= most)
         return step
 
     @staticmethod

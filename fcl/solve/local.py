@@ -99,7 +99,7 @@ class LocalSolver:
 
     def rise(self) -> float:
         """The local objective at the current point minus that of the anchor."""
-        return self.trainer.rise(self.view, self.working)
+        return self.trainer.rise()
 
     # -- columns -------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class LocalSolver:
         moved = self.working.weights[:n] != self.working.anchor_weights[:n]
         leaving = np.flatnonzero(~keep & moved)
         if len(leaving):
-            self.trainer.freeze(self.view, self.working, leaving)
+            self.trainer.freeze(leaving)
             self.trainer.columns_changed()
         else:
             self.trainer.columns_left()
@@ -187,7 +187,7 @@ class LocalSolver:
     def step(self, target: float) -> StepResult:
         """Take one step from the current point, unless it is good enough (:meth:`Trainer.step`)."""
         self._target = target
-        return self.trainer.step(self.view, self.working, target)
+        return self.trainer.step(target)
 
     def solve(self, target: float, max_steps: int) -> Solved:
         """Solve the local problem from the anchor, in at most ``max_steps`` steps."""

@@ -29,6 +29,7 @@ from fcl.kernels import descent, losses
 from fcl.objective import ROUNDING
 from fcl.objective.unpenalised import settle
 from fcl.solve import clipped
+from fcl.solve.damping import CUT, Damping
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.inner import MOST_GROWN, InnerModel
 from fcl.solve.inner_descent import MAX_SWEEPS
@@ -42,11 +43,6 @@ RESTING = 0.8
 #: So are those whose |slope| is below 1 by more than this multiple of the largest violation: until the
 #: next pass, slopes change by about as much as violations fall.
 NEAR = 3.0
-#: A step cut to less than this share had a model whose curvatures were too small.
-CUT = 0.3
-#: Share of a majoriser's curvatures to which curvatures are raised after a cut step. Each further cut
-#: step multiplies the share by ten, and each whole step divides it by ten, down to none.
-LEAST_RAISED = 1e-3
 #: Rows times columns squared, and rows, up to which a step uses the whole Hessian (milliseconds), unless
 #: it is an early one.
 CHEAP_HESSIAN = 5e7
@@ -138,11 +134,12 @@ class Trainer:
         self.resize(inner.n_rows)
         self.inner = inner
         self._exact = ExactModel(min(hessian_columns, inner.max_columns))
-        self._raised = 0.0  # share of a majoriser's curvatures that bounds the model's from below
-        self._careful = False  # whether coordinate descent on a sample has proved insufficient
+        self.damping = Damping()
         self._early = EARLY if quick_passes else math.inf
         self._team = inner.team
-        # the local problem that is being solved
+        # the local problem that is being solved: rows, columns and
+        self._view: RowView
+        self._working: WorkingSet
         #: free coefficients of the trainer's point, and of the anchor
         self.free = self._anchor = np.empty(0)
         #: columns of the last step, and their slopes before it
@@ -171,12 +168,15 @@ class Trainer:
     @property
     def state(self) -> TrainerState:
         """The state, besides the point, that the next steps depend on."""
-        return TrainerState(self.inner.drawn, self.inner.grown, self._raised, int(self._careful))
+        damping = self.damping
+        return TrainerState(
+            self.inner.drawn, self.inner.grown, damping.raised, int(damping.careful)
+        )
 
     @state.setter
     def state(self, state: TrainerState) -> None:
         self.inner.drawn, self.inner.grown = state.drawn, state.grown
-        self._raised, self._careful = state.raised, bool(state.careful)
+        self.damping = Damping(state.raised, bool(state.careful))
 
     def solve(
         self, view: RowView, working: WorkingSet, anchor: Floats, target: float, max_steps: int
@@ -189,7 +189,7 @@ class Trainer:
         decrease, sweeps, steps = 0.0, 0, 0
         while True:
             may_move = steps < max_steps and not self.inner.cease()
-            taken = self.step(view, working, target, may_move)
+            taken = self.step(target, may_move)
             decrease += taken.decrease
             sweeps += taken.sweeps
             steps += taken.moved
@@ -204,6 +204,7 @@ class Trainer:
 
         Recomputes the margins from the anchor's margins and the change of the weights.
         """
+        self._view, self._working = view, working
         n = working.cache.n
         objective = view.objective
         self.free, self._anchor = free[: objective.n_free], anchor[: objective.n_free]
@@ -213,8 +214,9 @@ class Trainer:
         away = working.weights[:n] - working.anchor_weights[:n]
         moved = np.flatnonzero(away)
         add_columns(working, moved, away[moved], self._m, self._team)
-        if n and self._is_clipped(view, n) and self._is_cheap(view, n):
-            self._raised = 0.0  # minimise directly again, until rounding spoils a step
+        if n and self._is_clipped(n) and self._is_cheap(n):
+            # minimise directly again, until rounding spoils a step
+            self.damping = Damping(0.0, self.damping.careful)
         self._before, self._undo = math.inf, None
         self.inner.forget()
         self._decrease, self._gains, self._settled, self._refused = 0.0, [], False, False
@@ -229,8 +231,9 @@ class Trainer:
         """The free coefficients minus the anchor's."""
         return np.asarray(self.free - self._anchor)
 
-    def rise(self, view: RowView, working: WorkingSet) -> float:
+    def rise(self) -> float:
         """The local objective at the current point minus that of the anchor."""
+        view, working = self._view, self._working
         n = working.cache.n
         away = working.weights[:n] - working.anchor_weights[:n]
         moved = np.flatnonzero(away)
@@ -249,9 +252,7 @@ class Trainer:
         penalty -= of.value(working.anchor_weights[moved], factor)
         return penalty + view.objective.C * smooth
 
-    def step(
-        self, view: RowView, working: WorkingSet, target: float, may_move: bool = True
-    ) -> StepResult:
+    def step(self, target: float, may_move: bool = True) -> StepResult:
         """Take one proximal Newton step.
 
         Takes none if the violation is at most ``target``, the local problem is settled, or the objective
@@ -259,10 +260,11 @@ class Trainer:
         """
         if (self._settled or self._refused) and self._undo is None:
             return StepResult(False, 0.0, self._before, 0)  # without another look at the columns
+        view, working = self._view, self._working
         n = working.cache.n
         weights, penalty = working.weights[:n], view.objective.penalty
         columns = np.arange(n)
-        if not self._is_cheap(view, n):
+        if not self._is_cheap(n):
             prices, anchored = view.objective.C * working.gradients[:n], working.anchor_weights[:n]
             slopes = penalty.slopes(prices, anchored, working.factor[:n])
             worst = descent.violations(slopes, anchored, np.empty(n))
@@ -270,24 +272,24 @@ class Trainer:
             # the same columns in all steps from one anchor, so that a step can use the last one's model
             columns = np.flatnonzero((weights != 0.0) | (anchored != 0.0) | near)
         decrease, sweeps = 0.0, 0
-        if not self._knows(view, working):
+        if not self._knows():
             # a remaining slope of the intercept would appear as a violation of every dense column
             settled = settle(view.objective, self._m, view.pull(self._away), view.free_floor)
             self.free = self.free + settled.x
             decrease = view.objective.C * settled.decrease
         while True:
-            local = self._localise(view, working, columns)
+            local = self._localise(columns)
             slopes = local.gradients / local.absolute
             self.seen = columns, slopes
             violation = float(descent.violations(slopes, local.weights, np.empty(len(columns))))
             if self._undo is not None and violation >= self._before:
                 undone, old, free = self._undo
-                self._return_to(view, working, undone, old, free)
+                self._return_to(undone, old, free)
                 self._undo, self._gains = None, []
                 self.inner.forget()
-                if self._careful:
+                if self.damping.careful:
                     return StepResult(False, decrease, self._before, sweeps)
-                self._careful = True
+                self.damping = self.damping.with_care()
                 continue
             if not self._gains:
                 self.inner.judge(self._before, violation)
@@ -297,15 +299,14 @@ class Trainer:
             if violation <= target or self._settled or self._refused or not may_move:
                 return StepResult(False, decrease, violation, sweeps)
             tolerance = max(INNER_SHARE * violation, INNER_TARGET * target)
-            step = self._minimise(view, working, local, tolerance, violation > self._early)
+            step = self._minimise(local, tolerance, violation > self._early)
             sweeps += step.sweeps
-            found = self._line(view, working, local, step).search()
+            found = self._line(local, step).search()
             if found is not None:
                 break
-            if self.inner.cease() or (self._raised == 1.0 and self._careful):
+            if self.inner.cease() or self.damping.exhausted:
                 return StepResult(False, decrease, violation, sweeps)
-            self._careful = self._careful or self._raised == 1.0
-            self._raise()
+            self.damping = self.damping.after_failure()
             self.inner.forget()
         beta, gained = found.beta, found.decrease
         if self._decrease > 0.0 and self._decrease + gained > self.most_decrease:
@@ -314,14 +315,11 @@ class Trainer:
             self._refused = True
             return StepResult(False, decrease, violation, sweeps)
         little = gained <= NEARLY_SAME * view.objective.C * local.loss
-        if not (little and step.rough and beta == 1.0 and not self._raised):
+        if not (little and step.rough and beta == 1.0 and not self.damping.raised):
             self.inner.forget()
-        if beta < CUT:
-            self._raise()
-            if view.objective.loss.clipped:
-                self._careful = False
-        elif beta == 1.0:
-            self._raised = 0.1 * self._raised if self._raised > LEAST_RAISED else 0.0
+        self.damping = self.damping.after(beta)
+        if beta < CUT and view.objective.loss.clipped:
+            self.damping = self.damping.with_care(False)
         # if rounding hides the decrease, the violation of the next step has to confirm it
         self._undo = None if found.seen else (columns, local.weights, self.free)
         self._before = violation
@@ -336,59 +334,51 @@ class Trainer:
         foreseen = found.left * violation if beta == 1.0 else math.inf
         return StepResult(True, decrease + gained, violation, sweeps, foreseen)
 
-    def _raise(self) -> None:
-        """Raise the curvatures of the next model, after the last one promised too much."""
-        self._raised = min(max(10.0 * self._raised, LEAST_RAISED), 1.0)
-
-    def _is_cheap(self, view: RowView, k: int, share: float = 1.0) -> bool:
+    def _is_cheap(self, k: int, share: float = 1.0) -> bool:
         """Whether the Hessian of k columns takes next to no time, or a share of it."""
-        n = view.objective.n_rows
-        small = n * k * k <= share * CHEAP_HESSIAN or self._is_clipped(view, k)
+        n = self._view.objective.n_rows
+        small = n * k * k <= share * CHEAP_HESSIAN or self._is_clipped(k)
         return k <= self._exact.most and n <= CHEAP_ROWS and small
 
-    def _is_clipped(self, view: RowView, k: int) -> bool:
+    def _is_clipped(self, k: int) -> bool:
         """Whether the trainer minimises a local problem of k columns directly, without a model.
 
         For the squared loss the two differ only by rounding.
         """
-        loss, n = view.objective.loss, view.objective.n_rows
-        if view.objective.covariates is not None:  # the direct minimiser eliminates none
+        objective = self._view.objective
+        loss, n = objective.loss, objective.n_rows
+        if objective.covariates is not None:  # the direct minimiser eliminates none
             return False
         # wide problems take many active sets, most of which coordinate descent finds faster
         narrow = not loss.unbounded or n * k * k <= NARROW
         return loss.clipped and narrow and n * k <= clipped.MOST_ENTRIES
 
-    def _minimise(
-        self,
-        view: RowView,
-        working: WorkingSet,
-        local: LocalPoint,
-        tolerance: float,
-        early: bool,
-    ) -> Step:
+    def _minimise(self, local: LocalPoint, tolerance: float, early: bool) -> Step:
         """Minimise a small clipped problem itself; else a model of the local problem.
 
         The model has its whole Hessian if that is cheap; else coordinate descent works on sampled rows.
         """
+        view, working = self._view, self._working
         n, k = view.objective.n_rows, len(local.columns)
         share = EARLY_SHARE if early else 1.0
-        if self._is_cheap(view, k, share):
-            if self._raised or not self._is_clipped(view, k):
+        if self._is_cheap(k, share):
+            if self.damping.raised or not self._is_clipped(k):
                 cease = self.inner.cease
                 return self._exact.minimise(view, working, local, self._q, tolerance, cease)
-            pulls = self._pulls(working, local)
+            pulls = self._pulls(local)
             problem = clipped.ClippedProblem(view, working, local, self._m, pulls, self._away)
             # the tolerance is tight, since rounding may hide violations while values still differ
             return problem.minimise(min(tolerance, 1e-6), self.inner.cease, self.inner.hurry)
         some = np.flatnonzero(local.movable)
         fits = len(some) <= self._exact.most and n * len(some) ** 2 <= DEAR_HESSIAN
         # where the curvature jumps, the search would cut a step to the exact minimum short again
-        fits = fits and not (0.0 < self._raised < 1.0 and view.objective.loss.clipped)
+        fits = fits and not (0.0 < self.damping.raised < 1.0 and view.objective.loss.clipped)
         work = self._exact.work(working, local.columns[some], n) if fits else math.inf
-        if not self._careful and work > share * CHEAP_WORK:
+        if not self.damping.careful and work > share * CHEAP_WORK:
             # sweeps that have taken as long as the whole Hessian would are unlikely to end soon
             step = self.inner.minimise(view, working, local, self._q, tolerance, work)
-            self._careful = not early and (step.cut or step.sweeps >= MAX_SWEEPS)
+            insufficient = step.cut or step.sweeps >= MAX_SWEEPS
+            self.damping = self.damping.with_care(not early and insufficient)
             if not step.cut:
                 return step
         elif not fits:
@@ -401,18 +391,17 @@ class Trainer:
         d[some] = part.d
         return Step(d, part.x, part.sweeps)
 
-    def freeze(self, view: RowView, working: WorkingSet, columns: Columns) -> None:
+    def freeze(self, columns: Columns) -> None:
         """Return these columns to the anchor's weights, before they are evicted."""
-        self._return_to(view, working, columns, working.anchor_weights[columns], self.free)
+        self._return_to(columns, self._working.anchor_weights[columns], self.free)
         self._undo = None
 
-    def _return_to(
-        self, view: RowView, working: WorkingSet, columns: Columns, weights: Floats, free: Floats
-    ) -> None:
+    def _return_to(self, columns: Columns, weights: Floats, free: Floats) -> None:
+        working = self._working
         back = weights - working.weights[columns]
         changed = np.flatnonzero(back)
         add_columns(working, columns[changed], back[changed], self._m, self._team)
-        view.objective.add_free(free - self.free, self._m)
+        self._view.objective.add_free(free - self.free, self._m)
         working.weights[columns] = weights
         self.free = free
 
@@ -430,21 +419,23 @@ class Trainer:
 
     # -- the local problem at the current point ------------------------------------------------
 
-    def _knows(self, view: RowView, working: WorkingSet) -> bool:
+    def _knows(self) -> bool:
         """Whether gradients and curvatures are known: at the anchor, those that corrected the view."""
+        view, working = self._view, self._working
         n = working.cache.n
         at_anchor = np.array_equal(self.free, self._anchor)
         at_anchor &= np.array_equal(working.weights[:n], working.anchor_weights[:n])
-        return at_anchor and view.approximate and not self._raised
+        return at_anchor and view.approximate and not self.damping.raised
 
-    def _localise(self, view: RowView, working: WorkingSet, columns: Columns) -> LocalPoint:
+    def _localise(self, columns: Columns) -> LocalPoint:
         """The local objective at the current point; writes residuals and curvatures to the buffers."""
+        view, working = self._view, self._working
         objective = view.objective
         objective.residuals_curvatures(self._m, 0.0, self._r, self._q)
-        if self._raised:
-            objective.raise_curvatures(self._m, 0.0, self._raised, self._q)
+        if self.damping.raised:
+            objective.raise_curvatures(self._m, 0.0, self.damping.raised, self._q)
         weights, floor = working.weights[columns], working.floor[columns]
-        if self._knows(view, working):
+        if self._knows():
             g, h = working.gradients[columns], working.curvatures[columns]
         else:
             g, h = column_moments(working, columns, self._r, self._q, self._team)
@@ -463,14 +454,16 @@ class Trainer:
             objective.free_sums(self._r) + view.pull(self._away),
         )
 
-    def _pulls(self, working: WorkingSet, local: LocalPoint) -> Floats:
+    def _pulls(self, local: LocalPoint) -> Floats:
         """Slopes of the linear and quadratic terms in the weights."""
+        working = self._working
         away = local.weights - working.anchor_weights[local.columns]
         corrections = working.correction[local.columns]
         return np.asarray(corrections + local.floor * away + local.ridge * local.weights)
 
-    def _line(self, view: RowView, working: WorkingSet, local: LocalPoint, step: Step) -> Line:
+    def _line(self, local: LocalPoint, step: Step) -> Line:
         """The local objective along a step; writes the margins of the step."""
+        view, working = self._view, self._working
         self._dm[:] = 0.0
         view.objective.add_free(step.x, self._dm)
         changed = np.flatnonzero(step.d)
@@ -487,7 +480,7 @@ class Trainer:
             self._dm,
             local,
             d,
-            float((self._pulls(working, local) * d).sum()) + float(view.pull(self._away) @ step.x),
+            float((self._pulls(local) * d).sum()) + float(view.pull(self._away) @ step.x),
             float(((local.floor + local.ridge) * d * d).sum())
             + float(view.free_floor @ (step.x * step.x)),
             norm,

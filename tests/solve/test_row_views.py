@@ -107,17 +107,17 @@ def test_at_an_anchor_the_moments_are_known(
     columns = np.arange(solver.cache.n)
     assert len(columns) > 20
     local.return_to_anchor()
-    assert own._knows(local.view, local.working)
-    known = own._localise(local.view, local.working, columns)
+    assert own._knows()
+    known = own._localise(columns)
     with monkeypatch.context() as changed:
         changed.setattr(own, "_knows", lambda *_: False)
-        computed = own._localise(local.view, local.working, columns)
+        computed = own._localise(columns)
     scale = np.abs(computed.gradients).max()
     assert known.gradients == pytest.approx(computed.gradients, rel=1e-9, abs=1e-9 * scale)
     assert known.curvatures == pytest.approx(computed.curvatures, rel=1e-9)
     local.working.weights[0] += 0.1
     local.trainer.start(local.view, local.working, own.free, own.free)
-    assert not own._knows(local.view, local.working)
+    assert not own._knows()
 
 
 def test_rounding_is_judged_by_all_rows_of_a_column(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -315,11 +315,11 @@ def test_steps_that_together_exceed_the_gap_are_refused() -> None:
         own.most_decrease = gap
         solved = own.solve(*args, 1e-9, 3)
         assert solved.steps == steps
-    assert solved.sweeps and not own.step(local.view, local.working, 1e-9).sweeps
+    assert solved.sweeps and not own.step(1e-9).sweeps
     own.columns_changed()
-    assert not own.step(local.view, local.working, 1e-9).moved
+    assert not own.step(1e-9).moved
     local.return_to_anchor()
-    assert own.step(local.view, local.working, 1e-9).moved
+    assert own.step(1e-9).moved
 
 
 def test_after_a_refusal_columns_are_not_judged_by_slopes_of_others() -> None:
