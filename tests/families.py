@@ -301,7 +301,7 @@ def support(case: Case, step: int) -> Case:
         return SupportFamily(family, np.arange(0, family.n_features, step))
 
     def matrix(family: Any, source: Any) -> np.ndarray:
-        return case.matrix(family.whole, source)[:, ::step]
+        return case.matrix(family.inner, source)[:, ::step]
 
     def variances(family: Any, phi: np.ndarray) -> np.ndarray:
         squares = (phi**2).mean(axis=0)

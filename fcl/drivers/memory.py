@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-import psutil
-
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
 # cgroup v1 has a number near 2^63 where there is no limit
@@ -58,6 +56,8 @@ def rss_anon(pid: int) -> int:
     """Bytes of private anonymous memory of a process; 0 if it is gone."""
     if PROC.joinpath("self").exists():
         return _field(PROC / str(pid) / "status", "RssAnon:")
+    import psutil  # children of a run need not load it
+
     process = None
     try:
         process = psutil.Process(pid)
