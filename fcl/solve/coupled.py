@@ -178,11 +178,12 @@ class CoupledTrainer:
         """Margins of the trainer's point, float64 (K, n), which its owner sets."""
         return self._m
 
-    def start(self, anchor: Floats, free: Floats) -> None:
+    def start(self, view: OutputView, working: OutputWorking, anchor: Floats, free: Floats) -> None:
         """Start at the weights of the working set, at :attr:`margins` and at the intercepts ``free``.
 
         anchor, free : float64 (n_free,), intercepts of the anchor and of the point.
         """
+        self._view, self._working = view, working
         self.free, self._anchor = free, anchor
 
     @property
@@ -190,25 +191,24 @@ class CoupledTrainer:
         """The intercepts minus the anchor's."""
         return np.asarray(self.free - self._anchor)
 
-    def step(
-        self, view: OutputView, working: OutputWorking, target: float, may_move: bool = True
-    ) -> StepResult:
+    def step(self, target: float, may_move: bool = True) -> StepResult:
         """Take one proximal Newton step.
 
         Takes none if the violation is at most ``target``, or if the objective would fall by more than the
         gap.
         """
+        view, working = self._view, self._working
         objective = view.objective
-        columns = self._columns(view, working)
+        columns = self._columns()
         decrease = 0.0
         if len(self.free):
             settled = objective.settle(self._m, view.pull(self._away), view.free_floor)
             self.free = self.free + settled.x
             decrease = objective.C * settled.decrease
-        local, violation = self._look(view, working, columns)
+        local, violation = self._look(columns)
         if self._undo is not None and violation >= self._before:
             # rounding hid that the last step led uphill
-            self._return_to(view, working, *self._undo)
+            self._return_to(*self._undo)
             self._undo = None
             return StepResult(False, decrease, self._before, 0)
         self.inner.judge(self._before, violation)
@@ -218,11 +218,11 @@ class CoupledTrainer:
         # features well within their bounds could not move by as little as the others violate theirs
         near = 1.0 - NEAR * violation
         part = local.take(np.flatnonzero(is_active(local.weights) | (self.seen[1] > near)))
-        bend, sweeps = self._bend(view), 0
+        bend, sweeps = self._bend(), 0
         while True:
-            step = self._minimise(view, working, part, bend, tolerance, violation)
+            step = self._minimise(part, bend, tolerance, violation)
             sweeps += step.sweeps
-            found = self._search(view, working, part, step)
+            found = self._search(part, step)
             if found is not None:
                 break
             self.damping = self.damping.with_care()
@@ -236,25 +236,17 @@ class CoupledTrainer:
         self.damping = self.damping.after(beta)
         self._undo = None if found.seen else (part.columns, part.weights, self.free)
         self._before = violation
-        self._set(working, part.columns, part.weights + beta * step.d)
+        self._set(part.columns, part.weights + beta * step.d)
         self.free = self.free + beta * step.x
         self._m += beta * self._dm
         return StepResult(True, decrease + gained, violation, sweeps)
 
-    def _minimise(
-        self,
-        view: OutputView,
-        working: OutputWorking,
-        part: LocalPoint,
-        bend: Bend,
-        tolerance: float,
-        violation: float,
-    ) -> Step:
+    def _minimise(self, part: LocalPoint, bend: Bend, tolerance: float, violation: float) -> Step:
         """Minimise the model at a point: exactly if that is cheap, else by coordinate descent.
 
         violation : at the point.
         """
-        raised = self.damping.raised
+        view, working, raised = self._view, self._working, self.damping.raised
         if is_exact(view, len(part.columns), self.damping.careful):
             cease, bend = self.inner.cease, bend.raised(raised)
             return minimise_exactly(view, working, part, bend, raised, tolerance, cease)
@@ -274,26 +266,25 @@ class CoupledTrainer:
         self.damping = self.damping.with_care(self.damping.careful or step.sweeps >= most)
         return step
 
-    @staticmethod
-    def _columns(view: OutputView, working: OutputWorking) -> Columns:
+    def _columns(self) -> Columns:
         """Columns with a weight, or near a violation at the anchor."""
-        penalty, C = view.objective.penalty, view.objective.C
+        working, objective = self._working, self._view.objective
+        penalty, C = objective.penalty, objective.C
         weights, factor = working.of("weights"), working.factor
         slopes = penalty.slopes(C * working.of("gradients"), weights, factor)
         return np.flatnonzero(is_active(weights) | (penalty.sizes(slopes) > RESTING))
 
-    def _look(
-        self, view: OutputView, working: OutputWorking, columns: Columns
-    ) -> tuple[LocalPoint, float]:
+    def _look(self, columns: Columns) -> tuple[LocalPoint, float]:
         """The local objective at the current point, and its largest violation.
 
         Writes residuals and curvatures to the buffers.
         """
+        view, working = self._view, self._working
         part = view.objective
         part.residuals_curvatures(self._m, self._r, self._q)
         g, h = output_moments(view, working, columns, self._r, None if view.complete else self._q)
         weights, floor = working.of("weights")[columns], working.of("floor")[columns]
-        g += self._corrections(working, columns, weights, floor)
+        g += self._corrections(columns, weights, floor)
         factor, penalty = working.factor[columns], part.penalty
         ridge, absolute = penalty.ridge(factor) / part.C, penalty.absolute(factor) / part.C
         g += ridge[:, None] * weights
@@ -306,23 +297,22 @@ class CoupledTrainer:
         loss = part.loss_sum(self._m)
         return LocalPoint(columns, weights, g, h, floor, absolute, ridge, loss, slopes), violation
 
-    def _bend(self, view: OutputView) -> Bend:
+    def _bend(self) -> Bend:
         """The Hessian at the current point; residuals and curvatures are in the buffers."""
-        part = view.objective
+        part = self._view.objective
         if part.separate:
             return Bend(self._q, np.ones(part.n_rows), False)
         return Bend(part.loss.mean(self._m), part.s, True)
 
-    def _search(
-        self, view: OutputView, working: OutputWorking, local: LocalPoint, step: Step
-    ) -> Share | None:
+    def _search(self, local: LocalPoint, step: Step) -> Share | None:
         """Search along a step; writes the margins of the step."""
+        view, working = self._view, self._working
         part = view.objective
         self._dm[:] = step.x[:, None] if len(step.x) else 0.0
         changed = np.flatnonzero(step.d.any(axis=1))
         add_outputs(working, local.columns[changed], step.d[changed], self._dm, self._team)
         d, ridge, floor = step.d, local.ridge[:, None], local.floor
-        pulls = self._corrections(working, local.columns, local.weights, floor)
+        pulls = self._corrections(local.columns, local.weights, floor)
         pulls += ridge * local.weights
         linear = float((pulls * d).sum())
         square = float(((floor + ridge) * d * d).sum())
@@ -338,31 +328,22 @@ class CoupledTrainer:
         rounding = ROUNDING * part.C * (local.loss + float(local.absolute @ sizes))
         return search_share(line.at, part.C * promised, rounding)
 
-    def _return_to(
-        self,
-        view: OutputView,
-        working: OutputWorking,
-        columns: Columns,
-        weights: Floats,
-        free: Floats,
-    ) -> None:
+    def _return_to(self, columns: Columns, weights: Floats, free: Floats) -> None:
+        working = self._working
         back = weights - working.of("weights")[columns]
         add_outputs(working, columns, back, self._m, self._team)
         if len(free):
             self._m += (free - self.free)[:, None]
-        self._set(working, columns, weights)
+        self._set(columns, weights)
         self.free = free
 
-    @staticmethod
-    def _set(working: OutputWorking, columns: Columns, weights: Floats) -> None:
-        for part, own in zip(working.outputs, weights.T, strict=True):
+    def _set(self, columns: Columns, weights: Floats) -> None:
+        for part, own in zip(self._working.outputs, weights.T, strict=True):
             part.weights[columns] = own
 
-    @staticmethod
-    def _corrections(
-        working: OutputWorking, columns: Columns, weights: Floats, floor: Floats
-    ) -> Floats:
+    def _corrections(self, columns: Columns, weights: Floats, floor: Floats) -> Floats:
         """Slopes of the terms that correct the view, float64 (k, K)."""
+        working = self._working
         away = weights - working.of("anchor_weights")[columns]
         return np.asarray(working.of("correction")[columns] + floor * away)
 

@@ -30,9 +30,9 @@ class CoupledSolver(OutputSolver):
     def step(self, target: float) -> StepResult:
         """Take one step from the current point, unless its violation is at most ``target``."""
         trainer, intercept = self.trainer, self.view.objective.intercept
-        b, free = self.anchor.covariates, self.free
-        trainer.start(b if intercept else b[:0], free if intercept else free[:0])
-        taken = trainer.step(self.view, self.working, target)
+        own = slice(None if intercept else 0)
+        trainer.start(self.view, self.working, self.anchor.covariates[own], self.free[own])
+        taken = trainer.step(target)
         if intercept:
             self.free = trainer.free
         columns, slopes = trainer.seen

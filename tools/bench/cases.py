@@ -5,6 +5,7 @@ from __future__ import annotations
 from tools.bench import (
     calls,
     cluster,
+    constants,
     convert_inputs,
     data,
     online_ball,
@@ -129,6 +130,17 @@ _ALL = [
          (*FITS, "serial", "in two", "2 cores", "4 cores", "16 cores"), {"every": 21, "C": 0.1,
          "shares": True}, {"1 thread": {"threads": 1}, "2 threads": {"threads": 2}, "processes":
          {"driver": "processes", "shares": False}}, cores=0, page=True),
+    # -- tuned constants of the trainer
+    *(Case(f"constants-{name}", "constants", title, make, constants.fit, ("passes", "processor",
+           "ratio", "active", "gap"), options, constants.variants())
+      for name, title, make, options in (
+          ("windows", "windows of C. elegans, sampled rows", data.windows,
+           {"every": 40, "d": 6, "C": 0.1, "row_view": 40_000}),
+          ("hinge", "the same, squared hinge", data.windows,
+           {"every": 40, "d": 6, "C": 0.03, "loss": "squared_hinge", "row_view": 40_000}),
+          ("texts", "texts, few strong words", data.texts, {"C": 1.0}),
+          ("scales", "MAGIC, columns of scales from 0.02 to 300", data.magic,
+           {"C": 10.0, "loss": "squared_hinge", "tol": 1e-6}))),
     # -- passes, certificates, prediction
     Case("stream", "passes", "the streamed pass, ns for each row and position", data.windows,
          calls.stream, ("pass", "random update", "active", "rows"), {"every": 8},
