@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from fcl.features import Concat as Concat
     from fcl.features import Fourier as Fourier
     from fcl.features import Generator as Generator
+    from fcl.features import Hinges as Hinges
     from fcl.features import Kmers as Kmers
     from fcl.features import Products as Products
     from fcl.features import parse_features as parse_features
@@ -78,6 +79,7 @@ _NAMES = {
         "Concat",
         "Fourier",
         "Generator",
+        "Hinges",
         "Kmers",
         "Products",
         "parse_features",

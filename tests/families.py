@@ -265,6 +265,17 @@ def hinges(family: Any, source: np.ndarray) -> np.ndarray:
     )
 
 
+def hinge_matrix(family: Any, source: Any) -> np.ndarray:
+    """Each column, then both hinges of each of its knots, divided by what the family learnt."""
+    made, parts = family.generator, []
+    for j, x in enumerate(np.asarray(source, np.float64).T):
+        own = [x - made.shifts_[j]]
+        for t in made.knots_[made.starts_[j] : made.starts_[j + 1]]:
+            own += [np.maximum(0.0, x - t), np.maximum(0.0, t - x)]
+        parts.append(np.column_stack(own) / made.scales_[j])
+    return np.hstack(parts)
+
+
 def pairs(family: Any, source: np.ndarray) -> np.ndarray:
     high = source > 0.5
     return (high[:, :, None] & high[:, None, :]).reshape(len(source), -1).astype(np.float64)
@@ -453,6 +464,13 @@ def tables() -> Iterator[Case]:
         yield Case(text, text, rows, cosines, error=error, patches=parts)
         yield Case(f"{text},dtype=int8", f"{text},dtype=int8", rows, cosines)
     yield Case("components", "fourier:n=40,pca=2", gaussian(5), cosines, error=1e-5)
+    for text, rows in (
+        ("hinges:n=5", gaussian(4)),
+        ("hinges:n=40,scale=false", numbers(9, "large signed", np.float32)),
+        ("hinges:n=3", numbers(6, "counts")),
+    ):
+        few = parts if "false" in text else {}
+        yield Case(f"{text} of {rows(0, 1).dtype}", text, rows, hinge_matrix, patches=few)
     yield Case("tanh", generators.Tanh(0.5), gaussian(9), lambda _, x: np.tanh(0.5 * x))
     tanh = Case("tanh, parts", generators.Tanh(), gaussian(30), lambda _, x: np.tanh(x))
     yield Case(tanh.name, tanh.features, tanh.rows, tanh.matrix, patches=parts)
@@ -480,6 +498,8 @@ def combined(one: dict[str, Case]) -> Iterator[Case]:
     eight = one["fourier:n=150,kernel=gaussian,dtype=int8"]
     yield union("eight bits twice", eight, eight, factors=(1.0, 2.0))
     yield union("eight bits and tanh", eight, one["tanh"], factors=(1.0, 1.0))
+    splines = one["hinges:n=5 of float64"]
+    yield union("hinges and columns", splines, columns[0], factors=(1.0, 2.0))
     yield union("products and columns", one["products, batches"], columns[0], factors=(1.0, 0.5))
     for name, step in (
         ("kmers", 7),

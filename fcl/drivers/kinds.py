@@ -11,15 +11,8 @@ from typing import Any
 
 from fcl import kernels
 from fcl.features.base import Family
+from fcl.features.registry import OWN, is_built_in_name
 
-#: Name of a built-in family -> its kind; any other family is of the kind "numbers".
-_KIND_OF = {
-    "kmers": "sequences",
-    "bag": "sequences",
-    "columns": "numbers",
-    "products": "products",
-    "fourier": "fourier",
-}
 #: The kind of jobs with several outputs, whatever their family.
 OUTPUTS = "outputs"
 #: The kind of online learners, whatever their family.
@@ -41,7 +34,7 @@ JOB_SECONDS = 15.0
 
 def kinds_of(family: Family) -> tuple[str, ...]:
     """The kinds whose kernels a family calls."""
-    kinds = {_KIND_OF.get(name, "numbers") for name in _names(family.to_config())}
+    kinds = {_kind_of(name) for name in _names(family.to_config())}
     if family.row_kind == "sequences":
         kinds.add("sequences")  # generated families, too, read sequences with these kernels
     return tuple(sorted(kinds))
@@ -50,9 +43,16 @@ def kinds_of(family: Family) -> tuple[str, ...]:
 def kinds_named(features: str) -> tuple[str, ...]:
     """The kinds of the families named in ``features``; all kinds if a name is not built in."""
     names = [member.split(":", 1)[0].split(" * ", 1)[0].strip() for member in features.split(" + ")]
-    if not all(name in _KIND_OF for name in names):
+    if not all(map(is_built_in_name, names)):
         return tuple(KIND_SECONDS)
-    return tuple(sorted({_KIND_OF[name] for name in names}))
+    return tuple(sorted(set(map(_kind_of, names))))
+
+
+def _kind_of(name: str) -> str:
+    """The kind of a family: its name, if a kind has this name, or that of the rows that it reads."""
+    if name in OWN:
+        return "sequences"
+    return name if is_built_in_name(name) and name in KIND_SECONDS else "numbers"
 
 
 def _names(config: dict[str, Any]) -> Iterator[str]:

@@ -131,8 +131,8 @@ def train(
         Penalise sd_j w_j instead of w_j, as glmnet does by default: sd_j is the standard deviation of
         feature j over the training rows, weighted by sample times class weights, in the population form.
         Weights, names and predictions stay in the units of the data; constant features are left out.
-        Available for ``columns``, ``fourier`` with a number of features, and classes that make all their
-        columns; an extra pass over the rows measures the features first. Without ``standardize``, a
+        Available for ``columns``, ``hinges``, ``fourier`` with a number of features, and classes that
+        make all their columns; an extra pass over the rows measures the features first. Without ``standardize``, a
         ``ScaleWarning`` names columns whose standard deviations, on a sample of 2,000 rows, differ by a
         factor above 10^4.
     loss : str

@@ -173,7 +173,9 @@ def _numbers() -> None:
         _train(rows, labels, "columns")
         _train(rows, labels, "columns", standardize=True)
         _train(rows, np.arange(256) % 3, "columns", "softmax")
-        if isinstance(rows, np.ndarray):  # columns that are centred
+        if isinstance(rows, np.ndarray):
+            _train(rows, labels, "hinges:n=4")
+            # columns that are centred
             _train(rows + rows.dtype.type(4096), labels, "columns")
             _train(rows + rows.dtype.type(4096), np.arange(256) % 3, "columns", "softmax")
 

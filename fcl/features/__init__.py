@@ -11,7 +11,7 @@
 ``centred``    dense columns of large mean, minus a constant near it
 ``standardized``  features divided by their standard deviations
 ``windows``    base class of the families over windows of letters
-``kmers``, ``bag``, ``plain``, ``products``, ``fourier``  the built-in families
+``kmers``, ``bag``, ``plain``, ``products``, ``fourier``, ``hinges``  the built-in families
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from fcl.features.base import Family
 from fcl.features.concat import ConcatFamily
 from fcl.features.fourier import Fourier
 from fcl.features.generator.contract import Generator
+from fcl.features.hinges import Hinges
 from fcl.features.kmers import KmerFamily, Kmers
 from fcl.features.plain import Columns
 from fcl.features.products import Products
@@ -46,6 +47,7 @@ __all__ = [
     "Family",
     "Fourier",
     "Generator",
+    "Hinges",
     "KmerFamily",
     "Kmers",
     "Products",

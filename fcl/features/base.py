@@ -434,8 +434,8 @@ class Family(ABC):
         """
         raise InputError(
             f"features {self.name}: this family cannot list the features of a row, which online learners "
-            "need; use kmers, bag, columns, products, fourier with a number of features, or a class of "
-            "your own with a method nonzeros"
+            "need; use another family of fcl, with a number of features, or a class of your own with a "
+            "method nonzeros"
         )
 
     @abstractmethod

@@ -26,6 +26,7 @@ OWN: dict[str, tuple[type[Kmers] | type[Bag], Any]] = {
 _BUILT_IN = {
     "columns": "fcl.features.plain:Columns",
     "fourier": "fcl.features.fourier:Fourier",
+    "hinges": "fcl.features.hinges:Hinges",
     "products": "fcl.features.products:Products",
 }
 
@@ -103,6 +104,11 @@ def _installed() -> list[EntryPoint]:
 def family_names() -> list[str]:
     """Names of the families of fcl and of installed packages."""
     return [*OWN, *_BUILT_IN, *(entry.name for entry in _installed())]
+
+
+def is_built_in_name(name: str) -> bool:
+    """Whether a family of fcl has this name."""
+    return name in OWN or name in _BUILT_IN
 
 
 def class_of(name: str, where: str, trusted: Collection[str] | None) -> Any:

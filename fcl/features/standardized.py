@@ -67,8 +67,8 @@ def standardized(family: Family) -> Family:
         elif not overrides(family.generator, "pricer"):
             return StandardizedFamily(family)
     raise InputError(
-        "standardize: expected the family columns, fourier with a number of features, a class of your "
-        f"own that makes all its columns, or several of these, got {family.name}: {why}; omit "
+        "standardize: expected a family that makes all its columns, such as columns, fourier with a "
+        f"number of features or a class of your own, or several of these, got {family.name}: {why}; omit "
         "standardize or this family"
     )
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fcl.kernels import fourier as fourier
     from fcl.kernels import gather as gather
     from fcl.kernels import hashing as hashing
+    from fcl.kernels import hinges as hinges
     from fcl.kernels import kmers as kmers
     from fcl.kernels import lane_tables as lane_tables
     from fcl.kernels import lanes as lanes
@@ -69,6 +70,7 @@ __all__ = [
     "fourier",
     "gather",
     "hashing",
+    "hinges",
     "kmers",
     "lane_tables",
     "lanes",

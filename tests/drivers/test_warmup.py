@@ -27,6 +27,7 @@ ALL = tuple(warmup.KINDS)
         ("columns", ("numbers",)),
         ("columns + products:degree=2 * 1.5", ("numbers", "products")),
         ("fourier:n=100", ("fourier",)),
+        ("hinges:n=4", ("numbers",)),
         ("module:Class:option=1", ALL),
         ("columns + module:Class", ALL),
     ],
@@ -35,7 +36,7 @@ def test_kinds_by_name(features: str, expected: tuple[str, ...]) -> None:
     assert kinds.kinds_named(features) == expected
 
 
-@pytest.mark.parametrize("features", ["columns", "products:degree=2", "fourier:n=8"])
+@pytest.mark.parametrize("features", ["columns", "products:degree=2", "fourier:n=8", "hinges"])
 def test_kinds_of_a_family_are_those_of_its_name(features: str) -> None:
     rows = fcl.open_data(np.random.default_rng(0).normal(size=(40, 3)), y=None).rows
     for text in (features, f"{features} + columns * 2"):
