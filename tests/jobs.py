@@ -173,5 +173,6 @@ def jobs() -> Iterator[Job]:
     yield Job("products-3", even, "products:degree=3", {"C": 0.1, "loss": "squared_hinge"})
     yield Job("fourier", numbers, "fourier:n=500", {"C": 0.3})
     yield Job("fourier-steps", numbers, "fourier:n=500,dtype=int8", {"C": 0.3})
+    yield Job("hinges", even, "hinges:n=6", {"C": 0.3})
     yield Job("union", letters, "kmers:d=2 + bag:d=2", {"C": 1.0})
     yield Job("union-numbers", numbers, "columns + fourier:n=200", {"C": 0.3})

@@ -132,9 +132,9 @@ def train(
         feature j over the training rows, weighted by sample times class weights, in the population form.
         Weights, names and predictions stay in the units of the data; constant features are left out.
         Available for ``columns``, ``hinges``, ``fourier`` with a number of features, and classes that
-        make all their columns; an extra pass over the rows measures the features first. Without ``standardize``, a
-        ``ScaleWarning`` names columns whose standard deviations, on a sample of 2,000 rows, differ by a
-        factor above 10^4.
+        make all their columns; an extra pass over the rows measures the features first. Without
+        ``standardize``, a ``ScaleWarning`` names columns whose standard deviations, on a sample of 2,000
+        rows, differ by a factor above 10^4.
     loss : str
         For two labels: ``logistic``, ``squared_hinge``. For more: ``softmax``, one model of all classes,
         with weights (features, K), whose probabilities sum to 1. For numbers: ``squared``, (y - m)^2

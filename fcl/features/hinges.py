@@ -7,7 +7,7 @@ one of each column.
 
 **The features are divided by the standard deviation of their column**, so that the penalty sees columns
 in different units alike. The divisor is rounded to three digits, and a part of the description:
-``max(0, age - 37.5) / 12.3``. The weight of this feature is the change of the margin by 12.3 years.
+``max(0, age - 37.5) / 12.3``. Its weight is what 12.3 years above the knot add to the margin.
 
 Prices take one search per value, and no work per row and knot (:func:`fcl.kernels.hinges.sums`).
 """
@@ -79,8 +79,8 @@ class Hinges(Generator):
     def fit(self, sample: Any) -> None:
         shares = np.arange(1, self.n + 1) / (self.n + 1)
         knots = []
-        for column in sample.T:
-            column = np.sort(column.astype(np.float64)) + 0.0  # no -0
+        for values in sample.T:
+            column = np.sort(values.astype(np.float64)) + 0.0  # no -0
             at = np.ceil(shares * len(column)).astype(np.int64) - 1
             found = np.unique(column[at])
             knots.append(found[(found > column[0]) & (found < column[-1])])
@@ -133,7 +133,7 @@ class Hinges(Generator):
         return 2 * self.starts_ + np.arange(len(self.starts_))
 
     def _parts(self, ids: Ids) -> tuple[Ids, Ids, Ids]:
-        """Of some features the columns, the indices in ``knots_``, and the sides: 1, -1, 0 for no knot."""
+        """Of some features the columns, indices in ``knots_``, and sides: 1, -1, or 0 without a knot."""
         firsts = self._firsts
         places = np.searchsorted(firsts, ids, side="right") - 1
         rest = ids - firsts[places]
@@ -142,7 +142,9 @@ class Hinges(Generator):
 
     def describe(self, feature: int, names: Sequence[str] | None = None) -> str:
         ((place,), (knot,), (side,)) = self._parts(np.array([feature], np.int64))
-        return self._text(place, int(knot), int(side), f"x{place}" if names is None else names[place])
+        return self._text(
+            place, int(knot), int(side), f"x{place}" if names is None else names[place]
+        )
 
     def _text(self, place: int, knot: int, side: int, name: str) -> str:
         shift = float(self.shifts_[place])
@@ -210,6 +212,7 @@ class Hinges(Generator):
             self.shifts_[a:b],
             self.scales_[a:b],
             np.ascontiguousarray(residuals, np.float64),
+            np.empty(1 << most.bit_length()),
             np.empty(len(block), np.int32),
             np.empty((most + 1, 4, 3)),
             out,

@@ -39,20 +39,48 @@ def margins(matrix, places, centres, sides, scales, weights, out):
 
 
 @inlined
-def find_bins(column, knots, bins):
-    """Write the number of knots below each value to ``bins``; a search without branches."""
-    for i in range(column.shape[0]):
-        x = np.float64(column[i])
-        low, left = np.int64(0), np.int64(knots.shape[0])
-        while left > 1:
-            half = left >> 1
-            low += half * np.int64(knots[low + half - 1] < x)
-            left -= half
-        bins[i] = low + np.int64(knots[low] < x)
+def plant(knots, depth, tree):
+    """Write increasing knots to ``tree`` as a search tree: the children of node k are 2 k and 2 k + 1.
+
+    It has 2^depth - 1 nodes, from 1 on; infinity is in those without a knot.
+    """
+    for level in range(depth):
+        for at in range(1 << level):
+            place = ((2 * at + 1) << (depth - 1 - level)) - 1
+            tree[(1 << level) + at] = knots[place] if place < knots.shape[0] else np.inf
+
+
+@inlined
+def find_bins(column, depth, tree, bins):
+    """Write the number of knots below each value to ``bins``.
+
+    The steps have no branches, which nothing could predict; four searches do not wait for each other.
+    """
+    n, leaves = column.shape[0], np.int64(1) << depth
+    for i in range(0, n - 3, 4):
+        a = b = c = d = np.int64(1)
+        x, y = np.float64(column[i]), np.float64(column[i + 1])
+        z, u = np.float64(column[i + 2]), np.float64(column[i + 3])
+        for _ in range(depth):
+            a = 2 * a + np.int64(tree[a] < x)
+            b = 2 * b + np.int64(tree[b] < y)
+            c = 2 * c + np.int64(tree[c] < z)
+            d = 2 * d + np.int64(tree[d] < u)
+        bins[i], bins[i + 1], bins[i + 2], bins[i + 3] = (
+            a - leaves,
+            b - leaves,
+            c - leaves,
+            d - leaves,
+        )
+    for i in range(n - n % 4, n):
+        a, x = np.int64(1), np.float64(column[i])
+        for _ in range(depth):
+            a = 2 * a + np.int64(tree[a] < x)
+        bins[i] = a - leaves
 
 
 @kernel
-def sums(matrix, knots, starts, shifts, scales, r, bins, lanes, out):
+def sums(matrix, knots, starts, shifts, scales, r, tree, bins, lanes, out):
     """Write the sums of all features of some columns to ``out``: sum_i r[k, i] phi_ij to out[k, j].
 
     The features of a column are (x - shift) / scale, then the two hinges of each knot, the rising one
@@ -62,6 +90,7 @@ def sums(matrix, knots, starts, shifts, scales, r, bins, lanes, out):
     are lost, and no work for each row and knot.
 
     starts : int64 (m + 1,), relative to ``knots``.  shifts, scales : float64 (m,).
+    tree : float64 (2^depth,), buffer, for up to 2^depth - 1 knots of a column.
     bins : int32 (>= n,), buffer.  lanes : float64 (> knots of a column, 4, 3), buffer.
     """
     base = 0
@@ -69,7 +98,11 @@ def sums(matrix, knots, starts, shifts, scales, r, bins, lanes, out):
         column, own = matrix[j], knots[starts[j] : starts[j + 1]]
         n_knots, scale = own.shape[0], scales[j]
         if n_knots:
-            find_bins(column, own, bins)
+            depth = 0
+            while n_knots >> depth:
+                depth += 1
+            plant(own, depth, tree)
+            find_bins(column, depth, tree, bins)
         for k in range(r.shape[0]):
             rows, found = r[k], out[k, base : base + 1 + 2 * n_knots]
             centred_sums(matrix[j : j + 1], shifts[j : j + 1], rows, found[:1])

@@ -31,6 +31,7 @@ from fcl.features.kmers import pricing
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.solve import admission, inner_descent
 from tests.drivers.conftest import bits, coefficients, dense
+from tests.families import hinge_matrix
 
 JOBS = {job.name: job for job in jobs()}
 #: Jobs that take less than half a second, of every loss, view, option and number of outputs.
@@ -73,6 +74,8 @@ def matrix(job: Job) -> tuple[np.ndarray, np.ndarray]:
         elif kind == "fourier":
             generator, every = family.generator, np.arange(family.n_features)
             parts.append(generator.columns(every, generator.prepare(X)).astype(np.float64))
+        elif kind == "hinges":
+            parts.append(hinge_matrix(family, X))
         else:
             parts.append(dense_rows)
     phi = np.hstack(parts)

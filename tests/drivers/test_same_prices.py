@@ -37,6 +37,7 @@ TABLES = (
     "products:degree=2",
     "products:degree=3",
     "fourier:n=300,gamma=0.1",
+    "hinges:n=20",
     "fourier:per_pass=300,gamma=0.1",
     "columns * 2 + products:degree=2",
 )

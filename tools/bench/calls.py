@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -364,6 +365,38 @@ def few_features(
         model.set_params(C=strength).fit(phi, rows.y)
         errors.append(float(np.mean(model.predict(tests) != rows.of_tests)))
     return found | {"squared penalty": min(errors)}
+
+
+def hinge_prices(rows: Rows, clock: Clock, n: int = 16, repeat: int = 5) -> Figures:
+    """Prices of all hinges by bins, and by the sums of their explicit columns, in turns."""
+    import fcl
+    from fcl.data.prepared import PreparedRows
+    from fcl.features import Hinges, bind_features
+    from fcl.features.prices import PriceQuery, RowVector
+    from fcl.features.prices import run as price
+
+    data, x = rows.open().rows, np.asfortranarray(rows.x)
+    families: Any = {"bins": bind_features(Hinges(n), data)}
+    generator = families["bins"].generator
+    matrix = np.ascontiguousarray(generator.columns(np.arange(generator.n_features), x))
+    explicit = fcl.open_data(matrix.astype(rows.x.dtype), y=None).rows
+    families["columns"] = bind_features(fcl.parse_features("columns"), explicit)
+    r = np.random.default_rng(0).normal(size=len(x))
+    vector, works, stored = RowVector.on_grid(r, float(np.abs(r).sum()), 0.0), {}, {}
+    for name, family in families.items():
+        block_rows = min(8192, family.most_block_rows())
+        prepared = PreparedRows(len(x), block_rows, family.record_shape(block_rows))
+        for _ in family.fill(prepared, explicit if name == "columns" else data):
+            pass
+        pricer = family.pricer(prepared, 10)
+        query, blocks = PriceQuery(range(pricer.n_parts)), range(prepared.n_blocks)
+        works[name] = partial(price, pricer, query, vector, blocks)
+        stored[name] = prepared.n_blocks * int(np.prod(family.record_shape(block_rows))) / MIB
+    with clock:
+        times = {name: common.median(each) for name, each in in_turns(works, repeat).items()}
+    return {**times, "ratio": times["columns"] / times["bins"], "features": generator.n_features,
+            "ns": times["bins"] / x.size * 1e9, "MB, bins": stored["bins"],
+            "MB, columns": stored["columns"]}  # fmt: skip
 
 
 # -- parts of a training -------------------------------------------------------------------------------

@@ -161,6 +161,9 @@ _ALL = [
     Case("fourier-mnist", "families", "even against odd digits", data.mnist, calls.few_features,
          ("seconds", "active", "test error", "squared penalty", "gap", "passes"), {"target": "even",
          "n": 2048}, axes(C=(0.01, 0.03, 0.1)), page=True),
+    Case("hinges", "families", "prices of hinges by bins, and by explicit columns", data.numbers,
+         calls.hinge_prices, ("bins", "columns", "ratio", "features", "ns", "MB, bins",
+         "MB, columns"), {}, axes(n=(4, 16, 64)), page=True),
     Case("lsgkm", "lsgkm", "5 folds beside LS-GKM; set positive, negative and gkmtrain", data.fasta,
          calls.lsgkm, ("AUROC", "AUPRC", "seconds", "peak", "active"), {},
          {f"{features}, C = {C:g}": {"features": features, "C": C} for features, C in

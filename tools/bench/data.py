@@ -654,6 +654,13 @@ def wide_files(rows: int = 847_000, columns: int = 359_000, values: str = "f8") 
     return made(f"wide-{rows}-{columns}-{values}", write) / "table.zarr"
 
 
+def numbers(rows: int = 100_000, columns: int = 20) -> Rows:
+    """Normal numbers, dense float64; the labels follow a hinge of one column."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(rows, columns))
+    return Rows(x, np.where(np.abs(x[:, 0]) + random.normal(size=rows) > 0.8, 1.0, -1.0))
+
+
 def number_files(rows: int = 1_000_000, inputs: int = 20, classes: int = 10) -> Path:
     """A folder of float32 rows in classes that are neither linear nor quite predictable."""
 

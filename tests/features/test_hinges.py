@@ -1,0 +1,291 @@
+"""Hinges of columns: their knots, prices, names and models, beside explicit matrices."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Lasso
+
+import fcl
+from fcl.errors import InputError, ScaleWarning
+from fcl.features import Hinges, bind_features, parse_features, spell_features
+from fcl.features.generator.contract import decode, encode
+from fcl.report.make import make_report
+from fcl.testing import check_generator
+from tests.families import hinge_matrix
+from tests.saga import l1_saga
+
+N = 400
+RNG = np.random.default_rng(5)
+#: Columns of very different units, one of few values, one of two, a constant, and times.
+X = np.column_stack(
+    [
+        1e6 * RNG.normal(size=N),
+        1e-6 * RNG.normal(size=N),
+        RNG.integers(0, 4, N),
+        RNG.integers(0, 2, N),
+        np.full(N, -7.0),
+        1e9 + RNG.normal(size=N),
+    ]
+)
+NAMES = ["money", "mass", "children", "flag", "one", "time"]
+ABOVE = np.maximum(0.0, 1e-6 * X[:, 0] - 0.5), np.maximum(0.0, -0.3 - 1e6 * X[:, 1])
+NUMBER = ABOVE[0] - 2.0 * ABOVE[1] + 0.3 * np.abs(X[:, 2] - 2.0) + 0.1 * RNG.normal(size=N)
+Y = np.where(NUMBER + 0.3 * RNG.normal(size=N) > np.median(NUMBER), 1, 0)
+
+
+def fitted(x: np.ndarray, **options: Any) -> Hinges:
+    made = Hinges(**options)
+    made.fit(np.asfortranarray(x))
+    return made
+
+
+def matrix(x: np.ndarray, **options: Any) -> np.ndarray:
+    return hinge_matrix(bind_features(Hinges(**options), fcl.open_data(x, y=None).rows), x)
+
+
+def objective(phi: np.ndarray, w: np.ndarray, b: float, C: float, loss: str) -> float:
+    m = phi @ w + b
+    rows = (NUMBER - m) ** 2 if loss == "squared" else np.logaddexp(0.0, (1 - 2 * Y) * m)
+    return float(np.abs(w).sum() + C * rows.sum())
+
+
+# -- the class -------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [(X, {"n": 5}), (X.astype(np.float32), {}), (X[:, 2:4], {"n": 3, "scale": False})],
+)
+def test_the_contract_of_generators(rows: np.ndarray, options: dict[str, Any]) -> None:
+    report = check_generator(Hinges(**options), rows)
+    assert not report.faults and "training: good" in str(report)
+
+
+@pytest.mark.parametrize("n", [1, 2, 16, 500])
+def test_knots_are_distinct_quantiles_inside_the_range(n: int) -> None:
+    made = fitted(X, n=n)
+    for j, column in enumerate(X.T):
+        shares = np.arange(1, n + 1) / (n + 1)
+        every = np.unique(np.quantile(column, shares, method="inverted_cdf"))
+        inner = every[(every > column.min()) & (every < column.max())]
+        assert made.knots_[made.starts_[j] : made.starts_[j + 1]].tolist() == inner.tolist()
+    assert np.diff(made.starts_).tolist()[2:5] == [min(n, 2), 0, 0]
+    assert made.n_features == 6 + 2 * len(made.knots_)
+    sd = X.std(axis=0)
+    np.testing.assert_allclose(made.scales_, np.where(sd > 0.0, sd, 7.0), rtol=5e-3)
+    # only times are far from 0
+    assert made.shifts_[:5].tolist() == [0.0] * 5 and abs(made.shifts_[5] - 1e9) < 2.0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 7, 64])
+def test_prices_are_the_sums_of_the_columns(n: int, dtype: type) -> None:
+    """As exact as the sums of the terms in any order; with the same bits in any range of features."""
+    x = np.asfortranarray(np.column_stack([X[:, :3], X[:, 5], RNG.pareto(0.7, N)]).astype(dtype))
+    made = fitted(x, n=n)
+    every = np.arange(made.n_features)
+    phi = made.columns(every, x)
+    assert np.abs(phi).max() <= made.largest(x) * (1.0 + 1e-15)
+    assert made.largest(x) == pytest.approx(np.abs(phi).max(), rel=1e-12)
+    for r in (RNG.normal(size=N), RNG.random(N), np.eye(N)[7], np.eye(N)[x[:, 0].argmax()]):
+        found = made.gradients(0, len(every), x, r)
+        exact = np.array([math.fsum(r * column) for column in phi.T])
+        allowed = 1e-14 * (np.abs(r) @ np.abs(phi))
+        assert (np.abs(found - exact) <= allowed + 1e-300).all()
+        for first, last in ((0, 1), (1, 3), (4, len(every)), (len(every) - 1, len(every))):
+            part = made.gradients(first, last, x, r)
+            assert part.tobytes() == found[first:last].tobytes()
+        both = made.gradients_of_several(0, len(every), x, np.stack([r, -r]))
+        np.testing.assert_array_equal(both, [found, -found])
+    w = RNG.normal(size=len(every))
+    np.testing.assert_allclose(made.margins(every, w, x), phi @ w, rtol=0, atol=1e-9)
+
+
+def test_names_are_found_again() -> None:
+    names = ["a", "a - 3", "max(0, a)", "(b)", "c / 2", "5"]
+    for options in ({"n": 9}, {"n": 9, "scale": False}):
+        made = fitted(X, **options)
+        every = np.arange(made.n_features)
+        for given in (None, names):
+            texts = [made.describe(j, given) for j in every]
+            assert len(set(texts)) == len(texts)
+            assert made.find([*texts, "max(0, a", "max(0, x0 - 1e9)", ""], given).tolist() == [
+                *every, -1, -1, -1,
+            ]  # fmt: skip
+    ages = np.array([[20.0], [30.0], [37.5], [50.0], [-4.0]])
+    made = fitted(ages, n=9)
+    assert [made.describe(j, ["age"]) for j in (0, 1, 2, 4)] == [
+        f"{text} / {ages.std():.3g}" for text in ("age", "max(0, age - 20)", "max(0, 20 - age)",
+                                                  "max(0, 30 - age)")
+    ]  # fmt: skip
+    made = fitted(ages - 100.0, n=1, scale=False)
+    assert [made.describe(j) for j in range(3)] == ["x0", "max(0, x0 + 70)", "max(0, -70 - x0)"]
+    times = fitted(1e9 + np.arange(5.0)[:, None] / 4, n=3, scale=False)  # knots need more digits
+    assert times.describe(1, ["t"]) == "max(0, t - 1000000000.25)"
+    assert times.describe(0, ["t"]) == "t - 1000000000.5"
+
+
+def test_the_text_of_the_family() -> None:
+    assert parse_features("hinges") == Hinges(16) == parse_features(spell_features(Hinges()))
+    assert parse_features("hinges:n=3,scale=false") == Hinges(3, scale=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hinges:n=0", "hinges: n must be a whole number of at least 1, got 0"),
+        ("hinges:n=-3", "hinges: n must be a whole number of at least 1, got -3"),
+        ("hinges:n=2.5", "hinges: n must be a whole number of at least 1, got 2.5"),
+        ("hinges:n=true", "hinges: n must be a whole number of at least 1, got True"),
+        ("hinges:n=1000000", "hinges: n must be at most 10000, got 1000000"),
+        ("hinges:scale=2", "scale must be true or false, got '2'"),
+        ("hinges:knots=3", "knots=3"),
+        ("hingse", "did you mean hinges"),
+    ],
+)
+def test_options_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_features(text)
+
+
+def test_letters_are_refused() -> None:
+    with pytest.raises(InputError, match="numbers"):
+        fcl.train(fcl.open_data(np.array(["ACGT", "ACGA"]), y=[0, 1]), "hinges", C=1.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"knots_": np.zeros(4)},
+        {"knots_": np.array([1.0, np.nan, 0.0, 1.0])},
+        {"knots_": [0.0, 1.0, 0.0, 1.0]},
+        {"knots_": np.array([0.0, 1.0, 2.0])},
+        {"knots_": np.array([[0.0, 1.0, 2.0, 3.0]])},
+        {"starts_": np.array([0, 4, 2])},
+        {"starts_": np.array([0, 1, 4])},  # three knots of a column for n = 2
+        {"starts_": np.array([0, 4])},
+        {"starts_": np.array([0.0, 2.0, 4.0])},
+        {"starts_": np.array([-1, 2, 4])},
+        {"scales_": np.array([1.0, 0.0])},
+        {"scales_": np.ones(3)},
+        {"shifts_": np.array([0.0, np.inf])},
+        {"shifts_": 3},
+        {"n_features": 11},
+    ],
+)
+def test_a_damaged_state_is_refused(changes: dict[str, Any]) -> None:
+    made = fitted(RNG.normal(size=(50, 2)), n=2)
+    state = {key: decode(encode(value)) for key, value in made.state().items()}
+    again = Hinges(2)
+    again.restore(state)
+    again.check_restored(2)
+    again.restore(state | changes)
+    with pytest.raises(InputError, match="features hinges: expected"):
+        again.check_restored(2)
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_the_optimum_of_the_explicit_matrix_and_of_scikit_learn(loss: str) -> None:
+    C, target = (0.05, NUMBER) if loss == "squared" else (0.5, Y)
+    phi = matrix(X, n=6)
+    options: dict[str, Any] = {"C": C, "loss": loss, "tol": 1e-7}
+    found = fcl.train(fcl.open_data(X, y=target), "hinges:n=6", **options)
+    plain = fcl.train(fcl.open_data(phi, y=target), "columns", **options)
+    assert found.converged and plain.converged
+    assert found.certificate.n_priced == phi.shape[1]
+    best = found.certificate.objective
+    assert best == pytest.approx(plain.certificate.objective, rel=2e-7)
+    assert found.certificate.bound <= plain.certificate.objective * (1.0 + 1e-12)
+    w = np.zeros(phi.shape[1])
+    w[found.model.ids] = found.model.weights
+    assert objective(phi, w, found.model.intercept, C, loss) == pytest.approx(best, rel=1e-10)
+    if loss == "squared":
+        theirs: Any = Lasso(1.0 / (2.0 * N * C), tol=1e-10, max_iter=1_000_000).fit(phi, NUMBER)
+    else:
+        theirs = l1_saga(C=C, tol=1e-7, max_iter=20_000).fit(phi, Y)
+    other = objective(phi, theirs.coef_.ravel(), np.ravel(theirs.intercept_)[0], C, loss)
+    assert best * (1.0 - 1e-7) <= other == pytest.approx(best, rel=1e-6)
+    # columns of 1e6 and of 1e-6 have weights
+    assert {"money", "mass"} <= {NAMES[j] for j in found.model.family.columns_read(found.model.ids)}
+
+
+def test_wild_scales() -> None:
+    """Divided columns give the same model in any units; undivided ones need standardize."""
+    data = fcl.open_data(X[:, :3], y=Y)
+    units = np.array([2.0**-30, 2.0**40, 1.0])  # divisors differ by their rounding
+    options: dict[str, Any] = {"C": 0.5, "tol": 1e-7}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ScaleWarning)
+        one = fcl.train(data, "hinges:n=4", **options)
+        other = fcl.train(fcl.open_data(X[:, :3] * units, y=Y), "hinges:n=4", **options)
+    assert one.certificate.objective == pytest.approx(other.certificate.objective, rel=1e-2)
+    with pytest.warns(ScaleWarning, match="standardize"):
+        raw = fcl.train(data, "hinges:n=4,scale=false", **options)
+    assert 1 not in raw.model.family.columns_read(raw.model.ids)
+    # deviations of each feature
+    even = fcl.train(data, "hinges:n=4,scale=false", standardize=True, **options)
+    again = fcl.train(data, "hinges:n=4", standardize=True, **options)
+    assert even.certificate.objective == pytest.approx(again.certificate.objective, rel=2e-7)
+    assert {0, 1} <= set(even.model.family.columns_read(even.model.ids).tolist())
+
+
+def test_models_predict_explain_and_report(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=NAMES)
+    data = fcl.open_data(frame, y=Y)
+    model = fcl.train(data, "hinges:n=6 + columns * 1e5", C=0.5, tol=1e-6, warn=False).model
+    model.save(tmp_path / "m.fcl")
+    again = fcl.load_model(tmp_path / "m.fcl")
+    margins = model.margins(frame)
+    assert again.margins(frame).tobytes() == margins.tobytes()
+    np.testing.assert_allclose(again.margins(frame[NAMES[::-1]]), margins)  # found by names
+    explained = again.explain(fcl.open_data(frame, y=None))
+    sums = explained.contributions.sum(axis=1) + explained.others + explained.intercept
+    np.testing.assert_allclose(sums, margins, rtol=0, atol=1e-10)
+    texts = [again.feature_text(k) for k in range(len(again.ids))]
+    assert any("max(0, money" in text for text in texts)
+    # a printed feature can be computed by hand
+    k = next(k for k, text in enumerate(texts) if text.startswith("hinges: max(0, money"))
+    knot, scale = (float(word.replace(" ", "")) for word in texts[k][21:].split(") / "))
+    lines = [line for i in range(N) for line in explained.row(i) if line.feature == texts[k]]
+    by_hand = np.maximum(0.0, X[:, 0] + knot) / scale
+    np.testing.assert_allclose([line.value for line in lines], by_hand[by_hand > 0.0], atol=1e-4)
+    page = make_report(again, data=data)
+    assert texts[k] in page
+    found = fcl.certify(tmp_path / "m.fcl", data)
+    assert found.objective == pytest.approx(model.certificate.objective, rel=1e-12)
+
+
+def test_several_classes_threads_and_resumed_runs_have_the_same_bits(tmp_path: Path) -> None:
+    data = fcl.open_data(X, y=np.digitize(NUMBER, np.quantile(NUMBER, [0.3, 0.6])))
+    options: dict[str, Any] = {"C": 0.3, "loss": "softmax", "tol": 1e-5, "block_rows": 64}
+    one, two = (fcl.train(data, "hinges:n=5", threads=k, **options) for k in (1, 2))
+    assert one.converged and one.model.weights.tobytes() == two.model.weights.tobytes()
+    options = {"C": 0.3, "tol": 1e-6, "block_rows": 64, "checkpoint": tmp_path / "c"}
+    whole = fcl.train(fcl.open_data(X, y=Y), "hinges:n=5", C=0.3, tol=1e-6, block_rows=64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fcl.train(fcl.open_data(X, y=Y), "hinges:n=5", max_passes=2, **options)
+    options.pop("checkpoint")
+    resumed = fcl.train(fcl.open_data(X, y=Y), "hinges:n=5", resume=tmp_path / "c", **options)
+    assert resumed.model.weights.tobytes() == whole.model.weights.tobytes()
+
+
+def test_estimators_and_online_learners() -> None:
+    x = X[:, :3]
+    model = fcl.FCLRegressor(features="hinges:n=8", C=1.0, tol=1e-5).fit(x, NUMBER)
+    lines = fcl.FCLRegressor(features="columns", C=1.0, standardize=True).fit(x, NUMBER)
+    assert model.score(x, NUMBER) > 0.95
+    assert lines.score(x, NUMBER) < 0.8
+    learnt = fcl.train_online(fcl.open_data(x, y=Y), "hinges:n=4", alpha=1e-3, rate=0.1)
+    assert np.mean((learnt.model.margins(x) > 0.0) == (Y > 0)) > 0.75
