@@ -397,7 +397,7 @@ def test_names_factors_and_configurations(name: str) -> None:
             with pytest.raises(InputError, match=f"id {outside} is outside 0 .. {len(b.f) - 1}"):
                 b.family.checked_ids(np.array([0, outside]))
 
-        family = plain(getattr(b.family, "whole", b.family))
+        family = plain(getattr(b.family, "inner", b.family))
         config = json.loads(json.dumps(family.to_config(), allow_nan=False))
         again = family_from_config(config)
         assert again.to_config() == family.to_config()
