@@ -84,6 +84,7 @@ def check_same(found: fcl.Model, expected: fcl.Model) -> None:
     assert found.loss == expected.loss and found.n_rows == expected.n_rows
 
 
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("name", JOBS)
 def test_training(name: str, tmp_path: Path) -> None:
     job = JOBS[name]

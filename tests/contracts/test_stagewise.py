@@ -120,6 +120,7 @@ def test_each_link_is_in_the_table() -> None:
     assert {text.partition(":")[0] for _, text, _ in PROBLEMS} == set(LINKS)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("update", "loss", "several"),
     [*PROBLEMS[:3], *(pytest.param(*case, marks=pytest.mark.slow) for case in PROBLEMS[3:])],
@@ -149,6 +150,7 @@ def test_training_ends_at_the_joint_optimum_and_its_bounds_hold(
     assert objectives[-1] == pytest.approx(best, rel=1e-6) and result.gap.gap < 1e-5
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "order", ["ids", "random", pytest.param("gradient", marks=pytest.mark.slow)]
 )
@@ -172,6 +174,7 @@ def same(found: StagewiseModel, expected: StagewiseModel) -> None:
         assert [row[name] for row in found.history] == [row[name] for row in expected.history]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("update", "features", "more"),
     [
@@ -224,6 +227,7 @@ def test_a_finished_job_continues_as_a_longer_one(
     assert model.settings == whole.settings
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("update", "features"),
     [("ls", Waves(32)), *((update, "fourier:n=100,pca=3") for update in ("ls", "gls", "cls"))],

@@ -63,6 +63,7 @@ def made(folder: Path, **options: Any) -> tuple[list[list[int]], Any, Summary]:
     return rows_of(path, **{"genome": str(folder / "g.fa")} | options)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "options",
     [

@@ -412,6 +412,7 @@ PROJECT = of(call, [
 ])  # fmt: skip
 
 
+@pytest.mark.thin(3)
 @parametrized(OPTIONS, STATES, TRAIN, COMMAND, PROJECT)
 def test_refused(
     door: Any, given: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -264,6 +264,7 @@ def test_a_small_gamma_is_the_fixed_grid() -> None:
     assert fixed.weights.tobytes() == fine.weights.tobytes() and fixed.mean_bits == 16.0
 
 
+@pytest.mark.slow
 def test_coarse_rounding_is_unbiased() -> None:
     """The mean of a weight over many seeds, after one row whose gradient is known."""
     chunk = RowChunk(np.array([0, 1]), np.zeros(1, np.int32), np.full(1, 0.3))

@@ -82,6 +82,7 @@ EDITS: dict[str, Any] = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("update", ["ls", "gls", "cls"])
 @pytest.mark.parametrize("edit", EDITS)
 def test_losses_are_those_of_the_model(

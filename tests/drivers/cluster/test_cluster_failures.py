@@ -214,6 +214,7 @@ def test_other_version(folder: Path, client: Any, monkeypatch: pytest.MonkeyPatc
     link.release()
 
 
+@pytest.mark.slow
 def test_data_that_workers_do_not_see(
     folder: Path, client: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
