@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,10 +56,21 @@ hypothesis.settings.load_profile("fcl")
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the tests that a broken build fails: imports, kernels, a solver, a whole run."""
+    """Begin with the tests that a broken build fails: imports, kernels, a solver, a whole run.
+
+    Of the cases of a test marked ``thin(k)`` only every k-th one is not slow.
+    """
     items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+    cases: Counter[str] = Counter()
     for item in items:
+        thin = item.get_closest_marker("thin")
+        if thin is not None:
+            name = item.nodeid.partition("[")[0]
+            if cases[name] % thin.args[0]:
+                item.add_marker("slow")
+            cases[name] += 1
         if item.get_closest_marker("thorough") and not os.environ.get("FCL_TEST_THOROUGH"):
             item.add_marker(pytest.mark.skip(reason="only if FCL_TEST_THOROUGH is set"))
 

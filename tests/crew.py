@@ -24,27 +24,27 @@ from fcl.drivers.processes.logic.protocol import (
     Died,
     Done,
     DropAll,
-    Event,
     Fail,
     Finish,
     Freed,
     Instruction,
     Lend,
+    LogicEvent,
+    LogicSettings,
     MakeRoom,
     Order,
-    Prepared,
     Published,
     Ready,
     Restore,
+    RowsPrepared,
     Scored,
     SendAnchor,
-    Settings,
     Spawn,
     Stalled,
     TakeProposal,
-    Task,
     Threads,
     TrainerIdle,
+    WriterTask,
 )
 
 #: The kinds of tasks that may follow each kind, except for validation tasks.
@@ -71,7 +71,7 @@ class SimulatedTrainer:
 
     def __init__(self) -> None:
         self.orders: deque[Order] = deque()
-        self.said: deque[Event] = deque()
+        self.said: deque[LogicEvent] = deque()
         self.handled = 0
         self.holds: set[int] = set()
         self.spares: set[int] = set()
@@ -121,7 +121,7 @@ class Crew:
     def __init__(self, **changes: Any) -> None:
         small = {"writers": 2, "cores": 2, "extents": 3, "batch": 2}
         parts = {"prepare_parts": 2, "margins_parts": 2, "price_parts": 2}
-        self.settings = Settings(**(small | parts | changes))
+        self.settings = LogicSettings(**(small | parts | changes))
         self.logic = Logic(self.settings)
         self.last: list[Instruction] = []
         self.sound = True  # False after a broken promise
@@ -130,7 +130,7 @@ class Crew:
         self.died: Counter[tuple[str, int]] = Counter()
         self.deaths: Counter[str] = Counter()  # since the last progress
         self.idle_writers: set[int] = set()
-        self.tasks: dict[int, Task] = {}
+        self.tasks: dict[int, WriterTask] = {}
         self.serials: set[int] = set()
         self.trainer: SimulatedTrainer | None = None
         self.trainer_busy = False
@@ -156,14 +156,14 @@ class Crew:
 
     # -- events ------------------------------------------------------------------------------------
 
-    def tell(self, event: Event) -> list[Instruction]:
+    def tell(self, event: LogicEvent) -> list[Instruction]:
         was_over = self.over
         self._note(event)
         self._carry_out(self.logic.handle(event))
         assert not (was_over and self.last), "an instruction after the end"
         return self.last
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: LogicEvent) -> None:
         """Record the effect of a trainer's event."""
         match event:
             case AnchorTaken(order):
@@ -324,7 +324,7 @@ class Crew:
                 case Threads(n):
                     assert n >= 1 and n != self.threads
                     self.threads = n
-                case Prepared():
+                case RowsPrepared():
                     assert self.kind == "prepare"
                     self.deaths.clear()
                 case TakeProposal(version):
@@ -419,7 +419,7 @@ class Crew:
             case DropAll():
                 self.drop_due = order.order
 
-    def _deal(self, number: int, task: Task) -> None:
+    def _deal(self, number: int, task: WriterTask) -> None:
         self.idle_writers.remove(number)
         settings = self.settings
         assert len(self.tasks) < self._most_writers(), "a task without a token"

@@ -6,7 +6,7 @@ from collections import Counter
 
 from fcl.drivers.processes.logic.machine import Logic
 from fcl.drivers.processes.logic.stages import BETWEEN_PASSES, Stage
-from fcl.drivers.processes.logic.state import Activity, Parts, TrainerSide, require
+from fcl.drivers.processes.logic.state import Activity, StageParts, TrainerSide, require
 
 __all__ = ["check_invariants"]
 
@@ -30,7 +30,7 @@ def check_invariants(logic: Logic) -> None:
     _check_sharing(logic)
 
 
-def _check_parts(parts: Parts) -> None:
+def _check_parts(parts: StageParts) -> None:
     ranges = [*parts.waiting, *parts.dealt.values(), *parts.done, *parts.dropped]
     times = Counter(part for one in ranges for part in one)
     wrong = {part: n for part, n in times.items() if n != 1 or not 0 <= part < parts.size}

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from fcl.drivers.memory import rss_anon
-from fcl.drivers.processes.child import IGNORED, Link
+from fcl.drivers.processes.child import IGNORED, ChildLink
 from fcl.drivers.processes.codec import message
 from fcl.drivers.processes.faults import fault
 from fcl.errors import InputError
@@ -60,7 +60,7 @@ if os.environ.get("FCL_TOY") == "portable" and sys.platform == "linux":
 class Toy:
     """Answers messages until it is told to quit."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ChildLink) -> None:
         self.link = link
 
     def run(self) -> None:
@@ -112,7 +112,7 @@ def raised(is_input: bool) -> None:
 class Deaf:
     """Works forever without reading messages, and holds the GIL most of the time."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ChildLink) -> None:
         link.send(Here(os.getpid()))
 
     def run(self) -> None:
@@ -123,7 +123,7 @@ class Deaf:
 class Ends:
     """Ends at once."""
 
-    def __init__(self, link: Link) -> None: ...
+    def __init__(self, link: ChildLink) -> None: ...
 
     def run(self) -> None:
         time.sleep(0.01)

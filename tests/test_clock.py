@@ -20,7 +20,7 @@ from fcl.estimators import FCLClassifier
 from fcl.kernels.compilation import Compilation
 from fcl.path.train import train_path
 from fcl.stagewise.events import BlockVisited, StagewiseStarted
-from fcl.stagewise.train import Running, train_stagewise
+from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
 
 LIMIT = 10.0
 
@@ -121,7 +121,7 @@ def test_stages_count_from_the_first_block(time: Time, late: bool) -> None:
         moves = isinstance(event, BlockVisited if late else StagewiseStarted)
         time.seconds += 100.0 if moves else 0.0
 
-    running = Running(progress=report, max_time=LIMIT, certify=False)
+    running = StagewiseRunOptions(progress=report, max_time=LIMIT, certify=False)
     found = train_stagewise(rows(), "columns", running=running, numbers=True)
     assert found.reason == ("max-time" if late else "done")
 

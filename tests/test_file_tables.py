@@ -36,7 +36,7 @@ from fcl.online.options import OnlineOptions
 from fcl.scoring.compact import compact_model
 from fcl.stagewise.checkpoint import StateFolder
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.train import Running, train_stagewise
+from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
 
 N = 80
 RANDOM = np.random.default_rng(0)
@@ -167,7 +167,9 @@ def make_compact() -> str:
 def make_stagewise() -> str:
     data()
     rows = fcl.open_data(X, y=CLASSES)
-    train_stagewise(rows, "fourier:n=12", STAGES, running=Running(cores=1)).model.save("m.fcl")
+    train_stagewise(rows, "fourier:n=12", STAGES, running=StagewiseRunOptions(cores=1)).model.save(
+        "m.fcl"
+    )
     return "m.fcl"
 
 
@@ -206,14 +208,14 @@ def make_stage_checkpoint() -> str:
     command |= {"data": os.path.abspath("data"), "x": "X", "y": "y", "out": "m.fcl"}
     command |= {"features": "fourier:n=12", "regression": False}
     stop = {"should_stop": lambda: next(seen, True)}
-    running = Running(cores=1, checkpoint=StateFolder("ck"), command=command, **stop)
+    running = StagewiseRunOptions(cores=1, checkpoint=StateFolder("ck"), command=command, **stop)
     train_stagewise(fcl.open_data("data"), "fourier:n=12", STAGES, running=running)
     shutil.copytree("ck", "kept")
     return "ck/checkpoint-1.fcl-ckpt"
 
 
 def use_stage_checkpoint(path: str) -> None:
-    running = Running(cores=1, resume=StateFolder("ck").load(), max_time=1e-9)
+    running = StagewiseRunOptions(cores=1, resume=StateFolder("ck").load(), max_time=1e-9)
     train_stagewise(fcl.open_data("data"), "fourier:n=12", STAGES, running=running)
 
 

@@ -170,6 +170,7 @@ def test_certificates_that_are_false_are_found(kind: str, stock: Path) -> None:
         assert certify.wrong(other, data, {})
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("make", [doors._svmlight, doors._table, doors._plink])
 def test_rows_in_other_columns_are_found(make: Any, stock: Path, tmp_path: Path) -> None:
     case = Case(SEED, 1, "doors", tmp_path, stock)

@@ -43,6 +43,7 @@ def test_every_problem_is_solved_and_its_certificate_true(number: int) -> None:
     assert_good(make_problem(number))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.usefixtures("coordinate_descent")
 @pytest.mark.parametrize("number", range(60 if THOROUGH else 20))
 def test_sweeps_solve_them_too(number: int) -> None:
@@ -161,6 +162,7 @@ def test_the_judge_sees_a_false_certificate(solved: Any, fault: str) -> None:
     assert any(words.startswith(fault) for words in found)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("reason", ["stalled", "max-time", "interrupted"])
 def test_the_judge_sees_a_run_that_gave_up(solved: Any, reason: str) -> None:
     case, result = solved

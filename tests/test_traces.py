@@ -17,6 +17,7 @@ def test_every_job_is_recorded() -> None:
     assert list(RECORDED["jobs"]) == list(JOBS) and len(JOBS) >= 40
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", JOBS)
 def test_traces(name: str) -> None:
     exact = RECORDED["machine"] == traces.machine()

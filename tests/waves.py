@@ -9,7 +9,7 @@ import numpy as np
 import fcl
 from fcl.features import Generator
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.train import Running, StagewiseResult, train_stagewise
+from fcl.stagewise.train import StagewiseResult, StagewiseRunOptions, train_stagewise
 
 
 class Waves(Generator):
@@ -50,7 +50,7 @@ class Problem:
 
     def train(self, features: Any = None, target: Any = None, **options: Any) -> StagewiseResult:
         """Train without validation unless it is requested."""
-        running = options.pop("running", None) or Running(cores=options.pop("cores", 1))
+        running = options.pop("running", None) or StagewiseRunOptions(cores=options.pop("cores", 1))
         settings = Settings(**{"valid_fraction": 0.0, **options})
         data = self.data(target)
         numbers = target is not None

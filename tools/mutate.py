@@ -255,7 +255,7 @@ def measure(path: Path) -> None:
         for file in measured.measured_files():
             own = lines.setdefault(Path(file).relative_to(ROOT).as_posix(), {})
             for line_number, contexts in measured.contexts_by_lineno(file).items():
-                tests = {context.partition("|")[0] for context in contexts} - {""}
+                tests = {context.rpartition("|")[0] for context in contexts} - {""}
                 own[line_number] = sorted(numbers.setdefault(test, len(numbers)) for test in tests)
     seconds = [taken[test] for test in numbers]
     path.write_text(json.dumps({"tests": list(numbers), "seconds": seconds, "lines": lines}))
@@ -283,6 +283,10 @@ def run_tests(tree: Path, room: str, tests: list[str]) -> tuple[bool, str]:
     except subprocess.TimeoutExpired:
         return False, "time-out"
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if (
+        done.returncode > 2 and "conftest" not in done.stderr
+    ):  # neither a failure nor an import error
+        raise RuntimeError(f"pytest {tests[:3]} ...: exit code {done.returncode}: {done.stderr}")
     return done.returncode == 0, failed[0][:200] if failed else f"exit code {done.returncode}"
 
 
@@ -322,7 +326,7 @@ def work(todo: list[tuple[int, Place]], tests: Map, out: Path | None, jobs: int)
             try:
                 place = numbered[1]
                 chosen = ["tests/kernels"] if place.room == "kernels" else tests.of(place)
-                result = {"number": numbered[0], **examine(place, tree, chosen)}
+                result = {**examine(place, tree, chosen), "number": numbered[0]}
             finally:
                 trees.append(tree)
             sys.stdout.write(json.dumps(result) + "\n")

@@ -27,7 +27,7 @@ from fcl.errors import InputError
 from fcl.units import counted, format_seconds
 
 if TYPE_CHECKING:
-    from fcl.convert.contract import Layout
+    from fcl.convert.contract import OutputLayout
     from fcl.convert.run import Progress, Summary
 
 EPILOG = """\
@@ -174,7 +174,7 @@ def _next_line(summary: Summary, out: str, options: Mapping[str, Any]) -> str:
     )
 
 
-def _features(layout: Layout, options: Mapping[str, Any]) -> str:
+def _features(layout: OutputLayout, options: Mapping[str, Any]) -> str:
     """The family for rows of this layout; positions mean little in rows that are filled up."""
     if layout.kind != "codes":
         return "columns"

@@ -25,9 +25,9 @@ from fcl.errors import FclError, InputError
 from fcl.store import absolute, kind_of, local_neighbour, locate
 
 if TYPE_CHECKING:
-    from fcl.stagewise.checkpoint import Saved
+    from fcl.stagewise.checkpoint import SavedState
     from fcl.stagewise.settings import Settings
-    from fcl.stagewise.train import Running
+    from fcl.stagewise.train import StagewiseRunOptions
 
 EPILOG = """\
 \b
@@ -122,7 +122,7 @@ class _Job:
 
     options: Mapping[str, Any]
     settings: Settings
-    saved: Saved | None
+    saved: SavedState | None
     checkpoint: Any
     trusted: Collection[str] | None
 
@@ -136,13 +136,15 @@ def _settings(options: Mapping[str, Any]) -> Settings:
     return Settings(**values).checked()
 
 
-def _settings_of(saved: Saved, params: Mapping[str, Any], given: Mapping[str, str]) -> Settings:
+def _settings_of(
+    saved: SavedState, params: Mapping[str, Any], given: Mapping[str, str]
+) -> Settings:
     """The settings of a resumed job."""
     changed = {name: params[name] for name in saved.settings.ends if name in given}
     return replace(saved.settings, **changed, memory=params["memory"]).checked()
 
 
-def _resumed(params: dict[str, Any], given: Mapping[str, str], saved: Saved) -> dict[str, Any]:
+def _resumed(params: dict[str, Any], given: Mapping[str, str], saved: SavedState) -> dict[str, Any]:
     """The options of the checkpoint; raises InputError for options that would change its job."""
     ends = saved.settings.ends
     wrong = sorted(given.keys() & ({*SETTINGS, *_KEPT} - {*ends, "memory", "out", "data"}))
@@ -158,7 +160,7 @@ def _resumed(params: dict[str, Any], given: Mapping[str, str], saved: Saved) -> 
     if "features" not in saved.command:
         raise InputError(
             f"{params['resume']}: the job of this checkpoint was started from Python; resume it there "
-            "(Running(resume=...))"
+            "(StagewiseRunOptions(resume=...))"
         )
     kept = {name: value for name, value in saved.command.items() if name in _KEPT}
     more = {name: params[name] for name in ("data", "out") if params[name] is not None}
@@ -176,7 +178,7 @@ def _checkpoint(options: Mapping[str, Any]) -> Any:
     )
 
 
-def _check_unfinished(options: Mapping[str, Any], saved: Saved, settings: Settings) -> None:
+def _check_unfinished(options: Mapping[str, Any], saved: SavedState, settings: Settings) -> None:
     """Raise InputError for a finished job whose model would be written once more."""
     end = saved.state.end(settings)
     if end is None or options["overwrite"] or not kind_of(locate(options["out"])):
@@ -195,7 +197,7 @@ def _check_unfinished(options: Mapping[str, Any], saved: Saved, settings: Settin
     )
 
 
-def _check_outputs(options: Mapping[str, Any], checkpoint: Any, saved: Saved | None) -> None:
+def _check_outputs(options: Mapping[str, Any], checkpoint: Any, saved: SavedState | None) -> None:
     from fcl.model.atomic import check_output
 
     inputs = {name: options[name] for name in ("data", "valid", "config")}
@@ -266,8 +268,8 @@ def _train(job: _Job, stop: Stop) -> int:
     return 128 + stop.signum if stop.signum is not None else 0
 
 
-def _running(job: _Job, stop: Stop) -> Running:
-    from fcl.stagewise.train import Running
+def _running(job: _Job, stop: Stop) -> StagewiseRunOptions:
+    from fcl.stagewise.train import StagewiseRunOptions
 
     options = job.options
     kept = {name: options[name] for name in _KEPT}
@@ -275,7 +277,7 @@ def _running(job: _Job, stop: Stop) -> Running:
         if kept[name] is not None:
             file, separator, group = kept[name].partition("::")
             kept[name] = absolute(file) + separator + group
-    return Running(
+    return StagewiseRunOptions(
         cores=options["cores"],
         scratch=options["scratch"],
         certify=options["certify"],

@@ -35,7 +35,7 @@ class StoreLayout:
         return chunk, chunk * max(1, shard_bytes // (chunk * row_bytes))
 
 
-class Store:
+class ArrayStore:
     """A Zarr group to be filled; one thread compresses while the caller makes the next rows."""
 
     def __init__(self, folder: Any, layout: StoreLayout) -> None:
@@ -46,7 +46,7 @@ class Store:
         self.layout = layout
         self.thread = ThreadPoolExecutor(1)
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> ArrayStore:
         return self
 
     def __exit__(
@@ -111,7 +111,12 @@ class Appended:
     """An array that is written shard by shard, so that every chunk is compressed once."""
 
     def __init__(
-        self, store: Store, path: str, dtype: np.dtype, row_shape: tuple[int, ...], is_column: bool
+        self,
+        store: ArrayStore,
+        path: str,
+        dtype: np.dtype,
+        row_shape: tuple[int, ...],
+        is_column: bool,
     ) -> None:
         self._store, self._path, self._row_shape = store, path, row_shape
         self.dtype = np.dtype(dtype)

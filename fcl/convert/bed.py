@@ -53,8 +53,8 @@ class Intervals:
     lines: Ints
     start: Ints
     end: Ints
-    _cells: Cells
-    _columns: Columns
+    _cells: BedCells
+    _columns: BedColumns
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -92,7 +92,7 @@ class Intervals:
 
 
 @dataclass(frozen=True)
-class Cells:
+class BedCells:
     """The cells of m lines.
 
     text : the lines, behind ``_WORD`` NUL bytes.
@@ -171,7 +171,7 @@ def _eight_digits(keys: np.ndarray, width: Ints) -> Ints | None:
 
 
 @dataclass(frozen=True)
-class Columns:
+class BedColumns:
     """The columns of a file: their number, their places by name, and the header, if there is one."""
 
     number: int
@@ -179,7 +179,7 @@ class Columns:
     header: list[str] | None
 
     @classmethod
-    def of(cls, file: InputFile, line: int, first: bytes) -> Columns:
+    def of(cls, file: InputFile, line: int, first: bytes) -> BedColumns:
         """Find out the columns from the first line that is no comment."""
         cells = [cell.decode("utf-8", "replace").strip() for cell in first.split(b"\t")]
         if not 3 <= len(cells) <= _MOST_COLUMNS:
@@ -212,7 +212,7 @@ def read_intervals(file: InputFile, slice_bytes: int) -> Iterator[Intervals]:
         A line is too long or has another number of columns than the first one, or start and end are not
         integers 0 <= start < end; the message names file and line.
     """
-    columns: Columns | None = None
+    columns: BedColumns | None = None
     line, carry = 1, b""
     for data in itertools.chain(file.text_slices(slice_bytes), (b"\n",)):
         text, line_end, carry = (carry + data).rpartition(b"\n")
@@ -225,7 +225,7 @@ def read_intervals(file: InputFile, slice_bytes: int) -> Iterator[Intervals]:
             )
         if len(lines) and columns is None:
             first, _, others = body.partition(b"\n")
-            columns = Columns.of(file, int(lines[0]), first)
+            columns = BedColumns.of(file, int(lines[0]), first)
             if columns.header is not None:
                 body, lines = others, lines[1:]
         if len(lines) and columns is not None:
@@ -253,7 +253,7 @@ def _body(file: InputFile, text: bytes, first_line: int) -> tuple[bytes, Ints]:
     return text, lines
 
 
-def _parse(file: InputFile, body: bytes, lines: Ints, columns: Columns) -> Intervals:
+def _parse(file: InputFile, body: bytes, lines: Ints, columns: BedColumns) -> Intervals:
     number = columns.number
     text = bytes(_WORD) + body
     letters = np.frombuffer(text, np.uint8)
@@ -265,7 +265,7 @@ def _parse(file: InputFile, body: bytes, lines: Ints, columns: Columns) -> Inter
                     f"{file.name}: line {line}: expected {number} columns, as in the first line, got "
                     f"{each.count(bytes([9])) + 1}"
                 )
-    cells = Cells(text, ends.reshape(-1, number))
+    cells = BedCells(text, ends.reshape(-1, number))
     start = _integers(file, lines, cells, columns, "start")
     end = _integers(file, lines, cells, columns, "end")
     for wrong, rule in ((start < 0, "start >= 0"), (end <= start, "end > start")):
@@ -278,7 +278,9 @@ def _parse(file: InputFile, body: bytes, lines: Ints, columns: Columns) -> Inter
     return Intervals(file, lines, start, end, cells, columns)
 
 
-def _integers(file: InputFile, lines: Ints, cells: Cells, columns: Columns, name: str) -> Ints:
+def _integers(
+    file: InputFile, lines: Ints, cells: BedCells, columns: BedColumns, name: str
+) -> Ints:
     numbers = cells.integers(columns.places[name])
     if numbers is not None:
         return numbers

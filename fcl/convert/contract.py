@@ -1,8 +1,8 @@
 """The contract between the readers of foreign formats and the writer.
 
 A reader is a module with a dataclass ``Options`` and a function ``open_source``; see
-``fcl/convert/registry.py``. It returns a :class:`Source`, which yields blocks of rows in the order of the
-input, in bounded memory.
+``fcl/convert/registry.py``. It returns a :class:`ConvertSource`, which yields blocks of rows in the order
+of the input, in bounded memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WIDE_PART = 16
 
 
 @dataclass(frozen=True)
-class Layout:
+class OutputLayout:
     """What X is.
 
     Attributes
@@ -90,7 +90,7 @@ Column = np.ndarray | Categorical
 
 
 @dataclass(frozen=True)
-class Rows:
+class ConvertedRows:
     """A block of m rows; every block of a source has the same columns, of the same dtypes.
 
     Attributes
@@ -162,7 +162,7 @@ class Budget:
             )
 
 
-class Source(ABC):
+class ConvertSource(ABC):
     """The rows of foreign files; constructed by ``open_source`` of a reader.
 
     The constructor reads what it needs to know the layout, and rejects wrong options. Errors are
@@ -188,11 +188,11 @@ class Source(ABC):
 
     @property
     @abstractmethod
-    def layout(self) -> Layout:
+    def layout(self) -> OutputLayout:
         """The layout of X; of sparse rows, all but ``kind`` may be final only at the end."""
 
     @abstractmethod
-    def blocks(self, budget: Budget) -> Iterator[Rows]:
+    def blocks(self, budget: Budget) -> Iterator[ConvertedRows]:
         """Iterate once over the kept rows, in the order of the input; blocks may be empty."""
 
     def attributes(self) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcl.checks import shown
-from fcl.convert.contract import Budget, Column, Layout, Rows, Source
+from fcl.convert.contract import Budget, Column, ConvertedRows, ConvertSource, OutputLayout
 from fcl.convert.files import InputFile
 from fcl.convert.labels import HEADER, HeaderPattern, NameTable, TextColumn
 from fcl.convert.letters import Codes, Filter, Trimmer
-from fcl.convert.records import Piece, pieces
+from fcl.convert.records import RecordPiece, pieces
 from fcl.errors import InputError
 from fcl.types import Ints
 
@@ -75,7 +75,7 @@ class _Batch:
         return f"{self.file.name}: line {self.lines[record]}"
 
 
-def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
+def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
     """Open one FASTA file, or two whose labels are 1 and -1.
 
     Raises
@@ -91,7 +91,7 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> So
     return _FastaSource(inputs, options, budget)
 
 
-class _FastaSource(Source):
+class _FastaSource(ConvertSource):
     def __init__(self, inputs: list[InputFile], options: Options, budget: Budget) -> None:
         super().__init__(inputs)
         self._files = inputs
@@ -107,15 +107,15 @@ class _FastaSource(Source):
             self.notes.append(f"labels: 1 for {inputs[0].name}, -1 for {inputs[1].name}")
 
     @property
-    def layout(self) -> Layout:
-        return Layout("codes", np.dtype(np.uint8), self._trimmer.width)
+    def layout(self) -> OutputLayout:
+        return OutputLayout("codes", np.dtype(np.uint8), self._trimmer.width)
 
-    def blocks(self, budget: Budget) -> Iterator[Rows]:
+    def blocks(self, budget: Budget) -> Iterator[ConvertedRows]:
         for number, file in enumerate(self._files):
             for batch in _batches(file, budget):
                 yield from self._rows(batch, number, budget)
 
-    def _rows(self, batch: _Batch, file_number: int, budget: Budget) -> Iterator[Rows]:
+    def _rows(self, batch: _Batch, file_number: int, budget: Budget) -> Iterator[ConvertedRows]:
         records = np.arange(self.rows_in, self.rows_in + len(batch))
         self.rows_in += len(batch)
         keep = self._trimmer.keep(batch.lengths, self.dropped, batch.where)
@@ -135,7 +135,7 @@ class _FastaSource(Source):
         obs: dict[str, Column] = {"name": np.array(names, np.dtypes.StringDType())[kept]}
         if "--groups" in columns:
             obs["group"] = columns["--groups"]
-        rows = Rows(batch.codes, records[kept], columns.get("--label"), None, obs)
+        rows = ConvertedRows(batch.codes, records[kept], columns.get("--label"), None, obs)
         cut = self._trimmer.cutter(batch.codes, batch.starts[kept], batch.lengths[kept])
         return self._filter.blocks(rows, self._trimmer.width, cut, self.dropped, budget)
 
@@ -207,7 +207,7 @@ class _Lookup:
 def _batches(file: InputFile, budget: Budget) -> Iterator[_Batch]:
     """The records of a file; a record that continues in the next piece waits for its end."""
     header: bytes | None = None
-    before: Piece | None = None  # in which the waiting record begins
+    before: RecordPiece | None = None  # in which the waiting record begins
     waiting: list[Codes] = []
     for piece in pieces(file, min(budget.block, _SLICE_BYTES)):
         waiting.append(piece.continued)
@@ -229,7 +229,7 @@ def _batches(file: InputFile, budget: Budget) -> Iterator[_Batch]:
     yield _Batch(file, [header], np.array([len(letters)]), letters, lines)
 
 
-def _lines(before: Piece | None, piece: Piece | None) -> Ints:
+def _lines(before: RecordPiece | None, piece: RecordPiece | None) -> Ints:
     """Lines of the last record of a piece, and of all but the last one of the next piece."""
     first = np.empty(0, np.int64) if before is None else before.lines()[-1:]
     return first if piece is None else np.concatenate([first, piece.lines()[:-1]])

@@ -209,7 +209,7 @@ def _opened(path: Path | None) -> tuple[Any, bool]:
         return open(path, "rb", 0), True
     try:
         return open(sys.stdin.fileno(), "rb", 0, closefd=False), True
-    except (OSError, ValueError):  # not a file of the system
+    except (AttributeError, OSError, ValueError):  # not a file of the system
         return sys.stdin.buffer, False
 
 
@@ -217,7 +217,7 @@ def _pipe_number(file: Any) -> int | None:
     """The descriptor of a file whose reads may wait for bytes; None for others."""
     try:
         number: int = file.fileno()
-    except (OSError, ValueError):
+    except (AttributeError, OSError, ValueError):
         return None
     return None if stat.S_ISREG(os.fstat(number).st_mode) else number
 

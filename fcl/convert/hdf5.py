@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fcl.convert.arrays import TEXT, Store, StoreLayout
+from fcl.convert.arrays import TEXT, ArrayStore, StoreLayout
 from fcl.data.base import VARIABLE_TEXT, RowReader, chunk_ranges
 from fcl.data.hdf5 import Hdf5Container
 from fcl.data.open import split_group
@@ -56,7 +56,7 @@ def copy_hdf5(
     container = Hdf5Container(path, group)
     left: list[str] = []
     arrays = size = 0
-    with atomic_folder(out, overwrite) as folder, Store(folder, StoreLayout()) as store:
+    with atomic_folder(out, overwrite) as folder, ArrayStore(folder, StoreLayout()) as store:
         store.root.update_attributes(_attributes(container, ""))
         for name, is_array in container.nodes():
             if not is_array:
@@ -78,7 +78,7 @@ def copy_hdf5(
     return lines
 
 
-def _copy(rows: RowReader[np.ndarray], store: Store, path: str) -> None:
+def _copy(rows: RowReader[np.ndarray], store: ArrayStore, path: str) -> None:
     text = rows.dtype == VARIABLE_TEXT or (rows.dtype.kind == "S" and len(rows.shape) == 1)
     dtype = TEXT if text else np.dtype(np.uint8) if rows.dtype.kind == "S" else rows.dtype
     if rows.dtype.kind == "S" and not text and rows.dtype.itemsize != 1:

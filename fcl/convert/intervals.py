@@ -11,7 +11,14 @@ import numpy as np
 from fcl.checks import shown
 from fcl.convert.bed import Intervals, read_intervals
 from fcl.convert.contigs import LACKING, ContigNames, Renaming
-from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Source
+from fcl.convert.contract import (
+    Budget,
+    Categorical,
+    Column,
+    ConvertedRows,
+    ConvertSource,
+    OutputLayout,
+)
 from fcl.convert.files import InputFile
 from fcl.convert.genome import Genome, Windows
 from fcl.convert.labels import Categories, TextColumn
@@ -89,7 +96,7 @@ class Shape:
         return np.where(reverse, base - self.behind + 1, base - self.before)
 
 
-def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
+def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
     """Open intervals and their genome; a second file, or ``negatives``, has the label -1.
 
     Raises
@@ -110,7 +117,7 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> So
     return _IntervalSource(files, InputFile(options.genome), options)
 
 
-class _IntervalSource(Source):
+class _IntervalSource(ConvertSource):
     def __init__(self, files: list[InputFile], genome: InputFile, options: Options) -> None:
         super().__init__([*files, genome])
         self._files, self._genome_file, self._options = files, genome, options
@@ -125,10 +132,10 @@ class _IntervalSource(Source):
         self._has_strand = False
 
     @property
-    def layout(self) -> Layout:
-        return Layout("codes", np.dtype(np.uint8), self._length or 0)
+    def layout(self) -> OutputLayout:
+        return OutputLayout("codes", np.dtype(np.uint8), self._length or 0)
 
-    def blocks(self, budget: Budget) -> Iterator[Rows]:
+    def blocks(self, budget: Budget) -> Iterator[ConvertedRows]:
         genome = Genome(self._genome_file, budget)
         names = ContigNames(self._renaming, genome, "BED", self._options.skip_contigs)
         for number, file in enumerate(self._files):
@@ -148,7 +155,7 @@ class _IntervalSource(Source):
 
     def _rows(
         self, sites: Intervals, genome: Genome, names: ContigNames, number: int, budget: Budget
-    ) -> Iterator[Rows]:
+    ) -> Iterator[ConvertedRows]:
         records = np.arange(self.rows_in, self.rows_in + len(sites))
         self.rows_in += len(sites)
         self._has_strand |= sites.has("strand")
@@ -171,7 +178,7 @@ class _IntervalSource(Source):
         if self._options.groups is not None:
             words, codes = sites.distinct(self._options.groups, keep)
             obs["group"] = select(self._group.encode(words), codes)
-        rows = Rows(chosen.first, records[keep], self._y(sites, keep, number), None, obs)
+        rows = ConvertedRows(chosen.first, records[keep], self._y(sites, keep, number), None, obs)
 
         def cut(part: slice) -> tuple[Codes, Ints]:
             some = chosen.select(part)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from fcl.convert.contract import Budget, Categorical, Column, Rows
+from fcl.convert.contract import Budget, Categorical, Column, ConvertedRows
 from fcl.data.sequences import CODE_OF_BYTE, UNKNOWN
 from fcl.errors import InputError
 from fcl.types import Ints
@@ -150,12 +150,12 @@ class Filter:
 
     def blocks(
         self,
-        rows: Rows,
+        rows: ConvertedRows,
         width: int,
         cut: Callable[[slice], tuple[Codes, Ints]],
         dropped: Counter[str],
         budget: Budget,
-    ) -> Iterator[Rows]:
+    ) -> Iterator[ConvertedRows]:
         """Cut rows of `width` letters in parts that fit the budget, and apply the filter to them.
 
         rows : the columns of the rows, without X.
@@ -173,7 +173,7 @@ class Filter:
             x, filled = cut(part)
             yield self.apply(take(rows, part, x), dropped, filled)
 
-    def apply(self, rows: Rows, dropped: Counter[str], filled: Ints) -> Rows:
+    def apply(self, rows: ConvertedRows, dropped: Counter[str], filled: Ints) -> ConvertedRows:
         """Drop rows, count them, and add reverse complements.
 
         filled : letters of each row that padding added, int64 (m,). They say nothing about the quality of
@@ -188,7 +188,7 @@ class Filter:
             rows = take(rows, np.flatnonzero(keep)) if not keep.all() else rows
         return self._both(rows) if self.both_strands else rows
 
-    def _both(self, rows: Rows) -> Rows:
+    def _both(self, rows: ConvertedRows) -> ConvertedRows:
         x = np.asarray(rows.x)
         both = np.stack([x, reverse_complement(x)], axis=1).reshape(-1, x.shape[1])
         twice = take(rows, np.repeat(np.arange(len(rows)), 2), x=both)
@@ -204,9 +204,11 @@ def select(column: Column, index: np.ndarray | slice) -> Column:
     return column[index]
 
 
-def take(rows: Rows, index: np.ndarray | slice, x: np.ndarray | None = None) -> Rows:
+def take(
+    rows: ConvertedRows, index: np.ndarray | slice, x: np.ndarray | None = None
+) -> ConvertedRows:
     """Select rows by number or range; ``x`` replaces their X."""
-    return Rows(
+    return ConvertedRows(
         x=np.asarray(rows.x)[index] if x is None else x,
         source_row=rows.source_row[index],
         y=None if rows.y is None else select(rows.y, index),

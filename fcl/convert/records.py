@@ -18,7 +18,7 @@ _MOST_HEADER = 16 << 20
 
 
 @dataclass(frozen=True)
-class Piece:
+class RecordPiece:
     """Records of a slice of a file; the last one may continue in the next piece.
 
     Attributes
@@ -46,7 +46,7 @@ class Piece:
         return self._first_line + np.cumsum(counts)[:-1]
 
 
-def pieces(file: InputFile, slice_bytes: int) -> Iterator[Piece]:
+def pieces(file: InputFile, slice_bytes: int) -> Iterator[RecordPiece]:
     """Read a FASTA file in slices.
 
     Letters may be in either case; blanks and empty lines between them are skipped.
@@ -92,10 +92,10 @@ def _check_start(file: InputFile, text: bytes, line: int) -> None:
         )
 
 
-def _piece(file: InputFile, parts: list[bytes], first_line: int) -> Piece:
+def _piece(file: InputFile, parts: list[bytes], first_line: int) -> RecordPiece:
     cut = [part.partition(b"\n") for part in parts[1:]]
     letters = [sequence.translate(CODE_OF_BYTE, BLANK) for _, _, sequence in cut]
-    piece = Piece(
+    piece = RecordPiece(
         continued=np.frombuffer(encode(parts[0]), np.uint8),
         headers=[header for header, _, _ in cut],
         lengths=np.fromiter(map(len, letters), np.int64, len(letters)),

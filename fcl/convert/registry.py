@@ -3,7 +3,7 @@
 A reader is a module with
 
 - a frozen dataclass ``Options`` whose fields are options of ``fcl convert`` (:mod:`fcl.convert.options`),
-- ``open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source``.
+- ``open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource``.
 
 It is imported when it is needed, so that its libraries are, too.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 from fcl.checks import shown
 from fcl.convert.cells import is_sequence_table
-from fcl.convert.contract import Budget, Source
+from fcl.convert.contract import Budget, ConvertSource
 from fcl.convert.files import InputFile
 from fcl.convert.options import TABLE
 from fcl.data.foreign import find_format
@@ -68,7 +68,7 @@ def _format_of(file: InputFile, options: dict[str, Any]) -> str:
 
 def open_source(
     inputs: Sequence[InputFile], format: str, options: dict[str, Any], budget: Budget
-) -> Source:
+) -> ConvertSource:
     """Open the rows of the inputs.
 
     Parameters
@@ -96,5 +96,5 @@ def open_source(
                 f"{TABLE[name].spelled} is not an option for the format {format}, which takes {takes}; "
                 "leave it out, or name another format with --format"
             )
-    source: Source = module.open_source(list(inputs), module.Options(**options), budget)
+    source: ConvertSource = module.open_source(list(inputs), module.Options(**options), budget)
     return source

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from fcl.convert.arrays import StoreLayout
-from fcl.convert.contract import Budget, Layout, Source
+from fcl.convert.contract import Budget, ConvertSource, OutputLayout
 from fcl.convert.files import STDIN, InputFile
 from fcl.convert.native import refuse_native
 from fcl.convert.options import DEFAULT_MEMORY, TABLE
@@ -46,7 +46,7 @@ class Summary:
     Attributes
     ----------
     format : str
-    layout : Layout
+    layout : OutputLayout
         Of X.
     rows_in, rows : int
         Records read, and rows written.
@@ -60,7 +60,7 @@ class Summary:
     """
 
     format: str
-    layout: Layout
+    layout: OutputLayout
     rows_in: int
     rows: int
     dropped: Counter[str]
@@ -117,7 +117,7 @@ class Opened:
 
     format: str
     options: dict[str, Any]
-    source: Source
+    source: ConvertSource
 
 
 def open_inputs(
@@ -285,7 +285,9 @@ def _checked_options(options: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _write(source: Source, writer: RowWriter, budget: Budget, progress: Progress | None) -> None:
+def _write(
+    source: ConvertSource, writer: RowWriter, budget: Budget, progress: Progress | None
+) -> None:
     """Write all blocks."""
     for rows in source.blocks(budget):
         writer.append(rows, source.layout)
@@ -296,7 +298,7 @@ def _write(source: Source, writer: RowWriter, budget: Budget, progress: Progress
             progress(sum(file.done for file in source.inputs), total, writer.n_rows)
 
 
-def _nothing_left(source: Source) -> str:
+def _nothing_left(source: ConvertSource) -> str:
     names = ", ".join(file.name for file in source.inputs)
     if not source.rows_in:
         return f"{names}: expected at least one record, found none"
@@ -305,7 +307,7 @@ def _nothing_left(source: Source) -> str:
 
 
 def _attributes(
-    source: Source, kind: str, options: dict[str, Any], writer: RowWriter
+    source: ConvertSource, kind: str, options: dict[str, Any], writer: RowWriter
 ) -> dict[str, Any]:
     """Where the output comes from."""
     return {

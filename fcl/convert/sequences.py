@@ -10,7 +10,7 @@ import numpy as np
 
 from fcl.checks import shown
 from fcl.convert.cells import cells_of, delimiter_of, find_column, is_sequence
-from fcl.convert.contract import Budget, Column, Layout, Rows, Source
+from fcl.convert.contract import Budget, Column, ConvertedRows, ConvertSource, OutputLayout
 from fcl.convert.files import HEAD_BYTES, InputFile
 from fcl.convert.labels import TextColumn, is_number
 from fcl.convert.letters import Filter, Trimmer, encode, first_invalid
@@ -53,7 +53,7 @@ class _Lines:
         return f"{self.file.name}: line {self.numbers[row]}"
 
 
-def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
+def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
     """Open a table; raises InputError for several tables, or one without a column of sequences."""
     if len(inputs) > 1:
         raise InputError(f"expected one table of sequences, got {len(inputs)}; join them")
@@ -101,7 +101,7 @@ class _Places:
         return cls(len(first), at, has_header and not options.no_header)
 
 
-class _TableSource(Source):
+class _TableSource(ConvertSource):
     def __init__(self, file: InputFile, options: Options) -> None:
         super().__init__([file])
         self._file = file
@@ -125,10 +125,10 @@ class _TableSource(Source):
         )
 
     @property
-    def layout(self) -> Layout:
-        return Layout("codes", np.dtype(np.uint8), self._trimmer.width)
+    def layout(self) -> OutputLayout:
+        return OutputLayout("codes", np.dtype(np.uint8), self._trimmer.width)
 
-    def blocks(self, budget: Budget) -> Iterator[Rows]:
+    def blocks(self, budget: Budget) -> Iterator[ConvertedRows]:
         for lines in self._lines(min(budget.block, _SLICE_BYTES)):
             yield from self._rows(lines, budget)
 
@@ -164,7 +164,7 @@ class _TableSource(Source):
                     f"line, got {len(cells)}"
                 )
 
-    def _rows(self, lines: _Lines, budget: Budget) -> Iterator[Rows]:
+    def _rows(self, lines: _Lines, budget: Budget) -> Iterator[ConvertedRows]:
         records = np.arange(self.rows_in, self.rows_in + len(lines.cells))
         self.rows_in += len(records)
         words = [word.encode() for word in lines.column(self._places.at["x"])]
@@ -181,7 +181,7 @@ class _TableSource(Source):
         if "name" in self._places.at:
             names = lines.column(self._places.at["name"])
             obs["name"] = np.array(names, np.dtypes.StringDType())[keep]
-        rows = Rows(codes, records[keep], y, weights, obs)
+        rows = ConvertedRows(codes, records[keep], y, weights, obs)
         cut = self._trimmer.cutter(codes, starts[keep], lengths[keep])
         return self._filter.blocks(rows, self._trimmer.width, cut, self.dropped, budget)
 

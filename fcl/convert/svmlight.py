@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fcl.checks import shown
-from fcl.convert.contract import Budget, Column, Layout, Rows, Source
+from fcl.convert.contract import Budget, Column, ConvertedRows, ConvertSource, OutputLayout
 from fcl.convert.files import InputFile
 from fcl.convert.ids import IdColumns
 from fcl.convert.numbers import FIRST_INEXACT, is_rounded_integer
@@ -41,7 +41,7 @@ class Options:
     dtype: str = "auto"
 
 
-def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
+def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
     """Open svmlight files, whose rows follow each other.
 
     Raises
@@ -95,7 +95,7 @@ class _Lines:
     first: int
 
 
-class _SvmlightSource(Source):
+class _SvmlightSource(ConvertSource):
     #: what to do about an id 0 among ids from 1
     remedy = "give --zero-based yes if they begin at 0"
 
@@ -116,8 +116,8 @@ class _SvmlightSource(Source):
         self._examines = options.dtype == "auto" and needs_survey("auto", self._columns.numbers)
 
     @property
-    def layout(self) -> Layout:
-        return Layout(
+    def layout(self) -> OutputLayout:
+        return OutputLayout(
             "sparse",
             self._dtype,
             self._width,
@@ -129,7 +129,7 @@ class _SvmlightSource(Source):
     def attributes(self) -> dict[str, Any]:
         return {"first_id": self._base, "numbers": str(self._dtype)}
 
-    def blocks(self, budget: Budget) -> Iterator[Rows]:
+    def blocks(self, budget: Budget) -> Iterator[ConvertedRows]:
         for file in self._files:
             for lines in _lines(file.open_last(), min(_SLICE, budget.block)):
                 yield self._rows(lines)
@@ -178,7 +178,7 @@ class _SvmlightSource(Source):
         )
         return base
 
-    def _rows(self, lines: _Lines) -> Rows:
+    def _rows(self, lines: _Lines) -> ConvertedRows:
         x, y, groups = self._parse(lines)
         self._check_numbers(lines, x.data, y)
         most = self._width if self._columns.ignores_others else _MOST_COLUMNS
@@ -192,7 +192,7 @@ class _SvmlightSource(Source):
         records = np.arange(self.rows_in, self.rows_in + len(y))
         self.rows_in += len(y)
         obs: dict[str, Column] = {"group": groups} if self._has_groups else {}
-        return Rows(entries, records, y, None, obs)
+        return ConvertedRows(entries, records, y, None, obs)
 
     def _parse(self, lines: _Lines) -> tuple[Any, np.ndarray, np.ndarray]:
         """Matrix, labels and query ids of some lines; an error names the first wrong line."""

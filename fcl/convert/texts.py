@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fcl.convert.arrays import TEXT, Store
+from fcl.convert.arrays import TEXT, ArrayStore
 
 #: What a text takes beside its letters, as an array and as the objects that zarr makes of it.
 _TEXT_BYTES = 64
@@ -24,12 +24,12 @@ class TextArray:
 
     Parameters
     ----------
-    store : Store
+    store : ArrayStore
         Its layout limits the rows, a power of two, and the bytes of a chunk.
     path : str
     """
 
-    def __init__(self, store: Store, path: str) -> None:
+    def __init__(self, store: ArrayStore, path: str) -> None:
         self._store, self._path = store, path
         self._chunk = store.layout.chunk_rows
         self._limit = store.layout.column_bytes
@@ -99,7 +99,7 @@ class TextArray:
                 _write(self._array, start + len(values), values)
 
 
-def write_texts(store: Store, path: str, values: Sequence[str]) -> None:
+def write_texts(store: ArrayStore, path: str, values: Sequence[str]) -> None:
     """Write an array of text."""
     array = TextArray(store, path)
     for start in range(0, len(values), _STEP):

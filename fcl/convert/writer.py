@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fcl.convert.arrays import TEXT, Appended, Store, StoreLayout
-from fcl.convert.contract import TEXT_BYTES, Categorical, Column, Layout, Rows
+from fcl.convert.arrays import TEXT, Appended, ArrayStore, StoreLayout
+from fcl.convert.contract import TEXT_BYTES, Categorical, Column, ConvertedRows, OutputLayout
 from fcl.convert.texts import TextArray, write_texts
 from fcl.data.sparse import SparseRows
 from fcl.errors import InputError
@@ -39,13 +39,13 @@ class RowWriter:
     Attributes
     ----------
     n_rows : int
-        Rows written so far.
+        ConvertedRows written so far.
     classes : Counter or None
         Rows by value of y; None without y, or if there are more than ``MOST_CLASSES`` values.
     """
 
     def __init__(self, folder: Path, layout: StoreLayout) -> None:
-        self._store = Store(folder, layout)
+        self._store = ArrayStore(folder, layout)
         self._x: _Part | None = None
         self._columns: dict[str, _Part] = {}
         self.n_rows = 0
@@ -68,7 +68,7 @@ class RowWriter:
         parts = self._columns.values()
         return sum(part.held_bytes for part in parts if isinstance(part, _CategoricalColumn))
 
-    def append(self, rows: Rows, layout: Layout) -> None:
+    def append(self, rows: ConvertedRows, layout: OutputLayout) -> None:
         """Append a block; the first one with rows decides which columns there are, and their dtypes."""
         if not len(rows):
             return
@@ -87,7 +87,7 @@ class RowWriter:
         self._count(rows.y)
         self.n_rows += len(rows)
 
-    def finish(self, layout: Layout, attributes: dict[str, Any]) -> None:
+    def finish(self, layout: OutputLayout, attributes: dict[str, Any]) -> None:
         """Write the rest, the names of the columns, and the attributes of the group."""
         for part in (self._x, *self._columns.values()):
             assert part is not None
@@ -120,7 +120,7 @@ class RowWriter:
             self.classes = None
 
 
-def _columns(rows: Rows) -> dict[str, Column]:
+def _columns(rows: ConvertedRows) -> dict[str, Column]:
     """The columns of a block beside X, by path."""
     columns: dict[str, Column] = {}
     if rows.y is not None:
@@ -141,13 +141,13 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _open_x(store: Store, layout: Layout) -> _Part:
+def _open_x(store: ArrayStore, layout: OutputLayout) -> _Part:
     if layout.kind == "sparse":
         return _Csr(store, "X", layout.dtype)
     return store.array("X", layout.dtype, layout.width)
 
 
-def _open_column(store: Store, path: str, values: Column) -> _Part:
+def _open_column(store: ArrayStore, path: str, values: Column) -> _Part:
     if isinstance(values, Categorical):
         return _CategoricalColumn(store, path)
     if values.dtype.kind in "OSUT":
@@ -158,7 +158,7 @@ def _open_column(store: Store, path: str, values: Column) -> _Part:
 class _TextColumn:
     """Text that rarely repeats."""
 
-    def __init__(self, store: Store, path: str) -> None:
+    def __init__(self, store: ArrayStore, path: str) -> None:
         self._array = TextArray(store, path)
 
     def append(self, values: np.ndarray) -> None:
@@ -173,7 +173,7 @@ class _TextColumn:
 class _CategoricalColumn:
     """Text that repeats: codes, and the categories at the end."""
 
-    def __init__(self, store: Store, path: str) -> None:
+    def __init__(self, store: ArrayStore, path: str) -> None:
         store.group(path, "categorical", "0.2.0", ordered=False)
         self._store, self._path = store, path
         self._codes: Appended = store.column(f"{path}/codes", np.dtype(np.int32))
@@ -196,7 +196,7 @@ class _CategoricalColumn:
 class _Csr:
     """Rows of a sparse matrix; the shape is set at the end, when it is known."""
 
-    def __init__(self, store: Store, path: str, dtype: np.dtype) -> None:
+    def __init__(self, store: ArrayStore, path: str, dtype: np.dtype) -> None:
         store.group(path, "csr_matrix", "0.1.0", shape=[0, 0])
         # shards of X would exceed the budget, which counts with one array of them
         self._indptr = store.column(f"{path}/indptr", np.dtype(np.int64))

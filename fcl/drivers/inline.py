@@ -31,7 +31,7 @@ from fcl.solve.solver import Solver
 from fcl.solve.state import Point
 
 
-class Interrupted(KeyboardInterrupt):
+class InterruptedRun(KeyboardInterrupt):
     """``should_stop`` returned True; before the first certificate there is no result."""
 
 
@@ -63,7 +63,7 @@ class InlineRun:
 
     def _poll(self) -> None:
         if self.session.should_stop():
-            raise Interrupted
+            raise InterruptedRun
         self.session.saver.poll()
 
     def _poll_time(self) -> None:

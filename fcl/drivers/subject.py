@@ -19,7 +19,7 @@ from fcl.features import undivided
 from fcl.features.generator import without_probes
 from fcl.features.standardized import plain
 from fcl.model.certificate import Scope
-from fcl.model.foreign import Weights, load_weights
+from fcl.model.foreign import ForeignWeights, load_weights
 from fcl.model.foreign.arrays import checked
 from fcl.model.formats import is_model, load_model
 from fcl.model.model import Model
@@ -49,7 +49,7 @@ class Subject:
     """A model of fcl, or else weights of another program."""
 
     model: Model | None = None
-    weights: Weights | None = None
+    weights: ForeignWeights | None = None
     namespace: str = ""
 
     def with_intercept(self, intercept: float) -> Subject:
@@ -203,7 +203,7 @@ def make_subject(model: Any, trusted: Collection[str] = (), namespace: str = "")
     )
 
 
-def _of_arrays(*given: Any) -> Weights:
+def _of_arrays(*given: Any) -> ForeignWeights:
     """The weights of all features in order, or of those with some ids, and the intercept."""
     *ids, weights, intercept = given
     # coef_ of estimators after sparsify()
@@ -212,7 +212,7 @@ def _of_arrays(*given: Any) -> Weights:
     own = checked(np.atleast_1d(intercept), "model: intercept")
     if len(own) != 1:
         raise InputError(f"model: expected one intercept, got {len(own)}")
-    found = Weights("model", values, float(own[0]))
+    found = ForeignWeights("model", values, float(own[0]))
     if not ids:
         return found
     numbers = np.asarray(ids[0])

@@ -27,13 +27,13 @@ from fcl.objective import SoftmaxOutputs, find_loss
 from fcl.solve import clipped, coupled_exact, inner_descent, trainer
 
 if TYPE_CHECKING:
-    from fcl.drivers.processes.child import Link
+    from fcl.drivers.processes.child import ChildLink
 
 
 class Compiler:
     """The role of a short-lived child that only compiles, since compilers retain memory."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ChildLink) -> None:
         self._link = link
 
     def run(self) -> None:

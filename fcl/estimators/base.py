@@ -63,7 +63,7 @@ class _Problem:
     place: Place
 
 
-class Predictor(BaseEstimator):  # type: ignore[misc]
+class FittedPredictor(BaseEstimator):  # type: ignore[misc]
     """An estimator whose predictions are those of ``models_``, which share a family."""
 
     models_: list[Model]
@@ -94,7 +94,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
         return None if names is None else [str(name) for name in names]
 
 
-class Estimator(Predictor):
+class Estimator(FittedPredictor):
     """The base class of the estimators.
 
     A fit solves one or more problems over the same rows, each with its own target; ``models_`` holds the

@@ -15,10 +15,10 @@ from fcl import kernels
 from fcl.checks import choice, positive
 from fcl.data import DataSet
 from fcl.drivers.certify import certify
-from fcl.drivers.online.blocks import Block, Blocks, row_number
+from fcl.drivers.online.blocks import Blocks, RowBlock, row_number
 from fcl.drivers.online.job import (
     OnlineJob,
-    Running,
+    OnlineRunOptions,
     block_rows_of,
     check_method_options,
     make_online_plan,
@@ -31,7 +31,7 @@ from fcl.drivers.online.train import LEARNING, full_message, model_of
 from fcl.drivers.optimality import Optimality
 from fcl.drivers.rows import Rows, select_rows
 from fcl.errors import BudgetError, InputError
-from fcl.estimators.base import Predictor, seed_of
+from fcl.estimators.base import FittedPredictor, seed_of
 from fcl.estimators.rows import (
     RowArrays,
     Training,
@@ -83,17 +83,17 @@ class OnlineParameters:
     memory: int | str = "1GiB"
 
 
-class OnlineEstimator(Predictor):
+class OnlineEstimator(FittedPredictor):
     """What both estimators share: a learner for each output, which all read the same chunks of rows."""
 
     learners_: list[Learner]
     _losses: tuple[str, ...]
     _numeric: bool
 
-    def _options(self) -> tuple[OnlineOptions, Running]:
+    def _options(self) -> tuple[OnlineOptions, OnlineRunOptions]:
         """Validate the parameters; raises InputError that names the first wrong one."""
         seed = seed_of(self.random_state)
-        running = Running(
+        running = OnlineRunOptions(
             method=self.method,
             rate=self.rate,
             passes=self.passes,
@@ -229,7 +229,7 @@ class OnlineEstimator(Predictor):
                 )
             ]
 
-    def _learn_block(self, jobs: Sequence[OnlineJob], block: Block) -> None:
+    def _learn_block(self, jobs: Sequence[OnlineJob], block: RowBlock) -> None:
         numbers = block.rows
         for job, learner in zip(jobs, self.learners_, strict=True):
             if not learner.rows:

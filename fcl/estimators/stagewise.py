@@ -22,7 +22,7 @@ from fcl.estimators.rows import (
 from fcl.features import Spec
 from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.train import Running, StagewiseResult, train_stagewise
+from fcl.stagewise.train import StagewiseResult, StagewiseRunOptions, train_stagewise
 
 
 @dataclass(eq=False, repr=False, match_args=False)
@@ -65,11 +65,11 @@ class _Stagewise(BaseEstimator):  # type: ignore[misc]
             **more,
         ).checked()
 
-    def _running(self) -> Running:
+    def _running(self) -> StagewiseRunOptions:
         from joblib import effective_n_jobs
 
         cores = None if self.n_jobs is None else max(1, effective_n_jobs(self.n_jobs))
-        return Running(cores=cores, certify=self.certify)
+        return StagewiseRunOptions(cores=cores, certify=self.certify)
 
     def _set_result(self, result: StagewiseResult) -> None:
         self.model_ = result.model

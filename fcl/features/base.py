@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fcl.data.base import RowReader
     from fcl.data.prepared import PreparedRows
     from fcl.features.motif import Motif
-    from fcl.features.rows import RowView
+    from fcl.features.rows import RowLister
 
 #: A family has fewer features than this: ids are int64, and sums of a few ids must fit in int64 too.
 FEATURES_LIMIT = 1 << 62
@@ -427,7 +427,7 @@ class Family(ABC):
     def scorer(self, ids: Ids, weights: Floats) -> Scorer:
         """A scorer that computes the margins of a model on raw rows, for prediction."""
 
-    def row_view(self) -> RowView:
+    def row_view(self) -> RowLister:
         """A view that lists the nonzero features of raw rows, for learners that read row by row.
 
         Raises InputError for a family that cannot list them.

@@ -26,7 +26,7 @@ from fcl.features.generator.family import GeneratedFamily
 from fcl.features.generator.forms import RowForm, SparseColumns, form_for, form_from_config
 from fcl.features.generator.pricing import PART_FEATURES, GeneratedPricer, Powers, pricing_bytes
 from fcl.features.prices import Pricer
-from fcl.features.rows import RowChunk, RowView, id_type
+from fcl.features.rows import RowChunk, RowLister, id_type
 from fcl.types import Floats, Ids
 
 LEAST_BITS, MOST_BITS = 4, 31
@@ -34,10 +34,10 @@ LEAST_BITS, MOST_BITS = 4, 31
 PIECE = 1 << 22
 
 
-class HashedView(RowView):
+class HashedView(RowLister):
     """Lists the rows of a view with the places of their features."""
 
-    def __init__(self, view: RowView, bits: int) -> None:
+    def __init__(self, view: RowLister, bits: int) -> None:
         self._view, self._bits = view, bits
 
     def chunks(self, raw: Any, order: Ids | None = None) -> Iterator[RowChunk]:
@@ -188,7 +188,7 @@ class HashedFamily(GeneratedFamily):
     def name(self) -> str:
         return f"{self.inner.name} hashed to 2^{self.bits}"
 
-    def row_view(self) -> RowView:
+    def row_view(self) -> RowLister:
         generator = self.generator
         assert isinstance(generator, Hashed)
         return generator.view

@@ -13,7 +13,7 @@ from fcl.errors import InputError
 from fcl.features.base import Family, ListedColumns
 from fcl.features.generator.contract import Generator
 from fcl.features.generator.forms import SparseColumns
-from fcl.features.rows import MatrixView, RowView
+from fcl.features.rows import MatrixView, RowLister
 from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class Columns(Generator):
         values = block.values if isinstance(block, SparseColumns) else block
         return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
-    def row_view(self, family: GeneratedFamily) -> RowView:
+    def row_view(self, family: GeneratedFamily) -> RowLister:
         # a class derived from this one may compute other features
         return MatrixView(self.n_features) if type(self) is Columns else Family.row_view(family)
 

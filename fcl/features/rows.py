@@ -1,7 +1,7 @@
 """Rows as lists of their nonzero features, for learners that read one row after another.
 
-A :class:`RowView` lists the features of raw rows in chunks, which are small enough to stay in the cache
-of the core. (The ``RowView`` of :mod:`fcl.solve.view` is something else: the rows of a solver's view.)
+A :class:`RowLister` lists the features of raw rows in chunks, which are small enough to stay in the cache
+of the core.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def id_type(n_features: int) -> type[np.int32] | type[np.int64]:
     return np.int32 if n_features <= 1 << 31 else np.int64
 
 
-class RowView(ABC):
+class RowLister(ABC):
     """Lists the nonzero features of raw rows; returned by :meth:`fcl.features.base.Family.row_view`."""
 
     @abstractmethod
@@ -80,7 +80,7 @@ class RowView(ABC):
         """The features of some rows, however many, in new arrays; ``rows`` as in :meth:`chunks`."""
 
 
-class BufferedView(RowView):
+class BufferedView(RowLister):
     """A view that knows how many features a row may have before it lists them.
 
     Parameters
@@ -137,7 +137,7 @@ class BufferedView(RowView):
         return RowChunk(np.empty(n + 1, np.int64), self._ids, self._values)
 
 
-class BatchedView(RowView):
+class BatchedView(RowLister):
     """A view that does not know how many features a row has: it lists batches of rows, then cuts them."""
 
     def chunks(self, raw: Any, order: Ids | None = None) -> Iterator[RowChunk]:

@@ -57,7 +57,7 @@ class OutputSums(ABC):
         """Metrics by name; empty without rows of weight above 0."""
 
 
-class ClassSums(OutputSums):
+class ClassScoreSums(OutputSums):
     """Sums over rows of K classes.
 
     Attributes
@@ -173,7 +173,7 @@ class LabelSums(OutputSums):
 
 def sums_for(noun: str, K: int) -> OutputSums:
     """The sums for K outputs; noun : "class", "target" or "label"."""
-    kinds: dict[str, type[ClassSums] | type[NumberSums] | type[LabelSums]] = {
-        "class": ClassSums, "target": NumberSums, "label": LabelSums,
+    kinds: dict[str, type[ClassScoreSums] | type[NumberSums] | type[LabelSums]] = {
+        "class": ClassScoreSums, "target": NumberSums, "label": LabelSums,
     }  # fmt: skip
     return kinds[noun](K)

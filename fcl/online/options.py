@@ -137,10 +137,10 @@ class OnlineOptions:
 
 def checked_weights(value: Any) -> str:
     """A dtype; ``q``, for which a grid is chosen; or a grid such as q2.13. Raises InputError."""
-    from fcl.online.table import Grid
+    from fcl.online.table import WeightGrid
 
     if isinstance(value, str) and value[:1] == "q":
-        return value if value == "q" else Grid.parse(value).text
+        return value if value == "q" else WeightGrid.parse(value).text
     return choice("weights", value, TABLES)
 
 

@@ -41,7 +41,7 @@ _SPELLING = re.compile(r"q([0-9]{1,9})\.([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
-class Grid:
+class WeightGrid:
     """The numbers k 2^-m with |k| < 2^(n + m): Qn.m of 1 + n + m bits, from 4 to 32.
 
     Attributes
@@ -89,7 +89,7 @@ class Grid:
         return int(steps)
 
     @classmethod
-    def parse(cls, text: str) -> Grid:
+    def parse(cls, text: str) -> WeightGrid:
         """The grid that a text such as ``q2.13`` names; raises InputError for any other text."""
         found = _SPELLING.fullmatch(text) if isinstance(text, str) else None
         if found is None:
@@ -97,7 +97,7 @@ class Grid:
         return cls(int(found[1]), int(found[2]))
 
     @classmethod
-    def fitting(cls, rms: float) -> Grid:
+    def fitting(cls, rms: float) -> WeightGrid:
         """The grid for inputs whose nonzero values have this root mean square.
 
         Weights grow as inputs shrink: n = 2 + max(0, round(log2(1 / rms))).
@@ -125,7 +125,7 @@ class Grid:
     def check(self, size: float) -> None:
         """Raise InputError unless the grid has a weight of this size."""
         if size > self.largest:
-            grids = (Grid(n, self.bits - 1 - n) for n in range(self.n + 1, self.bits))
+            grids = (WeightGrid(n, self.bits - 1 - n) for n in range(self.n + 1, self.bits))
             fitting = next((f"{grid.text} or " for grid in grids if grid.largest >= size), "")
             raise InputError(
                 f"weights: {self.text} holds weights up to {self.largest:g}, got one of size {size:g}; "

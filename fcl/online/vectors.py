@@ -21,7 +21,7 @@ from fcl.errors import InputError
 from fcl.model import schema
 from fcl.online.base import PIECE, Learner
 from fcl.online.options import OnlineOptions
-from fcl.online.table import Grid, anonymous, read_pieces, write_pieces
+from fcl.online.table import WeightGrid, anonymous, read_pieces, write_pieces
 from fcl.types import Floats
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class VectorLearner(Learner):
 
     Attributes
     ----------
-    grid : Grid or None
+    grid : WeightGrid or None
         Of the weights; None for float numbers.
     weights : int8, int16 or int32 in steps of the grid, or float32 or float64 (p,)
     others : (p,) or (0,)
@@ -185,9 +185,9 @@ class VectorLearner(Learner):
         self.passes = header["passes"]
 
 
-def grid_of(options: OnlineOptions) -> Grid | None:
+def grid_of(options: OnlineOptions) -> WeightGrid | None:
     """The grid of the weights; None for float numbers."""
-    return None if options.weights.startswith("float") else Grid.parse(options.weights)
+    return None if options.weights.startswith("float") else WeightGrid.parse(options.weights)
 
 
 def _saved_type(options: OnlineOptions) -> np.dtype[Any]:

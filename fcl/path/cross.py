@@ -17,9 +17,9 @@ from fcl.path.grid import Grid
 from fcl.path.options import PathOptions
 from fcl.path.problem import Problem
 from fcl.path.refit import refit_point
-from fcl.path.result import PathPoint, PathResult, Scores
+from fcl.path.result import PathPoint, PathResult, PathScores
 from fcl.path.rules import PathStop, Rules
-from fcl.path.running import Running
+from fcl.path.running import PathContext
 from fcl.path.scores import fold_scores
 from fcl.path.store import Folder
 from fcl.path.track import Enough, Track, TrackRows
@@ -28,7 +28,7 @@ from fcl.units import counted
 
 
 def cross_validated(
-    problem: Problem, options: PathOptions, grid: Grid, running: Running, folder: Folder
+    problem: Problem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
 ) -> PathResult:
     """A path that is scored by cross-validation; without the margins of the rows that were held out."""
     folds, loss, rules = problem.folds, problem.loss, options.rules
@@ -50,7 +50,7 @@ def cross_validated(
     if full is not None and full is not PathStop.GRID:
         reason = full
     found = scores_of(tracks)[:, : len(path.points)]
-    scores = Scores.of(loss, *fold_scores(found), found, counted(len(tracks), "fold"))
+    scores = PathScores.of(loss, *fold_scores(found), found, counted(len(tracks), "fold"))
     scored = zip(path.points, scores.mean.tolist(), scores.se.tolist(), strict=False)
     # each fold has its own share of positive rows
     empty = float(fold_scores(np.array([[track.points[0].empty] for track in tracks]))[0][0])
@@ -65,7 +65,7 @@ def fold_name(fold: int, folds: Folds) -> str:
 
 
 def refit_cross_validated(
-    problem: Problem, result: PathResult, alpha: float, running: Running
+    problem: Problem, result: PathResult, alpha: float, running: PathContext
 ) -> PathPoint | None:
     """Refit the chosen point over all rows, and in each fold for the score."""
     folds, number = problem.folds, result.chosen.number
@@ -160,7 +160,7 @@ def _extended(track: Track, enough: Enough, most: int | None = None) -> PathStop
     return end
 
 
-def held_out_margins(problem: Problem, result: PathResult, running: Running) -> Floats:
+def held_out_margins(problem: Problem, result: PathResult, running: PathContext) -> Floats:
     """The margin of each row by the chosen model of the fold that held the row out.
 
     float64 (n,), or (n, K) with K outputs; NaN for rows that no fold held out.
@@ -182,7 +182,7 @@ def held_out_margins(problem: Problem, result: PathResult, running: Running) -> 
 
 
 def margins_of_fold(
-    problem: Problem, running: Running, fold: int, model: Model
+    problem: Problem, running: PathContext, fold: int, model: Model
 ) -> Iterator[Floats]:
     """Yield the margins of the rows that a fold held out, by a model."""
     yield model.margins(problem.data)[problem.folds == fold]

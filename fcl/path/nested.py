@@ -21,7 +21,7 @@ from fcl.path.options import PathOptions
 from fcl.path.problem import Problem, split_data
 from fcl.path.result import OuterFold, OuterScores, PathPoint
 from fcl.path.rules import PathStop
-from fcl.path.running import Running
+from fcl.path.running import PathContext
 from fcl.path.scores import fold_scores, margins_on
 from fcl.path.store import Folder
 
@@ -74,7 +74,7 @@ def score_outer_folds(
     folds: OuterFolds,
     options: PathOptions,
     grid: Grid,
-    running: Running,
+    running: PathContext,
     folder: Folder,
 ) -> OuterScores:
     """Choose C without the rows of each outer fold in turn, and score the choice on them.
@@ -108,7 +108,7 @@ def score_outer_folds(
 
 
 def score_choice(
-    problem: Problem, running: Running, fold: int, chosen: PathPoint
+    problem: Problem, running: PathContext, fold: int, chosen: PathPoint
 ) -> Iterator[OuterFold]:
     """Yield the choice of a search, scored on the validation rows of a problem."""
     job = problem.make_job()

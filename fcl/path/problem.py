@@ -21,7 +21,7 @@ from fcl.objective import Loss
 from fcl.options import FIXED
 from fcl.path.folds import Folds, check_labels_of_folds, encode_groups, fold_of_rows
 from fcl.path.grid import Grid
-from fcl.path.running import Running
+from fcl.path.running import PathContext
 
 if TYPE_CHECKING:
     from fcl.features import Spec
@@ -57,7 +57,7 @@ class Problem:
             training["max_time"] = None
         return make_job(self.data, self.features, alpha=1.0, valid=self.valid, **training)
 
-    def make_fold_job(self, fold: int, running: Running, **changed: Any) -> Job:
+    def make_fold_job(self, fold: int, running: PathContext, **changed: Any) -> Job:
         """The job of one fold, at any C; this fold and the later ones share the time that is left.
 
         changed : options to replace.

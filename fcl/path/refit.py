@@ -21,7 +21,7 @@ from fcl.model.model import Model
 from fcl.objective import resolve_C
 from fcl.path.problem import Problem
 from fcl.path.result import PathPoint
-from fcl.path.running import Running
+from fcl.path.running import PathContext
 from fcl.solve.state import is_active
 
 #: Share of |w| in the penalty: the solver needs one above 0, and this one does not change the model.
@@ -30,7 +30,7 @@ REFIT_L1 = 1e-6
 
 def refit_point(
     problem: Problem,
-    running: Running,
+    running: PathContext,
     fold: int | None,
     point: PathPoint,
     alpha: float,
@@ -46,7 +46,7 @@ def refit_point(
 
 
 def refit_support(
-    job: Job, point: PathPoint, alpha: float, running: Running, part: str = ""
+    job: Job, point: PathPoint, alpha: float, running: PathContext, part: str = ""
 ) -> PathPoint | None:
     """Train the features of a point again, with a ridge penalty on sd_j w_j.
 
@@ -60,7 +60,7 @@ def refit_support(
     point : PathPoint
     alpha : float
         Weight of sum_j var_j w_j^2 / 2 against the weighted mean of the losses.
-    running : Running
+    running : PathContext
     part : str
         Name of the rows in events; empty for all.
 

@@ -14,13 +14,13 @@ from fcl.drivers.processes.supervisor import Supervisor
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.train import start_point
 from fcl.model.model import Model
-from fcl.path.running import Running
+from fcl.path.running import PathContext
 
 #: A time limit in seconds that is over after the first pass.
 SOON = 1e-9
 
 
-def least_C(job: Job, running: Running) -> float:
+def least_C(job: Job, running: PathContext) -> float:
     """C_min, from the pass of the null model; training ends after it.
 
     Raises KeyboardInterrupt if it was interrupted.
@@ -33,7 +33,7 @@ def least_C(job: Job, running: Running) -> float:
     return math.inf if found is None else float(found)
 
 
-def train_by_processes(job: Job, running: Running, before: Model | None = None) -> TrainResult:
+def train_by_processes(job: Job, running: PathContext, before: Model | None = None) -> TrainResult:
     """Train at the C of the job, from the weights of another model."""
     session = running.session(job, None if before is None else start_point(job, before))
     del job  # the session has it, and moves its arrays to shared memory

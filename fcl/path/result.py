@@ -78,7 +78,7 @@ class PathPoint:
 
 
 @dataclass(frozen=True)
-class Scores:
+class PathScores:
     """The scores of the points of a path, larger is better if ``higher_is_better``.
 
     Attributes
@@ -102,7 +102,7 @@ class Scores:
     error_from: str
 
     @classmethod
-    def of(cls, loss: Loss, mean: Floats, se: Floats, folds: Floats, error_from: str) -> Scores:
+    def of(cls, loss: Loss, mean: Floats, se: Floats, folds: Floats, error_from: str) -> PathScores:
         """Scores by the metric of a loss."""
         return cls(loss.metric, loss.higher_is_better, mean, se, folds, error_from)
 
@@ -180,7 +180,7 @@ class PathResult:
     ----------
     points : list of PathPoint
         By increasing C.
-    scores : Scores
+    scores : PathScores
     select : {"best", "1se"}
         The rule of ``chosen``.
     reason : PathStop
@@ -200,7 +200,7 @@ class PathResult:
     """
 
     points: list[PathPoint]
-    scores: Scores
+    scores: PathScores
     select: str
     reason: PathStop
     oof: Floats | None = None

@@ -17,7 +17,7 @@ from fcl.solve.state import Point
 
 
 @dataclass(frozen=True)
-class Running(Watch):
+class PathContext(Watch):
     """A running path; its time limit is one of ``clock``."""
 
     def session(self, job: Job, start: Point | None = None) -> Session:

@@ -33,7 +33,7 @@ from fcl.model.checkpoint import CheckpointFolder
 from fcl.model.checkpoint_file import Checkpoint
 from fcl.model.model import load_model
 from fcl.path.result import OuterScores, PathPoint, PathResult, point_row
-from fcl.path.track import CUT, Saved
+from fcl.path.track import CUT, SavedTrack
 from fcl.plain import plain
 from fcl.solve.run_state import RunState
 from fcl.store import local_path
@@ -120,7 +120,7 @@ class TrackFolder:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def load(self) -> Saved | None:
+    def load(self) -> SavedTrack | None:
         """The finished points; None if there is no table of them.
 
         Raises
@@ -147,7 +147,7 @@ class TrackFolder:
         lost = self._has_states and not self._state.numbers()
         if rows and (StopReason(rows[0]["reason"]) in CUT or lost):
             # only the first point is kept if it is cut short, or precedes its state if the path is killed
-            return Saved([], None, values)
+            return SavedTrack([], None, values)
         if self._has_states and len(rows) < len(values):
             checkpoint = self._state.load()
             # the path may have been killed between the table and the state
@@ -155,7 +155,7 @@ class TrackFolder:
             state = RunState.from_file(checkpoint.state, checkpoint.arrays)
         points = [self._point(number, row) for number, row in enumerate(rows)]
         self._n_kept = len(points)
-        return Saved(points, state if points else None, values, checkpoint=checkpoint)
+        return SavedTrack(points, state if points else None, values, checkpoint=checkpoint)
 
     def _point(self, number: int, row: Mapping[str, Any]) -> PathPoint:
         path = self.path / _model_name(number)
@@ -175,7 +175,7 @@ class TrackFolder:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedTrack) -> None:
         """Write the models of new points, the table, and the state if there is one."""
         self.path.mkdir(parents=True, exist_ok=True)
         for point in saved.points[self._n_kept :]:

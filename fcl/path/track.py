@@ -25,7 +25,7 @@ from fcl.path.problem import Problem
 from fcl.path.restarts import last_score, least_C, train_by_processes
 from fcl.path.result import PathPoint
 from fcl.path.rules import PathStop, Rules
-from fcl.path.running import Running
+from fcl.path.running import PathContext
 from fcl.path.scores import bootstrap_error, empty_score, margins_on
 from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
@@ -46,7 +46,7 @@ CUT = {
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedTrack:
     """The finished points of a track, and the state from which the next one continues.
 
     state : None before the first point and after the last.
@@ -64,13 +64,13 @@ class Saved:
     checkpoint: Checkpoint | None = None  #: of points of an earlier run, to recognise the rows
 
 
-class Store(Protocol):
+class TrackStore(Protocol):
     """Keeps the finished points of a track where a killed path finds them again."""
 
-    def load(self) -> Saved | None:
+    def load(self) -> SavedTrack | None:
         """The points of an earlier run; None if there are none."""
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedTrack) -> None:
         """Keep points that are not kept yet, and the state."""
 
 
@@ -128,17 +128,21 @@ class Track:
     ----------
     problem : Problem
     rows : TrackRows
-    running : Running
-    store : Store or None
+    running : PathContext
+    store : TrackStore or None
         Where to save the points, and to find those of an earlier run.
     """
 
     def __init__(
-        self, problem: Problem, rows: TrackRows, running: Running, store: Store | None = None
+        self,
+        problem: Problem,
+        rows: TrackRows,
+        running: PathContext,
+        store: TrackStore | None = None,
     ) -> None:
         self._problem, self._rows, self._running, self._store = problem, rows, running, store
         saved = None if store is None else store.load()
-        self._saved = saved or Saved([], None, np.empty(0))
+        self._saved = saved or SavedTrack([], None, np.empty(0))
         self.saved = True  #: whether the last points could be saved
 
     @property
@@ -195,8 +199,13 @@ class Track:
 
 
 def add_points(
-    problem: Problem, running: Running, rows: TrackRows, saved: Saved, enough: Reason, most: int
-) -> Iterator[tuple[Saved, PathStop | None]]:
+    problem: Problem,
+    running: PathContext,
+    rows: TrackRows,
+    saved: SavedTrack,
+    enough: Reason,
+    most: int,
+) -> Iterator[tuple[SavedTrack, PathStop | None]]:
     """Add points until ``enough`` returns a reason, there are ``most`` points, or the job pauses.
 
     Yields all points after each new one, and the reason of the last.
@@ -218,7 +227,9 @@ def add_points(
 class _Chain:
     """Trains at one C after the other, on the same prepared rows, and scores each model."""
 
-    def __init__(self, problem: Problem, running: Running, rows: TrackRows, saved: Saved) -> None:
+    def __init__(
+        self, problem: Problem, running: PathContext, rows: TrackRows, saved: SavedTrack
+    ) -> None:
         self._problem, self._running, self._rows = problem, running, rows
         self.points = list(saved.points)
         self._begun_with, self._state, self._values = saved, saved.state, saved.values
@@ -235,10 +246,10 @@ class _Chain:
             return self._problem.make_job(resumed=resumed)
         return self._problem.make_fold_job(fold, self._running, resumed=resumed)
 
-    def saved(self) -> Saved:
+    def saved(self) -> SavedTrack:
         """The points so far."""
         job = self._job
-        return Saved(
+        return SavedTrack(
             list(self.points),
             self._state,
             self._values,

@@ -30,9 +30,9 @@ from fcl.path.nested import outer_folds, score_outer_folds
 from fcl.path.options import PathOptions, check_training
 from fcl.path.problem import Problem, make_problem
 from fcl.path.refit import refit_point
-from fcl.path.result import OuterScores, PathPoint, PathResult, Scores
+from fcl.path.result import OuterScores, PathPoint, PathResult, PathScores
 from fcl.path.rules import PathStop
-from fcl.path.running import Running
+from fcl.path.running import PathContext
 from fcl.path.scores import SAMPLES, bootstrap_error, margins_on
 from fcl.path.store import Folder, add_result
 from fcl.path.track import Enough, Track, TrackRows
@@ -189,7 +189,7 @@ def train_path(
         reporter.explained(),
         place_of_jobs(client, *dask, problem.needs, reporter.report, reporter.should_stop) as jobs,
     ):
-        running = Running(reporter.report, reporter.should_stop, place=jobs)
+        running = PathContext(reporter.report, reporter.should_stop, place=jobs)
         found: list[PathResult] = []
 
         def choose() -> None:
@@ -227,7 +227,7 @@ def _cluster_of(training: dict[str, Any], client: Any) -> tuple[str | None, str 
 
 
 def _validated(
-    problem: Problem, options: PathOptions, grid: Grid, running: Running, folder: Folder
+    problem: Problem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
 ) -> PathResult:
     """A path that is scored on one set of rows, or not at all."""
     loss, rules = problem.loss, options.rules
@@ -243,7 +243,7 @@ def _validated(
     error_from = f"{SAMPLES} bootstrap samples of the validation {units}"
     no_folds = np.empty((0, len(points)))
     known = np.isfinite(errors).any()
-    scores = Scores.of(loss, track.scores, errors, no_folds, error_from if known else "")
+    scores = PathScores.of(loss, track.scores, errors, no_folds, error_from if known else "")
     result = PathResult(points, scores, options.select, reason)
     if not options.refit or reason is PathStop.INTERRUPTED:
         return result
@@ -252,7 +252,7 @@ def _validated(
 
 
 def _cross_validated(
-    problem: Problem, options: PathOptions, grid: Grid, running: Running, folder: Folder
+    problem: Problem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
 ) -> PathResult:
     """A path that is scored by cross-validation, with the margins of held-out rows, and the refit."""
     result = cross_validated(problem, options, grid, running, folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
-from fcl.convert.contract import Rows
+from fcl.convert.contract import ConvertedRows
 from fcl.model.explain import Explanation, LinearModel
 from fcl.model.outputs import Scores
 from fcl.scoring.lines import TableLines
@@ -75,11 +75,11 @@ class ExplainedLines(TableLines):
         self._model, self._scorer, self._top = model, scorer, top
         self._cells = ContributionCells(model, top, show)
 
-    def head(self, rows: Rows) -> bytes:
+    def head(self, rows: ConvertedRows) -> bytes:
         names = "\t".join(["", "intercept", *self._cells.names()])
         return super().head(rows).removesuffix(b"\n") + names.encode() + b"\n"
 
-    def lines(self, rows: Rows, margins: Floats) -> list[bytes]:
+    def lines(self, rows: ConvertedRows, margins: Floats) -> list[bytes]:
         intercept = f"{self._model.intercept:.17g}"
         cells = (
             "\t".join(["", intercept, *row])

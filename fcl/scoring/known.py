@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fcl.convert.contract import Rows
+from fcl.convert.contract import ConvertedRows
 from fcl.data.base import RowReader
 from fcl.data.open import open_columns
 from fcl.model.outputs import table_scores
@@ -47,11 +47,11 @@ class KnownColumns:
         found = open_columns(data.source, paths, data.n_rows)
         return cls(data.rows.shape[1], found) if found.pop(_MARK, None) is not None else cls()
 
-    def rows(self, start: int, stop: int) -> Rows:
+    def rows(self, start: int, stop: int) -> ConvertedRows:
         """Some of the rows, without X."""
         obs = {name: column.read(start, stop) for name, column in self.readers.items()}
         x = np.broadcast_to(np.uint8(0), (stop - start, self.width))
-        return Rows(x, np.arange(start, stop), obs=obs)
+        return ConvertedRows(x, np.arange(start, stop), obs=obs)
 
     def names(self) -> list[str]:
         """The columns in the order of the table."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fcl.convert.contract import Categorical, Column, Rows
+from fcl.convert.contract import Categorical, Column, ConvertedRows
 from fcl.errors import InputError
 from fcl.model.outputs import Scores
 from fcl.scoring.sites import SITE_STRANDS
@@ -31,11 +31,11 @@ class LineFormat(ABC):
     """How scores become text."""
 
     @abstractmethod
-    def head(self, rows: Rows) -> bytes:
+    def head(self, rows: ConvertedRows) -> bytes:
         """The header for a source whose blocks have the columns of ``rows``."""
 
     @abstractmethod
-    def lines(self, rows: Rows, margins: Floats) -> list[bytes] | bytes:
+    def lines(self, rows: ConvertedRows, margins: Floats) -> list[bytes] | bytes:
         """The lines of a block: one for each row, or all in one."""
 
     @abstractmethod
@@ -58,12 +58,12 @@ class TableLines(LineFormat):
         self._scores = scores
         self._columns: list[str] = []
 
-    def head(self, rows: Rows) -> bytes:
+    def head(self, rows: ConvertedRows) -> bytes:
         self._columns = known_names(rows) or ["row"]
         names = [name for scores in self._scores for name in scores.names]
         return ("\t".join([*self._columns, *names]) + "\n").encode()
 
-    def lines(self, rows: Rows, margins: Floats) -> list[bytes]:
+    def lines(self, rows: ConvertedRows, margins: Floats) -> list[bytes]:
         columns = [cells_of(known_column(rows, name)) for name in self._columns]
         for scores in self._scores:
             columns += map(cells_of, scores.columns(margins))
@@ -74,14 +74,14 @@ class TableLines(LineFormat):
         return b"\t" * (len(self._columns) + n_scores - 1) + b"\n"
 
 
-def known_names(rows: Rows) -> list[str]:
+def known_names(rows: ConvertedRows) -> list[str]:
     """The columns that a table shows of rows, in its order; ``end`` follows from ``start``."""
     known = [*rows.obs, *(["end"] if "start" in rows.obs else [])]
     places = [name for name in _PLACES if name in known]
     return places + [name for name in known if name not in (*_PLACES, *_LEFT_OUT)]
 
 
-def known_column(rows: Rows, name: str) -> Column:
+def known_column(rows: ConvertedRows, name: str) -> Column:
     """The values of a column of :func:`known_names`, or the number of the record for ``row``."""
     if name == "row":
         return rows.source_row
@@ -119,13 +119,13 @@ class BedLines(LineFormat):
     scores: Scores
     name: str
 
-    def head(self, rows: Rows) -> bytes:
+    def head(self, rows: ConvertedRows) -> bytes:
         return b""
 
     def blank(self) -> bytes:
         raise InputError("--keep-dropped is for files of rows, not for the sites of a genome")
 
-    def lines(self, rows: Rows, margins: Floats) -> bytes:
+    def lines(self, rows: ConvertedRows, margins: Floats) -> bytes:
         chrom, start, strand = (rows.obs[name] for name in ("chromosome", "start", "strand"))
         assert isinstance(chrom, Categorical) and isinstance(strand, Categorical)
         assert isinstance(start, np.ndarray)

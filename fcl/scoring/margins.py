@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fcl.convert.contract import Layout
+from fcl.convert.contract import OutputLayout
 from fcl.data.base import RowReader
 from fcl.data.column_map import ColumnMap, cut
 from fcl.data.memory import MemoryReader
@@ -67,14 +67,14 @@ class BlockScorer:
             )
         return notes
 
-    def margins(self, x: np.ndarray | SparseRows, layout: Layout, name: str) -> Floats:
+    def margins(self, x: np.ndarray | SparseRows, layout: OutputLayout, name: str) -> Floats:
         """Margins of the rows of a block, with the intercept: float64 (m,), or (m, K) for K outputs.
 
         Parameters
         ----------
         x : array (m, width) or SparseRows
             As a source yields it.
-        layout : Layout
+        layout : OutputLayout
             Of the source.
         name : str
             Of the input, for messages.
@@ -110,7 +110,7 @@ class BlockScorer:
             found[start:stop] = self._margins_of(block).reshape(found[start:stop].shape)
         return found
 
-    def _match(self, layout: Layout, name: str) -> None:
+    def _match(self, layout: OutputLayout, name: str) -> None:
         """Match the columns of the input to the columns that the model reads, once."""
         self._is_matched = True
         if (layout.kind == "codes") != (self._family.row_kind == "sequences"):

@@ -60,7 +60,7 @@ def _common(a: Codes, b: Codes) -> int:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class WindowPairs:
     """Pairs of windows of one length.
 
     Attributes
@@ -84,22 +84,22 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.start)
 
-    def select(self, index: Mask) -> Pairs:
+    def select(self, index: Mask) -> WindowPairs:
         """Some of the pairs."""
-        return Pairs(*(getattr(self, name)[index] for name in _FIELDS))
+        return WindowPairs(*(getattr(self, name)[index] for name in _FIELDS))
 
     @classmethod
-    def concatenate(cls, parts: Sequence[Pairs]) -> Pairs:
+    def concatenate(cls, parts: Sequence[WindowPairs]) -> WindowPairs:
         """Join pairs of windows of the same length."""
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _FIELDS))
 
 
-_FIELDS = tuple(each.name for each in fields(Pairs))
+_FIELDS = tuple(each.name for each in fields(WindowPairs))
 
 
 def window_pairs(
     genome: Genome, change: Change, shape: SiteWindows | int, both_strands: bool
-) -> Pairs:
+) -> WindowPairs:
     """All pairs of windows that a change can make different.
 
     Parameters
@@ -125,16 +125,16 @@ def window_pairs(
         return forward
     turned = _pairs(ref.turned(), alt.turned(), shape, length)
     start = first + len(codes) - turned.start - length
-    return Pairs.concatenate([forward, replace(turned, start=start, reverse=~turned.reverse)])
+    return WindowPairs.concatenate([forward, replace(turned, start=start, reverse=~turned.reverse)])
 
 
-def _pairs(ref: _Allele, alt: _Allele, shape: SiteWindows | int, length: int) -> Pairs:
+def _pairs(ref: _Allele, alt: _Allele, shape: SiteWindows | int, length: int) -> WindowPairs:
     """The pairs of windows of one strand; ``start`` counts from the first letter of the allele."""
     if isinstance(shape, int):
         in_ref = in_alt = np.array([ref.at - length // 2])
     else:
         in_ref, in_alt = _around_sites(ref, alt, shape)
-    return Pairs(
+    return WindowPairs(
         ref.cut(in_ref, length),
         alt.cut(in_alt, length),
         in_ref,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcl.convert.contract import Budget, Categorical, Layout, Rows, Source
+from fcl.convert.contract import Budget, Categorical, ConvertedRows, ConvertSource, OutputLayout
 from fcl.convert.files import InputFile
 from fcl.convert.genome import Genome, letters_outside
 from fcl.convert.letters import Codes, Filter, reverse_complement
@@ -83,7 +83,7 @@ class SiteWindows:
         return cls(pattern, length, at, both_strands)
 
 
-class SitesSource(Source):
+class SitesSource(ConvertSource):
     """All sites of a genome in the order of the FASTA file, by position, forward strand first.
 
     Attributes
@@ -110,10 +110,10 @@ class SitesSource(Source):
         self._filter = Filter(max_unknown)
 
     @property
-    def layout(self) -> Layout:
-        return Layout("codes", np.dtype(np.uint8), self.windows.length)
+    def layout(self) -> OutputLayout:
+        return OutputLayout("codes", np.dtype(np.uint8), self.windows.length)
 
-    def blocks(self, budget: Budget) -> Iterator[Rows]:
+    def blocks(self, budget: Budget) -> Iterator[ConvertedRows]:
         genome = Genome(self._genome_file, budget)
         contigs = list(genome.names)
         size = min(budget.block_rows(self.windows.length), _MOST_ROWS)
@@ -127,13 +127,13 @@ class SitesSource(Source):
 
     def _rows(
         self, stretch: _Stretch, contigs: list[str], place: Ints, reverse: np.ndarray
-    ) -> Rows:
+    ) -> ConvertedRows:
         records = np.arange(self.rows_in, self.rows_in + len(place))
         self.rows_in += len(place)
         first = stretch.first_bases(place, reverse)
         keep = self._kept(first, stretch, contigs)
         place, reverse, first = place[keep], reverse[keep], first[keep]
-        rows = Rows(
+        rows = ConvertedRows(
             stretch.cut(first, reverse),
             records[keep],
             obs={

@@ -11,7 +11,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from fcl.convert.contract import Budget, Categorical, Column, Rows, Source
+from fcl.convert.contract import Budget, Categorical, Column, ConvertedRows, ConvertSource
 from fcl.convert.run import free_memory
 from fcl.errors import InputError
 from fcl.scoring.lines import LineFormat
@@ -55,7 +55,7 @@ def scoring_budget(memory: int, scratch: str | None) -> Budget:
 
 
 def score_source(
-    source: Source,
+    source: ConvertSource,
     scorer: BlockScorer,
     lines: LineFormat,
     file: IO[bytes],
@@ -68,7 +68,7 @@ def score_source(
 
     Parameters
     ----------
-    source : Source
+    source : ConvertSource
     scorer : BlockScorer
     lines : LineFormat
     file : binary file
@@ -108,10 +108,12 @@ def score_source(
     )
 
 
-def _scored(source: Source, scorer: BlockScorer, budget: Budget) -> Iterator[tuple[Rows, Floats]]:
+def _scored(
+    source: ConvertSource, scorer: BlockScorer, budget: Budget
+) -> Iterator[tuple[ConvertedRows, Floats]]:
     """The blocks and their margins; a thread computes margins while the caller reads and writes."""
     name = source.inputs[0].name
-    waiting: deque[tuple[Rows, Future[Floats]]] = deque()
+    waiting: deque[tuple[ConvertedRows, Future[Floats]]] = deque()
     with ThreadPoolExecutor(1, thread_name_prefix="fcl-score") as pool:
         for rows in source.blocks(budget):
             waiting.append((rows, pool.submit(scorer.margins, rows.x, source.layout, name)))
@@ -138,7 +140,7 @@ def _aligned(
         expected = record + 1
 
 
-def _nothing_scored(source: Source) -> str:
+def _nothing_scored(source: ConvertSource) -> str:
     names = ", ".join(file.name for file in source.inputs)
     if not source.rows_in:
         return f"{names}: expected at least one record or site, found none"

@@ -20,7 +20,7 @@ from fcl.data.sequences import UNKNOWN
 from fcl.errors import InputError
 from fcl.features.windows import LETTERS
 from fcl.scoring.margins import BlockScorer
-from fcl.scoring.pairs import Change, Pairs, window_pairs
+from fcl.scoring.pairs import Change, WindowPairs, window_pairs
 from fcl.scoring.sites import SiteWindows
 from fcl.scoring.stream import ScoreSummary
 from fcl.scoring.vcf import Allele, read_alleles
@@ -112,7 +112,7 @@ class _Finder:
         renaming = Renaming.parse(options.rename)
         self.contigs = ContigNames(renaming, genome, "VCF", options.skip_contigs)
 
-    def pairs(self, allele: Allele, counts: Counter[str]) -> Pairs | None:
+    def pairs(self, allele: Allele, counts: Counter[str]) -> WindowPairs | None:
         """The pairs of windows of an allele; None, and a count, if there are none."""
         contig = self.contigs.find(allele.chrom, allele.where)
         if contig < 0:
@@ -164,10 +164,10 @@ class _Writer:
     options: VariantOptions
     file: IO[bytes]
     n_scored: int = 0
-    _waiting: list[tuple[Allele, Pairs | None]] = field(default_factory=list)
+    _waiting: list[tuple[Allele, WindowPairs | None]] = field(default_factory=list)
     _n_bytes: int = 0
 
-    def add(self, allele: Allele, pairs: Pairs | None) -> None:
+    def add(self, allele: Allele, pairs: WindowPairs | None) -> None:
         """Add an allele; None for an allele without a score."""
         if pairs is None and not self.options.keep_dropped:
             return
@@ -203,7 +203,7 @@ class _Writer:
             yield "\t".join(named + [""] * (len(_COLUMNS) - len(named))) + "\n"
 
 
-def _result(pairs: Pairs, ref: np.ndarray, alt: np.ndarray) -> list[str]:
+def _result(pairs: WindowPairs, ref: np.ndarray, alt: np.ndarray) -> list[str]:
     """The cells of the window with the largest change."""
     difference = alt - ref
     at = int(np.abs(difference).argmax())

@@ -157,7 +157,7 @@ class QuadraticModel:
 State = tuple[Floats, Singles, Floats]
 
 
-class Order:
+class SweepOrder:
     """Columns in the order in which a sweep visits them."""
 
     def __init__(self, model: QuadraticModel, columns: Columns) -> None:
@@ -177,14 +177,14 @@ class Order:
         return [part for part in np.split(self.columns, cuts) if len(part)]
 
     @cached_property
-    def halves(self) -> list[Order]:
+    def halves(self) -> list[SweepOrder]:
         """The first and the second half of the columns by id, with about equally many entries."""
         ids = self._model.ids[self.columns]
         by_id = np.argsort(ids, kind="stable")
         ends = np.cumsum(self._sizes[by_id])
         middle = ids[by_id[np.searchsorted(ends, ends[-1] // 2)]]
         first = ids <= middle
-        return [Order(self._model, self.columns[half]) for half in (first, ~first)]
+        return [SweepOrder(self._model, self.columns[half]) for half in (first, ~first)]
 
 
 class Descent:
@@ -236,7 +236,7 @@ class Descent:
 
     def run(self, tolerance: float) -> None:
         """Sweep until no column violates by more than the tolerance, or the step has to end."""
-        everything = Order(self._model, self._everything)
+        everything = SweepOrder(self._model, self._everything)
         self.rough = dear = everything.entries >= DEAR_SWEEP
         plain = self._plain and everything.entries >= LEAST_PLAIN
         if plain and self._plainly(everything, tolerance):
@@ -247,7 +247,7 @@ class Descent:
             while not self._ended:
                 begin = self._copy() if self._gains_momentum else None
                 has_weight = self._everything[self.w[self._everything] != 0.0]
-                worst = self._sweep(Order(self._model, has_weight))
+                worst = self._sweep(SweepOrder(self._model, has_weight))
                 if worst <= tolerance:
                     break
                 if dear:
@@ -256,11 +256,11 @@ class Descent:
                     self._ended |= little and self._least <= 0.0
                     before = value
                 hot = has_weight[self._violations[has_weight] > HOT * worst]
-                self._cool(Order(self._model, hot), max(tolerance, COOLED * worst))
+                self._cool(SweepOrder(self._model, hot), max(tolerance, COOLED * worst))
                 if begin is not None:
                     self._gain_momentum(begin)
 
-    def _plainly(self, order: Order, tolerance: float) -> bool:
+    def _plainly(self, order: SweepOrder, tolerance: float) -> bool:
         """Sweep over the columns that may move while it converges fast; returns whether to end."""
         everything = order
         start = before = self._value()
@@ -281,7 +281,7 @@ class Descent:
                 return False
             last, some = gain, order.columns
             moves = (self.w[some] != 0.0) | (self._violations[some] > 0.0)
-            order = Order(self._model, some[moves])
+            order = SweepOrder(self._model, some[moves])
         return True
 
     def _value(self) -> float:
@@ -290,7 +290,7 @@ class Descent:
     def _copy(self) -> State:
         return self.w.copy(), self._u.copy(), self.b.copy()
 
-    def _cool(self, hot: Order, enough: float) -> None:
+    def _cool(self, hot: SweepOrder, enough: float) -> None:
         self._iterates = []
         for _ in range(HOT_SWEEPS):
             if self._ended or self._sweep(hot) <= enough:
@@ -298,7 +298,7 @@ class Descent:
             if self._extrapolated and not self._gains_momentum:
                 self._extrapolate()
 
-    def _sweep(self, order: Order) -> float:
+    def _sweep(self, order: SweepOrder) -> float:
         long = self._has_room and order.entries >= LONG_SWEEP and not self._plain
         worst = self._side_by_side(order) if long else self._serially(order, self._u, self.b)
         self.sweeps += 1
@@ -309,11 +309,11 @@ class Descent:
         self._ended = hurried or self.cut or self.sweeps >= MAX_SWEEPS or self._cease()
         return worst
 
-    def _serially(self, order: Order, u: Singles, b: Floats) -> float:
+    def _serially(self, order: SweepOrder, u: Singles, b: Floats) -> float:
         parts = [self._model.sweep(part, self.w, u, b, self._violations) for part in order.calls]
         return max(parts)
 
-    def _side_by_side(self, order: Order) -> float:
+    def _side_by_side(self, order: SweepOrder) -> float:
         """Sweep over both halves of the columns from the same state, and add their steps.
 
         Each half lowers the model, so half the sum does too. The whole sum nearly always does, because

@@ -82,7 +82,7 @@ def check_family(family: Family) -> GeneratedFamily:
     return family
 
 
-class Block:
+class FeatureBlock:
     """Some features on the tiles of a part, less an origin for each feature.
 
     Tiles may be made by several threads at a time, except those of users' classes.

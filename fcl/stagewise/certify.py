@@ -20,7 +20,7 @@ from scipy.optimize import minimize_scalar
 
 from fcl.errors import InputError
 from fcl.stagewise.blocks import Part
-from fcl.stagewise.learner import Learner
+from fcl.stagewise.learner import StagewiseLearner
 from fcl.stagewise.links import Link, SquaredLink
 from fcl.stagewise.margins import at_weights, blocks_of
 from fcl.stagewise.settings import Settings
@@ -70,7 +70,7 @@ def check_certifiable(settings: Settings) -> None:
         raise InputError("certify: the bound needs alpha above 0, got 0")
 
 
-def certify(learner: Learner) -> JointGap:
+def certify(learner: StagewiseLearner) -> JointGap:
     """Compute the objective and the bound of the best model of a learner, in two passes.
 
     Raises InputError as :func:`check_certifiable` does.

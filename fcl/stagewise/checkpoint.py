@@ -78,7 +78,7 @@ _TABLE = schema.record(
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedState:
     """What a checkpoint holds.
 
     Attributes
@@ -152,7 +152,7 @@ class StateFolder:
         """Whether a checkpoint was saved."""
         return os.path.isfile(self._file)  # also False if a link cannot be followed
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: SavedState) -> None:
         """Replace the checkpoint; raises CheckpointError if that fails, and the earlier one stays."""
         state = saved.state
         header = {
@@ -184,7 +184,7 @@ class StateFolder:
                 f"{self.path}: the checkpoint could not be written ({why}); an earlier one is kept"
             ) from error
 
-    def load(self) -> Saved:
+    def load(self) -> SavedState:
         """Read the checkpoint; raises InputError if there is none, or it is damaged."""
         if not self.exists:
             raise InputError(f"{self.path}: holds no checkpoint of a stagewise job")
@@ -206,7 +206,7 @@ def _arrays(state: State) -> dict[str, np.ndarray]:
     return found | {f"margins-{k}": margins for k, margins in enumerate(state.margins)}
 
 
-def _read(archive: zipfile.ZipFile) -> Saved:
+def _read(archive: zipfile.ZipFile) -> SavedState:
     found = read_json(read_member(archive, _HEADER, _KIND))
     if found.get("format") != FORMAT or found.get("version") != VERSION:
         raise ValueError(f"expected format {FORMAT} of version {VERSION}")
@@ -229,7 +229,7 @@ def _read(archive: zipfile.ZipFile) -> Saved:
         order=_order(archive, header["n_features"], settings),
         history=[BlockDone(**row) for row in header["history"]],
     )
-    return Saved(
+    return SavedState(
         settings,
         header["command"],
         header["fingerprint"],

@@ -24,7 +24,7 @@ from fcl.model.compact import ENCODING_TABLE, Encoding, packed_weights, unpacked
 from fcl.model.reading import HEADER, KIND, HeaderFormat, open_model, read_header
 from fcl.plain import plain
 from fcl.stagewise.certify import JointGap
-from fcl.stagewise.learner import Weights, block_count, rounds_of
+from fcl.stagewise.learner import RoundWeights, block_count, rounds_of
 from fcl.stagewise.settings import CALIBRATIONS, ORDERS, UPDATES, Settings
 from fcl.types import Floats
 from fcl.units import counted
@@ -108,7 +108,7 @@ def _header(where: str, value: Any) -> dict[str, Any]:
 def write_stagewise(
     path: str | os.PathLike[str],
     header: Mapping[str, Any],
-    weights: Weights,
+    weights: RoundWeights,
     overwrite: bool = False,
 ) -> None:
     """Write a model's header and weights, completely or not at all.
@@ -204,7 +204,7 @@ def _fields(
 
 def shaped(
     arrays: Mapping[str, Floats], D: int, K: int, settings: Settings, number: int
-) -> Weights:
+) -> RoundWeights:
     """The weights from vectors of a file; raises ValueError for other lengths or infinite values.
 
     number : visits of blocks that the weights come from.
@@ -223,4 +223,4 @@ def shaped(
         if len(values) != int(np.prod(shape, dtype=object)) or not np.isfinite(values).all():
             raise ValueError(f"{name}.npy: expected finite values of shape {shape}")
         found[name] = values.reshape(shape)
-    return Weights(**found)
+    return RoundWeights(**found)

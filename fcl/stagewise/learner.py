@@ -11,11 +11,11 @@ import numpy as np
 
 from fcl.features.base import value_type
 from fcl.features.generator.family import GeneratedFamily
-from fcl.stagewise.blocks import Block, Part
+from fcl.stagewise.blocks import FeatureBlock, Part
 from fcl.stagewise.calibration import calibrate, fit_calibration
-from fcl.stagewise.search import Line, best_factor
+from fcl.stagewise.search import ObjectiveLine, best_factor
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.steps import Factor, Step, factorise, step
+from fcl.stagewise.steps import BlockStep, Factor, factorise, step
 from fcl.stagewise.sums import Sums, Sweeper, Update
 from fcl.stagewise.targets import hashed
 from fcl.types import Floats, Ids
@@ -39,7 +39,7 @@ def rounds_of(number: int, n_blocks: int, settings: Settings) -> int:
 
 
 @dataclass
-class Weights:
+class RoundWeights:
     """The weights of a model of R rounds, 1 except for cls.
 
     Attributes
@@ -56,9 +56,9 @@ class Weights:
     intercepts: Floats
     calibration: Floats
 
-    def copy(self) -> Weights:
+    def copy(self) -> RoundWeights:
         """A copy that later steps do not change."""
-        return Weights(self.features.copy(), self.intercepts.copy(), self.calibration.copy())
+        return RoundWeights(self.features.copy(), self.intercepts.copy(), self.calibration.copy())
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class State:
 
     Attributes
     ----------
-    weights, best : Weights
+    weights, best : RoundWeights
         Of the last block, and of the block with the lowest validation loss.
     best_number : int
         Number of blocks done at ``best``.
@@ -102,8 +102,8 @@ class State:
     history : list of BlockDone
     """
 
-    weights: Weights
-    best: Weights
+    weights: RoundWeights
+    best: RoundWeights
     best_number: int
     margins: list[Floats]
     order: Ids
@@ -132,7 +132,7 @@ class Kept(Protocol):
         """Cholesky factors for later visits."""
 
 
-class Learner:
+class StagewiseLearner:
     """Trains on prepared rows.
 
     Parameters
@@ -182,7 +182,7 @@ class Learner:
         intercepts = np.zeros((self.n_blocks + 1, K))
         intercepts[0] = start
         none = np.zeros((0, 1 + self.settings.degree * K, K))
-        weights = Weights(np.zeros((self.family.n_features, K)), intercepts, none)
+        weights = RoundWeights(np.zeros((self.family.n_features, K)), intercepts, none)
         margins = [part.constant(start) for part in self.parts]
         order = first_order(self.family.n_features, self.settings)
         return State(weights, weights.copy(), 0, margins, order)
@@ -237,7 +237,7 @@ class Learner:
         D, width = self.family.n_features, self.settings.block
         sizes = np.empty(D)
         for first in range(0, D, width):
-            block = Block(self.family, np.arange(first, min(first + width, D)), self.dtype)
+            block = FeatureBlock(self.family, np.arange(first, min(first + width, D)), self.dtype)
             sums = self.sweeper.sums(block, self.parts[0], gram=False)
             mean = sums.features / self.weight
             centred = sums.gradient - np.outer(mean, sums.residuals)
@@ -252,11 +252,11 @@ class Learner:
         for part in self.parts:
             calibrate(part, found, team)
 
-    def block(self, number: int) -> Block:
+    def block(self, number: int) -> FeatureBlock:
         """The features of a block, with its origin."""
         width = self.settings.block
         ids = np.sort(self.state.order[number * width : (number + 1) * width])
-        block = Block(self.family, ids, self.dtype, self.kept.kept_tiles)
+        block = FeatureBlock(self.family, ids, self.dtype, self.kept.kept_tiles)
         if number in self._factors:
             block.origin = self._factors[number][1]
         else:
@@ -285,20 +285,20 @@ class Learner:
             self.sweeper.update(block, part, Update.total(updates))
 
     def _searched(
-        self, block: Block, update: Update, found: Step, sums: Sums, own: Floats
+        self, block: FeatureBlock, update: Update, found: BlockStep, sums: Sums, own: Floats
     ) -> Update:
         """Change the margins by the best multiple of a step, and return this multiple."""
         train, sweeper, alpha = self.parts[0], self.sweeper, self.settings.alpha
         direction = sweeper.direction(block, train, update)
         change = update.weights.astype(np.float64)
         slope, curvature = (alpha * float(np.vdot(of, change)) for of in (own, change))
-        line = Line(train, direction, slope, curvature, sweeper.link, sweeper.team)
+        line = ObjectiveLine(train, direction, slope, curvature, sweeper.link, sweeper.team)
         at_0 = slope + float(np.vdot(sums.gradient, change) + sums.residuals @ found.intercept)
         factor = best_factor(line.slope, at_0) if at_0 < 0.0 else 1.0
         line.move(factor)
         return replace(update, weights=factor * change, intercept=factor * update.intercept)
 
-    def _factor(self, number: int, block: Block, sums: Sums) -> Factor:
+    def _factor(self, number: int, block: FeatureBlock, sums: Sums) -> Factor:
         lipschitz, alpha = self.sweeper.link.lipschitz, self.settings.alpha
         text = f"block {number + 1} of {self.n_blocks}, {block.text}"
         factor = factorise(sums, self.weight, lipschitz, alpha, self.dtype, text)
@@ -310,7 +310,7 @@ class Learner:
         """The columns of the last round, a view (..., K)."""
         return weights[:, -self.parts[0].targets.width :]
 
-    def _add(self, number: int, block: Block, update: Update) -> None:
+    def _add(self, number: int, block: FeatureBlock, update: Update) -> None:
         """Add an update of the margins to the weights."""
         features, intercepts = map(
             self._of_last_round, (self.state.weights.features, self.state.weights.intercepts)

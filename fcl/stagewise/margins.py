@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fcl.stagewise.blocks import Block, Part
+from fcl.stagewise.blocks import FeatureBlock, Part
 from fcl.stagewise.calibration import calibrate
-from fcl.stagewise.learner import BlockDone, Learner, Weights
+from fcl.stagewise.learner import BlockDone, RoundWeights, StagewiseLearner
 from fcl.stagewise.sums import Update
 from fcl.types import Floats
 
@@ -24,14 +24,14 @@ _ROUNDING = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-8}
 _log = logging.getLogger("fcl")
 
 
-def blocks_of(learner: Learner) -> Iterator[Block]:
+def blocks_of(learner: StagewiseLearner) -> Iterator[FeatureBlock]:
     """All blocks of features, in float64 and without origins."""
     width, D = learner.settings.block, learner.family.n_features
     for first in range(0, D, width):
-        yield Block(learner.family, np.arange(first, min(first + width, D)), np.float64)
+        yield FeatureBlock(learner.family, np.arange(first, min(first + width, D)), np.float64)
 
 
-def at_weights(learner: Learner, part: Part, weights: Weights) -> Part:
+def at_weights(learner: StagewiseLearner, part: Part, weights: RoundWeights) -> Part:
     """Rows with the margins of some weights, computed block by block in float64."""
     K, sweeper = part.targets.width, learner.sweeper
     moved = replace(part, margins=part.constant(weights.intercepts[0, :K]))
@@ -46,7 +46,7 @@ def at_weights(learner: Learner, part: Part, weights: Weights) -> Part:
     return moved
 
 
-def verify_state(learner: Learner) -> None:
+def verify_state(learner: StagewiseLearner) -> None:
     """Compute the margins and losses of a resumed learner again, and replace wrong ones."""
     state = learner.state
     for k, part in enumerate(learner.parts):
@@ -64,7 +64,7 @@ def verify_state(learner: Learner) -> None:
         _verify_best(learner)
 
 
-def _verify_best(learner: Learner) -> None:
+def _verify_best(learner: StagewiseLearner) -> None:
     """Replace the validation loss of the best block if it is not the one of the best weights."""
     state, at = learner.state, learner.state.best_number - 1
     kept = learner.parts

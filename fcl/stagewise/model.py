@@ -24,7 +24,7 @@ from fcl.stagewise.blocks import TILE_ROWS
 from fcl.stagewise.calibration import calibrated
 from fcl.stagewise.certify import JointGap
 from fcl.stagewise.file import FORMAT, read_stagewise, write_stagewise
-from fcl.stagewise.learner import Weights, block_count, rounds_of
+from fcl.stagewise.learner import RoundWeights, block_count, rounds_of
 from fcl.stagewise.links import Link
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.targets import checked_offset
@@ -42,7 +42,7 @@ class StagewiseModel:
     ----------
     family : GeneratedFamily
         Fitted to the training rows.
-    weights : Weights
+    weights : RoundWeights
         Of the blocks of the best step.
     settings : Settings
     noun : {"class", "label", "target"}
@@ -74,7 +74,7 @@ class StagewiseModel:
     format: ClassVar[str] = FORMAT
 
     family: GeneratedFamily
-    weights: Weights
+    weights: RoundWeights
     settings: Settings
     noun: str
     labels: tuple[Any, ...] | None

@@ -21,7 +21,7 @@ MOST = 8.0
 TOLERANCE, MOST_SLOPES = 0.1, 8
 
 
-class Line:
+class ObjectiveLine:
     """The objective at ``margins + t * direction``, for t from 0 to MOST.
 
     Parameters

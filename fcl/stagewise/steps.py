@@ -42,7 +42,7 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Step:
+class BlockStep:
     """Changes of the weights (p, K) of a block and of the intercepts (K,)."""
 
     weights: Floats
@@ -98,9 +98,9 @@ def factorise(
     return Factor(lower, mean, weight, lipschitz)
 
 
-def step(factor: Factor, sums: Sums, weights: Floats, alpha: float) -> Step:
+def step(factor: Factor, sums: Sums, weights: Floats, alpha: float) -> BlockStep:
     """The minimiser of the quadratic at the current weights (p, K) of the block."""
     pull = sums.gradient - np.outer(factor.mean, sums.residuals) + alpha * weights
     change = -cho_solve((factor.lower, True), pull)
     intercept = -sums.residuals / (factor.lipschitz * factor.weight) - factor.mean @ change
-    return Step(change, intercept)
+    return BlockStep(change, intercept)

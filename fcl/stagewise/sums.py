@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcl.parallel import Team
-from fcl.stagewise.blocks import Block, Part
+from fcl.stagewise.blocks import FeatureBlock, Part
 from fcl.stagewise.links import Link
 from fcl.types import Floats
 
@@ -104,7 +104,7 @@ class Sweeper:
     def __init__(self, link: Link, team: Team) -> None:
         self.link, self.team = link, team
 
-    def update(self, block: Block, part: Part, update: Update) -> None:
+    def update(self, block: FeatureBlock, part: Part, update: Update) -> None:
         """Apply a step to the margins of all rows."""
 
         def work(tile: int) -> None:
@@ -113,7 +113,7 @@ class Sweeper:
 
         self.team.map(work, range(part.prepared.n_blocks))
 
-    def direction(self, block: Block, part: Part, update: Update) -> Floats:
+    def direction(self, block: FeatureBlock, part: Part, update: Update) -> Floats:
         """What a step would add to the margins of all rows, float64 (n, K)."""
         out = np.empty_like(part.margins)
 
@@ -123,7 +123,7 @@ class Sweeper:
         self.team.map(work, range(part.prepared.n_blocks))
         return out
 
-    def sums(self, block: Block, part: Part, gram: bool = True) -> Sums:
+    def sums(self, block: FeatureBlock, part: Part, gram: bool = True) -> Sums:
         """The sums at the current margins; ``gram``: whether to sum the Gram matrix too."""
 
         def work(tile: int) -> Sums:

@@ -26,11 +26,11 @@ from fcl.parallel import Team, one_blas_thread, threads_of_job
 from fcl.plain import plain
 from fcl.stagewise.blocks import Part
 from fcl.stagewise.certify import JointGap, certify, check_certifiable
-from fcl.stagewise.checkpoint import Saved, StateFolder
+from fcl.stagewise.checkpoint import SavedState, StateFolder
 from fcl.stagewise.describe import end_in_words, unvisited
 from fcl.stagewise.events import BlockVisited, StagewiseStarted, StagewiseStopped
 from fcl.stagewise.job import StagewiseJob, make_job
-from fcl.stagewise.learner import Learner, State, block_count
+from fcl.stagewise.learner import StagewiseLearner, State, block_count
 from fcl.stagewise.margins import verify_state
 from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.plan import tile_rows
@@ -39,7 +39,7 @@ from fcl.stagewise.sums import Sweeper
 
 
 @dataclass(frozen=True)
-class Running:
+class StagewiseRunOptions:
     """How a job runs; nothing here changes a bit of the model.
 
     Attributes
@@ -57,7 +57,7 @@ class Running:
         Where to save the state.
     checkpoint_every : float
         Seconds between checkpoints.
-    resume : Saved or None
+    resume : SavedState or None
         The checkpoint to continue from.
     command : dict
         Options that checkpoints keep for the command.
@@ -74,7 +74,7 @@ class Running:
     max_time: float | None = None
     checkpoint: StateFolder | None = None
     checkpoint_every: float = 300.0
-    resume: Saved | None = None
+    resume: SavedState | None = None
     command: dict[str, Any] = field(default_factory=dict)
     progress: Callable[[Event], Any] | None = None
     should_stop: Callable[[], bool] = lambda: False
@@ -123,7 +123,7 @@ def train_stagewise(
     settings: Settings | None = None,
     valid: DataSet | None = None,
     numbers: bool = False,
-    running: Running | None = None,
+    running: StagewiseRunOptions | None = None,
 ) -> StagewiseResult:
     """Train a ridge model by stages over blocks of generated features.
 
@@ -141,7 +141,7 @@ def train_stagewise(
         Rows to validate on, in place of a share of ``data``.
     numbers : bool
         Whether the target is numeric; False: classes, or labels as columns of 0 and 1.
-    running : Running, optional
+    running : StagewiseRunOptions, optional
         Threads, checkpoints, progress, certificate.
 
     Returns
@@ -155,7 +155,7 @@ def train_stagewise(
     BudgetError
         The memory budget is too small.
     """
-    settings, running = settings or Settings(), running or Running()
+    settings, running = settings or Settings(), running or StagewiseRunOptions()
     if running.certify:
         check_certifiable(settings.checked())
     resumed = None if running.resume is None else running.resume.family
@@ -176,7 +176,7 @@ def train_stagewise(
         parts = stack.enter_context(_prepared(job, running))
         sweeper = Sweeper(job.settings.link, team)
         state = None if running.resume is None else running.resume.state
-        learner = Learner(job.family, job.settings, parts, sweeper, job.plan, state)
+        learner = StagewiseLearner(job.family, job.settings, parts, sweeper, job.plan, state)
         if state is not None:
             verify_state(learner)
         reason, saved = _run(job, learner, running)
@@ -199,7 +199,7 @@ def _started(job: StagewiseJob) -> StagewiseStarted:
 
 
 @contextmanager
-def _prepared(job: StagewiseJob, running: Running) -> Iterator[list[Part]]:
+def _prepared(job: StagewiseJob, running: StagewiseRunOptions) -> Iterator[list[Part]]:
     """Read the rows once, into the family's compact form."""
     height, K = tile_rows(job.family), job.targets[0].width
     folder = os.fspath(running.scratch or tempfile.gettempdir()) if job.plan.scratch else None
@@ -216,7 +216,9 @@ def _prepared(job: StagewiseJob, running: Running) -> Iterator[list[Part]]:
         yield parts
 
 
-def _run(job: StagewiseJob, learner: Learner, running: Running) -> tuple[str, bool]:
+def _run(
+    job: StagewiseJob, learner: StagewiseLearner, running: StagewiseRunOptions
+) -> tuple[str, bool]:
     """Visit the blocks; returns why the training ended, and whether the last state was saved."""
     saved_at, clock = time.monotonic(), Clock()
     clock.start()
@@ -241,13 +243,13 @@ def _run(job: StagewiseJob, learner: Learner, running: Running) -> tuple[str, bo
     return learner.state.end(job.settings) or "done", save()
 
 
-def _saved(job: StagewiseJob, state: State, running: Running) -> Saved:
+def _saved(job: StagewiseJob, state: State, running: StagewiseRunOptions) -> SavedState:
     family = plain(job.family.to_config())
     columns = job.rows[0].data.column_record.summary
-    return Saved(job.settings, running.command, job.fingerprint, family, state, columns)
+    return SavedState(job.settings, running.command, job.fingerprint, family, state, columns)
 
 
-def _seconds_left(learner: Learner) -> float:
+def _seconds_left(learner: StagewiseLearner) -> float:
     """The time that the blocks left will take: as long as the last visit of each, or as the others."""
     history, n = learner.state.history, learner.n_blocks
     mean = sum(done.seconds for done in history[-n:]) / min(n, len(history))
@@ -255,7 +257,7 @@ def _seconds_left(learner: Learner) -> float:
 
 
 def _result(
-    job: StagewiseJob, learner: Learner, reason: str, gap: JointGap | None
+    job: StagewiseJob, learner: StagewiseLearner, reason: str, gap: JointGap | None
 ) -> StagewiseResult:
     state, n = learner.state, learner.n_blocks
     model = StagewiseModel(

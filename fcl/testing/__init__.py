@@ -3,6 +3,6 @@
 ``generator``  tests a feature class against the contract of :class:`fcl.features.Generator`
 """
 
-from fcl.testing.generator import Check, Report, check_generator
+from fcl.testing.generator import Check, GeneratorReport, check_generator
 
-__all__ = ["Check", "Report", "check_generator"]
+__all__ = ["Check", "GeneratorReport", "check_generator"]

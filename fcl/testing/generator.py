@@ -80,7 +80,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Report:
+class GeneratorReport:
     """The results of all checks, in order."""
 
     family: str
@@ -99,7 +99,9 @@ class Report:
         return "\n".join([self.family, *(f"  {check}" for check in self.checks)])
 
 
-def check_generator(generator: Generator, data: DataSet | Any, training: bool = True) -> Report:
+def check_generator(
+    generator: Generator, data: DataSet | Any, training: bool = True
+) -> GeneratorReport:
     """Check a feature class against the contract of :class:`Generator`, on rows of a data set.
 
     Parameters
@@ -114,7 +116,7 @@ def check_generator(generator: Generator, data: DataSet | Any, training: bool = 
 
     Returns
     -------
-    Report
+    GeneratorReport
         The checks that were made, and those that were skipped.
 
     Raises
@@ -130,7 +132,7 @@ def check_generator(generator: Generator, data: DataSet | Any, training: bool = 
             f"{generator!r:.80}"
         )
     rows = (data if isinstance(data, DataSet) else open_data(data, y=None)).rows
-    report = Report(name_of(generator), [])
+    report = GeneratorReport(name_of(generator), [])
     _try(report, "options", _options, generator)
     _try(report, "home", check_home, generator)
     family = None if report.failed("options") else _try(report, "fit", _fit, generator, rows)
@@ -148,7 +150,7 @@ class _LeftOut(Exception):
     """Raised by a check that cannot be made, with the reason."""
 
 
-def _try(report: Report, name: str, check: Callable[..., Any], *arguments: Any) -> Any:
+def _try(report: GeneratorReport, name: str, check: Callable[..., Any], *arguments: Any) -> Any:
     """Make a check and report its result; returns what it returned."""
     try:
         found = check(*arguments)
@@ -161,7 +163,7 @@ def _try(report: Report, name: str, check: Callable[..., Any], *arguments: Any) 
         return found
 
 
-def _examine(report: Report, family: GeneratedFamily, rows: Any, training: bool) -> None:
+def _examine(report: GeneratorReport, family: GeneratedFamily, rows: Any, training: bool) -> None:
     """Check a fitted family."""
     own = overrides(family.generator, "prepare")
     name = "prepare" if own else "rows kept as they are"

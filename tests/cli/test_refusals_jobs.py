@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from waves import Problem
 
 import fcl
@@ -417,6 +418,7 @@ COVARIATES = [
 ]  # fmt: skip
 
 
+@pytest.mark.thin(3)
 @parametrized(ROWS, CLASSES, STAGEWISE, PATHS, ONLINE, CERTIFY, COVARIATES)
 def test_refused(door: Any, given: Any, message: str, model_file: Path, refuses: Refuses) -> None:
     model_file.unlink()  # the name of what these jobs write

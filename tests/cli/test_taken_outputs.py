@@ -118,6 +118,7 @@ def weights(path: Path) -> Any:
     return model.weights if hasattr(model, "C") else model.weights.features
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("case", IN_MEMORY | STREAMED)
 def test_a_name_taken_in_the_last_moment(
     run: Run, inputs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
@@ -135,6 +136,7 @@ def test_a_name_taken_in_the_last_moment(
     check_kept(result, out, lambda path: run_command(run, again, inputs, path))
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("case", [name for name in IN_MEMORY if name != "report of train"])
 def test_a_name_taken_after_the_checks(
     run: Run, inputs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str

@@ -248,6 +248,7 @@ def small(monkeypatch: Any, block: int, layout: StoreLayout = SMALL) -> None:
     monkeypatch.setattr(csvtable, "_SMALLEST_BLOCK", 256)
 
 
+@pytest.mark.thin(3)
 @formats
 @pytest.mark.parametrize("block", [None, 700, 1])
 def test_what_a_file_holds(case: Case, block: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,6 +270,7 @@ def test_wide_tables(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     check(converted(case.name, **case.options), case)
 
 
+@pytest.mark.thin(2)
 @texts
 def test_other_bytes_of_the_same_text(case: Case, tmp_path: Path) -> None:
     """Ends of lines, a mark of byte order, and compression in several members."""

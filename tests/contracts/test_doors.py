@@ -19,7 +19,7 @@ from waves import Problem
 
 import fcl
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.train import Running, train_stagewise
+from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
 
 #: The estimators have no option for the size of blocks, on which sums depend.
 COMMON = {"tol": 1e-2, "block_rows": 65_536}
@@ -84,6 +84,7 @@ def check_same(found: fcl.Model, expected: fcl.Model) -> None:
     assert found.loss == expected.loss and found.n_rows == expected.n_rows
 
 
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("name", JOBS)
 def test_training(name: str, tmp_path: Path) -> None:
     job = JOBS[name]
@@ -219,7 +220,7 @@ def test_stagewise_models(update: str, tmp_path: Path) -> None:
     data = problem.data(y)
     settings = Settings(**options, valid_fraction=0.0)
     model = train_stagewise(
-        data, "fourier:n=30", settings, numbers=numeric, running=Running(cores=1)
+        data, "fourier:n=30", settings, numbers=numeric, running=StagewiseRunOptions(cores=1)
     ).model
     expected = model.margins(problem.x)
 

@@ -97,6 +97,7 @@ def large_judge(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- one job by all drivers ------------------------------------------------------------------------
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("name", PROCESSES)
 def test_processes(name: str) -> None:
     check(JOBS[name].train(**TWO), JOBS[name])
@@ -118,6 +119,7 @@ def test_dask(name: str, client: Any, tmp_path: Path) -> None:  # noqa: F811
 # -- killed, stopped and resumed -------------------------------------------------------------------
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "point",
     [
@@ -148,6 +150,7 @@ def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("first", [{}, TWO], ids=["inline", "processes"])
 @pytest.mark.parametrize("act", [fail, interrupt])
 @pytest.mark.parametrize(("kind", "number"), [(Prepared, 0), (PassDone, 0), (PassDone, 2)])

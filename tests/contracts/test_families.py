@@ -114,6 +114,7 @@ def check_best(b: Bound, found: Prices, r: np.ndarray, query: PriceQuery, keep: 
     assert np.isin(np.flatnonzero(size > bar), found.ids).all()
 
 
+@pytest.mark.thin(11)
 @families
 @draws(4)
 def test_prices(name: str, seed: int) -> None:
@@ -165,6 +166,7 @@ def test_prices(name: str, seed: int) -> None:
         assert same_bits(run(threaded, query, rows, blocks), found)
 
 
+@pytest.mark.thin(8)
 @families
 @draws(3)
 def test_prices_of_several_outputs(name: str, seed: int) -> None:
@@ -228,6 +230,7 @@ def test_prices_of_several_outputs(name: str, seed: int) -> None:
             assert both.excess.sum() <= most * (1.0 + 1e-9) + near * len(g) * wide.max()
 
 
+@pytest.mark.thin(3)
 @families
 @draws(2)
 def test_sums_of_powers(name: str, seed: int) -> None:
@@ -256,6 +259,7 @@ def test_sums_of_powers(name: str, seed: int) -> None:
         np.testing.assert_allclose(found[:, 1], -2.0 * found[:, 0], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", [n for n, c in CASES.items() if not c.measured])
 def test_bounds_are_below_the_optimum(name: str) -> None:
     """The certificate that follows from the prices of a pass, at the optimum and far from it."""
@@ -307,6 +311,7 @@ def check_columns(b: Bound, prepared: Any, rows: np.ndarray, ids: np.ndarray, ro
         np.testing.assert_array_equal(read_back(cache), found)
 
 
+@pytest.mark.thin(3)
 @families
 @draws(2)
 def test_columns(tmp_path: Path, name: str, seed: int) -> None:
@@ -326,6 +331,7 @@ def test_columns(tmp_path: Path, name: str, seed: int) -> None:
 # -- margins and rows ------------------------------------------------------------------------------
 
 
+@pytest.mark.thin(4)
 @families
 @draws(2)
 @pytest.mark.parametrize("steps", [False, True])
@@ -384,6 +390,7 @@ def listed(chunk: RowChunk, p: int) -> np.ndarray:
 # -- names, texts, penalty factors, bytes ----------------------------------------------------------
 
 
+@pytest.mark.thin(2)
 @families
 def test_names_factors_and_configurations(name: str) -> None:
     with bound(CASES[name], 0, 100) as b:
@@ -397,7 +404,7 @@ def test_names_factors_and_configurations(name: str) -> None:
             with pytest.raises(InputError, match=f"id {outside} is outside 0 .. {len(b.f) - 1}"):
                 b.family.checked_ids(np.array([0, outside]))
 
-        family = plain(getattr(b.family, "whole", b.family))
+        family = plain(getattr(b.family, "inner", b.family))
         config = json.loads(json.dumps(family.to_config(), allow_nan=False))
         again = family_from_config(config)
         assert again.to_config() == family.to_config()
@@ -412,6 +419,7 @@ def test_names_factors_and_configurations(name: str) -> None:
         assert family.find([*texts, "nothing"]).tolist() == [*ids, -1]
 
 
+@pytest.mark.thin(5)
 @families
 @pytest.mark.parametrize("scratch", [False, True])
 def test_passes_take_the_bytes_that_are_declared(name: str, scratch: bool, tmp_path: Path) -> None:

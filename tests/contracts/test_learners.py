@@ -95,6 +95,7 @@ def factors_of(name: str, random: np.random.Generator, p: int) -> np.ndarray:
 # -- rows ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("name", RULES)
 def test_a_learner_is_its_plain_rule(name: str, loss: str) -> None:
@@ -225,6 +226,7 @@ def bits(model: fcl.Model) -> list[Any]:
     return [model.ids.tobytes(), model.weights.tobytes(), model.intercept]
 
 
+@pytest.mark.thin(6)
 @pytest.mark.parametrize("name", ALL)
 def test_a_run_resumes_at_every_checkpoint(name: str, tmp_path: Path) -> None:
     given = arguments(name)
@@ -273,6 +275,7 @@ def test_python_is_the_estimator_and_the_command(name: str, tmp_path: Path) -> N
     assert {key: model.options[key] for key in ALL[name]} == ALL[name]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("loss", LOSSES[:3])
 @pytest.mark.parametrize("name", RULES)
 def test_the_certificate_holds_by_the_judge(name: str, loss: str, tmp_path: Path) -> None:

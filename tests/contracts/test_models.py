@@ -93,6 +93,7 @@ def scales(one: Trained) -> np.ndarray:
     return one.job.rows()[0].std(axis=0)[one.model.ids]
 
 
+@pytest.mark.thin(5)
 @every_job
 def test_the_margins_of_the_training_rows_have_the_certified_objective(name: str) -> None:
     one = trained(name)
@@ -109,6 +110,7 @@ def test_the_margins_of_the_training_rows_have_the_certified_objective(name: str
     assert model.certificate.objective == pytest.approx(objective, rel=1e-9)
 
 
+@pytest.mark.thin(6)
 @every_job
 def test_all_ways_to_score_agree(name: str) -> None:
     """In blocks of any size, row by row, of other storage, and from the columns of the features."""
@@ -211,6 +213,7 @@ REPORTED = (
 )  # fmt: skip
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", REPORTED)
 def test_a_report_has_the_numbers_of_the_model(name: str, tmp_path: Path) -> None:
     one = trained(name)

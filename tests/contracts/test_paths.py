@@ -69,6 +69,7 @@ def part(data: fcl.DataSet, some: np.ndarray) -> fcl.DataSet:
     return fcl.open_data(codes[some], y=np.asarray(data.target)[some], weights=weights)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_point_is_certified_and_is_the_fit_at_its_C(name: str) -> None:
     own = VARIANTS[name]
@@ -91,6 +92,7 @@ def test_every_point_is_certified_and_is_the_fit_at_its_C(name: str) -> None:
             assert point.score == fcl.average_precision(valid.target, margins, valid.weights)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_scores_of_folds_are_those_of_their_held_out_rows(loss: str) -> None:
     """By scikit-learn, from the models of each fold, which are certified on the rows that are left."""
@@ -148,6 +150,7 @@ def test_outer_folds_are_searches_without_their_rows(tmp_path: Path) -> None:
     assert stored["mean"] == path.outer.mean and stored["folds"][1]["rows"] == 210
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("more", [{}, {"refit": True, "outer": 2}])
 def test_folds_side_by_side_have_the_bits_of_folds_in_turn(
     more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -177,6 +180,7 @@ def test_folds_side_by_side_have_the_bits_of_folds_in_turn(
     assert parts[0] == parts[1]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     "more",
     [

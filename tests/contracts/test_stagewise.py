@@ -18,7 +18,7 @@ from fcl.stagewise.job import make_job
 from fcl.stagewise.links import LINKS, find_link
 from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.train import Running, train_stagewise
+from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
 from tests.stagewise.conftest import interrupted, joint, labels_of
 
 #: Update, loss, and whether rows have several labels.
@@ -120,6 +120,7 @@ def test_each_link_is_in_the_table() -> None:
     assert {text.partition(":")[0] for _, text, _ in PROBLEMS} == set(LINKS)
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("update", "loss", "several"),
     [*PROBLEMS[:3], *(pytest.param(*case, marks=pytest.mark.slow) for case in PROBLEMS[3:])],
@@ -136,7 +137,7 @@ def test_training_ends_at_the_joint_optimum_and_its_bounds_hold(
         settings = Settings(
             update=update, loss=loss, block=15, visits=visits, alpha=20.0, valid_fraction=0.0
         )
-        running = Running(cores=2, certify=True)
+        running = StagewiseRunOptions(cores=2, certify=True)
         result = train_stagewise(problem.data(y), Waves(), settings, running=running)
         model = result.model
         assert result.gap is not None and result.gap.bound <= best * (1 + 1e-9)
@@ -149,6 +150,7 @@ def test_training_ends_at_the_joint_optimum_and_its_bounds_hold(
     assert objectives[-1] == pytest.approx(best, rel=1e-6) and result.gap.gap < 1e-5
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "order", ["ids", "random", pytest.param("gradient", marks=pytest.mark.slow)]
 )
@@ -172,6 +174,7 @@ def same(found: StagewiseModel, expected: StagewiseModel) -> None:
         assert [row[name] for row in found.history] == [row[name] for row in expected.history]
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("update", "features", "more"),
     [
@@ -191,7 +194,7 @@ def test_a_job_resumes_after_any_block(
     whole = problem.train(**options).model
     for stop_at in range(1, len(whole.history)):
         folder = interrupted(problem, tmp_path / f"{stop_at}", stop_at, cores=2, **options)
-        resumed = Running(cores=1, checkpoint=folder, resume=folder.load())
+        resumed = StagewiseRunOptions(cores=1, checkpoint=folder, resume=folder.load())
         same(problem.train(**options, running=resumed).model, whole)
 
 
@@ -211,15 +214,20 @@ def test_a_finished_job_continues_as_a_longer_one(
     problem, folder = Problem(), StateFolder(tmp_path / "c")
     options: dict[str, Any] = {"update": update, "block": 8, "inner": 2, "valid_fraction": 0.2}
     options["alpha"] = 1e-6 if "patience" in first else 1.0
-    part = problem.train(**options, **first, running=Running(cores=1, checkpoint=folder))
+    part = problem.train(
+        **options, **first, running=StagewiseRunOptions(cores=1, checkpoint=folder)
+    )
     assert part.reason == ("patience" if "patience" in first else "done")
     whole = problem.train(**options, **then).model
     assert len(part.model.history) < len(whole.history)
-    model = problem.train(**options, **then, running=Running(cores=1, resume=folder.load())).model
+    model = problem.train(
+        **options, **then, running=StagewiseRunOptions(cores=1, resume=folder.load())
+    ).model
     same(model, whole)
     assert model.settings == whole.settings
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("update", "features"),
     [("ls", Waves(32)), *((update, "fourier:n=100,pca=3") for update in ("ls", "gls", "cls"))],
@@ -240,12 +248,12 @@ def test_threads_memory_scratch_and_chunks_change_no_bit(
     tight = replace(settings, memory=roomy.total - held - 1)
     plan = make_job(data, features, tight).plan
     assert plan.kept_tiles < roomy.kept_tiles and plan.scratch and plan.total <= plan.budget
-    plain = train_stagewise(data, features, settings, running=Running(cores=1)).model
+    plain = train_stagewise(data, features, settings, running=StagewiseRunOptions(cores=1)).model
     group = zarr.open_group(tmp_path / "data.zarr", mode="w")
     group.create_array("X", data=problem.x, chunks=(1000, 2))
     stored = fcl.open_data(tmp_path / "data.zarr", x="X", y=None).with_target(y, problem.s)
     for rows, cores, chosen in ((data, 3, settings), (data, 1, tight), (stored, 2, settings)):
-        running = Running(cores=cores, scratch=str(tmp_path))
+        running = StagewiseRunOptions(cores=cores, scratch=str(tmp_path))
         same(train_stagewise(rows, features, chosen, running=running).model, plain)
     with pytest.raises(
         BudgetError, match=rf"at least \d+ MiB \(--memory \d+MiB\) for blocks of {block}"
@@ -256,7 +264,7 @@ def test_threads_memory_scratch_and_chunks_change_no_bit(
 @pytest.mark.parametrize("update", ["ls", "gls", "cls"])
 def test_a_model_is_read_as_it_was_saved(update: str, tmp_path: Path) -> None:
     problem = Problem()
-    running = Running(cores=1, certify=update != "cls")
+    running = StagewiseRunOptions(cores=1, certify=update != "cls")
     model = problem.train(update=update, block=10, running=running).model
     model.save(tmp_path / "m.fcl")
     read = fcl.load_model(tmp_path / "m.fcl")

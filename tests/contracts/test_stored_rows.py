@@ -147,6 +147,7 @@ def whole(kind: str) -> np.ndarray:
     return X.astype("U") if X.dtype == object else X
 
 
+@pytest.mark.thin(31)
 def test_rows_of_every_range(case: Any) -> None:
     data, _, kind = case
     rows, expected = data.rows, whole(kind)
@@ -163,6 +164,7 @@ def test_rows_of_every_range(case: Any) -> None:
         np.testing.assert_array_equal(found, expected[first:last])
 
 
+@pytest.mark.thin(30)
 def test_blocks_of_every_size(case: Any) -> None:
     data, _, kind = case
     numeric = not kind.startswith("sequences")
@@ -178,6 +180,7 @@ def test_blocks_of_every_size(case: Any) -> None:
             np.testing.assert_array_equal(found, kept)
 
 
+@pytest.mark.thin(18)
 def test_the_same_data_set(case: Any) -> None:
     """Also where another process opens it, and with a target and weights in memory."""
     data, container, kind = case
@@ -213,6 +216,7 @@ def test_names_and_chunks(container: str, tmp_path: Path) -> None:
     assert rows.chunk_bytes == (0 if container == "memory" else rows.chunk_rows * 12)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("container", "kind"),
     [(name, "dense") for name in ("zarr2", "zarr3-sharded", "hdf5", "npy-folder")]

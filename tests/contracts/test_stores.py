@@ -60,6 +60,7 @@ def local(folder: Path, tmp_path: Path) -> fcl.DataSet:  # noqa: F811
     return fcl.open_data(shutil.copytree(folder, tmp_path / "copy" / "train.zarr"))
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("kind", STORES)
 def test_rows_and_a_model(
     kind: str,

@@ -101,6 +101,7 @@ def problem_of(job: Job, phi: np.ndarray) -> Problem | ClassProblem:
     return Problem(phi, y, s, loss, C, intercept, rho, offset=offset, z=z)
 
 
+@pytest.mark.thin(9)
 @pytest.mark.parametrize("name", marked(LONG))
 def test_the_optimum_of_the_judge(name: str) -> None:
     """Objective, gap, violation and every pass's bound; the margins of the model are the matrix's."""
@@ -136,6 +137,7 @@ def test_the_optimum_of_the_judge(name: str) -> None:
     assert (model.support == (phi[:, model.ids] != 0.0).sum(axis=0)).all()
 
 
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("name", marked(LONG))
 def test_the_model_is_empty_up_to_the_smallest_C(name: str) -> None:
     job, least = JOBS[name], trained(name).result.model.options["C_min"]
@@ -195,6 +197,7 @@ def trained(name: str) -> Run:
     return Run(result, tuple(kept.values()))
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("name", marked(SLOW))
 def test_threads_and_a_scratch_file_change_no_bit(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -213,6 +216,7 @@ def test_threads_and_a_scratch_file_change_no_bit(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("name", marked(SLOW))
 def test_resumed_at_every_pass(name: str) -> None:
     run = trained(name)

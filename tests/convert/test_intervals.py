@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fcl
-from fcl.convert.bed import Cells
+from fcl.convert.bed import BedCells
 from fcl.convert.contract import Budget
 from fcl.convert.files import InputFile
 from fcl.convert.genome import Genome, Windows
@@ -63,6 +63,7 @@ def made(folder: Path, **options: Any) -> tuple[list[list[int]], Any, Summary]:
     return rows_of(path, **{"genome": str(folder / "g.fa")} | options)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     "options",
     [
@@ -173,7 +174,7 @@ def test_columns_of_integers() -> None:
     def parsed(texts: list[str]) -> Any:
         text = bytes(8) + "".join(f"{each}\n" for each in texts).encode()
         ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))[:, None]
-        return Cells(text, ends).integers(0)
+        return BedCells(text, ends).integers(0)
 
     assert parsed(texts).tolist() == [int(text) for text in texts]
     for other in ("-1", "", " 1", "1:", "1/", "\x7f", "é", "1" * 17, "12345678x", "x12345678"):

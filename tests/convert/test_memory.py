@@ -19,7 +19,7 @@ from fcl.convert.registry import open_source
 from fcl.convert.rereading import RereadableFile
 from fcl.convert.tables import parquet
 from fcl.convert.tables.columns import ColumnOptions, Roles
-from fcl.convert.tables.contract import Selection
+from fcl.convert.tables.contract import ColumnSelection
 from fcl.errors import BudgetError
 from fcl.limits import within
 from tests.convert.conftest import write_parquet
@@ -72,7 +72,7 @@ def test_many_texts(
     assert converted(path, **given).summary.rows == 20
 
 
-def _batches(path: Path, columns: Selection, total: int = 8 << 20) -> list[int]:
+def _batches(path: Path, columns: ColumnSelection, total: int = 8 << 20) -> list[int]:
     budget = Budget(total, 40_000)
     table = parquet._ParquetFile(RereadableFile(InputFile(path), None), budget)
     return [len(batch) for batch in table.batches(columns, last=True)]
@@ -86,9 +86,9 @@ def test_groups_of_rows_and_long_texts_in_parquet(tmp_path: Path) -> None:
         [f"{i % 2}" + "x" * 999 for i in range(n)],
     ):
         write_parquet(path, {"v": np.arange(n), "id": texts})
-        sizes = _batches(path, Selection([0], [1]))
+        sizes = _batches(path, ColumnSelection([0], [1]))
         assert sum(sizes) == n and 5 <= max(sizes) <= 10  # texts are copied
-        assert max(_batches(path, Selection([0], []))) == 40_000 // 32
+        assert max(_batches(path, ColumnSelection([0], []))) == 40_000 // 32
         found = converted(path, name="id")
         assert found.group["obs/name"][:].tolist() == texts
     columns = {f"n{i}": np.random.default_rng(i).normal(size=20_000) for i in range(8)}
@@ -96,8 +96,8 @@ def test_groups_of_rows_and_long_texts_in_parquet(tmp_path: Path) -> None:
     with pytest.raises(
         BudgetError, match=r"pages of 8 columns in a group of 10,000 rows \(.* KiB\)"
     ):
-        _batches(path, Selection(range(8), []), 1 << 20)
-    assert sum(_batches(path, Selection(range(2), []), 1 << 20)) == 20_000
+        _batches(path, ColumnSelection(range(8), []), 1 << 20)
+    assert sum(_batches(path, ColumnSelection(range(2), []), 1 << 20)) == 20_000
 
 
 @pytest.mark.timeout(60)
@@ -111,6 +111,7 @@ def test_roles_of_very_many_columns() -> None:
     assert (roles.y, roles.groups, roles.left_out) == (9, 0, [7])
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_wide_tables_are_read_in_few_blocks(kind: str, tmp_path: Path) -> None:
     """Blocks take time for each column; those of one-hot columns are as small as their entries."""

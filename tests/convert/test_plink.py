@@ -211,6 +211,7 @@ def flipped(x: np.ndarray, columns: list[int]) -> np.ndarray:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 def test_the_variants_of_training_data(tmp_path: Path) -> None:
     """In other order, with A1 and A2 exchanged, and more variants; missing ones get training means."""

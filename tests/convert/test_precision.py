@@ -64,6 +64,7 @@ COLUMNS = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", COLUMNS)
 def test_columns(name: str) -> None:
     values, wanted = COLUMNS[name]

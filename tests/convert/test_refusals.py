@@ -228,6 +228,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("case", FILES)
 def test_files(case: str, refuse: Refuse, folder: Path) -> None:
     inputs, files, options, message = FILES[case]

@@ -87,6 +87,7 @@ CSV: dict[str, tuple[Any, dict[str, Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("case", CSV)
 @pytest.mark.parametrize("parser", ["narrow", "wide"])
 def test_csv(

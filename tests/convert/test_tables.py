@@ -47,6 +47,7 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
+@pytest.mark.thin(6)
 @pytest.mark.parametrize(
     ("content", "options", "names", "x"),
     [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import zarr
 
-from fcl.convert.arrays import TEXT, Store, StoreLayout
+from fcl.convert.arrays import TEXT, ArrayStore, StoreLayout
 from fcl.convert.texts import TextArray, write_texts
 
 LIMIT = 2000
@@ -18,6 +18,7 @@ LENGTHS = {
 }
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", LENGTHS)
 def test_chunks_of_text(name, tmp_path):
     lengths = LENGTHS[name]
@@ -25,7 +26,7 @@ def test_chunks_of_text(name, tmp_path):
     layout = StoreLayout(chunk_rows=64, column_bytes=LIMIT)
     for step in (1, 13, 1000):
         path = tmp_path / f"{step}.zarr"
-        with Store(path, layout) as store:
+        with ArrayStore(path, layout) as store:
             store.group("obs", "dataframe", "0.2.0")
             array = TextArray(store, "obs/name")
             for start in range(0, len(texts), step):

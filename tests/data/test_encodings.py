@@ -70,6 +70,7 @@ def check_label(source, expected):
     np.testing.assert_array_equal(inside.target, expected)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", COLUMNS)
 def test_labels_of_a_table(tree_kind, write_tree, name):
     if tree_kind == "zarr3-tree" and name == "bytes":

@@ -304,6 +304,7 @@ def test_refused_in_little_memory(tmp_path: Path) -> None:
     assert done.stdout.split() == ["InputError"] * len(paths), done.stderr
 
 
+@pytest.mark.slow
 def test_a_block_is_compared_with_the_budget(tmp_path: Path) -> None:
     """A file of a few KB announces 10^8 columns, in chunks that would fit."""
     with h5py.File(tmp_path / "d.h5", "w") as file:

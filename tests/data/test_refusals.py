@@ -288,6 +288,7 @@ CASES |= {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("name", CASES)
 def test_opening(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In Python; and by the command, if it can be given the same."""

@@ -19,7 +19,7 @@ from fcl.path.events import PointDone
 from fcl.stagewise.checkpoint import StateFolder
 from fcl.stagewise.events import BlockVisited
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.train import Running, train_stagewise
+from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
 
 
 class Fault(Exception):
@@ -59,7 +59,7 @@ def online(data: fcl.DataSet, tmp_path: Path, progress: Any) -> Any:
 def stagewise(data: fcl.DataSet, tmp_path: Path, progress: Any) -> Any:
     problem = Problem()
     folder = StateFolder(tmp_path / "state")
-    running = Running(progress=progress, checkpoint=folder, cores=1)
+    running = StagewiseRunOptions(progress=progress, checkpoint=folder, cores=1)
     rows = fcl.open_data(problem.x, y=problem.y)
     return train_stagewise(rows, Waves(), Settings(block=8), running=running)
 

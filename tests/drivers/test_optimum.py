@@ -29,6 +29,7 @@ def train_and_judge(
     return result, problem, dense(result.model, problem.phi.shape[1])
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("rho", "intercept", "weighted"),
     [(1.0, True, False), (1.0, False, True), (0.5, True, True), (0.05, False, True)],

@@ -327,6 +327,7 @@ CASES: list[tuple[str, Callable[..., Any], dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("door", "given", "message"), [pytest.param(*case[1:], id=case[0]) for case in CASES]
 )

@@ -156,6 +156,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("job", "changes", "message"),
     [pytest.param(*case[1:], id=case[0]) for case in CASES],

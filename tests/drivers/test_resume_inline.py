@@ -272,6 +272,7 @@ def test_data_that_moved(tmp_path: Path) -> None:
 # -- a small cache -----------------------------------------------------------------------------
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("features", ["kmers:d=3", "columns"])
 def test_a_cache_with_evictions(
     features: str, tmp_path: Path, few: Callable[[int], None], monkeypatch: pytest.MonkeyPatch

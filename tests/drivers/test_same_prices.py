@@ -169,6 +169,7 @@ DRIVEN = [
 ]
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("text", "writers"), DRIVEN)
 def test_drivers_and_writers(text: str, writers: int, passes: list[str]) -> None:
     fault = f"writer:{writers - 1}:price-done:1:kill"
@@ -179,6 +180,7 @@ def test_drivers_and_writers(text: str, writers: int, passes: list[str]) -> None
 # -- the certificate -------------------------------------------------------------------------------
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("rho", [1.0, 0.7])
 @pytest.mark.parametrize("bits", [GRID_BITS, 24])

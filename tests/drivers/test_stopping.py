@@ -48,6 +48,7 @@ def check(result: TrainResult, problem: Problem, best: Solution, reason: str) ->
     assert result.model.support.tolist() == matches.tolist()
 
 
+@pytest.mark.slow
 def test_stopped_at_every_poll(problem: Problem, best: Solution) -> None:
     counter = After()
     train(should_stop=counter)

@@ -135,7 +135,7 @@ def test_kmers_over_many_rows_need_no_kernel_after_the_warm_up(
     from fcl.kernels import margins as kernels
 
     made = []
-    sums = parts.Shared._sums
+    sums = parts.SharedTable._sums
     letters = np.random.default_rng(0).integers(0, 5, (300, 12)).astype(np.uint8)
     data = fcl.open_data(letters, y=letters[:, 5] > 1)
     with compiling_nothing("sequences", 5, kmers, kernels, patterns):
@@ -143,7 +143,7 @@ def test_kmers_over_many_rows_need_no_kernel_after_the_warm_up(
         monkeypatch.setattr(margins, "LOOKUP_PATTERNS", 1.5)
         monkeypatch.setattr(margins, "MAKING_PATTERNS", 0.0)
         monkeypatch.setattr(pricing, "PAIR_ROWS", 1)
-        monkeypatch.setattr(parts.Shared, "_sums", lambda *a: (made.append(a), sums(*a))[1])
+        monkeypatch.setattr(parts.SharedTable, "_sums", lambda *a: (made.append(a), sums(*a))[1])
         for tol in (1e-2, 1e-9):
             fcl.train(data, f"kmers:d={d}", C=0.3, tol=tol)
     assert made

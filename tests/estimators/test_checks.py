@@ -50,6 +50,7 @@ def expected_failures(estimator: Any) -> dict[str, str]:
     return {f"check_sample_weight_equivalence_on_{kind}_data": why for kind in ("dense", "sparse")}
 
 
+@pytest.mark.thin(30)
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
 def test_scikit_learn_checks(estimator: Any, check: Callable[[Any], None]) -> None:
     sparse = check.func.__name__.startswith("check_estimator_sparse_")  # type: ignore[attr-defined]

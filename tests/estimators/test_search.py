@@ -17,6 +17,7 @@ from fcl import FCLClassifier, FCLClassifierCV, FCLRegressor, FCLRegressorCV
 from fcl.estimators.base import EstimatorConvergenceWarning
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_classifier_chooses_the_alpha_of_the_best_mean(classes: int) -> None:
     X, y = make_classification(

@@ -265,6 +265,7 @@ def test_reading_sparse_rows_takes_what_is_planned(columns: int, tmp_path: Path)
     prepared.close()
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("row_view", ["all", 256])
 @pytest.mark.parametrize("driver", ["inline", "processes"])
 def test_sparse_entries_in_a_scratch_file_change_nothing(

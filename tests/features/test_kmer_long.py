@@ -28,6 +28,7 @@ def case(d: int, positions: int, n: int, unknown: str) -> tuple[KmerFamily, np.n
     return KmerFamily(d, d + positions - 1), codes
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("five", [-1.0, math.inf])  # unknown as a fifth letter: always, never
 @pytest.mark.parametrize("unknown", ["none", "few", "many"])
 @pytest.mark.parametrize(("d", "positions", "n"), CASES)

@@ -54,6 +54,7 @@ def test_the_tree_of_short_patterns(
             assert np.isin(best[best > threshold + tolerance(r)], size[found.ids]).all()
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("unknown", ["none", "few", "one block"])
 @pytest.mark.parametrize("five", FIVE_LETTERS)
 @pytest.mark.parametrize(("d", "length"), [(3, 10), (7, 11), (8, 12)])  # a table, then trees

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import fcl
-from fcl.convert.contract import Layout
+from fcl.convert.contract import OutputLayout
 from fcl.data.columns import ColumnRecord, KnownVariants, Variant
 from fcl.features import Family, KmerFamily, bind_features, parse_features
 from fcl.model import Certificate, Model, schema
@@ -133,8 +133,8 @@ def trained(features: Any, data: Any, C: float = 2.0) -> Model:
     return fcl.train(fcl.open_data(data, y=Y), features, C=C).model
 
 
-def layout(names: list[str] | None, width: int, kind: Any = "dense") -> Layout:
-    return Layout(kind, np.dtype(np.float64), width, names)
+def layout(names: list[str] | None, width: int, kind: Any = "dense") -> OutputLayout:
+    return OutputLayout(kind, np.dtype(np.float64), width, names)
 
 
 def stored(folder: Path, names: list[str] | None) -> str:

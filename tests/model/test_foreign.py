@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import fcl
 from fcl.errors import InputError
-from fcl.model.foreign import Weights, load_weights
+from fcl.model.foreign import ForeignWeights, load_weights
 from fcl.model.foreign.hashing import Hashing, murmur
 from tests.model.conftest import EIGHT, FOUR, VW, family_of
 
@@ -51,7 +51,7 @@ PREDICTED = {
 }
 
 
-def weights_of(found: Weights, *where: Any) -> dict[int, float]:
+def weights_of(found: ForeignWeights, *where: Any) -> dict[int, float]:
     ids, values = found.of(*where)
     return dict(zip(ids.tolist(), values.tolist(), strict=True))
 
@@ -98,13 +98,13 @@ def test_numbers_of_columns_without_names(caplog: pytest.LogCaptureFixture) -> N
     ):
         load_weights(VW / "few.txt").of(family_of(width=8))
     places = [str(place) for place in range(3)]
-    found = Weights("m", np.array([0.5, -1.0, 2.0]), 0.0, places, hashing=Hashing(4))
+    found = ForeignWeights("m", np.array([0.5, -1.0, 2.0]), 0.0, places, hashing=Hashing(4))
     assert weights_of(found, family_of(width=8)) == {0: 0.5, 1: -1.0, 2: 2.0}
     assert "fit all 3 weights with a chance of 0.12" in caplog.text
     caplog.clear()
-    few = Weights("m", np.array([0.5, -1.0]), 0.0, ["3", "1"], hashing=Hashing(18))
+    few = ForeignWeights("m", np.array([0.5, -1.0]), 0.0, ["3", "1"], hashing=Hashing(18))
     assert weights_of(few, family_of()) == {3: 0.5, 1: -1.0} and not caplog.text
-    far = Weights("m", np.array([0.5, -1.0]), 0.0, ["3", "66000"], hashing=Hashing(18))
+    far = ForeignWeights("m", np.array([0.5, -1.0]), 0.0, ["3", "66000"], hashing=Hashing(18))
     assert weights_of(far, family_of(width=70_000)) == {3: 0.5, 66_000: -1.0}
 
 
@@ -117,7 +117,7 @@ def test_murmur_of_the_reference() -> None:
 
 def test_columns_of_equal_hashes_share_a_weight() -> None:
     of, hashing = family_of(), Hashing(1)
-    found = Weights("m", np.array([0.5, 2.0]), 2.0, ["1", "0"], hashing=hashing)
+    found = ForeignWeights("m", np.array([0.5, 2.0]), 2.0, ["1", "0"], hashing=hashing)
     assert hashing.constant == 0
     assert weights_of(found, of, ["1", "3", "0", "5"]) == {0: 0.5, 1: 0.5, 3: 0.5, 2: 2.0}
     assert weights_of(found, of, ["1", "3", "7", "5"]) == {0: 0.5, 1: 0.5, 2: 0.5, 3: 0.5}

@@ -260,6 +260,7 @@ if os.path.isdir("/proc/self"):  # where permissions let root make files that th
     FILES.append(("output in /proc", checked("/proc/out"), "not writable|no file can be created"))
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("call", "message"), [pytest.param(*case, id=name) for name, *case in MODELS + ROWS + FILES]
 )

@@ -167,6 +167,7 @@ COMPACT: list[Case] = [
 ]  # fmt: skip
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("make", "damage", "message"),
     [
@@ -252,6 +253,7 @@ CHECKPOINT: list[Case] = [
 ]  # fmt: skip
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("damage", "message"), [pytest.param(*case, id=name) for name, *case in CHECKPOINT]
 )

@@ -141,6 +141,7 @@ def test_liblinear(loss: str) -> None:
     check(problem, theirs.coef_[0])
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("loss", ALL_LOSSES)
 def test_weak_duality_and_optimum(loss: str, intercept: bool) -> None:

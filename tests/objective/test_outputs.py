@@ -221,6 +221,7 @@ def test_no_bound_is_above_the_optimum() -> None:
     assert np.median(gaps) < 1e-6 and np.quantile(gaps, 0.9) < 0.01
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("group", [False, True])
 def test_optimum_has_the_gap_0(group: bool) -> None:
     problem = class_problem(11, group=group, rho=1.0, intercept=True)

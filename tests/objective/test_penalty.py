@@ -147,6 +147,7 @@ def test_sizes_of_prices() -> None:
     assert GroupPenalty(0.25).formula(3) == "sum_j (0.25 |W_j|_2 + 0.375 |W_j|_2^2)"
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("penalty", KINDS, ids=str)
 @pytest.mark.parametrize("K", [2, 3, 4, 7])
 def test_centre_is_the_best_constant(penalty: Penalty, K: int) -> None:

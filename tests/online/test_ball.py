@@ -77,6 +77,7 @@ def check_heap(learner: BallLearner) -> None:
     assert math.fsum(a * w) <= learner.rule.radius * (1.0 + 1e-12)
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 2**32),
     loss=st.sampled_from(LOSSES),

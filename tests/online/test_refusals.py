@@ -19,7 +19,7 @@ from fcl.errors import InputError
 from fcl.kernels import averaged, ball_heap
 from fcl.model.online_state import read_state
 from fcl.online import OnlineOptions, make_learner, project_l1_ball, project_simplex
-from fcl.online.table import Grid
+from fcl.online.table import WeightGrid
 from tests.cli.refusals import of, parametrized
 from tests.online.conftest import LABELS, ROWS, feed, ogd
 from tests.online.test_ball import Rows, learner_for
@@ -270,7 +270,7 @@ OPTIONS = [
         ("max_weight", ({"max_weight": 1.0}, 0, 2.0),
          "expected weights up to max_weight 1, got one of size 2"),
     ]),
-    *of(call, [(f"range of {rms}", lambda rms=rms: Grid.fitting(rms),
+    *of(call, [(f"range of {rms}", lambda rms=rms: WeightGrid.fitting(rms),
                 f"expected a root mean square above 0, got {rms}") for rms in (0.0, math.inf, math.nan)]),
 ]  # fmt: skip
 
@@ -412,6 +412,7 @@ PROJECT = of(call, [
 ])  # fmt: skip
 
 
+@pytest.mark.thin(3)
 @parametrized(OPTIONS, STATES, TRAIN, COMMAND, PROJECT)
 def test_refused(
     door: Any, given: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

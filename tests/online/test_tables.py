@@ -26,7 +26,7 @@ from fcl.online import OnlineOptions, make_learner
 from fcl.online import table as table_module
 from fcl.online.methods import kind_of
 from fcl.online.ogd import Ogd
-from fcl.online.table import BASE, Grid, anonymous
+from fcl.online.table import BASE, WeightGrid, anonymous
 from tests.online.conftest import feed, ogd
 
 
@@ -47,7 +47,7 @@ def test_weights_stop_at_the_range(weights: str) -> None:
     learner = ogd(1, weights=weights, loss="squared", rate=1e6, intercept=False)
     margins = np.zeros(n)
     done = learner.learn(chunk, np.where(np.arange(n) % 2, 1e9, -1e9), np.ones(n), margins)
-    grid = Grid.parse(weights)
+    grid = WeightGrid.parse(weights)
     assert done == n and abs(dense_point(learner)[0][0]) == grid.largest
     assert learner.clipped == 1 and np.abs(margins).max() <= 1e4 * grid.largest
 
@@ -76,7 +76,7 @@ def test_a_weight_takes_the_smallest_integer_of_its_bits(text: str, size: int) -
         options = OnlineOptions(0.1, weights=text)
         assert kind_of(method, options).bytes_for(1000, options) == 1000 * (size + more)
     X, y, _ = stream(2, 400, 10, "logistic")
-    learner, grid = ogd(10, weights=text, rate=1.0), Grid.parse(text)
+    learner, grid = ogd(10, weights=text, rate=1.0), WeightGrid.parse(text)
     feed(learner, X, y)
     assert learner.weights.itemsize == size and learner.others.itemsize == 1
     steps = dense_point(learner)[0] * 2.0**grid.m
@@ -140,10 +140,10 @@ def test_initial_weights(weights: str) -> None:
 
 
 def test_the_range_follows_the_inputs() -> None:
-    assert [Grid.fitting(rms).text for rms in (1.0, 30.0, 0.5, 0.12, 1e-9)] == [
+    assert [WeightGrid.fitting(rms).text for rms in (1.0, 30.0, 0.5, 0.12, 1e-9)] == [
         "q2.13", "q2.13", "q3.12", "q5.10", "q15.0",
     ]  # fmt: skip
-    grid = Grid.parse("q2.13")
+    grid = WeightGrid.parse("q2.13")
     assert grid.largest == 32767 / 8192 and grid.step == 2.0**-13
 
 
@@ -228,7 +228,7 @@ def test_untouched_pages_take_no_memory() -> None:
 # -- adaptive precision
 
 
-def largest_step(gamma: float, rate: float, grid: Grid) -> float:
+def largest_step(gamma: float, rate: float, grid: WeightGrid) -> float:
     """The largest power of 2 up to gamma * rate and the range, but at least the step of the grid."""
     size = grid.step
     while 2.0 * size <= min(gamma * rate, grid.largest):
@@ -241,7 +241,7 @@ def largest_step(gamma: float, rate: float, grid: Grid) -> float:
 def test_weights_are_on_the_grid_of_their_rates(seed: int, gamma: float) -> None:
     X, y, _ = stream(seed, 120, 6, "logistic")
     X = np.sign(X)
-    grid, rate = Grid.parse("q3.12"), 0.5
+    grid, rate = WeightGrid.parse("q3.12"), 0.5
     learner = ogd(6, weights="q3.12", gamma=gamma, rate=rate, seed=seed)
     events = [(BASE**c - 1.0) / (BASE - 1.0) for c in range(256)]
     for i in range(len(y)):
@@ -264,6 +264,7 @@ def test_a_small_gamma_is_the_fixed_grid() -> None:
     assert fixed.weights.tobytes() == fine.weights.tobytes() and fixed.mean_bits == 16.0
 
 
+@pytest.mark.slow
 def test_coarse_rounding_is_unbiased() -> None:
     """The mean of a weight over many seeds, after one row whose gradient is known."""
     chunk = RowChunk(np.array([0, 1]), np.zeros(1, np.int32), np.full(1, 0.3))

@@ -31,6 +31,7 @@ def test_the_points_are_those_of_one_process() -> None:
     assert path.models[2].history[1]["beta"] > 0.0  # the weights of the point before were tried
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_process")
 def test_the_second_point_begins_at_the_weights_of_the_first(tmp_path: Path) -> None:
     """Grid, errors, folds and refit, and a killed path, all as in one process."""

@@ -168,6 +168,7 @@ CASES: list[tuple[str, Callable[..., None], dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.thin(2)
 @pytest.mark.filterwarnings("ignore:The groups parameter is ignored")
 @pytest.mark.parametrize(
     ("door", "given", "message"), [pytest.param(*case[1:], id=case[0]) for case in CASES]

@@ -148,6 +148,7 @@ def test_features_of_each_class(tmp_path: Path) -> None:
     assert "for all classes, or for none of them" in make_report(grouped).html
 
 
+@pytest.mark.slow
 def test_several_numbers(tmp_path: Path) -> None:
     path = tmp_path / "m.fcl"
     data = made(path, "squared")
@@ -165,6 +166,7 @@ def test_several_numbers(tmp_path: Path) -> None:
     assert all(990 < mean < 1010 for mean in numbers(table(report, "calibration"), "observed"))
 
 
+@pytest.mark.slow
 def test_several_labels(tmp_path: Path) -> None:
     path = tmp_path / "m.fcl"
     data = made(path, "logistic", ("x", "y", "z"))
@@ -224,6 +226,7 @@ def test_many_rows_share_cells_and_the_page_says_so(
     assert 0.0 < np.abs(differences).max() <= float(found[1])
 
 
+@pytest.mark.slow
 def test_models_without_features_and_rows_of_one_class(tmp_path: Path) -> None:
     path = tmp_path / "m.fcl"
     data = made(path, labels=("a", "b", "c"))

@@ -189,6 +189,7 @@ def test_the_same_bytes_twice_and_the_numbers_of_the_model(kmers: Case, tmp_path
     assert facts["head"]["objective"] == "12.5"
 
 
+@pytest.mark.slow
 def test_reports_without_rows_and_without_features(kmers: Case, tmp_path: Path) -> None:
     path, none = tmp_path / "m.fcl", np.zeros(0)
     empty = replace(kmers.model, ids=none, weights=none, support=none, history=[])
@@ -423,6 +424,7 @@ ODD: list[tuple[list[dict[str, object]], object]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(("history", "tol"), ODD)
 def test_odd_histories(kmers: Case, history: list[dict[str, object]], tol: object) -> None:
     """A history is a claim of the file, which may hold anything."""

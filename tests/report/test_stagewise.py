@@ -14,7 +14,7 @@ import fcl
 from fcl.data.columns import ColumnRecord
 from fcl.report.make import make_report
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.train import Running, train_stagewise
+from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -26,7 +26,7 @@ def saved(path: Path, numbers: bool = False, **options: Any) -> fcl.DataSet:
     data = problem.data(y)
     data.column_record = ColumnRecord([HOSTILE, "b", "c", "d"])
     settings = Settings(block=2, visits=2, valid_fraction=0.2, **options)
-    running = Running(cores=1, certify=True)
+    running = StagewiseRunOptions(cores=1, certify=True)
     result = train_stagewise(data, "columns", settings, numbers=numbers, running=running)
     result.model.save(path)
     return data
@@ -66,7 +66,9 @@ def test_facts_are_whole(tmp_path: Path) -> None:
     problem = Problem()
     features = "fourier:n=20,gamma=0.12345678901234567,pca=3,dtype=int8"
     settings = Settings(block=8, visits=3, valid_fraction=0.2)
-    result = train_stagewise(problem.data(), features, settings, running=Running(cores=1))
+    result = train_stagewise(
+        problem.data(), features, settings, running=StagewiseRunOptions(cores=1)
+    )
     result.model.save(tmp_path / "m.fcl")
     report = make_report(tmp_path / "m.fcl")
     facts = {name: text for section in report.sections for name, text in section.facts}

@@ -25,7 +25,7 @@ from fcl.scoring.judge import ModelJudge
 from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.targets import Targets, held_out
-from fcl.stagewise.train import Running
+from fcl.stagewise.train import StagewiseRunOptions
 
 N, P = 600, 12
 RANDOM = np.random.default_rng(0)
@@ -189,7 +189,7 @@ def test_offsets_covariates_and_names() -> None:
 )
 def test_stagewise_models(tmp_path: Path, options: dict[str, Any]) -> None:
     problem = Problem()
-    data, running = problem.data(), Running(certify=True)
+    data, running = problem.data(), StagewiseRunOptions(certify=True)
     settings = {"update": "ls", "block": 200, "alpha": 0.1} | options
     model = problem.train("fourier:n=600", running=running, **settings).model
     found = compact_model(model, data, max_loss=1e-3).model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fcl.convert.contract import Categorical, Rows
+from fcl.convert.contract import Categorical, ConvertedRows
 from fcl.model.outputs import Scores
 from fcl.scoring.lines import BedLines, integer_cells
 
@@ -19,7 +19,7 @@ def test_bed_lines() -> None:
         strand = rng.integers(0, 2, 200)
         contig = Categorical(np.ones(200, np.int32), ["", "c 1"])
         obs = {"chromosome": contig, "start": start, "strand": Categorical(strand, ["+", "-"])}
-        rows = Rows(np.zeros((200, 1), np.uint8), np.arange(200), obs=obs)
+        rows = ConvertedRows(np.zeros((200, 1), np.uint8), np.arange(200), obs=obs)
         made = (
             BedLines(Scores("margin", ("margin",), np.asarray), "AG").lines(rows, scores).decode()
         )

@@ -27,6 +27,7 @@ def problem(loss: str, seed: int, intercept: bool = True, scales: bool = True) -
     return Problem(phi, y, random.uniform(0.1, 2.0, 40), loss, 20.0, intercept)
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("loss", JUMPING)
@@ -57,6 +58,7 @@ def test_one_step_ends_a_local_problem(loss: str, rho: float) -> None:
     assert solved.steps <= 2
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("complements", [False, True])
 @pytest.mark.parametrize("loss", JUMPING)
 def test_more_columns_than_rows(

@@ -153,6 +153,7 @@ def test_the_optimum_is_that_of_the_proximal_gradient_method(loss: str, group: b
     assert 0 < weights.any(axis=1).sum() < 12
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("group", [True, False])
 def test_weights_of_rows_penalty_factors_and_squares(group: bool) -> None:
     random = np.random.default_rng(1)
@@ -161,6 +162,7 @@ def test_weights_of_rows_penalty_factors_and_squares(group: bool) -> None:
     assert solve(case)[0] == pytest.approx(case.optimum(), rel=1e-8)
 
 
+@pytest.mark.slow
 def test_without_elimination_and_with_a_bound_of_the_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -171,6 +173,7 @@ def test_without_elimination_and_with_a_bound_of_the_blocks(
         assert solve(case)[0] == pytest.approx(case.optimum(), rel=1e-8)
 
 
+@pytest.mark.slow
 def test_a_sample_of_the_rows_leads_to_the_same_optimum() -> None:
     case = make_case("softmax", True, n=300)
     rows = np.sort(np.random.default_rng(2).choice(300, 200, replace=False))
@@ -247,6 +250,7 @@ def test_a_step_that_exceeds_the_gap_is_refused_unless_it_is_the_first() -> None
     assert solver.step(0.0).moved
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("group", [False, True])
 def test_the_plan_covers_the_allocations_of_a_step(
     group: bool, monkeypatch: pytest.MonkeyPatch

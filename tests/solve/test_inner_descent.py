@@ -118,7 +118,7 @@ def test_plain_sweeps_lower_the_model_and_leave_the_rest_to_nested_ones(
     sufficed = []
     plainly = Descent._plainly
 
-    def watched(self: Descent, order: inner_descent.Order, tolerance: float) -> bool:
+    def watched(self: Descent, order: inner_descent.SweepOrder, tolerance: float) -> bool:
         sufficed.append(plainly(self, order, tolerance))
         return sufficed[-1]
 

@@ -62,6 +62,7 @@ def test_rounding_changes_slopes_by_a_small_share_of_the_target(loss: str, rho: 
         solver.price()
 
 
+@pytest.mark.thin(2)
 @pytest.mark.usefixtures("every_table_is_shared")
 @pytest.mark.parametrize("tol", [1e-3, 1e-9])
 @pytest.mark.parametrize("loss", ALL_LOSSES)

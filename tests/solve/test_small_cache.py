@@ -43,6 +43,7 @@ def test_gap_is_reached_with_frozen_weights(
     assert solver.cache.n < len(solver.outer.point.ids)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("rho", [1.0, 0.5])
 def test_columns_of_real_values_with_frozen_weights(rho: float) -> None:
     """More active features than fit, ranked by their slopes."""

@@ -62,6 +62,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_tiny_problems_are_solved(problem: ClassProblem) -> None:
     """By objective and bound that are computed from the weights alone."""

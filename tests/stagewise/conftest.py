@@ -12,7 +12,7 @@ from waves import Problem
 
 from fcl.stagewise.checkpoint import StateFolder
 from fcl.stagewise.events import BlockVisited
-from fcl.stagewise.train import Running
+from fcl.stagewise.train import StagewiseRunOptions
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def interrupted(
     """The checkpoint of a job that was stopped after some blocks."""
     seen: list[int] = []
     folder = StateFolder(path)
-    running = Running(
+    running = StagewiseRunOptions(
         cores=cores,
         checkpoint=folder,
         progress=lambda event: seen.append(1) if isinstance(event, BlockVisited) else None,

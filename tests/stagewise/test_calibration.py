@@ -16,7 +16,7 @@ from fcl.stagewise.calibration import calibrate, fit_calibration
 from fcl.stagewise.describe import end_in_words
 from fcl.stagewise.model import load_stagewise
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.train import Running, train_stagewise
+from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
 
 
 def test_the_squared_error_falls_in_each_round(problem: Problem) -> None:
@@ -100,7 +100,7 @@ def test_patience_counts_rounds_and_the_best_round_is_kept(problem: Problem) -> 
 def test_a_file_keeps_rounds(problem: Problem, tmp_path: Any) -> None:
     """Also of a training that ended within a round, whose calibration is missing."""
     ends = iter([False] * 4 + [True] * 9)
-    running = Running(cores=1, should_stop=lambda: next(ends))
+    running = StagewiseRunOptions(cores=1, should_stop=lambda: next(ends))
     for rounds, options in ((3, {}), (9, {"running": running, "block": 10})):
         model = problem.train(update="cls", rounds=rounds, **options).model
         assert model.n_rounds == (3 if rounds == 3 else 2)

@@ -14,7 +14,7 @@ from fcl.stagewise.certify import certify
 from fcl.stagewise.job import make_job
 from fcl.stagewise.links import find_link
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.train import Running
+from fcl.stagewise.train import StagewiseRunOptions
 
 
 def test_balancing_stays_in_the_simplex() -> None:
@@ -43,7 +43,9 @@ def test_a_certificate_needs_the_margins_twice(monkeypatch: pytest.MonkeyPatch) 
         return gap
 
     monkeypatch.setattr("fcl.stagewise.train.certify", measured)
-    big.train(Waves(8), numbers, block=4, visits=1, running=Running(cores=1, certify=True))
+    big.train(
+        Waves(8), numbers, block=4, visits=1, running=StagewiseRunOptions(cores=1, certify=True)
+    )
     own = numbers.nbytes
     assert own < peaks[0] < 1.7 * own
 

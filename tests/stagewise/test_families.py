@@ -13,14 +13,14 @@ from sklearn.linear_model import Ridge
 import fcl
 from fcl.errors import InputError
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.train import Running, StagewiseResult, train_stagewise
+from fcl.stagewise.train import StagewiseResult, StagewiseRunOptions, train_stagewise
 
 GENERATORS = Path(__file__).parent.parent.parent / "examples" / "generators"
 
 
 def fitted(data: fcl.DataSet, features: Any, **options: Any) -> StagewiseResult:
     settings = Settings(**{"valid_fraction": 0.0, "visits": 1, **options})
-    return train_stagewise(data, features, settings, running=Running(cores=1))
+    return train_stagewise(data, features, settings, running=StagewiseRunOptions(cores=1))
 
 
 def test_random_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from waves import Problem
 import fcl
 from fcl.errors import InputError, ModelFileError
 from fcl.stagewise.checkpoint import StateFolder
-from fcl.stagewise.train import Running
+from fcl.stagewise.train import StagewiseRunOptions
 
 
 def test_damage_is_noticed_or_harmless(problem: Problem, tmp_path: Path) -> None:
@@ -34,6 +34,8 @@ def test_damage_is_noticed_or_harmless(problem: Problem, tmp_path: Path) -> None
 
 def test_a_folder_in_use_is_refused(problem: Problem, tmp_path: Path) -> None:
     folder = StateFolder(tmp_path / "c")
-    problem.train(block=8, running=Running(cores=1, checkpoint=folder))
+    problem.train(block=8, running=StagewiseRunOptions(cores=1, checkpoint=folder))
     with folder.lock, pytest.raises(InputError, match="in use by"):
-        problem.train(block=8, running=Running(cores=1, checkpoint=StateFolder(folder.path)))
+        problem.train(
+            block=8, running=StagewiseRunOptions(cores=1, checkpoint=StateFolder(folder.path))
+        )

@@ -16,7 +16,7 @@ from waves import Problem
 
 from fcl.stagewise.checkpoint import StateFolder
 from fcl.stagewise.model import StagewiseModel
-from fcl.stagewise.train import Running
+from fcl.stagewise.train import StagewiseRunOptions
 from tests.stagewise.conftest import interrupted
 
 OPTIONS: dict[str, Any] = {"block": 8, "inner": 2, "valid_fraction": 0.25}
@@ -82,6 +82,7 @@ EDITS: dict[str, Any] = {
 }
 
 
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("update", ["ls", "gls", "cls"])
 @pytest.mark.parametrize("edit", EDITS)
 def test_losses_are_those_of_the_model(
@@ -91,7 +92,7 @@ def test_losses_are_those_of_the_model(
     rewrite(tmp_path / "c" / "checkpoint-1.fcl-ckpt", EDITS[edit])
     for more in ({}, {"max_time": 1e-9}):  # to the end, and one block more
         saved = folder.load()
-        running = Running(cores=1, resume=saved, **more)
+        running = StagewiseRunOptions(cores=1, resume=saved, **more)
         model = problem.train(**OPTIONS, update=update, running=running).model
         is_true(problem, model)
     if "margins" in edit:
@@ -102,11 +103,13 @@ def test_a_finished_job_with_forged_margins(problem: Problem, tmp_path: Path) ->
     """No block is left, so that nothing else would compute them."""
     folder = StateFolder(tmp_path / "c")
     options = OPTIONS | {"visits": 1, "valid_fraction": 0.0}
-    whole = problem.train(**options, running=Running(cores=1, checkpoint=folder)).model
+    whole = problem.train(**options, running=StagewiseRunOptions(cores=1, checkpoint=folder)).model
     path = tmp_path / "c" / "checkpoint-1.fcl-ckpt"
     rewrite(path, change_array("margins-0.npy", zeros))
     rewrite(path, change_history(lambda rows: rows[-1].update(loss=0.001)))
-    model = problem.train(**options, running=Running(cores=1, resume=folder.load())).model
+    model = problem.train(
+        **options, running=StagewiseRunOptions(cores=1, resume=folder.load())
+    ).model
     assert model.history[-1]["loss"] == pytest.approx(whole.history[-1]["loss"], rel=1e-6)
 
 
@@ -118,5 +121,7 @@ def test_honest_checkpoints_cause_no_warning(
         own = problem if n == 300 else Problem(n)
         folder = interrupted(own, tmp_path / str(number), 3, **OPTIONS, update=update)
         with caplog.at_level(logging.WARNING):
-            own.train(**OPTIONS, update=update, running=Running(cores=1, resume=folder.load()))
+            own.train(
+                **OPTIONS, update=update, running=StagewiseRunOptions(cores=1, resume=folder.load())
+            )
     assert caplog.text == ""

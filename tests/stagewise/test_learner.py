@@ -15,7 +15,7 @@ from fcl.stagewise.describe import unvisited
 from fcl.stagewise.learner import first_order
 from fcl.stagewise.links import find_link, project
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.train import Running, train_stagewise
+from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
 
 
 def test_a_random_order_has_each_feature_once() -> None:
@@ -111,7 +111,7 @@ def test_offsets_are_added_to_the_margins(problem: Problem, update: str) -> None
     offset = rng.normal(size=(300, 2 if update == "ls" else 3))
     target = problem.numbers if update == "ls" else problem.y
     settings = Settings(update=update, block=15, visits=30, alpha=10.0, valid_fraction=0.0)
-    running = Running(cores=1, certify=True)
+    running = StagewiseRunOptions(cores=1, certify=True)
 
     def train(y: Any, with_offset: bool) -> Any:
         data = problem.data(y)
@@ -139,7 +139,7 @@ def test_class_weights_multiply_the_weights_of_the_rows(problem: Problem) -> Non
     s = problem.s * np.array([factors[y] for y in problem.y])
     data = problem.data().with_target(problem.y, s)
     settings = Settings(block=8, valid_fraction=0.0)
-    expected = train_stagewise(data, Waves(), settings, running=Running(cores=1)).model
+    expected = train_stagewise(data, Waves(), settings, running=StagewiseRunOptions(cores=1)).model
     assert np.array_equal(weighted.weights.features, expected.weights.features)
     assert weighted.settings.class_weight == [["a", 1.0], ["b", 2.5], ["c", 0.5]]
     balanced = problem.train(update="ls", block=8, class_weight="balanced").model

@@ -27,6 +27,7 @@ def margins(seed: int, K: int = 3, n: int = 40) -> np.ndarray:
     return random.normal(0, random.choice([0.3, 1.0, 6.0]), (n, K))
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("text", TEXTS)
 @given(seed=st.integers(0, 1 << 30))
 def test_a_link_is_the_gradient_of_its_potential_and_lipschitz(text: str, seed: int) -> None:
@@ -57,6 +58,7 @@ def test_no_lipschitz_constant_is_too_large(text: str, u: list[float], v: list[f
     assert ratio == pytest.approx(link.lipschitz, rel=1e-4)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("text", TEXTS)
 @given(seed=st.integers(0, 1 << 30))
 def test_losses_and_duals_are_conjugate(text: str, seed: int) -> None:

@@ -14,7 +14,7 @@ from waves import Problem
 
 import fcl
 from fcl.cli.predict import command
-from fcl.objective.several import ClassSums, NumberSums
+from fcl.objective.several import ClassScoreSums, NumberSums
 
 Run = Callable[..., Result]
 
@@ -112,7 +112,7 @@ def test_sums_equal_metrics_over_all_rows() -> None:
     p = rng.dirichlet(np.ones(3), 90)
     y, s = rng.integers(0, 3, 90), rng.uniform(0, 2, 90)
     s[:9] = 0.0
-    sums = ClassSums(3)
+    sums = ClassScoreSums(3)
     numbers, t = NumberSums(3), 1e6 + rng.normal(size=(90, 3))
     for rows in (slice(0, 9), slice(9, 40), slice(40, 90)):
         sums.add(y[rows].astype(float), p[rows], s[rows])
@@ -128,6 +128,6 @@ def test_sums_equal_metrics_over_all_rows() -> None:
         "MSE": pytest.approx(mean_squared_error(t, t + p, sample_weight=s)),
         "R2": pytest.approx(r2_score(t, t + p, sample_weight=s), rel=1e-6),
     }
-    certain = ClassSums(2)
+    certain = ClassScoreSums(2)
     certain.add(np.array([1.0]), np.array([[1.0, 0.0]]))
     assert certain.metrics() == {"error": 1.0, "Brier score": 2.0}

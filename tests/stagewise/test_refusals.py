@@ -19,7 +19,7 @@ from fcl.errors import InputError, ModelFileError
 from fcl.stagewise.checkpoint import StateFolder
 from fcl.stagewise.file import read_settings
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.train import Running, train_stagewise
+from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
 from tests.cli.refusals import of, parametrized
 from tests.stagewise.conftest import interrupted, labels_of
 from tests.stagewise.test_forged import OPTIONS, change_array, zeros
@@ -36,7 +36,7 @@ def train(given: dict[str, Any]) -> None:
     valid, features = options.pop("valid", None), options.pop("features", Waves())
     other = None if valid is None else fcl.open_data(problem.x, y=valid(problem))
     numbers, certify = (options.pop(name, False) for name in ("numbers", "certify"))
-    running = Running(certify=certify)
+    running = StagewiseRunOptions(certify=certify)
     train_stagewise(rows, features, Settings(**options), other, numbers=numbers, running=running)
 
 
@@ -66,7 +66,7 @@ def resume(given: dict[str, Any]) -> None:
     folder = interrupted(Problem(), Path("c"), 2, **OPTIONS | first)
     given.get("edit", lambda path: None)(Path("c/checkpoint-1.fcl-ckpt"))
     problem = given.get("problem", Problem)()
-    running = Running(cores=1, resume=folder.load())
+    running = StagewiseRunOptions(cores=1, resume=folder.load())
     problem.train(**OPTIONS | first | then, running=running)
 
 

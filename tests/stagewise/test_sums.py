@@ -8,7 +8,7 @@ import numpy as np
 from waves import Problem, Waves
 
 from fcl.stagewise.settings import Settings
-from fcl.stagewise.train import Running, train_stagewise
+from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
 
 
 class Stored(Waves):
@@ -29,7 +29,9 @@ def test_features_far_from_0_in_float32() -> None:
     problem = Problem(5000, seed=2)
     settings = Settings(block=8, visits=2, alpha=5.0, valid_fraction=0.0)
     near, far = (
-        train_stagewise(problem.data(), features, settings, running=Running(cores=2)).model
+        train_stagewise(
+            problem.data(), features, settings, running=StagewiseRunOptions(cores=2)
+        ).model
         for features in (Waves(16), Stored(16, 40.0))
     )
     found, expected = far.margins(problem.x), near.margins(problem.x)

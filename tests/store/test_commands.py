@@ -104,6 +104,7 @@ def test_a_path(run: Run, server: S3Server, folder: Path, upload: Upload) -> Non
     assert 'id="path"' in Path("report.html").read_text()
 
 
+@pytest.mark.slow
 def test_online_and_stagewise(run: Run, server: S3Server, folder: Path, upload: Upload) -> None:
     data, out = upload(folder, "train.zarr"), f"s3://{server.bucket}/out"
     online = ("--features", "kmers:d=2", "--alpha", "1e-4", "--passes", "1")

@@ -127,6 +127,7 @@ def test_large_objects_come_in_parts(tmp_path: Path, upload: Upload, server: S3S
     assert server.count("X/c/") >= 3 + 4
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("kind", ["500", "503", "truncate", "slow"])
 def test_passing_faults_change_nothing(
     data: fcl.DataSet, folder: Path, server: S3Server, kind: str

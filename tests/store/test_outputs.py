@@ -58,6 +58,7 @@ def test_a_model(place: RemotePath, model: fcl.Model, tmp_path: Path, server: S3
         assert read_model(str(place / "m.fcl"))[0]["fingerprint"] == model.fingerprint
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("suffix", [".npy", ".tsv", ".tsv.gz", ".zarr"])
 def test_scores(
     place: RemotePath, model: fcl.Model, folder: Path, tmp_path: Path, suffix: str, server: S3Server

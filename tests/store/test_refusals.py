@@ -50,6 +50,7 @@ SOURCES = {
 }
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("name", SOURCES)
 def test_sources(name: str, fill: Callable[[str], str], server: S3Server) -> None:
     source, x, message = SOURCES[name]

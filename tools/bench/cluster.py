@@ -435,14 +435,14 @@ def fan_out(
 def stored_files(rows: int = 1_500_000, chunk_rows: int = 65_536, sharded: bool = False) -> Path:
     """Windows of the example in random order, as fcl convert stores them, or an object for a chunk."""
     import fcl
-    from fcl.convert.arrays import Store, StoreLayout
+    from fcl.convert.arrays import ArrayStore, StoreLayout
 
     def write(to: Path) -> None:
         source = fcl.open_data(DATA)
         assert source.target is not None
         x, random = source.rows.read_all(), np.random.default_rng(0)
         own = {} if sharded else {"shard_bytes": 1}
-        with Store(to / "train.zarr", StoreLayout(chunk_rows=chunk_rows, **own)) as store:
+        with ArrayStore(to / "train.zarr", StoreLayout(chunk_rows=chunk_rows, **own)) as store:
             out, y = store.array("X", x.dtype, x.shape[1]), store.column("y", np.dtype(np.int8))
             for start in range(0, rows, len(x)):
                 some = random.permutation(len(x))[: rows - start]

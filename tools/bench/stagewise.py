@@ -42,7 +42,7 @@ def learn(
     """Train on all rows, scoring the test rows after each block; the scores decide nothing."""
     import fcl
     from fcl.stagewise.settings import Settings
-    from fcl.stagewise.train import Running, train_stagewise
+    from fcl.stagewise.train import StagewiseRunOptions, train_stagewise
 
     settings = Settings(valid_fraction=0.0, patience=1 << 30, memory="12GiB", **options)
     points: list[Figures] = []
@@ -58,7 +58,7 @@ def learn(
 
     train, tests = rows.open(), fcl.open_data(rows.tests, y=rows.of_tests)
     with clock:
-        running = Running(None, progress=note)
+        running = StagewiseRunOptions(None, progress=note)
         train_stagewise(train, features_of(kind, n, gamma), settings, tests, running=running)
     return points
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcl.convert.contract import TEXT_BYTES, Budget
-from fcl.convert.plink.trio import Variants
+from fcl.convert.plink.trio import PlinkVariants
 from fcl.convert.reference import Reference
 from fcl.data.columns import ColumnRecord, KnownVariants
 from fcl.errors import InputError
@@ -47,12 +47,12 @@ def training_variants(like: str | Reference | None, name: str) -> Reference | No
 
 
 @dataclass(frozen=True)
-class Columns:
+class PlinkColumns:
     """The columns of X, k of them, as variants of a .bim file.
 
     Attributes
     ----------
-    variants : Variants
+    variants : PlinkVariants
         With the alleles that X counts.
     order : int64 (k,)
         Their places in the .bim file.
@@ -62,7 +62,7 @@ class Columns:
         Values for missing genotypes; None if the file decides.
     """
 
-    variants: Variants
+    variants: PlinkVariants
     order: np.ndarray
     swapped: np.ndarray
     means: np.ndarray | None = None
@@ -71,15 +71,15 @@ class Columns:
         return len(self.order)
 
     @classmethod
-    def of(cls, variants: Variants) -> Columns:
+    def of(cls, variants: PlinkVariants) -> PlinkColumns:
         """All variants of the file, in its order."""
         order = np.arange(len(variants))
         return cls(variants, order, np.zeros(len(order), np.bool_))
 
     @classmethod
     def like(
-        cls, training: Reference, variants: Variants, bim_name: str, budget: Budget
-    ) -> Columns:
+        cls, training: Reference, variants: PlinkVariants, bim_name: str, budget: Budget
+    ) -> PlinkColumns:
         """The variants of training data, in their order.
 
         Raises
@@ -108,7 +108,7 @@ class Columns:
         assert found.source is not None  # the map is by name
         swapped = np.zeros(len(columns), np.bool_)
         swapped[found.turned] = True
-        found_variants = Variants(
+        found_variants = PlinkVariants(
             list(names.values()),
             [variant.a1 for variant in known.values()],
             [variant.a2 for variant in known.values()],

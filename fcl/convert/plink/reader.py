@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 
 from fcl.checks import shown
-from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Source
+from fcl.convert.contract import (
+    Budget,
+    Categorical,
+    Column,
+    ConvertedRows,
+    ConvertSource,
+    OutputLayout,
+)
 from fcl.convert.files import InputFile
-from fcl.convert.plink.like import Columns, training_variants
+from fcl.convert.plink.like import PlinkColumns, training_variants
 from fcl.convert.plink.samples import kept_samples, read_phenotype
 from fcl.convert.plink.transpose import Transposed
 from fcl.convert.plink.trio import Trio
@@ -37,7 +44,7 @@ class Options:
     like: str | Reference | None = None
 
 
-def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
+def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
     """Open a .bed file with .bim and .fam beside it.
 
     Raises
@@ -53,7 +60,7 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> So
     return _PlinkSource(inputs, options, budget)
 
 
-class _PlinkSource(Source):
+class _PlinkSource(ConvertSource):
     def __init__(self, inputs: list[InputFile], options: Options, budget: Budget) -> None:
         super().__init__(inputs)
         self._options = options
@@ -83,15 +90,15 @@ class _PlinkSource(Source):
             )
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> OutputLayout:
         found = self._columns
         var = found.var(self._means, self._missing)
-        return Layout("dense", self._dtype, len(found), found.variants.names, var)
+        return OutputLayout("dense", self._dtype, len(found), found.variants.names, var)
 
     def attributes(self) -> dict[str, Any]:
         return {"scale": DIPLOID}
 
-    def blocks(self, budget: Budget) -> Iterator[Rows]:
+    def blocks(self, budget: Budget) -> Iterator[ConvertedRows]:
         step = budget.block_rows((2 + 4 + 4) * len(self._means))
         bands = zip(self._genotypes.bands, self._genotypes.rows(), strict=True)
         for band, codes in bands:
@@ -100,13 +107,13 @@ class _PlinkSource(Source):
                 part = slice(start, start + step)
                 yield self._rows(codes[part], samples[part])
 
-    def _find_columns(self, budget: Budget) -> Columns:
+    def _find_columns(self, budget: Budget) -> PlinkColumns:
         """Choose the variants that become columns: all in the file, or the training variants."""
         trio = self._trio
         training = training_variants(self._options.like, trio.bed.name)
         if training is None:
-            return Columns.of(trio.variants)
-        found = Columns.like(training, trio.variants, trio.bim.name, budget)
+            return PlinkColumns.of(trio.variants)
+        found = PlinkColumns.like(training, trio.variants, trio.bim.name, budget)
         note = f"like: uses {len(found.order):,} of {counted(len(trio.variants), 'variant')}"
         if n_turned := int(found.swapped.sum()):
             note += (
@@ -191,7 +198,7 @@ class _PlinkSource(Source):
         self._means[columns] = means
         self._missing[columns] = count
 
-    def _rows(self, codes: np.ndarray, samples: np.ndarray) -> Rows:
+    def _rows(self, codes: np.ndarray, samples: np.ndarray) -> ConvertedRows:
         x: np.ndarray = codes
         missing = codes == _MISSING if self._n_missing else np.zeros((1, 1), bool)
         if missing.any() and self._options.missing == "drop":
@@ -202,7 +209,7 @@ class _PlinkSource(Source):
             x = np.where(missing, self._means, codes)
         obs: dict[str, Column] = {name: values[samples] for name, values in self._obs.items()}
         obs["family"] = Categorical(self._obs["family"][samples], self._families)
-        return Rows(x.astype(self._dtype), samples, self._target(samples), None, obs)
+        return ConvertedRows(x.astype(self._dtype), samples, self._target(samples), None, obs)
 
     def _target(self, samples: np.ndarray) -> np.ndarray | None:
         if self._phenotype is None:

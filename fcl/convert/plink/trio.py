@@ -70,7 +70,7 @@ class Samples:
 
 
 @dataclass(frozen=True)
-class Variants:
+class PlinkVariants:
     """The variants of a .bim file.
 
     Attributes
@@ -114,14 +114,14 @@ class Trio:
     ----------
     bed, bim, fam : InputFile
     samples : Samples
-    variants : Variants
+    variants : PlinkVariants
     """
 
     bed: InputFile
     bim: InputFile
     fam: InputFile
     samples: Samples
-    variants: Variants
+    variants: PlinkVariants
 
     @classmethod
     def open(cls, bed: InputFile, budget: Budget) -> Trio:
@@ -223,8 +223,8 @@ def _read_samples(fam: InputFile) -> Samples:
     return Samples(family, ids, np.array(sexes, np.int8), phenotype)
 
 
-def _read_variants(bim: InputFile) -> Variants:
-    found = Variants([], [], [], [], array("q"))
+def _read_variants(bim: InputFile) -> PlinkVariants:
+    found = PlinkVariants([], [], [], [], array("q"))
     for _, (chromosome, name, _, position, first, second) in _records(bim):
         found.names.append(name)
         found.a1.append(sys.intern(first))

@@ -29,7 +29,7 @@ class TextInNumbersError(Exception):
 
 
 @dataclass(frozen=True)
-class Selection:
+class ColumnSelection:
     """Indices of the columns to read as numbers, and of the columns to read as text."""
 
     numbers: Sequence[int]
@@ -64,7 +64,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Batch:
+class TableBatch:
     """Rows of a table.
 
     Attributes
@@ -115,7 +115,7 @@ class TableFile(ABC):
         return re.fullmatch(NUMBER, text) is not None
 
     @abstractmethod
-    def batches(self, selection: Selection, last: bool) -> Iterator[Batch]:
+    def batches(self, selection: ColumnSelection, last: bool) -> Iterator[TableBatch]:
         """Iterate over all rows; ``last`` says whether this reading counts as progress.
 
         Raises

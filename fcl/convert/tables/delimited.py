@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from fcl.convert.contract import Budget, Source
+from fcl.convert.contract import Budget, ConvertSource
 from fcl.convert.files import InputFile
 from fcl.convert.rereading import ByteStream, RereadableFile
 from fcl.convert.tables.contract import (
-    Batch,
-    Selection,
+    ColumnSelection,
+    TableBatch,
     TextInNumbersError,
     import_pyarrow,
     texts_of,
@@ -28,7 +28,7 @@ MOST_COLUMNS = 2000
 _PARSE_ERROR = re.compile(r"(?:In CSV column #(\d+): )?Row #(\d+): CSV conversion error to (.*)")
 
 
-def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
+def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
     """Open CSV or TSV files with the same columns.
 
     Raises
@@ -48,7 +48,7 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> So
 class DelimitedFile(CsvTable):
     """A CSV or TSV file, read by pyarrow."""
 
-    def batches(self, selection: Selection, last: bool) -> Iterator[Batch]:
+    def batches(self, selection: ColumnSelection, last: bool) -> Iterator[TableBatch]:
         file = self.file.open_last() if last else self.file.reopen()
         if self.is_empty:  # pyarrow has no clear message for it
             return iter(())
@@ -63,7 +63,7 @@ class DelimitedFile(CsvTable):
         # pyarrow reads up to 32 blocks ahead
         return max(256, self.block_bytes // 4)
 
-    def _narrow_batches(self, file: InputFile, selection: Selection) -> Iterator[Batch]:
+    def _narrow_batches(self, file: InputFile, selection: ColumnSelection) -> Iterator[TableBatch]:
         pyarrow = import_pyarrow()
         stream = ByteStream(file, self._block)
         ragged: list[Any] = []
@@ -82,7 +82,7 @@ class DelimitedFile(CsvTable):
             )
 
     def _open(
-        self, pyarrow: Any, stream: ByteStream, selection: Selection, ragged: list[Any]
+        self, pyarrow: Any, stream: ByteStream, selection: ColumnSelection, ragged: list[Any]
     ) -> Iterator[Any]:
         from pyarrow import csv as arrow_csv
 
@@ -140,10 +140,10 @@ class DelimitedFile(CsvTable):
         return self.not_utf8(row, column)
 
 
-def _converted(batch: Any, n_numbers: int, missing: frozenset[str]) -> Batch:
+def _converted(batch: Any, n_numbers: int, missing: frozenset[str]) -> TableBatch:
     """A batch of pyarrow, whose first columns are numbers."""
     numbers = np.empty((len(batch), 0))
     if n_numbers:
         tensor = batch.select(list(range(n_numbers))).to_tensor(null_to_nan=True, row_major=True)
         numbers = tensor.to_numpy()
-    return Batch(numbers, [texts_of(column, missing) for column in batch.columns[n_numbers:]])
+    return TableBatch(numbers, [texts_of(column, missing) for column in batch.columns[n_numbers:]])

@@ -11,7 +11,7 @@ import numpy as np
 from fcl.checks import shortened, shown
 from fcl.convert.reference import Reference
 from fcl.convert.tables.columns import find_columns
-from fcl.convert.tables.contract import Batch
+from fcl.convert.tables.contract import TableBatch
 from fcl.convert.tables.survey import Survey, TextStats
 from fcl.data.columns import by_whole_number, spellings, whole_number
 from fcl.data.sparse import SparseRows
@@ -57,7 +57,7 @@ class _OneHot:
 
 
 @dataclass
-class Encoding:
+class TableEncoding:
     """The columns of X.
 
     Attributes
@@ -90,7 +90,7 @@ class Encoding:
     reference_words: str = ""
 
     @classmethod
-    def of(cls, survey: Survey) -> Encoding:
+    def of(cls, survey: Survey) -> TableEncoding:
         """One column for each number, and one for each category, in alphabetical order."""
         found = cls(survey.numbers.mean, survey.options.missing == "mean")
         numbers, texts = survey.selection.places()
@@ -117,7 +117,7 @@ class Encoding:
         return found
 
     @classmethod
-    def like(cls, reference: Reference, survey: Survey) -> Encoding:
+    def like(cls, reference: Reference, survey: Survey) -> TableEncoding:
         """The columns of another data set, or of a model, by their names.
 
         Raises InputError for a mean that is needed and not known, or for a column of another kind.
@@ -199,7 +199,7 @@ class Encoding:
         entries += len(self.one_hot) * survey.n_rows
         return entries / max(1, survey.n_rows * len(self.names))
 
-    def dense(self, batch: Batch, dtype: np.dtype) -> np.ndarray:
+    def dense(self, batch: TableBatch, dtype: np.dtype) -> np.ndarray:
         """Rows of X: array (m, columns)."""
         x = np.zeros((len(batch), len(self.names)), dtype)
         x[:, self.number_columns] = self._numbers(batch)
@@ -209,7 +209,7 @@ class Encoding:
             x[rows, columns[rows]] = 1
         return x
 
-    def sparse(self, batch: Batch, dtype: np.dtype) -> SparseRows:
+    def sparse(self, batch: TableBatch, dtype: np.dtype) -> SparseRows:
         """Rows of X as CSR."""
         from scipy.sparse import csr_matrix
 
@@ -227,13 +227,13 @@ class Encoding:
         x.sort_indices()
         return SparseRows(x.indptr.astype(np.int64), x.indices, x.data, len(self.names))
 
-    def _numbers(self, batch: Batch) -> np.ndarray:
+    def _numbers(self, batch: TableBatch) -> np.ndarray:
         numbers = batch.numbers[:, self.number_places]
         if np.isnan(numbers).any():
             numbers = np.where(np.isnan(numbers), self.means[self.number_places], numbers)
         return numbers
 
-    def _columns(self, batch: Batch, one_hot: _OneHot) -> np.ndarray:
+    def _columns(self, batch: TableBatch, one_hot: _OneHot) -> np.ndarray:
         """The column of X in which each row has a 1; -1 for none."""
         texts = batch.texts[one_hot.place]
         columns = one_hot.columns

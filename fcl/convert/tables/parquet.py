@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from fcl.checks import shown
-from fcl.convert.contract import Budget, Source
+from fcl.convert.contract import Budget, ConvertSource
 from fcl.convert.files import InputFile
 from fcl.convert.rereading import RereadableFile
 from fcl.convert.tables.columns import ColumnOptions
 from fcl.convert.tables.contract import (
-    Batch,
-    Selection,
+    ColumnSelection,
+    TableBatch,
     TableFile,
     floats_of,
     import_pyarrow,
@@ -41,7 +41,7 @@ class Options(ColumnOptions):
     """The options of ``fcl convert`` that Parquet takes."""
 
 
-def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Source:
+def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource:
     """Open Parquet files with the same columns.
 
     Raises
@@ -80,7 +80,7 @@ class _ParquetFile(TableFile):
         self._kinds = [_kind(field.type) for field in self._schema]
         self.looks_like_text = [kind != "number" for kind in self._kinds]
 
-    def batches(self, selection: Selection, last: bool) -> Iterator[Batch]:
+    def batches(self, selection: ColumnSelection, last: bool) -> Iterator[TableBatch]:
         pyarrow = import_pyarrow()
         for column in (*selection.numbers, *selection.texts):
             self._check_kind(column)
@@ -101,7 +101,7 @@ class _ParquetFile(TableFile):
         row_bytes = int(_COPIES * (8 * max(1, len(names)) + text_bytes))
         return self._budget.block_rows(row_bytes, least_rows(len(names)))
 
-    def _parts(self, batch: Any, selection: Selection) -> Iterator[Any]:
+    def _parts(self, batch: Any, selection: ColumnSelection) -> Iterator[Any]:
         """Parts of a batch that are small enough when texts that repeat are copied."""
         text_bytes = 0.0
         for at in selection.texts:
@@ -129,7 +129,7 @@ class _ParquetFile(TableFile):
                 advice=", name fewer columns with --x, or write the file with smaller groups of rows",
             )
 
-    def _converted(self, batch: Any, selection: Selection) -> Batch:
+    def _converted(self, batch: Any, selection: ColumnSelection) -> TableBatch:
         from pyarrow import compute
 
         pyarrow = import_pyarrow()
@@ -140,7 +140,7 @@ class _ParquetFile(TableFile):
         for at in selection.texts:
             column = compute.cast(batch.column(self.columns[at]), pyarrow.string())
             texts.append(texts_of(column, self._missing))
-        return Batch(numbers, texts)
+        return TableBatch(numbers, texts)
 
     def _floats(self, column: Any, at: int) -> np.ndarray:
         from pyarrow import compute

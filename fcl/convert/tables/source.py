@@ -8,12 +8,25 @@ from typing import Any
 import numpy as np
 
 from fcl.checks import shown
-from fcl.convert.contract import Budget, Categorical, Column, Layout, Rows, Source
+from fcl.convert.contract import (
+    Budget,
+    Categorical,
+    Column,
+    ConvertedRows,
+    ConvertSource,
+    OutputLayout,
+)
 from fcl.convert.files import InputFile
 from fcl.convert.reference import Reference
 from fcl.convert.tables.columns import ColumnOptions, Roles
-from fcl.convert.tables.contract import Batch, Selection, TableFile, least_rows, shown_columns
-from fcl.convert.tables.encoding import Encoding
+from fcl.convert.tables.contract import (
+    ColumnSelection,
+    TableBatch,
+    TableFile,
+    least_rows,
+    shown_columns,
+)
+from fcl.convert.tables.encoding import TableEncoding
 from fcl.convert.tables.survey import Survey
 from fcl.errors import InputError
 from fcl.units import counted
@@ -22,7 +35,7 @@ from fcl.units import counted
 _SPARSE_BELOW = 0.25
 
 
-class TableSource(Source):
+class TableSource(ConvertSource):
     """Rows of tables with the same columns.
 
     Raises
@@ -59,9 +72,9 @@ class TableSource(Source):
             raise InputError(f"{files[0].name}: has the names of columns, but no rows")
         self._is_complete = like is None or like.is_complete
         if like is None:
-            self._encoding = Encoding.of(survey)
+            self._encoding = TableEncoding.of(survey)
         else:
-            self._encoding = Encoding.like(like, survey)
+            self._encoding = TableEncoding.like(like, survey)
             ignored = len(files[0].columns) - len(survey.used)
             if ignored and not self._is_complete:
                 self.notes.append(f"columns: {ignored:,} of the table are not read")
@@ -75,7 +88,7 @@ class TableSource(Source):
         self._note_columns()
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> OutputLayout:
         return self._layout
 
     def attributes(self) -> dict[str, Any]:
@@ -95,10 +108,10 @@ class TableSource(Source):
             "numbers": str(self._layout.dtype),
         }
 
-    def blocks(self, budget: Budget) -> Iterator[Rows]:
+    def blocks(self, budget: Budget) -> Iterator[ConvertedRows]:
         selection = self._survey.selection
         if self._roles.name is not None:
-            selection = Selection(selection.numbers, [*selection.texts, self._roles.name])
+            selection = ColumnSelection(selection.numbers, [*selection.texts, self._roles.name])
         # a row in memory: the numbers twice, and X
         x = len(self._encoding.names)
         if (
@@ -112,7 +125,7 @@ class TableSource(Source):
                 for start in range(0, len(batch), rows):
                     yield self._rows(_part(batch, slice(start, start + rows)))
 
-    def _find_layout(self) -> Layout:
+    def _find_layout(self) -> OutputLayout:
         encoding, survey, options = self._encoding, self._survey, self._options
         density = encoding.density(survey)
         kind = options.layout
@@ -125,7 +138,7 @@ class TableSource(Source):
         if why and encoding.number_places:
             self.notes.append(f"numbers: {why}")
         names = encoding.names
-        return Layout("sparse" if kind == "sparse" else "dense", dtype, len(names), names)
+        return OutputLayout("sparse" if kind == "sparse" else "dense", dtype, len(names), names)
 
     def _note_columns(self) -> None:
         columns = self._files[0].columns
@@ -151,7 +164,7 @@ class TableSource(Source):
                 "(--missing)"
             )
 
-    def _rows(self, batch: Batch) -> Rows:
+    def _rows(self, batch: TableBatch) -> ConvertedRows:
         source_row = np.arange(self.rows_in, self.rows_in + len(batch))
         self.rows_in += len(batch)
         if self._options.missing == "drop":
@@ -172,15 +185,15 @@ class TableSource(Source):
         if self._roles.weights is not None:
             at = self._survey.selection.numbers.index(self._roles.weights)
             weights = batch.numbers[:, at].copy()  # the writer may keep it
-        return Rows(encode(batch, self._layout.dtype), source_row, y, weights, obs)
+        return ConvertedRows(encode(batch, self._layout.dtype), source_row, y, weights, obs)
 
-    def _complete(self, batch: Batch) -> np.ndarray:
+    def _complete(self, batch: TableBatch) -> np.ndarray:
         keep = ~np.isnan(batch.numbers).any(1)
         for texts in batch.texts[: len(self._survey.selection.texts)]:
             keep &= texts.codes >= 0
         return keep
 
-    def _column(self, batch: Batch, at: int) -> Column:
+    def _column(self, batch: TableBatch, at: int) -> Column:
         """A column beside X: numbers, integers if all of them are, or a categorical."""
         selection = self._survey.selection
         if at in selection.texts:
@@ -218,5 +231,5 @@ def _check_same_columns(files: Sequence[TableFile]) -> None:
             )
 
 
-def _part(batch: Batch, rows: slice | np.ndarray) -> Batch:
-    return Batch(batch.numbers[rows], [texts.part(rows) for texts in batch.texts])
+def _part(batch: TableBatch, rows: slice | np.ndarray) -> TableBatch:
+    return TableBatch(batch.numbers[rows], [texts.part(rows) for texts in batch.texts])

@@ -15,8 +15,8 @@ from fcl.convert.numbers import FIRST_INEXACT, is_rounded_integer
 from fcl.convert.precision import Precision, needs_survey, stored_type
 from fcl.convert.tables.columns import ColumnOptions, Roles, matching
 from fcl.convert.tables.contract import (
-    Batch,
-    Selection,
+    ColumnSelection,
+    TableBatch,
     TableFile,
     TextInNumbersError,
     Texts,
@@ -105,7 +105,7 @@ class Survey:
 
     Attributes
     ----------
-    selection : Selection
+    selection : ColumnSelection
     numbers : NumberStats
     precision : Precision
         Of the columns of numbers in X, in the order of the selection, if the dtype depends on values.
@@ -185,7 +185,7 @@ class Survey:
         ]
         for file in self.files if columns else ():
             row = 0
-            for batch in file.batches(Selection([], columns), last=False):
+            for batch in file.batches(ColumnSelection([], columns), last=False):
                 for column, texts in zip(columns, batch.texts, strict=True):
                     self._check_exact(file, column, texts, row)
                 row += len(batch.texts[0].codes)
@@ -206,7 +206,7 @@ class Survey:
         numbers = [at for at in self.used if at not in self._as_text]
         texts = [at for at in self.used if at in self._as_text]
         # values of the column of names are read in the second pass only
-        self.selection = Selection(numbers, texts)
+        self.selection = ColumnSelection(numbers, texts)
         self.numbers = NumberStats.empty(len(numbers))
         self.precision = Precision(self._budget)
         self._x_numbers = [place for place, at in enumerate(numbers) if at in self._x]
@@ -228,7 +228,7 @@ class Survey:
             self.n_rows += row
         return True
 
-    def _add(self, file: TableFile, batch: Batch, row: int) -> None:
+    def _add(self, file: TableFile, batch: TableBatch, row: int) -> None:
         self._check_numbers(file, batch.numbers, row)
         self.numbers.add(batch.numbers)
         if self._examines:

@@ -16,8 +16,8 @@ import numpy as np
 from fcl.convert.files import InputFile
 from fcl.convert.rereading import complete_lines
 from fcl.convert.tables.contract import (
-    Batch,
-    Selection,
+    ColumnSelection,
+    TableBatch,
     TextInNumbersError,
     floats_of,
     import_pyarrow,
@@ -30,7 +30,9 @@ from fcl.errors import InputError
 _NO_DELIMITER = "\x01"
 
 
-def wide_batches(table: CsvTable, file: InputFile, selection: Selection) -> Iterator[Batch]:
+def wide_batches(
+    table: CsvTable, file: InputFile, selection: ColumnSelection
+) -> Iterator[TableBatch]:
     """Iterate over the rows of a CSV file; see :meth:`TableFile.batches`."""
     row = 0
     is_first = True
@@ -108,7 +110,7 @@ def _quoted_values(table: CsvTable, lines: list[bytes], row: int) -> Any:
     return _one_column(table, "\n".join(values).encode() + b"\n")
 
 
-def _batch(values: Any, table: CsvTable, selection: Selection, row: int) -> Batch:
+def _batch(values: Any, table: CsvTable, selection: ColumnSelection, row: int) -> TableBatch:
     width = len(table.columns)
     n_rows = len(values) // width
     starts = np.arange(n_rows) * width
@@ -118,7 +120,7 @@ def _batch(values: Any, table: CsvTable, selection: Selection, row: int) -> Batc
         numbers = _taken(values, (starts[:, None] + columns).ravel())
     texts = [texts_of(_taken(values, starts + at), table.missing) for at in selection.texts]
     shape = n_rows, len(columns)
-    return Batch(_numbers(numbers, table, selection, row).reshape(shape), texts)
+    return TableBatch(_numbers(numbers, table, selection, row).reshape(shape), texts)
 
 
 def _taken(values: Any, places: np.ndarray) -> Any:
@@ -128,7 +130,7 @@ def _taken(values: Any, places: np.ndarray) -> Any:
     return values.take(pyarrow.Array.from_buffers(pyarrow.int64(), len(places), buffers))
 
 
-def _numbers(values: Any, table: CsvTable, selection: Selection, row: int) -> np.ndarray:
+def _numbers(values: Any, table: CsvTable, selection: ColumnSelection, row: int) -> np.ndarray:
     """The values as numbers, NaN if missing: float64 (m * k,)."""
     from pyarrow import compute
 

@@ -70,7 +70,7 @@ class SentData:
         del others["_stamps"]
         if data.source is not None:
             data.check_unchanged()
-            return cls(tasks.Source.of(data), others)
+            return cls(tasks.RowSource.of(data), others)
         parts: list[pickle.PickleBuffer] = []
         pickle.dumps(rows, 5, buffer_callback=parts.append)
         size = sum(part.raw().nbytes for part in parts)
@@ -84,7 +84,7 @@ class SentData:
 
     def open(self) -> DataSet:
         """The data set, in another process; InputError if its rows are not there."""
-        known = isinstance(self.rows, tasks.Source)
+        known = isinstance(self.rows, tasks.RowSource)
         data = self.rows.open() if known else DataSet("", self.rows)
         vars(data).update(self.others)
         return data

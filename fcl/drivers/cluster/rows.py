@@ -49,7 +49,7 @@ class Shards:
     """
 
     def __init__(
-        self, cluster: Cluster, rows: Any, source: tasks.Source, family: Any, like: Objective
+        self, cluster: Cluster, rows: Any, source: tasks.RowSource, family: Any, like: Objective
     ) -> None:
         self.cluster, self.family, self.block_rows = cluster, family, like.block_rows
         self.n_rows = rows.n

@@ -16,7 +16,7 @@ from fcl.drivers.cluster.client import Cluster
 from fcl.drivers.cluster.passes import SUMS_AT_ONCE, ClusterPasses, bytes_of_sums, is_by_rows
 from fcl.drivers.cluster.rows import Shards, shard_blocks
 from fcl.drivers.events import Compiling, Workers
-from fcl.drivers.inline import InlineRun, Interrupted
+from fcl.drivers.inline import InlineRun, InterruptedRun
 from fcl.drivers.job import Job
 from fcl.drivers.kinds import KIND_SECONDS, kinds_of
 from fcl.drivers.plan import INTERPRETER, Plan
@@ -110,7 +110,7 @@ class ClusterRun(InlineRun):
         self._shards: list[Shards] = []  # of the training rows, and of the validation rows if any
         self._known: dict[str, int] = {}  # threads of the workers that were checked, by address
         self._sources = [
-            tasks.Source.of(rows.data)
+            tasks.RowSource.of(rows.data)
             for rows in (self.job.train, self.job.valid)
             if rows is not None
         ]
@@ -121,7 +121,7 @@ class ClusterRun(InlineRun):
         self.session.saver.poll()
         if not self._interrupted and self.session.should_stop():
             self._interrupted = True
-            raise Interrupted
+            raise InterruptedRun
 
     # -- workers -------------------------------------------------------------------------------
 

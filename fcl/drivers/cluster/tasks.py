@@ -30,7 +30,7 @@ from fcl.types import Floats, Ids
 
 
 @dataclass(frozen=True)
-class Source:
+class RowSource:
     """How a worker opens the rows, and how it recognises them."""
 
     path: str
@@ -41,7 +41,7 @@ class Source:
     options: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, data: Any) -> Source:
+    def of(cls, data: Any) -> RowSource:
         """Of the rows of a data set that has a ``source``."""
         path, x = data.source["source"], data.source["x"]
         options = tuple(sorted(data.source.get("storage_options", {}).items()))
@@ -67,10 +67,10 @@ class Source:
 
 
 #: sources that this process has compared with the client's
-_SEEN: set[Source] = set()
+_SEEN: set[RowSource] = set()
 
 
-def check_source(source: Source) -> None:
+def check_source(source: RowSource) -> None:
     """Raise InputError unless this worker sees the rows that the client sees."""
     source.open()
 
@@ -118,7 +118,7 @@ def unpack_mask(packed: npt.NDArray[np.uint8], n: int) -> npt.NDArray[np.bool_]:
 
 
 def prepare(
-    source: Source,
+    source: RowSource,
     family: Family,
     like: Objective,
     first: int,
@@ -146,7 +146,7 @@ def prepare(
     return Shard(family, rows, _of_rows(like, y, s, offset, first))
 
 
-def prepare_with(literal: tuple[Source, Family, Objective], *args: Any) -> Shard:
+def prepare_with(literal: tuple[RowSource, Family, Objective], *args: Any) -> Shard:
     """As :func:`prepare`; the first arguments are those of all shards."""
     return prepare(*literal, *args)
 

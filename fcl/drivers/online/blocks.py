@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """Raw rows, and the order in which to learn them.
 
     first : number of the block's first row among the selected rows.
@@ -67,7 +67,7 @@ class Blocks:
         self._seed, self._shuffle = seed, shuffle
         self._kept: dict[int, Any] | None = {} if keep else None
 
-    def of_pass(self, number: int, done: int = 0) -> Iterator[Block]:
+    def of_pass(self, number: int, done: int = 0) -> Iterator[RowBlock]:
         """Yield the blocks of a pass, without the first ``done`` rows of its order."""
         n, size = self._rows.n, self._size
         blocks = np.arange(-(-n // size))
@@ -81,7 +81,7 @@ class Blocks:
             order = np.arange(count)
             if self._shuffle:
                 self._random(number, b).shuffle(order)
-            yield Block(b * size, self._read(b), order[done:])
+            yield RowBlock(b * size, self._read(b), order[done:])
             done = 0
 
     def _random(self, *numbers: int) -> np.random.Generator:

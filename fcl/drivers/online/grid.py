@@ -9,11 +9,11 @@ import numpy as np
 from fcl.drivers.rows import Rows
 from fcl.errors import InputError
 from fcl.features.base import Family
-from fcl.features.rows import RowView
-from fcl.online.table import Grid
+from fcl.features.rows import RowLister
+from fcl.online.table import WeightGrid
 
 
-def grid_for(family: Family, view: RowView, rows: Rows, block_rows: int) -> str:
+def grid_for(family: Family, view: RowLister, rows: Rows, block_rows: int) -> str:
     """The grid for weights ``q``, by the features of the first block of rows, such as ``q2.13``.
 
     Raises InputError if all features of these rows are 0.
@@ -29,4 +29,4 @@ def grid_for(family: Family, view: RowView, rows: Rows, block_rows: int) -> str:
             f"{rows.data.name}: weights q need features other than 0 in the first rows, to find their "
             "size; name the grid, such as q2.13"
         )
-    return Grid.fitting(math.sqrt(total / count)).text
+    return WeightGrid.fitting(math.sqrt(total / count)).text

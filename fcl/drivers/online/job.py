@@ -27,7 +27,7 @@ from fcl.errors import BudgetError, InputError
 from fcl.features import bind_features, parse_features, spell_features
 from fcl.features.base import Family
 from fcl.features.hashed import HashedFamily, hashed_family
-from fcl.features.rows import CHUNK_IDS, RowView
+from fcl.features.rows import CHUNK_IDS, RowLister
 from fcl.features.standardized import say_divided
 from fcl.limits import within
 from fcl.model.columns import matched
@@ -49,7 +49,7 @@ LEAST_NONZERO = 4096
 
 
 @dataclass(frozen=True)
-class Running:
+class OnlineRunOptions:
     """How a job reads the rows.
 
     Attributes
@@ -74,13 +74,13 @@ class Running:
     block_rows: int = 65_536
     memory: int = 4 << 30
 
-    def checked(self) -> Running:
+    def checked(self) -> OnlineRunOptions:
         """The same with checked values; InputError that names a wrong one."""
         rate = self.rate
         if isinstance(rate, str) and rate != "auto":
             raise InputError(f"rate must be auto or a finite number above 0, got {rate!r}")
         rows = whole("block_rows", self.block_rows, 64)
-        return Running(
+        return OnlineRunOptions(
             choice("method", self.method, tuple(METHODS)),
             rate,
             whole("passes", self.passes, 1),
@@ -115,9 +115,9 @@ class OnlineJob:
     """
 
     options: OnlineOptions
-    running: Running
+    running: OnlineRunOptions
     family: Family
-    view: RowView
+    view: RowLister
     factors: Floats | None
     train: Rows
     valid: Rows | None
@@ -187,7 +187,7 @@ def check_method_options(method: str, options: OnlineOptions) -> None:
 def make_online_job(
     data: DataSet,
     features: Spec | Family | str,
-    running: Running,
+    running: OnlineRunOptions,
     *,
     alpha: float | None = None,
     C: float | None = None,
@@ -204,7 +204,7 @@ def make_online_job(
     ----------
     data, valid : DataSet
     features : family or str
-    running : Running
+    running : OnlineRunOptions
     alpha, C : float
         Exactly one, as for :func:`fcl.train`.
     class_weight
@@ -307,7 +307,7 @@ def _family(
     return bind_features(spec, data.rows, keep), spell_features(spec)
 
 
-def block_rows_of(running: Running, family: Family, train: Rows) -> int:
+def block_rows_of(running: OnlineRunOptions, family: Family, train: Rows) -> int:
     """Rows of a block: at most as many as asked for, and as the rows' width allows."""
     return min(running.block_rows, family.most_block_rows(), -(-train.n // 64) * 64)
 
@@ -327,7 +327,7 @@ def penalty_factors(family: Family) -> Floats | None:
 def plan_table(
     family: Family,
     options: OnlineOptions,
-    running: Running,
+    running: OnlineRunOptions,
     train: Rows,
     valid: Rows | None,
     most_touched: int | None = None,
@@ -360,7 +360,7 @@ def plan_table(
 def make_online_plan(
     family: Family,
     options: OnlineOptions,
-    running: Running,
+    running: OnlineRunOptions,
     train: Rows,
     valid: Rows | None,
     most_touched: int | None = None,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from fcl import kernels
-from fcl.drivers.online.blocks import Block, Blocks
+from fcl.drivers.online.blocks import Blocks, RowBlock
 from fcl.drivers.online.job import OnlineJob
 from fcl.drivers.online.run import starting_intercept
 
@@ -69,7 +69,7 @@ def choose_rate(job: OnlineJob, all_rows: bool = False) -> float:
 class _Trial:
     """Rows on which rates are tried: the same for all of them."""
 
-    def __init__(self, job: OnlineJob, block: Block) -> None:
+    def __init__(self, job: OnlineJob, block: RowBlock) -> None:
         self._job, self._block = job, block
         rows = block.rows
         train = job.train

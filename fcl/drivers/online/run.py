@@ -16,7 +16,7 @@ import numpy as np
 
 from fcl.drivers.events import Event
 from fcl.drivers.memory import rss_anon
-from fcl.drivers.online.blocks import Block, Blocks, ahead
+from fcl.drivers.online.blocks import Blocks, RowBlock, ahead
 from fcl.drivers.online.job import OnlineJob
 from fcl.drivers.online.progress import OnlineProgress, Progressive, constant_loss
 from fcl.drivers.rows import Rows
@@ -45,7 +45,7 @@ class End(StrEnum):
 
 
 @dataclass
-class Place:
+class RunPosition:
     """Where a run stands: passes completed, rows of the current pass that are learnt, and its sums."""
 
     passes: int = 0
@@ -71,7 +71,7 @@ class OnlineRun:
         self,
         job: OnlineJob,
         learner: Learner,
-        place: Place,
+        place: RunPosition,
         report: Callable[[Event], None],
         should_stop: Callable[[], bool],
         save: Callable[[], object],
@@ -110,7 +110,7 @@ class OnlineRun:
             self.learner.end_pass()
             self._tell()
             line = self.place.sums.next_line
-            self.place = Place(self.place.passes + 1, 0, Progressive(next_line=line))
+            self.place = RunPosition(self.place.passes + 1, 0, Progressive(next_line=line))
         return End.PASSES
 
     def _pass(self) -> End | None:
@@ -129,16 +129,16 @@ class OnlineRun:
                     self._saved = time.monotonic()
         return None
 
-    def _reading(self) -> AbstractContextManager[Iterator[Block]]:
+    def _reading(self) -> AbstractContextManager[Iterator[RowBlock]]:
         """The blocks of the rest of the current pass."""
         return ahead(self._blocks.of_pass(self.place.passes, self.place.rows))
 
-    def _start_intercept(self, block: Block) -> None:
+    def _start_intercept(self, block: RowBlock) -> None:
         rows = block.rows
         start = starting_intercept(self.job.loss.name, self._y[rows], self.job.train.s[rows])
         self.learner.start_at(start)
 
-    def _chunks(self, block: Block) -> Iterator[tuple[RowChunk, Any]]:
+    def _chunks(self, block: RowBlock) -> Iterator[tuple[RowChunk, Any]]:
         """The chunks of a block, with the numbers of their rows; cut where a line of progress is due."""
         at, rows = 0, block.rows
         for chunk in self.job.view.chunks(block.raw, block.order):

@@ -22,11 +22,11 @@ from fcl.drivers.events import Compiling
 from fcl.drivers.initial import online_start
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.memory import peak_memory
-from fcl.drivers.online.blocks import Block
-from fcl.drivers.online.job import OnlineJob, Running, make_online_job
+from fcl.drivers.online.blocks import RowBlock
+from fcl.drivers.online.job import OnlineJob, OnlineRunOptions, make_online_job
 from fcl.drivers.online.progress import OnlineProgress, OnlineStarted, OnlineStopped
 from fcl.drivers.online.rates import choose_rate
-from fcl.drivers.online.run import End, OnlineRun, Place, write_model
+from fcl.drivers.online.run import End, OnlineRun, RunPosition, write_model
 from fcl.drivers.online.train import (
     OnlineResult,
     _state,
@@ -140,7 +140,7 @@ def learn_stream(
     first = next(blocks, None)
     if first is None:
         raise InputError(f"{name}: expected rows, found none")
-    running = Running(method, rate, shuffle=False, seed=seed, memory=memory)  # type: ignore[arg-type]
+    running = OnlineRunOptions(method, rate, shuffle=False, seed=seed, memory=memory)  # type: ignore[arg-type]
     data, state = _data_set(first, name), None
     before = ""
     if resume is not None:
@@ -173,7 +173,9 @@ def learn_stream(
             found = choose_rate(job, all_rows=True)
             job = replace(job, options=replace(job.options, rate=found))
             seconds["rate"] = time.monotonic() - begun
-        learner, place = (job.new_learner(), Place()) if state is None else restored(job, state)
+        learner, place = (
+            (job.new_learner(), RunPosition()) if state is None else restored(job, state)
+        )
 
         output = save if isinstance(save, Output) or save is None else Output(save, overwrite=True)
 
@@ -212,7 +214,7 @@ class _StreamRun(OnlineRun):
         self,
         job: OnlineJob,
         learner: Learner,
-        place: Place,
+        place: RunPosition,
         blocks: tuple[StreamBlock, Iterator[StreamBlock]],
         report: Callable[[Any], None],
         should_stop: Callable[[], bool],
@@ -231,16 +233,16 @@ class _StreamRun(OnlineRun):
         self._tell()
         return End.INTERRUPTED if self._ended() else End.PASSES
 
-    def _reading(self) -> AbstractContextManager[Iterator[Block]]:
+    def _reading(self) -> AbstractContextManager[Iterator[RowBlock]]:
         return nullcontext(self._read())
 
-    def _read(self) -> Iterator[Block]:
+    def _read(self) -> Iterator[RowBlock]:
         """Blocks of raw rows, and before each the targets of its rows."""
         while True:
             self._hash.add(self.block)
             rows, size = self.job.train.data.rows, self.job.running.block_rows
             for start, stop, raw in self.job.family.read_rows(rows, size, None):
-                yield Block(start, raw, np.arange(stop - start))
+                yield RowBlock(start, raw, np.arange(stop - start))
             following = None if self._ended() else next(self._others, None)
             if following is None:
                 return
@@ -306,7 +308,7 @@ def _resumed(
     state: OnlineState,
     first: StreamBlock,
     data: DataSet,
-    running: Running,
+    running: OnlineRunOptions,
     valid: DataSet | None,
 ) -> OnlineJob:
     """The job of a stream that continues the one of a saved model."""

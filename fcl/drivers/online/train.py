@@ -19,7 +19,7 @@ from fcl.drivers.initial import online_start
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.memory import peak_memory
 from fcl.drivers.online.blocks import row_number
-from fcl.drivers.online.job import OnlineJob, Running, make_online_job
+from fcl.drivers.online.job import OnlineJob, OnlineRunOptions, make_online_job
 from fcl.drivers.online.progress import (
     OnlineProgress,
     OnlineStarted,
@@ -27,7 +27,7 @@ from fcl.drivers.online.progress import (
     Progressive,
 )
 from fcl.drivers.online.rates import choose_rate
-from fcl.drivers.online.run import End, OnlineRun, Place, write_model
+from fcl.drivers.online.run import End, OnlineRun, RunPosition, write_model
 from fcl.drivers.optimality import Optimality
 from fcl.drivers.reporting import Reporter
 from fcl.errors import InputError, ModelFileError
@@ -298,7 +298,7 @@ LEARNING = (
     "batch",
     "radius",
 )
-RUNNING = tuple(field.name for field in fields(Running))
+RUNNING = tuple(field.name for field in fields(OnlineRunOptions))
 
 
 def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
@@ -326,7 +326,7 @@ def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
     job = make_online_job(
         data,
         features,
-        Running(**running),
+        OnlineRunOptions(**running),
         **strength,
         class_weight=class_weight,
         hash_bits=None if state is not None else given.get("hash_bits"),
@@ -374,10 +374,10 @@ def _check_data(model: Model, state: OnlineState, data: DataSet, path: Any) -> N
         raise InputError(f"{data.name}: {other}; give the data of the run in {os.fspath(path)}")
 
 
-def _start(job: OnlineJob, state: OnlineState | None) -> tuple[Learner, Place]:
+def _start(job: OnlineJob, state: OnlineState | None) -> tuple[Learner, RunPosition]:
     """A new learner, or the one of a state, and its place."""
     if state is None:
-        return job.new_learner(), Place()
+        return job.new_learner(), RunPosition()
     learner, place = restored(job, state)
     if place.passes >= job.running.passes:
         raise InputError(
@@ -387,10 +387,10 @@ def _start(job: OnlineJob, state: OnlineState | None) -> tuple[Learner, Place]:
     return learner, place
 
 
-def restored(job: OnlineJob, state: OnlineState) -> tuple[Learner, Place]:
+def restored(job: OnlineJob, state: OnlineState) -> tuple[Learner, RunPosition]:
     """The learner of a saved state, and its place in the rows; InputError if they do not agree."""
     learner, run = job.new_learner(), state.run
-    place = Place(run["passes"], run["rows"], Progressive(**run["sums"]))
+    place = RunPosition(run["passes"], run["rows"], Progressive(**run["sums"]))
     learner.restore(
         {
             "state": state.sums,
@@ -420,7 +420,7 @@ def _run(run: OnlineRun) -> End:
         return End.INTERRUPTED
 
 
-def _state(job: OnlineJob, learner: Learner, place: Place, fingerprint: str) -> OnlineState:
+def _state(job: OnlineJob, learner: Learner, place: RunPosition, fingerprint: str) -> OnlineState:
     """What a model file needs to resume the run here."""
     saved = learner.saved()
     run = {

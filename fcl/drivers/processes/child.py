@@ -72,7 +72,7 @@ ROLES = {
 _PR_SET_PDEATHSIG = 1
 
 
-class Link:
+class ChildLink:
     """A child's connection to its supervisor.
 
     index : position of the child's heartbeat in the segment ``control``.
@@ -193,7 +193,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     if sys.stderr is not None:
         faulthandler.enable()
     role, number, incarnation, index, parent, descriptors = arguments
-    link = Link(role, int(number), int(incarnation), int(index), json.loads(descriptors))
+    link = ChildLink(role, int(number), int(incarnation), int(index), json.loads(descriptors))
     link.beat(int(parent))
     code = 1
     try:

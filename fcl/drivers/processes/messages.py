@@ -8,7 +8,7 @@ trainer, and the events that children send. Messages contain no arrays: arrays a
 from __future__ import annotations
 
 from fcl.drivers.processes.codec import message
-from fcl.drivers.processes.logic.protocol import Outcome, SharedPoint, Task, Total
+from fcl.drivers.processes.logic.protocol import Outcome, SharedPoint, Total, WriterTask
 
 # -- to a child ------------------------------------------------------------------------------------
 
@@ -51,7 +51,7 @@ class PricingInput:
 
 
 @message
-class SampleSize:
+class SampleRequest:
     """For ``draw``."""
 
     draw: int  #: number of the draw, from 1
@@ -67,14 +67,14 @@ class ColumnRoom:
 
 
 #: A SharedPoint is the point to validate.
-Input = TriedPoint | ResidualsInput | PricingInput | SampleSize | ColumnRoom | SharedPoint
+Input = TriedPoint | ResidualsInput | PricingInput | SampleRequest | ColumnRoom | SharedPoint
 
 
 @message
 class Assign:
     """Do a task; most tasks need an input besides what is in shared memory."""
 
-    task: Task
+    task: WriterTask
     input: Input | None = None
 
 

@@ -18,8 +18,8 @@ from fcl.drivers.processes.logic.protocol import (
     Outcome,
     Published,
     SharedPoint,
-    Task,
     TrainerAnchor,
+    WriterTask,
 )
 from fcl.drivers.processes.logic.stages import Stage
 from fcl.drivers.processes.messages import (
@@ -32,7 +32,7 @@ from fcl.drivers.processes.messages import (
     ResidualsInput,
     Result,
     RowsDrawn,
-    SampleSize,
+    SampleRequest,
     Score,
     SearchResult,
     TriedPoint,
@@ -158,7 +158,7 @@ class OuterLoopState:
 
     # -- tasks ---------------------------------------------------------------------------------
 
-    def work(self, task: Task) -> Assign:
+    def work(self, task: WriterTask) -> Assign:
         """The message that assigns a task, with the input that it needs."""
         return Assign(task, self._input(task))
 
@@ -167,7 +167,7 @@ class OuterLoopState:
         """An upper bound of the sum of the losses at the anchor."""
         return self.outer.objective / self.outer.conditions.C
 
-    def _input(self, task: Task) -> Input | None:
+    def _input(self, task: WriterTask) -> Input | None:
         match task.kind:
             case Stage.MARGINS | Stage.SEARCH | Stage.ACCEPT:
                 has_fallback = self._fallback is not None
@@ -188,7 +188,7 @@ class OuterLoopState:
                 return PricingInput(self._n_watched, self.outer.threshold, self._loss)
             case Stage.DRAW:
                 self.slots.clear()
-                return SampleSize(self._sample.draws, self._sample.wanted)
+                return SampleRequest(self._sample.draws, self._sample.wanted)
             case Stage.COLUMNS:
                 slots = self.slots.allot(task.serial, task.size)
                 self.columns.allot(task.start, slots)
@@ -197,7 +197,7 @@ class OuterLoopState:
                 return self._validated_at
         return None
 
-    def done(self, task: Task, result: Result | None) -> None:
+    def done(self, task: WriterTask, result: Result | None) -> None:
         """Record the result of a task."""
         match result:
             case SearchResult():
@@ -213,7 +213,7 @@ class OuterLoopState:
             case Score(value):
                 self._score = value
 
-    def lost(self, task: Task) -> None:
+    def lost(self, task: WriterTask) -> None:
         """Note that the writer of a task died: the slots of a ``columns`` task are free again."""
         if task.kind == Stage.COLUMNS:
             self.slots.settle(task.serial, np.empty(0, np.int64))

@@ -14,7 +14,7 @@ from fcl.drivers.job import Job, ahead_share
 from fcl.drivers.memory import on_tmpfs
 from fcl.drivers.plan import Plan
 from fcl.drivers.processes.layout import MOST_BATCH, Config, Layout, in_scratch, segment_names
-from fcl.drivers.processes.logic.protocol import Settings
+from fcl.drivers.processes.logic.protocol import LogicSettings
 from fcl.drivers.processes.messages import SetUp
 from fcl.drivers.processes.shared import Segment
 from fcl.drivers.rows import Rows
@@ -36,7 +36,7 @@ LEAST_EXTENTS, EXTENTS_A_WRITER = 16, 4
 MOST_EXTENTS = 1024
 
 
-class Shared:
+class SharedMemory:
     """The shared memory of a run.
 
     The segments exist from the start, since children inherit them. Sizes that depend on the contents of
@@ -113,13 +113,13 @@ class Shared:
                 prepared.forget_sides(number)
                 between((number + 1) / prepared.n_blocks)
 
-    def settings(self, first_pass: int | None) -> Settings:
+    def settings(self, first_pass: int | None) -> LogicSettings:
         """The settings of the decision logic.
 
         first_pass : number of the first pass of a run that resumes from a checkpoint; None for a new run.
         """
         parts = self.config.parts
-        return Settings(
+        return LogicSettings(
             writers=self.plan.writers,
             cores=self.cores,
             sharing=self.job.options.share_cores,

@@ -30,7 +30,7 @@ from fcl.drivers.processes.messages import (
 )
 from fcl.drivers.processes.outer_loop import OuterLoopState
 from fcl.drivers.processes.roster import Roster
-from fcl.drivers.processes.setup import Shared
+from fcl.drivers.processes.setup import SharedMemory
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.session import Session
 from fcl.errors import BudgetError, FclError, GeneratorError, InputError, StoreError
@@ -93,13 +93,13 @@ class Supervisor:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.shared: Shared
+        self.shared: SharedMemory
         self.roster: Roster
         self.logic: Logic
         self._outer_loop: OuterLoopState | None = None  # once the features are measured
-        self._tasks: dict[int, protocol.Task] = {}  # by writer
+        self._tasks: dict[int, protocol.WriterTask] = {}  # by writer
         self._last_tick = self._last_sample = 0.0
-        self._events: deque[protocol.Event] = deque()
+        self._events: deque[protocol.LogicEvent] = deque()
         self._telling = False
         self._passes = 0
 
@@ -119,7 +119,7 @@ class Supervisor:
         session.started()
         compile_kernels(session, self._poll_stop)
         self._reading_since = time.monotonic()
-        self.shared = shared = Shared(session.job)
+        self.shared = shared = SharedMemory(session.job)
         session.job = shared.job
         self.roster = Roster(shared.plan.writers, shared.segments)
         self.meter = Meter(self.roster.pids, shared.memory_segments)
@@ -172,7 +172,7 @@ class Supervisor:
         self._poll_stop()
         self.session.working("reading", share)
 
-    def _tell(self, event: protocol.Event) -> None:
+    def _tell(self, event: protocol.LogicEvent) -> None:
         """Pass an event to the logic and carry out its instructions; queue events meanwhile."""
         self._events.append(event)
         if self._telling:
@@ -233,7 +233,7 @@ class Supervisor:
             self._outer_loop.lost(task)
         self._tell(protocol.Died(child.role, child.number))
 
-    def _in_words(self, task: protocol.Task) -> str:
+    def _in_words(self, task: protocol.WriterTask) -> str:
         words = f"in the task {task.kind}, parts {task.start} to {task.stop}"
         if task.kind in ON_FEATURES:
             words += f", which runs code of the features {self.session.job.family.name}"
@@ -280,7 +280,7 @@ class Supervisor:
                     self._deal(number, task)
                 case protocol.Threads(n):
                     self.shared.layout.array("threads")[0] = n
-                case protocol.Prepared():
+                case protocol.RowsPrepared():
                     self._prepared()
                 case protocol.Begin():
                     self.session.clock.start()
@@ -309,7 +309,7 @@ class Supervisor:
                 case _:
                     raise TypeError(f"not an instruction: {instruction!r}")
 
-    def _deal(self, number: int, task: protocol.Task) -> None:
+    def _deal(self, number: int, task: protocol.WriterTask) -> None:
         if task.extent >= 0:
             self.shared.layout.back(task.extent)
         self._tasks[number] = task

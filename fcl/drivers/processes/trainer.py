@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fcl.cache import ExtentCache, Rotation
-from fcl.drivers.processes.child import Link
+from fcl.drivers.processes.child import ChildLink
 from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.layout import Config, Layout
 from fcl.drivers.processes.logic.protocol import (
@@ -85,7 +85,7 @@ class _SharedTeam(Team):
 class TrainerProcess:
     """The role of a child; see :mod:`fcl.drivers.processes.child`."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ChildLink) -> None:
         self.link = link
         # new columns can wait until the next step; others wait for the answers to these orders
         link.urgent = (SendAnchor, Restore, MakeRoom, DropAll, Rejected)

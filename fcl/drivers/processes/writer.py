@@ -15,7 +15,7 @@ import numpy as np
 
 from fcl.cache.store import Store
 from fcl.data import open_data
-from fcl.drivers.processes.child import Link
+from fcl.drivers.processes.child import ChildLink
 from fcl.drivers.processes.faults import fault
 from fcl.drivers.processes.layout import Config, Layout
 from fcl.drivers.processes.logic.protocol import (
@@ -23,8 +23,8 @@ from fcl.drivers.processes.logic.protocol import (
     Outcome,
     Ready,
     SharedPoint,
-    Task,
     Total,
+    WriterTask,
 )
 from fcl.drivers.processes.messages import (
     Assign,
@@ -36,7 +36,7 @@ from fcl.drivers.processes.messages import (
     ResidualsInput,
     Result,
     RowsDrawn,
-    SampleSize,
+    SampleRequest,
     Score,
     SearchResult,
     SetUp,
@@ -64,7 +64,7 @@ FULL_SHARE = 0.1
 class Writer:
     """The role of a child; see :mod:`fcl.drivers.processes.child`."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ChildLink) -> None:
         self.link = link
         self._passes: Passes | None = None
         self._store: Store | None = None
@@ -91,9 +91,9 @@ class Writer:
                 case Assign(task, given):
                     self._do(task, given)
 
-    def _do(self, task: Task, given: Input | None) -> None:
+    def _do(self, task: WriterTask, given: Input | None) -> None:
         """Do a task by the method that has the name of its kind."""
-        do: Callable[[Task, Any], Result | None] = getattr(self, f"_{task.kind}")
+        do: Callable[[WriterTask, Any], Result | None] = getattr(self, f"_{task.kind}")
         self.link.doing = f"in the task {task.kind}, parts {task.start} to {task.stop}"
         fault(f"{task.kind}-begin")
         if task.kind != "prepare":
@@ -107,7 +107,7 @@ class Writer:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def _prepare(self, task: Task, _: None) -> None:
+    def _prepare(self, task: WriterTask, _: None) -> None:
         which, first, stop = self.config.parts["prepare"][task.start]
         source = self.config.sources[which]
         if source is None:  # the supervisor has prepared these rows, which only it can read
@@ -142,19 +142,19 @@ class Writer:
     def _on_progress(self, share: float) -> None:
         self.layout.array("shares")[self.link.number] = share
 
-    def _part(self, kind: str, task: Task) -> range:
+    def _part(self, kind: str, task: WriterTask) -> range:
         _, first, stop = self.config.parts[kind][task.start]
         return range(first, stop)
 
-    def _measure(self, task: Task, _: None) -> None:
+    def _measure(self, task: WriterTask, _: None) -> None:
         self.passes.measure(self._part("price", task))
 
-    def _margins(self, task: Task, tried: TriedPoint) -> None:
+    def _margins(self, task: WriterTask, tried: TriedPoint) -> None:
         self.passes.vectors.anchor = tried.margins
         point = self.layout.read_point(tried.point)
         self.passes.write_margins(point, self._part("margins", task))
 
-    def _search(self, _: Task, tried: TriedPoint) -> SearchResult:
+    def _search(self, _: WriterTask, tried: TriedPoint) -> SearchResult:
         self.passes.vectors.anchor = tried.margins
         anchor = self.layout.read_point(tried.anchor)
         proposal = self.layout.read_point(tried.point)
@@ -166,7 +166,7 @@ class Writer:
         point = self.layout.write_point("found", found.point)
         return SearchResult(Outcome.BLEND, found.objective, found.beta, point)
 
-    def _accept(self, _: Task, tried: TriedPoint) -> SearchResult:
+    def _accept(self, _: WriterTask, tried: TriedPoint) -> SearchResult:
         self.passes.vectors.anchor = tried.margins
         point = self.layout.read_point(tried.point)
         found = self.passes.settled(point, tried.objective, tried.beta, point.intercept)
@@ -182,12 +182,12 @@ class Writer:
         point = replace(tried, intercept=found.point.intercept, covariates=v)
         return SearchResult(Outcome.ACCEPTED, found.objective, found.beta, point)
 
-    def _residuals(self, task: Task, anchor: ResidualsInput) -> None:
+    def _residuals(self, task: WriterTask, anchor: ResidualsInput) -> None:
         self.passes.vectors.anchor = anchor.margins
         blocks = self._part("margins", task)
         self.passes.write_residuals(anchor.intercept, blocks, anchor.loss)
 
-    def _price(self, task: Task, given: PricingInput) -> None:
+    def _price(self, task: WriterTask, given: PricingInput) -> None:
         passes, layout, config = self.passes, self.layout, self.config
         part = self._part("price", task)
         watch = layout.array("watch_ids")[: given.n_watched]
@@ -219,7 +219,7 @@ class Writer:
         own = np.flatnonzero(is_active(part))
         target[own] = part[own]
 
-    def _certify(self, _: Task, anchor: ResidualsInput) -> BoundResult:
+    def _certify(self, _: WriterTask, anchor: ResidualsInput) -> BoundResult:
         passes = self.passes
         passes.vectors.anchor, passes.vectors.loss = anchor.margins, anchor.loss
         largest = float(self.layout.array("priced_largest").max())
@@ -230,7 +230,7 @@ class Writer:
 
     # -- the sample ----------------------------------------------------------------------------
 
-    def _draw(self, _: Task, size: SampleSize) -> RowsDrawn:
+    def _draw(self, _: WriterTask, size: SampleRequest) -> RowsDrawn:
         layout, passes, config = self.layout, self.passes, self.config
         blocks = -(-size.n_rows // self.config.block_rows)  # the number of sample tasks
         rows = layout.array("sample_rows")[: blocks * self.config.block_rows]
@@ -246,7 +246,7 @@ class Writer:
             layout.array("sample_y")[:n] = passes.objective.y[rows[:n]]
         return RowsDrawn(n)
 
-    def _sample(self, task: Task, _: None) -> None:
+    def _sample(self, task: WriterTask, _: None) -> None:
         chosen = self.layout.prepared(2)
         number = task.start
         drawn = int(self.layout.array("sample_size")[1])
@@ -261,7 +261,7 @@ class Writer:
 
     # -- columns -------------------------------------------------------------------------------
 
-    def _columns(self, task: Task, room: ColumnRoom) -> ColumnsStored:
+    def _columns(self, task: WriterTask, room: ColumnRoom) -> ColumnsStored:
         """Make columns of a part of the list, and store as many as fit into the granted extent.
 
         If room is short, batches of larger violations come first, and in each the columns that promise
@@ -317,7 +317,7 @@ class Writer:
         fault("columns-commit")
         return ColumnsStored(len(stored))
 
-    def _enter(self, task: Task, stored: list[int]) -> None:
+    def _enter(self, task: WriterTask, stored: list[int]) -> None:
         """Write what the trainer needs to know of the stored columns, by slot."""
         layout, start, stop = self.layout, task.start, task.stop
         parity = task.pass_number & 1
@@ -350,7 +350,7 @@ class Writer:
 
     # -- validation ----------------------------------------------------------------------------
 
-    def _validate(self, task: Task, validated: SharedPoint) -> None:
+    def _validate(self, task: WriterTask, validated: SharedPoint) -> None:
         valid = self.layout.prepared(1)
         point = self.layout.read_point(validated)
         blocks = self._part("validate", task)
@@ -358,7 +358,7 @@ class Writer:
         offset, covariates = self.layout.offset("valid_"), self.layout.covariates("valid_")
         write_margins(self.family, valid, point, margins, offset, covariates, blocks)
 
-    def _score(self, _: Task, __: None) -> Score:
+    def _score(self, _: WriterTask, __: None) -> Score:
         rows = (self.layout.array(f"valid_{name}") for name in ("y", "s", "margins"))
         return Score(find_loss(self.options.loss).score_outputs(*rows))
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from fcl.features.rows import BatchedView, RowChunk, RowView, id_type
+from fcl.features.rows import BatchedView, RowChunk, RowLister, id_type
 from fcl.types import Ids
 
 
 class ConcatRows(BatchedView):
     """Lists the features of each member, with the member's first id added."""
 
-    def __init__(self, n_features: int, members: Sequence[RowView], first_ids: Ids) -> None:
+    def __init__(self, n_features: int, members: Sequence[RowLister], first_ids: Ids) -> None:
         self._members, self._first, self._id_type = members, first_ids, id_type(n_features)
 
     def listed(self, raw: Any, rows: Ids) -> RowChunk:

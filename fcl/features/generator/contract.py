@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
     from fcl.features.base import ListedColumns
     from fcl.features.generator.family import GeneratedFamily
-    from fcl.features.rows import RowView
+    from fcl.features.rows import RowLister
 
 #: Values of `Generator.rows`: the kinds of block that `columns` can get.
 ROWS = ("sequences", "numbers", "sparse", "any")
@@ -249,7 +249,7 @@ class Generator(ABC):
         """
         raise NotImplementedError
 
-    def row_view(self, family: GeneratedFamily) -> RowView:
+    def row_view(self, family: GeneratedFamily) -> RowLister:
         """A view of rows that replaces the default, which calls :meth:`nonzeros`."""
         raise NotImplementedError
 

@@ -44,7 +44,7 @@ from fcl.features.generator.forms import (
 from fcl.features.generator.pricing import GeneratedPricer, parts_of, pricing_bytes
 from fcl.features.generator.scales import ScalesSeen
 from fcl.features.prices import Pricer
-from fcl.features.rows import BatchedView, RowChunk, RowView
+from fcl.features.rows import BatchedView, RowChunk, RowLister
 from fcl.features.threaded import PartsPricer
 from fcl.parallel import SERIAL, Team
 from fcl.types import Floats, Ids
@@ -334,7 +334,7 @@ class GeneratedFamily(Family):
     def column_maker(self, prepared: PreparedRows, buffer_bytes: int) -> GeneratedColumns:
         return GeneratedColumns(self, prepared, buffer_bytes)
 
-    def row_view(self) -> RowView:
+    def row_view(self) -> RowLister:
         if overrides(self.generator, "nonzeros") and not is_sampled(self):
             return GeneratedRows(self)
         if overrides(self.generator, "row_view"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fcl import kernels
-from fcl.features.kmers.parts import TABLE_LETTERS, MarginPart, Pair, Shared
+from fcl.features.kmers.parts import TABLE_LETTERS, MarginPart, Pair, SharedTable
 from fcl.features.steps import common_step
 from fcl.features.windows import buffers_for
 from fcl.types import Floats, Ids
@@ -64,7 +64,7 @@ def shares_tables(n_rows: int) -> bool:
     return n_rows >= SHARED_ROWS
 
 
-Parts = Sequence[MarginPart | Pair | Shared]
+Parts = Sequence[MarginPart | Pair | SharedTable]
 
 
 def exact_step(weights: Floats) -> float:
@@ -118,9 +118,9 @@ class _Model:
                 yield parts[at]
             at += 1
 
-    def shared(self, step: float, n_rows: int) -> list[MarginPart | Shared]:
+    def shared(self, step: float, n_rows: int) -> list[MarginPart | SharedTable]:
         """Tables that positions share, and the patterns that are in none of them, by position."""
-        out: list[MarginPart | Shared] = []
+        out: list[MarginPart | SharedTable] = []
         matched, at = [np.empty(0, np.int64)], 0
         totals = np.add.reduceat(np.abs(self.weights), self.starts[:-1]) / step
         stops, letters = self._tables(totals, n_rows)
@@ -156,7 +156,7 @@ class _Model:
         )
         return stops.tolist(), letters.tolist()
 
-    def _table(self, places: range, letters: int, step: float) -> tuple[Shared, list[Ids]]:
+    def _table(self, places: range, letters: int, step: float) -> tuple[SharedTable, list[Ids]]:
         """A table of so many letters that positions share, and the patterns that reach further."""
         parts, longer = [], []
         stop = self.positions[places.start] + letters
@@ -171,7 +171,7 @@ class _Model:
             own = own[~beyond]
             if len(own):
                 parts.append(self.part(t, own, int(self.spans[own].max())))
-        return Shared(parts, step), longer
+        return SharedTable(parts, step), longer
 
     def _matched(self, some: Ids) -> Iterator[MarginPart]:
         """Patterns in groups of so few letters that they are matched together."""

@@ -117,7 +117,7 @@ class Pair:
             part.forget()
 
 
-class Shared:
+class SharedTable:
     """Neighbouring positions whose weights are multiples of a step, and which share one table.
 
     Its cells are sums of whole steps in 32 bits, so a table of one letter more takes no more room than

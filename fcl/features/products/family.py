@@ -32,7 +32,7 @@ from fcl.types import Floats, Ids
 if TYPE_CHECKING:
     from fcl.data.prepared import PreparedRows
     from fcl.features.generator.family import GeneratedFamily
-    from fcl.features.rows import RowView
+    from fcl.features.rows import RowLister
     from fcl.kernels.products import Buffers
 
 #: Largest number of rows on which columns are measured.
@@ -253,7 +253,7 @@ class Products(Generator):
         kernels.products.product_margins(parts, *self._made(ids, n), weights, out)
         return out
 
-    def row_view(self, family: GeneratedFamily) -> RowView:
+    def row_view(self, family: GeneratedFamily) -> RowLister:
         # a class derived from this one may compute other features
         if type(self) is not Products:
             return Family.row_view(family)

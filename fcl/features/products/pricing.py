@@ -18,7 +18,7 @@ bit, on any number of cores. All sums are made block by block (:class:`fcl.featu
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -119,7 +119,7 @@ class Singles:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PairRequest:
     """A request for g of the pairs of dense columns whose larger one is in ``first`` .. ``last`` - 1."""
 
     first: int
@@ -128,7 +128,7 @@ class Pairs:
 
 @dataclass
 class PairSums:
-    """The answer to a request for :class:`Pairs`, from which several parts are priced.
+    """The answer to a request for :class:`PairRequest`, from which several parts are priced.
 
     Attributes
     ----------
@@ -224,7 +224,13 @@ class ProductPricer:
     def accumulate(
         self, request: Any, rows: RowVector, blocks: range, progress: Progress
     ) -> BlockSums:
-        make = getattr(self, f"_make_{type(request).__name__.lower()}")
+        makers: dict[type, Callable[[Any, int, RowVector], Floats]] = {
+            Singles: self._make_singles,
+            PairRequest: self._make_pairs,
+            Children: self._make_children,
+            Some: self._make_some,
+        }
+        make = makers[type(request)]
         sums = BlockSums()
         for number in blocks:
             sums.add(number, make(request, number, rows))
@@ -254,7 +260,7 @@ class ProductPricer:
                 )
         return out
 
-    def _make_pairs(self, request: Pairs, number: int, rows: RowVector) -> Floats:
+    def _make_pairs(self, request: PairRequest, number: int, rows: RowVector) -> Floats:
         first, last = request.first, request.last
         offsets = self._offsets(np.arange(first, last))
         out = np.zeros(offsets[-1])
@@ -406,7 +412,7 @@ class ProductPricer:
         while at < last:
             if at >= made.stop:
                 made.first, made.stop = at, self._pairs_until(at, last, made.last)
-                made.sums = (yield Pairs(at, made.stop), share, share).total
+                made.sums = (yield PairRequest(at, made.stop), share, share).total
             stop = min(last, made.stop)
             offsets = self._offsets(np.arange(made.first, stop))
             done = int(offsets[at - made.first])

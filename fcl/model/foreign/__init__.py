@@ -12,16 +12,16 @@ from fcl.errors import InputError, reason
 from fcl.model.foreign.arrays import read_npy, read_npz
 from fcl.model.foreign.table import read_table
 from fcl.model.foreign.vw import read_vw
-from fcl.model.foreign.weights import Weights
+from fcl.model.foreign.weights import ForeignWeights
 from fcl.store import kind_of, locate, open_file
 
-__all__ = ["Weights", "load_weights"]
+__all__ = ["ForeignWeights", "load_weights"]
 
 #: First bytes -> the reader; other files are read as a table.
 _READERS = {b"\x93NUMPY": read_npy, b"PK\x03\x04": read_npz, b"Version ": read_vw}
 
 
-def load_weights(path: str | os.PathLike[str]) -> Weights:
+def load_weights(path: str | os.PathLike[str]) -> ForeignWeights:
     """Read the weights of a linear model of one output.
 
     Parameters
@@ -32,7 +32,7 @@ def load_weights(path: str | os.PathLike[str]) -> Weights:
 
     Returns
     -------
-    Weights
+    ForeignWeights
 
     Raises
     ------

@@ -10,7 +10,7 @@ import numpy as np
 from fcl.data.npy import NpyReader
 from fcl.errors import InputError
 from fcl.model.archive import open_archive, read_member
-from fcl.model.foreign.weights import Weights
+from fcl.model.foreign.weights import ForeignWeights
 from fcl.store import locate
 from fcl.types import Floats
 
@@ -18,13 +18,13 @@ _COEFFICIENTS = ("coef", "coef_", "weights")
 _INTERCEPTS = ("intercept", "intercept_")
 
 
-def read_npy(path: str) -> Weights:
+def read_npy(path: str) -> ForeignWeights:
     """Read the weights of all features, of shape (p,) or (1, p)."""
     reader = NpyReader(locate(path), path)
-    return Weights(path, checked(reader.read(0, reader.shape[0]), path))
+    return ForeignWeights(path, checked(reader.read(0, reader.shape[0]), path))
 
 
-def read_npz(path: str) -> Weights:
+def read_npz(path: str) -> ForeignWeights:
     """Read ``coef`` and, if there is one, ``intercept``, as ``numpy.savez`` writes them."""
     try:
         with open_archive(path) as archive:
@@ -45,11 +45,11 @@ def read_npz(path: str) -> Weights:
     values = checked(found[0], f"{path}:coef")
     own = [arrays[name] for name in _INTERCEPTS if name in arrays]
     if not own:
-        return Weights(path, values)
+        return ForeignWeights(path, values)
     intercept = checked(np.atleast_1d(own[0]), f"{path}:intercept")
     if len(intercept) != 1:
         raise InputError(f"{path}:intercept: expected one number, got {len(intercept)}")
-    return Weights(path, values, float(intercept[0]))
+    return ForeignWeights(path, values, float(intercept[0]))
 
 
 def checked(values: np.ndarray, name: str) -> Floats:

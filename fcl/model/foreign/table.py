@@ -6,7 +6,7 @@ import numpy as np
 
 from fcl.checks import shown
 from fcl.errors import InputError
-from fcl.model.foreign.weights import Weights, lines_of, number
+from fcl.model.foreign.weights import ForeignWeights, lines_of, number
 from fcl.numerals import read_number
 
 #: Names of the row of the intercept.
@@ -15,7 +15,7 @@ INTERCEPTS = ("(intercept)", "intercept", "(Intercept)")
 _FEATURES = ("feature", "name")
 
 
-def read_table(path: str) -> Weights:
+def read_table(path: str) -> ForeignWeights:
     """Read a table separated by tabs: a header with ``feature`` and ``weight``, or two columns.
 
     Raises InputError for any other table; the message names the line.
@@ -48,7 +48,7 @@ def read_table(path: str) -> Weights:
         numbers.append(at)
     if not width:
         raise InputError(f"{path}: expected a table of names and weights, got an empty file")
-    return Weights(path, np.array(values, np.float64), intercept, names, numbers)
+    return ForeignWeights(path, np.array(values, np.float64), intercept, names, numbers)
 
 
 def _is_header(cells: list[str]) -> bool:

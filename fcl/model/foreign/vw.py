@@ -24,7 +24,7 @@ from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.model import schema
 from fcl.model.foreign.hashing import Hashing, SharedPlaces
-from fcl.model.foreign.weights import Weights, lines_of, number
+from fcl.model.foreign.weights import ForeignWeights, lines_of, number
 from fcl.numerals import read_number, read_whole
 
 #: Options in the header under which the model is linear, with one weight for each feature.
@@ -64,7 +64,7 @@ _STATE_TABLE = schema.record(
 )
 
 
-def read_vw(path: str) -> Weights:
+def read_vw(path: str) -> ForeignWeights:
     """Read a readable model; raises InputError for one that is not linear, or has several outputs."""
     lines = lines_of(path, ends=True)
     header = _header(lines, path)
@@ -92,10 +92,10 @@ def read_vw(path: str) -> Weights:
     intercept = float(values[own].sum())
     if not any(named):
         texts = list(map(str, places))
-        return Weights(path, values, intercept, texts, found.lines, hashing)
+        return ForeignWeights(path, values, intercept, texts, found.lines, hashing)
     words = [name or "" for name in names]
     kept = [at for at, name in enumerate(words) if name != _CONSTANT]
-    return Weights(
+    return ForeignWeights(
         path,
         values[kept],
         intercept,

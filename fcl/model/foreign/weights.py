@@ -18,7 +18,7 @@ from fcl.types import Floats, Ids
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class ForeignWeights:
     """Weights of features, by id, by name, by place or by hash.
 
     Attributes

@@ -23,7 +23,7 @@ SIDE_BY_SIDE, MOST_CHARACTERS = 28, 72
 MOST_OUTPUTS, MOST_ROWS = 100, 1_000
 
 
-class Line(NamedTuple):
+class FeatureLine(NamedTuple):
     """A weight, with the features of equal columns by their indices in ``model.ids``."""
 
     output: int
@@ -65,14 +65,14 @@ def _names(context: Context) -> list[str]:
     return [name_text(name) for name in output_names(context.model)]
 
 
-def _lines(context: Context) -> Iterator[Line]:
+def _lines(context: Context) -> Iterator[FeatureLine]:
     """The nonzero weights of each output by decreasing |weight|, those of equal columns as one line."""
     stats = None if context.outputs is None else context.outputs.features
     for number, weights in enumerate(context.model.weights.T):
         active = np.flatnonzero(weights)
         order = active[np.argsort(-np.abs(weights[active]), kind="stable")]
         for rank, members in enumerate(folded(stats, order)):
-            yield Line(number, rank, members)
+            yield FeatureLine(number, rank, members)
 
 
 def _own(context: Context) -> Table:
@@ -89,10 +89,10 @@ def _own(context: Context) -> Table:
 # -- pictures --------------------------------------------------------------------------------------
 
 
-def _pictures(context: Context, lines: list[Line]) -> Iterator[Figure]:
+def _pictures(context: Context, lines: list[FeatureLine]) -> Iterator[Figure]:
     """The strongest features of the first outputs, a few outputs in each picture."""
     names = _names(context)
-    bars: list[list[Line]] = [[] for _ in names[:MOST_DRAWN]]
+    bars: list[list[FeatureLine]] = [[] for _ in names[:MOST_DRAWN]]
     for line in lines:
         if line.output < len(bars) and line.rank < MOST_BARS:
             bars[line.output].append(line)
@@ -121,7 +121,7 @@ def _pictures(context: Context, lines: list[Line]) -> Iterator[Figure]:
         yield Figure(key, _bars(context, some, names, columns), caption, data)
 
 
-def _bars(context: Context, drawn: list[list[Line]], names: list[str], columns: int) -> str:
+def _bars(context: Context, drawn: list[list[FeatureLine]], names: list[str], columns: int) -> str:
     model, columns = context.model, min(columns, len(drawn))
     rows = -(-len(drawn) // columns)
     n = max(map(len, drawn))
@@ -144,18 +144,18 @@ def _bars(context: Context, drawn: list[list[Line]], names: list[str], columns: 
     return svg
 
 
-def _label(context: Context, line: Line) -> str:
+def _label(context: Context, line: FeatureLine) -> str:
     return short(context.feature(line.members[0]), MOST_CHARACTERS)
 
 
-def _weight(context: Context, line: Line) -> float:
+def _weight(context: Context, line: FeatureLine) -> float:
     return float(context.model.weights[line.members[0], line.output])
 
 
 # -- the table -------------------------------------------------------------------------------------
 
 
-def _table(context: Context, lines: list[Line]) -> Table:
+def _table(context: Context, lines: list[FeatureLine]) -> Table:
     """The strongest weights of each output, by decreasing |weight|."""
     model, names = context.model, _names(context)
     chosen = sorted(lines, key=lambda line: (line.rank, -abs(_weight(context, line))))[:MOST_ROWS]

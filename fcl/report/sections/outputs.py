@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from fcl.model.outputs import output_names
-from fcl.objective.several import ClassSums, LabelSums, NumberSums
+from fcl.objective.several import ClassScoreSums, LabelSums, NumberSums
 from fcl.report.cells import Cells, ranking_errors
 from fcl.report.contract import (
     Context,
@@ -50,7 +50,7 @@ def scores(context: OutputsContext) -> Section:
     facts = [(name, f"{value:.5g}") for name, value in sums.metrics().items()]
     blocks: Blocks = []
     if sums.n_rows:
-        if isinstance(sums, ClassSums):
+        if isinstance(sums, ClassScoreSums):
             blocks = [_classes(sums, names, measured.ranks), *_confusions(sums, names)]
         elif isinstance(sums, NumberSums):
             columns = {"MSE": sums.mse().tolist(), "R2": sums.r2().tolist()}
@@ -111,7 +111,7 @@ def _notes(measured: MeasuredOutputs) -> list[str]:
     ]
 
 
-def _classes(sums: ClassSums, names: list[str], ranks: Cells | None) -> Table:
+def _classes(sums: ClassScoreSums, names: list[str], ranks: Cells | None) -> Table:
     """Precision, recall and areas of each class against the others."""
     columns = {"sum of row weights": sums.of_class}
     with np.errstate(invalid="ignore"):
@@ -122,7 +122,7 @@ def _classes(sums: ClassSums, names: list[str], ranks: Cells | None) -> Table:
     return _outputs("class", names, lists | _areas(ranks))
 
 
-def _confusions(sums: ClassSums, names: list[str]) -> Blocks:
+def _confusions(sums: ClassScoreSums, names: list[str]) -> Blocks:
     """All confusions of few classes as a picture, the largest of more; none of very many."""
     if sums.confusion is None:
         return []

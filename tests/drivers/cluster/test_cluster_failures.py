@@ -214,16 +214,17 @@ def test_other_version(folder: Path, client: Any, monkeypatch: pytest.MonkeyPatc
     link.release()
 
 
+@pytest.mark.slow
 def test_data_that_workers_do_not_see(
     folder: Path, client: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    source = tasks.Source.of(fcl.open_data(folder))
+    source = tasks.RowSource.of(fcl.open_data(folder))
     for change, message in (
         ({"path": str(tmp_path / "nothing")}, "sees no .*nothing"),
         ({"fingerprint": "0"}, "sees other data"),
     ):
         changed = dataclasses.replace(source, **change)
-        monkeypatch.setattr(tasks.Source, "of", lambda data, changed=changed: changed)
+        monkeypatch.setattr(tasks.RowSource, "of", lambda data, changed=changed: changed)
         with pytest.raises(InputError, match=rf"worker tcp://\S+: {message}"):
             train(folder, client=client)
 

@@ -110,6 +110,7 @@ class Killer:
             self.victim = None
 
 
+@pytest.mark.slow
 def test_nested_cross_validation_and_a_killed_worker(rows: Path, client: Any) -> None:
     job = {"cv": 2, "outer": 2, "refit": True, "patience": 1}
     expected: list[Any] = []

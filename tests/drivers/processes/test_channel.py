@@ -21,7 +21,7 @@ from fcl.drivers.processes.logic.protocol import (
     Published,
     Raised,
     SharedPoint,
-    Task,
+    WriterTask,
 )
 from fcl.drivers.processes.logic.stages import TASKS
 from fcl.drivers.processes.messages import (
@@ -79,7 +79,7 @@ def read(theirs: socket.socket, n: int) -> list[Any]:
         )
         | st.builds(
             Assign,
-            st.builds(Task, st.sampled_from(TASKS), INT64, INT64, INT64, INT64),
+            st.builds(WriterTask, st.sampled_from(TASKS), INT64, INT64, INT64, INT64),
             st.none() | st.builds(ColumnRoom, INT64, st.booleans()) | st.just(SharedPoint("tried")),
         ),
         max_size=4,

@@ -69,6 +69,7 @@ def failing_save(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr(CheckpointFolder, "save", save)
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_equal() -> None:
     codes, y = letters()
     s = np.random.default_rng(1).uniform(0.0, 3.0, len(y))

@@ -21,10 +21,11 @@ from fcl.drivers.processes.logic.protocol import (
     Decided,
     Done,
     DropAll,
-    Event,
     Finish,
     Freed,
     Lend,
+    LogicEvent,
+    LogicSettings,
     MakeRoom,
     Published,
     Raised,
@@ -33,7 +34,6 @@ from fcl.drivers.processes.logic.protocol import (
     Restore,
     Scored,
     SendAnchor,
-    Settings,
     Spawn,
     Stalled,
     StopAsked,
@@ -352,7 +352,7 @@ def in_columns() -> Crew:
         (lambda logic: AnchorTaken(logic.trainer.order + 1), "anchor of order"),
     ],
 )
-def test_impossible_events_are_refused(event: Callable[[Logic], Event], words: str) -> None:
+def test_impossible_events_are_refused(event: Callable[[Logic], LogicEvent], words: str) -> None:
     crew = in_columns()
     with pytest.raises(LogicError, match=words):
         crew.logic.handle(event(crew.logic))
@@ -399,9 +399,9 @@ def test_broken_invariants_are_named(damage: Callable[[Logic], object], words: s
 def test_settings_are_checked(field: str) -> None:
     good = dict.fromkeys(("writers", "cores", "batch"), 1) | {"extents": 2}
     good |= dict.fromkeys(("prepare_parts", "margins_parts", "price_parts"), 1)
-    Settings(**good)  # type: ignore[arg-type]
+    LogicSettings(**good)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=f"{field} must be at least"):
-        Settings(**good | {field: good[field] - 1})  # type: ignore[arg-type]
+        LogicSettings(**good | {field: good[field] - 1})  # type: ignore[arg-type]
 
 
 # -- random runs -----------------------------------------------------------------------------------

@@ -10,14 +10,16 @@ import pytest
 import fcl
 from fcl.drivers.job import make_job
 from fcl.drivers.processes.layout import MOST_BATCH
-from fcl.drivers.processes.setup import Shared
+from fcl.drivers.processes.setup import SharedMemory
 
 
 @contextmanager
-def reserved(data: fcl.DataSet, features: str, **options: Any) -> Iterator[tuple[Shared, int]]:
+def reserved(
+    data: fcl.DataSet, features: str, **options: Any
+) -> Iterator[tuple[SharedMemory, int]]:
     """The shared memory of a job, and its number of extents."""
     job = make_job(data, features, C=1.0, loss="squared", driver="processes", **options)
-    shared = Shared(job)
+    shared = SharedMemory(job)
     try:
         shared.reserve()
         shared.prepare_own(lambda share: None)

@@ -15,27 +15,27 @@ from fcl.drivers.processes.logic.protocol import (
     Died,
     Done,
     DropAll,
-    Event,
     Fail,
     Finish,
     Freed,
     Instruction,
+    LogicEvent,
+    LogicSettings,
     Outcome,
-    Prepared,
     Published,
     Raised,
     Ready,
     Rejected,
     Restore,
+    RowsPrepared,
     SendAnchor,
-    Settings,
     Spawn,
     Stalled,
     StopAsked,
     TakeProposal,
-    Task,
     Threads,
     TrainerIdle,
+    WriterTask,
 )
 from fcl.drivers.processes.logic.room import Room
 from fcl.drivers.processes.logic.stages import BETWEEN_PASSES, TASKS, Stage
@@ -45,7 +45,7 @@ from fcl.drivers.processes.logic.state import (
     Extents,
     Lane,
     LogicError,
-    Parts,
+    StageParts,
     Tokens,
     TrainerSide,
     WriterSide,
@@ -61,7 +61,7 @@ class Logic:
     the instructions in the order of the list. The same events give the same instructions.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: LogicSettings) -> None:
         self.settings = settings
         self.tokens = Tokens(settings.cores, settings.sharing)
         self.extents = Extents(settings.extents)
@@ -70,7 +70,7 @@ class Logic:
         self.trainer = TrainerSide()
         self.threads = 0  #: of the trainer, by the last instruction
         self.handed: int | None = None  #: the pass whose anchor the trainer has or will get
-        self.passes = Lane(Stage.PREPARE, settings.first_pass, Parts(settings.prepare_parts))
+        self.passes = Lane(Stage.PREPARE, settings.first_pass, StageParts(settings.prepare_parts))
         self._out: list[Instruction] = []
         self.room = Room(self.extents, self.trainer, self.passes, self._say)
         self.validation = Validation(settings.validate_parts, self.passes, self._say)
@@ -117,7 +117,7 @@ class Logic:
             self._say(Spawn(WRITER, writer.number, 0))
         return self._go_on()
 
-    def handle(self, event: Event) -> list[Instruction]:
+    def handle(self, event: LogicEvent) -> list[Instruction]:
         """Process an event; returns the instructions to carry out now.
 
         Raises
@@ -216,7 +216,7 @@ class Logic:
         match self.stage:
             case Stage.PREPARE:
                 self.deaths.progress()
-                self._say(Prepared())
+                self._say(RowsPrepared())
                 if settings.measure_parts:
                     self.passes.begin(Stage.MEASURE, settings.measure_parts)
                 else:
@@ -424,7 +424,7 @@ class Logic:
             threads = 1
             if lane.parts.size == 1:
                 threads = self.tokens.threads_alone(self.busy_writers, self._trainer_busy)
-            writer.task = Task(
+            writer.task = WriterTask(
                 kind, part.start, part.stop, lane.pass_number, self._serial, extent, threads
             )
             self._say(Deal(writer.number, writer.task))

@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class LogicSettings:
     """What the logic has to know about a run."""
 
     writers: int  #: number of writer processes
@@ -57,7 +57,7 @@ class Settings:
 
 
 @message
-class Task:
+class WriterTask:
     """Work for one writer: parts [start, stop) of a stage.
 
     A ``columns`` task makes the columns at positions [start, stop) of the list of features, and stores
@@ -109,7 +109,7 @@ class TrainerAnchor:
     crowded: bool = False
 
 
-class Event:
+class LogicEvent:
     """Base class of events: what happened."""
 
 
@@ -121,7 +121,7 @@ class Instruction:
 
 
 @message
-class Ready(Event):
+class Ready(LogicEvent):
     """A spawned child has finished its imports and waits for work."""
 
     role: str
@@ -129,7 +129,7 @@ class Ready(Event):
 
 
 @dataclass(frozen=True)
-class Done(Event):
+class Done(LogicEvent):
     """A writer has completed its task; ignored unless the serial belongs to its present task.
 
     outcome: for ``search`` and ``accept`` tasks.
@@ -143,7 +143,7 @@ class Done(Event):
 
 
 @dataclass(frozen=True)
-class Died(Event):
+class Died(LogicEvent):
     """A child is gone **and reaped**: it cannot write to shared memory any more."""
 
     role: str
@@ -151,7 +151,7 @@ class Died(Event):
 
 
 @message
-class Raised(Event):
+class Raised(LogicEvent):
     """A child has reported an exception, from a bug in fcl or bad input; it would occur again."""
 
     name: str  #: of the child, for people
@@ -163,7 +163,7 @@ class Raised(Event):
 
 
 @message
-class Published(Event):
+class Published(LogicEvent):
     """The trainer proposes a point.
 
     worth: whether the trainer estimates that a pass would pay off.
@@ -179,7 +179,7 @@ class Published(Event):
 
 
 @message
-class TrainerIdle(Event):
+class TrainerIdle(LogicEvent):
     """The trainer has nothing to do.
 
     order: the last order that it has handled, 0 before the first.
@@ -192,14 +192,14 @@ class TrainerIdle(Event):
 
 
 @message
-class AnchorTaken(Event):
+class AnchorTaken(LogicEvent):
     """The trainer has copied the anchor of this order; the anchor's places may be overwritten."""
 
     order: int
 
 
 @message
-class Freed(Event):
+class Freed(LogicEvent):
     """The trainer has released extents, and keeps ``spare`` empty ones.
 
     order: the last order it has handled; the first Freed with at least the number of a MakeRoom or
@@ -212,7 +212,7 @@ class Freed(Event):
 
 
 @dataclass(frozen=True)
-class Decided(Event):
+class Decided(LogicEvent):
     """The answer to Certify, Stalled or Decide.
 
     stop: a reason to end, or "". score_first: validate this anchor before the end.
@@ -234,7 +234,7 @@ class Decided(Event):
 
 
 @dataclass(frozen=True)
-class StopAsked(Event):
+class StopAsked(LogicEvent):
     """A signal, the time limit or the caller asks the run to stop."""
 
     reason: str
@@ -257,7 +257,7 @@ class Deal(Instruction):
     """Give a writer its task."""
 
     number: int
-    task: Task
+    task: WriterTask
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,7 @@ class Threads(Instruction):
 
 
 @dataclass(frozen=True)
-class Prepared(Instruction):
+class RowsPrepared(Instruction):
     """All rows are prepared; complete the shared memory before features are measured."""
 
 

@@ -10,7 +10,7 @@ from fcl.drivers.processes.logic.protocol import (
     Instruction,
     Lend,
     MakeRoom,
-    Task,
+    WriterTask,
 )
 from fcl.drivers.processes.logic.stages import Stage
 from fcl.drivers.processes.logic.state import Extents, Lane, TrainerSide, require
@@ -102,7 +102,7 @@ class Room:
         self.extents.release(set(self.extents.committed))
         self.trainer.spare = 0
 
-    def stored(self, task: Task, stored: int) -> None:
+    def stored(self, task: WriterTask, stored: int) -> None:
         """Commit the extent into which a writer has put the first ``stored`` columns of its task.
 
         If ``stored`` is 0, the first column does not fit into an empty extent, and the whole task is

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fcl.drivers.processes.logic.protocol import Published, Task
+from fcl.drivers.processes.logic.protocol import Published, WriterTask
 from fcl.drivers.processes.logic.stages import Stage
 
 
@@ -21,7 +21,7 @@ def require(holds: bool, words: str) -> None:
         raise LogicError(words)
 
 
-class Parts:
+class StageParts:
     """The parts [0, size) of one stage, cut into ranges that are dealt to writers.
 
     At any time each part is in exactly one range, which is waiting, dealt, done or dropped.
@@ -72,12 +72,12 @@ class Lane:
 
     stage: Stage
     pass_number: int
-    parts: Parts = field(default_factory=Parts)
+    parts: StageParts = field(default_factory=StageParts)
 
     def begin(self, stage: Stage, size: int = 0, batch: int = 1) -> None:
         require(self.parts.complete, f"{stage} begins while {self.stage} has parts left")
         self.stage = stage
-        self.parts = Parts(size, batch)
+        self.parts = StageParts(size, batch)
 
 
 class Extents:
@@ -180,7 +180,7 @@ class WriterSide:
     number: int
     incarnation: int = 0
     ready: bool = False
-    task: Task | None = None
+    task: WriterTask | None = None
 
     def died(self) -> None:
         self.incarnation += 1
