@@ -40,7 +40,7 @@ DIGITS, SHOWN_ERROR = 6, 1e-3
 
 
 class Hinges(Generator):
-    """Columns of dense numbers, and their hinges max(0, x - t) and max(0, t - x) at each of their knots t.
+    """Columns of dense numbers, and hinges max(0, x - t) and max(0, t - x) at each of their knots t.
 
     Parameters
     ----------
