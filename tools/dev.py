@@ -7,7 +7,7 @@
     python3 tools/dev.py test ARGUMENTS      run pytest with these arguments
     python3 tools/dev.py test --lowest ...   the same with the lowest versions in pyproject.toml
     python3 tools/dev.py lint                check style, format and types
-    python3 tools/dev.py traces              compare the traces of forty jobs with those recorded
+    python3 tools/dev.py traces              compare the traces of small jobs with those recorded
     python3 tools/dev.py traces --against COMMIT    the same with those of another commit, to the last bit
     python3 tools/dev.py traces --record     record the traces of this machine
 

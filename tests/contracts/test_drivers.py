@@ -33,7 +33,7 @@ from tools.fuzz.general import General
 JOBS = {job.name: job for job in jobs()}
 #: Jobs of every family, loss, number of outputs and kind of option.
 PROCESSES = (
-    "kmers-squared_hinge", "kmers-huber", "kmers-poisson", "kmers-unknown", "kmers-sample",
+    "kmers-squared_hinge", "kmers-huber", "kmers-pinball", "kmers-poisson", "kmers-unknown", "kmers-sample",
     "kmers-elastic", "kmers-no-intercept", "kmers-balanced", "kmers-softmax", "kmers-labels-group",
     "bag-search", "columns-targets", "columns-standardize", "columns-covariates", "columns-offset",
     "sparse", "products", "fourier-steps", "union-numbers",
