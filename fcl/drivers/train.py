@@ -140,11 +140,11 @@ def train(
         with weights (features, K), whose probabilities sum to 1. For numbers: ``squared``, (y - m)^2
         without the factor 1/2; ``huber:delta=1``, the same up to |y - m| = delta, and linear beyond it;
         ``poisson``, half the deviance of counts with mean exp(m); ``pinball:tau=0.5,width=0.1``, whose
-        margin is the tau-quantile: max(tau u, (tau - 1) u) of u = y - m, smoothed on an interval of length
-        ``width`` in the units of the target (u^2 / (2 width) inside), and thereby lower by at most
-        max(tau, 1 - tau)^2 width / 2; a width of a tenth of the residuals' spread or less is usual. A target (n, K) of numbers
-        (``squared``), or of 0 and 1 (``logistic``), gives K models that share passes, columns and one
-        certificate.
+        margin is the tau-quantile: max(tau u, (tau - 1) u) of u = y - m, smoothed over an interval of
+        length ``width`` in the units of the target. There it is u^2 / (2 width), and everywhere lower
+        than without smoothing by at most max(tau, 1 - tau)^2 width / 2; a tenth of the residuals' spread
+        or less is usual. A target (n, K) of numbers (``squared``), or of 0 and 1 (``logistic``), gives K
+        models that share passes, columns and one certificate.
     group : bool
         With several outputs, penalise the Euclidean norm of a feature's K weights instead of their L1
         norm: a feature has a weight in all outputs or in none.

@@ -1,9 +1,9 @@
 """Losses of a single margin, and sums over rows.
 
-A loss is given as the triple ``Loss.kernel``: its code and two options (0.0 for an option that it lacks). The four
-functions of one row (value, slope and curvature, majorant, conjugate) have a branch for each code; the
-sums are common to all losses. The formulas are in ``fcl.objective.losses``. No function overflows for a
-finite margin.
+A loss is given as the triple ``Loss.kernel``: its code and two options (0.0 for an option that it
+lacks). The four functions of one row (value, slope and curvature, majorant, conjugate) have a branch for
+each code; the sums are common to all losses. The formulas are in ``fcl.objective.losses``. No function
+overflows for a finite margin.
 
 Sums go over tiles of rows: first the numbers of a tile, then their sums, one after another. So the loops
 that make the numbers compile to vector instructions; a compensated sum does not.

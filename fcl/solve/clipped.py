@@ -1,15 +1,16 @@
 """Exact minimisation of the local problem of a loss that is quadratic between jumps of its curvature.
 
 The squared loss, the squared hinge, the Huber and the pinball loss have the slope c (m - y), where c is
-the largest second derivative, clipped to the domain of the dual: rows inside the domain are curved, all others are flat. A quadratic model at a point sees only
-the rows that are curved there, and its minimum may lie far beyond the jumps of other rows: where most
-rows are flat, a line search cuts steps towards it to almost nothing. This module minimises the objective
-itself instead. Every Newton step on the nonzero weights ends where the objective is lowest along it; the
-sorted jumps of rows and sign changes of weights give this place exactly (finite Newton method, Keerthi
-and DeCoste 2005, with an active set of weights as in :mod:`fcl.solve.exact`). Each step lowers the
-objective, except for rounding, and a whole step that changes neither the curved rows nor the signs ends
-at the minimum over the active weights. Coordinate descent on quadratic models comes near the minimum
-first; if no row is ever flat, the one quadratic is minimised instead.
+the largest second derivative, clipped to the domain of the dual: rows inside the domain are curved, all
+others are flat. A quadratic model at a point sees only the rows that are curved there, and its minimum
+may lie far beyond the jumps of other rows: where most rows are flat, a line search cuts steps towards it
+to almost nothing. This module minimises the objective itself instead. Every Newton step on the nonzero
+weights ends where the objective is lowest along it; the sorted jumps of rows and sign changes of weights
+give this place exactly (finite Newton method, Keerthi and DeCoste 2005, with an active set of weights as
+in :mod:`fcl.solve.exact`). Each step lowers the objective, except for rounding, and a whole step that
+changes neither the curved rows nor the signs ends at the minimum over the active weights. Coordinate
+descent on quadratic models comes near the minimum first; if no row is ever flat, the one quadratic is
+minimised instead.
 
 Residuals are computed from margins minus targets, which are updated step by step. Recomputed margins of
 nearly interpolated rows would lose their residuals to rounding.

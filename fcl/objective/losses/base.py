@@ -17,10 +17,11 @@ from fcl.types import Floats
 class Loss(ABC):
     """A loss(y, m) >= 0 of a target y and a margin m, convex in m with infimum 0.
 
-    Fields of a subclass are the options of the loss, as in ``huber:delta=2``: at most two numbers above 0,
-    and below the number ``below`` of the field's metadata. Below, u is a residual
-    divided by its sample weight: a slope of the loss. The domain of the dual is the interval of u where
-    the conjugate is finite; it contains 0, where the conjugate is 0.
+    Fields of a subclass are the options of the loss, as in ``huber:delta=2``: at most two numbers above
+    0, which must be below 1 if the metadata of the field has ``below=1.0``.
+
+    Below, u is a residual divided by its sample weight: a slope of the loss. The domain of the dual is
+    the interval of u where the conjugate is finite; it contains 0, where the conjugate is 0.
 
     Attributes
     ----------
@@ -37,8 +38,8 @@ class Loss(ABC):
     classifies : bool
         Whether targets are two labels, -1 and +1; else they are numbers.
     clipped : bool
-        Whether the slope is ``most_curvature`` times (m - y), clipped to the domain of the dual. The second
-        derivative jumps at the ends of the domain.
+        Whether the slope is ``most_curvature`` times (m - y), clipped to the domain of the dual. The
+        second derivative jumps at the ends of the domain.
     translates : bool
         Whether loss(y - c, m - c) = loss(y, m). If so, targets are centred, since rounding would cost
         targets of 1e6 +- 1 six digits, and offsets are subtracted from the targets.

@@ -7,8 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fcl.errors import InputError
 from fcl.objective.losses.base import Loss
 from fcl.types import Floats
+
+#: The largest |target|; squares of margins must not overflow.
+MOST_TARGET = 1e150
 
 
 @dataclass(frozen=True)
@@ -59,3 +63,19 @@ class Pinball(Loss):
 
     def mean(self, margins: Floats) -> Floats:
         return margins
+
+    def check_training(self, y: Floats, name: str) -> None:
+        largest = float(np.abs(y).max())
+        if largest > MOST_TARGET:
+            raise InputError(
+                f"{name}: pinball loss needs targets of at most {MOST_TARGET:g} in size, got "
+                f"{largest:g}; scale the target"
+            )
+        # half of the targets may be outliers of any size
+        size = float(np.median(np.abs(y[y != 0.0]))) if y.any() else 0.0
+        least = max(size * np.finfo(np.float64).eps, np.finfo(np.float64).tiny)
+        if self.width < least:
+            raise InputError(
+                f"loss {self.text}: expected a width of at least the rounding of {name}, {least:.1g}, "
+                f"got {self.width:g}; give a tenth of the spread of the residuals"
+            )
