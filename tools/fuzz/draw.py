@@ -25,11 +25,11 @@ SINCE = 5000
 SINCE_GENERAL = 10_000
 #: Most weights of a problem of several outputs, which the judge solves in extended precision.
 MOST_WEIGHTS = 400
-#: Losses of problems from a number on, until the next number.
-MORE_LOSSES = {
+#: The losses of problems from each number on, until the next number.
+LOSSES_SINCE = {
     0: LOSSES,
     SINCE: (*LOSSES, "huber:delta=0.5", "huber:delta=2", "poisson", "poisson"),
-    50_000: (
+    20_000: (
         *(*LOSSES, "huber:delta=0.5", "huber:delta=2", "poisson"),
         *("pinball:tau=0.5,width=0.1", "pinball:tau=0.9,width=0.01"),
     ),
@@ -379,7 +379,7 @@ def _weights(random: np.random.Generator, n: int, chance: Any) -> np.ndarray | N
 
 def _losses(number: int) -> tuple[str, ...]:
     """The losses of a problem of one output."""
-    return MORE_LOSSES[max(first for first in MORE_LOSSES if first <= number)]
+    return LOSSES_SINCE[max(first for first in LOSSES_SINCE if first <= number)]
 
 
 def _target(random: np.random.Generator, phi: np.ndarray, loss: str, chance: Any) -> np.ndarray:
