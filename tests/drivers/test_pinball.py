@@ -12,7 +12,7 @@ from sklearn.linear_model import QuantileRegressor
 from sklearn.metrics import mean_pinball_loss
 
 import fcl
-from fcl.objective import find_loss
+from fcl.objective import Objective, find_loss
 from tests.drivers.conftest import dense
 
 N, P = 240, 20
@@ -80,6 +80,17 @@ def test_units_of_the_target_do_not_matter(exponent: int) -> None:
     expected = one.certificate.objective * unit
     assert other.certificate.objective == pytest.approx(expected, rel=2e-6)
     np.testing.assert_allclose(dense(other.model, P) / unit, dense(one.model, P), atol=1e-3)
+
+
+@pytest.mark.parametrize("exponent", [0, 20, 149])
+def test_the_best_intercept_where_all_rows_are_flat(exponent: int) -> None:
+    """From 0, which no row is near, over an expansion and a bisection of hundreds of steps."""
+    y = (Y - Y.mean()) * 10.0**exponent
+    loss = find_loss(f"pinball:tau=0.9,width=1e{exponent - 9}")
+    objective = Objective(loss, y, S, 1.0, True)
+    b = objective.best_intercept(np.zeros(N))
+    below, above = (y < b) @ S, (y <= b + 2e-9 * 10.0**exponent) @ S
+    assert below - S.max() <= 0.9 * S.sum() <= above + S.max()
 
 
 def test_targets_of_1e6_and_outliers() -> None:
