@@ -255,7 +255,8 @@ class Options:
     loss: str = _model(
         LOSS,
         "For labels: logistic, squared_hinge; softmax for more than two. For numbers: squared, "
-        "huber:delta=1 (outliers beyond delta count linearly), poisson (counts, log link).",
+        "huber:delta=1 (outliers beyond delta count linearly), poisson (counts, log link), "
+        "pinball:tau=0.5,width=0.1 (the tau-quantile; smoothed over width, in the target's units).",
         "logistic",
     )
     group: bool = _model(

@@ -1,4 +1,4 @@
-"""Forty small jobs of all kinds: every family, loss, penalty, view, and one or several outputs.
+"""Small jobs of all kinds: every family, loss, penalty, view, and one or several outputs.
 
 The contract suites of tests/contracts check each of them, and traces.py keeps what every pass found.
 """
@@ -134,6 +134,8 @@ def jobs() -> Iterator[Job]:
     for loss, C in (("logistic", 1.0), ("squared_hinge", 0.3), ("squared", 0.05)):
         yield Job(f"kmers-{loss}", letters, "kmers:d=3", {"loss": loss, "C": C})
     yield Job("kmers-huber", counted, "kmers:d=2", {"loss": "huber", "C": 0.1})
+    pinball = {"loss": "pinball:tau=0.8,width=0.5", "C": 0.5}
+    yield Job("kmers-pinball", counted, "kmers:d=2", pinball)
     yield Job("kmers-poisson", counted, "kmers:d=2", {"loss": "poisson", "C": 0.3})
     yield Job("kmers-unknown", lambda: letters(True), "kmers:d=3", {"C": 1.0})
     yield Job("kmers-sample", letters, "kmers:d=3", {"C": 1.0} | view)

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 #: The losses in most tests, and all losses.
 LOSSES = ("logistic", "squared", "squared_hinge")
-ALL_LOSSES = (*LOSSES, "huber:delta=2", "poisson")
+ALL_LOSSES = (*LOSSES, "huber:delta=2", "poisson", "pinball:tau=0.7,width=2")
 
 
 def kmer_matrix(codes: np.ndarray, d: int) -> np.ndarray:
@@ -106,11 +106,17 @@ class Problem:
         return ones if self.z is None else np.column_stack([ones, self.z])
 
     @property
-    def delta(self) -> float:
-        """Of the Huber loss."""
-        if not self.loss.startswith("huber:delta="):
-            raise ValueError(f"the judge has no formula for {self.loss}")
-        return float(self.loss.partition("=")[2])
+    def clip(self) -> tuple[float, float, float]:
+        """Of Huber and pinball loss: the slope is ``bend`` (m - y), clipped to [low, high]."""
+        kind, _, rest = self.loss.partition(":")
+        given = {
+            name: float(value) for name, _, value in (x.partition("=") for x in rest.split(","))
+        }
+        if kind == "huber":
+            return 2.0, -2.0 * given["delta"], 2.0 * given["delta"]
+        if kind == "pinball":
+            return 1.0 / given["width"], -given["tau"], 1.0 - given["tau"]
+        raise ValueError(f"the judge has no formula for {self.loss}")
 
     @property
     def f(self) -> np.ndarray:
@@ -127,8 +133,12 @@ class Problem:
             return np.maximum(0.0, 1.0 - self.y * m) ** 2
         if self.loss == "poisson":
             return np.where(self.y > 0.0, self.y * _above_tangent(m - _log(self.y)), _exp(m))
-        away, delta = np.abs(self.y - m), self.delta
-        return np.where(away <= delta, away**2, delta * (2.0 * away - delta))
+        bend, low, high = self.clip
+        away = m - self.y
+        above, below = high * (away - high / bend / 2.0), low * (away - low / bend / 2.0)
+        beyond = np.where(away > 0.0, above, below)
+        curved = (low <= bend * away) & (bend * away <= high)
+        return np.where(curved, bend / 2.0 * away**2, beyond)
 
     def slopes(self, m: np.ndarray) -> np.ndarray:
         if self.loss == "squared":
@@ -139,7 +149,8 @@ class Problem:
             return -2.0 * self.y * np.maximum(0.0, 1.0 - self.y * m)
         if self.loss == "poisson":
             return _exp(m) - self.y
-        return np.clip(2.0 * (m - self.y), -2.0 * self.delta, 2.0 * self.delta)
+        bend, low, high = self.clip
+        return np.clip(bend * (m - self.y), low, high)
 
     def bends(self, m: np.ndarray) -> np.ndarray:
         if self.loss == "squared":
@@ -150,7 +161,9 @@ class Problem:
             return 2.0 * (self.y * m < 1.0)
         if self.loss == "poisson":
             return _exp(m)
-        return 2.0 * (np.abs(m - self.y) <= self.delta)
+        bend, low, high = self.clip
+        wanted = bend * (m - self.y)
+        return bend * ((low <= wanted) & (wanted <= high))
 
     def margins(self, w: np.ndarray, b: Any) -> np.ndarray:
         return self.phi @ w + (b if self.z is None else self.free @ b) + self.offset
@@ -189,7 +202,7 @@ class Problem:
             "poisson": (-y, none),
         }.get(self.loss, (None, None))
         if low is None or high is None:
-            low, high = np.full(len(y), -2.0 * self.delta), np.full(len(y), 2.0 * self.delta)
+            low, high = (np.full(len(y), end) for end in self.clip[1:])
         return low, high
 
     def conjugates(self, u: np.ndarray) -> np.ndarray:
@@ -207,9 +220,8 @@ class Problem:
             # where only one of the two is above 0
             one = v * _log(v) - v - self.y * _log(self.y) + self.y
             return np.where(positive, both, one)
-        if self.loss == "squared" or self.delta:
-            return u * u / 4.0 + u * self.y
-        raise ValueError(f"the judge has no formula for {self.loss}")
+        bend = 2.0 if self.loss == "squared" else self.clip[0]
+        return u * u / (2.0 * bend) + u * self.y
 
     def dual(self, theta: np.ndarray) -> float:
         """D(theta), which is -inf outside the domain; the caller ensures that theta is feasible."""
@@ -311,7 +323,7 @@ class Problem:
 
     def _zeros(self) -> tuple[np.ndarray, Any]:
         b = np.zeros(self.free.shape[1])
-        if self.loss.startswith("huber"):  # no row is flat at the least squares
+        if self.loss.startswith(("huber", "pinball")):  # no row is flat at the least squares
             b = np.linalg.lstsq(self.free, self.y - self.offset)[0]
         return np.zeros(self.phi.shape[1]), b
 

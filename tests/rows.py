@@ -50,6 +50,7 @@ STRENGTHS = {
     "squared_hinge": 0.3,
     "huber:delta=2": 0.1,
     "poisson": 0.3,
+    "pinball:tau=0.7,width=2": 0.5,
 }
 
 

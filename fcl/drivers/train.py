@@ -139,9 +139,12 @@ def train(
         For two labels: ``logistic``, ``squared_hinge``. For more: ``softmax``, one model of all classes,
         with weights (features, K), whose probabilities sum to 1. For numbers: ``squared``, (y - m)^2
         without the factor 1/2; ``huber:delta=1``, the same up to |y - m| = delta, and linear beyond it;
-        ``poisson``, half the deviance of counts with mean exp(m). A target (n, K) of numbers
-        (``squared``), or of 0 and 1 (``logistic``), gives K models that share passes, columns and one
-        certificate.
+        ``poisson``, half the deviance of counts with mean exp(m); ``pinball:tau=0.5,width=0.1``, whose
+        margin is the tau-quantile: max(tau u, (tau - 1) u) of u = y - m, smoothed over an interval of
+        length ``width`` in the units of the target. There it is u^2 / (2 width), and everywhere lower
+        than without smoothing by at most max(tau, 1 - tau)^2 width / 2; a tenth of the residuals' spread
+        or less is usual. A target (n, K) of numbers (``squared``), or of 0 and 1 (``logistic``), gives K
+        models that share passes, columns and one certificate.
     group : bool
         With several outputs, penalise the Euclidean norm of a feature's K weights instead of their L1
         norm: a feature has a weight in all outputs or in none.
@@ -175,7 +178,8 @@ def train(
         samples on the number modulo 2^31.
     valid, valid_fraction : DataSet, float
         Rows on which to score the model after each pass: a data set, or the share of rows to set aside.
-        The loss determines the score: average precision, mean squared or absolute error, mean deviance.
+        The loss determines the score: average precision, mean squared or absolute error, mean deviance,
+        mean pinball loss.
     block_rows : int
         Rows per block, a multiple of 64, at most 65536.
     driver : {"inline", "processes", "dask"}
@@ -394,7 +398,7 @@ def start_point(job: Job, model: Model) -> Point:
 
 def _check_initial_outputs(job: Job, model: Model) -> None:
     """Raise InputError unless the outputs of an initial model are the same as those of the job."""
-    if model.loss != job.loss.text:
+    if model.loss_object != job.loss:
         raise InputError(
             f"initial: expected a model of {job.loss.text} loss, got one of {model.loss} loss; leave it "
             "out"

@@ -88,9 +88,11 @@ class FCLRegressor(GroupParameters, FitParameters, Regressor):
 
     Parameters
     ----------
-    loss : {"squared", "huber:delta=1", "poisson"}
+    loss : {"squared", "huber:delta=1", "poisson", "pinball:tau=0.5,width=0.1"}
         ``huber`` takes any delta > 0, in the units of the target; ``poisson`` needs targets >= 0 and
-        predicts exp(margin).
+        predicts exp(margin); ``pinball`` predicts the tau-quantile, 0 < tau < 1, with the loss smoothed
+        on an interval of length ``width`` in the units of the target. The smoothed loss is at most
+        max(tau, 1 - tau)^2 width / 2 lower; a width of a tenth of the residuals' spread or less is usual.
     group : bool
         With several targets, whether a feature is in or out for all of them: the penalty is the sum over
         features of the Euclidean norm of their weights. Ignored with a single target.

@@ -231,7 +231,7 @@ class FCLRegressorCV(PathSearch, Regressor):
     """:class:`FCLRegressor` that chooses the weight of the penalty by cross-validation.
 
     The alpha of the smallest mean error on the held-out rows is chosen: mean squared error, mean absolute
-    error for ``huber``, mean deviance for ``poisson``.
+    error for ``huber``, mean deviance for ``poisson``, mean pinball loss for ``pinball``.
 
     Parameters
     ----------

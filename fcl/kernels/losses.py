@@ -1,9 +1,9 @@
 """Losses of a single margin, and sums over rows.
 
-A loss is given as the pair ``Loss.kernel``: its code and its parameter (0.0 if it has none). The four
-functions of one row (value, slope and curvature, majorant, conjugate) have a branch for each code; the
-sums are common to all losses. The formulas are in ``fcl.objective.losses``. No function overflows for a
-finite margin.
+A loss is given as the triple ``Loss.kernel``: its code and two options (0.0 for an option that it
+lacks). The four functions of one row (value, slope and curvature, majorant, conjugate) have a branch for
+each code; the sums are common to all losses. The formulas are in ``fcl.objective.losses``. No function
+overflows for a finite margin.
 
 Sums go over tiles of rows: first the numbers of a tile, then their sums, one after another. So the loops
 that make the numbers compile to vector instructions; a compensated sum does not.
@@ -22,6 +22,7 @@ SQUARED_HINGE = 2
 HUBER = 3
 POISSON = 4
 HINGE = 5
+PINBALL = 6
 
 #: Above this margin, the exponential is continued by its tangent, which keeps sums finite.
 MOST_EXPONENT = 500.0
@@ -57,9 +58,16 @@ def exp_above_tangent(d):
 
 
 @inlined
+def clipped_slope(loss, beyond):
+    """The derivative of the pinball loss at a margin ``beyond`` above the target."""
+    _, tau, width = loss
+    return min(max(beyond / width, -tau), 1.0 - tau)
+
+
+@inlined
 def loss_value(loss, y, m):
     """The loss at margin ``m``."""
-    code, parameter = loss
+    code, first, second = loss
     if code == LOGISTIC:
         wrong = -y * m
         return (wrong if wrong > 0.0 else 0.0) + log1p_of_share(exp_of_negative(-abs(m)))
@@ -70,7 +78,7 @@ def loss_value(loss, y, m):
         return h * h if h > 0.0 else 0.0
     if code == HUBER:
         size = abs(m - y)
-        return size * size if size <= parameter else parameter * (2.0 * size - parameter)
+        return size * size if size <= first else first * (2.0 * size - first)
     if code == POISSON:
         d = m - math.log(y) if y > 0.0 else math.inf
         if abs(d) <= 1.0:
@@ -80,13 +88,17 @@ def loss_value(loss, y, m):
     if code == HINGE:
         h = 1.0 - y * m
         return h if h > 0.0 else 0.0
+    if code == PINBALL:
+        beyond = m - y
+        slope = clipped_slope(loss, beyond)
+        return slope * (beyond - 0.5 * second * slope)
     raise ValueError("loss_value: no branch for the code of this loss")
 
 
 @inlined
 def loss_slope_curvature(loss, y, m):
     """First and second derivative of the loss in ``m``; at the kink of the hinge 0 and 0."""
-    code, parameter = loss
+    code, first, second = loss
     if code == LOGISTIC:
         # e <= 1 always; ``wrong`` is the probability sigma(-y m) of the other label
         e = exp_of_negative(-abs(m))
@@ -101,15 +113,18 @@ def loss_slope_curvature(loss, y, m):
             return -2.0 * y * h, 2.0
         return 0.0, 0.0
     if code == HUBER:
-        if abs(m - y) <= parameter:
+        if abs(m - y) <= first:
             return 2.0 * (m - y), 2.0
-        return math.copysign(2.0 * parameter, m - y), 0.0
+        return math.copysign(2.0 * first, m - y), 0.0
     if code == POISSON:
         e = math.exp(min(m, MOST_EXPONENT))
         d = m - math.log(y) if y > 0.0 else math.inf
         return y * math.expm1(d) if abs(d) <= 1.0 else e - y, e
     if code == HINGE:
         return (-y, 0.0) if y * m < 1.0 else (0.0, 0.0)
+    if code == PINBALL:
+        slope = clipped_slope(loss, m - y)
+        return slope, 1.0 / second if -first < slope < 1.0 - first else 0.0
     raise ValueError("loss_slope_curvature: no branch for the code of this loss")
 
 
@@ -125,11 +140,12 @@ def majorant(loss, y, m, share):
     loss everywhere (Jaakkola and Jordan 2000). Squared: 0, because the loss's own curvature is enough.
     Squared hinge and Huber: 2 within share^3 beyond the jump of the second derivative; elsewhere 0 for
     the squared hinge, and for Huber ``share`` times 2 delta / |y - m|, with which a quadratic lies above
-    the loss. With a share of 1 the quadratic lies above both losses. Poisson: no quadratic does; the
+    the loss. With a share of 1 the quadratic lies above both losses. Pinball: as Huber, whose loss it is
+    but for scale, place and a linear function. Poisson: no quadratic does; the
     result is ``share`` times max(exp(m), y), which bounds the curvature from m to log y and below. The
     hinge has no branch: it is not for solvers that need curvatures.
     """
-    code, parameter = loss
+    code, first, second = loss
     if code == LOGISTIC:
         size = abs(m)
         return share * (math.tanh(0.5 * size) / (2.0 * size) if size > 1e-4 else 0.25)
@@ -138,10 +154,15 @@ def majorant(loss, y, m, share):
     if code == SQUARED_HINGE:
         return 2.0 if share >= 1.0 or y * m - 1.0 < share**3 else 0.0
     if code == HUBER:
-        far = abs(m - y) / parameter
+        far = abs(m - y) / first
         return 2.0 if far - 1.0 < share**3 and share < 1.0 else 2.0 * share / max(far, 1.0)
     if code == POISSON:
         return share * max(math.exp(min(m, MOST_EXPONENT)), y)
+    if code == PINBALL:
+        # a Huber loss around the middle of the curved interval, plus a linear function
+        far = 2.0 * abs((m - y) / second - (0.5 - first))
+        near = far - 1.0 < share**3 and share < 1.0
+        return (1.0 if near else share / max(far, 1.0)) / second
     raise ValueError("majorant: no branch for the code of this loss")
 
 
@@ -151,7 +172,7 @@ def conjugate(loss, y, u):
 
     Rounding may put u just outside the domain, so it is clipped to the edge.
     """
-    code, parameter = loss
+    code, first, second = loss
     if code == LOGISTIC:
         a = -y * u
         a = 0.0 if a < 0.0 else a
@@ -162,7 +183,7 @@ def conjugate(loss, y, u):
         a = max(-y * u, 0.0)
         return 0.25 * a * a - a
     if code == HUBER:
-        u = min(max(u, -2.0 * parameter), 2.0 * parameter)
+        u = min(max(u, -2.0 * first), 2.0 * first)
         return 0.25 * u * u + u * y
     if code == POISSON:
         v = max(y + u, 0.0)
@@ -175,6 +196,9 @@ def conjugate(loss, y, u):
         return v * math.log(v / y) + u * (math.log(y) - 1.0)
     if code == HINGE:
         return -min(max(-y * u, 0.0), 1.0)
+    if code == PINBALL:
+        u = min(max(u, -first), 1.0 - first)
+        return 0.5 * second * u * u + u * y
     raise ValueError("conjugate: no branch for the code of this loss")
 
 

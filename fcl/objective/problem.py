@@ -37,8 +37,9 @@ class RowValues(Protocol):
         """The numbers of a slice of the rows."""
 
 
-#: Maximum steps of a one-dimensional search; Newton needs a dozen, bisection at most this many.
-MAX_STEPS = 200
+#: Maximum steps of a one-dimensional search. Newton needs a dozen; where all rows are flat, an expansion
+#: to margins of 1e300 takes 500 and bisection back from there twice as many.
+MAX_STEPS = 1600
 #: Relative difference below which two values of the objective count as equal: about the rounding error
 #: of a sum over a block of 65,536 rows.
 ROUNDING = 1e-14
@@ -254,6 +255,9 @@ class Objective:
                 high = b
             else:
                 low = b
+            reach = max(
+                reach, 16.0 * block_sums.EPSILON * abs(b)
+            )  # a shorter one would be rounded off
             step = b + self.loss.intercept_step(total, curve)
             if not low < step < high:
                 if math.isinf(low):

@@ -130,7 +130,7 @@ class OnlineOptions:
             raise InputError(f"power must be from 0 to 1, got {shown(self.power)}")
 
     @property
-    def kernel_loss(self) -> tuple[int, float]:
+    def kernel_loss(self) -> tuple[int, float, float]:
         """Code and parameter of the loss, for the kernels."""
         return find_loss(self.loss).kernel
 

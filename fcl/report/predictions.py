@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: The largest |prediction| whose squared error surely does not overflow.
 MOST_PREDICTED = 1e100
 #: Errors of a row that are summed by group, for labels (True) and for numbers (False).
-ERRORS = {True: ("log_loss", "brier"), False: ("squared", "absolute", "metric")}
+ERRORS = {True: ("log_loss", "brier"), False: ("squared", "absolute", "metric", "covered")}
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class PredictionSums:
             sums = row_sums(weights, y - self._centre, predicted)
             residuals = y - predicted
             metric = self._metric(groups, y, margins, weights)
-            errors = [residuals**2, np.abs(residuals), metric]
+            errors = [residuals**2, np.abs(residuals), metric, residuals <= 0.0]
             self._residuals.add(none, residuals, sums)
         self._margins.add(none, margins, sums)
         for i, column in enumerate([*sums.T, *(weights * error for error in errors)]):

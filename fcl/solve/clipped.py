@@ -1,15 +1,16 @@
 """Exact minimisation of the local problem of a loss that is quadratic between jumps of its curvature.
 
-The squared loss, the squared hinge and the Huber loss have the slope 2 (m - y), clipped to the domain of
-the dual: rows inside the domain are curved, all others are flat. A quadratic model at a point sees only
-the rows that are curved there, and its minimum may lie far beyond the jumps of other rows: where most
-rows are flat, a line search cuts steps towards it to almost nothing. This module minimises the objective
-itself instead. Every Newton step on the nonzero weights ends where the objective is lowest along it; the
-sorted jumps of rows and sign changes of weights give this place exactly (finite Newton method, Keerthi
-and DeCoste 2005, with an active set of weights as in :mod:`fcl.solve.exact`). Each step lowers the
-objective, except for rounding, and a whole step that changes neither the curved rows nor the signs ends
-at the minimum over the active weights. Coordinate descent on quadratic models comes near the minimum
-first; if no row is ever flat, the one quadratic is minimised instead.
+The squared loss, the squared hinge, the Huber and the pinball loss have the slope c (m - y), where c is
+the largest second derivative, clipped to the domain of the dual: rows inside the domain are curved, all
+others are flat. A quadratic model at a point sees only the rows that are curved there, and its minimum
+may lie far beyond the jumps of other rows: where most rows are flat, a line search cuts steps towards it
+to almost nothing. This module minimises the objective itself instead. Every Newton step on the nonzero
+weights ends where the objective is lowest along it; the sorted jumps of rows and sign changes of weights
+give this place exactly (finite Newton method, Keerthi and DeCoste 2005, with an active set of weights as
+in :mod:`fcl.solve.exact`). Each step lowers the objective, except for rounding, and a whole step that
+changes neither the curved rows nor the signs ends at the minimum over the active weights. Coordinate
+descent on quadratic models comes near the minimum first; if no row is ever flat, the one quadratic is
+minimised instead.
 
 Residuals are computed from margins minus targets, which are updated step by step. Recomputed margins of
 nearly interpolated rows would lose their residuals to rounding.
@@ -84,6 +85,8 @@ class ClippedProblem:
     ) -> None:
         objective = view.objective
         self.s = objective.s
+        #: second derivative of a curved row
+        self.curvature = objective.loss.most_curvature
         #: margins minus targets
         self.beyond = margins - objective.y
         self.low, self.high = (
@@ -93,10 +96,10 @@ class ClippedProblem:
         phi = _dense(view, working, at)
         self.centre = phi @ self.s / self.s.sum() if free else np.zeros(k)
         phi -= self.centre[:, None]
-        square = 2.0 * np.einsum("ji,i,ji->j", phi, self.s, phi) + at.floor + at.ridge
+        square = self.curvature * np.einsum("ji,i,ji->j", phi, self.s, phi) + at.floor + at.ridge
         self.scale = np.sqrt(np.where(square > 0.0, square, 1.0))
         phi /= self.scale[:, None]
-        scale_b = float(np.sqrt(2.0 * self.s.sum() + view.free_floor.sum()))
+        scale_b = float(np.sqrt(self.curvature * self.s.sum() + view.free_floor.sum()))
         intercept_slopes = (
             np.append(-self.centre / self.scale, 1.0 / scale_b) if free else np.empty(0)
         )
@@ -123,7 +126,7 @@ class ClippedProblem:
         #: the Hessian of all weights, if no row is ever flat
         self._whole: Floats | None = None
         if objective.loss.unbounded:
-            self._whole = self.phi @ (self.phi * (2.0 * self.s)).T + self.extra
+            self._whole = self.phi @ (self.phi * (self.curvature * self.s)).T + self.extra
         self._update()
 
     def minimise(
@@ -261,7 +264,7 @@ class ClippedProblem:
 
     def _update(self) -> None:
         """Update the set of curved rows, the slopes of the smooth part, and the local objective."""
-        slopes = 2.0 * self.beyond
+        slopes = self.curvature * self.beyond
         self.curved = (slopes > self.low) & (slopes < self.high)
         self.row_slopes = slopes = np.clip(slopes, self.low, self.high)
         d = self.w - self.start
@@ -269,7 +272,7 @@ class ClippedProblem:
         self.slope = self.phi @ (self.s * slopes) + self.pulls + pulled
         #: the local objective at w
         self.value = self.ridge_at_start + float(
-            self.s @ (slopes * (self.beyond - 0.25 * slopes))
+            self.s @ (slopes * (self.beyond - 0.5 / self.curvature * slopes))
             + self.a @ np.abs(self.w)
             + d @ (self.pulls + 0.5 * pulled)
         )
@@ -284,7 +287,7 @@ class ClippedProblem:
         if self._whole is not None:
             return self._whole[np.ix_(active, active)]
         part = self.phi[np.ix_(active, np.flatnonzero(self.curved))]
-        part *= np.sqrt(2.0 * self.s[self.curved])
+        part *= np.sqrt(self.curvature * self.s[self.curved])
         hessian: Floats = part @ part.T + self.extra[np.ix_(active, active)]
         return hessian
 
@@ -315,11 +318,11 @@ class ClippedProblem:
 
     def _lowest_of(self, step: Floats, dm: Floats) -> tuple[float, float, int]:
         rows = np.flatnonzero(dm)
-        slopes, change = 2.0 * self.beyond[rows], 2.0 * dm[rows]
+        slopes, change = self.curvature * self.beyond[rows], self.curvature * dm[rows]
         low, high = self.low[rows], self.high[rows]
         begin = np.where(change > 0.0, low - slopes, high - slopes) / change
         end = np.where(change > 0.0, high - slopes, low - slopes) / change
-        curve = 2.0 * self.s[rows] * dm[rows] ** 2
+        curve = self.curvature * self.s[rows] * dm[rows] ** 2
         moving = (step != 0.0) & (self.w != 0.0)
         crossing = np.full(len(step), np.inf)
         crossing[moving] = -self.w[moving] / step[moving]

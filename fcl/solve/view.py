@@ -70,8 +70,10 @@ class RowView:
 
     @property
     def least_curvature(self) -> float:
-        """Floor of every curvature: tiny, in the units of the sample weights."""
-        return LEAST_CURVATURE * min(float(self.objective.s.mean()), 1.0 / self.objective.C)
+        """Floor of every curvature: tiny, in the units of the sample weights and of the loss."""
+        least = LEAST_CURVATURE * min(float(self.objective.s.mean()), 1.0 / self.objective.C)
+        # the curvature of a wide pinball loss is far below that of the logistic loss, 1/4
+        return least * min(1.0, 4.0 * self.objective.loss.most_curvature)
 
     @property
     def complete(self) -> bool:

@@ -33,15 +33,15 @@ from tools.fuzz.general import General
 JOBS = {job.name: job for job in jobs()}
 #: Jobs of every family, loss, number of outputs and kind of option.
 PROCESSES = (
-    "kmers-squared_hinge", "kmers-huber", "kmers-poisson", "kmers-unknown", "kmers-sample",
-    "kmers-elastic", "kmers-no-intercept", "kmers-balanced", "kmers-softmax", "kmers-labels-group",
-    "bag-search", "columns-targets", "columns-standardize", "columns-covariates", "columns-offset",
-    "sparse", "products", "fourier-steps", "union-numbers",
+    "kmers-squared_hinge", "kmers-huber", "kmers-pinball", "kmers-poisson", "kmers-unknown",
+    "kmers-sample", "kmers-elastic", "kmers-no-intercept", "kmers-balanced", "kmers-softmax",
+    "kmers-labels-group", "bag-search", "columns-targets", "columns-standardize", "columns-covariates",
+    "columns-offset", "sparse", "products", "fourier-steps", "union-numbers",
 )  # fmt: skip
 #: Of one output, with rows in arrays and without standardisation, which the Dask driver refuses.
 DASK = (
-    "kmers-poisson", "kmers-unknown", "kmers-sample-hinge", "kmers-elastic", "kmers-balanced",
-    "kmers-no-intercept", "bag-search", "columns-squared", "columns-offset", "products",
+    "kmers-pinball", "kmers-poisson", "kmers-unknown", "kmers-sample-hinge", "kmers-elastic",
+    "kmers-balanced", "kmers-no-intercept", "bag-search", "columns-squared", "columns-offset", "products",
 )  # fmt: skip
 #: The job that is killed, stopped and resumed.
 JOB = JOBS["kmers-logistic"]

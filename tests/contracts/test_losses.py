@@ -64,6 +64,15 @@ def _huber(y: np.longdouble, m: np.longdouble) -> tuple[object, object, object]:
     return delta * (2 * abs(away) - delta), 2 * delta * np.sign(away), 0.0
 
 
+def _pinball(y: np.longdouble, m: np.longdouble) -> tuple[object, object, object]:
+    u, tau, width = y - m, Long(0.9), Long(0.25)
+    if u > tau * width:
+        return tau * u - tau**2 * width / 2, -tau, 0.0
+    if u < -(1 - tau) * width:
+        return (tau - 1) * u - (1 - tau) ** 2 * width / 2, 1 - tau, 0.0
+    return u**2 / (2 * width), -u / width, 1 / width
+
+
 def _poisson(y: np.longdouble, m: np.longdouble) -> tuple[object, object, object]:
     e = np.exp(m)
     return e - y * m + (y * np.log(y) if y else 0) - y, e - y, e
@@ -90,6 +99,11 @@ TABLE = {
         (-3.25, 0.45, 1e3),
         _huber,
         lambda y, u: u * u / 4 + u * y,
+    ),
+    "pinball:tau=0.9,width=0.25": Reference(
+        (-3.25, 0.0, 1e3),
+        _pinball,
+        lambda y, u: u * u / 8 + u * y,
     ),
     "poisson": Reference(
         (0.0, 3.0, 0.25),
@@ -119,7 +133,7 @@ def test_every_loss_is_in_the_table_with_a_code_of_its_own() -> None:
 
 
 def test_a_code_without_a_branch_is_an_error() -> None:
-    nobody = (-1, 0.0)
+    nobody = (-1, 0.0, 0.0)
     for function in (losses.loss_value, losses.loss_slope_curvature, losses.conjugate):
         with pytest.raises(ValueError, match=r"no branch"):
             function(nobody, 1.0, 0.5)
@@ -224,7 +238,7 @@ def test_domains(name: str) -> None:
 @given(m=st.floats(-12.0, 12.0))
 @examples(40)
 def test_jumps_of_the_curvature(name: str, m: float) -> None:
-    """A clipped loss is the squared one with its slope clipped to the domain of the dual."""
+    """The slope of a clipped loss is linear in the margin, clipped to the domain of the dual."""
     loss = find_loss(name)
     if not loss.clipped:
         return
@@ -232,8 +246,10 @@ def test_jumps_of_the_curvature(name: str, m: float) -> None:
     low, high = np.broadcast_arrays(*loss.domain(y), y)[:2]
     for yi, least, most in zip(y, low, high, strict=True):
         slope, curvature = losses.loss_slope_curvature(loss.kernel, yi, m)
-        wanted = 2.0 * (m - yi)
-        expected = min(max(wanted, least), most), 2.0 if least <= wanted <= most else 0.0
+        curvature_inside = loss.most_curvature
+        wanted = curvature_inside * (m - yi)
+        inside = curvature_inside if least <= wanted <= most else 0.0
+        expected = min(max(wanted, least), most), inside
         if wanted not in (least, most):  # where the curvature jumps either will do
             assert (slope, curvature) == pytest.approx(expected, abs=1e-14 * (1.0 + abs(m)))
 

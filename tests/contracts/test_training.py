@@ -36,7 +36,7 @@ from tests.families import hinge_matrix
 JOBS = {job.name: job for job in jobs()}
 #: Jobs that take less than half a second, of every loss, view, option and number of outputs.
 QUICK = (
-    "kmers-squared", "kmers-huber", "kmers-poisson", "kmers-unknown", "kmers-sample",
+    "kmers-squared", "kmers-huber", "kmers-pinball", "kmers-poisson", "kmers-unknown", "kmers-sample",
     "kmers-labels", "bag-wildcards", "bag-search", "columns-hinge", "columns-targets-group",
     "columns-standardize", "columns-covariates", "columns-offset", "sparse-softmax", "products",
     "fourier-steps", "union-numbers",

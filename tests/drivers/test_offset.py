@@ -57,14 +57,17 @@ def test_scores_of_validation_rows(loss: str) -> None:
     data = fcl.open_data(X, y=y, weights=s, offset=o)
     model = train(loss, valid=data, tol=1e-3).model
     margins = model.margins(X, offset=o)
-    name, score = next(iter(model.history[-1]["validation"].items()))
+    name, scores = model.history.validation()
     expected = {
         "auprc": lambda: fcl.average_precision(y, margins, s),
         "mae": lambda: np.average(np.abs(y - margins), weights=s),
         "mse": lambda: np.average((y - margins) ** 2, weights=s),
+        "pinball": lambda: np.average(
+            np.maximum(0.7 * (y - margins), 0.3 * (margins - y)), weights=s
+        ),
         "deviance": lambda: 2.0 * np.average(problem_of(loss).losses(margins), weights=s),
     }[name]()
-    assert score == pytest.approx(expected, rel=1e-12)
+    assert scores[-1] == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_sample_of_the_rows() -> None:

@@ -128,7 +128,7 @@ CASES: list[tuple[str, Callable[..., Any], dict[str, Any], str]] = [
        f"loss must be one of logistic, squared_hinge, softmax, got '{loss}'")
       for loss in ("hinge", "squared", "poisson")),
     ("loss of a regressor", fit, {"estimator": FCLRegressor(loss="logistic")},
-     "loss must be one of squared, huber, poisson, got 'logistic'"),
+     "loss must be one of squared, huber, poisson, pinball, got 'logistic'"),
     ("family", binary, {"features": "nothing"}, "unknown family 'nothing'"),
     ("features", binary, {"features": 3}, "features must be a family .*, got 3"),
     ("fit_intercept", binary, {"fit_intercept": 1}, "fit_intercept must be True or False, got 1"),

@@ -217,7 +217,7 @@ import numba
 {before}
 import fcl.kernels.compilation as kernels
 from fcl.kernels.losses import loss_value
-loss_value((0, 0.0), 1.0, 0.5)
+loss_value((0, 0.0, 0.0), 1.0, 0.5)
 print(kernels.cache_folder, numba.config.CACHE_DIR, sum(loss_value.stats.cache_hits.values()))
 """
 
@@ -248,7 +248,7 @@ import sys
 from fcl.kernels import compilation as kernels
 from fcl.kernels.losses import loss_value
 from fcl.kernels.hashing import place_of
-loss_value((0, 0.0), 1.0, 0.5)
+loss_value((0, 0.0, 0.0), 1.0, 0.5)
 place_of(3, 8)
 print(*(sum(each.stats.cache_hits.values()) for each in (loss_value, place_of)))
 """

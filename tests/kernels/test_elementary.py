@@ -61,7 +61,7 @@ def test_entropy_keeps_its_digits(a: float) -> None:
 @given(st.lists(st.floats(-800.0, 800.0), min_size=1, max_size=600), st.booleans())
 @examples(60)
 def test_a_loop_gives_the_bits_of_a_single_row(margins: list[float], positive: bool) -> None:
-    loss, m = (losses.LOGISTIC, 0.0), np.array(margins)
+    loss, m = (losses.LOGISTIC, 0.0, 0.0), np.array(margins)
     y = np.full(len(m), 1.0 if positive else -1.0)
     values, slopes, curvatures, duals = np.empty((4, len(m)))
     losses.losses(loss, y, m, values)

@@ -95,7 +95,7 @@ def fista(problem: Problem, steps: int) -> tuple[np.ndarray, float]:
     ("rho", "intercept", "factors"),
     [(1.0, False, True), (1.0, True, False), (0.5, True, True), (0.05, False, False)],
 )
-@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "huber:delta=2", "poisson"])
+@pytest.mark.parametrize("loss", [loss for loss in ALL_LOSSES if loss != "squared"])
 def test_proximal_gradient(loss: str, intercept: bool, rho: float, factors: bool) -> None:
     problem = replace(problem_of(loss, 0.3 * STRENGTHS[loss], intercept), rho=rho)
     if loss == "poisson":

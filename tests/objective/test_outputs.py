@@ -393,11 +393,12 @@ def test_the_loss_by_name() -> None:
     assert SOFTMAX.score(y, s, m) == pytest.approx(expected, rel=1e-13)
     assert not SOFTMAX.higher_is_better and np.isnan(SOFTMAX.score(y[:0], s[:0], m[:, :0]))
     SOFTMAX.check_targets(y, "y")
-    for name, kind in LOSSES.items():  # a bound of the second derivative
+    for name in LOSSES:  # a bound of the second derivative
         q, r = np.empty((2, 100))
         y = np.sign(np.random.default_rng(0).normal(size=100))
-        y = y if kind.classifies else np.abs(y)
-        one = Objective(find_loss(name), y, np.ones(100), 1.0)
+        loss = find_loss(name)
+        y = y if loss.classifies else np.abs(y)
+        one = Objective(loss, y, np.ones(100), 1.0)
         one.residuals_curvatures(np.linspace(-5.0, 5.0, 100), 0.0, r, q)
-        assert q.max() <= kind.most_curvature
-        assert name == "poisson" or q.max() > 0.99 * kind.most_curvature
+        assert q.max() <= loss.most_curvature
+        assert name == "poisson" or q.max() > 0.99 * loss.most_curvature

@@ -46,7 +46,7 @@ def test_tree_heap_list_and_whole_vector_agree_after_every_row(
     state[ROOT] = p
     w, v, out, list_state, dense_state = *np.zeros((3, p)), *np.zeros((2, STATES))
     listed, members = np.zeros(p, np.uint8), np.zeros(p, int)
-    code = (SQUARED if loss == "squared" else LOGISTIC, 0.0)
+    code = (SQUARED if loss == "squared" else LOGISTIC, 0.0, 0.0)
     shift, paid = 0.0, np.zeros(3)
     for i in range(rows.n):
         rows.learn(heap, i, i + 1)
@@ -77,7 +77,7 @@ def test_exponentiated_gradient_equals_its_full_form(batch: int) -> None:
     up, down, gradient, state = loops.make_eg(p)
     X, full, b = rows.matrix(), np.full(2 * p, z / (2 * p)), 0.0
     errors, taken = 0, 0
-    given = (rows.indptr, rows.ids, rows.values, rows.y, 0, rows.n, (LOGISTIC, 0.0))
+    given = (rows.indptr, rows.ids, rows.values, rows.y, 0, rows.n, (LOGISTIC, 0.0, 0.0))
     paid, wrong = loops.descend_eg(*given, rate, 1.0, 0.5, z, batch, up, down, gradient, state)
     for first in range(0, rows.n, batch):
         some, y = X[first : first + batch], rows.y[first : first + batch]

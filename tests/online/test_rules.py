@@ -85,7 +85,7 @@ def test_an_implicit_step_ends_at_its_solution() -> None:
         m = random.normal() * 10 ** random.uniform(-2, 2)
         cases.append((random.choice([-1.0, 1.0]), m, 10 ** random.uniform(-6, 6)))
     for y, m, q in cases:
-        p = -y * online.implicit_slope((0, 0.0), y, m, q)
+        p = -y * online.implicit_slope((0, 0.0, 0.0), y, m, q)
         # p - 1 / (1 + exp(y m + q p)) rises with p at a rate of at least 1
         low, high = (p * (1.0 + side) for side in (-1e-12, 1e-12))
         assert low < 1.0 / (1.0 + math.exp(y * m + q * low)), (y, m, q)

@@ -12,7 +12,7 @@ from fcl.solve import clipped
 from fcl.solve.state import Step
 from tools.fuzz import reference
 
-JUMPING = ["squared_hinge", "huber:delta=0.5"]
+JUMPING = ["squared_hinge", "huber:delta=0.5", "pinball:tau=0.9,width=0.1"]
 
 
 def problem(loss: str, seed: int, intercept: bool = True, scales: bool = True) -> Problem:

@@ -117,7 +117,7 @@ class Stochastic:
         from fcl.online.ball import BallLearner
 
         self.z, self.method, self.rate, self.batch = z, method, rate, batch
-        self.code = (SQUARED if loss == "squared" else LOGISTIC, 0.0)
+        self.code = (SQUARED if loss == "squared" else LOGISTIC, 0.0, 0.0)
         self.squared, self.p = loss == "squared", rows.x.shape[1]
         step = "implicit" if method == "ball, implicit" else "explicit"
         options = OnlineOptions(alpha=0.0, radius=z, rate=rate, loss=loss, step=step, batch=batch)

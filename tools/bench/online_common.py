@@ -20,7 +20,7 @@ from tools.bench.data import Rows
 
 Floats = npt.NDArray[np.float64]
 #: The logistic loss, as the kernels take it.
-LOSS = (0, 0.0)
+LOSS = (0, 0.0, 0.0)
 
 
 def best_rate(

@@ -25,7 +25,15 @@ SINCE = 5000
 SINCE_GENERAL = 10_000
 #: Most weights of a problem of several outputs, which the judge solves in extended precision.
 MOST_WEIGHTS = 400
-MORE_LOSSES = (*LOSSES, "huber:delta=0.5", "huber:delta=2", "poisson", "poisson")
+#: The losses of problems from each number on, until the next number.
+LOSSES_SINCE = {
+    0: LOSSES,
+    SINCE: (*LOSSES, "huber:delta=0.5", "huber:delta=2", "poisson", "poisson"),
+    20_000: (
+        *(*LOSSES, "huber:delta=0.5", "huber:delta=2", "poisson"),
+        *("pinball:tau=0.5,width=0.1", "pinball:tau=0.9,width=0.01"),
+    ),
+}
 
 
 @dataclass
@@ -121,7 +129,7 @@ def _draw(random: np.random.Generator, number: int, hard: bool) -> RandomProblem
         features = _letter_features(random, X.shape[1])
     else:
         X, features = _numbers(random, n, hard, chance, number >= SINCE_GENERAL)
-    loss = str(random.choice(LOSSES if number < SINCE else MORE_LOSSES))
+    loss = str(random.choice(_losses(number)))
     labels = loss in ("logistic", "squared_hinge")
     weights = _weights(random, n, chance)
     keep = np.ones(n, bool) if weights is None else weights > 0.0
@@ -208,7 +216,7 @@ def _general(
     if p * K > MOST_WEIGHTS or n < 2 * K:
         return None
     loss = {"classes": "softmax", "targets": "squared", "labels": "logistic"}.get(outputs, "")
-    loss = loss or str(random.choice(MORE_LOSSES))
+    loss = loss or str(random.choice(_losses(number)))
     keep = np.ones(n, bool) if weights is None else weights > 0.0
     columns = [_target(random, phi, "squared" if K > 1 and outputs != "labels" else loss, chance)
                for _ in range(K)]  # fmt: skip
@@ -367,6 +375,11 @@ def _weights(random: np.random.Generator, n: int, chance: Any) -> np.ndarray | N
     if chance(0.2, "weights of 0"):
         return random.integers(0, 4, n).astype(np.float64)
     return random.uniform(0.1, 10.0, n)
+
+
+def _losses(number: int) -> tuple[str, ...]:
+    """The losses of a problem of one output."""
+    return LOSSES_SINCE[max(first for first in LOSSES_SINCE if first <= number)]
 
 
 def _target(random: np.random.Generator, phi: np.ndarray, loss: str, chance: Any) -> np.ndarray:

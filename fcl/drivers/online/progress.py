@@ -82,7 +82,7 @@ class Progressive:
     squares: float = 0.0  #: sum of s y^2
     next_line: int = FIRST_LINE  #: rows at the next event
 
-    def add(self, loss: tuple[int, float], y: Floats, s: Floats, margins: Floats) -> None:
+    def add(self, loss: tuple[int, float, float], y: Floats, s: Floats, margins: Floats) -> None:
         """Add rows with their margins before they were learnt."""
         self.losses += kernels.online.sum_losses(loss, y, s, margins)
         self.weight += float(s.sum())

@@ -7,6 +7,7 @@ from fcl.objective.losses.base import Loss
 from fcl.objective.losses.hinge import Hinge
 from fcl.objective.losses.huber import Huber
 from fcl.objective.losses.logistic import Logistic
+from fcl.objective.losses.pinball import Pinball
 from fcl.objective.losses.poisson import Poisson
 from fcl.objective.losses.softmax import Softmax
 from fcl.objective.losses.squared import Squared
@@ -16,7 +17,7 @@ __all__ = ["COUPLED_LOSSES", "KINKED_LOSSES", "LOSSES", "Loss", "find_loss"]
 
 #: The losses of a single output that fcl.train minimises.
 LOSSES: dict[str, type[Loss]] = {
-    kind.name: kind for kind in (Logistic, Squared, SquaredHinge, Huber, Poisson)
+    kind.name: kind for kind in (Logistic, Squared, SquaredHinge, Huber, Poisson, Pinball)
 }
 #: The losses that couple several outputs (:attr:`Loss.couples`).
 COUPLED_LOSSES: dict[str, type[Loss]] = {Softmax.name: Softmax}

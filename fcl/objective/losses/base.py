@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,9 +17,11 @@ from fcl.types import Floats
 class Loss(ABC):
     """A loss(y, m) >= 0 of a target y and a margin m, convex in m with infimum 0.
 
-    Fields of a subclass are the options of the loss, as in ``huber:delta=2``. Below, u is a residual
-    divided by its sample weight: a slope of the loss. The domain of the dual is the interval of u where
-    the conjugate is finite; it contains 0, where the conjugate is 0.
+    Fields of a subclass are the options of the loss, as in ``huber:delta=2``: at most two numbers above
+    0, which must be below 1 if the metadata of the field has ``below=1.0``.
+
+    Below, u is a residual divided by its sample weight: a slope of the loss. The domain of the dual is
+    the interval of u where the conjugate is finite; it contains 0, where the conjugate is 0.
 
     Attributes
     ----------
@@ -31,10 +33,12 @@ class Loss(ABC):
         Formula in the margin m_i, for display.
     metric : str
         Name of the metric that :meth:`score` computes.
+    metric_title : str
+        The metric in words, of a loss for numbers.
     classifies : bool
         Whether targets are two labels, -1 and +1; else they are numbers.
     clipped : bool
-        Whether this is the squared loss with its slope 2 (m - y) clipped to the domain of the dual. The
+        Whether the slope is ``most_curvature`` times (m - y), clipped to the domain of the dual. The
         second derivative jumps at the ends of the domain.
     translates : bool
         Whether loss(y - c, m - c) = loss(y, m). If so, targets are centred, since rounding would cost
@@ -53,14 +57,15 @@ class Loss(ABC):
         (K, n), and targets are class numbers; :class:`fcl.objective.softmax.SoftmaxObjective` has its
         sums, since the functions of a single margin have no branch for it.
     most_curvature : float
-        The largest second derivative (of a loss that couples: eigenvalue of the Hessian); may be
-        infinite.
+        The largest second derivative (of a loss that couples: eigenvalue of the Hessian); infinite unless
+        a subclass sets it.
     """
 
     name: ClassVar[str]
     code: ClassVar[int]
     formula: ClassVar[str]
     metric: ClassVar[str]
+    metric_title: ClassVar[str] = ""
     classifies: ClassVar[bool] = False
     clipped: ClassVar[bool] = False
     translates: ClassVar[bool] = False
@@ -68,12 +73,11 @@ class Loss(ABC):
     unbounded: ClassVar[bool] = False
     smooth: ClassVar[bool] = True
     couples: ClassVar[bool] = False
-    most_curvature: ClassVar[float] = math.inf
 
     @property
     def text(self) -> str:
         """The name with all options, as :func:`fcl.objective.find_loss` reads it."""
-        options = ",".join(f"{f.name}={getattr(self, f.name):.17g}" for f in fields(self))
+        options = ",".join(f"{f.name}={_digits(getattr(self, f.name))}" for f in fields(self))
         return f"{self.name}:{options}" if options else self.name
 
     @property
@@ -82,9 +86,20 @@ class Loss(ABC):
         return self.classifies
 
     @property
-    def kernel(self) -> tuple[int, float]:
-        """Code and parameter, for the kernels."""
-        return self.code, 0.0
+    def kernel(self) -> tuple[int, float, float]:
+        """Code and options, for the kernels; 0.0 for options that the loss lacks."""
+        first, second, *_ = (*map(float, astuple(self)), 0.0, 0.0)
+        return self.code, first, second
+
+    @property
+    def quantile(self) -> float | None:
+        """The quantile of the target that margins estimate; None if they estimate none."""
+        return None
+
+    @property
+    def most_curvature(self) -> float:
+        """The largest second derivative, which may be infinite."""
+        return math.inf
 
     @abstractmethod
     def domain(self, y: Floats) -> tuple[Any, Any]:
@@ -133,3 +148,8 @@ class Loss(ABC):
     def intercept_step(self, slope: float, curvature: float) -> float:
         """The intercept's step towards a root of its slope; NaN if no step can be computed."""
         return -slope / curvature if curvature > 0.0 else np.nan
+
+
+def _digits(value: float) -> str:
+    """The shortest text that reads as the same number."""
+    return repr(float(value)).removesuffix(".0")

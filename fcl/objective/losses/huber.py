@@ -29,15 +29,12 @@ class Huber(Loss):
     code: ClassVar[int] = 3
     formula: ClassVar[str] = "huber_delta(y_i - m_i)"
     metric: ClassVar[str] = "mae"
+    metric_title: ClassVar[str] = "mean absolute error"
     clipped: ClassVar[bool] = True
     translates: ClassVar[bool] = True
-    most_curvature: ClassVar[float] = 2.0
+    most_curvature = 2.0
 
     delta: float = 1.0
-
-    @property
-    def kernel(self) -> tuple[int, float]:
-        return self.code, self.delta
 
     def domain(self, y: Floats) -> tuple[Any, Any]:
         return -2.0 * self.delta, 2.0 * self.delta

@@ -25,7 +25,7 @@ class Logistic(Loss):
     formula: ClassVar[str] = "log(1 + exp(-y_i m_i))"
     metric: ClassVar[str] = "auprc"
     classifies: ClassVar[bool] = True
-    most_curvature: ClassVar[float] = 0.25
+    most_curvature = 0.25
 
     def domain(self, y: Floats) -> tuple[Any, Any]:
         return np.minimum(-y, 0.0), np.maximum(-y, 0.0)

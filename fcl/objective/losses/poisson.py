@@ -35,6 +35,7 @@ class Poisson(Loss):
     code: ClassVar[int] = 4
     formula: ClassVar[str] = "(exp(m_i) - y_i m_i + y_i log y_i - y_i)"
     metric: ClassVar[str] = "deviance"
+    metric_title: ClassVar[str] = "mean deviance"
 
     def domain(self, y: Floats) -> tuple[Any, Any]:
         return -y, np.inf

@@ -32,7 +32,7 @@ class Softmax(Loss):
     metric: ClassVar[str] = "log_loss"
     classifies: ClassVar[bool] = True
     couples: ClassVar[bool] = True
-    most_curvature: ClassVar[float] = 0.5
+    most_curvature = 0.5
 
     @property
     def higher_is_better(self) -> bool:

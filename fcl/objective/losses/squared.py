@@ -19,11 +19,12 @@ class Squared(Loss):
     code: ClassVar[int] = 1
     formula: ClassVar[str] = "(y_i - m_i)^2"
     metric: ClassVar[str] = "mse"
+    metric_title: ClassVar[str] = "mean squared error"
     clipped: ClassVar[bool] = True
     translates: ClassVar[bool] = True
     conic: ClassVar[bool] = True
     unbounded: ClassVar[bool] = True
-    most_curvature: ClassVar[float] = 2.0
+    most_curvature = 2.0
 
     def domain(self, y: Floats) -> tuple[Any, Any]:
         return -np.inf, np.inf

@@ -24,7 +24,7 @@ class SquaredHinge(Loss):
     classifies: ClassVar[bool] = True
     clipped: ClassVar[bool] = True
     conic: ClassVar[bool] = True
-    most_curvature: ClassVar[float] = 2.0
+    most_curvature = 2.0
 
     def domain(self, y: Floats) -> tuple[Any, Any]:
         return np.where(y > 0.0, -np.inf, 0.0), np.where(y > 0.0, 0.0, np.inf)

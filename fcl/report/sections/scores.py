@@ -35,8 +35,6 @@ UP = decimal.Context(prec=1, rounding=decimal.ROUND_CEILING)
 #: Share of the rows beyond each end of a histogram; a few large values must not flatten the others.
 OUTER_SHARE = 0.002
 OUTER = "The outer bars include the rows further out."
-#: Names of the metrics of regression in words.
-METRICS = {"mse": "mean squared error", "mae": "mean absolute error", "deviance": "mean deviance"}
 #: Predictions whose means differ by this factor are drawn on a log scale.
 LOG_FROM = 1_000.0
 TRAINING = "The model was trained on these rows, so that scores on new rows are usually worse."
@@ -237,20 +235,26 @@ def _regression(context: Context, predictions: Predictions, lead: str) -> Sectio
             f" Predictions of more than {MOST_PREDICTED:.0e} occur, so that there are no scores."
         )
         return Section("scores", "Scores", lead)
-    metric = context.model.loss_object.metric
+    loss = context.model.loss_object
+    metric, quantile = loss.metric, loss.quantile
     totals = predictions.totals.all()
     squared, spread = float(totals.mean("squared")[0]), float(totals.spread()[0])
     facts = [
-        (METRICS.get(metric, metric), f"{totals.mean('metric')[0]:.6g}"),
+        (loss.metric_title, f"{totals.mean('metric')[0]:.6g}"),
         ("root mean squared error", f"{np.sqrt(squared):.6g}"),
     ]
     if metric != "mae":
         facts.append(("mean absolute error", f"{totals.mean('absolute')[0]:.6g}"))
     if spread > 0.0:
         facts.append(("R squared", f"{1.0 - squared / spread:z.4f}"))
-    bins = calibration(predictions.margins, False, predictions.centre)
-    blocks = [
-        _calibration(bins, "mean prediction", "mean target"),
+    if quantile is not None:
+        share = f"{totals.mean('covered')[0]:.4f}, {quantile:g} is perfect"
+        facts.append(("share of targets up to the prediction", share))
+    blocks: list[Any] = []
+    if quantile is None:  # predicted means
+        bins = calibration(predictions.margins, False, predictions.centre)
+        blocks.append(_calibration(bins, "mean prediction", "mean target"))
+    blocks += [
         _residuals(predictions.residuals),
         *scores_of_numbers(predictions, metric.upper()),
     ]
