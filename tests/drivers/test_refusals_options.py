@@ -196,9 +196,9 @@ CASES: list[tuple[str, Callable[..., Any], dict[str, Any], str]] = [
      "scale and binary were both given"),
     ("standardize", train, {"standardize": "yes"}, "standardize must be True or False, got 'yes'"),
     ("standardize of kmers", job, {"features": Kmers(2), "standardize": True},
-     "standardize: expected the family columns.*got kmers: it has more features"),
+     "standardize: expected a family that makes all its columns.*got kmers: it has more features"),
     *((f"standardize of {text}", train, {"features": text, "standardize": True},
-      f"standardize: expected the family columns.*{why}")
+      f"standardize: expected a family that makes all its columns.*{why}")
       for text, why in (
         ("products:degree=2", "got Products: it has more features than can be measured"),
         ("fourier:per_pass=64", "got Fourier: each pass draws new features"),
