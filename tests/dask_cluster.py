@@ -37,7 +37,7 @@ def own_cluster(workers: int = 1, threads: int = 1, **more: Any) -> Iterator[Any
         yield found
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A cluster of three workers with one thread each."""
     before = set(psutil.Process().children(recursive=True))

@@ -159,7 +159,7 @@ class ThreadPlace(SideBySide):
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """See :class:`Place`."""
-        # a call within another one may only lower the share: its jobs run beside those of the outer call
+        # nested calls may only lower the share, since their jobs run beside those of the outer call
         side_by_side = max(1, min(self.lanes, len(items)))
         self._share = min(self._share, -(-self._needs.threads // side_by_side))
         found = super().each(function, items)

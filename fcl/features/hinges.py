@@ -84,7 +84,7 @@ class Hinges(Generator):
             at = np.ceil(shares * len(column)).astype(np.int64) - 1
             found = np.unique(column[at])
             knots.append(found[(found > column[0]) & (found < column[-1])])
-        #: the knots of all columns; those of column j are at ``starts_[j] : starts_[j + 1]``
+        #: knots of all columns; the knots of column j are ``knots_[starts_[j] : starts_[j + 1]]``
         self.knots_ = np.concatenate(knots)
         self.starts_ = np.cumsum([0, *map(len, knots)], dtype=np.int64)
         self.scales_ = np.ones(len(knots))

@@ -53,46 +53,13 @@ if TYPE_CHECKING:
     from fcl.kernels import softmax as softmax
     from fcl.kernels import tables as tables
 
-__all__ = [
-    "averaged",
-    "bags",
-    "ball",
-    "ball_heap",
-    "bits",
-    "candidates",
-    "columns",
-    "compilation",
-    "coupled",
-    "coupled_blocks",
-    "descent",
-    "elementary",
-    "encoding",
-    "fourier",
-    "gather",
-    "hashing",
-    "hinges",
-    "kmers",
-    "lane_tables",
-    "lanes",
-    "listing",
-    "losses",
-    "margins",
-    "matrix",
-    "nonzero",
-    "occurrences",
-    "online",
-    "ordered",
-    "patterns",
-    "products",
-    "sampling",
-    "softmax",
-    "tables",
-]
-
-
 if not TYPE_CHECKING:  # else an unknown name would have the type of this function's result
 
     def __getattr__(name: str) -> ModuleType:
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return import_module(f"{__name__}.{name}")
+        module = f"{__name__}.{name}"
+        try:
+            return import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

@@ -104,7 +104,7 @@ def _candidate_folders() -> list[Path]:
 
 
 def _find_cache_folder() -> Path | None:
-    """The first folder that is writeable, and into which no other user can put code."""
+    """Return the first writeable folder into which no other user can put code."""
     try:
         candidates = _candidate_folders()
     except RuntimeError:  # no home folder

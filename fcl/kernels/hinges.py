@@ -1,7 +1,7 @@
 """Hinges of dense columns: max(0, x - t) and max(0, t - x) of column x and knot t.
 
 A matrix (m, n) holds column j in row j. ``knots`` float64 are the knots of all columns, increasing within
-a column; those of column j are at starts[j] : starts[j + 1].
+a column; the knots of column j are knots[starts[j] : starts[j + 1]].
 """
 
 import numpy as np

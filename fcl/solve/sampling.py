@@ -184,7 +184,7 @@ class SampleSize:
         - ``larger``: the sample predicted the last step badly, the gap hardly closed, or the sample has
           become small for the number of columns; and there is room for a larger one.
         - ``mispredicted``: it predicted the last step badly, and there is no room.
-        - ``renewed``: the errors of the sample keep the gap open; those of another one differ.
+        - ``renewed``: the errors of the sample keep the gap open; another sample has other errors.
         - ``stale``: the objective has fallen so far that the rows that matter have changed.
         """
         if not self.most or self.drawn == self._n_rows:

@@ -26,7 +26,7 @@ Job = tuple[Any, ...]
 
 
 def save(folder: Path, **arrays: Any) -> Path:
-    """Write arrays to a folder of .npy, which is made if there is none."""
+    """Write arrays as .npy files to a folder; makes the folder if necessary."""
     folder.mkdir(exist_ok=True)
     for name, values in arrays.items():
         np.save(folder / f"{name}.npy", values)

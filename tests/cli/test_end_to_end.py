@@ -153,7 +153,7 @@ def contents(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def started(*arguments: object) -> Iterator[tuple[Any, Callable[[str], list[str]]]]:
-    """``fcl-train`` in a process of its own, and a function that reads up to a line with some words."""
+    """Start ``fcl-train``; yields the process and a function that reads up to a line with some words."""
     command = [sys.executable, "-m", "fcl", "train", *map(str, arguments)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
 

@@ -62,7 +62,7 @@ NOT_LISTED = {
 
 
 def rounding(b: Bound, values: np.ndarray, power: int = 1) -> float:
-    """How much sums of the values times the features may differ from those of the matrix."""
+    """The largest rounding error of the sums of values times features."""
     most = max(1.0, float(np.abs(b.phi).max()))
     return float(np.abs(values).sum()) * (1e-12 * most**power + 2.0 * b.case.error * most) + 1e-300
 

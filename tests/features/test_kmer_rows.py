@@ -99,9 +99,11 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAKING_PATTERNS", 0.0)
 
 
-def shared_parts(family: KmerFamily, ids: np.ndarray, weights: np.ndarray) -> list[module.Shared]:
+def shared_parts(
+    family: KmerFamily, ids: np.ndarray, weights: np.ndarray
+) -> list[module.SharedTable]:
     parts = module.KmerScorer(family, ids, weights, module.SHARED_ROWS)._parts
-    return [part for part in parts if isinstance(part, module.Shared)]
+    return [part for part in parts if isinstance(part, module.SharedTable)]
 
 
 @pytest.mark.parametrize("unknown", ["none", "many"])
@@ -207,7 +209,11 @@ def test_a_shared_table_never_overflows(monkeypatch: pytest.MonkeyPatch) -> None
         assert (found == brute.matrix(codes, 1)[:, ids] @ weights).all()
     weights[4] = 2.0**31  # too much for a table of 32 bits, even of one position
     parts = module.KmerScorer(family, ids, weights, module.SHARED_ROWS)._parts
-    assert [type(part) for part in parts] == [module.Shared, module.MarginPart, module.Shared]
+    assert [type(part) for part in parts] == [
+        module.SharedTable,
+        module.MarginPart,
+        module.SharedTable,
+    ]
     assert [part.tabled for part in parts if isinstance(part, module.MarginPart)] == [True]
 
 

@@ -52,7 +52,18 @@ def run_tests(*names: str, timeout: float, **settings: str) -> None:
     names = tuple(str(Path("tests") / name) for name in names)
     # plain numpy warns where unsigned numbers wrap around, which the hashes mean to
     wraps = "ignore:overflow encountered:RuntimeWarning"
-    options = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", wraps)
+    options = (
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-m",
+        "not slow",
+        "-W",
+        wraps,
+    )
     python("-m", "pytest", *options, *names, timeout=timeout, **settings)
 
 

@@ -319,7 +319,7 @@ def test_no_process_can_be_started(
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(FclError, match=r"sys\.executable, got nothing"):
         Child.spawn("writer", 4, 0, 0, segments)
-    assert open_files() == before
+    assert open_files() <= before
     assert not set(IGNORED) & signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
@@ -334,7 +334,7 @@ def test_an_interrupted_start_leaves_no_child(
     monkeypatch.setattr(module, "_pidfd", interrupted)
     with pytest.raises(KeyboardInterrupt):
         Child.spawn("processes_toys:Toy", 0, 0, 0, segments)
-    assert open_files() == before
+    assert open_files() <= before
     assert psutil.Process().children() == others
 
 
@@ -344,7 +344,7 @@ def test_descriptors_are_given_back(segments: dict[str, Segment]) -> None:
         child = Child.spawn("processes_toys:Ends", 0, 0, 0, segments)
         child.close()
         child.close()
-    assert open_files() == before
+    assert open_files() <= before
 
 
 # -- faults on demand --------------------------------------------------------------------------

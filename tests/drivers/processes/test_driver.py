@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -340,7 +341,7 @@ def test_nothing_is_left(tmp_path: Path, on_disk: fcl.DataSet) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(on_disk, should_stop=After(3), scratch=folder)
     gc.collect()
-    assert _descriptors() == before
+    assert not Counter(_descriptors()) - Counter(before)  # garbage of earlier tests may have gone
     assert not list(folder.iterdir())
 
 
