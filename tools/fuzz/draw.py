@@ -30,8 +30,12 @@ LOSSES_SINCE = {
     0: LOSSES,
     SINCE: (*LOSSES, "huber:delta=0.5", "huber:delta=2", "poisson", "poisson"),
     20_000: (
-        *(*LOSSES, "huber:delta=0.5", "huber:delta=2", "poisson"),
-        *("pinball:tau=0.5,width=0.1", "pinball:tau=0.9,width=0.01"),
+        *LOSSES,
+        "huber:delta=0.5",
+        "huber:delta=2",
+        "poisson",
+        "pinball:tau=0.5,width=0.1",
+        "pinball:tau=0.9,width=0.01",
     ),
 }
 
