@@ -7,7 +7,7 @@ import pytest
 
 import fcl
 from tests.judge import Problem, confirm
-from tools.bench import calls, common, data
+from tools.bench import common, data, training
 from tools.bench.runner import Clock
 from tools.fuzz import reference
 
@@ -36,5 +36,5 @@ def test_counts_of_words(number: int, C: float, theirs: float) -> None:
     if not (common.SHARED / "20news_counts.npz").exists():
         pytest.skip("20news_counts.npz comes with the shared data, not with a clone")
     rows = data.newsgroups(group=number)
-    found = calls.verified(rows, Clock(), C, max_time=250.0, other="none")
+    found = training.verified(rows, Clock(), C, max_time=250.0, other="none")
     assert found["faults"] == "none" and found["objective"] <= theirs * (1.0 + 1e-3), found

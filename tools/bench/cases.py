@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tools.bench import (
-    calls,
+    beyond,
     cluster,
+    commands,
     constants,
     convert_inputs,
     data,
@@ -12,7 +13,11 @@ from tools.bench import (
     online_data,
     online_learners,
     online_sparse,
+    passes,
+    paths,
+    prediction,
     stagewise,
+    training,
 )
 from tools.bench.peers import LIBLINEAR
 from tools.bench.runner import Case, Ladder, axes
@@ -59,7 +64,7 @@ CUT = "--genome {folder}/genome.fa --window -70:+71"
 def peers(name: str, title: str, make: object, compare: object, **options: object) -> Case:
     """A case that compares solvers by the time to a distance from the optimum."""
     return Case(
-        f"peers-{name}", "peers", title, make, calls.solve, SOLVED, options, compare,  # type: ignore[arg-type]
+        f"peers-{name}", "peers", title, make, training.solve, SOLVED, options, compare,  # type: ignore[arg-type]
         ladder=Ladder(), page=True, patience=240.0,
     )  # fmt: skip
 
@@ -68,7 +73,7 @@ def softmax(name: str, title: str, make: object, methods: str, **options: object
     """A case that compares softmax solvers by processor seconds to a distance from the optimum."""
     compare = {method: {"method": method} for method in methods.split()}
     return Case(
-        f"classes-{name}", "classes", title, make, calls.solve, OF_CLASSES, options, compare,  # type: ignore[arg-type]
+        f"classes-{name}", "classes", title, make, training.solve, OF_CLASSES, options, compare,  # type: ignore[arg-type]
         ladder=SOFTMAX, page=True, patience=300.0,
     )  # fmt: skip
 
@@ -83,50 +88,50 @@ _ALL = [
     peers("wide", "84,700 x 359,000 at 0.1 %", data.wide, OF_MATRICES, C=0.1),
     peers("kmers", "all k-mers of windows", data.kmers, OF_FAMILIES, C=0.1, every=160, d=4),
     *(Case(f"grid-{name}", "grid", f"{name}: certificates, and objectives beside another solver's",
-         make, calls.verified, ("seconds", "objective", "gap", "of the other's", "reason",
+         make, training.verified, ("seconds", "objective", "gap", "of the other's", "reason",
          "faults"), options, axes(C=(0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)), patience=400.0) for
          name, make, options in (("a9a", data.a9a, {}), ("20news", data.newsgroups, {"group": 15}),
          ("magic", data.magic, {}), ("mnist", data.mnist, {"target": "0", "scale": False, "every":
          10}))),
     Case("wide-files", "wide", "847,000 x 359,000 on disk within 4 GiB, and LIBLINEAR in memory",
-         data.wide_files, calls.wide_table, BUDGET, {"C": 0.02, "memory": "4GiB", "max_time":
+         data.wide_files, commands.wide_table, BUDGET, {"C": 0.02, "memory": "4GiB", "max_time":
          "15m"}, {"fcl": {"method": "fcl"}, "liblinear": {"method": "liblinear"}}, cores=0,
          command=True, patience=1200.0),
     # -- beyond memory
     Case("beyond-fcl", "beyond", "all k-mers of I-IV, scored on V", data.split_files,
-         calls.train_command, ("seconds", "objective", "gap", "active", "AUPRC", "own peak"),
+         commands.train_command, ("seconds", "objective", "gap", "active", "AUPRC", "own peak"),
          {"part": data.TRAIN, "valid": data.VALID, "C": 0.03, "memory": "6GiB", "max_time": "20m"},
          cores=0, command=True, page=True),
     Case("beyond-peers", "beyond", "other solvers on fewer rows and features of I-IV",
-         data.split_files, calls.beyond_memory, ("features", "rows", "nonzeros", "making",
+         data.split_files, beyond.beyond_memory, ("features", "rows", "nonzeros", "making",
          "seconds", "peak", "active", "AUPRC"), {"every": 20, "C": 0.03}, {"liblinear, d = 2":
          {"method": "liblinear", "letters": 2}, "vw, d = 3": {"method": "vw", "letters": 3, "tol":
          0.5}, "skglm, d = 3": {"method": "skglm", "letters": 3, "tol": 1e-4}, "celer, d = 3":
          {"method": "celer", "letters": 3, "tol": 1e-4}, "liblinear, 100,000 of d = 8": {"method":
          "liblinear", "letters": 8, "sampled": 100_000}}, page=True, patience=600.0),
     # -- growth
-    Case("growth-rows", "growth", "rows and C", data.window_files, calls.train_command, COMMAND, {},
+    Case("growth-rows", "growth", "rows and C", data.window_files, commands.train_command, COMMAND, {},
          axes(every=(160, 40, 10, 4, 1), C=(0.03, 0.1)), cores=0, command=True, page=True),
-    Case("growth-d", "growth", "letters of a k-mer", data.window_files, calls.train_command,
+    Case("growth-d", "growth", "letters of a k-mer", data.window_files, commands.train_command,
          COMMAND, {"every": 40}, axes(d=(4, 6, 8, 10)), cores=0, command=True, page=True),
-    Case("growth-C", "growth", "C", data.window_files, calls.train_command, COMMAND, {"every": 40},
+    Case("growth-C", "growth", "C", data.window_files, commands.train_command, COMMAND, {"every": 40},
          axes(C=(0.01, 0.03, 0.1, 0.3)), cores=0, command=True, page=True),
-    Case("growth-writers", "growth", "writers", data.window_files, calls.train_command, COMMAND,
+    Case("growth-writers", "growth", "writers", data.window_files, commands.train_command, COMMAND,
          {"every": 10}, axes(writers=(1, 2, 4, 8)), cores=0, command=True, page=True),
-    Case("growth-memory", "growth", "budgets", data.window_files, calls.train_command, COMMAND,
+    Case("growth-memory", "growth", "budgets", data.window_files, commands.train_command, COMMAND,
          {"every": 10}, axes(memory=("768MiB", "1GiB", "2GiB", "6GiB")), cores=0, command=True,
          page=True),
     Case("growth-50M", "growth", "50 million rows of a generated genome", data.genome_files,
-         calls.train_command, COMMAND, {"memory": "8GiB", "max_time": "60m"}, axes(C=(0.01, 0.03)),
+         commands.train_command, COMMAND, {"memory": "8GiB", "max_time": "60m"}, axes(C=(0.01, 0.03)),
          cores=0, command=True),
     Case("sharing", "sharing", "writers and trainer that share their cores", data.window_files,
-         calls.train_command, COMMAND, {"every": 40, "C": 0.03, "memory": "8GiB"}, {"inline":
+         commands.train_command, COMMAND, {"every": 40, "C": 0.03, "memory": "8GiB"}, {"inline":
          {"driver": "inline"}, "apart": {"no_share_cores": True}, "shared": {}}, cores=0,
          command=True),
     # -- training from memory
-    Case("train", "train", "windows in memory, one core", data.windows, calls.train, FITS, {"every":
+    Case("train", "train", "windows in memory, one core", data.windows, training.train, FITS, {"every":
          40, "C": 0.1, "memory": "4GiB"}, page=True),
-    Case("threads", "threads", "threads, and the driver processes", data.windows, calls.train,
+    Case("threads", "threads", "threads, and the driver processes", data.windows, training.train,
          (*FITS, "serial", "in two", "2 cores", "4 cores", "16 cores"), {"every": 21, "C": 0.1,
          "shares": True}, {"1 thread": {"threads": 1}, "2 threads": {"threads": 2}, "processes":
          {"driver": "processes", "shares": False}}, cores=0, page=True),
@@ -143,29 +148,29 @@ _ALL = [
            {"C": 10.0, "loss": "squared_hinge", "tol": 1e-6}))),
     # -- passes, certificates, prediction
     Case("stream", "passes", "the streamed pass, ns for each row and position", data.windows,
-         calls.stream, ("pass", "random update", "active", "rows"), {"every": 8},
+         passes.stream, ("pass", "random update", "active", "rows"), {"every": 8},
          {f"d = {d}, {where}": {"d": d, "scratch": where == "scratch file"} for d in (6, 8, 10) for
          where in ("memory", "scratch file")}, page=True),
-    Case("certify", "passes", "fcl certify against a pass", data.example, calls.certify, ("pass",
+    Case("certify", "passes", "fcl certify against a pass", data.example, passes.certify, ("pass",
          "certify", "certify / pass", "active"), {}, axes(d=(4, 6, 8)), page=True),
-    Case("predict", "passes", "prediction of windows", data.windows, calls.predict, ("seconds",
+    Case("predict", "passes", "prediction of windows", data.windows, prediction.predict, ("seconds",
          "M rows/s", "active"), {"every": 7}, axes(way=("memory", "zarr", "command")), command=True,
          page=True),
     Case("predict-genome", "passes", "fcl predict on a genome of 30 million bases",
-         data.genome_to_score, calls.score_genome, ("processor", "rows", "rows/s", "peak"), {},
+         data.genome_to_score, prediction.score_genome, ("processor", "rows", "rows/s", "peak"), {},
          {"--sites": {"vcf": False}, "--vcf": {"vcf": True}}, command=True, page=True),
     # -- other families
-    Case("products", "families", "products of columns of a9a", data.a9a, calls.visits, ("seconds",
+    Case("products", "families", "products of columns of a9a", data.a9a, training.visits, ("seconds",
          "passes", "active", "objective", "gap", "largest", "visited", "share"), {"form":
          "sparse32"}, page=True),
-    Case("fourier-mnist", "families", "even against odd digits", data.mnist, calls.few_features,
+    Case("fourier-mnist", "families", "even against odd digits", data.mnist, training.few_features,
          ("seconds", "active", "test error", "squared penalty", "gap", "passes"), {"target": "even",
          "n": 2048}, axes(C=(0.01, 0.03, 0.1)), page=True),
     Case("hinges", "families", "prices of hinges by bins, and by explicit columns", data.numbers,
-         calls.hinge_prices, ("bins", "columns", "ratio", "features", "ns", "MB, bins",
+         passes.hinge_prices, ("bins", "columns", "ratio", "features", "ns", "MB, bins",
          "MB, columns"), {}, axes(n=(4, 16, 64)), page=True),
     Case("lsgkm", "lsgkm", "5 folds beside LS-GKM; set positive, negative and gkmtrain", data.fasta,
-         calls.lsgkm, ("AUROC", "AUPRC", "seconds", "peak", "active"), {},
+         paths.lsgkm, ("AUROC", "AUPRC", "seconds", "peak", "active"), {},
          {f"{features}, C = {C:g}": {"features": features, "C": C} for features, C in
          (("bag:d=6,strands=both", 0.1), ("bag:d=6,strands=both", 0.3),
          ("bag:d=6,strands=both,value=presence", 0.3), ("bag:d=8,strands=both", 0.3),
@@ -178,41 +183,41 @@ _ALL = [
     softmax("mnist", "MNIST, 10,000 x 1,000 cosines", data.mnist_cosines, "fcl saga", C=0.03),
     softmax("splice", "UCI splice", data.splice, "fcl saga", d=4, C=0.1),
     Case("classes-mnist-group", "classes", "MNIST with the group norm", data.mnist_cosines,
-         calls.solve, OF_CLASSES, {"C": 0.03, "group": True}, {"fcl": {"method": "fcl"}, "adelie":
+         training.solve, OF_CLASSES, {"C": 0.03, "group": True}, {"fcl": {"method": "fcl"}, "adelie":
          {"method": "adelie"}}, SOFTMAX, page=True, patience=300.0),
     Case("classes-splice-group", "classes", "UCI splice with the group norm", data.splice,
-         calls.solve, OF_CLASSES, {"d": 4, "C": 0.1, "group": True}, {"fcl": {"method": "fcl"},
+         training.solve, OF_CLASSES, {"d": 4, "C": 0.1, "group": True}, {"fcl": {"method": "fcl"},
          "adelie": {"method": "adelie"}}, SOFTMAX, page=True, patience=300.0),
-    Case("classes-train", "classes", "softmax on the families themselves", data.splice, calls.train,
+    Case("classes-train", "classes", "softmax on the families themselves", data.splice, training.train,
          FITS, {"d": 8, "known": False, "C": 0.1, "memory": "4GiB"}, axes(driver=("inline",
          "processes")), cores=0),
     # -- paths of C
-    Case("path-windows", "paths", "20 points on windows", data.windows, calls.path, ("seconds",
+    Case("path-windows", "paths", "20 points on windows", data.windows, paths.path, ("seconds",
          "points", "active", "gap", "reading", "ratio"), {"every": 40, "features":
          "kmers:d=8,origin=70", "C_max": 0.3}, {"path": {}, "last point": {"what": "last"},
          "each point": {"what": "singles"}, "5 folds": {"cv": 5, "points": 10}}, page=True),
-    Case("path-a9a", "paths", "20 points on a9a", data.a9a, calls.path, ("seconds", "points",
+    Case("path-a9a", "paths", "20 points on a9a", data.a9a, paths.path, ("seconds", "points",
          "active", "gap", "reading", "ratio"), {"C_range": "0.001;100"}, {"path": {}, "last point":
          {"what": "last"}, "each point": {"what": "singles"}, "5 folds": {"cv": 5}, "liblinear":
          {"what": "liblinear"}, "liblinear, 5 folds": {"what": "liblinear", "cv": 5}}, page=True),
-    Case("path-processes", "paths", "8 points by drivers", data.windows, calls.path, ("seconds",
+    Case("path-processes", "paths", "8 points by drivers", data.windows, paths.path, ("seconds",
          "points", "active", "reading", "ratio"), {"every": 40, "features": "kmers:d=8,origin=70",
          "points": 8}, axes(driver=("inline", "processes")), cores=0),
     # -- tolerance, memory, files
     *(Case(f"tolerance-{name}", "tolerance", f"{name}: held-out accuracy for tolerances", make,
-         calls.tolerances, ("processor", "accuracy", "AUPRC", "weights off", "of 1e-6", "passes",
+         training.tolerances, ("processor", "accuracy", "AUPRC", "weights off", "of 1e-6", "passes",
          "reason"), options, page=True) for name, make, options in (("a9a", data.a9a, {"form":
          "dense"}), ("20news", data.newsgroups, {}), ("magic", data.magic, {}), ("mnist",
          data.mnist, {"rows": 3000, "target": "3", "scale": False}), ("splice", data.splice, {"d":
          3, "known": False, "held": True}))),
     Case("memory-budgets", "memory", "peaks under budgets, from outside", data.window_files,
-         calls.within_budget, BUDGET, {"features": "kmers:d=8,origin=70"}, axes(memory=("1GiB",
+         commands.within_budget, BUDGET, {"features": "kmers:d=8,origin=70"}, axes(memory=("1GiB",
          "2GiB", "6GiB")), cores=0, command=True, page=True),
     Case("memory-wide", "memory", "windows of 16 times the budget", data.wide_window_files,
-         calls.within_budget, BUDGET, {"x": "X", "memory": "768MiB", "max_time": "10m", "features":
+         commands.within_budget, BUDGET, {"x": "X", "memory": "768MiB", "max_time": "10m", "features":
          "kmers:d=8", "more": "--block-rows 3072 --max-passes 3"}, cores=0, command=True),
     *(Case(f"convert-{name}", "convert", f"fcl convert: {title}", convert_inputs.files,
-         calls.convert, CONVERTED, {"name": name, "options": options, "memory": "512MiB"}, cores=0,
+         commands.convert, CONVERTED, {"name": name, "options": options, "memory": "512MiB"}, cores=0,
          command=True, page=True) for name, title, options in (("windows",
          "1 million sites (BED) of a genome of 84 MB", f"{CUT} --label 5"), ("bed3",
          "sites without names, labels and strands", CUT), ("svmlight", "a9a 100 times, 236 MB", ""),

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tools.bench import calls, common, peers
+from tools.bench import commands, common, peers, training
 from tools.bench.common import median
 from tools.bench.data import Rows
 from tools.bench.online_common import Floats, best_rate, chunk_of, dense, optimum_of
@@ -153,7 +153,7 @@ def which(
     above = certificate.objective / exact.certificate.bound - 1.0
     return {"rows/s": len(rows.y) / clock.processor, "above optimum": above, "rate": rate,
             "features": model.family.n_features, "active": len(model.ids),
-            **calls.test_scores(model, rows)}  # fmt: skip
+            **training.test_scores(model, rows)}  # fmt: skip
 
 
 def svmlight_stream(rows: Rows, clock: Clock, method: str = "online", C: float = 0.1) -> Figures:
@@ -176,14 +176,14 @@ def svmlight_stream(rows: Rows, clock: Clock, method: str = "online", C: float =
         with clock:
             if method == "online":
                 alpha = repr(1.0 / (C * n))
-                calls.run_command(
+                commands.run_command(
                     ["online", "-", "--columns", str(p), "--alpha", alpha, *out], stdin=text
                 )
             else:
                 files = [f"{name}/rows.svm", f"{name}/rows.zarr"]
-                calls.run_command(["convert", *files, "--columns", str(p), "--quiet"])
+                commands.run_command(["convert", *files, "--columns", str(p), "--quiet"])
                 given = ["--driver", "inline", "--C", str(C), "--tol", "1e-3"]
-                calls.run_command(["train", files[1], *given, *out])
+                commands.run_command(["train", files[1], *given, *out])
         model: Any = fcl.load_model(f"{name}/model.fcl")
     w = dense(p, (model.ids, model.weights))
     objective = fcl.certify((w, model.intercept), rows.open(), C=C, top=0).objective

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tools.bench import calls
 from tools.bench import online_baselines as baselines
+from tools.bench import training
 from tools.bench.data import Rows
 from tools.bench.online_ball import Batch
 from tools.bench.online_common import Floats, best_rate, chunk_of, dense, matrix_of, optimum_of
@@ -141,7 +141,7 @@ def sparse_models(rows: Rows, clock: Clock, passes: int = 10) -> list[Figures]:
             note("theta = inf", *last(X, y, rate, alpha=g))
             note("theta = g", *last(X, y, rate, alpha=g, theta=g))
             model: Any = fcl.train(data, "columns", C=1.0 / (g * n), tol=1e-6).model
-            note("batch Lasso (fcl)", *calls.full_weights(model, X.shape[1]))
+            note("batch Lasso (fcl)", *training.full_weights(model, X.shape[1]))
         for size in np.logspace(-4, 0.5, 16):
             note("rounding", *last(X, y, rate, truncation="round", theta=size))
             options = {"truncation": "subgradient", "theta": size, "alpha": 1e-4}

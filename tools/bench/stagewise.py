@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tools.bench import calls, common, peers
+from tools.bench import commands, common, peers
 from tools.bench.data import Rows
 from tools.bench.runner import Clock, Figures
 
@@ -156,7 +156,7 @@ def memory(
         command = [sys.executable, "-m", "fcl", *options, "--plan"]
         plan = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         with clock:
-            peak, _ = calls.run_command(options)
+            peak, _ = commands.run_command(options)
     total, budget = (int(line.split()[-1].replace(",", "")) for line in plan.splitlines()[-2:])
     return {"plan": total / common.MIB, "peak": peak / common.MIB, "peak / plan": peak / total,
             "problems": "above the budget" if peak > budget else "none"}  # fmt: skip
