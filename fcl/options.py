@@ -409,6 +409,7 @@ class Options:
                 team=team,
                 penalty=penalty,
                 offset=offset,
+                covariates=z,
             )
         return Objective(loss, y, s, self.C, intercept, self.block_rows, team, penalty, offset, z)
 

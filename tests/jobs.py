@@ -166,6 +166,20 @@ def jobs() -> Iterator[Job]:
     yield Job("columns-targets-group", two_targets, "columns", group)
     yield Job("columns-standardize", numbers, "columns", {"C": 1.0, "standardize": True})
     yield Job("columns-elastic", numbers, "columns", {"C": 1.0, "l1_ratio": 0.2})
+    both = {"covariates": "own"}
+    yield Job(
+        "columns-softmax-covariates",
+        three_classes(even),
+        "columns",
+        {"C": 1.0, "loss": "softmax"} | both,
+    )
+    yield Job(
+        "columns-targets-covariates", two_targets, "columns", {"C": 0.05, "loss": "squared"} | both
+    )
+    yield Job("kmers-labels-covariates", two_labels, "kmers:d=2", {"C": 1.0, "group": True} | both)
+    yield Job(
+        "kmers-softmax-covariates", three_classes(letters), "kmers:d=2", grouped | view | both
+    )
     yield Job("columns-covariates", numbers, "columns", {"C": 1.0, "covariates": "own"})
     yield Job("columns-offset", numbers, "columns", {"C": 1.0, "offset": "own"})
     yield Job("sparse", words, "columns", {"C": 1.0})

@@ -157,7 +157,7 @@ def sums(objective: Objective) -> list[object]:
     rng = np.random.default_rng(4)
     m, dm = rng.normal(size=(2, objective.n_rows))
     r, q = np.empty((2, objective.n_rows))
-    objective.residuals_curvatures(m, 0.3, r, q)
+    objective.residuals_curvatures(m, r, q, 0.3)
     return [
         objective.loss_sum(m, 0.3),
         objective.line_sums(m, dm, 0.7, 0.3),

@@ -198,11 +198,21 @@ def _whole(label: Any) -> Any:
 
 def covariate_lines(model: Model) -> list[str]:
     """A table of the unpenalised covariates, after an empty line; nothing without covariates."""
-    from fcl.checks import shortened
+    from fcl.checks import shortened, shown
 
-    rows = [row for term in model.covariates for row in term.rows]
-    lines = [f"{value:>+12.5g}  {shortened(name)}" for name, value in rows]
-    return ["", f"{'coefficient':>12}  covariate, not penalised", *lines] if rows else []
+    rows, head = model.covariate_rows, "covariate, not penalised"
+    if not rows:
+        return []
+    if model.n_outputs == 1:
+        lines = [f"{value:>+12.5g}  {shortened(name)}" for name, _, value in rows]
+        return ["", f"{'coefficient':>12}  {head}", *lines]
+    texts = [shortened(shown(_whole(output))) for _, output, _ in rows]
+    width = max(map(len, [model.noun, *texts]))
+    lines = [
+        f"{value:>+12.5g}  {text:<{width}}  {shortened(name)}"
+        for (name, _, value), text in zip(rows, texts, strict=True)
+    ]
+    return ["", f"{'coefficient':>12}  {model.noun:<{width}}  {head}", *lines]
 
 
 def _passes(number: int, history: History) -> str:

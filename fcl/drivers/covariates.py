@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -69,24 +71,35 @@ class Design:
             out[rows, self.constant :] = (values[:, self.kept] - self.means) @ self.transform
         return out
 
-    def in_units(self, v: Floats) -> tuple[tuple[CovariateTerm, ...], float]:
-        """The coefficients in the units of the data, and the intercept."""
-        own = self.transform @ v[self.constant :]
-        every = np.zeros(sum(term.width for term in self.terms))
-        every[self.kept] = own
-        ends = np.cumsum([term.width for term in self.terms])[:-1]
-        parts = np.split(every, ends)
-        return tuple(
-            replace(term, coefficients=tuple(part.tolist()))
-            for term, part in zip(self.terms, parts, strict=True)
-        ), float(v[: self.constant].sum() - self.means @ own)
+    def in_units(self, v: Floats, n_outputs: int) -> tuple[tuple[CovariateTerm, ...], Any]:
+        """The coefficients in the units of the data, and the intercept, or K of them.
 
-    def start(self, terms: Sequence[CovariateTerm], intercept: float) -> Floats:
+        v : as in :class:`fcl.solve.state.Point`.
+        """
+        shape = () if n_outputs == 1 else (n_outputs,)
+        every = np.zeros((sum(term.width for term in self.terms), *shape))
+        intercept = np.zeros(shape)
+        if len(self.kept):
+            table = v.reshape(*shape, -1).T
+            every[self.kept] = own = self.transform @ table[self.constant :]
+            intercept = table[: self.constant].sum(axis=0) - self.means @ own
+        ends = np.cumsum([term.width for term in self.terms])[:-1]
+        terms = tuple(
+            replace(term, coefficients=tuple(tuple(row) if shape else row for row in part.tolist()))
+            for term, part in zip(self.terms, np.split(every, ends), strict=True)
+        )
+        return terms, intercept if shape else float(intercept)
+
+    def start(self, terms: Sequence[CovariateTerm], intercept: Any) -> Floats:
         """The inverse of :meth:`in_units`; zeros for columns that the terms lack."""
-        known = dict(row for term in terms for row in term.rows)
-        own = np.array([known.get(name, 0.0) for name in self.names])
-        constant = [intercept + float(self.means @ own)][: self.constant]
-        return np.append(constant, np.linalg.solve(self.transform, own))
+        pairs = (zip(term.columns, term.coefficients, strict=True) for term in terms)
+        known: dict[str, Any] = dict(itertools.chain.from_iterable(pairs))
+        zero = np.zeros(np.shape(intercept))
+        own = np.array([known.get(name, zero) for name in self.names])
+        v = np.linalg.solve(self.transform, own)
+        if self.constant:
+            v = np.concatenate([[intercept + self.means @ own], v])
+        return np.asarray(v.T.ravel())
 
 
 @one_blas_thread()

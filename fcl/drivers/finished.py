@@ -35,7 +35,9 @@ def in_solver_units(family: Family, point: Point) -> Point:
     intercept, free = point.intercept, point.covariates.copy()
     if at.any():  # the intercepts of the centred columns
         if weights.ndim > 1:
-            free = np.array([unfolded(b, 0.0, w, at) for b, w in zip(free, weights.T, strict=True)])
+            own = slice(None, None, len(free) // weights.shape[1])  # of the constant
+            pairs = zip(free[own], weights.T, strict=True)
+            free[own] = [unfolded(b, 0.0, w, at) for b, w in pairs]
         elif len(free):
             free[0] = unfolded(float(free[0]), 0.0, weights, at)
         else:
@@ -88,9 +90,12 @@ def free_in_units(job: Job, point: Point) -> tuple[tuple[CovariateTerm, ...], An
 
     The intercept is the one of the plain columns; the third value is what float64 leaves out of it.
     """
-    terms, shift = ((), 0.0) if job.design is None else job.design.in_units(point.covariates)
-    own = point.covariates if job.n_outputs > 1 else point.intercept
-    found = own + job.intercept_shift + shift
+    terms: tuple[CovariateTerm, ...] = ()
+    own: Any = point.covariates if job.n_outputs > 1 else point.intercept
+    if job.design is not None:
+        terms, intercept = job.design.in_units(point.covariates, job.n_outputs)
+        own = own if job.train.covariates is None else intercept
+    found = own + job.intercept_shift
     at = centres(job.family, point.ids)
     if not at.any():
         return terms, found, np.zeros_like(found) if job.n_outputs > 1 else 0.0

@@ -58,6 +58,8 @@ from fcl.solve.sampling import SampleSize
 from fcl.types import Floats
 from fcl.units import counted, least_memory
 
+#: Coefficients of covariates that are fitted together; their Hessian is a dense matrix.
+MOST_FREE = 1024
 #: Bytes that all processes together request ahead from an object store, as a share of the budget.
 AHEAD_SHARE = 16
 #: Divides a memory budget, as :func:`fcl.drivers.plan.make_plan` does.
@@ -297,6 +299,7 @@ def make_job(
     if data.covariates:
         design = make_design(data, train.keep, train.s, options.intercept)
         if len(design.kept):
+            _check_free(n_outputs, design, loss, options)
             train = train.with_covariates(design)
             valid_rows = valid_rows and valid_rows.with_covariates(design)
     C, alpha = resolve_C(options.C, options.alpha, sum_weights)
@@ -356,16 +359,22 @@ def make_job(
 def _count_outputs(
     data: DataSet, loss: Loss, y: Floats, labels: tuple[Any, ...] | None, options: Options
 ) -> int:
-    """The number of outputs; InputError for what several outputs do not support."""
-    if data.covariates:
-        raise InputError(
-            "covariates: expected none with several classes or targets; add them to the features, as in "
-            "'kmers:d=8 + columns', or train one model for each class"
-        )
+    """The number of outputs; InputError for more classes than there is memory for."""
     if loss.name != "softmax" or labels is None:
         return len(y)
     check_class_count(len(labels), data.n_rows, options.memory, options.group, data.target_name)
     return len(labels)
+
+
+def _check_free(n_outputs: int, design: Design, loss: Loss, options: Options) -> None:
+    """Raise InputError for more unpenalised coefficients than are fitted together."""
+    together = n_outputs * (len(design.kept) + design.constant)
+    if n_outputs > 1 and (loss.couples or options.group) and together > MOST_FREE:
+        raise InputError(
+            f"covariates: expected at most {MOST_FREE:,} coefficients that are fitted together, got "
+            f"{together:,}: {len(design.kept)} columns for each of {n_outputs} outputs; use fewer "
+            "covariates, or add them to the features"
+        )
 
 
 def _checked_spec(features: Any) -> Spec:

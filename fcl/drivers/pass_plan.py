@@ -48,7 +48,7 @@ def plan_pass(
             held if scratch else ("prepared rows", rows),
         ]
         if sizes.covariates:
-            found.append(("covariates", 16 * sizes.n_rows * (sizes.covariates + 1)))
+            found.append(("covariates", 16 * sizes.n_rows * (sizes.covariates + sizes.n_outputs)))
         if sizes.extra:
             found.append(("unknown letters, other lists", sizes.extra))
         return found

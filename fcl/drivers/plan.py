@@ -324,7 +324,7 @@ def _divide(
         trainer += OutputView.bytes_for(n_view, outputs)
     if job.coupled:
         active = min(job.most_columns, family.n_features)
-        trainer += CoupledTrainer.bytes_for(n_view, active, outputs, job.group)
+        trainer += CoupledTrainer.bytes_for(n_view, active, outputs, job.group, job.covariates)
     if view_rows:
         trainer += job.prepared(view_rows) + 24 * view_rows  # the rows, their targets and weights
     # a sample has its own covariates; models need two orthonormal copies
@@ -352,8 +352,8 @@ def _divide(
             held if scratch else ("prepared rows", rows),
         ]
         if job.covariates:
-            # each process that fits them, or balances residuals, has two vectors
-            fits = 16 * n_rows * (writers or 1)
+            # each process that fits them, or balances residuals, has two vectors an output
+            fits = 16 * n_rows * outputs * (writers or 1)
             uses.insert(2, ("covariates", fits + (covariates if writers else 2 * covariates)))
         if writers is None:
             uses.insert(0, ("interpreter and libraries", INTERPRETER))

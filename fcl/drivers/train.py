@@ -388,6 +388,8 @@ def start_point(job: Job, model: Model) -> Point:
     if job.n_outputs > 1:
         _check_initial_outputs(job, model)
         b = (model.intercepts - job.intercept_shift) * job.options.intercept
+        if job.design is not None and job.train.covariates is not None:
+            b = job.design.start(model.covariates, b)
         return Point.make(model.ids, weights, 0.0, b)
     intercept = model.intercept - job.intercept_shift if job.options.intercept else 0.0
     if job.design is None or job.train.covariates is None:

@@ -323,7 +323,10 @@ def _check_arrays(
     options = header["options"]
     named = options.get("covariates") or ()
     K = header["state"].get("n_outputs") or 1
-    n_free = K if K > 1 else len(named) + bool(options.get("intercept")) if named else 0
+    q = len(named) + bool(options.get("intercept")) if named else 0
+    n_free = (
+        q if K == 1 else K * max(q, 1)
+    )  # without covariates, several outputs list their intercepts
     for prefix, keys in _POINTS.items():
         names = {f"{prefix}ids", f"{prefix}weights"}
         if intercept(keys) is None:

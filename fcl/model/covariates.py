@@ -32,12 +32,13 @@ class CovariateTerm:
 
     name : of the array.
     levels : of a categorical array, sorted; the first has no coefficient. None for numbers.
-    coefficients : one for each column; 0 for a column that others determine.
+    coefficients : one for each column, or with K outputs K for each; 0 for a column that others
+        determine.
     """
 
     name: str
     levels: tuple[str, ...] | None
-    coefficients: tuple[float, ...]
+    coefficients: tuple[Any, ...]
 
     @property
     def width(self) -> int:
@@ -51,10 +52,21 @@ class CovariateTerm:
             return [f"{self.name}={level}" for level in self.levels[1:]]
         return [self.name] if self.width == 1 else [f"{self.name}[{k}]" for k in range(self.width)]
 
-    @property
-    def rows(self) -> list[tuple[str, float]]:
-        """Name and coefficient of each column."""
-        return list(zip(self.columns, self.coefficients, strict=True))
+    def listed(self, outputs: Sequence[Any]) -> Iterator[tuple[str, Any, float]]:
+        """Name of a column, output and coefficient; the outputs of a column follow each other."""
+        for name, values in zip(self.columns, self.coefficients, strict=True):
+            for output, value in zip(outputs, np.atleast_1d(values).tolist(), strict=True):
+                yield name, output, value
+
+    def check(self, n_outputs: int) -> None:
+        """Raise InputError unless each column has a finite coefficient for each output."""
+        shape = () if n_outputs == 1 else (n_outputs,)
+        for name, values in zip(self.columns, self.coefficients, strict=True):
+            if np.shape(values) != shape or not np.isfinite(values).all():
+                raise InputError(
+                    f"covariate {name}: expected {n_outputs} finite coefficients, one for each output, "
+                    f"got {values}"
+                )
 
     def encode(self, array: CovariateArray, rows: slice, where: str) -> Floats:
         """The columns of some rows, float64 (rows, width); ``where`` names the data in messages."""
@@ -91,7 +103,8 @@ class CovariateTerm:
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> CovariateTerm:
         """The inverse of :meth:`to_dict`; InputError if levels and coefficients do not fit."""
-        name, levels, coefficients = found["name"], found["levels"], tuple(found["coefficients"])
+        name, levels = found["name"], found["levels"]
+        coefficients = tuple(tuple(v) if isinstance(v, list) else v for v in found["coefficients"])
         if levels is not None:
             levels = tuple(levels)
             if len(levels) != len(coefficients) + 1 or list(levels) != sorted(set(levels)):
@@ -143,12 +156,17 @@ def encoded_blocks(
         yield rows, np.concatenate(parts, axis=1)
 
 
-def covariate_margins(terms: Sequence[CovariateTerm], data: DataSet) -> Floats:
-    """What covariates add to the margins of all rows, float64 (n,).
+def covariate_margins(
+    terms: Sequence[CovariateTerm], data: DataSet, shape: tuple[int, ...]
+) -> Floats:
+    """What covariates add to the margins of all rows, float64 (n, *shape).
+
+    shape : (K,) for K outputs, () for one.
 
     Raises InputError if the data lack an array, or an array differs in kind from the training data.
     """
-    out, v = np.empty(data.n_rows), np.concatenate([term.coefficients for term in terms])
+    out = np.empty((data.n_rows, *shape))
+    v = np.concatenate([np.reshape(term.coefficients, (term.width, *shape)) for term in terms])
     for rows, values in encoded_blocks(terms, data.covariates, data.name):
         out[rows] = values @ v
     return out

@@ -55,7 +55,7 @@ def _loss(where: str, value: Any) -> str:
     return str(value)
 
 
-def _intercept(where: str, value: Any) -> float | list[float]:
+def _by_output(where: str, value: Any) -> float | list[float]:
     """A number, or a list of a number for each of several outputs."""
     if not isinstance(value, list):
         return float(_FINITE(where, value))
@@ -85,13 +85,13 @@ def _options(where: str, value: Any) -> dict[str, Any]:
 _HEADER_TABLE = schema.record(
     family=schema.table,
     n_active=schema.whole(),
-    intercept=_intercept,
+    intercept=_by_output,
     covariates=schema.Maybe(
         schema.listing(
             schema.record(
                 name=schema.text,
                 levels=schema.nullable(schema.listing(schema.text)),
-                coefficients=schema.listing(_FINITE),
+                coefficients=schema.listing(_by_output),
             )
         )
     ),
@@ -118,7 +118,7 @@ _HEADER_TABLE = schema.record(
     **COLUMN_KEYS,
     encoding=schema.Maybe(ENCODING_TABLE),
     centres=schema.Maybe(schema.listing(_centre)),
-    intercept_rest=schema.Maybe(_intercept),
+    intercept_rest=schema.Maybe(_by_output),
     created=schema.text,
     fcl_version=schema.text,
 )

@@ -33,6 +33,7 @@ from fcl.model.several import (
     OneOutput,
     OutputScorer,
     iter_output_features,
+    output_texts,
 )
 from fcl.model.tasks import Task, find_task
 from fcl.objective.losses import Loss, find_loss
@@ -161,10 +162,11 @@ class Model:
         lines = [*own, *certificate_facts(self.certificate), *facts]
         pages = [table_html("fcl model", lines), features_html(self.describe(TOP))]
         if self.covariates:
-            rows = [row for term in self.covariates for row in term.rows]
-            pages.append(
-                table_html("covariates, not penalised", [(name, f"{v:+.5g}") for name, v in rows])
-            )
+            rows = [
+                (name if output is None else f"{name}, {output}", f"{v:+.5g}")
+                for name, output, v in self.covariate_rows
+            ]
+            pages.append(table_html("covariates, not penalised", rows))
         return "".join(pages)
 
     def __post_init__(self) -> None:
@@ -202,6 +204,8 @@ class Model:
 
     def _check_outputs(self) -> None:
         K = self.n_outputs
+        for term in self.covariates:
+            term.check(K)
         if np.shape(self.intercept) != self.weights.shape[1:]:
             raise InputError(
                 f"intercept: expected {counted(K, 'number')}, one for each output, got shape "
@@ -212,8 +216,6 @@ class Model:
             return
         object.__setattr__(self, "intercept", np.array(self.intercept, np.float64))
         find_task(self.loss, K).check_labels(self.labels, K)
-        if self.covariates:
-            raise InputError(f"covariates: expected none for a model of {K} outputs")
 
     @property
     def column_names(self) -> dict[int, str] | None:
@@ -491,7 +493,7 @@ class Model:
         return [term.name for term in self.covariates]
 
     def added_margins(self, data: DataSet) -> Floats | None:
-        """Offsets plus what covariates add to the margins, float64 (n,); None for zeros.
+        """Offsets plus what covariates add to the margins, float64 (n,) or (n, K); None for zeros.
 
         Raises InputError if the data lack an offset or a covariate of the training.
         """
@@ -502,8 +504,16 @@ class Model:
         return added + data.offset
 
     def covariate_margins(self, data: DataSet) -> Floats | None:
-        """What covariates add to the margins, float64 (n,); None without covariates."""
-        return covariate_margins(self.covariates, data) if self.covariates else None
+        """What covariates add to the margins, float64 (n,) or (n, K); None without covariates."""
+        if not self.covariates:
+            return None
+        return covariate_margins(self.covariates, data, self.weights.shape[1:])
+
+    @property
+    def covariate_rows(self) -> list[tuple[str, Any, float]]:
+        """Name, output and coefficient of each column of the covariates; one output is None."""
+        outputs = [None] if self.n_outputs == 1 else output_texts(self.labels, self.n_outputs)
+        return [row for term in self.covariates for row in term.listed(outputs)]
 
     def require_offset(self, data: DataSet) -> None:
         """Raise InputError if the model was trained with an offset and the data have none."""

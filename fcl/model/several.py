@@ -64,6 +64,9 @@ class OutputModel(Protocol):
     def require_offset(self, data: DataSet) -> None:
         """Raise InputError if the rows lack an offset that the model needs."""
 
+    def covariate_margins(self, data: DataSet) -> Floats | None:
+        """What covariates add to the margins, float64 (n, K); None without covariates."""
+
     def feature_text(self, index: int) -> str:
         """The description of a feature, by its index in ``ids``."""
 
@@ -246,8 +249,10 @@ class OneOutput:
     def require_offset(self, data: DataSet) -> None:
         """Nothing to do: :meth:`opened` raises InputError for rows without an offset."""
 
-    def covariate_margins(self, data: DataSet) -> None:
-        """None: models of several outputs have no covariates."""
+    def covariate_margins(self, data: DataSet) -> Floats | None:
+        """What covariates add to the margins of this output, float64 (n,); None without covariates."""
+        found = self.model.covariate_margins(data)
+        return None if found is None else found[:, self.number]
 
     def feature_text(self, index: int) -> str:
         """The description of a feature, by its index in ``ids``."""

@@ -27,14 +27,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fcl.objective.covariates import inverse_root
+from fcl.objective.covariates import FLAT, inverse_root
 from fcl.objective.problem import Objective, RowValues
 from fcl.types import Floats
 
 #: Multiple of the largest margin up to which coefficients are covered by the bound.
 REACH = 1e3
-#: Curvature below which a direction is flat, relative to the curvatures of its columns.
-FLAT = 1e-13
 CORRECTIONS = 2
 
 

@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from fcl.types import Floats
 
+#: Curvature below which a direction is flat, relative to the curvatures of its columns.
+FLAT = 1e-13
 #: Rows whose scaled columns are in memory at a time.
 CHUNK_ROWS = 4096
 

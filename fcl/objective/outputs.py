@@ -1,11 +1,12 @@
 """The objective of several outputs: classes, targets or labels that share rows and features.
 
-    P(W, b) = penalty(W) + C * sum_i s_i loss(y_i, m_i),    m_ik = sum_j W_jk phi_ij + b_k + o_ik
+    P(W, V) = penalty(W) + C * sum_i s_i loss(y_i, m_i),    m_ik = sum_j W_jk phi_ij + V_k . z_i + o_ik
 
-Arrays over rows are float64 (K, n), C-contiguous, with a row for each output. Margins include the K
-intercepts and the offsets o, unlike the margins of :class:`fcl.objective.Objective`, whose methods this
-module follows otherwise: sums over rows are computed by row blocks and added in block order, and do not
-depend on the number of threads.
+Arrays over rows are float64 (K, n), C-contiguous, with a row for each output. z_i are covariates, or 1
+for an intercept. Their coefficients V are stored flat, float64 (K q,), those of one output after those
+of another. Margins include V_k . z_i and the offsets o, unlike the margins of
+:class:`fcl.objective.Objective`, whose methods this module follows otherwise: sums over rows are computed
+by row blocks and added in block order, and do not depend on the number of threads.
 
 Two kinds of objective derive from :class:`Outputs`: :class:`SeparateOutputs`, a sum of losses of one
 output each, and :class:`fcl.objective.softmax.SoftmaxOutputs`, whose loss couples the outputs.
@@ -22,6 +23,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fcl.objective import balance
+from fcl.objective.covariates import Covariates
 from fcl.objective.losses import Loss
 from fcl.objective.penalty import Penalty
 from fcl.objective.problem import Balance, Objective, RowValues
@@ -54,9 +57,12 @@ class Outputs(ABC):
     C : float
         Factor of the sum of losses, > 0.
     intercept : bool
-        Whether the K intercepts are free; otherwise they are 0.
+        Whether the K intercepts are free; otherwise they are 0. With covariates it is False, and free
+        intercepts are the coefficients of their first column.
     offset : float64 (K, n), optional
         Offsets of the margins; None for zeros.
+    covariates : Covariates, optional
+        Unpenalised columns; None for none.
     """
 
     loss: Loss
@@ -68,11 +74,11 @@ class Outputs(ABC):
     team: Team = field(default=SERIAL, compare=False)  #: threads that share the row blocks
     penalty: Penalty = field(default_factory=Penalty)
     offset: Floats | None = None
+    covariates: Covariates | None = None
 
     first_row: ClassVar[int] = 0  #: as in Objective
     separate: ClassVar[bool]  #: whether the loss is a sum of losses of one output each
     has_constant: ClassVar[bool] = False  #: there is no intercept beside the margins
-    covariates: ClassVar[None] = None  #: several outputs have no covariates
 
     @property
     def n_rows(self) -> int:
@@ -85,8 +91,15 @@ class Outputs(ABC):
 
     @property
     def n_free(self) -> int:
-        """Number of unpenalised coefficients: the intercepts."""
-        return self.n_outputs if self.intercept else 0
+        """Number of unpenalised coefficients: of covariates, or the intercepts."""
+        return self.n_outputs * (
+            int(self.intercept) if self.covariates is None else self.covariates.q
+        )
+
+    @property
+    def n_flat(self) -> int:
+        """Number of directions of the unpenalised coefficients along which no loss changes."""
+        return 0
 
     @property
     def majoriser(self) -> float:
@@ -112,18 +125,28 @@ class Outputs(ABC):
     def take(self, rows: Ids, s: Floats) -> Outputs:
         """The objective over a sample of the rows, int64 (m,), with other weights s, float64 (m,)."""
         offset = None if self.offset is None else np.take(self.offset, rows, axis=1)
-        return replace(self, y=np.take(self.y, rows, axis=-1), s=s, offset=offset)
+        covariates = self.covariates and self.covariates.take(rows)
+        y = np.take(self.y, rows, axis=-1)
+        return replace(self, y=y, s=s, offset=offset, covariates=covariates)
 
-    def add_covariates(self, v: Floats, m: Floats) -> None:
-        """Add intercepts v, float64 (K,), to margins, in place."""
-        m += v[:, None]
+    # -- unpenalised columns -------------------------------------------------------------------
+
+    def add_free(self, x: Floats, m: Floats) -> None:
+        """Add the intercepts, or covariates times their coefficients, to margins, in place.
+
+        x : float64 (n_free,), or (K,) without covariates.
+        """
+        if self.covariates is None:
+            m += x[:, None]
+            return
+        for part, own, margins in zip(self.parts, x.reshape(self.n_outputs, -1), m, strict=True):
+            part.add_free(own, margins)
+
+    add_covariates = add_free
 
     def free_sums(self, r: Sequence[RowValues] | Floats) -> Floats:
-        """sum_i r_ik of the outputs with a free intercept, float64 (n_free,)."""
-        blocks = list(self.blocks())
-        return np.array(
-            [math.fsum(float(r[k][rows].sum()) for rows in blocks) for k in range(self.n_free)]
-        )
+        """sum_i r_ik z_i over the unpenalised columns of each output, float64 (n_free,)."""
+        return np.concatenate([part.free_sums(r[k]) for k, part in enumerate(self.parts)])
 
     # -- primal --------------------------------------------------------------------------------
 
@@ -156,14 +179,13 @@ class Outputs(ABC):
     def settle(
         self, m: Floats, slope: Floats | None = None, floor: Floats | None = None
     ) -> Settled:
-        """Minimise sum s loss(m + x) + slope . x + floor . x^2 / 2 over x, a constant for each output.
+        """Minimise sum s loss(m + X z) + slope . x + floor . x^2 / 2 over x, the free coefficients.
 
-        Adds x to the margins m, float64 (K, n), in place. x is empty, and m stays, without intercepts.
+        Adds X z to the margins m, float64 (K, n), in place.
 
-        slope, floor : float64 (K,), slopes and curvatures (>= 0) of further terms; by default 0. For a
-        loss that
-            does not feel a constant in all margins, the mean of ``slope`` is ignored while ``floor`` is
-            0.
+        slope, floor : float64 (n_free,), slopes and curvatures (>= 0) of further terms; by default 0. For
+            a loss that is unchanged by a constant in all margins of a row, the mean of ``slope`` over the
+            outputs is ignored while ``floor`` is 0.
         """
 
     # -- one output ----------------------------------------------------------------------------
@@ -173,8 +195,8 @@ class Outputs(ABC):
     def parts(self) -> tuple[Objective, ...]:
         """Each output as an objective of one output.
 
-        They have the rows, weights and intercepts of the outputs. Losses and targets are those of the
-        outputs only where the losses are separate.
+        They have the rows, weights, intercepts and covariates of the outputs. Losses and targets are
+        those of the outputs only where the losses are separate.
         """
 
     def _part(self, loss: Loss, y: Floats, offset: Floats | None) -> Objective:
@@ -189,15 +211,16 @@ class Outputs(ABC):
             self.team,
             Penalty(self.penalty.l1_ratio),
             offset,
+            self.covariates,
         )
 
     def centre(self, weights: Floats) -> Floats:
         """Weights (k, K) of the same model, up to the intercepts, with the least penalty."""
         return weights
 
-    def centre_intercepts(self, b: Floats) -> Floats:
-        """A copy of the intercepts (K,) of the same model that has mean 0, if there is a choice."""
-        return b.copy()
+    def centre_free(self, v: Floats) -> Floats:
+        """A copy of the free coefficients of the same model, of mean 0 if there is a choice."""
+        return v.copy()
 
     # -- dual ----------------------------------------------------------------------------------
 
@@ -217,6 +240,22 @@ class Outputs(ABC):
         """Make residuals a point of the dual that stays one on the grid of the prices; see subclasses."""
 
     @abstractmethod
+    def balanced(
+        self, r: Floats, q: Floats, m: Floats, step: float, on_grid: Callable[[Floats], RowValues]
+    ) -> Floats:
+        """Residuals, float64 (K, n), balanced against the covariates (:mod:`fcl.objective.balance`).
+
+        r, q, m : float64 (K, n), residuals, curvatures and margins of one point.  step : of the grid on
+        which residuals are priced; 0 for none.  on_grid : truncates those of an output to the grid.
+        """
+
+    def slack(self, r: Sequence[RowValues], m: Floats) -> Floats | None:
+        """What the remainders of balanced residuals may take from the bound, float64 (K,)."""
+        if self.covariates is None:
+            return None
+        return np.array([balance.slack(part, r[k], m[k]) for k, part in enumerate(self.parts)])
+
+    @abstractmethod
     def imbalance(self, r: Sequence[RowValues] | Floats) -> Floats:
         """Largest change of a constant column's price by balancing, float64 (K,).
 
@@ -229,6 +268,7 @@ class Outputs(ABC):
         r: Sequence[RowValues] | Floats,
         largest: float | Floats,
         excess: float | Floats = math.inf,
+        slack: Floats | None = None,
     ) -> float:
         """A lower bound of the optimum, from residuals and the prices of the whole family.
 
@@ -244,6 +284,9 @@ class Outputs(ABC):
             Upper bound of sum_j f_j max(0, size / f_j - limit)^2, where the limit is
             ``penalty.limit(C)``, and the sum is also over outputs unless the penalty is grouped; infinite
             if unknown. By output like ``largest``.
+        slack : float64 (K,), optional
+            What the remainder of a balance against covariates may take from each output's bound at its
+            scale 1 (:mod:`fcl.objective.balance`); by default nothing.
         """
 
 
@@ -270,12 +313,12 @@ class SeparateOutputs(Outputs):
 
     def residuals_curvatures_of(self, rows: slice, m: Floats, r: Floats, q: Floats) -> None:
         for k, part in enumerate(self.parts):
-            part.residuals_curvatures_of(rows, m[k], 0.0, r[k], q[k])
+            part.residuals_curvatures_of(rows, m[k], r[k], q[k])
 
     def residuals(self, m: Floats, r: Floats) -> None:
         unused = np.empty(self.n_rows)
         for k, part in enumerate(self.parts):
-            part.residuals_curvatures(m[k], 0.0, r[k], unused)
+            part.residuals_curvatures(m[k], r[k], unused)
 
     def line_sums(self, m: Floats, dm: Floats, beta: float) -> OutputLineSums:
         found = [part.line_sums(m[k], dm[k], beta, 0.0) for k, part in enumerate(self.parts)]
@@ -288,15 +331,21 @@ class SeparateOutputs(Outputs):
     def settle(
         self, m: Floats, slope: Floats | None = None, floor: Floats | None = None
     ) -> Settled:
-        if not self.intercept:
-            return Settled(np.empty(0), 0.0)
-        found = []
+        found, q = [], self.n_free // self.n_outputs
         for k, part in enumerate(self.parts):
-            own = slice(k, k + 1)
+            own = slice(k * q, (k + 1) * q)
             pull = None if slope is None else slope[own], None if floor is None else floor[own]
             found.append(settle_one(part, m[k], *pull))
         x = np.concatenate([settled.x for settled in found])
         return Settled(x, math.fsum(settled.decrease for settled in found))
+
+    def balanced(
+        self, r: Floats, q: Floats, m: Floats, step: float, on_grid: Callable[[Floats], RowValues]
+    ) -> Floats:
+        out = np.empty_like(r)
+        for k, part in enumerate(self.parts):
+            out[k] = balance.balanced(part, r[k], q[k], on_grid)
+        return out
 
     def imbalance(self, r: Sequence[RowValues] | Floats) -> Floats:
         return np.array([part.imbalance(r[k]) for k, part in enumerate(self.parts)])
@@ -306,6 +355,7 @@ class SeparateOutputs(Outputs):
         r: Sequence[RowValues] | Floats,
         largest: float | Floats,
         excess: float | Floats = math.inf,
+        slack: Floats | None = None,
     ) -> float:
         """See :meth:`Outputs.dual_bound`.
 
@@ -315,10 +365,11 @@ class SeparateOutputs(Outputs):
         """
         balances = [part.dual_balance(r[k]) for k, part in enumerate(self.parts)]
         scales = self._scales(r, largest, balances)
-        scaled = self._dual_values(r, balances, scales)
+        lost = [0.0] * self.n_outputs if slack is None else slack.tolist()
+        scaled = self._dual_values(r, balances, scales, lost)
         if self.penalty.pure_l1 or np.isinf(excess).any():
             return math.fsum(scaled)
-        whole = self._dual_values(r, balances, [1.0] * self.n_outputs)
+        whole = self._dual_values(r, balances, [1.0] * self.n_outputs, lost)
         if np.ndim(excess):
             own = zip(scaled, whole, np.asarray(excess).tolist(), strict=True)
             return math.fsum(max(a, b - self.penalty.conjugate(self.C, c)) for a, b, c in own)
@@ -326,9 +377,16 @@ class SeparateOutputs(Outputs):
         return max(math.fsum(scaled), math.fsum(whole) - penalty)
 
     def _dual_values(
-        self, r: Sequence[RowValues] | Floats, balances: list[Balance], scales: list[float]
+        self,
+        r: Sequence[RowValues] | Floats,
+        balances: list[Balance],
+        scales: list[float],
+        slack: list[float],
     ) -> list[float]:
-        return [part.dual_value(r[k], balances[k], scales[k]) for k, part in enumerate(self.parts)]
+        return [
+            part.dual_value(r[k], balances[k], scales[k]) - scales[k] * slack[k]
+            for k, part in enumerate(self.parts)
+        ]
 
     def _scales(
         self, r: Sequence[RowValues] | Floats, largest: float | Floats, balances: list[Balance]

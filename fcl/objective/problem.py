@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -105,6 +105,8 @@ class Objective:
         """Whether there is an intercept, alone or among the covariates."""
         return self.intercept or (self.covariates is not None and self.covariates.constant)
 
+    n_flat: ClassVar[int] = 0  #: directions of the unpenalised coefficients that change no loss
+
     @property
     def n_free(self) -> int:
         """Number of unpenalised coefficients: covariates, or the intercept alone."""
@@ -179,9 +181,19 @@ class Objective:
         parts = self.team.map(lambda rows: covariates.gram(q[rows], rows), list(self.blocks()))
         return np.asarray(np.sum(parts, axis=0))
 
+    def free_hessian(self, m: Floats, q: Floats, share: float) -> Floats:
+        """The Hessian of the losses in the unpenalised coefficients, float64 (n_free, n_free).
+
+        q : float64 (n,), curvatures at the margins m.  share : of the majoriser's curvatures, to which q
+        is raised first, in place.
+        """
+        if share:
+            self.raise_curvatures(m, share, q)
+        return self.free_gram(q)
+
     # -- primal --------------------------------------------------------------------------------
 
-    def loss_sum(self, m: Floats, b: float) -> float:
+    def loss_sum(self, m: Floats, b: float = 0.0) -> float:
         """sum_i s_i loss(y_i, m_i + b)."""
         return math.fsum(self.over_blocks(block_sums.loss, [m], b))
 
@@ -189,25 +201,25 @@ class Objective:
         """The objective, given the penalty of the weights."""
         return penalty + self.C * self.loss_sum(m, b)
 
-    def residuals_curvatures(self, m: Floats, b: float, r: Floats, q: Floats) -> None:
+    def residuals_curvatures(self, m: Floats, r: Floats, q: Floats, b: float = 0.0) -> None:
         """Write r_i = s_i loss' and q_i = s_i loss''."""
         blocks = list(self.blocks())
-        self.team.map(lambda rows: self.residuals_curvatures_of(rows, m, b, r, q), blocks)
+        self.team.map(lambda rows: self.residuals_curvatures_of(rows, m, r, q, b), blocks)
 
     def residuals_curvatures_of(
-        self, rows: slice, m: Floats, b: float, r: Floats, q: Floats
+        self, rows: slice, m: Floats, r: Floats, q: Floats, b: float = 0.0
     ) -> None:
         """Like :meth:`residuals_curvatures`, on one row block of vectors over all rows."""
         kernels.losses.residuals_curvatures(
             self.loss.kernel, self.y[rows], self.s[rows], m[rows], b, r[rows], q[rows]
         )
 
-    def raise_curvatures(self, m: Floats, b: float, share: float, q: Floats) -> None:
+    def raise_curvatures(self, m: Floats, share: float, q: Floats) -> None:
         """Raise curvatures, in place, to at least a share of the curvatures of the loss's majoriser."""
 
         def block(rows: slice) -> None:
             kernels.losses.raise_curvatures(
-                self.loss.kernel, self.y[rows], self.s[rows], m[rows], b, share, q[rows]
+                self.loss.kernel, self.y[rows], self.s[rows], m[rows], 0.0, share, q[rows]
             )
 
         self.team.map(block, list(self.blocks()))

@@ -1,20 +1,20 @@
 """The softmax objective: K classes, whose probabilities share one loss.
 
-    P(W, b) = penalty(W) + C * sum_i s_i ( log sum_k exp(m_ik) - m_i,y_i )
+    P(W, V) = penalty(W) + C * sum_i s_i ( log sum_k exp(m_ik) - m_i,y_i )
 
-with the margins m_ik = sum_j W_jk phi_ij + b_k + o_ik.
+with the margins m_ik = sum_j W_jk phi_ij + V_k . z_i + o_ik.
 
 **Residuals** are r_ik = s_i (p_ik - [y_i = k]), with the probabilities p. Each row of residuals sums to
 0, so the prices of all features do, too: K - 1 outputs are enough, and the last one's prices are minus
-the sum of theirs. The loss does not feel a constant added to all margins of a row.
+the sum of theirs. The loss is unchanged by a constant added to all margins of a row.
 
 **The dual.** With A_i = p_i, or any other distribution over the classes, and H(a) = -sum_k a_k log a_k,
 
     D(A) = C sum_i s_i ( H(A_i) + <A_i - Y_i, o_i> )
 
-is a lower bound of P if sum_i s_i (A_i - Y_i) = 0 (with intercepts) and the prices of s_i (A_ik - Y_ik)
-violate the optimality condition of no feature. Where the penalty has squares, all prices are allowed, and
-the penalty's conjugate is subtracted.
+is a lower bound of P if sum_i s_i (A_i - Y_i) z_i' = 0, where z_i is 1 for intercepts, and the prices of
+s_i (A_ik - Y_ik) violate the optimality condition of no feature. Where the penalty has squares, all
+prices are allowed, and the penalty's conjugate is subtracted.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from fcl import kernels
+from fcl.objective.class_covariates import balanced as balanced_covariates
+from fcl.objective.class_covariates import free_hessian
 from fcl.objective.class_intercepts import ClassSums, settle
 from fcl.objective.outputs import OutputLineSums, Outputs
 from fcl.objective.problem import Objective, RowValues
 from fcl.objective.simplex import Balanced, balanced
-from fcl.objective.unpenalised import Settled
+from fcl.objective.unpenalised import Settled, descend
 from fcl.types import Floats
 
 T = TypeVar("T")
@@ -87,13 +89,24 @@ class SoftmaxOutputs(Outputs):
         """
         return weights - self.penalty.centre(weights)[:, None]
 
-    def centre_intercepts(self, b: Floats) -> Floats:
-        """The intercepts (K,) with the same probabilities that have mean 0."""
-        return b - b.mean() if len(b) else b.copy()
+    def centre_free(self, v: Floats) -> Floats:
+        """The free coefficients with the same probabilities that have mean 0 over the classes."""
+        if self.covariates is None:
+            return v - v.mean() if len(v) else v.copy()
+        return self._centred(v)
+
+    def _centred(self, v: Floats) -> Floats:
+        table = v.reshape(self.n_classes, -1)
+        return np.asarray((table - table.mean(axis=0)).ravel())
+
+    @property
+    def n_flat(self) -> int:
+        return self.n_free // self.n_classes
 
     # -- sums over rows ------------------------------------------------------------------------
 
-    def _work(self) -> Floats:
+    def work(self) -> Floats:
+        """Memory for the kernels of a block."""
         return np.empty((self.n_classes + 3, kernels.softmax.TILE))
 
     @cached_property
@@ -106,7 +119,7 @@ class SoftmaxOutputs(Outputs):
     def loss_sum(self, m: Floats) -> float:
         def block(rows: slice) -> float:
             value: float = kernels.softmax.weighted_loss(
-                self.y, self.s, m, self._zeros, rows.start, rows.stop, self._work()
+                self.y, self.s, m, self._zeros, rows.start, rows.stop, self.work()
             )
             return value
 
@@ -115,7 +128,7 @@ class SoftmaxOutputs(Outputs):
     def residuals_curvatures_of(self, rows: slice, m: Floats, r: Floats, q: Floats) -> None:
         """Like :meth:`residuals_curvatures`, on one row block; q may be (0, 0), and is then left."""
         kernels.softmax.residuals_curvatures(
-            self.y, self.s, m, self._zeros, rows.start, rows.stop, self._work(), r, q
+            self.y, self.s, m, self._zeros, rows.start, rows.stop, self.work(), r, q
         )
 
     def residuals(self, m: Floats, r: Floats) -> None:
@@ -133,7 +146,7 @@ class SoftmaxOutputs(Outputs):
                 self._zeros,
                 rows.start,
                 rows.stop,
-                self._work(),
+                self.work(),
                 out,
             )
             return out
@@ -146,7 +159,7 @@ class SoftmaxOutputs(Outputs):
         def block(rows: slice) -> tuple[float, Floats]:
             out = np.empty((5, self.n_classes))
             value = kernels.softmax.balances(
-                self.y, self.s, m, shift, rows.start, rows.stop, self._work(), out
+                self.y, self.s, m, shift, rows.start, rows.stop, self.work(), out
             )
             return value, out
 
@@ -166,7 +179,7 @@ class SoftmaxOutputs(Outputs):
             for start in range(rows.start, rows.stop, CHUNK * stride):
                 stop = min(start + CHUNK, rows.stop)
                 p = np.empty((self.n_classes, stop - start))
-                kernels.softmax.probabilities(self.s, m, shift, start, stop, self._work(), p)
+                kernels.softmax.probabilities(self.s, m, shift, start, stop, self.work(), p)
                 out += p @ p.T
             return out
 
@@ -176,10 +189,27 @@ class SoftmaxOutputs(Outputs):
     def settle(
         self, m: Floats, slope: Floats | None = None, floor: Floats | None = None
     ) -> Settled:
-        if not self.intercept:
-            return Settled(np.empty(0), 0.0)
-        zeros = self._zeros
-        return settle(self, m, zeros if slope is None else slope, zeros if floor is None else floor)
+        x = np.zeros(self.n_free)
+        slope, floor = x if slope is None else slope, x if floor is None else floor
+        if self.intercept:
+            return settle(self, m, slope, floor)
+        if self.covariates is None:
+            return Settled(x, 0.0)
+        decrease = 0.0
+        if self.covariates.constant:  # this search finds the best constants from any distance
+            own = slice(None, None, self.covariates.q)
+            settled = settle(self, m, slope[own], floor[own])
+            x[own], decrease = settled.x, settled.decrease
+        if not floor.any():
+            slope = self._centred(slope)
+        return descend(self, m, x, slope, floor, decrease)
+
+    def free_hessian(self, m: Floats, q: Floats, share: float) -> Floats:
+        """The Hessian of the losses in the coefficients of the covariates, float64 (n_free, n_free).
+
+        q : not used.  share : see :meth:`Objective.free_hessian`.
+        """
+        return free_hessian(self, m, share)
 
     @cached_property
     def parts(self) -> tuple[Objective, ...]:
@@ -224,6 +254,16 @@ class SoftmaxOutputs(Outputs):
         """
         kernels.softmax.close_rows(self.y, r, step, rows.start, rows.stop)
 
+    def balanced(
+        self, r: Floats, q: Floats, m: Floats, step: float, on_grid: Callable[[Floats], RowValues]
+    ) -> Floats:
+        step = max(step, self.least_step)
+
+        def close(found: Floats) -> None:
+            self.team.map(lambda rows: self.close(rows, found, step), list(self.blocks()))
+
+        return balanced_covariates(self, r, m, close)
+
     def imbalance(self, r: Sequence[RowValues] | Floats) -> Floats:
         if not self.intercept:
             return np.zeros(self.n_classes)
@@ -234,6 +274,7 @@ class SoftmaxOutputs(Outputs):
         r: Sequence[RowValues] | Floats,
         largest: float | Floats,
         excess: float | Floats = math.inf,
+        slack: Floats | None = None,
     ) -> float:
         """See :meth:`Outputs.dual_bound`; ``largest`` and ``excess`` are those of all classes together.
 
@@ -246,11 +287,12 @@ class SoftmaxOutputs(Outputs):
         """
         balance = balanced(self.free_sums(r) if self.intercept else self._zeros, self.counts)
         limit = self.penalty.least_C(self.C * float(np.max(largest)) * (1.0 + 1e-12))
-        scaled = self._dual_value(r, balance, min(1.0, limit))
+        lost, t = 0.0 if slack is None else math.fsum(slack), min(1.0, limit)
+        scaled = self._dual_value(r, balance, t) - t * lost
         total = float(np.sum(excess))
         if self.penalty.pure_l1 or math.isinf(total):
             return scaled
-        whole = self._dual_value(r, balance, 1.0)
+        whole = self._dual_value(r, balance, 1.0) - lost
         return max(scaled, whole - self.penalty.conjugate(self.C, total))
 
     def _dual_value(self, r: Sequence[RowValues] | Floats, balance: Balanced, t: float) -> float:

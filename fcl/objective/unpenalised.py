@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fcl.errors import InputError
-from fcl.objective.covariates import Covariates, inverse_root
+from fcl.objective.covariates import FLAT, Covariates, inverse_root
 from fcl.objective.problem import Objective
 from fcl.types import Floats
 
@@ -30,13 +31,11 @@ REUSED = 0.1
 SUFFICIENT, ROUNDING = 1e-4, 1e-14
 #: Shares of the majoriser's curvatures that are tried in turn (see ``raise_curvatures``).
 RAISED = (0.0, 1e-6, 1e-2, 1.0)
-#: Curvature below which a direction is flat, relative to the curvatures of its columns.
-FLAT = 1e-13
 #: Share of the losses without covariates up to which a fit is exact.
 EXACT = 1e-20
 #: Losses that fall for ever on one side; the range of Z v, and the curvature relative to that of a
 #: typical row, beyond which a minimum is taken to be at infinity.
-ENDLESS, FURTHEST, LEVEL = ("logistic", "poisson"), 25.0, 1e-9
+ENDLESS, FURTHEST, LEVEL = ("logistic", "poisson", "softmax"), 25.0, 1e-9
 
 
 @dataclass(frozen=True)
@@ -77,30 +76,39 @@ def settle(
             x = np.append(move, x[1:])
             decrease = before - objective.loss_sum(m, 0.0) - (own + 0.5 * bend * move) * move
     if objective.covariates is not None:
-        newton = _Newton(objective, m, x, slope, floor)
-        start = newton.value
-        newton.run()
-        x, decrease = newton.x, decrease + start - newton.value
+        return descend(objective, m, x, slope, floor, decrease)
     return Settled(x, max(0.0, decrease))
+
+
+def descend(
+    objective: Any, m: Floats, x: Floats, slope: Floats, floor: Floats, decrease: float
+) -> Settled:
+    """Minimise by Newton's method from coefficients x, whose margins are m.
+
+    objective : Objective or Outputs.  slope, floor : as for :func:`settle`.
+    decrease : that x has already brought.
+    """
+    newton = _Newton(objective, m, x, slope, floor)
+    start = newton.value
+    newton.run()
+    return Settled(newton.x, max(0.0, decrease + start - newton.value))
 
 
 class _Newton:
     """Newton's method with halved steps, whose Hessian is reused while it serves well."""
 
-    def __init__(
-        self, objective: Objective, m: Floats, x: Floats, slope: Floats, floor: Floats
-    ) -> None:
+    def __init__(self, objective: Any, m: Floats, x: Floats, slope: Floats, floor: Floats) -> None:
         self.objective, self.m, self.x = objective, m, x
         self._slope, self._floor = slope, floor
-        self.value = objective.loss_sum(m, 0.0) + self._pull(x)
+        self.value = objective.loss_sum(m) + self._pull(x)
 
     def run(self) -> None:
         """Take steps until only rounding is left."""
         # residuals, later the margins of a step; curvatures
-        r, q = np.empty((2, self.objective.n_rows))
+        r, q = np.empty((2, *self.m.shape))
         root, before = None, math.inf
         for _ in range(MOST_STEPS):
-            self.objective.residuals_curvatures(self.m, 0.0, r, q)
+            self.objective.residuals_curvatures(self.m, r, q)
             slopes = self.objective.free_sums(r) + self._slope + self._floor * self.x
             size = float(np.abs(r).sum())
             left = float(np.abs(slopes).max()) / size if size > 0.0 else 0.0
@@ -115,11 +123,10 @@ class _Newton:
         """Take a step downhill; returns the root of its inverse Hessian, or None without a step."""
         for share in RAISED if root is None else (None, *RAISED):
             if share is not None:
-                if share:
-                    self.objective.raise_curvatures(self.m, 0.0, share, q)
-                hessian = self.objective.free_gram(q) + np.diag(self._floor)
+                hessian = self.objective.free_hessian(self.m, q, share) + np.diag(self._floor)
                 root = inverse_root(hessian, FLAT)
-                if root.shape[1] < len(slopes) and share < RAISED[-1]:
+                rank = len(slopes) - self.objective.n_flat
+                if root.shape[1] < rank and share < RAISED[-1]:
                     continue  # such as a level whose rows have no loss: the majoriser bends there
             assert root is not None
             step = -root @ (root.T @ slopes)
@@ -134,7 +141,7 @@ class _Newton:
         rounding, t = ROUNDING * abs(self.value), 1.0
         for _ in range(MOST_HALVINGS):
             x = self.x + t * step
-            value = self.objective.line_sums(self.m, dm, t, 0.0).value + self._pull(x)
+            value = self.objective.line_sums(self.m, dm, t).value + self._pull(x)
             hidden = t == 1.0 and promised <= rounding and value <= self.value + rounding
             if value <= self.value - SUFFICIENT * t * promised or hidden:
                 self.x, self.value = x, value
@@ -147,7 +154,7 @@ class _Newton:
         return float(self._slope @ x + 0.5 * self._floor @ (x * x))
 
 
-def check_null(objective: Objective, m: Floats, v: Floats, before: float) -> None:
+def check_null(objective: Any, m: Floats, v: Floats) -> None:
     """Check the settled null model: covariates that explain everything leave no problem to solve.
 
     Where covariates separate classes, or a level of a category has no events, the loss of some rows
@@ -155,41 +162,44 @@ def check_null(objective: Objective, m: Floats, v: Floats, before: float) -> Non
     direction of the coefficients is left without curvature. Other losses always have a minimum, but if
     it is 0, only rounding is left, and relative gaps mean nothing.
 
-    before : sum of the losses without any coefficient.
+    objective : Objective or Outputs; each output whose loss is separate is checked by itself.  m, v :
+    margins and coefficients of the null model.
 
     Raises
     ------
     InputError
         No finite coefficients are optimal, or the covariates fit the targets exactly.
     """
-    covariates, loss = objective.covariates, objective.loss
-    if covariates is None:
+    if m.ndim > 1 and objective.separate:
+        for part, own, x in zip(objective.parts, m, v.reshape(len(m), -1), strict=True):
+            check_null(part, own, x)
         return
-    if loss.name in ENDLESS:
-        _check_finite(objective, covariates, m, v)
-    if before > 0.0 and objective.loss_sum(m, 0.0) <= EXACT * before:
+    moved = np.zeros_like(m)
+    objective.add_free(v, moved)
+    if objective.loss.name in ENDLESS and np.ptp(moved, axis=-1).max() > FURTHEST:
+        _check_finite(objective, m)
+    before = objective.loss_sum(m - moved)
+    if before > 0.0 and objective.loss_sum(m) <= EXACT * before:
         raise InputError(
             "covariates: expected targets that they do not determine, but the covariates alone fit the "
             "targets exactly; leave out the covariate that contains the target, or use fewer covariates"
         )
 
 
-def _check_finite(objective: Objective, covariates: Covariates, m: Floats, v: Floats) -> None:
+def _check_finite(objective: Any, m: Floats) -> None:
     """Raise InputError if no finite coefficients are optimal."""
-    moved = np.zeros(len(m))
-    objective.add_free(v, moved)
-    if np.ptp(moved) <= FURTHEST:
-        return
-    r, q = np.empty((2, len(m)))
-    objective.residuals_curvatures(m, 0.0, r, q)
-    values, vectors = np.linalg.eigh(objective.free_gram(q))
+    covariates: Covariates = objective.covariates
+    r, q = np.empty((2, *m.shape))
+    objective.residuals_curvatures(m, r, q)
+    values, vectors = np.linalg.eigh(objective.free_hessian(m, q, 0.0))
     level = (
         0.25 if objective.loss.classifies else float(np.average(objective.y, weights=objective.s))
     )
-    if values[0] > LEVEL * level * math.fsum(objective.s):
+    if values[objective.n_flat] > LEVEL * level * math.fsum(objective.s):
         return  # an outlier of a covariate, for instance
     first = int(covariates.constant)
-    worst = int(np.abs(vectors[first:, 0]).argmax())
+    sizes = np.linalg.norm(vectors[:, objective.n_flat].reshape(-1, covariates.q), axis=0)
+    worst = int(sizes[first:].argmax())
     name = covariates.names[worst] if covariates.names else f"number {worst}"
     raise InputError(
         f"covariates: expected that some finite coefficients are optimal, but {name} separates rows "

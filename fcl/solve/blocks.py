@@ -43,8 +43,10 @@ class OutputSolver:
         self.factors = factors
         self.working = OutputWorking(cache, K)
         self.trainer = trainer
-        self.anchor = Point(np.empty(0, np.int64), np.empty((0, K)), 0.0, np.zeros(K))
-        self.free = np.zeros(K)  #: intercepts of the trainer's point
+        free = np.zeros(max(K, view.objective.n_free))
+        self.anchor = Point(np.empty(0, np.int64), np.empty((0, K)), 0.0, free)
+        #: free coefficients of the trainer's point, as in :class:`fcl.solve.state.Point`
+        self.free = self.anchor.covariates
         self.change_view(view)
 
     @property
@@ -95,6 +97,11 @@ class OutputSolver:
         self.free = self.anchor.covariates.copy()
         self._restart()
 
+    def _of(self, free: Floats, k: int) -> Floats:
+        """The part of the free coefficients that belongs to output k, none if they are fixed."""
+        q = self.view.objective.n_free // self.view.objective.n_outputs
+        return free[k * q : (k + 1) * q]
+
     def keep_point(self) -> bool:
         """Keep the trainer's point if it is better than the new anchor; else return to the anchor."""
         self._restart()
@@ -106,7 +113,7 @@ class OutputSolver:
     def _restart(self) -> None:
         """Recompute the margins of the trainer's point from those of the anchor."""
         self._m[:] = self.view.margins
-        self._m += (self.free - self.anchor.covariates)[:, None]
+        self.view.objective.add_free(self.free - self.anchor.covariates, self._m)
         n = self.cache.n
         for part, m in zip(self.working.outputs, self._m, strict=True):
             away = part.weights[:n] - part.anchor_weights[:n]
@@ -123,8 +130,8 @@ class OutputSolver:
         for k, (part, own) in enumerate(zip(working.outputs, view.outputs, strict=True)):
             away = part.weights[:n] - part.anchor_weights[:n]
             smooth += float((part.correction[:n] * away + 0.5 * part.floor[:n] * away**2).sum())
-            x = self.free[k : k + 1] - self.anchor.covariates[k : k + 1]
-            if objective.intercept:
+            x = self._of(self.free, k) - self._of(self.anchor.covariates, k)
+            if len(x):
                 smooth += float(own.free_correction @ x + 0.5 * own.free_floor @ (x * x))
         penalty = objective.penalty.value(working.of("weights"), factor)
         penalty -= objective.penalty.value(working.of("anchor_weights"), factor)
@@ -218,11 +225,9 @@ class OutputSolver:
     def _turn(self, k: int, target: float) -> StepResult:
         """Take steps on the problem of an output; the violation is the one before them."""
         view, part = self.view, self.working.outputs[k]
-        trainer, b = self.trainer, self.anchor.covariates[k : k + 1]
-        if not view.objective.intercept:
-            b = b[:0]
-        view.focus(k, float(b.sum()))
-        trainer.start(view.outputs[k], part, b, self.free[k : k + 1])
+        trainer, b = self.trainer, self._of(self.anchor.covariates, k)
+        view.focus(k, float(b.sum()) if view.objective.intercept else 0.0)
+        trainer.start(view.outputs[k], part, b, self._of(self.free, k))
         first, decrease, sweeps, moved = -1.0, 0.0, 0, False
         goal = target
         for turn in range(STEPS_A_TURN + 1):
@@ -238,8 +243,7 @@ class OutputSolver:
             moved = True
         self._violations[k] = first
         self._m[k] = trainer.margins
-        if view.objective.intercept:
-            self.free[k] = trainer.free[0]
+        self._of(self.free, k)[:] = trainer.free
         return StepResult(moved, decrease, first, sweeps)
 
     def solve(self, target: float, max_steps: int) -> Solved:
@@ -263,6 +267,4 @@ class OutputSolver:
         frozen = ~np.isin(anchor.ids, cached)
         ids = np.concatenate([anchor.ids[frozen], cached])
         weights = np.concatenate([anchor.weights[frozen], self.working.of("weights")])
-        return Point.make(
-            ids, objective.centre(weights), 0.0, objective.centre_intercepts(self.free)
-        )
+        return Point.make(ids, objective.centre(weights), 0.0, objective.centre_free(self.free))

@@ -5,7 +5,7 @@ in all K weights of each column, coordinate descent on it (:mod:`fcl.solve.coupl
 along the step on the local objective itself:
 
     C [ sum_i s_i loss(u_i) + <c, W - W_e> + 1/2 sum_j kappa_j |W_j. - W_e,j.|^2 + c_b . (b - b_e) + ... ]
-        + penalty(W),        u_i = u_e,i + (W - W_e)' phi_i + b - b_e
+        + penalty(W),        u_i = u_e,i + (W - W_e)' phi_i + (V - V_e) z_i
 
 For softmax it takes a quarter of the time of class blocks, and less than half that of proximal steps with
 one Gram matrix (both measured in tools/research/README.md).
@@ -129,7 +129,7 @@ class CoupledTrainer:
         self.inner = inner
         self._team = inner.team
         self.damping = Damping(most=MOST_RAISED)
-        #: intercepts of the trainer's point, and of the anchor
+        #: free coefficients of the trainer's point, and of the anchor
         self.free = self._anchor = np.empty(0)
         #: columns of the last step, and their slopes before it, of the size that the penalty bounds by 1
         self.seen: tuple[Columns, Floats] = (np.empty(0, np.intp), np.empty(0))
@@ -147,13 +147,14 @@ class CoupledTrainer:
         )
 
     @staticmethod
-    def bytes_for(n_rows: int, n_columns: int, n_outputs: int, group: bool) -> int:
+    def bytes_for(n_rows: int, n_columns: int, n_outputs: int, group: bool, q: int = 0) -> int:
         """Bytes of the buffers and of the allocations of a step, beyond those of a trainer of one output.
 
         n_columns : number of columns that may be active.  group : whether the penalty is the group norm.
+        q : number of covariates.
         """
-        model = model_bytes(n_rows, n_columns, n_outputs, group)
-        return 4 * 8 * n_outputs * n_rows + max(model, exact_bytes(n_rows, n_columns, n_outputs))
+        model = model_bytes(n_rows, n_columns, n_outputs, group, q)
+        return 4 * 8 * n_outputs * n_rows + max(model, exact_bytes(n_rows, n_columns, n_outputs, q))
 
     @staticmethod
     def column_bytes(n_outputs: int) -> int:
@@ -179,16 +180,16 @@ class CoupledTrainer:
         return self._m
 
     def start(self, view: OutputView, working: OutputWorking, anchor: Floats, free: Floats) -> None:
-        """Start at the weights of the working set, at :attr:`margins` and at the intercepts ``free``.
+        """Start at the weights of the working set, at :attr:`margins` and at the coefficients ``free``.
 
-        anchor, free : float64 (n_free,), intercepts of the anchor and of the point.
+        anchor, free : float64 (n_free,), free coefficients of the anchor and of the point.
         """
         self._view, self._working = view, working
         self.free, self._anchor = free, anchor
 
     @property
     def _away(self) -> Floats:
-        """The intercepts minus the anchor's."""
+        """The free coefficients minus the anchor's."""
         return np.asarray(self.free - self._anchor)
 
     def step(self, target: float, may_move: bool = True) -> StepResult:
@@ -300,15 +301,18 @@ class CoupledTrainer:
     def _bend(self) -> Bend:
         """The Hessian at the current point; residuals and curvatures are in the buffers."""
         part = self._view.objective
+        z = None if part.covariates is None else part.covariates.values
         if part.separate:
-            return Bend(self._q, np.ones(part.n_rows), False)
-        return Bend(part.loss.mean(self._m), part.s, True)
+            return Bend(self._q, np.ones(part.n_rows), False, z)
+        return Bend(part.loss.mean(self._m), part.s, True, z)
 
     def _search(self, local: LocalPoint, step: Step) -> Share | None:
         """Search along a step; writes the margins of the step."""
         view, working = self._view, self._working
         part = view.objective
-        self._dm[:] = step.x[:, None] if len(step.x) else 0.0
+        self._dm[:] = 0.0
+        if len(step.x):
+            part.add_free(step.x, self._dm)
         changed = np.flatnonzero(step.d.any(axis=1))
         add_outputs(working, local.columns[changed], step.d[changed], self._dm, self._team)
         d, ridge, floor = step.d, local.ridge[:, None], local.floor
@@ -333,7 +337,7 @@ class CoupledTrainer:
         back = weights - working.of("weights")[columns]
         add_outputs(working, columns, back, self._m, self._team)
         if len(free):
-            self._m += (free - self.free)[:, None]
+            self._view.objective.add_free(free - self.free, self._m)
         self._set(columns, weights)
         self.free = free
 

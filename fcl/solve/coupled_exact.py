@@ -6,8 +6,8 @@ with their whole Hessian over all rows of the view.
 
 The Hessian of row i is the sum of c_il c_il' over the outputs l, where c_il = sqrt(s_i p_il) (e_l - p_i)
 for softmax and sqrt(p_il) e_l for separate losses. The model is thus a least-squares problem with a row
-for each row and output, and its intercepts are eliminated by orthogonal projection, without loss of
-digits.
+for each row and output, and its free coefficients are eliminated by orthogonal projection, without loss
+of digits.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ MOST_WEIGHTS = 512
 MOST_NUMBERS = 1 << 20
 #: Entries of the least-squares problem in memory at a time.
 CHUNK_ENTRIES = 1 << 17
-#: An intercept depends on the others if its column, orthogonal to theirs, is below this share of it.
+#: A free coefficient depends on others if its column, orthogonal to theirs, is below this share of it.
 DEPENDENT = 1e-12
 
 
-def _numbers(n_rows: int, n_columns: int, n_outputs: int) -> int:
-    """Numbers over rows: the dense columns, the factors of the Hessians, and the intercepts' basis."""
-    return n_rows * (n_columns + 3 * n_outputs**2)
+def _numbers(n_rows: int, n_columns: int, n_outputs: int, q: int) -> int:
+    """Numbers over rows: the dense columns, the factors of the Hessians, and the free columns' basis."""
+    return n_rows * (n_columns + (1 + 2 * max(1, q)) * n_outputs**2)
 
 
 def is_exact(view: OutputView, n_columns: int, careful: bool) -> bool:
@@ -47,18 +47,22 @@ def is_exact(view: OutputView, n_columns: int, careful: bool) -> bool:
 
     careful : whether coordinate descent has failed.
     """
-    n, n_outputs = view.objective.n_rows, view.objective.n_outputs
+    n, n_outputs, z = view.objective.n_rows, view.objective.n_outputs, view.objective.covariates
+    q = 0 if z is None else z.q
     weights = n_columns * n_outputs
-    fits = weights <= MOST_WEIGHTS and _numbers(n, n_columns, n_outputs) <= MOST_NUMBERS
+    fits = weights <= MOST_WEIGHTS and _numbers(n, n_columns, n_outputs, q) <= MOST_NUMBERS
     work = float(n * n_outputs) * weights**2
     return view.complete and fits and work <= (DEAR_WORK if careful else CHEAP_WORK)
 
 
-def exact_bytes(n_rows: int, n_columns: int, n_outputs: int) -> int:
-    """Bytes that :func:`minimise_exactly` allocates.  n_columns : number that may be active."""
-    if _numbers(n_rows, 1, n_outputs) > MOST_NUMBERS:
+def exact_bytes(n_rows: int, n_columns: int, n_outputs: int, q: int) -> int:
+    """Bytes that :func:`minimise_exactly` allocates.
+
+    n_columns : number that may be active.  q : number of covariates.
+    """
+    if _numbers(n_rows, 1, n_outputs, q) > MOST_NUMBERS:
         return 0
-    numbers = min(_numbers(n_rows, n_columns, n_outputs), MOST_NUMBERS)
+    numbers = min(_numbers(n_rows, n_columns, n_outputs, q), MOST_NUMBERS)
     weights = min(n_columns * n_outputs, MOST_WEIGHTS)
     return 8 * (numbers + 3 * min(n_rows * n_outputs * weights, CHUNK_ENTRIES) + 8 * weights**2)
 
@@ -75,8 +79,10 @@ def minimise_exactly(
     """The step that minimises the model at a point; arguments as for ``minimise_model``."""
     (k, n_outputs), n = at.weights.shape, view.objective.n_rows
     factors = bend.factors()
-    n_free = len(at.slopes)
-    free = _Free.of(factors.reshape(-1, n_outputs)[:, :n_free])
+    columns = factors[:, :, : len(at.slopes)]
+    if bend.z is not None:
+        columns = columns[:, :, :, None] * bend.z[:, None, None, :]
+    free = _Free.of(columns.reshape(n * n_outputs, -1))
     dense = np.empty((n, k))
 
     def keep(part: Floats, rows: slice) -> float:
@@ -88,7 +94,7 @@ def minimise_exactly(
     chunks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
     def products(rows: slice) -> tuple[Floats, Floats]:
-        """The columns of the weights at some rows, and the basis of the intercepts there."""
+        """The columns of the weights at some rows, and the basis of the free coefficients there."""
         part = factors[rows, :, None, :] * dense[rows, None, :, None]
         basis = free.basis[rows.start * n_outputs : rows.stop * n_outputs]
         return part.reshape(-1, k * n_outputs), basis
@@ -121,11 +127,11 @@ def minimise_exactly(
 
 @dataclass(frozen=True)
 class _Free:
-    """The columns of the intercepts in the least-squares problem, as basis times triangle."""
+    """The free coefficients' columns in the least-squares problem, as basis times triangle."""
 
     basis: Floats  #: float64 (rows * K, r), orthonormal
     triangle: Floats  #: float64 (r, r)
-    order: Columns  #: the r intercepts that are independent; the others stay
+    order: Columns  #: the r coefficients that are independent; the others stay
     n_free: int
 
     @classmethod
@@ -142,12 +148,12 @@ class _Free:
         return cls(basis[:, :rank], triangle[:rank, :rank] * scale[order], order, n_free)
 
     def scaled(self, slopes: Floats) -> Floats:
-        """The slopes of the intercepts in the coordinates of the basis."""
+        """The slopes of the free coefficients in the coordinates of the basis."""
         found: Floats = solve_triangular(self.triangle, slopes[self.order], trans="T")
         return found if self.n_free else np.empty(0)
 
     def step(self, slopes: Floats, moved: Floats) -> Floats:
-        """The best step of the intercepts, given what the step of the weights moves in the basis."""
+        """The best step of the free coefficients, given what the weights' step moves in the basis."""
         x = np.zeros(self.n_free)
         if self.n_free:
             x[self.order] = solve_triangular(self.triangle, -self.scaled(slopes) - moved)

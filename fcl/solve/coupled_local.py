@@ -29,12 +29,10 @@ class CoupledSolver(OutputSolver):
 
     def step(self, target: float) -> StepResult:
         """Take one step from the current point, unless its violation is at most ``target``."""
-        trainer, intercept = self.trainer, self.view.objective.intercept
-        own = slice(None if intercept else 0)
+        trainer, own = self.trainer, slice(self.view.objective.n_free)
         trainer.start(self.view, self.working, self.anchor.covariates[own], self.free[own])
         taken = trainer.step(target)
-        if intercept:
-            self.free = trainer.free
+        self.free = np.concatenate([trainer.free, self.free[len(trainer.free) :]])
         columns, slopes = trainer.seen
         self._slopes = np.zeros(self.cache.n)
         self._slopes[columns] = slopes

@@ -2,9 +2,9 @@
 
 A sample of the rows is gathered as for one output (:mod:`fcl.solve.inner`), by the sums of the outputs'
 curvatures. For softmax the model has the Hessian that couples the outputs (:mod:`fcl.kernels.coupled`);
-with the group norm one move minimises over all weights of a feature. The intercepts are eliminated, which
-needs K products of each column with each class; beyond :data:`MOST_LEANS` of them, columns are centred,
-and the intercepts are minimised after each sweep.
+with the group norm one move minimises over all weights of a feature. The unpenalised coefficients are
+eliminated, which needs K products of each column with each class and covariate; beyond
+:data:`MOST_LEANS` of them, columns are centred, and the coefficients are minimised after each sweep.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import numpy.typing as npt
 from fcl.kernels import coupled as kernels
 from fcl.kernels import coupled_blocks
 from fcl.kernels.coupled import LANES, CoupledModel
-from fcl.objective.covariates import inverse_root
+from fcl.objective.class_covariates import close_blocks
+from fcl.objective.covariates import CHUNK_ROWS, inverse_root
 from fcl.solve import inner_descent
 from fcl.solve.elimination import FLAT
 from fcl.solve.gathered import Gathered
@@ -28,7 +29,7 @@ from fcl.solve.output_view import OutputView, OutputWorking
 from fcl.solve.state import Columns, LocalPoint, Step
 from fcl.types import Floats, Singles
 
-#: Maximum columns times outputs squared whose coupling with the intercepts is stored.
+#: Maximum columns times outputs times free coefficients whose coupling is stored.
 MOST_LEANS = 1 << 22
 #: Maximum products of two probabilities in memory at a time, unless those of K pairs of classes are more.
 MOST_PRODUCTS = 1 << 22
@@ -45,23 +46,27 @@ SQUARES, GROUP_SQUARES = 3, 5
 #: Bytes for each row and output: probabilities in float64, of the view and of the sample, and the largest
 #: temporary arrays of the sample.
 ROW_BYTES = 8 + 8 + 24
+#: Bytes for each row and covariate: those of the sample, and the same in float32.
+FREE_ROW_BYTES = 8 + 4
 #: Bytes for each row and output of an extrapolation: iterates, and their combination in float64.
 ITERATE_BYTES = 4 * (inner_descent.EXTRAPOLATE_FROM + 1) + (4 + 8) * inner_descent.EXTRAPOLATE_FROM
 
 
-def model_bytes(n_rows: int, n_columns: int, n_outputs: int, group: bool) -> int:
+def model_bytes(n_rows: int, n_columns: int, n_outputs: int, group: bool, q: int) -> int:
     """Bytes that a step allocates over the rows of a view, and for products of the outputs.
 
     n_columns : number of columns that may be active.  group : whether the penalty is the group norm.
+    q : number of covariates.
     """
     numbers = n_rows * n_outputs
-    squares = min(MOST_LEANS, n_columns * n_outputs**2)
+    squares = min(MOST_LEANS, n_columns * n_outputs**2 * max(1, q))
     products = min(max(MOST_PRODUCTS, numbers), numbers * n_outputs)
     return (
         ROW_BYTES * numbers
         + ITERATE_BYTES * min(numbers, EXTRAPOLATE_NUMBERS)
         + 2 * 4 * products
         + (GROUP_SQUARES if group else SQUARES) * 8 * squares
+        + q * (FREE_ROW_BYTES * n_rows + 8 * n_outputs * CHUNK_ROWS + 24 * q * n_outputs**2)
     )
 
 
@@ -75,6 +80,9 @@ class Bend:
     p: Floats  #: float64 (K, rows)
     s: Floats  #: float64 (rows,)
     coupled: bool
+    z: Floats | None = (
+        None  #: float64 (rows, q), covariates; None for an intercept alone, or for none
+    )
 
     def take(self, rows: Columns, ratio: Floats) -> Bend:
         """The Hessian of a sample of the rows, each multiplied by its ratio; p and s in float32."""
@@ -82,7 +90,7 @@ class Bend:
         if not self.coupled:
             p = p * ratio
         s = self.s[rows] * (ratio if self.coupled else 1.0)
-        return Bend(p, s, self.coupled)
+        return Bend(p, s, self.coupled, None if self.z is None else self.z[rows])
 
     def raised(self, share: float) -> Bend:
         """The Hessian with probabilities mixed with equal ones, which have a share of the weight.
@@ -119,9 +127,23 @@ class Bend:
         return total
 
     def gram(self) -> Floats:
-        """Curvature of the intercepts, float64 (K, K)."""
-        own = self.p @ self.s
-        return np.diag(own) - ((self.p * self.s) @ self.p.T if self.coupled else 0.0)
+        """Curvature of the free coefficients, float64 (K q, K q); (K, K) without covariates."""
+        z = self.z
+        if z is None:
+            own = self.p @ self.s
+            return np.diag(own) - ((self.p * self.s) @ self.p.T if self.coupled else 0.0)
+        K, q = len(self.p), z.shape[1]
+        out = np.zeros((K, q, K, q))
+        if not self.coupled:
+            for k, p in enumerate(self.p):
+                out[k, :, k] = (z * (p * self.s)[:, None]).T @ z
+            return out.reshape(K * q, K * q)
+        for first in range(0, len(z), CHUNK_ROWS):
+            rows = slice(first, first + CHUNK_ROWS)
+            part = (np.sqrt(self.s[rows]) * self.p[:, rows]).T[:, :, None] * z[rows, None, :]
+            part = part.reshape(-1, K * q)
+            out -= (part.T @ part).reshape(out.shape)
+        return close_blocks(out)
 
 
 @dataclass(frozen=True)
@@ -132,21 +154,33 @@ class _Bends:
     p: Singles  # (K, rows)
     s: Singles
     coupled: bool
+    z: Singles | None
 
-    def matrices(self, squared: bool) -> Floats:
-        """sum_i phi_ij H_i, or phi_ij^2 H_i, float64 (k, K, K)."""
+    def leans(self, root: Floats) -> Floats:
+        """sum_i phi_ij H_i z_i' times the root of the elimination, float64 (k, K, r)."""
+        if self.z is None:
+            return self.matrices(self.s, squared=False) @ root
+        by_column = root.reshape(len(self.p), -1, root.shape[1])
+        parts = (
+            self.matrices(self.s * column, squared=False) @ by_column[:, c]
+            for c, column in enumerate(self.z.T)
+        )
+        return sum(parts, np.zeros(()))
+
+    def matrices(self, s: Singles, squared: bool) -> Floats:
+        """sum_i phi_ij H_i, or phi_ij^2 H_i, of rows with other weights s, float64 (k, K, K)."""
         n_outputs, k = len(self.p), len(self.gathered.columns.cuts)
         out = np.zeros((k, n_outputs, n_outputs))
         outputs = np.arange(n_outputs)
         if not self.coupled:
-            out[:, outputs, outputs] = self._sums(self.p * self.s, squared)
+            out[:, outputs, outputs] = self._sums(self.p * s, squared)
             return out
         first, second = np.tril_indices(n_outputs)
         at_once = max(n_outputs, MOST_PRODUCTS // max(1, len(self.s)))  # products of two classes
         for a in range(0, len(first), at_once):
             one, other = first[a : a + at_once], second[a : a + at_once]
             products = self.p[one]
-            products *= self.s
+            products *= s
             products *= self.p[other]
             found = -self._sums(products, squared)
             out[:, one, other], out[:, other, one] = found, found
@@ -166,14 +200,21 @@ class _Descent:
     """Coordinate descent on one model: its state, and the sets of coordinates that it sweeps over."""
 
     def __init__(
-        self, model: CoupledModel, group: bool, b: Floats, root: Floats, slopes: Floats, most: int
+        self,
+        model: CoupledModel,
+        group: bool,
+        b: Floats,
+        root: Floats,
+        slopes: Floats,
+        most: int,
+        z: Singles | None,
     ) -> None:
-        self.model, self.group, self._most = model, group, most
+        self.model, self.group, self._most, self._z = model, group, most, z
         self.w = model.before.copy()
         self.u = np.zeros(model.p.shape, np.float32)
         self.v = np.zeros(len(model.s), np.float32)
         self.b = b
-        self.x = np.zeros(len(slopes))  # intercepts, if they are not eliminated
+        self.x = np.zeros(len(slopes))  # free coefficients, if they are not eliminated
         self._root, self._slopes = root, slopes
         self._met = np.zeros(len(self.w) if group else self.w.shape)
         self._lanes = np.empty(LANES, np.float32)
@@ -220,15 +261,23 @@ class _Descent:
         return worst
 
     def _settle(self) -> None:
-        """Minimise over the intercepts, with the weights fixed."""
-        model = self.model
-        slopes = self._slopes + model.unit * ((self.u - self.v) * model.p) @ model.s
+        """Minimise over the free coefficients, with the weights fixed."""
+        model, z = self.model, self._z
+        bent = (self.u - self.v) * model.p
+        sums = bent @ model.s if z is None else ((bent * model.s) @ z).ravel()
+        slopes = self._slopes + model.unit * sums
         x = -self._root @ (self._root.T @ slopes)
         self.x += x
         single = x.astype(np.float32)
-        self.u += single[:, None]
+        if z is None:
+            self.u += single[:, None]
+            if model.coupled:
+                self.v += single @ model.p
+            return
+        moved = single.reshape(len(model.p), -1) @ z.T
+        self.u += moved
         if model.coupled:
-            self.v += single @ model.p
+            self.v += (moved * model.p).sum(axis=0)
 
     def value(self) -> float:
         """The value of the model."""
@@ -281,8 +330,8 @@ def minimise_model(
     Parameters
     ----------
     at : LocalPoint
-        Weights, gradients, curvatures and floor float64 (k, K); slopes float64 (K,), or (0,) without
-        intercepts. Curvatures are used only if rows are sampled.
+        Weights, gradients, curvatures and floor float64 (k, K); slopes float64 (n_free,).
+        Curvatures are used only if rows are sampled.
     bend : Bend
         Over the rows of the view.
     raised : float
@@ -297,29 +346,34 @@ def minimise_model(
     Returns
     -------
     Step
-        d float64 (k, K), x float64 (K,) or (0,).
+        d float64 (k, K), x float64 (n_free,).
     """
     k, n_outputs = at.weights.shape
     lean, h = np.empty(k), np.empty(k)
     total = bend.total
     wanted = max(LEAST_ROWS, ROWS_A_COLUMN * k)
     rows = inner.gather(working.outputs[0], at.columns, total, lean, h, wanted)
-    whole, intercepts = h.copy(), len(at.slopes) > 0
-    centres = inner.centre(lean, h) if intercepts else np.zeros(k)
+    whole = h.copy()
+    constant = view.objective.parts[0].has_constant
+    # the free coefficients of constants, one for each output
+    own = slice(None, None, max(1, len(at.slopes) // n_outputs))
+    centres = inner.centre(lean, h) if constant else np.zeros(k)
     gathered, chosen = inner.gathered(k), inner.chosen(len(total))
     part = bend.take(chosen, gathered.q / total[chosen])
-    bends = _Bends(gathered, part.p.astype(np.float32), part.s.astype(np.float32), bend.coupled)
+    z = None if part.z is None else part.z.astype(np.float32)
+    bends = _Bends(gathered, part.p.astype(np.float32), part.s.astype(np.float32), bend.coupled, z)
     root: Floats = np.empty((0, 0))
-    if intercepts:
+    if len(at.slopes):
         root = inverse_root(part.gram() + np.diag(view.free_floor), FLAT)
-        at = replace(at, gradients=at.gradients - np.outer(centres, at.slopes))
+    if constant:
+        at = replace(at, gradients=at.gradients - np.outer(centres, at.slopes[own]))
     share = np.divide(h, whole, out=np.ones(k), where=whole > 0.0)
     missed = FLOOR * share[:, None] * at.curvatures if rows < len(total) else np.zeros((1, 1))
     group = view.objective.penalty.grouped
     model = _model(at, bends, root, missed, raised, group)
     eliminated = model.leans.shape[2] > 0
     b = -(at.slopes @ root) if eliminated else np.empty(0)
-    descent = _Descent(model, group, b, root, at.slopes, most)
+    descent = _Descent(model, group, b, root, at.slopes, most, z)
     order = inner.order(k)
     if not group:
         order = (order[:, None] * n_outputs + np.arange(n_outputs)).ravel()
@@ -328,7 +382,9 @@ def minimise_model(
     descent.run(order, tolerance, inner)
     d = descent.w - at.weights
     x = descent.x + (root @ descent.b if eliminated else 0.0)
-    return Step(d, x - centres @ d if intercepts else x, descent.sweeps)
+    if constant:
+        x[own] = x[own] - centres @ d
+    return Step(d, x, descent.sweeps)
 
 
 def _model(
@@ -336,15 +392,17 @@ def _model(
 ) -> CoupledModel:
     """The model over the gathered columns, whose gradients are those of the centred columns.
 
-    root : float64 (K, r), see :class:`fcl.solve.elimination.Elimination`.
+    root : float64 (n_free, r), see :class:`fcl.solve.elimination.Elimination`.
     missed : least curvatures, of columns that the sample may miss.
     """
     k, n_outputs = at.weights.shape
-    eliminated = root.shape[1] if k * n_outputs**2 <= MOST_LEANS else 0
+    eliminated = root.shape[1] if k * n_outputs * max(n_outputs, len(root)) <= MOST_LEANS else 0
     leans: Floats = np.zeros((k, n_outputs, eliminated))
     if leans.size:
-        leans = bends.matrices(squared=False) @ root
-    blocks = bends.matrices(squared=True) if group and k * n_outputs**2 <= MOST_LEANS else None
+        leans = bends.leans(root)
+    blocks = (
+        bends.matrices(bends.s, squared=True) if group and k * n_outputs**2 <= MOST_LEANS else None
+    )
     outputs = np.arange(n_outputs)
     own = bends.diagonals() if blocks is None else blocks[:, outputs, outputs]
     along = np.einsum("jkr,jkr->jk", leans, leans)

@@ -36,7 +36,7 @@ def write_margins(
 ) -> None:
     """Write the whole margins of a point: features, offsets, and the unpenalised part.
 
-    out, offset : float64 (n,) or (K, n).  covariates : float64 (n, q), or None with K outputs.
+    out, offset : float64 (n,) or (K, n).  covariates : float64 (n, q), or None.
     """
     write_features(family, prepared, point, out, blocks)
     some = range(prepared.n_blocks) if blocks is None else blocks
@@ -45,7 +45,8 @@ def write_margins(
     rows = slice(prepared.rows_of(some.start).start, prepared.rows_of(some.stop - 1).stop)
     margins = out[..., rows]
     margins += point.intercept if offset is None else point.intercept + offset[..., rows]
-    if out.ndim > 1:
+    if covariates is not None:
+        v = point.covariates.reshape(*out.shape[:-1], -1)
+        margins += (covariates[rows] @ v.T).T
+    elif out.ndim > 1:
         margins += point.covariates[:, None]
-    elif covariates is not None:
-        margins += covariates[rows] @ point.covariates

@@ -1,7 +1,7 @@
 """The steps of a pass with several outputs, which share rows, features and the columns made of them.
 
 Margins, residuals and curvatures are float64 (K, n), prices (features, K). Margins of the anchor contain
-the K intercepts; those of a proposed point do not until it is settled, as with covariates.
+the unpenalised part; those of a proposed point do not until it is settled.
 """
 
 from __future__ import annotations
@@ -48,21 +48,20 @@ class OutputPasses(Passes):
 
     objective: Outputs
 
-    def null_model(self) -> tuple[Point, float]:
-        """The model without features and its objective; writes its margins as the anchor's."""
-        objective, margins = self.objective, self.vectors.accepted
-        margins[:] = 0.0 if objective.offset is None else objective.offset
-        _, b = self.settle(margins, 0.0, np.zeros(objective.n_outputs))
-        weights = np.empty((0, objective.n_outputs))
-        return Point(np.empty(0, np.int64), weights, 0.0, b), objective.value(0.0, margins)
+    def _no_point(self) -> Point:
+        """The point of which all weights and coefficients are 0; fixed intercepts are listed, too."""
+        K = self.objective.n_outputs
+        none = np.zeros(max(K, self.objective.n_free))
+        return Point(np.empty(0, np.int64), np.empty((0, K)), 0.0, none)
 
     def settle(self, margins: Floats, guess: float, v: Floats) -> tuple[float, Floats]:
-        """The best intercepts, which are added to the margins; the search for them starts at v."""
+        """The best free coefficients, whose part is added to the margins; the search starts at v."""
         objective, moved = self.objective, self.vectors.residuals
-        np.add(margins, v[:, None], out=moved)
-        if objective.intercept:
+        moved[:] = margins
+        objective.add_free(v, moved)
+        if objective.n_free:
             v = v + objective.settle(moved).x
-        margins += v[:, None]
+        objective.add_free(v, margins)
         return 0.0, v
 
     def value(self, point: Point, margins: Floats) -> float:
@@ -79,24 +78,39 @@ class OutputPasses(Passes):
             objective.residuals_curvatures_of(
                 rows, vectors.accepted, vectors.residuals, vectors.curvatures
             )
-            if objective.least_step:
+            if objective.least_step and objective.covariates is None:  # else once they are balanced
                 step = max(self._grid_step(), objective.least_step)
                 objective.close(rows, vectors.residuals, step)
 
         objective.team.map(block, blocks)
 
     def _grid_step(self) -> float:
-        total = self.objective.residual_sum(self.vectors.residuals, self.vectors.loss)
-        return grid_step(total, self.family.integer_bound)
+        return self._step_for(self._residual_sum(self.vectors.residuals))
+
+    def _residual_sum(self, residuals: Floats) -> float:
+        return self.objective.residual_sum(residuals, self.vectors.loss)
+
+    def _step_for(self, total: float) -> float:
+        step = grid_step(total, self.family.integer_bound)
+        return max(step, self.objective.least_step) if step else 0.0
 
     def dual_point(self) -> DualPoint:
         """The residuals that are now in the vectors, truncated to their grids."""
         vectors, objective = self.vectors, self.objective
-        step = self._grid_step()
-        if step:
-            step = max(step, objective.least_step)
+        residuals, step = vectors.residuals, self._grid_step()
+        if objective.covariates is not None:
+            total = 2.0 * self._residual_sum(residuals)  # room for the change by balancing
+            step = self._step_for(total)
+            residuals = objective.balanced(
+                residuals,
+                vectors.curvatures,
+                vectors.accepted,
+                step,
+                lambda r: RowVector(r, step),
+            )
+            step = max(step, self._step_for(max(total, self._residual_sum(residuals))))
         units = vectors.units if step else [None] * len(vectors.units)
-        rows = [RowVector(r, step, own) for r, own in zip(vectors.residuals, units, strict=True)]
+        rows = [RowVector(r, step, own) for r, own in zip(residuals, units, strict=True)]
         return DualPoint(rows, objective.imbalance(rows))
 
     def price(
@@ -138,7 +152,8 @@ class OutputPasses(Passes):
         objective = self.objective
         separate = objective.separate and not objective.penalty.grouped
         of = by_output if separate and by_output is not None else largest
-        return objective.dual_bound(dual.residuals, of, excess)
+        slack = objective.slack(dual.residuals, self.vectors.accepted)
+        return objective.dual_bound(dual.residuals, of, excess, slack)
 
     def _rounded(self, point: Point, shift: float, reach: float) -> tuple[float, float]:
         """Estimated largest change of the objective, and of any slope, by rounding of the margins."""

@@ -7,7 +7,7 @@ prices by groups of features. Several processes may do the parts in any order on
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -180,19 +180,25 @@ class Passes:
 
     def null_model(self) -> tuple[Point, float]:
         """The model without features and its objective; writes its margins as the anchor's."""
-        margins = self._start()
-        before = self.objective.loss_sum(margins, 0.0)
+        objective, margins = self.objective, self._start()
+        before = objective.loss_sum(margins)
+        start = self._no_point()
+        b, v = self.settle(margins, 0.0, start.covariates)
+        if objective.covariates is not None:
+            value, last = objective.loss_sum(margins), before
+            # where covariates separate the classes, the squared hinge falls to 0 in many short steps
+            while EXACT * before < value <= FALLING * last:
+                _, more = self.settle(margins, 0.0, start.covariates)
+                v, last = v + more, value
+                value = objective.loss_sum(margins)
+            check_null(objective, margins, v)
+        point = replace(start, intercept=b, covariates=v)
+        return point, self.value(point, margins)
+
+    def _no_point(self) -> Point:
+        """The point of which all weights and coefficients are 0."""
         q = 0 if self.objective.covariates is None else self.objective.n_free
-        b, v = self.settle(margins, 0.0, np.zeros(q))
-        value, last = self.objective.loss_sum(margins, b), before
-        # where covariates separate the classes, the squared hinge falls to 0 in many short steps
-        while q and EXACT * before < value <= FALLING * last:
-            b, more = self.settle(margins, 0.0, np.zeros(q))
-            v, last = v + more, value
-            value = self.objective.loss_sum(margins, b)
-        check_null(self.objective, margins, v, before)
-        value = self.objective.value(0.0, margins, b)
-        return Point(np.empty(0, np.int64), np.empty(0), b, v), value
+        return Point(np.empty(0, np.int64), np.empty(0), 0.0, np.zeros(q))
 
     def _start(self) -> Any:
         """Write the margins of the model without features, and return them."""
@@ -288,7 +294,7 @@ class Passes:
         def block(number: int) -> None:
             rows = objective.rows_of(number)
             objective.residuals_curvatures_of(
-                rows, vectors.accepted, b, vectors.residuals, vectors.curvatures
+                rows, vectors.accepted, vectors.residuals, vectors.curvatures, b
             )
 
         objective.team.map(block, blocks)

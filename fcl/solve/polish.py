@@ -171,8 +171,8 @@ def _hidden(passes: Passes, point: Point, columns: Floats) -> Floats:
     terms = np.abs(margins) + abs(point.intercept) + np.abs(point.weights) @ np.abs(columns)
     rounded = ROUNDED * terms
     low, high, q = np.empty((3, objective.n_rows))
-    objective.residuals_curvatures(margins - rounded, point.intercept, low, q)
-    objective.residuals_curvatures(margins + rounded, point.intercept, high, q)
+    objective.residuals_curvatures(margins - rounded, low, q, point.intercept)
+    objective.residuals_curvatures(margins + rounded, high, q, point.intercept)
     return np.abs(high - low)
 
 

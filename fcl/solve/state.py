@@ -32,7 +32,8 @@ class Point:
     weights : float64 (k,), or (k, K) with K outputs: a feature is listed if any of its weights is not 0.
     covariates : float64 (q,), coefficients of the covariates. Their columns include the constant; an
         ``intercept`` beside them is what a search has yet to add to its coefficient. With K outputs,
-        their intercepts, float64 (K,); ``intercept`` is 0.
+        float64 (K q,), those of one output after those of another; without covariates the intercepts,
+        float64 (K,); ``intercept`` is 0.
     """
 
     ids: Ids

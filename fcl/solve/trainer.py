@@ -431,9 +431,9 @@ class Trainer:
         """The local objective at the current point; writes residuals and curvatures to the buffers."""
         view, working = self._view, self._working
         objective = view.objective
-        objective.residuals_curvatures(self._m, 0.0, self._r, self._q)
+        objective.residuals_curvatures(self._m, self._r, self._q)
         if self.damping.raised:
-            objective.raise_curvatures(self._m, 0.0, self.damping.raised, self._q)
+            objective.raise_curvatures(self._m, self.damping.raised, self._q)
         weights, floor = working.weights[columns], working.floor[columns]
         if self._knows():
             g, h = working.gradients[columns], working.curvatures[columns]

@@ -151,7 +151,7 @@ class RowView:
         else:
             np.take(margins, self.rows, out=self.margins)
         if self.approximate:
-            self.objective.residuals_curvatures(self.margins, b, self._r, self._q)
+            self.objective.residuals_curvatures(self.margins, self._r, self._q, b)
         if self.verified is not None:
             sizes = margin_sizes(self.objective, slice(None), self.margins, b)
             self.noise = EPSILON * norm(self._q * sizes)

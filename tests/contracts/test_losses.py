@@ -330,7 +330,7 @@ def test_values_residuals_and_lines(loss: str, block_rows: int) -> None:
     total = problem.s @ problem.losses(at)
     assert objective.value(2.5, at, 0.0) == pytest.approx(2.5 + problem.C * total, rel=1e-14)
     r, q = np.empty((2, N))
-    objective.residuals_curvatures(m, 0.3, r, q)
+    objective.residuals_curvatures(m, r, q, 0.3)
     assert r == pytest.approx(problem.s * problem.slopes(m + 0.3), rel=1e-13, abs=1e-300)
     assert q == pytest.approx(problem.s * problem.bends(m + 0.3), rel=1e-13, abs=1e-300)
     sums = objective.line_sums(m, dm, 0.7, -0.4)
@@ -347,7 +347,7 @@ def test_no_overflow_at_huge_margins(loss: str) -> None:
     for size in (40.0, 250.0, 700.0, 1e4, 1e8):
         m = np.where(np.arange(N) % 2 == 0, size, -size)
         r, q = np.empty((2, N))
-        objective.residuals_curvatures(m, 0.0, r, q)
+        objective.residuals_curvatures(m, r, q)
         assert np.isfinite([r, q]).all() and (q >= 0.0).all()
         if loss != "poisson" or size < 300.0:  # beyond, neither is as it is defined
             expected = problem.s @ problem.losses(m)

@@ -132,7 +132,8 @@ def test_all_ways_to_score_agree(name: str) -> None:
     if "offset" in one.beside:
         added = one.beside["offset"][:, None]
     for term in model.covariates:
-        added = added + (one.beside["covariates"] @ term.coefficients)[:, None]
+        own = np.reshape(term.coefficients, (term.width, -1))
+        added = added + one.beside["covariates"] @ own
     np.testing.assert_allclose(plain + added, one.margins, rtol=1e-9, atol=1e-9)
 
 

@@ -96,7 +96,9 @@ def problem_of(job: Job, phi: np.ndarray) -> Problem | ClassProblem:
     if loss == "softmax" or y.ndim == 2:
         K = 3 if loss == "softmax" else y.shape[1]
         given = (phi, y, s, K, C, np.ones(phi.shape[1]), rho, options.get("group", False))
-        return ClassProblem(*given) if loss == "softmax" else TargetProblem(*given, kind=loss)
+        if loss == "softmax":
+            return ClassProblem(*given, z=z)
+        return TargetProblem(*given, z=z, kind=loss)
     loss = "huber:delta=1" if loss == "huber" else loss
     return Problem(phi, y, s, loss, C, intercept, rho, offset=offset, z=z)
 
@@ -117,14 +119,18 @@ def test_the_optimum_of_the_judge(name: str) -> None:
     b = model.intercept
     added = {key: job.arguments().get(key) for key in ("offset", "covariates")}
     margins = model.margins(fcl.open_data(job.rows()[0], y=None), **added)
+    if problem.z is not None:
+        b = (
+            np.vstack([b, coefficients(model)])
+            if own.ndim > 1
+            else np.append(b, coefficients(model))
+        )
     if isinstance(problem, ClassProblem):
         np.testing.assert_allclose(margins, problem.margins(w, b), rtol=0, atol=1e-9)
         judge_outputs.confirm(problem, w, b, certificate, tol)
         if problem.group:  # a feature has weights of all outputs, or of none
             assert ((w != 0.0).all(axis=1) | (w == 0.0).all(axis=1)).all()
         return
-    if problem.z is not None:
-        b = np.append(b, coefficients(model))
     np.testing.assert_allclose(margins, problem.margins(w, b), rtol=0, atol=1e-9)
     best = problem.improved(w, b)
     confirm(problem, w, b, certificate, best)

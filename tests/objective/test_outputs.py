@@ -399,6 +399,6 @@ def test_the_loss_by_name() -> None:
         loss = find_loss(name)
         y = y if loss.classifies else np.abs(y)
         one = Objective(loss, y, np.ones(100), 1.0)
-        one.residuals_curvatures(np.linspace(-5.0, 5.0, 100), 0.0, r, q)
+        one.residuals_curvatures(np.linspace(-5.0, 5.0, 100), r, q)
         assert q.max() <= loss.most_curvature
         assert name == "poisson" or q.max() > 0.99 * loss.most_curvature

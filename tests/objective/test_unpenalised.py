@@ -27,7 +27,7 @@ def problem(loss: str, intercept: bool) -> tuple[Objective, np.ndarray]:
 
 def residuals(objective: Objective, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     r, q = np.empty((2, len(m)))
-    objective.residuals_curvatures(m, 0.0, r, q)
+    objective.residuals_curvatures(m, r, q)
     return r, q
 
 

@@ -95,7 +95,7 @@ def stream(
 
     def one_pass() -> None:
         job.family.write_margins(prepared, point.ids, point.weights, m)
-        objective.residuals_curvatures(m, point.intercept, residuals, curvatures)
+        objective.residuals_curvatures(m, residuals, curvatures, point.intercept)
         total = sum(map(abs, objective.sides(residuals)))
         vector = RowVector.on_grid(residuals, total, job.family.integer_bound, units)
         query = PriceQuery(range(pricer.n_parts), point.ids, 1.0 / C)

@@ -23,6 +23,8 @@ GENERATORS = ("Hinges", "Pairs", "Tanh", "Above", "Quarters")
 SINCE = 5000
 #: From this number on, problems also have several outputs, covariates, and other drivers.
 SINCE_GENERAL = 10_000
+#: From this number on, some problems of several outputs have covariates.
+SINCE_COVARIATES = 30_000
 #: Most weights of a problem of several outputs, which the judge solves in extended precision.
 MOST_WEIGHTS = 400
 #: The losses of problems from each number on, until the next number.
@@ -206,7 +208,7 @@ def _general(
     weights: np.ndarray | None,
     traits: list[str],
 ) -> RandomProblem | None:
-    """Draw targets of several outputs, or of one output beside covariates; None to draw again."""
+    """Draw targets of several outputs, or covariates, or both; None to draw again."""
 
     def chance(share: float, trait: str) -> bool:
         hit = bool(random.random() < share)
@@ -238,7 +240,7 @@ def _general(
         if len(counts) < 2 or counts.min() < few:
             return None
     covariates, z = None, np.ones((n, int(random.random() < 0.8)))
-    if outputs == "one":
+    if outputs == "one" or (number >= SINCE_COVARIATES and chance(0.5, "covariates")):
         covariates = random.normal(size=(n, int(random.integers(1, 4))))
         covariates *= 10.0 ** random.uniform(-3.0, 3.0, covariates.shape[1])
         if chance(0.15, "covariate of large mean"):

@@ -251,7 +251,7 @@ def subtract(m: Floats, start: Floats) -> Floats:
 def residuals(shard: Shard, m: Floats, b: float) -> Floats:
     """Residuals and curvatures, float64 (2, n)."""
     out = np.empty((2, len(m)))
-    shard.objective.residuals_curvatures(m, b, out[0], out[1])
+    shard.objective.residuals_curvatures(m, out[0], out[1], b)
     return out
 
 

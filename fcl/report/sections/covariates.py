@@ -7,7 +7,8 @@ from fcl.report.contract import Context, Section, Table
 
 def section(context: Context) -> Section | None:
     """The coefficients of the covariates; None for a model without any."""
-    rows = [list(row) for term in context.model.covariates for row in term.rows]
+    model = context.model
+    rows = [list(row) for row in model.covariate_rows]
     if not rows:
         return None
     lead = (
@@ -15,5 +16,8 @@ def section(context: Context) -> Section | None:
         "of a category is compared with the first level, which has none. A column that is constant or "
         "that other columns determine has the coefficient 0."
     )
-    table = Table("covariates", ["covariate", "coefficient"], rows)
+    head = ["covariate", model.noun, "coefficient"]
+    if model.n_outputs == 1:
+        rows, head = [[name, value] for name, _, value in rows], [head[0], head[2]]
+    table = Table("covariates", head, rows)
     return Section("covariates", "Covariates", lead, blocks=[table])
