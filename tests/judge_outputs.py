@@ -48,6 +48,10 @@ class ClassProblem:
         ones = np.ones((len(self.y), int(self.intercept)))
         return ones if self.z is None else np.column_stack([ones, self.z])
 
+    def of_free(self, B: np.ndarray) -> np.ndarray:
+        """The coefficients of the free columns; without covariates the intercepts, (K,)."""
+        return B if self.z is not None else np.asarray(B.sum(axis=0))
+
     @property
     def most_curvature(self) -> float:
         """The largest second derivative of the loss of a row."""
@@ -58,7 +62,8 @@ class ClassProblem:
         return np.asarray(np.eye(self.K)[self.y.astype(int)])
 
     def margins(self, W: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return self.phi @ W + self.free @ np.reshape(b, (-1, self.K)) + self.offset
+        added = b if self.z is None else self.free @ b
+        return self.phi @ W + added + self.offset
 
     def size(self, rows: np.ndarray) -> np.ndarray:
         """What the norm of the dual measures of the prices of each feature."""
@@ -135,10 +140,10 @@ class ClassProblem:
         x = z = np.zeros((columns.shape[1], self.K))
         t, before, last = 1.0, np.inf, np.inf
         for number in range(steps):
-            slope = self.C * (columns.T @ self.residuals(z[:p], z[p:]))
+            slope = self.C * (columns.T @ self.residuals(z[:p], self.of_free(z[p:])))
             new = z - slope / bend
             new[:p] = self.shrunk(new[:p], 1.0 / bend)
-            value = self.objective(new[:p], new[p:])
+            value = self.objective(new[:p], self.of_free(new[p:]))
             if value > before:  # restart
                 z, t, before = x, 1.0, np.inf
                 continue
@@ -149,7 +154,7 @@ class ClassProblem:
                     break
                 last = value
             x, t, before = new, later, value
-        return x[:p], x[p:]
+        return x[:p], self.of_free(x[p:])
 
 
 @dataclass(frozen=True)

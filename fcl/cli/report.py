@@ -203,7 +203,7 @@ def covariate_lines(model: Model) -> list[str]:
     rows, head = model.covariate_rows, "covariate, not penalised"
     if not rows:
         return []
-    if model.n_outputs == 1:
+    if rows[0][1] is None:  # one output
         lines = [f"{value:>+12.5g}  {shortened(name)}" for name, _, value in rows]
         return ["", f"{'coefficient':>12}  {head}", *lines]
     texts = [shortened(shown(_whole(output))) for _, output, _ in rows]

@@ -71,12 +71,11 @@ class Design:
             out[rows, self.constant :] = (values[:, self.kept] - self.means) @ self.transform
         return out
 
-    def in_units(self, v: Floats, n_outputs: int) -> tuple[tuple[CovariateTerm, ...], Any]:
+    def in_units(self, v: Floats, shape: tuple[int, ...]) -> tuple[tuple[CovariateTerm, ...], Any]:
         """The coefficients in the units of the data, and the intercept, or K of them.
 
-        v : as in :class:`fcl.solve.state.Point`.
+        v : as in :class:`fcl.solve.state.Point`.  shape : (K,) for K outputs, () for one.
         """
-        shape = () if n_outputs == 1 else (n_outputs,)
         every = np.zeros((sum(term.width for term in self.terms), *shape))
         intercept = np.zeros(shape)
         if len(self.kept):

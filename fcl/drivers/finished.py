@@ -93,7 +93,7 @@ def free_in_units(job: Job, point: Point) -> tuple[tuple[CovariateTerm, ...], An
     terms: tuple[CovariateTerm, ...] = ()
     own: Any = point.covariates if job.n_outputs > 1 else point.intercept
     if job.design is not None:
-        terms, intercept = job.design.in_units(point.covariates, job.n_outputs)
+        terms, intercept = job.design.in_units(point.covariates, point.weights.shape[1:])
         own = own if job.train.covariates is None else intercept
     found = own + job.intercept_shift
     at = centres(job.family, point.ids)

@@ -6,6 +6,7 @@ column of zeros and ones for each level but the first, in sorted order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import numpy as np
 from fcl.data.covariates import CovariateArray
 from fcl.errors import InputError
 from fcl.types import Floats
+from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -58,14 +60,16 @@ class CovariateTerm:
             for output, value in zip(outputs, np.atleast_1d(values).tolist(), strict=True):
                 yield name, output, value
 
-    def check(self, n_outputs: int) -> None:
-        """Raise InputError unless each column has a finite coefficient for each output."""
-        shape = () if n_outputs == 1 else (n_outputs,)
-        for name, values in zip(self.columns, self.coefficients, strict=True):
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raise InputError unless each column has a finite coefficient for each output.
+
+        shape : (K,) for K outputs, () for one.
+        """
+        for values in self.coefficients:
             if np.shape(values) != shape or not np.isfinite(values).all():
                 raise InputError(
-                    f"covariate {name}: expected {n_outputs} finite coefficients, one for each output, "
-                    f"got {values}"
+                    f"covariate {self.name}: expected {counted(math.prod(shape), 'finite number')} for "
+                    f"each column, one for each output, got {values}"
                 )
 
     def encode(self, array: CovariateArray, rows: slice, where: str) -> Floats:

@@ -205,7 +205,7 @@ class Model:
     def _check_outputs(self) -> None:
         K = self.n_outputs
         for term in self.covariates:
-            term.check(K)
+            term.check(self.weights.shape[1:])
         if np.shape(self.intercept) != self.weights.shape[1:]:
             raise InputError(
                 f"intercept: expected {counted(K, 'number')}, one for each output, got shape "

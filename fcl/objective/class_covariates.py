@@ -11,7 +11,7 @@ without loss of digits where probabilities are nearly 0 or 1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from fcl import kernels
 from fcl.objective.covariates import FLAT, inverse_root
 from fcl.parallel import one_blas_thread
 from fcl.types import Floats
-
-if TYPE_CHECKING:
-    from fcl.objective.softmax import SoftmaxOutputs
 
 #: Number of rows whose columns are multiplied at a time.
 CHUNK = 1024
@@ -33,13 +30,13 @@ CORRECTIONS = 2
 MOST_MOVED = 0.5
 
 
-def free_hessian(of: SoftmaxOutputs, m: Floats, share: float) -> Floats:
+def free_hessian(of: Any, m: Floats, share: float) -> Floats:
     """The Hessian of the losses in the coefficients of the covariates, float64 (K q, K q).
 
-    m : float64 (K, n).  share : the weight of equal probabilities that are mixed with those at m.
+    of : :class:`fcl.objective.softmax.SoftmaxOutputs`.  m : float64 (K, n).  share : the weight of equal
+    probabilities that are mixed with those at m.
     """
     z = of.covariates
-    assert z is not None
     K, size = of.n_outputs, of.n_free
     stride = max(1, round(of.n_rows * float(size) ** 2 / MOST_PRODUCTS))
     equal = share / (1.0 + share)
@@ -73,7 +70,7 @@ def close_blocks(hessian: Floats) -> Floats:
     return hessian.reshape(K * q, K * q)
 
 
-def balanced(of: SoftmaxOutputs, r: Floats, m: Floats, close: Callable[[Floats], None]) -> Floats:
+def balanced(of: Any, r: Floats, m: Floats, close: Callable[[Floats], None]) -> Floats:
     """Residuals r~, float64 (K, n), of which sum_i r~_ik z_i = 0 for every class, up to rounding.
 
     With A_i = Y_i + r_i / s_i in the simplex and u_i = X z_i, so is

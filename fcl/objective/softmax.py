@@ -189,8 +189,8 @@ class SoftmaxOutputs(Outputs):
     def settle(
         self, m: Floats, slope: Floats | None = None, floor: Floats | None = None
     ) -> Settled:
-        x = np.zeros(self.n_free)
-        slope, floor = x if slope is None else slope, x if floor is None else floor
+        x, none = np.zeros((2, self.n_free))
+        slope, floor = none if slope is None else slope, none if floor is None else floor
         if self.intercept:
             return settle(self, m, slope, floor)
         if self.covariates is None:

@@ -36,7 +36,8 @@ PROCESSES = (
     "kmers-squared_hinge", "kmers-huber", "kmers-pinball", "kmers-poisson", "kmers-unknown",
     "kmers-sample", "kmers-elastic", "kmers-no-intercept", "kmers-balanced", "kmers-softmax",
     "kmers-labels-group", "bag-search", "columns-targets", "columns-standardize", "columns-covariates",
-    "columns-offset", "sparse", "products", "fourier-steps", "union-numbers",
+    "columns-offset", "kmers-softmax-covariates", "columns-targets-covariates", "sparse", "products",
+    "fourier-steps", "union-numbers",
 )  # fmt: skip
 #: Of one output, with rows in arrays and without standardisation, which the Dask driver refuses.
 DASK = (

@@ -71,7 +71,9 @@ class General:
 
     def losses(self, m: np.ndarray) -> np.ndarray:
         if self.loss == "softmax":
-            return np.asarray(np.logaddexp.reduce(m, axis=1) - (self.y * m).sum(axis=1))
+            beyond = m - (self.y * m).sum(axis=1, keepdims=True)
+            others = np.logaddexp.reduce(np.where(self.y > 0.0, -np.inf, beyond), axis=1)
+            return np.asarray(np.logaddexp(0.0, others))  # to the last digit of a small loss
         return np.sum([p.losses(u) for p, u in zip(self._outputs(), m.T, strict=True)], axis=0)
 
     def slopes(self, m: np.ndarray) -> np.ndarray:
