@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 
 import fcl
 from fcl.config import say, silence
+from fcl.kernels.compilation import cache_folder
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +55,9 @@ if __name__ == "__main__":
 """
     file = tmp_path / "script.py"
     file.write_text(script)
+    # what the inline driver lacks, and what writers lack beside it
+    lacking = shutil.ignore_patterns("losses-*", "encoding-*", "complete*", "*.tmp.*")
+    shutil.copytree(cache_folder, tmp_path / "fcl" / cache_folder.name, ignore=lacking)
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "FCL_QUIET": ""}
     done = subprocess.run([sys.executable, file], env=env, stderr=subprocess.PIPE, check=True)
     first, *others = done.stderr.decode().splitlines()
