@@ -152,6 +152,12 @@ class PassDone(Event):
     time_left      estimated seconds to the end; None if there is no estimate.
     busy           processor time over elapsed time of each process since the last pass, by its name.
     scope          the features that bound, gap and violation cover, in words.
+    sample         why the trainer got another sample of rows since the pass before; empty if it did not
+                   (:meth:`fcl.solve.sampling.SampleSize.redraw_reason`), and in the first pass after a
+                   resume.
+    models         the models of the local problem that the trainer minimised since the pass before, and
+                   how often, such as "sampled Hessian 2; raised whole Hessian 1": curvatures are raised
+                   after a step that the search has cut short.
     """
 
     number: int
@@ -173,6 +179,8 @@ class PassDone(Event):
     time_left: float | None = None
     busy: Mapping[str, float] | None = None
     scope: str = "all features of the family"
+    sample: str = ""
+    models: str = ""
     is_progress: ClassVar[bool] = True
 
 

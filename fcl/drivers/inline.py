@@ -55,6 +55,7 @@ class InlineRun:
         self.scores_passes = self.job.valid is not None  #: whether to score the model of each pass
         self.certified: Certified | None = None
         self.beta, self.evicted = 0.0, 0
+        self._choices: dict[str, str] = {}  # fields of PassDone
         self.untried: Point | None = None  # tried after the next pass
         if session.state is not None:
             self.beta, self.evicted = session.state.beta, session.state.evicted
@@ -148,7 +149,7 @@ class InlineRun:
     def change_session(self, session: Session) -> None:
         """Continue with a session of the same job at another C, from the anchor."""
         self.session, self.job = session, session.job
-        self.certified, self.beta, self.evicted = None, 0.0, 0
+        self.certified, self.beta, self.evicted, self._choices = None, 0.0, 0, {}
         self.solver.change_C(session.job.options.C)
 
     def solve(self, first: Point | None = None) -> TrainResult:
@@ -171,6 +172,8 @@ class InlineRun:
                 self._poll_time()
                 with session.timed("descent"):
                     solver.train()
+                models = solver.local.trainer.chosen.text
+                self._choices = {"sample": solver.redrawn, "models": models}
                 self._poll()
                 with session.timed("margins and search"):
                     self.beta = solver.propose(solver.proposal())
@@ -223,6 +226,7 @@ class InlineRun:
             cache_capacity=cache.capacity,
             evicted=self.evicted,
             beta=self.beta,
+            **self._choices,
             rows_per_second=n_passes * self.job.train.n / max(session.seconds["pricing"], 1e-9),
             memory_bytes=peak_memory(),
             validation=validation,

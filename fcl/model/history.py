@@ -22,6 +22,8 @@ PASS_TABLE = schema.claims(
     event=schema.text,
     number=schema.whole(),
     scope=schema.text,
+    sample=schema.text,
+    models=schema.text,
     resumed=schema.flag,
     **dict.fromkeys(
         (

@@ -82,6 +82,7 @@ class OutputSolver:
         """
         n, working = self.cache.n, self.working
         self.anchor = point
+        self.trainer.chosen.forget()
         factor = self.factors(self.cache.ids)
         for part in working.outputs:
             part.factor[:n] = factor

@@ -25,7 +25,7 @@ from fcl.objective import ROUNDING, Outputs
 from fcl.parallel import SERIAL, Team
 from fcl.solve.coupled_exact import exact_bytes, is_exact, minimise_exactly
 from fcl.solve.coupled_model import Bend, minimise_model, model_bytes
-from fcl.solve.damping import Damping
+from fcl.solve.damping import Choices, Damping
 from fcl.solve.inner import InnerModel
 from fcl.solve.inner_descent import MAX_SWEEPS
 from fcl.solve.line import Share, search_share
@@ -129,6 +129,7 @@ class CoupledTrainer:
         self.inner = inner
         self._team = inner.team
         self.damping = Damping(most=MOST_RAISED)
+        self.chosen = Choices()
         #: free coefficients of the trainer's point, and of the anchor
         self.free = self._anchor = np.empty(0)
         #: columns of the last step, and their slopes before it, of the size that the penalty bounds by 1
@@ -249,9 +250,11 @@ class CoupledTrainer:
         """
         view, working, raised = self._view, self._working, self.damping.raised
         if is_exact(view, len(part.columns), self.damping.careful):
+            self.chosen.add("whole Hessian", self.damping)
             cease, bend = self.inner.cease, bend.raised(raised)
             return minimise_exactly(view, working, part, bend, raised, tolerance, cease)
         most = MAX_SWEEPS if violation <= 1.0 else FAR_SWEEPS
+        self.chosen.add("sampled Hessian", self.damping)
         step = minimise_model(
             self.inner,
             view,

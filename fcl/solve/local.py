@@ -74,6 +74,7 @@ class LocalSolver:
         n = self.cache.n
         working = self.working
         self.anchor, self._total_q = point, total_q
+        self.trainer.chosen.forget()
         working.factor[:n] = self.factors(self.cache.ids)
         working.gradients[:n] = gradients
         working.seen[:n] = True

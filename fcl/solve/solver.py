@@ -250,6 +250,7 @@ class Solver:
     def _wants_sample(self) -> bool:
         """Whether the trainer needs another sample of rows, which :meth:`admit` then draws."""
         sampler, cache = self.sampler, self.cache
+        self.redrawn = ""
         if sampler is None:
             return False
         if not sampler.pending:

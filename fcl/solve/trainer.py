@@ -29,7 +29,7 @@ from fcl.kernels import descent, losses
 from fcl.objective import ROUNDING
 from fcl.objective.unpenalised import settle
 from fcl.solve import clipped
-from fcl.solve.damping import CUT, Damping
+from fcl.solve.damping import CUT, Choices, Damping
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.inner import MOST_GROWN, InnerModel
 from fcl.solve.inner_descent import MAX_SWEEPS
@@ -135,6 +135,7 @@ class Trainer:
         self.inner = inner
         self._exact = ExactModel(min(hessian_columns, inner.max_columns))
         self.damping = Damping()
+        self.chosen = Choices()
         self._early = EARLY if quick_passes else math.inf
         self._team = inner.team
         # the local problem that is being solved: rows, columns and
@@ -363,8 +364,10 @@ class Trainer:
         share = EARLY_SHARE if early else 1.0
         if self._is_cheap(k, share):
             if self.damping.raised or not self._is_clipped(k):
+                self.chosen.add("whole Hessian", self.damping)
                 cease = self.inner.cease
                 return self._exact.minimise(view, working, local, self._q, tolerance, cease)
+            self.chosen.add("local problem itself", self.damping)
             pulls = self._pulls(local)
             problem = clipped.ClippedProblem(view, working, local, self._m, pulls, self._away)
             # the tolerance is tight, since rounding may hide violations while values still differ
@@ -376,14 +379,17 @@ class Trainer:
         work = self._exact.work(working, local.columns[some], n) if fits else math.inf
         if not self.damping.careful and work > share * CHEAP_WORK:
             # sweeps that have taken as long as the whole Hessian would are unlikely to end soon
+            self.chosen.add("sampled Hessian", self.damping)
             step = self.inner.minimise(view, working, local, self._q, tolerance, work)
             insufficient = step.cut or step.sweeps >= MAX_SWEEPS
             self.damping = self.damping.with_care(not early and insufficient)
             if not step.cut:
                 return step
         elif not fits:
+            self.chosen.add("sampled Hessian", self.damping)
             self.inner.grown = MOST_GROWN
             return self.inner.minimise(view, working, local, self._q, tolerance)
+        self.chosen.add("whole Hessian", self.damping)
         part = self._exact.minimise(
             view, working, local.take(some), self._q, tolerance, self.inner.cease
         )

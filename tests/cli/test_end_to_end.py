@@ -135,7 +135,7 @@ def test_live_view_on_a_terminal(data: Path, tmp_path: Path) -> None:
 # -- stopped and resumed -----------------------------------------------------------------------
 
 #: The keys that may differ between two runs of one job.
-TIMES = ("seconds", "rows_per_second", "memory_bytes", "time_left", "resumed")
+TIMES = ("seconds", "rows_per_second", "memory_bytes", "time_left", "resumed", "sample", "models")
 
 
 def contents(path: Path) -> dict[str, Any]:

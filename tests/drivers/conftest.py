@@ -15,7 +15,16 @@ import fcl
 from fcl.drivers import plan
 
 #: The fields of a pass that are times, memory of the process, or marks of a resumed run.
-INEXACT = {"seconds", "rows_per_second", "memory_bytes", "time_left", "busy", "resumed"}
+INEXACT = {
+    "seconds",
+    "rows_per_second",
+    "memory_bytes",
+    "time_left",
+    "busy",
+    "resumed",
+    "sample",
+    "models",
+}
 
 
 @pytest.fixture

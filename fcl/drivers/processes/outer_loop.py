@@ -65,6 +65,7 @@ class _Proposal:
     point: Point
     promised: float = 0.0  #: decrease of the objective that the trainer expects
     beta: float = 1.0  #: share of the step to the trainer's proposal
+    models: str = ""  #: that the trainer minimised on the way, see :class:`Published`
 
 
 class OuterLoopState:
@@ -105,6 +106,7 @@ class OuterLoopState:
         # the anchor of a checkpoint, while the untried point of that checkpoint is tried
         self._fallback: Point | None = None
         self._resuming = self._repeated = self._redraw_due = False
+        self._redrawn = ""  # why the last decision was to draw another sample
         self._decrease = 0.0  # of the last accepted step
         self._bound = BoundResult(0.0, 0.0, 0.0)
         self._recall: Ids = np.empty(0, np.int64)  # features that the checkpoint had cached
@@ -265,9 +267,16 @@ class OuterLoopState:
     def proposed(self, proposal: Published) -> None:
         """Copy a point that the trainer proposes; its place can then be reused."""
         point = self.layout.read_point(proposal.point)
-        self._proposal = _Proposal(proposal.version, point, proposal.decrease)
+        self._proposal = _Proposal(
+            proposal.version, point, proposal.decrease, models=proposal.models
+        )
         self._untried = self._proposal
         self._offer()
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """What was chosen since the pass before, as fields of :class:`fcl.drivers.events.PassDone`."""
+        return {"sample": self._redrawn, "models": self._tried.models}
 
     def take_proposal(self, version: int) -> None:
         """Try the trainer's latest proposal, which has this version, in the next pass."""
@@ -389,7 +398,8 @@ class OuterLoopState:
             float(self.store.sizes[slots].sum()),
             len(self.outer.frozen(cached).ids),
         )
-        redraw = self._redraw_due or bool(self._sample.redraw_reason(now))
+        self._redrawn = self._sample.redraw_reason(now)
+        redraw = self._redraw_due or bool(self._redrawn)
         self._redraw_due = False
         columns = self._select(drop_cache=redraw)
         assert self.anchor is not None

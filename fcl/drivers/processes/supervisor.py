@@ -378,6 +378,7 @@ class Supervisor:
             cache_capacity=outer_loop.store.capacity,
             evicted=outer_loop.slots.count_dropped(),
             beta=outer_loop.beta,
+            **outer_loop.choices,
             rows_per_second=self._passes * session.job.train.n / working,
             memory_bytes=self.meter.peak,
             busy=self.roster.busy_shares(),

@@ -431,7 +431,8 @@ class TrainerProcess:
         )
         self._promised[self._version] = -self._below
         fault("publish")
-        self.link.send(Published(self._version, worth, last_word, point, float(-self._below)))
+        models, below = self.local.trainer.chosen.text, float(-self._below)
+        self.link.send(Published(self._version, worth, last_word, point, below, models))
 
 
 def _sum(total: Total) -> Any:

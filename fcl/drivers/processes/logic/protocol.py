@@ -169,6 +169,7 @@ class Published(LogicEvent):
     worth: whether the trainer estimates that a pass would pay off.
     last_word: whether the local problem is solved, so that no better point will come.
     decrease: of the objective, as the trainer expects.
+    models: as of :class:`fcl.drivers.events.PassDone`, since the last anchor.
     """
 
     version: int
@@ -176,6 +177,7 @@ class Published(LogicEvent):
     last_word: bool = False
     point: SharedPoint = SharedPoint()
     decrease: float = 0.0
+    models: str = ""
 
 
 @message
