@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.features.prices import Prices
-from fcl.objective import Outputs
+from fcl.objective import Objective
 from fcl.solve.outer import Outer
 from fcl.solve.passes import Passes
 from fcl.solve.state import Point
@@ -55,11 +55,11 @@ class Polished:
 
     def added_to(self, prices: Prices) -> Prices:
         """The prices of the anchor, with these features after the other candidates, in no order."""
-        new = ~np.isin(self.ids, prices.ids)
+        new, shape = ~np.isin(self.ids, prices.ids), (-1, *prices.gradients.shape[1:])
         return replace(
             prices,
             ids=np.concatenate([prices.ids, self.ids[new]]),
-            gradients=np.concatenate([prices.gradients, self.gradients[new]]),
+            gradients=np.concatenate([prices.gradients, self.gradients[new].reshape(shape)]),
         )
 
 
@@ -78,7 +78,8 @@ def polish(passes: Passes, outer: Outer, known: Ids) -> Polished:
     conditions = passes.conditions
     new = ~np.isin(prices.ids, known)
     ids = prices.ids[new]
-    over = conditions.violations(ids, prices.gradients[new], np.zeros(len(ids)))
+    gradients = prices.gradients[new]
+    over = conditions.violations(ids, gradients, np.zeros_like(gradients))
     worst = np.argsort(-over, kind="stable")[:MOST_CANDIDATES]
     ids = np.sort(ids[worst[over[worst] > LEAST_VIOLATION]])
     return Polished(bound, ids, passes.gradients(ids))
@@ -87,13 +88,13 @@ def polish(passes: Passes, outer: Outer, known: Ids) -> Polished:
 def polishable(passes: Passes, point: Point) -> bool:
     """Whether :func:`polish` can do anything.
 
-    The point must be small and of one output of a smooth loss, and its pass must price the whole family.
+    The point must be small, the losses smooth and separate, and its pass must price the whole family.
     """
-    if passes.sampled or isinstance(passes.objective, Outputs) or not passes.objective.loss.smooth:
+    objective = passes.objective
+    if passes.sampled or objective.loss.couples or not objective.loss.smooth:
         return False
-    k, n = len(point.ids), passes.objective.n_rows
-    entries = n * (k + passes.objective.n_free)
-    return 0 < k <= MOST_WEIGHTS and entries <= MOST_ENTRIES
+    entries = objective.n_rows * (point.weights.size + objective.n_free)
+    return 0 < point.weights.size <= MOST_WEIGHTS and entries <= MOST_ENTRIES
 
 
 def polished_bound(passes: Passes, point: Point, threshold: float) -> float:
@@ -111,68 +112,114 @@ def _corrected_prices(
 
     threshold : |g_j| / f_j below which prices need not be exact.  enough : bound at which to stop.
     """
-    objective, k = passes.objective, len(point.ids)
-    n = objective.n_rows
     if not polishable(passes, point):
         return -math.inf, None
-    penalty, factors = objective.penalty, passes.conditions.factors(point.ids)
-    columns = np.zeros((k, n))
-    for t in range(k):
-        passes.family.write_margins(
-            passes.prepared, point.ids[t : t + 1], np.ones(1), columns[t], None
-        )
-    hidden = _hidden(passes, point, columns)
-    signs, ridge = np.sign(point.weights), penalty.ridge(factors) * point.weights
-    target = -(penalty.absolute(factors) * signs + ridge) / objective.C
-    norms = np.maximum(np.sqrt(np.einsum("ij,ij->i", columns, columns)), 1e-300)
-    moves = norms * np.abs(point.weights)
-    firm = moves > FIRM * moves.max()
-    columns, target = columns / norms[:, None], target / norms
-    if objective.intercept:
-        columns = np.vstack([columns, np.full((1, n), 1.0 / math.sqrt(n))])
-        target, firm = np.append(target, 0.0), np.append(firm, True)
-    if objective.covariates is not None:
-        z = objective.covariates.values.T
-        columns = np.vstack([columns, z / np.linalg.norm(z, axis=1)[:, None]])
-        target = np.append(target, np.zeros(len(z)))
-        firm = np.append(firm, np.ones(len(z), bool))
-    subsets = [np.ones(len(firm), bool)] if firm.all() else [np.ones(len(firm), bool), firm]
-    residuals = passes.vectors.residuals
-    own = residuals.copy()
-    low, high = (end * objective.s for end in objective.loss.domain(objective.y))
-    # residuals at an end of the domain stay there, as on the linear pieces of the Huber loss
-    ends = (own <= _within(low)) | (own >= _within(high))
-    sizes = np.maximum(np.where(ends, 0.0, np.abs(own)), hidden)
-    # the second start drops everything that the conditions do not require, which is noise where rows are
-    # interpolated
-    starts = own, np.where(ends, own, 0.0)
+    outputs = _outputs(passes, point)
+    own = passes.vectors.residuals.copy()
+    residuals = passes.vectors.residuals.reshape(len(outputs), -1)
+    subsets = [False, True] if any(not output.firm.all() for output in outputs) else [False]
     # the objective that the bound is compared with comes from rounded margins
     rounded = passes.rounded_value(point)
     best: tuple[float, Prices | None] = -math.inf, None
     try:
-        for some, start in itertools.product(subsets, starts):
-            residuals[:] = _corrected(start, sizes, columns[some], target[some], low, high)
+        for firm, bare in itertools.product(subsets, (False, True)):
+            for r, output in zip(residuals, outputs, strict=True):
+                r[:] = output.corrected(firm, bare)
             prices, bound = passes.prove(np.empty(0, np.int64), threshold)
             if bound - rounded > best[0]:
                 best = bound - rounded, prices
             if best[0] >= enough:
                 break
     finally:
-        residuals[:] = own
+        passes.vectors.residuals[:] = own
     return best
 
 
-def _hidden(passes: Passes, point: Point, columns: Floats) -> Floats:
+@dataclass(frozen=True)
+class _Output:
+    """The conditions columns @ r = target of the residuals r of one output, and what is known of r."""
+
+    columns: Floats  #: float64 (m, n), of length 1: of features with a weight, and unpenalised ones
+    target: Floats  #: float64 (m,)
+    firm: npt.NDArray[np.bool_]  #: which of them do not belong to a weight that rounding left
+    residuals: Floats  #: at the anchor, float64 (n,)
+    hidden: Floats  #: how far they move when margins move within their rounding error
+    low: Floats  #: ends of the domain
+    high: Floats
+
+    def corrected(self, firm: bool, bare: bool) -> Floats:
+        """Residuals that meet the conditions.
+
+        firm : whether to leave out conditions that are not.  bare : whether to begin by dropping
+        everything that the conditions do not require, which is noise where rows are interpolated.
+        """
+        own, some = self.residuals, self.firm if firm else np.ones(len(self.firm), bool)
+        # residuals at an end of the domain stay there, as on the linear pieces of the Huber loss
+        ends = (own <= _within(self.low)) | (own >= _within(self.high))
+        sizes = np.maximum(np.where(ends, 0.0, np.abs(own)), self.hidden)
+        start = np.where(ends, own, 0.0) if bare else own
+        return _corrected(start, sizes, self.columns[some], self.target[some], self.low, self.high)
+
+
+def _outputs(passes: Passes, point: Point) -> list[_Output]:
+    """The conditions at a point, of each output."""
+    objective, k = passes.objective, len(point.ids)
+    n, penalty, factors = objective.n_rows, objective.penalty, passes.conditions.factors(point.ids)
+    columns = np.zeros((k, n))
+    for t in range(k):
+        passes.family.write_margins(
+            passes.prepared, point.ids[t : t + 1], np.ones(1), columns[t], None
+        )
+    weights = point.weights.reshape(k, -1)
+    norms = np.linalg.norm(weights, axis=1, keepdims=True) if penalty.grouped else np.abs(weights)
+    directions = weights / np.where(norms > 0.0, norms, 1.0)
+    vectors = passes.vectors
+    margins, residuals = (x.reshape(-1, n) for x in (vectors.accepted, vectors.residuals))
+    found = []
+    for number, part in enumerate(getattr(objective, "parts", (objective,))):
+        w, direction = weights[:, number], directions[:, number]
+        own = np.flatnonzero(w)
+        target = -(penalty.absolute(factors) * direction + penalty.ridge(factors) * w) / objective.C
+        hidden = _hidden(part, margins[number], point.intercept, np.abs(w) @ np.abs(columns))
+        sizes = np.maximum(np.sqrt(np.einsum("ij,ij->i", columns, columns)), 1e-300)
+        moves = (sizes * np.abs(w))[own]
+        rows = columns[own] / sizes[own, None]
+        free = _free_columns(part)
+        low, high = (end * part.s for end in part.loss.domain(part.y))
+        found.append(
+            _Output(
+                np.vstack([rows, free]),
+                np.append(target[own] / sizes[own], np.zeros(len(free))),
+                np.append(moves > FIRM * moves.max(initial=0.0), np.ones(len(free), bool)),
+                residuals[number].copy(),
+                hidden,
+                low,
+                high,
+            )
+        )
+    return found
+
+
+def _free_columns(objective: Objective) -> Floats:
+    """The unpenalised columns, of length 1, float64 (n_free, n)."""
+    if objective.covariates is not None:
+        z = objective.covariates.values.T
+        return np.asarray(z / np.linalg.norm(z, axis=1)[:, None])
+    n = objective.n_rows
+    return np.full((objective.n_free, n), 1.0 / math.sqrt(n))
+
+
+def _hidden(objective: Objective, margins: Floats, intercept: float, terms: Floats) -> Floats:
     """How far residuals move when margins move within their rounding error, float64 (n_rows,).
 
     Rounding may have set the residual of a row near a jump of the curvature to 0.
+
+    terms : sums of the sizes of the features' terms.
     """
-    objective, margins = passes.objective, passes.vectors.accepted
-    terms = np.abs(margins) + abs(point.intercept) + np.abs(point.weights) @ np.abs(columns)
-    rounded = ROUNDED * terms
+    rounded = ROUNDED * (np.abs(margins) + abs(intercept) + terms)
     low, high, q = np.empty((3, objective.n_rows))
-    objective.residuals_curvatures(margins - rounded, low, q, point.intercept)
-    objective.residuals_curvatures(margins + rounded, high, q, point.intercept)
+    objective.residuals_curvatures(margins - rounded, low, q, intercept)
+    objective.residuals_curvatures(margins + rounded, high, q, intercept)
     return np.abs(high - low)
 
 

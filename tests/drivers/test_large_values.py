@@ -102,3 +102,15 @@ def test_targets_near_the_largest_number_give_no_warning_of_numpy(loss: str, C: 
     X, y = np.random.default_rng(0).normal(size=(40, 5)), np.full(40, 1e300)
     result = fcl.train(fcl.open_data(X, y=y), "columns", C=C, loss=loss, tol=1e-12, warn=False)
     assert result.certificate.bound <= result.certificate.objective
+
+
+@pytest.mark.parametrize("group", [False, True])
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+def test_interpolated_targets_of_several_outputs(driver: str, group: bool) -> None:
+    """At the optimum, the residuals are smaller than the rounding errors of the margins."""
+    random = np.random.default_rng(0)
+    X, W = random.normal(size=(40, 15)) * 1e5, random.normal(size=(15, 3))
+    result = train(X, X @ W, C=1e4, tol=1e-9, group=group, driver=driver)
+    norms = np.linalg.norm(W, axis=1) if group else np.abs(W)
+    assert result.converged and result.passes < 15
+    assert result.certificate.objective <= norms.sum() * (1.0 + 1e-9)
