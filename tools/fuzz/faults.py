@@ -20,7 +20,8 @@ from tools.fuzz.damage import damage_bytes
 from tools.fuzz.run import Session
 
 if TYPE_CHECKING:
-    from tools.fuzz.jobs import Run, Training
+    from tools.fuzz.faulted import Run
+    from tools.fuzz.training import Training
 
 SIGNALS = {
     "kill": signal.SIGKILL,

@@ -17,7 +17,7 @@ from fcl.drivers.processes.logic.stages import TASKS
 from fcl.drivers.processes.trainer import _ORDERS
 from fcl.model import atomic
 from tools.fuzz import __main__ as fuzz
-from tools.fuzz import faults, jobs, run
+from tools.fuzz import faults, outputs, run, training
 from tools.fuzz.case import Case
 from tools.fuzz.run import Session
 from tools.fuzz.worker import Result
@@ -27,26 +27,26 @@ pytestmark = pytest.mark.forked_commands
 SEED = 4
 #: Cases with their settings. Starting processes takes nearly all of the time.
 CASES = {
-    "writer-columns-piece-kill": jobs.Setting(1, l1_ratio=0.5),
-    "writer-price-done-raise": jobs.Setting(1, family="generator"),
-    "writer-columns-commit-kill": jobs.Setting(1, sampled=True),
-    "trainer-order-commit-kill": jobs.Setting(1, small=True),
-    "trainer-step-stop": jobs.Setting(1, shared_files=True),
-    "kill-trainer": jobs.Setting(1, valid=True),
-    "terminate-group": jobs.Setting(1, small=True),
-    "deaths-trainer-step": jobs.Setting(1, family="columns"),
-    "kill-supervisor": jobs.Setting(driver="inline"),
-    "kill-saving": jobs.Setting(driver="inline", family="products"),
-    "damaged-checkpoint": jobs.Setting(driver="inline"),
-    "terminate": jobs.Setting(driver="inline", sampled=True),
-    "interrupt": jobs.Setting(driver="inline", family="columns"),
-    "interrupt-twice": jobs.Setting(driver="inline", family="several"),
-    "hangup": jobs.Setting(driver="inline", l1_ratio=0.5),
-    "disk-full": jobs.Setting(driver="inline", resumed=True),
-    "model-disk-freed": jobs.Setting(driver="inline", family="generator"),
-    "no-reader": jobs.Setting(driver="inline", valid=True),
-    "bad-chunk": jobs.Setting(driver="inline"),
-    "changed-later": jobs.Setting(driver="inline"),
+    "writer-columns-piece-kill": training.Setting(1, l1_ratio=0.5),
+    "writer-price-done-raise": training.Setting(1, family="generator"),
+    "writer-columns-commit-kill": training.Setting(1, sampled=True),
+    "trainer-order-commit-kill": training.Setting(1, small=True),
+    "trainer-step-stop": training.Setting(1, shared_files=True),
+    "kill-trainer": training.Setting(1, valid=True),
+    "terminate-group": training.Setting(1, small=True),
+    "deaths-trainer-step": training.Setting(1, family="columns"),
+    "kill-supervisor": training.Setting(driver="inline"),
+    "kill-saving": training.Setting(driver="inline", family="products"),
+    "damaged-checkpoint": training.Setting(driver="inline"),
+    "terminate": training.Setting(driver="inline", sampled=True),
+    "interrupt": training.Setting(driver="inline", family="columns"),
+    "interrupt-twice": training.Setting(driver="inline", family="several"),
+    "hangup": training.Setting(driver="inline", l1_ratio=0.5),
+    "disk-full": training.Setting(driver="inline", resumed=True),
+    "model-disk-freed": training.Setting(driver="inline", family="generator"),
+    "no-reader": training.Setting(driver="inline", valid=True),
+    "bad-chunk": training.Setting(driver="inline"),
+    "changed-later": training.Setting(driver="inline"),
 }
 
 
@@ -84,7 +84,7 @@ def find(name: str) -> faults.Fault:
     return next(fault for fault in faults.all_faults() if fault.name == name)
 
 
-def assert_good(run: jobs.Run) -> None:
+def assert_good(run: training.Run) -> None:
     wrong = run.go()
     if run.case.outcome == "skipped":
         pytest.skip(run.case.notes[-1])
@@ -95,7 +95,7 @@ def assert_good(run: jobs.Run) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_fault(name: str, stock: Path, tmp_path: Path) -> None:
     case, fault = Case(SEED, 0, "fault", tmp_path, stock), find(name)
-    made = jobs.Training(case, fault, jobs.SMALL, CASES[name])
+    made = training.Training(case, fault, training.SMALL, CASES[name])
     assert_good(made)
     assert made.fired or not fault.point
     if fault.act == "deaths":
@@ -106,13 +106,13 @@ def test_fault(name: str, stock: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_commands(name: str, stock: Path, tmp_path: Path) -> None:
     case = Case(SEED, 0, "fault", tmp_path, stock)
-    assert_good(jobs.OutputRun(case, find(name), N_ROWS))
+    assert_good(outputs.OutputRun(case, find(name), N_ROWS))
 
 
 @pytest.mark.slow
 def test_other_bits_and_lost_outputs_are_found(stock: Path, tmp_path: Path) -> None:
     case = Case(SEED, 0, "fault", tmp_path, stock)
-    made = jobs.OutputRun(case, find("convert-freeze-all"), N_ROWS)
+    made = outputs.OutputRun(case, find("convert-freeze-all"), N_ROWS)
     made.expected = {**made.expected, "y/x": "0"}
     assert made.go() == ["other bits than an undisturbed job: y/x"]
     made.out, made.wrong, made.has_earlier = tmp_path / "other.zarr", [], True
