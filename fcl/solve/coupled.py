@@ -29,8 +29,8 @@ from fcl.solve.damping import Choices, Damping
 from fcl.solve.inner import InnerModel
 from fcl.solve.inner_descent import MAX_SWEEPS
 from fcl.solve.line import Share, search_share
-from fcl.solve.output_view import OutputView, OutputWorking, output_moments
-from fcl.solve.state import Columns, LocalPoint, Step, is_active
+from fcl.solve.output_view import OutputView, output_moments
+from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet, is_active
 from fcl.solve.trainer import (
     INNER_SHARE,
     INNER_TARGET,
@@ -52,13 +52,13 @@ COLUMN_NUMBERS = 36
 
 
 def add_outputs(
-    working: OutputWorking, columns: Columns, deltas: Floats, m: Floats, team: Team = SERIAL
+    working: WorkingSet, columns: Columns, deltas: Floats, m: Floats, team: Team = SERIAL
 ) -> None:
     """Add cached columns times their deltas, (k, K), to the margins m, (K, n), in place."""
     for output, own in enumerate(m):
         changed = np.flatnonzero(deltas[:, output])
         moved = np.ascontiguousarray(deltas[changed, output])
-        add_columns(working.outputs[0], columns[changed], moved, own, team)
+        add_columns(working, columns[changed], moved, own, team)
 
 
 def norm_rise(w: Floats, d: Floats, group: bool) -> Floats:
@@ -180,7 +180,7 @@ class CoupledTrainer:
         """Margins of the trainer's point, float64 (K, n), which its owner sets."""
         return self._m
 
-    def start(self, view: OutputView, working: OutputWorking, anchor: Floats, free: Floats) -> None:
+    def start(self, view: OutputView, working: WorkingSet, anchor: Floats, free: Floats) -> None:
         """Start at the weights of the working set, at :attr:`margins` and at the coefficients ``free``.
 
         anchor, free : float64 (n_free,), free coefficients of the anchor and of the point.
@@ -274,7 +274,7 @@ class CoupledTrainer:
         """Columns with a weight, or near a violation at the anchor."""
         working, objective = self._working, self._view.objective
         penalty, C = objective.penalty, objective.C
-        weights, factor = working.of("weights"), working.factor
+        weights, factor = working.of("weights"), working.factor[: working.cache.n]
         slopes = penalty.slopes(C * working.of("gradients"), weights, factor)
         return np.flatnonzero(is_active(weights) | (penalty.sizes(slopes) > RESTING))
 
@@ -345,8 +345,7 @@ class CoupledTrainer:
         self.free = free
 
     def _set(self, columns: Columns, weights: Floats) -> None:
-        for part, own in zip(self._working.outputs, weights.T, strict=True):
-            part.weights[columns] = own
+        self._working.weights[:, columns] = weights.T
 
     def _corrections(self, columns: Columns, weights: Floats, floor: Floats) -> Floats:
         """Slopes of the terms that correct the view, float64 (k, K)."""

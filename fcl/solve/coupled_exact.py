@@ -21,8 +21,8 @@ from scipy.linalg import qr, solve_triangular
 from fcl.solve.coupled_groups import minimise_groups
 from fcl.solve.coupled_model import Bend
 from fcl.solve.exact import minimise_quadratic, over_chunks
-from fcl.solve.output_view import OutputView, OutputWorking
-from fcl.solve.state import Columns, LocalPoint, Step
+from fcl.solve.output_view import OutputView
+from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
 from fcl.types import Floats
 
 #: Rows times outputs times the weights squared up to which a model is minimised exactly (milliseconds),
@@ -69,7 +69,7 @@ def exact_bytes(n_rows: int, n_columns: int, n_outputs: int, q: int) -> int:
 
 def minimise_exactly(
     view: OutputView,
-    working: OutputWorking,
+    working: WorkingSet,
     at: LocalPoint,
     bend: Bend,
     raised: float,
@@ -89,7 +89,7 @@ def minimise_exactly(
         dense[rows] = part.T
         return 0.0
 
-    over_chunks(view.outputs[0], working.outputs[0], at.columns, keep, view.objective.team)
+    over_chunks(view.outputs[0], working, at.columns, keep, view.objective.team)
     size = max(1, CHUNK_ENTRIES // (n_outputs * k * n_outputs))
     chunks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
 

@@ -8,6 +8,7 @@ from fcl.solve.blocks import OutputSolver
 from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.output_view import OutputView
 from fcl.solve.trainer import StepResult
+from fcl.types import Floats
 
 
 class CoupledSolver(OutputSolver):
@@ -23,8 +24,8 @@ class CoupledSolver(OutputSolver):
         super().change_view(view)
         self._m = self.trainer.margins  # of the trainer's point
 
-    def _restart(self) -> None:
-        super()._restart()
+    def restart(self, free: Floats) -> None:
+        super().restart(free)
         self.trainer.columns_changed()
 
     def step(self, target: float) -> StepResult:
@@ -32,9 +33,7 @@ class CoupledSolver(OutputSolver):
         trainer, own = self.trainer, slice(self.view.objective.n_free)
         trainer.start(self.view, self.working, self.anchor.covariates[own], self.free[own])
         taken = trainer.step(target)
-        self.free = np.concatenate([trainer.free, self.free[len(trainer.free) :]])
-        columns, slopes = trainer.seen
-        self._slopes = np.zeros(self.cache.n)
-        self._slopes[columns] = slopes
+        self._free = np.concatenate([trainer.free, self.free[len(trainer.free) :]])
+        self._seen = trainer.seen
         self._violations[:] = taken.violation
         return taken

@@ -25,8 +25,8 @@ from fcl.solve.elimination import FLAT
 from fcl.solve.gathered import Gathered
 from fcl.solve.inner import DAMPING, FLOOR, LEAST_ROWS, ROWS_A_COLUMN, InnerModel
 from fcl.solve.inner_descent import HURRIED, LEAST_SWEEPS, is_enough
-from fcl.solve.output_view import OutputView, OutputWorking
-from fcl.solve.state import Columns, LocalPoint, Step
+from fcl.solve.output_view import OutputView
+from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
 from fcl.types import Floats, Singles
 
 #: Maximum columns times outputs times free coefficients whose coupling is stored.
@@ -317,7 +317,7 @@ class _Descent:
 def minimise_model(
     inner: InnerModel,
     view: OutputView,
-    working: OutputWorking,
+    working: WorkingSet,
     at: LocalPoint,
     bend: Bend,
     raised: float,
@@ -352,7 +352,7 @@ def minimise_model(
     lean, h = np.empty(k), np.empty(k)
     total = bend.total
     wanted = max(LEAST_ROWS, ROWS_A_COLUMN * k)
-    rows = inner.gather(working.outputs[0], at.columns, total, lean, h, wanted)
+    rows = inner.gather(working, at.columns, total, lean, h, wanted)
     whole = h.copy()
     constant = view.objective.parts[0].has_constant
     # the free coefficients of constants, one for each output

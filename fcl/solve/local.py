@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,39 +22,41 @@ from fcl.types import Floats, Ids
 ROUNDED_SHARE = 0.01
 
 
-class LocalSolver:
+class LocalProblem(ABC):
     """A row view, the working set over it, and the trainer that moves its weights.
 
     An anchor comes with the exact gradients of the cached columns; columns that enter later bring their
     gradients at the same anchor. The trainer's point starts at the anchor. When the next anchor arrives,
     the point is kept if the new local objective is lower there than at the new anchor.
 
-    rounds : whether to round the weights of proposed points, see
-    :meth:`fcl.features.base.Family.rounds_weights`.
+    With K outputs, gradients and weights of columns are (columns, K).
     """
 
+    view: Any
+    trainer: Any
+
     def __init__(
-        self,
-        view: RowView,
-        cache: LiveColumns,
-        trainer: Trainer,
-        factors: Callable[[Ids], Floats],
-        rounds: bool = False,
+        self, view: Any, cache: LiveColumns, trainer: Any, factors: Callable[[Ids], Floats]
     ) -> None:
-        self.view = view
+        K = view.objective.n_outputs
+        self.view, self.trainer = view, trainer
         self.factors = factors  #: of features in the penalty
-        self.working = WorkingSet(cache)
-        self.trainer = trainer
-        self.anchor = Point(np.empty(0, np.int64), np.empty(0), 0.0)
-        self._rounds = rounds
-        self._total_q = math.inf
-        self._target = 0.0
-        self._step = 0.0  # of the weights of the last proposal; 0 if they were not rounded
+        self.working = WorkingSet(cache, K)
+        self.anchor = Point.nothing(K)
 
     @property
     def cache(self) -> LiveColumns:
         """The cached columns."""
         return self.working.cache
+
+    def change_view(self, view: Any) -> None:
+        """Switch to another row view; the cache must be empty."""
+        assert not self.cache.n
+        self.view = view
+        self.trainer.columns_changed()
+        self.trainer.resize(view.objective.n_rows)
+
+    # -- anchors -------------------------------------------------------------------------------
 
     def move_anchor(
         self,
@@ -60,51 +64,56 @@ class LocalSolver:
         margins: Floats,
         gradients: Floats,
         exact: Floats | None,
-        total_r: float,
-        total_q: float,
+        total_r: Any,
+        total_q: Any,
     ) -> None:
         """Move to the next anchor.
 
-        margins : float64 (n,), of all rows, without the intercept.
-        gradients, exact : float64 (cached columns,), g_j and h_j over all rows at the anchor; h_j are
-            used only by a sampled view.
-        total_r, total_q : sums of residuals and curvatures over all rows; total_q bounds the floor of
-            the intercept, total_r is used only by a sampled view.
+        margins : float64 (n,), of all rows, without the intercept; or (K, n), with the intercepts.
+        gradients, exact : of the cached columns, g_j and h_j over all rows at the anchor; h_j are used
+            only by a sampled view.
+        total_r, total_q : sums of residuals and curvatures over all rows, or (K,); total_q bounds the
+            floor of the intercept, total_r is used only by a sampled view.
         """
-        n = self.cache.n
-        working = self.working
-        self.anchor, self._total_q = point, total_q
+        n, working = self.cache.n, self.working
+        self.anchor = point
         self.trainer.chosen.forget()
         working.factor[:n] = self.factors(self.cache.ids)
-        working.gradients[:n] = gradients
         working.seen[:n] = True
-        working.anchor_weights[:n] = point.weights_of(self.cache.ids)
+        working.put("gradients", gradients)
+        working.put("anchor_weights", point.weights_of(self.cache.ids))
         self.view.anchor(margins, point.intercept, total_r, total_q)
         self.view.correct(working, 0, exact)
 
     def return_to_anchor(self) -> None:
         """Restart the trainer at the anchor."""
-        n = self.cache.n
-        self.working.weights[:n] = self.working.anchor_weights[:n]
-        self.trainer.start(self.view, self.working, self.anchor.free, self.anchor.free)
+        self.working.put("weights", self.working.of("anchor_weights"))
+        self.restart(self.anchor.free)
 
     def keep_point(self) -> bool:
         """Keep the trainer's point if it is better than the new anchor; else return to the anchor."""
-        if self._step:
-            self._snap()
-        self.trainer.start(self.view, self.working, self.anchor.free, self.trainer.free)
+        self.restart(self.free)
         if self.rise() < 0.0:
             return True
         self.return_to_anchor()
         return False
 
+    @property
+    @abstractmethod
+    def free(self) -> Floats:
+        """Free coefficients of the trainer's point."""
+
+    @abstractmethod
+    def restart(self, free: Floats) -> None:
+        """Start the trainer at its weights, with these free coefficients, from the anchor's margins."""
+
+    @abstractmethod
     def rise(self) -> float:
         """The local objective at the current point minus that of the anchor."""
-        return self.trainer.rise()
 
     # -- columns -------------------------------------------------------------------------------
 
-    def has_equal(self, feature: int, nonzeros: int, hash_: int, gradient: float) -> bool:
+    def has_equal(self, feature: int, nonzeros: int, hash_: int, gradient: Any) -> bool:
         """Whether a cached column makes a column of this count, hash and gradient redundant.
 
         It does if the two are equal and the cached one is not penalised more. With squares in the penalty
@@ -116,8 +125,8 @@ class LocalSolver:
         if not len(equal) or not self.view.objective.penalty.pure_l1:
             return False
         if self.view.approximate:
-            others = self.working.gradients[equal]
-            equal = equal[np.abs(gradient - others) <= SAME_GRADIENT * abs(gradient)]
+            off = np.abs(gradient - self.working.of("gradients")[equal]).reshape(len(equal), -1)
+            equal = equal[off.max(axis=1) <= SAME_GRADIENT * np.abs(gradient).max()]
         own = self.factors(np.array([feature]))
         return bool((self.factors(self.cache.ids[equal]) <= own).any())
 
@@ -138,23 +147,118 @@ class LocalSolver:
         A column with a weight at the anchor is not dead, even if the trainer has since moved the weight
         to 0: on eviction the weight returns to the anchor's.
         """
-        n = self.cache.n
-        weights, factor = self.live_weights, self.working.factor[:n]
-        objective = self.view.objective
-        prices = objective.C * self.working.gradients[:n]
-        slopes = objective.penalty.slopes(prices, weights, factor)
-        violations = objective.penalty.violations(prices, weights, factor)
-        return evict_order(weights, slopes, violations, self.working.seen[:n])
+        n, penalty = self.cache.n, self.view.objective.penalty
+        weights, factor = self._live, self.working.factor[:n]
+        prices = self.view.objective.C * self.working.of("gradients")
+        slopes = penalty.sizes(penalty.slopes(prices, weights, factor))
+        violations = penalty.violations(prices, weights, factor)
+        return evict_order(self.live_weights, slopes, violations, self.working.seen[:n])
+
+    @property
+    def _live(self) -> Floats:
+        weights = self.working.of("weights")
+        return np.where(weights != 0.0, weights, self.working.of("anchor_weights"))
 
     @property
     def live_weights(self) -> Floats:
-        """The trainer's weight of each column, or the anchor's weight where the trainer's is 0."""
-        n = self.cache.n
-        weights = self.working.weights[:n]
-        return np.where(weights != 0.0, weights, self.working.anchor_weights[:n])
+        """The largest weight of each column, at the trainer's point or at the anchor; 0 if none."""
+        live = np.abs(self._live).reshape(self.cache.n, self.working.n_outputs)
+        return np.asarray(live.max(axis=1, initial=0.0))
 
+    @abstractmethod
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the columns not kept; their weights return to the anchor's and are frozen."""
+
+    def wanted(self, new: set[int]) -> npt.NDArray[np.bool_]:
+        """Which columns to keep: all but new columns of weight 0 that did not violate last time."""
+        keep, ids = np.ones(self.cache.n, bool), self.cache.ids
+        columns, slopes = self.seen
+        idle = (np.abs(slopes) <= 1.0) & (self.live_weights[columns] == 0.0)
+        keep[columns[idle & np.isin(ids[columns], list(new))]] = False
+        return keep
+
+    @property
+    def seen(self) -> tuple[Columns, Floats]:
+        """Columns of the last step, and the sizes of their slopes before it."""
+        found: tuple[Columns, Floats] = self.trainer.seen
+        return found
+
+    # -- the point -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def step(self, target: float) -> StepResult:
+        """Take one step from the current point, unless its violation is at most ``target``."""
+
+    @abstractmethod
+    def solve(self, target: float, max_steps: int) -> Solved:
+        """Solve the local problem from the anchor, in at most ``max_steps`` steps."""
+
+    @abstractmethod
+    def point(self) -> Point:
+        """The trainer's point: its weights, and the anchor's weights of features not cached."""
+
+    def whole(self) -> tuple[Ids, Floats]:
+        """Ids and weights of all features of that point, in no order."""
+        anchor, cached = self.anchor, self.cache.ids
+        frozen = ~np.isin(anchor.ids, cached)
+        ids = np.concatenate([anchor.ids[frozen], cached])
+        return ids, np.concatenate([anchor.weights[frozen], self.working.of("weights")])
+
+
+class LocalSolver(LocalProblem):
+    """The local problem of one output.
+
+    rounds : whether to round the weights of proposed points, see
+    :meth:`fcl.features.base.Family.rounds_weights`.
+    """
+
+    view: RowView
+    trainer: Trainer
+
+    def __init__(
+        self,
+        view: RowView,
+        cache: LiveColumns,
+        trainer: Trainer,
+        factors: Callable[[Ids], Floats],
+        rounds: bool = False,
+    ) -> None:
+        super().__init__(view, cache, trainer, factors)
+        self._rounds = rounds
+        self._total_q = math.inf
+        self._target = 0.0
+        self._step = 0.0  # of the weights of the last proposal; 0 if they were not rounded
+
+    def move_anchor(
+        self,
+        point: Point,
+        margins: Floats,
+        gradients: Floats,
+        exact: Floats | None,
+        total_r: float,
+        total_q: float,
+    ) -> None:
+        """See :meth:`LocalProblem.move_anchor`."""
+        self._total_q = total_q
+        super().move_anchor(point, margins, gradients, exact, total_r, total_q)
+
+    @property
+    def free(self) -> Floats:
+        return self.trainer.free
+
+    def restart(self, free: Floats) -> None:
+        self.trainer.start(self.view, self.working, self.anchor.free, free)
+
+    def keep_point(self) -> bool:
+        """See :meth:`LocalProblem.keep_point`."""
+        if self._step:
+            self._snap()
+        return super().keep_point()
+
+    def rise(self) -> float:
+        return self.trainer.rise()
+
+    def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         n = self.cache.n
         moved = self.working.weights[:n] != self.working.anchor_weights[:n]
         leaving = np.flatnonzero(~keep & moved)
@@ -165,46 +269,23 @@ class LocalSolver:
             self.trainer.columns_left()
         self.working.evict(keep)
 
-    def wanted(self, new: set[int]) -> npt.NDArray[np.bool_]:
-        """Which columns to keep: all but new columns of weight 0 that did not violate last time."""
-        keep = np.ones(self.cache.n, bool)
-        columns, slopes = self.trainer.seen
-        at_rest = np.abs(slopes) <= 1.0
-        out = (self.working.weights[columns] == 0.0) & (self.working.anchor_weights[columns] == 0.0)
-        candidates = columns[at_rest & out]
-        ids = self.cache.ids
-        keep[candidates[np.isin(ids[candidates], list(new))]] = False
-        return keep
-
-    def change_view(self, view: RowView) -> None:
-        """Switch to another row view; the cache must be empty."""
-        assert not self.cache.n
-        self.view = view
-        self.trainer.columns_changed()
-        self.trainer.resize(view.objective.n_rows)
-
     # -- the point -----------------------------------------------------------------------------
 
     def step(self, target: float) -> StepResult:
-        """Take one step from the current point, unless it is good enough (:meth:`Trainer.step`)."""
         self._target = target
         return self.trainer.step(target)
 
     def solve(self, target: float, max_steps: int) -> Solved:
-        """Solve the local problem from the anchor, in at most ``max_steps`` steps."""
         self._target = target
         return self.trainer.solve(self.view, self.working, self.anchor.free, target, max_steps)
 
     def point(self) -> Point:
-        """The trainer's point: its weights, and the anchor's weights of features not cached."""
-        working, anchor, cached = self.working, self.anchor, self.cache.ids
-        frozen = ~np.isin(anchor.ids, cached)
-        weights = np.concatenate([anchor.weights[frozen], working.weights[: self.cache.n]])
+        ids, weights = self.whole()
         return Point.make(
-            np.concatenate([anchor.ids[frozen], cached]),
+            ids,
             self._rounded(weights) if self._rounds else weights,
-            anchor.intercept,
-            anchor.covariates,
+            self.anchor.intercept,
+            self.anchor.covariates,
         ).with_free(self.trainer.free)
 
     def _rounded(self, weights: Floats) -> Floats:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from fcl.cache import LiveColumns
 from fcl.objective import Outputs
 from fcl.objective.block_sums import EPSILON, margin_sizes
 from fcl.solve.exact import SPARSE, over_chunks
@@ -98,10 +96,10 @@ class OutputView:
         self.proximal = self.outputs[0].proximal
         return raised
 
-    def anchor(self, margins: Floats, total_r: Floats, total_q: Floats) -> None:
+    def anchor(self, margins: Floats, b: float, total_r: Floats, total_q: Floats) -> None:
         """Move to an anchor.
 
-        margins : float64 (K, n), of all rows, with the intercepts.
+        margins : float64 (K, n), of all rows, with the intercepts.  b : 0, no intercept is left out.
         total_r, total_q : float64 (K,), sums of residuals and curvatures over all rows.
         """
         if self.rows is None:
@@ -133,7 +131,7 @@ class OutputView:
         """
         np.subtract(self.margins[k], b, out=self.outputs[k].margins)
 
-    def correct(self, working: OutputWorking, first: int, exact: Floats | None) -> None:
+    def correct(self, working: WorkingSet, first: int, exact: Floats | None) -> None:
         """Compute corrections and floors of the columns from number ``first`` on, at the anchor.
 
         exact : float64 (columns, K), curvatures over all rows; used only by a sample.
@@ -144,45 +142,11 @@ class OutputView:
         for k, view in enumerate(self.outputs):
             sums = (g[:, k].copy(), h[:, k].copy()) if self.approximate else None
             own = None if exact is None else exact[:, k].copy()
-            view.correct(working.outputs[k], first, own, sums)
-
-
-class OutputWorking:
-    """The cached columns and the data of each output on them."""
-
-    def __init__(self, cache: LiveColumns, n_outputs: int) -> None:
-        self.cache = cache
-        self.outputs = [WorkingSet(cache) for _ in range(n_outputs)]
-
-    @property
-    def seen(self) -> npt.NDArray[np.bool_]:
-        """Whether both a local solve and a pass have seen a column."""
-        return self.outputs[0].seen
-
-    @property
-    def factor(self) -> Floats:
-        """Penalty factors of the columns, float64 (columns,)."""
-        return self.outputs[0].factor[: self.cache.n]
-
-    def of(self, name: str) -> Floats:
-        """An array of all outputs, float64 (columns, K), a copy."""
-        n = self.cache.n
-        return np.stack([getattr(part, name)[:n] for part in self.outputs], axis=1)
-
-    def put(self, name: str, values: Floats, first: int = 0) -> None:
-        """Set an array of all outputs from float64 (columns, K), from number ``first`` on."""
-        for part, column in zip(self.outputs, values.T, strict=True):
-            getattr(part, name)[first : first + len(values)] = column
-
-    def evict(self, keep: npt.NDArray[np.bool_]) -> None:
-        """Drop the columns that are not kept; their anchor weights become frozen."""
-        for part in self.outputs:
-            part.forget(keep)
-        self.cache.evict(keep)
+            view.correct(working.parts[k], first, own, sums)
 
 
 def output_moments(
-    view: OutputView, working: OutputWorking, columns: Columns, r: Floats, q: Floats | None
+    view: OutputView, working: WorkingSet, columns: Columns, r: Floats, q: Floats | None
 ) -> tuple[Floats, Floats]:
     """sum_i r_ki phi_ij and sum_i q_ki phi_ij^2 of some cached columns, float64 (k, K).
 
@@ -190,12 +154,12 @@ def output_moments(
     """
     n, k = view.objective.n_rows, len(columns)
     filled = int(working.cache.store.nonzeros[working.cache.slots[columns]].sum())
-    team, one = view.objective.team, working.outputs[0]
+    team = view.objective.team
     if filled <= SPARSE * k * n:
         g, h = np.zeros((2, k, len(r)))
         for output, own in enumerate(r):
             bend = own if q is None else q[output]
-            g[:, output], h[:, output] = column_moments(one, columns, own, bend, team)
+            g[:, output], h[:, output] = column_moments(working, columns, own, bend, team)
         return g, h
 
     def chunk(part: Floats, rows: slice) -> Floats:
@@ -206,5 +170,5 @@ def output_moments(
             sums[1] = part @ q[:, rows].T
         return sums
 
-    g, h = over_chunks(view.outputs[0], one, columns, chunk, team)
+    g, h = over_chunks(view.outputs[0], working, columns, chunk, team)
     return g, h

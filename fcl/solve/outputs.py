@@ -48,12 +48,6 @@ class OutputPasses(Passes):
 
     objective: Outputs
 
-    def _no_point(self) -> Point:
-        """The point of which all weights and coefficients are 0; fixed intercepts are listed, too."""
-        K = self.objective.n_outputs
-        none = np.zeros(max(K, self.objective.n_free))
-        return Point(np.empty(0, np.int64), np.empty((0, K)), 0.0, none)
-
     def settle(self, margins: Floats, guess: float, v: Floats) -> tuple[float, Floats]:
         """The best free coefficients, whose part is added to the margins; the search starts at v."""
         objective, moved = self.objective, self.vectors.residuals

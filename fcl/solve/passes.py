@@ -197,8 +197,10 @@ class Passes:
 
     def _no_point(self) -> Point:
         """The point of which all weights and coefficients are 0."""
-        q = 0 if self.objective.covariates is None else self.objective.n_free
-        return Point(np.empty(0, np.int64), np.empty(0), 0.0, np.zeros(q))
+        objective = self.objective
+        return Point.nothing(
+            objective.n_outputs, 0 if objective.covariates is None else objective.n_free
+        )
 
     def _start(self) -> Any:
         """Write the margins of the model without features, and return them."""

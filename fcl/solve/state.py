@@ -7,6 +7,7 @@ before. Certificates belong to anchors.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -51,6 +52,13 @@ class Point:
         order = np.argsort(ids)
         v = np.empty(0) if covariates is None else covariates
         return cls(ids[order], weights[order], float(intercept), v)
+
+    @classmethod
+    def nothing(cls, n_outputs: int, n_covariates: int = 0) -> Point:
+        """The point of which all weights and coefficients are 0; several outputs list intercepts."""
+        shape = () if n_outputs == 1 else (n_outputs,)
+        v = np.zeros(max(n_covariates, *shape, 0))
+        return cls(np.empty(0, np.int64), np.empty((0, *shape)), 0.0, v)
 
     @property
     def free(self) -> Floats:
@@ -117,11 +125,13 @@ ZEROED = (
 class WorkingSet:
     """The cached columns and the trainer's data on each of them.
 
-    The arrays have room for ``cache.max_columns``; entry j belongs to live column j. Weights of features
-    that are not cached are *frozen*: they act through the margins of the anchor.
+    The arrays have room for ``cache.max_columns``; entry j belongs to live column j. With K outputs those
+    named in ``ZEROED`` have a row for each. Weights of features that are not cached are *frozen*: they
+    act through the margins of the anchor.
     """
 
     cache: LiveColumns
+    n_outputs: int = 1
     factor: Floats = field(init=False)  #: f_j in the penalty
     weights: Floats = field(init=False)  #: the trainer's point
     anchor_weights: Floats = field(init=False)  #: the anchor's
@@ -131,13 +141,26 @@ class WorkingSet:
     correction: Floats = field(init=False)  #: c_j: exact gradient minus the view's, at the anchor
     floor: Floats = field(init=False)  #: kappa_j: curvature that the view misses
     seen: npt.NDArray[np.bool_] = field(init=False)  #: by both a local solve and a pass
+    parts: list[WorkingSet] = field(init=False, repr=False)  #: each output, in rows of these arrays
 
     def __post_init__(self) -> None:
         room = self.cache.max_columns
+        shape = (room,) if self.n_outputs == 1 else (self.n_outputs, room)
         for name in ZEROED:
-            setattr(self, name, np.zeros(room))
+            setattr(self, name, np.zeros(shape))
         self.factor = np.ones(room)
         self.seen = np.zeros(room, bool)
+        self._divide()
+
+    def _divide(self) -> None:
+        """Make the parts."""
+        self.parts = [self]
+        if self.n_outputs > 1:
+            self.parts = [copy(self) for _ in range(self.n_outputs)]
+        for k, part in enumerate(self.parts if self.n_outputs > 1 else ()):
+            part.n_outputs, part.parts = 1, [part]
+            for name in ZEROED:
+                setattr(part, name, getattr(self, name)[k])
 
     def change_room(self) -> None:
         """Make room for as many columns as the cache has now."""
@@ -145,39 +168,42 @@ class WorkingSet:
         kept = min(room, len(self.factor))
         for name in ("factor", *ZEROED, "seen"):
             before = getattr(self, name)
-            array = np.full(room, name == "factor", before.dtype)
-            array[:kept] = before[:kept]
+            array = np.full((*before.shape[:-1], room), name == "factor", before.dtype)
+            array[..., :kept] = before[..., :kept]
             setattr(self, name, array)
+        self._divide()
 
     @staticmethod
     def bytes_for(max_columns: int) -> int:
-        """Bytes of the arrays, without the cache."""
+        """Bytes of the arrays of one output, without the cache."""
         return max_columns * (8 * 7 + 1)
 
     def enter(self, first: int, factors: Floats, weights: Floats, gradients: Floats) -> None:
         """Initialise the entries of columns that have just been admitted, from number ``first`` on."""
         new = slice(first, first + len(factors))
         self.factor[new] = factors
-        self.weights[new] = self.anchor_weights[new] = weights
-        self.gradients[new] = gradients
-        self.curvatures[new] = self.correction[new] = self.floor[new] = 0.0
+        self.put("weights", weights, first)
+        self.put("anchor_weights", weights, first)
+        self.put("gradients", gradients, first)
+        for name in ("curvatures", "correction", "floor"):
+            getattr(self, name)[..., new] = 0.0
         self.seen[new] = False
 
+    def of(self, name: str) -> Floats:
+        """An array of the live columns, float64 (columns,), or a copy (columns, K) with K outputs."""
+        return np.ascontiguousarray(getattr(self, name)[..., : self.cache.n].T)
+
     def put(self, name: str, values: Floats, first: int = 0) -> None:
-        """Set an array of the columns from number ``first`` on."""
-        getattr(self, name)[first : first + len(values)] = values
+        """Set an array of the columns from number ``first`` on, from (columns,) or (columns, K)."""
+        getattr(self, name)[..., first : first + len(values)] = values.T
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the columns that are not kept; their anchor weights become frozen."""
-        self.forget(keep)
-        self.cache.evict(keep)
-
-    def forget(self, keep: npt.NDArray[np.bool_]) -> None:
-        """Drop the entries of columns that are about to be evicted."""
         kept = np.flatnonzero(keep)
         for name in ("factor", *ZEROED, "seen"):
             array = getattr(self, name)
-            array[: len(kept)] = array[kept]
+            array[..., : len(kept)] = array[..., kept]
+        self.cache.evict(keep)
 
 
 @dataclass

@@ -123,7 +123,7 @@ def settle_at(solver: CoupledSolver, case: Case, point: Point) -> None:
     if solver.working.of("factor").shape[0] and not solver.anchor.ids.size:
         empty = np.zeros((solver.cache.n, case.K))
         exact = ((case.phi**2).T @ q.T).copy()
-        solver.view.anchor(m, r.sum(axis=1), q.sum(axis=1))
+        solver.view.anchor(m, 0.0, r.sum(axis=1), q.sum(axis=1))
         solver.entered(0, empty, case.phi.T @ r.T, exact)
     exact = (case.phi**2).T @ q.T
     solver.move_anchor(point, m, case.phi.T @ r.T, exact, r.sum(axis=1), q.sum(axis=1))
@@ -189,7 +189,7 @@ def test_a_sample_corrects_each_intercept_by_the_rows_it_lacks() -> None:
     p = softmax(m, axis=0)
     r = p - np.eye(4)[case.y.astype(int)].T
     view = OutputView(rows, case.outputs.take(rows, np.ones(30)))
-    view.anchor(m, r.sum(axis=1), (p * (1.0 - p)).sum(axis=1))
+    view.anchor(m, 0.0, r.sum(axis=1), (p * (1.0 - p)).sum(axis=1))
     np.testing.assert_allclose(view.pull(np.zeros(4)), (r.sum(axis=1) - r[:, rows].sum(axis=1)))
     np.testing.assert_array_equal(view.margins, m[:, rows])
     view.focus(2, 0.5)
