@@ -260,7 +260,7 @@ class Store:
             elif isinstance(made, StepColumns):
                 stored = encoding.store_steps(made.steps[t], made.step, pieces, at)
             else:
-                stored = encoding.store_values(made.values[t], pieces, at)
+                stored = encoding.store_values(None, made.values[t], made.n_rows, pieces, at)
             self._kinds[slot, b], self._counts[slot, b], size = stored
             self._offsets[slot, b] = used[i]
             used[i] += size
