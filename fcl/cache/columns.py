@@ -12,12 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from fcl.arrays import Arrays
 from fcl.cache.store import (
     Slots,
     StagedColumns,
     Store,
     check_block_rows,
-    directory_bytes,
+    directory,
     largest_column,
 )
 from fcl.errors import BudgetError
@@ -38,13 +39,18 @@ def _fitting(sizes: Slots, room: int) -> npt.NDArray[np.bool_]:
     return fit
 
 
+def live_slots(max_columns: int) -> Arrays:
+    """The slots of the live columns."""
+    return Arrays(("i8", max_columns, "slots"))
+
+
 class LiveColumns(ABC):
     """The live columns of a store, as the trainer sees them."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.n = 0
-        self._slots = np.empty(store.max_columns, np.int64)
+        self._slots = live_slots(store.max_columns).allocate()["slots"]
         self._hashes: set[int] = set()  # of the live columns, so that most are compared with none
 
     @property
@@ -143,7 +149,12 @@ class ColumnCache(LiveColumns):
     """
 
     largest_column = staticmethod(largest_column)
-    directory_bytes = staticmethod(directory_bytes)
+
+    @staticmethod
+    def directory_bytes(max_columns: int, n_rows: int, block_rows: int) -> int:
+        """Bytes of the directory of the store, and of the list of its live columns."""
+        store = directory(max_columns, -(-n_rows // block_rows))
+        return store.nbytes + live_slots(max_columns).nbytes
 
     def __init__(
         self,
@@ -233,7 +244,7 @@ class ColumnCache(LiveColumns):
         capacity = self.capacity - (slots - before) * self._slot_bytes
         self.store.resize(slots, capacity, self.used)
         kept = self.slots.copy()
-        self._slots = np.empty(slots, np.int64)
+        self._slots = live_slots(slots).allocate()["slots"]
         self._slots[: self.n] = kept
         if slots > before:
             self._free[:0] = range(slots - 1, before - 1, -1)

@@ -9,13 +9,15 @@ The arrays may lie in memory that several processes share; a store has no other 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fcl.arrays import Allocate as Allocate  # noqa: PLC0414  (fcl.solve has it from here)
+from fcl.arrays import Arrays
+from fcl.arrays import fresh as fresh  # noqa: PLC0414
 from fcl.features.base import (
     FINE_ROWS,
     BitBlocks,
@@ -27,20 +29,7 @@ from fcl.features.base import (
 from fcl.kernels import columns, encoding
 from fcl.kernels.columns import Pieces
 
-#: Allocates an array by name, dtype and shape: private memory, or a view of shared memory.
-Allocate = Callable[[str, Any, tuple[int, ...]], np.ndarray]
-
 Slots = npt.NDArray[np.int64]
-
-#: Directory bytes per column and row block: kind 1, offset 4, count 4.
-DIRECTORY_BYTES = 9
-#: Directory bytes per column: first byte, id, hash, nonzeros, size, entry in the list of live slots.
-COLUMN_BYTES = 48
-
-
-def fresh(name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """The :data:`Allocate` of private memory."""
-    return np.empty(shape, dtype)
 
 
 def _advise(memory: mmap.mmap, advice: str, first: int) -> None:
@@ -107,9 +96,15 @@ def largest_column(n_rows: int, block_rows: int, binary: bool = True, step: floa
     return max(coarse, 8 * (fine + fine // 4 + -(-fine // block_rows)))
 
 
-def directory_bytes(max_columns: int, n_rows: int, block_rows: int) -> int:
-    """Bytes of the directory of a store."""
-    return max_columns * (COLUMN_BYTES + DIRECTORY_BYTES * -(-n_rows // block_rows))
+def directory(max_columns: int, n_blocks: int) -> Arrays:
+    """The directory of a store, by slot."""
+    each, pieces = max_columns, (max_columns, n_blocks)
+    return Arrays(
+        ("i8", each, "first ids nonzeros sizes"),
+        ("u8", each, "hashes"),
+        ("u4", pieces, "offsets counts"),
+        ("u1", pieces, "kinds"),
+    )
 
 
 class Store:
@@ -141,8 +136,6 @@ class Store:
         self.n_rows = n_rows
         self.block_rows = block_rows
         self.n_blocks = -(-n_rows // block_rows)
-        each = (max_columns,)
-        pieces = (max_columns, self.n_blocks)
         self._map: mmap.mmap | None = None  # of an arena that can give memory back
         if allocate is fresh:
             self._map = mmap.mmap(-1, max(8, self.capacity), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -150,14 +143,10 @@ class Store:
             self.arena = np.frombuffer(self._map, np.uint64, self.capacity // 8)
         else:
             self.arena = allocate("arena", np.uint64, (self.capacity // 8,))
-        self.first = allocate("first", np.int64, each)
-        self.ids = allocate("ids", np.int64, each)
-        self.hashes = allocate("hashes", np.uint64, each)
-        self.nonzeros = allocate("nonzeros", np.int64, each)
-        self.sizes = allocate("sizes", np.int64, each)
-        self._offsets = allocate("offsets", np.uint32, pieces)
-        self._counts = allocate("counts", np.uint32, pieces)
-        self._kinds = allocate("kinds", np.uint8, pieces)
+        made = self._directory = directory(max_columns, self.n_blocks).allocate(allocate)
+        self.first, self.ids, self.hashes = made["first"], made["ids"], made["hashes"]
+        self.nonzeros, self.sizes = made["nonzeros"], made["sizes"]
+        self._offsets, self._counts, self._kinds = made["offsets"], made["counts"], made["kinds"]
         self.pieces = Pieces(
             self.arena.view(np.uint16),
             self.arena.view(np.float32),
@@ -181,10 +170,8 @@ class Store:
         """
         assert self._map is not None
         _advise(self._map, "MADV_DONTNEED", used)
-        for array in (self.first, self.ids, self.hashes, self.nonzeros, self.sizes):
-            array.resize((max_columns,), refcheck=False)
-        for array in (self._offsets, self._counts, self._kinds):
-            array.resize((max_columns, self.n_blocks), refcheck=False)
+        for name, (_, shape) in directory(max_columns, self.n_blocks).items():
+            self._directory[name].resize(shape, refcheck=False)
         self.max_columns, self.capacity = max_columns, 8 * (capacity // 8)
 
     def _limit(self, n_rows: int) -> int:
@@ -273,7 +260,7 @@ class Store:
             elif isinstance(made, StepColumns):
                 stored = encoding.store_steps(made.steps[t], made.step, pieces, at)
             else:
-                stored = encoding.store_values(made.values[t], pieces, at)
+                stored = encoding.store_values(None, made.values[t], made.n_rows, pieces, at)
             self._kinds[slot, b], self._counts[slot, b], size = stored
             self._offsets[slot, b] = used[i]
             used[i] += size

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fcl import kernels
 from fcl.cache import ColumnCache
 from fcl.data.prepared import SMALL_SIDES
+from fcl.drivers.processes.lists import point_lists, slot_lists, watched_lists
 from fcl.errors import BudgetError
 from fcl.features.base import Family
 from fcl.solve.coupled import CoupledTrainer
@@ -73,14 +74,9 @@ ACTIVE_A_COLUMN = 2
 LEAST_ACTIVE = 1 << 15
 ACTIVE_ROOM = 2
 ACTIVE_SHARE = 64
-#: Shared bytes for each active feature: six points, the watched features, the list of columns to make;
-#: and for each of its further outputs.
-ACTIVE_BYTES = 6 * 16 + 3 * 8 + 8 * 8
-ACTIVE_OUTPUT_BYTES = 6 * 8 + 2 * 8 + 3 * 8
-#: Shared bytes for each column: gradients and curvatures at two anchors, weight, slots, the watched
-#: features; and for each of its further outputs.
-SHARED_BYTES_A_COLUMN = 12 * 8
-OUTPUT_BYTES_A_COLUMN = 7 * 8
+#: Shared bytes counted for each active feature and for each column that are in no list of them; with
+#: others, the same budget would give another directory than before, and other numbers of a model.
+SPARE_BYTES, SPARE_BYTES_A_COLUMN = 8, 24
 MIN_ENTRIES = 1 << 20
 MAX_ENTRIES = 1 << 29
 #: Up to this many rows the trainer works on all of them. Beyond, it starts with a sample of SAMPLE_SHARE
@@ -172,7 +168,8 @@ class Sizes:
     @property
     def active_bytes(self) -> int:
         """Shared bytes of a feature with a weight."""
-        return ACTIVE_BYTES + (self.n_outputs - 1) * ACTIVE_OUTPUT_BYTES
+        lists = point_lists(1, self.n_outputs) + watched_lists(1, self.n_outputs)
+        return lists.nbytes + SPARE_BYTES
 
     def least_cache(self, column: int) -> int:
         """Bytes of the smallest cache, of columns of at most ``column`` bytes."""
@@ -302,14 +299,14 @@ def _divide(
     column = ColumnCache.largest_column(n_view, block_rows, family.binary, family.step)
     staging = max(min(STAGING, 64 * column), column)
     entry = Trainer.bytes_for(0, 0, 1, family.binary)
+    one, each = ((slot_lists(1, k) + watched_lists(1, k)).nbytes for k in (1, outputs))
     per_column = (
         ColumnCache.directory_bytes(1, n_view, block_rows)
-        + WorkingSet.bytes_for(1)
+        + outputs * WorkingSet.bytes_for(1)
         + Trainer.bytes_for(n_view, 1, 0)
         - Trainer.bytes_for(n_view, 0, 0)
-        + (0 if writers is None else SHARED_BYTES_A_COLUMN)
+        + (each - one if writers is None else each + SPARE_BYTES_A_COLUMN)
     )
-    per_column += (outputs - 1) * (WorkingSet.bytes_for(1) + OUTPUT_BYTES_A_COLUMN)
     if job.coupled:
         per_column += CoupledTrainer.column_bytes(outputs)
     arena = job.least_cache(column)

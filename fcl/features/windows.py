@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl import kernels
+from fcl.arrays import Arrays, zeros
 from fcl.data.prepared import PreparedRows
 from fcl.data.sequences import SequenceReader
 from fcl.errors import InputError
@@ -97,12 +98,15 @@ def found_by(texts: Sequence[str], form: re.Pattern[str], number: Callable[..., 
     return out
 
 
+def window_rows(n_rows: int) -> Arrays:
+    """The buffers of a window that have a number for each row."""
+    return Arrays(("u4", n_rows, "masks"), ("i4", n_rows, "rows"))
+
+
 def window_buffers(n_rows: int) -> kernels.kmers.WindowBuffers:
     """Buffers for blocks of up to ``n_rows`` rows."""
     codes, sums = np.empty(kernels.kmers.CHUNK, np.uint32), np.empty(kernels.kmers.CHUNK)
-    return kernels.kmers.WindowBuffers(
-        codes, sums, np.zeros(n_rows, np.uint32), np.empty(n_rows, np.int32)
-    )
+    return kernels.kmers.WindowBuffers(codes, sums, **window_rows(n_rows).allocate(zeros))
 
 
 def buffers_for(block: WindowBlock) -> WindowBuffers:

@@ -240,41 +240,6 @@ def project(ball, z):
 
 
 @kernel
-def learn_ball(indptr, ids, values, y, s, margins, loss, rule, ball):
-    """Learn rows by projected stochastic gradient (Zinkevich 2003), writing margins and ``ball``.
-
-    Rows, targets, weights, margins and the returned pair are as :mod:`fcl.kernels.online` says.
-
-    ball : Ball, with room in its heap for all features of these rows besides those in it.
-    """
-    state = ball.state
-    for i in range(y.shape[0]):
-        if s[i] == 0.0:
-            continue
-        m, square = margin(ball, ids, values, indptr[i], indptr[i + 1])
-        m = margins[i] + (m + state[INTERCEPT])
-        if not abs(m) < MOST_MARGIN:
-            return i, DIVERGED
-        margins[i] = m
-        state[ROWS] += 1.0
-        state[WEIGHT] += s[i]
-        step = rate_of(rule, state[ROWS]) * s[i]
-        if rule.implicit:
-            step *= implicit_slope(loss, y[i], m, step * (square + rule.intercept))
-        else:
-            step *= loss_slope_curvature(loss, y[i], m)[0]
-        if step == 0.0:
-            continue
-        if rule.intercept:
-            state[INTERCEPT] -= step
-        for e in range(indptr[i], indptr[i + 1]):
-            if values[e] != 0.0:
-                move(ball, ids[e], -step * values[e])
-        project(ball, rule.radius)
-    return y.shape[0], DONE
-
-
-@kernel
 def take_step(batch, rule, ball):
     """Step along the mean gradient of a batch, and project; empties ``batch``, and changes ``ball``."""
     state = ball.state
@@ -293,38 +258,61 @@ def take_step(batch, rule, ball):
 
 
 @kernel
-def learn_batches(indptr, ids, values, y, s, margins, loss, rule, batch, ball):
-    """Learn rows by explicit steps along mean gradients; writes margins, ``batch`` and ``ball``.
+def add_to_batch(batch, ids, values, first, last, r, state):
+    """Add the slope r of a row, which has the entries ``first`` to ``last``, to ``batch``, in place."""
+    state[PENDING] += 1.0
+    state[LINEAR] += r
+    for e in range(first, last):
+        j, change = ids[e], r * values[e]
+        if change != 0.0:
+            if batch.place[j] < 0:
+                at = batch.number[0]
+                batch.place[j], batch.ids[at], batch.sums[at] = at, j, 0.0
+                batch.number[0] += 1
+            batch.sums[batch.place[j]] += change
 
-    The rows of a batch have margins by the weights before its step. Step t, counted in batches of rows,
-    has the rate of row t of :func:`learn_ball`, whose arguments and returned pair are these.
 
-    batch : Batch, with room for all features of these rows besides those in it; ``ball`` for both.
+@kernel
+def learn_ball(indptr, ids, values, y, s, margins, loss, rule, batch, ball):
+    """Learn rows by projected stochastic gradient (Zinkevich 2003), writing margins, batch and ball.
+
+    Rows, targets, weights, margins and the returned pair are as :mod:`fcl.kernels.online` says.
+
+    batch : None for a step after each row; Batch for explicit steps along mean gradients. The rows of a
+        batch have margins by the weights before its step; step t, counted in batches of rows, has the
+        rate of row t.
+    ball : Ball. It and ``batch`` have room for all features of these rows besides those in them.
     """
     state = ball.state
     for i in range(y.shape[0]):
         if s[i] == 0.0:
             continue
-        m, _ = margin(ball, ids, values, indptr[i], indptr[i + 1])
+        m, square = margin(ball, ids, values, indptr[i], indptr[i + 1])
         m = margins[i] + (m + state[INTERCEPT])
         if not abs(m) < MOST_MARGIN:
             return i, DIVERGED
         margins[i] = m
         state[ROWS] += 1.0
         state[WEIGHT] += s[i]
-        state[PENDING] += 1.0
-        r = s[i] * loss_slope_curvature(loss, y[i], m)[0]
-        state[LINEAR] += r
+        if batch is not None:
+            r = s[i] * loss_slope_curvature(loss, y[i], m)[0]
+            add_to_batch(batch, ids, values, indptr[i], indptr[i + 1], r, state)
+            if state[PENDING] == batch.rows:
+                take_step(batch, rule, ball)
+            continue
+        step = rate_of(rule, state[ROWS]) * s[i]
+        if rule.implicit:
+            step *= implicit_slope(loss, y[i], m, step * (square + rule.intercept))
+        else:
+            step *= loss_slope_curvature(loss, y[i], m)[0]
+        if step == 0.0:
+            continue
+        if rule.intercept:
+            state[INTERCEPT] -= step
         for e in range(indptr[i], indptr[i + 1]):
-            j, change = ids[e], r * values[e]
-            if change != 0.0:
-                if batch.place[j] < 0:
-                    at = batch.number[0]
-                    batch.place[j], batch.ids[at], batch.sums[at] = at, j, 0.0
-                    batch.number[0] += 1
-                batch.sums[batch.place[j]] += change
-        if state[PENDING] == batch.rows:
-            take_step(batch, rule, ball)
+            if values[e] != 0.0:
+                move(ball, ids[e], -step * values[e])
+        project(ball, rule.radius)
     return y.shape[0], DONE
 
 

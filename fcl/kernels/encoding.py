@@ -149,24 +149,10 @@ def measure_values(values, coarse, rest, block, counts, sizes, hashes):
     coarse : the nearest float32 values, viewed as uint32.
     rest : the float64 remainders, viewed as uint64; None for float32 values.
     """
-    n_rows = values.shape[1]
     for c in range(counts.shape[0]):
-        state = hashes[c]
-        total = 0
-        fine = False
-        for i in range(n_rows):
-            if values[c, i] != 0.0:
-                total += 1
-                x = np.uint64(coarse[c, i]) << np.uint64(32)
-                if rest is not None and rest[c, i] & np.uint64(0x7FFFFFFFFFFFFFFF) != 0:
-                    x ^= rest[c, i]
-                    fine = True
-                state += mix_place(x, block * 65536 + i + 1)
-        hashes[c] = state
-        counts[c] += total
-        sizes[c] += (
-            fine_bytes(total) if fine else valued_bytes(n_rows, total, common_step(values[c]))[1]
-        )
+        own = None if rest is None else rest[c]
+        into = counts, sizes, hashes
+        _measure(None, values[c], coarse[c], own, values.shape[1], block, c, into)
 
 
 @kernel
@@ -176,22 +162,31 @@ def measure_lists(start, rows, values, coarse, rest, n_rows, block, counts, size
     start, rows, values : as in :class:`fcl.features.base.ListedColumns`.
     """
     for c in range(counts.shape[0]):
-        first, last = start[c], start[c + 1]
-        total = last - first
-        state = hashes[c]
-        fine = False
-        for e in range(first, last):
+        some = slice(start[c], start[c + 1])
+        own = None if rest is None else rest[some]
+        into = counts, sizes, hashes
+        _measure(rows[some], values[some], coarse[some], own, n_rows, block, c, into)
+
+
+@kernel
+def _measure(rows, values, coarse, rest, n_rows, block, c, into):
+    """Update the count, size and hash of column c; rows : of the values, None for values of all rows."""
+    counts, sizes, hashes = into
+    state = hashes[c]
+    total = 0
+    fine = False
+    for e in range(values.shape[0]):
+        if rows is not None or values[e] != 0.0:
+            total += 1
             x = np.uint64(coarse[e]) << np.uint64(32)
             if rest is not None and rest[e] & np.uint64(0x7FFFFFFFFFFFFFFF) != 0:
                 x ^= rest[e]
                 fine = True
-            state += mix_place(x, block * 65536 + np.int64(rows[e]) + 1)
-        hashes[c] = state
-        counts[c] += total
-        if fine:
-            sizes[c] += fine_bytes(total)
-        else:
-            sizes[c] += valued_bytes(n_rows, total, common_step(values[first:last]))[1]
+            state += mix_place(x, block * 65536 + (e if rows is None else np.int64(rows[e])) + 1)
+    hashes[c] = state
+    counts[c] += total
+    size = fine_bytes(total) if fine else valued_bytes(n_rows, total, common_step(values))[1]
+    sizes[c] += size
 
 
 @kernel
@@ -232,58 +227,27 @@ def valued_bytes(n_rows, count, step):
 
 
 @kernel
-def store_values(values, pieces, offset):
-    """Write one piece of values (n_rows,) to the arena; returns (encoding, count, bytes)."""
-    n_rows = values.shape[0]
-    total = 0
+def store_values(rows, values, n_rows, pieces, offset):
+    """Write one piece of values to the arena; returns (encoding, count, bytes).
+
+    rows : uint16, the rows of ``values``, which are not 0; None for values of all rows.
+    """
     fine = False
-    for i in range(n_rows):
-        total += values[i] != 0.0
-        fine = fine or np.float64(np.float32(values[i])) != values[i]
+    for i in range(values.shape[0]):
+        if np.float64(np.float32(values[i])) != values[i]:
+            fine = True
+            break
     if not fine:
-        return _store_multiples(values, 1.0, common_step(values), pieces, offset)
+        return _store_multiples(rows, values, 1.0, common_step(values), n_rows, pieces, offset)
+    total = _count(rows, values)
     at = (offset + ((2 * total + 7) & ~7)) >> 3
-    _store_entries(values, 1.0, pieces.arena16[offset >> 1 :], pieces.fine[at:])
-    return FINE, np.int64(total), fine_bytes(total)
-
-
-@kernel
-def store_list(rows, values, n_rows, pieces, offset):
-    """Like :func:`store_values` for the nonzeros of a piece."""
-    total = np.int64(rows.shape[0])
-    fine = False
-    for e in range(total):
-        fine = fine or np.float64(np.float32(values[e])) != values[e]
-    if fine:
-        at = (offset + ((2 * total + 7) & ~7)) >> 3
-        pieces.arena16[offset >> 1 : (offset >> 1) + total] = rows
-        pieces.fine[at : at + total] = values
-        return FINE, total, fine_bytes(total)
-    step = common_step(values)
-    kind, size = valued_bytes(n_rows, total, step)
-    if kind == STEPS:
-        pieces.arena32[offset >> 2] = step
-        pieces.arena32[(offset >> 2) + 1] = 0.0
-        pieces.arena8[offset + 8 : offset + 8 + n_rows] = 0
-        for e in range(total):
-            pieces.arena8[offset + 8 + rows[e]] = np.int8(np.rint(values[e] / step))
-        return STEPS, np.int64(n_rows), size
-    if kind == DENSE:
-        at = offset >> 2
-        pieces.arena32[at : at + n_rows] = 0.0
-        for e in range(total):
-            pieces.arena32[at + rows[e]] = values[e]
-        return DENSE, np.int64(n_rows), size
-    at = (offset + ((2 * total + 7) & ~7)) >> 2
-    for e in range(total):
-        pieces.arena16[(offset >> 1) + e] = rows[e]
-        pieces.arena32[at + e] = values[e]
-    return VALUES, total, size
+    _store_entries(rows, values, 1.0, pieces.arena16[offset >> 1 :], pieces.fine[at:])
+    return FINE, total, fine_bytes(total)
 
 
 @kernel
 def store_lists(start, rows, values, n_rows, which, b, slots, starts, used, pieces):
-    """Store block b of some columns by :func:`store_list`, and enter it in the directory.
+    """Store block b of some columns by :func:`store_values`, and enter it in the directory.
 
     start, rows, values : lists of nonzeros, column t at ``start[t] : start[t + 1]``.
     which : int64 (k,), the columns among them; slots, starts : int64 (k,), their slots and first bytes.
@@ -292,7 +256,7 @@ def store_lists(start, rows, values, n_rows, which, b, slots, starts, used, piec
     for i in range(which.shape[0]):
         entries = slice(start[which[i]], start[which[i] + 1])
         at = starts[i] + used[i]
-        kind, count, size = store_list(rows[entries], values[entries], n_rows, pieces, at)
+        kind, count, size = store_values(rows[entries], values[entries], n_rows, pieces, at)
         pieces.kinds[slots[i], b] = kind
         pieces.counts[slots[i], b] = count
         pieces.offsets[slots[i], b] = used[i]
@@ -302,41 +266,53 @@ def store_lists(start, rows, values, n_rows, which, b, slots, starts, used, piec
 @kernel
 def store_steps(steps, step, pieces, offset):
     """Like :func:`store_values` for multiples of a step, int8 (n_rows,)."""
-    return _store_multiples(steps, step, step, pieces, offset)
+    return _store_multiples(None, steps, step, step, steps.shape[0], pieces, offset)
 
 
 @kernel
-def _store_multiples(values, unit, step, pieces, offset):
+def _store_multiples(rows, values, unit, step, n_rows, pieces, offset):
     """Write a piece of ``unit`` times the values; unless ``step`` is 0, these are multiples of it."""
-    n_rows = values.shape[0]
-    total = 0
-    for i in range(n_rows):
-        total += values[i] != 0
+    total = _count(rows, values)
     kind, size = valued_bytes(n_rows, total, step)
     if kind == STEPS:
         pieces.arena32[offset >> 2] = step
         pieces.arena32[(offset >> 2) + 1] = 0.0
-        ratio = unit / step
-        for i in range(n_rows):
-            pieces.arena8[offset + 8 + i] = np.int8(np.rint(ratio * values[i]))
+        out, ratio = pieces.arena8[offset + 8 : offset + 8 + n_rows], unit / step
+        if rows is not None:
+            out[:] = 0
+        for e in range(values.shape[0]):
+            out[e if rows is None else rows[e]] = np.int8(np.rint(ratio * values[e]))
         return STEPS, np.int64(n_rows), size
     if kind == DENSE:
-        at = offset >> 2
-        for i in range(n_rows):
-            pieces.arena32[at + i] = unit * values[i]
+        dense = pieces.arena32[offset >> 2 : (offset >> 2) + n_rows]
+        if rows is not None:
+            dense[:] = 0.0
+        for e in range(values.shape[0]):
+            dense[e if rows is None else rows[e]] = unit * values[e]
         return DENSE, np.int64(n_rows), size
     at = (offset + ((2 * total + 7) & ~7)) >> 2
-    _store_entries(values, unit, pieces.arena16[offset >> 1 :], pieces.arena32[at:])
-    return VALUES, np.int64(total), size
+    _store_entries(rows, values, unit, pieces.arena16[offset >> 1 :], pieces.arena32[at:])
+    return VALUES, total, size
 
 
 @kernel
-def _store_entries(values, unit, rows, entries):
-    """Write the rows of the nonzero values, and ``unit`` times these values."""
+def _count(rows, values):
+    """The number of values that are not 0."""
+    if rows is not None:
+        return np.int64(values.shape[0])
+    total = np.int64(0)
+    for i in range(values.shape[0]):
+        total += values[i] != 0
+    return total
+
+
+@kernel
+def _store_entries(rows, values, unit, into, entries):
+    """Write the rows of the values that are not 0, and ``unit`` times these values."""
     e = 0
     for i in range(values.shape[0]):
-        if values[i] != 0:
-            rows[e] = i
+        if rows is not None or values[i] != 0:
+            into[e] = i if rows is None else rows[i]
             entries[e] = unit * values[i]
             e += 1
 

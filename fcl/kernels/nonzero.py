@@ -20,9 +20,9 @@ from fcl.kernels.online import (
     MOST_MARGIN,
     REBASE,
     SHRINK,
+    brought_up,
     end_row,
     row_step,
-    truncated,
 )
 
 #: Why a kernel stopped, besides the reasons of :mod:`fcl.kernels.online`: the next row may not find room.
@@ -75,9 +75,7 @@ def settle_nonzero(rule, factors, keys, table, state, out):
         w = np.float64(table[at, 0])
         if keys[at] != FREE and w != 0.0:
             due = now - np.float64(table[at, 1])
-            if factors is not None:
-                due *= factors[keys[at]]
-            out[at] = truncated(w, due, rule.theta, rule.rounding) / state[GROWTH]
+            out[at] = brought_up(w, due, keys[at], rule, factors) / state[GROWTH]
 
 
 @kernel
@@ -112,9 +110,7 @@ def learn_nonzero(
                 w = np.float64(table[at, 0])
                 if due != 0.0:
                     if w != 0.0:
-                        if factors is not None:
-                            due *= factors[j]
-                        w = truncated(w, due, rule.theta, rule.rounding)
+                        w = brought_up(w, due, j, rule, factors)
                         table[at, 0] = w
                     table[at, 1] = now
             m += w * x
@@ -137,6 +133,6 @@ def learn_nonzero(
                     table[at, 0] -= scaled * values[e]
             if rule.intercept:
                 state[INTERCEPT] -= step
-        if end_row(rule, eta, s[i], state):
+        if end_row(rule, eta * rule.gravity, s[i], state):
             return i + 1, REBASE, added
     return y.shape[0], DONE, added

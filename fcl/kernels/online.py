@@ -130,6 +130,14 @@ def truncated(w, a, theta, rounding):
 
 
 @kernel
+def brought_up(w, due, j, rule, factors):
+    """The weight w of feature j after truncations that take off ``due``, times its penalty factor."""
+    if factors is not None:
+        due *= factors[j]
+    return truncated(w, due, rule.theta, rule.rounding)
+
+
+@kernel
 def rate_of(rule, t):
     """The rate of row t, from 1 on."""
     if rule.power == 0.0:
@@ -170,14 +178,17 @@ def row_step(loss, rule, y, s, m, square, state):
 
 
 @kernel
-def end_row(rule, eta, s, state):
-    """Count a row, and truncate after every ``period`` of them; whether the caller must flush."""
+def end_row(rule, scale, s, state):
+    """Count a row, and truncate after every ``period`` of them; whether the caller must flush.
+
+    scale : of what a truncation takes off, for each unit of the weight of the rows.
+    """
     state[ROWS] += 1.0
     state[WEIGHT] += s
     state[PENDING] += s
     if state[ROWS] % rule.period != 0.0:
         return False
-    a = 0.0 if rule.subgradient else eta * rule.gravity * state[PENDING]
+    a = 0.0 if rule.subgradient else scale * state[PENDING]
     state[SHRINK] += 1.0 if rule.rounding else a * rule.l1_ratio * state[GROWTH]
     state[GROWTH] *= 1.0 + a * (1.0 - rule.l1_ratio)
     state[PENDING] = 0.0
@@ -199,9 +210,14 @@ def learn_truncated(indptr, ids, values, y, s, margins, loss, rule, factors, tab
     With the elastic net a truncation also divides the weights by 1 + a (1 - rho); the table holds them
     multiplied by all these divisors, GROWTH.
 
+    With AdaGrad, feature j has the rate eta_j = rate / sqrt(sum of its squared slopes), which changes
+    only when a row has the feature; its truncations since then took off eta_j alpha f_j times the weight
+    of the rows, and SHRINK is the weight of all rows truncated for.
+
     table : (p, 2): the stored weight, and SHRINK at its last truncation; :mod:`fcl.kernels.nonzero` has
-        the same loop over a hash table.
+        the same loop over a hash table. (p, 3) with the rates of AdaGrad: also the sum of squared slopes.
     """
+    adaptive = table.shape[1] == 3
     stamp = np.empty(1, table.dtype)  # SHRINK as the table holds it
     for i in range(y.shape[0]):
         if s[i] == 0.0:
@@ -217,9 +233,9 @@ def learn_truncated(indptr, ids, values, y, s, margins, loss, rule, factors, tab
             w = np.float64(table[j, 0])
             if due != 0.0:
                 if w != 0.0:
-                    if factors is not None:
-                        due *= factors[j]
-                    w = truncated(w, due, rule.theta, rule.rounding)
+                    if adaptive and not rule.rounding:
+                        due *= rule.gravity * adaptive_rate(rule.rate, np.float64(table[j, 2]))
+                    w = brought_up(w, due, j, rule, factors)
                     table[j, 0] = w
                 table[j, 1] = now
             m += w * x
@@ -227,28 +243,40 @@ def learn_truncated(indptr, ids, values, y, s, margins, loss, rule, factors, tab
         if not abs(m) < MOST_MARGIN:
             return i, DIVERGED
         margins[i] = m
-        eta, step = row_step(loss, rule, y[i], s[i], m, square, state)
-        if rule.subgradient and (state[ROWS] + 1.0) % rule.period == 0.0:
-            subtract_subgradient(eta * rule.gravity * (state[PENDING] + s[i]), factors, table)
-        if step != 0.0:
-            scaled = step * growth
-            for e in range(indptr[i], indptr[i + 1]):
-                j = np.uint64(ids[e])
-                if factors is None or factors[j] < math.inf:
-                    table[j, 0] -= scaled * values[e]
-            if rule.intercept:
-                state[INTERCEPT] -= step
-        if end_row(rule, eta, s[i], state):
+        if adaptive:
+            scale, d = 1.0, s[i] * loss_slope_curvature(loss, y[i], m)[0]
+            if d != 0.0:
+                for e in range(indptr[i], indptr[i + 1]):
+                    j = np.uint64(ids[e])
+                    if factors is None or factors[j] < math.inf:
+                        own = d * np.float64(values[e])
+                        table[j, 2] += own * own
+                        eta = adaptive_rate(rule.rate, np.float64(table[j, 2]))
+                        table[j, 0] -= eta * own
+                if rule.intercept:
+                    state[SQUARES] += d * d
+                    state[INTERCEPT] -= adaptive_rate(rule.rate, state[SQUARES]) * d
+        else:
+            eta, step = row_step(loss, rule, y[i], s[i], m, square, state)
+            scale = eta * rule.gravity
+            if rule.subgradient and (state[ROWS] + 1.0) % rule.period == 0.0:
+                subtract_subgradient(scale * (state[PENDING] + s[i]), factors, table)
+            if step != 0.0:
+                scaled = step * growth
+                for e in range(indptr[i], indptr[i + 1]):
+                    j = np.uint64(ids[e])
+                    if factors is None or factors[j] < math.inf:
+                        table[j, 0] -= scaled * values[e]
+                if rule.intercept:
+                    state[INTERCEPT] -= step
+        if end_row(rule, scale, s[i], state):
             return i + 1, REBASE
     return y.shape[0], DONE
 
 
 @kernel
 def settle_truncated(rule, factors, table, state, first, last, out):
-    """Write the weights of the features first to last - 1 to ``out``, with all truncations so far.
-
-    table : of :func:`learn_truncated`, or of :func:`learn_adaptive`, which has three columns.
-    """
+    """Write the weights of the features first to last - 1 to ``out``, with all truncations so far."""
     adaptive = table.shape[1] == 3 and not rule.rounding
     stamp = np.empty(1, table.dtype)
     stamp[0] = state[SHRINK]
@@ -259,68 +287,8 @@ def settle_truncated(rule, factors, table, state, first, last, out):
             due = now - np.float64(table[j, 1])
             if adaptive:
                 due *= rule.gravity * adaptive_rate(rule.rate, np.float64(table[j, 2]))
-            if factors is not None:
-                due *= factors[j]
-            w = truncated(w, due, rule.theta, rule.rounding) / state[GROWTH]
+            w = brought_up(w, due, j, rule, factors) / state[GROWTH]
         out[j - first] = w
-
-
-@kernel
-def learn_adaptive(indptr, ids, values, y, s, margins, loss, rule, factors, table, state):
-    """Learn rows as :func:`learn_truncated`, with the rates of AdaGrad, writing margins, table and state.
-
-    Feature j has the rate eta_j = rate / sqrt(sum of its squared slopes), which changes only when a row
-    has the feature; its truncations since then took off eta_j alpha f_j times the weight of the rows.
-
-    table : (p, 3): the weight, SHRINK (here the weight of all rows truncated for) at its last truncation,
-        and the sum of squared slopes.
-    """
-    stamp = np.empty(1, table.dtype)
-    for i in range(y.shape[0]):
-        if s[i] == 0.0:
-            continue
-        stamp[0] = state[SHRINK]
-        now = np.float64(stamp[0])
-        m = 0.0
-        for e in range(indptr[i], indptr[i + 1]):
-            j = np.uint64(ids[e])
-            due = now - np.float64(table[j, 1])
-            w = np.float64(table[j, 0])
-            if due != 0.0:
-                if w != 0.0:
-                    if not rule.rounding:
-                        due *= rule.gravity * adaptive_rate(rule.rate, np.float64(table[j, 2]))
-                    if factors is not None:
-                        due *= factors[j]
-                    w = truncated(w, due, rule.theta, rule.rounding)
-                    table[j, 0] = w
-                table[j, 1] = now
-            m += w * np.float64(values[e])
-        m = margins[i] + (m + state[INTERCEPT])
-        if not abs(m) < MOST_MARGIN:
-            return i, DIVERGED
-        margins[i] = m
-        d = s[i] * loss_slope_curvature(loss, y[i], m)[0]
-        if d != 0.0:
-            for e in range(indptr[i], indptr[i + 1]):
-                j = np.uint64(ids[e])
-                if factors is None or factors[j] < math.inf:
-                    own = d * np.float64(values[e])
-                    table[j, 2] += own * own
-                    eta = adaptive_rate(rule.rate, np.float64(table[j, 2]))
-                    table[j, 0] -= eta * own
-            if rule.intercept:
-                state[SQUARES] += d * d
-                state[INTERCEPT] -= adaptive_rate(rule.rate, state[SQUARES]) * d
-        state[ROWS] += 1.0
-        state[WEIGHT] += s[i]
-        state[PENDING] += s[i]
-        if state[ROWS] % rule.period == 0.0:
-            state[SHRINK] += 1.0 if rule.rounding else state[PENDING]
-            state[PENDING] = 0.0
-            if state[SHRINK] > state[LIMIT]:
-                return i + 1, REBASE
-    return y.shape[0], DONE
 
 
 @kernel
@@ -331,6 +299,17 @@ def leader(z, root, rate, soft, ridge):
     if ridge == 0.0:
         return -(z - math.copysign(soft, z)) * rate / root
     return -(z - math.copysign(soft, z)) / (root / rate + ridge)
+
+
+@kernel
+def leader_with(j, z, root, rule, weight, factors):
+    """The weight of feature j, with its penalty factor, after rows of so much weight."""
+    f = 1.0 if factors is None else factors[j]
+    if f == math.inf:
+        return 0.0
+    soft = rule.l1_ratio * rule.gravity * weight
+    ridge = (1.0 - rule.l1_ratio) * rule.gravity * weight
+    return leader(z, root, rule.rate, soft * f, ridge * f)
 
 
 @kernel
@@ -360,23 +339,15 @@ def learn_ftrl(indptr, ids, values, y, s, margins, loss, rule, factors, kept, ta
     kept : float64, at least as long as the longest row.
     table : (p, 2): the linear term z, and sqrt(sum of squared slopes).
     """
-    rate = rule.rate
     for i in range(y.shape[0]):
         if s[i] == 0.0:
             continue
-        lo, hi = indptr[i], indptr[i + 1]
-        soft = rule.l1_ratio * rule.gravity * state[WEIGHT]
-        ridge = (1.0 - rule.l1_ratio) * rule.gravity * state[WEIGHT]
+        lo, hi, weight = indptr[i], indptr[i + 1], state[WEIGHT]
         m = 0.0
         for e in range(lo, hi):
             j = np.uint64(ids[e])
             z, root = np.float64(table[j, 0]), np.float64(table[j, 1])
-            if factors is None:
-                w = leader(z, root, rate, soft, ridge)
-            elif factors[j] < math.inf:
-                w = leader(z, root, rate, soft * factors[j], ridge * factors[j])
-            else:
-                w = 0.0
+            w = leader_with(j, z, root, rule, weight, factors)
             kept[e - lo] = w
             m += w * np.float64(values[e])
         m = margins[i] + (m + state[INTERCEPT])
@@ -391,7 +362,7 @@ def learn_ftrl(indptr, ids, values, y, s, margins, loss, rule, factors, kept, ta
                 root = np.float64(table[j, 1])
                 new = math.sqrt(root * root + own * own)
                 table[j, 1] = new
-                table[j, 0] += own - (new - root) / rate * kept[e - lo]
+                table[j, 0] += own - (new - root) / rule.rate * kept[e - lo]
             step_intercept(rule, d, state)
         state[ROWS] += 1.0
         state[WEIGHT] += s[i]
@@ -401,12 +372,9 @@ def learn_ftrl(indptr, ids, values, y, s, margins, loss, rule, factors, kept, ta
 @kernel
 def settle_ftrl(rule, factors, table, state, first, last, out):
     """Write the weights of the features first to last - 1 to ``out``."""
-    soft = rule.l1_ratio * rule.gravity * state[WEIGHT]
-    ridge = (1.0 - rule.l1_ratio) * rule.gravity * state[WEIGHT]
     for j in range(first, last):
         z, root = np.float64(table[j, 0]), np.float64(table[j, 1])
-        f = 1.0 if factors is None else factors[j]
-        out[j - first] = leader(z, root, rule.rate, soft * f, ridge * f) if f < math.inf else 0.0
+        out[j - first] = leader_with(j, z, root, rule, state[WEIGHT], factors)
 
 
 @kernel

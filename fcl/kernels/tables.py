@@ -27,11 +27,11 @@ from fcl.kernels.online import (
     SHRINK,
     SQUARES,
     WEIGHT,
+    brought_up,
     end_row,
-    leader,
+    leader_with,
     row_step,
     step_intercept,
-    truncated,
 )
 
 #: 2^-32.
@@ -239,12 +239,7 @@ class GridRule(NamedTuple):
 @kernel
 def owed(j, now, rule, grid, factors, weights, stamps):
     """A weight with all truncations so far, as float64."""
-    w, due = weights[j] * grid.step, now - np.float64(stamps[j])
-    if due != 0.0 and w != 0.0:
-        if factors is not None:
-            due *= factors[j]
-        w = truncated(w, due, rule.theta, rule.rounding)
-    return w
+    return brought_up(weights[j] * grid.step, now - np.float64(stamps[j]), j, rule, factors)
 
 
 @kernel
@@ -286,7 +281,7 @@ def learn_truncated_grid(
                     stamps[j] = now
             if rule.intercept:
                 state[INTERCEPT] -= step
-        if end_row(rule, eta, s[i], state):
+        if end_row(rule, eta * rule.gravity, s[i], state):
             return i + 1, REBASE
     return y.shape[0], DONE
 
@@ -337,14 +332,14 @@ def decoded_square(code):
 
 
 @kernel
-def leader_on_grid(j, soft, ridge, rule, grid, factors, weights, squares):
-    """The weight of a feature, its linear term z, and the root of its sum of squared slopes."""
+def leader_on_grid(j, weight, rule, grid, factors, weights, squares):
+    """The weight of a feature, its linear term z, and the root of its sum of squared slopes.
+
+    weight : of the rows so far.
+    """
     root = math.sqrt(decoded_square(int(squares[j])))
     z = weights[j] * grid.step * root / rule.rate
-    f = 1.0 if factors is None else factors[j]
-    if f == math.inf:
-        return 0.0, z, root
-    return leader(z, root, rule.rate, soft * f, ridge * f), z, root
+    return leader_with(j, z, root, rule, weight, factors), z, root
 
 
 @kernel
@@ -363,12 +358,10 @@ def learn_ftrl_grid(
     for i in range(y.shape[0]):
         if s[i] == 0.0:
             continue
-        lo, hi = indptr[i], indptr[i + 1]
-        soft = rule.l1_ratio * rule.gravity * state[WEIGHT]
-        ridge = (1.0 - rule.l1_ratio) * rule.gravity * state[WEIGHT]
+        lo, hi, weight = indptr[i], indptr[i + 1], state[WEIGHT]
         m = 0.0
         for e in range(lo, hi):
-            w, _, _ = leader_on_grid(ids[e], soft, ridge, rule, grid, factors, weights, squares)
+            w, _, _ = leader_on_grid(ids[e], weight, rule, grid, factors, weights, squares)
             kept[e - lo] = w
             m += w * np.float64(values[e])
         m = margins[i] + (m + state[INTERCEPT])
@@ -379,7 +372,7 @@ def learn_ftrl_grid(
         if d != 0.0:
             for e in range(lo, hi):
                 j, own = ids[e], d * np.float64(values[e])
-                _, z, root = leader_on_grid(j, soft, ridge, rule, grid, factors, weights, squares)
+                _, z, root = leader_on_grid(j, weight, rule, grid, factors, weights, squares)
                 a, b = words(grid.seed, grid.number, state[ROWS], j)
                 squares[j] = encoded_square(root * root + own * own, a)
                 new = math.sqrt(decoded_square(int(squares[j])))
@@ -395,8 +388,6 @@ def learn_ftrl_grid(
 @kernel
 def settle_ftrl_grid(rule, grid, factors, weights, squares, state, first, last, out):
     """Write the weights of the features first to last - 1 to ``out``."""
-    soft = rule.l1_ratio * rule.gravity * state[WEIGHT]
-    ridge = (1.0 - rule.l1_ratio) * rule.gravity * state[WEIGHT]
     for j in range(first, last):
-        w, _, _ = leader_on_grid(j, soft, ridge, rule, grid, factors, weights, squares)
+        w, _, _ = leader_on_grid(j, state[WEIGHT], rule, grid, factors, weights, squares)
         out[j - first] = w

@@ -133,11 +133,14 @@ class BallLearner(Learner):
         self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
     ) -> tuple[int, int]:
         self._reserve(len(chunk.ids))
-        given = (indptr, chunk.ids, chunk.values, y, s, margins)
-        done, why = kernels.ball_heap.learn_ball(
-            *given, self.options.kernel_loss, self.rule, self.ball
-        )
+        given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
+        done, why = kernels.ball_heap.learn_ball(*given, self.rule, self.batch, self.ball)
         return int(done), int(why)
+
+    @property
+    def batch(self) -> Any:
+        """None, for a step after each row."""
+        return None
 
     def _settle(self, first: int, last: int, out: Floats) -> None:
         kernels.ball_heap.settle_ball(self.ball, first, last, out)
@@ -254,14 +257,6 @@ class BatchBallLearner(BallLearner):
             capacity = min(max(least, 2 * len(self._sums)), self.n_features)
             self._batch_ids = np.resize(self._batch_ids, capacity)
             self._sums = np.resize(self._sums, capacity)
-
-    def _learn(
-        self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
-    ) -> tuple[int, int]:
-        self._reserve(len(chunk.ids))
-        given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
-        done, why = kernels.ball_heap.learn_batches(*given, self.rule, self.batch, self.ball)
-        return int(done), int(why)
 
     def end_pass(self) -> None:
         """Take a step with the rows that are left, and end the pass."""

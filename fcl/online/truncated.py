@@ -117,12 +117,10 @@ class TruncatedGradient(Learner):
     def _learn(
         self, chunk: RowChunk, indptr: npt.NDArray[np.int64], y: Floats, s: Floats, margins: Floats
     ) -> tuple[int, int]:
-        learn: Any = (
-            kernels.online.learn_adaptive if self._adaptive else kernels.online.learn_truncated
+        given = (indptr, chunk.ids, chunk.values, y, s, margins, self.options.kernel_loss)
+        done, why = kernels.online.learn_truncated(
+            *given, self.rule, self.factors, self.table, self.state
         )
-        loss, rule, factors = self.options.kernel_loss, self.rule, self.factors
-        given = (indptr, chunk.ids, chunk.values, y, s, margins)
-        done, why = learn(*given, loss, rule, factors, self.table, self.state)
         return int(done), int(why)
 
     def _settle(self, first: int, last: int, out: Floats) -> None:

@@ -26,11 +26,10 @@ from fcl.features.generator.binding import sample_rows, spread
 from fcl.features.generator.checked import (
     SomeRows,
     called,
-    checked_array,
+    checked,
     checked_columns,
     checked_moments,
     checked_nonzeros,
-    checked_vector,
     name_of,
     some_ids,
 )
@@ -333,7 +332,7 @@ class _Examination(Trial):
             columns = self._columns(np.arange(first, last), block, self.n).astype(np.float64)
             what = f"gradients(features {first} to {last - 1}) on {self.place}"
             arguments = (first, last, block, residuals)
-            found = checked_vector(generator, what, generator.gradients, *arguments, n=last - first)
+            found = checked(generator, what, generator.gradients, *arguments, shape=(last - first,))
             sizes = np.abs(residuals) @ np.abs(columns)
             name = [f"feature {k}" for k in range(first, last)].__getitem__
             self.compare_sums(what, found, residuals @ columns, sizes, name)
@@ -347,7 +346,7 @@ class _Examination(Trial):
             what = f"gradients_of_several(features {first} to {last - 1}) on {self.place}"
             place, shape = (first, last, block), (3, last - first)
             function = generator.gradients_of_several
-            found = checked_array(generator, what, function, *place, residuals, shape=shape)
+            found = checked(generator, what, function, *place, residuals, shape=shape)
             for k, own in enumerate(residuals):
                 sizes = np.abs(own) @ np.abs(columns)
                 name = [f"feature {j} of output {k}" for j in range(first, last)].__getitem__

@@ -22,8 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from fcl.arrays import Arrays, Shape
 from fcl.cache import Store
+from fcl.cache.store import directory
 from fcl.data.prepared import PreparedRows, SideArrays, pack_sides, unpack_sides
+from fcl.drivers.processes.lists import each, point_lists, slot_lists, watched_lists
 from fcl.drivers.processes.logic.protocol import SharedPoint
 from fcl.drivers.processes.shared import Segment
 from fcl.features import Family, family_from_config
@@ -33,9 +36,7 @@ from fcl.parallel import SERIAL, Team
 from fcl.solve.passes import KEEP_PER_GROUP
 from fcl.solve.state import Point
 
-#: Places of points: the anchors of even and odd passes, the point that a pass tries, the point that a
-#: search found, the point being validated, and the trainer's proposal (its mailbox).
-POINTS = ("anchor0", "anchor1", "proposed", "found", "validated", "mailbox")
+NONE = Arrays()
 #: Most columns that a task makes.
 MOST_BATCH = 256
 #: Alignment of arrays in bytes: a cache line.
@@ -118,7 +119,7 @@ class Layout:
         self._tables: dict[str, dict[str, tuple[int, np.dtype, tuple[int, ...]]]] = {}
         self._sizes: dict[str, int] = {}
         n, v = config.n_rows, config.n_valid
-        f8, i8, u8, u4 = np.float64, np.int64, np.uint64, np.uint32
+        f8, i8, u8 = np.float64, np.int64, np.uint64
         self._table(
             "control",
             (i8, (config.writers + 1,), "beats"),
@@ -148,40 +149,24 @@ class Layout:
         )
         if not config.ready:
             return
-        k, c, e = config.max_active, config.max_columns, config.extents
+        k, c, e, outputs = config.max_active, config.max_columns, config.extents, config.n_outputs
         priced = config.parts["price"]
         kept = sum(stop - first for _, first, stop in priced) * KEEP_PER_GROUP
         self._table(
             "lists",
-            (i8, (k,), " ".join(f"{name}_ids" for name in POINTS)),
-            (f8, self._each(k), " ".join(f"{name}_weights" for name in POINTS)),
-            # watched features: cached, frozen or recalled
-            (i8, (k + c,), "watch_ids"),
-            (f8, self._each(k + c), "watched watched_curvatures"),
             (i8, (kept,), "priced_ids"),
-            (f8, self._each(kept), "priced_gradients priced_curvatures"),
+            (f8, each(kept, outputs), "priced_gradients priced_curvatures"),
             (i8, (len(priced),), "priced_counts"),
             (f8, (len(priced),), "priced_largest priced_reach"),
-            (f8, (len(priced), config.n_outputs), "priced_by_output"),
+            (f8, (len(priced), outputs), "priced_by_output"),
             (f8, (priced[-1][2],), "priced_excess"),
-            # the list of features whose columns are to be made
-            (i8, (k,), "job_ids job_slots job_order"),
-            (f8, (k,), "job_violations"),
-            (f8, self._each(k), "job_gradients job_curvatures job_weights"),
-            (i8, (c,), "held"),
+            first=point_lists(k, outputs) + watched_lists(k + c, outputs),
         )
-        pieces = (c, self._blocks(config.view_rows or n))
         self._table(
             "cache",
-            (i8, (c,), "first ids nonzeros sizes"),
-            (u8, (c,), "hashes"),
-            # for each slot at the anchors of even and odd passes
-            (f8, (2, *self._each(c)), "slot_gradients slot_curvatures"),
-            (f8, self._each(c), "slot_weights"),
             (i8, (e, MOST_BATCH), "extent_slots"),
-            (u4, pieces, "offsets counts"),
-            (np.uint8, pieces, "kinds"),
             (u8, (e * config.extent_bytes // 8,), "arena"),
+            first=directory(c, self._blocks(config.view_rows or n)) + slot_lists(c, outputs),
         )
         m = config.view_rows
         self._table(
@@ -197,22 +182,15 @@ class Layout:
         """Shape of a number for each row, and for each output if there are several."""
         return _targets(self.config.n_outputs, n_rows)
 
-    def _each(self, n: int) -> tuple[int, ...]:
-        """Shape of a number for each feature, and for each output if there are several."""
-        k = self.config.n_outputs
-        return (n,) if k == 1 else (n, k)
-
     def _blocks(self, n_rows: int) -> int:
         return -(-n_rows // self.config.block_rows)
 
-    def _table(self, segment: str, *arrays: tuple[Any, tuple[int, ...], str]) -> None:
-        """Lay out the arrays of a segment: each item gives a dtype, a shape, and the arrays' names."""
+    def _table(self, segment: str, *arrays: tuple[Any, Shape, str], first: Arrays = NONE) -> None:
+        """Lay out the arrays of a segment; arguments as for :class:`Arrays`."""
         table, at = {}, 0
-        for dtype, shape, names in arrays:
-            kind = np.dtype(dtype)
-            for name in names.split():
-                table[name] = (at, kind, shape)
-                at += -(-kind.itemsize * int(np.prod(shape, dtype=np.int64)) // LINE) * LINE
+        for name, (kind, shape) in (first + Arrays(*arrays)).items():
+            table[name] = (at, kind, shape)
+            at += -(-kind.itemsize * math.prod(shape) // LINE) * LINE
         self._tables[segment] = table
         self._sizes[segment] = at
 
@@ -295,7 +273,7 @@ class Layout:
         return self.array(f"{prefix}covariates") if self.config.n_covariates else None
 
     def allocator(self, name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
-        """An :data:`fcl.cache.store.Allocate`."""
+        """An :data:`fcl.arrays.Allocate`."""
         found = self.array(name)
         assert found.dtype == np.dtype(dtype)
         assert found.shape == shape, (name, found.shape, shape)

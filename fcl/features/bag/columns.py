@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl import kernels
+from fcl.arrays import Arrays, zeros
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import BitColumns, ColumnMaker, Columns, DenseColumns
 from fcl.features.windows import buffers_for, window_buffers
@@ -36,9 +37,32 @@ def spans(family: BagFamily) -> list[tuple[int, int]]:
     return [(k, min(family.d, family.length - k)) for k in range(most)]
 
 
-def columns_bytes(family: BagFamily) -> int:
-    """Bytes of the table from codes to columns."""
-    return 0 if family.wildcards else 4 * 4**family.d
+def code_slots(family: BagFamily) -> Arrays:
+    """The table from codes to columns."""
+    return Arrays(("i4", 0 if family.wildcards else 4**family.d, "slots"))
+
+
+def code_tables(family: BagFamily, dtype: str, stamped: bool) -> Arrays:
+    """Tables of numbers by code; with wildcards of windows of each span, and by five code.
+
+    stamps : the last row with each code.
+    """
+    d = family.d
+    return Arrays(
+        (dtype, sum(4**span for span in _spans(family)), "cells"),
+        (dtype, 5**d if family.wildcards else 0, "five"),
+        ("i4", 4**d if stamped else 0, "stamps"),
+    )
+
+
+def _spans(family: BagFamily) -> range:
+    return range(1 if family.wildcards else family.d, family.d + 1)
+
+
+def by_span(family: BagFamily, cells: np.ndarray) -> dict[int, np.ndarray]:
+    """The table of the windows of each span."""
+    ends = np.cumsum([4**span for span in _spans(family)])
+    return dict(zip(_spans(family), np.split(cells, ends[:-1]), strict=True))
 
 
 class BagColumns(ColumnMaker):
@@ -83,7 +107,7 @@ class BagColumns(ColumnMaker):
     def _places(self, ids: Ids) -> npt.NDArray[np.int32]:
         """The index in ``ids`` of the feature of each code, int32 (4^d,); -1 for other codes."""
         if not len(self._slots):
-            self._slots = np.empty(4**self.family.d, np.int32)
+            self._slots = code_slots(self.family).allocate()["slots"]
         self._slots[:] = -1
         self._slots[self.family.codes(ids)] = np.arange(len(ids))
         return self._slots
@@ -113,11 +137,7 @@ class BagColumns(ColumnMaker):
 
 def margin_bytes(family: BagFamily) -> int:
     """Bytes of the tables from codes to margins."""
-    if family.searched:
-        return 0
-    if family.wildcards:
-        return 8 * 5**family.d + 8 * 4**family.d * 4 // 3
-    return (12 if family.binary else 8) * 4**family.d
+    return 0 if family.searched else code_tables(family, "f8", family.binary).nbytes
 
 
 class BagScorer:
@@ -131,7 +151,7 @@ class BagScorer:
 
     def __init__(self, family: BagFamily, ids: Ids, weights: Floats) -> None:
         self.family = family
-        d, radix = family.d, family.radix
+        d = family.d
         self._empty = not np.any(weights)
         self._buffers = row_buffers(family)
         if self._empty:
@@ -141,21 +161,18 @@ class BagScorer:
             self._weights = np.array(weights, np.float64)[used]
             self._patterns = family.windows_of(np.asarray(ids)[used])
             return
-        cells = np.zeros(radix**d)
+        made = code_tables(family, "f8", family.binary).allocate(zeros)
+        self._five, self._stamps = made["five"], made["stamps"]
+        self._tables = by_span(family, made["cells"])
+        cells = self._five if family.wildcards else made["cells"]
         codes = others = np.array(family.codes(ids))  # a copy: ids of a model are read-only
         if family.both and not family.binary:  # presence needs only the canonical codes
             others = family.others(ids)
         kernels.bags.place_weights(codes, others, np.array(weights, np.float64), cells)
-        self._five = np.empty(0)
-        self._tables = {d: cells}
         if family.wildcards:
             kernels.bags.share_wildcards(cells, d)
-            self._five = cells
-            self._tables = {}
-            for span in range(1, d + 1):
-                table = self._tables[span] = np.empty(4**span)
+            for span, table in self._tables.items():
                 kernels.bags.take_from_five(cells, span, d, table)
-        self._stamps = np.empty(4**d if family.binary else 0, np.int32)
 
     def add(self, block: WindowBlock, out: Floats) -> None:
         """Add the margins of a block of prepared rows, in place."""

@@ -28,10 +28,10 @@ from fcl import kernels
 from fcl.checks import choice, flag, is_whole, shown, whole
 from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
-from fcl.features.bag.columns import BagColumns, BagScorer, columns_bytes, margin_bytes
+from fcl.features.bag.columns import BagColumns, BagScorer, code_slots, margin_bytes
 from fcl.features.bag.pricing import MOST_PARTS, BagPricer, pricing_bytes
 from fcl.features.bag.rows import BagRows
-from fcl.features.bag.search import SearchPricer, list_bytes
+from fcl.features.bag.search import SearchPricer, lists
 from fcl.features.kmers.columns import Patterns
 from fcl.features.kmers.family import KmerFamily
 from fcl.features.motif import Motif
@@ -43,6 +43,7 @@ from fcl.features.windows import (
     pattern_code,
     pattern_text,
     window_length,
+    window_rows,
 )
 from fcl.parallel import SERIAL, Team
 from fcl.types import Floats, Ids
@@ -265,12 +266,12 @@ class BagFamily(WindowFamily):
             canonical
             + pricing_bytes(self)
             + margin_bytes(self)
-            + columns_bytes(self)
-            + 24 * block_rows
+            + code_slots(self).nbytes
+            + 3 * window_rows(block_rows).nbytes  # of pricer, column maker and scorer
         )
 
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
-        return pricers * list_bytes(self, prepared) if self.searched else 0
+        return pricers * lists(self, prepared).nbytes if self.searched else 0
 
 
 @lru_cache(maxsize=2)

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl import kernels
+from fcl.arrays import Arrays
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
-from fcl.features.bag.columns import BagColumns, row_buffers, spans
+from fcl.features.bag.columns import BagColumns, by_span, code_tables, row_buffers, spans
 from fcl.features.candidates import Collector
 from fcl.features.prices import (
     PriceQuery,
@@ -39,14 +40,16 @@ SQUARE_BYTES = 16 << 20
 
 def pricing_bytes(family: BagFamily) -> int:
     """Bytes of the tables of a pricer, and of the arrays for the sums of one part."""
-    d = family.d
     if family.searched:  # its lists depend on the rows
         return 0
-    tables = 8 * 4**d
-    if family.wildcards:
-        tables = tables * 4 // 3 + 8 * 5**d + SQUARE_BYTES
-    stamps = 4 * 4**d  # the last row with each code, or the slots of watched features
-    return tables + stamps + 40 * -(-family.n_features // family.n_price_parts)
+    squares = SQUARE_BYTES if family.wildcards else 0
+    part = 40 * -(-family.n_features // family.n_price_parts)
+    return pricing_tables(family).nbytes + squares + part
+
+
+def pricing_tables(family: BagFamily) -> Arrays:
+    """The tables of a pricer; without wildcards, stamps are also the slots of watched features."""
+    return code_tables(family, "i8", stamped=not family.wildcards)
 
 
 Units = npt.NDArray[np.int64]
@@ -89,17 +92,14 @@ class BagPricer:
     def __init__(self, family: BagFamily, prepared: PreparedRows, keep: int) -> None:
         self.family, self.prepared, self.keep = family, prepared, keep
         self.n_parts = family.n_price_parts
-        d = family.d
         try:
-            sizes = range(1, d + 1) if family.wildcards else [d]
-            self._tables = {span: np.empty(4**span, np.int64) for span in sizes}
-            self._five = np.empty(5**d if family.wildcards else 0, np.int64)
-            self._stamps = np.empty(4**d if not family.wildcards else 0, np.int32)
+            cells, self._five, self._stamps = pricing_tables(family).allocate().values()
         except MemoryError as error:
             raise BudgetError(
-                f"bag:d={d}: the tables need {pricing_bytes(family) / 2**20:.0f} MiB, which could not "
-                "be allocated; lower d"
+                f"bag:d={family.d}: the tables need {pricing_bytes(family) / 2**20:.0f} MiB, which "
+                "could not be allocated; lower d"
             ) from error
+        self._tables = by_span(family, cells)
         self._windows = window_buffers(prepared.block_rows)
         self._buffers = row_buffers(family)
         #: digest of the rows' numbers, and the row blocks, from which the table was made

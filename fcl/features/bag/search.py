@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl import kernels
+from fcl.arrays import Arrays, zeros
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError, InputError
 from fcl.features.bag.columns import row_buffers
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 #: Room for the occurrences of a path, per occurrence of the most frequent letter: 5 / 2. Equally frequent
 #: letters need 1 + (1 + 1/4 + 1/16 + ...) = 7 / 3: the first letter's list, and each node's children's.
 PATH_ROOM = 5, 2
-BYTES_AN_OCCURRENCE = 8
 #: Steps between two polls for other work of the process: about 0.1 s.
 WORK = 1 << 25
 
@@ -65,9 +65,11 @@ def path_room(family: BagFamily, prepared: PreparedRows) -> int:
     return times * int(letter_counts(family, prepared).max()) // of + 1
 
 
-def list_bytes(family: BagFamily, prepared: PreparedRows) -> int:
-    """Bytes of a pricer's lists of occurrences, and of the rows' residuals in steps."""
-    return BYTES_AN_OCCURRENCE * path_room(family, prepared) + 8 * prepared.n_rows
+def lists(family: BagFamily, prepared: PreparedRows) -> Arrays:
+    """A pricer's lists of occurrences, and the rows' residuals in steps."""
+    return Arrays(
+        ("i8", path_room(family, prepared), "occurrences"), ("i8", prepared.n_rows, "units")
+    )
 
 
 @dataclass
@@ -93,26 +95,25 @@ class SearchPricer:
     def __init__(self, family: BagFamily, prepared: PreparedRows, keep: int) -> None:
         self.family, self.prepared = family, prepared
         self.n_parts = family.n_price_parts
-        d, room = family.d, path_room(family, prepared)
-        most_rows = kernels.occurrences.MOST_ROWS
+        d, most_rows = family.d, kernels.occurrences.MOST_ROWS
         if prepared.n_rows > most_rows:
             raise InputError(
                 f"bag:d={d},value=presence,wildcards=true: at most {most_rows:,} rows, got "
                 f"{prepared.n_rows:,}; take fewer, or value=count"
             )
+        declared = lists(family, prepared)
         try:
-            self._occurrences = np.empty(room, np.int64)
+            self._occurrences, self._units = declared.allocate(zeros).values()
         except MemoryError as error:
             raise BudgetError(
                 f"bag:d={d},value=presence,wildcards=true: the lists of occurrences need "
-                f"{BYTES_AN_OCCURRENCE * room / 2**20:.0f} MiB, which could not be allocated; take "
+                f"{declared.nbytes / 2**20:.0f} MiB, which could not be allocated; take "
                 "fewer rows"
             ) from error
         self._buffers = row_buffers(family)
         self._nodes = np.zeros((d, kernels.occurrences.NODE), np.int64)
         self._sums = np.zeros((d, 2, 4 * d), np.int64)
         self._keep = keep
-        self._units = np.zeros(prepared.n_rows, np.int64)
         self._units_of: tuple[bytes, range] | None = None
         #: what is listed: letter, row blocks, and number of occurrences
         self._listed: tuple[int, range, int] = (-1, range(0), 0)

@@ -152,30 +152,21 @@ def checked_columns(generator: Generator, ids: Ids, block: Any, place: Place, n:
     return found
 
 
-def checked_vector(
-    generator: Generator, what: str, function: Callable[..., Any], *arguments: Any, n: int
-) -> Floats:
-    """Validated vector that an optional method of the generator returns, as float64 (n,).
-
-    what : description of the call, with its features and block.
-    """
-    return checked_array(generator, what, function, *arguments, shape=(n,))
-
-
-def checked_array(
+def checked(
     generator: Generator,
-    what: str,
+    call: str,
     function: Callable[..., Any],
     *arguments: Any,
     shape: tuple[int, ...],
+    finite: bool = True,
 ) -> Floats:
     """Validated array that an optional method of the generator returns, as float64 of this shape.
 
-    what : description of the call, with its features and block.
+    call : description of the call, with its features and block.
     """
-    where = f"features {name_of(generator)}: {what}"
+    where = f"features {name_of(generator)}: {call}"
     found = _floats(generator, where, called(where, function, *arguments), shape)
-    if not _finite(found):
+    if finite and not _finite(found):
         raise fault(
             generator, f"{where}: expected finite numbers, got {found[~np.isfinite(found)][0]}"
         )
@@ -268,21 +259,21 @@ def checked_moments(
     generator: Generator, first: int, last: int, block: Any, place: Place, weights: Floats
 ) -> Floats:
     """Validated result of ``generator.moments`` on a block, as float64 (5, last - first)."""
-    what = f"features {name_of(generator)}: moments(features {first} to {last - 1}) on {_on(place)}"
-    found = called(what, generator.moments, first, last, block, weights)
-    return _floats(generator, what, found, (5, last - first))
+    call, shape = f"moments(features {first} to {last - 1}) on {_on(place)}", (5, last - first)
+    arguments = generator.moments, first, last, block, weights
+    return checked(generator, call, *arguments, shape=shape, finite=False)
 
 
 def checked_factors(generator: Generator, ids: Ids) -> Floats:
     """Validated penalty factors of some features, float64 (k,), all above 0."""
-    where = f"features {name_of(generator)}: penalty_factors({some_ids(ids)})"
-    found = _floats(generator, where, called(where, generator.penalty_factors, ids), (len(ids),))
+    call, function = f"penalty_factors({some_ids(ids)})", generator.penalty_factors
+    found = checked(generator, call, function, ids, shape=(len(ids),), finite=False)
     if not (found > 0.0).all():
         at = int(np.argmin(found > 0.0))
         raise fault(
             generator,
-            f"{where}: feature {ids[at]} has {found[at]}; factors must be above 0, or infinite to "
-            "exclude a feature",
+            f"features {name_of(generator)}: {call}: feature {ids[at]} has {found[at]}; factors must be "
+            "above 0, or infinite to exclude a feature",
         )
     return found
 

@@ -20,13 +20,13 @@ from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family, is_sampled
 from fcl.features.generator.checked import (
     called,
+    checked,
     checked_columns,
     checked_count,
     checked_factors,
     checked_nonzeros,
     checked_prepared,
     checked_step,
-    checked_vector,
     is_built_in,
     name_of,
     some_ids,
@@ -307,7 +307,7 @@ class GeneratedFamily(Family):
         generator = self.generator
         if overrides(generator, "margins"):
             what = f"margins({some_ids(ids)}) on row block {number}"
-            return checked_vector(generator, what, generator.margins, ids, weights, block, n=n)
+            return checked(generator, what, generator.margins, ids, weights, block, shape=(n,))
         total = np.zeros(n)
         for some in batches(len(ids), n):
             columns = checked_columns(generator, ids[some], block, number, n)

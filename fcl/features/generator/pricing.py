@@ -12,11 +12,10 @@ import numpy as np
 from fcl.data.prepared import PreparedRows, Readers
 from fcl.features.candidates import Collector, largest
 from fcl.features.generator.checked import (
-    checked_array,
+    checked,
     checked_columns,
     checked_largest,
     checked_powers,
-    checked_vector,
 )
 from fcl.features.generator.columns import STAGE_BYTES, batches
 from fcl.features.generator.contract import overrides
@@ -226,11 +225,11 @@ class GeneratedPricer:
         place, n = (first, last, block), last - first
         if len(r) > 1 and self._several:
             function, shape = generator.gradients_of_several, (len(r), n)
-            found = checked_array(generator, f"several {what}", function, *place, r, shape=shape)
+            found = checked(generator, f"several {what}", function, *place, r, shape=shape)
         else:
             function = generator.gradients
             found = np.stack(
-                [checked_vector(generator, what, function, *place, own, n=n) for own in r]
+                [checked(generator, what, function, *place, own, shape=(n,)) for own in r]
             )
         if number not in self._largest:
             self._largest[number] = checked_largest(generator, block, number)

@@ -18,9 +18,9 @@ from fcl.errors import GeneratorError
 from fcl.features.generator.checked import (
     SomeRows,
     called,
+    checked,
     checked_columns,
     checked_largest,
-    checked_vector,
     some_ids,
 )
 from fcl.features.generator.contract import Generator, overrides
@@ -137,9 +137,8 @@ class Trial:
             weights = np.random.default_rng(3).normal(size=k)
             what = f"margins({some_ids(ids)}) on {self.place}"
             arguments = (ids, weights, self.block)
-            found = checked_vector(
-                self.generator, what, self.generator.margins, *arguments, n=self.n
-            )
+            margins, shape = self.generator.margins, (self.n,)
+            found = checked(self.generator, what, margins, *arguments, shape=shape)
             sizes = np.abs(columns) @ np.abs(weights)
             self.compare_sums(what, found, columns @ weights, sizes, self.place.row)
 

@@ -23,7 +23,7 @@ from fcl.data.prepared import PreparedRows
 from fcl.errors import InputError
 from fcl.features.base import FEATURES_LIMIT
 from fcl.features.kmers.columns import KmerColumns, Patterns
-from fcl.features.kmers.lanes import MAX_LANE_D, LanePricer, lane_bytes, lane_item_bytes
+from fcl.features.kmers.lanes import MAX_LANE_D, LanePricer, lane_item_bytes, lane_tables
 from fcl.features.kmers.margins import KmerScorer, margin_table_bytes, shares_tables
 from fcl.features.kmers.pricing import KmerPricer, pricing_bytes, unknown_bytes
 from fcl.features.kmers.rows import KmerRows
@@ -37,6 +37,7 @@ from fcl.features.windows import (
     pattern_text,
     window_buffers,
     window_length,
+    window_rows,
 )
 from fcl.parallel import SERIAL, Team
 from fcl.types import Floats, Ids
@@ -212,8 +213,8 @@ class KmerFamily(WindowFamily):
         return KmerRows(self)
 
     def workspace_bytes(self, block_rows: int, scratch: bool) -> int:
-        pricing = pricing_bytes(self, scratch) + lane_bytes(self, scratch)
-        return pricing + margin_table_bytes(self, scratch) + 8 * block_rows
+        pricing = pricing_bytes(self, scratch) + lane_tables(self).nbytes
+        return pricing + margin_table_bytes(self, scratch) + window_rows(block_rows).nbytes
 
     def extra_bytes(self, prepared: PreparedRows, pricers: int = 1) -> int:
         unknown = unknown_bytes(self, prepared) + lane_item_bytes(self, prepared)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl import kernels
+from fcl.arrays import Arrays
 from fcl.data.prepared import PreparedRows
 from fcl.features.candidates import Heaps
 from fcl.features.kmers.columns import Patterns
@@ -30,21 +31,25 @@ if TYPE_CHECKING:
 MAX_LANE_D = 8
 #: Fewer outputs than this are priced faster in turn, since unused lanes cost as much as used ones.
 LEAST_LANES = 3
-BYTES_A_LANE_ITEM = 40  #: code 4, mask 4, values 8 each
 
 
-def lane_bytes(family: KmerFamily, scratch: bool) -> int:
-    """Bytes that a :class:`LanePricer` needs beyond :func:`pricing_bytes`."""
-    if family.d > MAX_LANE_D:
-        return 0
-    return 8 * (kernels.lanes.LANES + 1) * int(kernels.patterns.scan_size(family.d, 4))
+def lane_tables(family: KmerFamily) -> Arrays:
+    """The tables of all lanes, with the workspace of a scan, and those of one; empty without lanes."""
+    cells = int(kernels.patterns.scan_size(family.d, 4)) if family.d <= MAX_LANE_D else 0
+    return Arrays(("i8", kernels.lanes.LANES * cells, "all"), ("i8", cells, "one"))
+
+
+def lane_items(most_unknown: int) -> Arrays:
+    """The windows with unknown letters at a position."""
+    values = kernels.lanes.LANES, most_unknown
+    return Arrays(("u4", most_unknown, "code mask"), ("i8", values, "values"))
 
 
 def lane_item_bytes(family: KmerFamily, prepared: PreparedRows) -> int:
     """Bytes that a :class:`LanePricer` needs for the unknown letters, beyond :func:`unknown_bytes`."""
     if family.d > MAX_LANE_D:
         return 0
-    return BYTES_A_LANE_ITEM * int(unknown_counts(family, prepared).max(initial=0))
+    return lane_items(int(unknown_counts(family, prepared).max(initial=0))).nbytes
 
 
 @dataclass
@@ -63,19 +68,12 @@ class LanePricer(KmerPricer):
 
     def __init__(self, family: KmerFamily, prepared: PreparedRows, keep: int) -> None:
         super().__init__(family, prepared, keep)
-        cells = kernels.lanes.LANES * self._scan_cells
-        if len(self._cells) < cells:
-            self._cells = np.empty(cells, np.int64)
-        self._lane_cells = np.empty(self._scan_cells, np.int64)
+        self._cells, self._lane_cells = lane_tables(family).allocate().values()
         self._lane_flats = np.empty(
             (2, kernels.lanes.LANES * 5**kernels.patterns.FLAT_LETTERS), np.int64
         )
-        room = int(self._unknown.max(initial=0))
-        self._lane_items = kernels.lanes.LaneItems(
-            np.empty(room, np.uint32),
-            np.empty(room, np.uint32),
-            np.empty((kernels.lanes.LANES, room), np.int64),
-        )
+        most = int(self._unknown.max(initial=0))
+        self._lane_items = kernels.lanes.LaneItems(**lane_items(most).allocate())
         #: of lanes without an output
         self._unused = Heaps(PriceQuery(range(0), find=False), 1, 1.0, family.integer_bound)
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl import kernels
+from fcl.arrays import Arrays, zeros
 from fcl.data.prepared import PreparedRows
 from fcl.errors import BudgetError
 from fcl.features.candidates import Heaps
@@ -48,7 +49,6 @@ PAIR_LETTERS = (7, 8)
 PAIR_ROWS = 1 << 17
 #: Largest number of bytes of the windows with unknown letters (items) that are listed in one reading.
 ITEM_BYTES = 1 << 25
-BYTES_AN_ITEM = 16  #: code 4, mask 4, value 8
 #: A position is scanned with unknown as a fifth letter if more windows than this share of 5^d have
 #: unknown letters: scanning the larger table is then faster than carrying the items down the tree.
 FIVE_LETTERS_FROM = 1 / 40
@@ -70,7 +70,7 @@ def tables_in_group(family: KmerFamily, at_hand: bool, most_unknown: int = 0) ->
     if at_hand and family.d in PAIR_LETTERS:
         fit = 2
     if most_unknown:
-        fit = min(fit, ITEM_BYTES // (BYTES_AN_ITEM * most_unknown))
+        fit = min(fit, ITEM_BYTES // item_arrays(most_unknown).nbytes)
     return min(family.n_positions, max(1, fit))
 
 
@@ -103,25 +103,39 @@ def unknown_counts(family: KmerFamily, prepared: PreparedRows) -> npt.NDArray[np
 
 def pricing_bytes(family: KmerFamily, scratch: bool) -> int:
     """Bytes of the tables of a pricer, without those needed for unknown letters."""
-    group = tables_in_group(family, at_hand=not scratch)
-    shared = shared_cells(family, group)
-    return 8 * (int(kernels.patterns.scan_size(family.d, 4)) + 4**family.d * (group - 1) + shared)
+    return scan_tables(family, tables_in_group(family, at_hand=not scratch)).nbytes
 
 
-def shared_cells(family: KmerFamily, n_positions: int) -> int:
-    """Number of cells of the tables that two of so many positions share; 0 if positions share none."""
-    return 4 ** (family.d + 1) * (n_positions // 2) if family.d in PAIR_LETTERS else 0
+def scan_tables(family: KmerFamily, n_positions: int) -> Arrays:
+    """The tables of a group of positions one after another, followed by the workspace of a scan.
+
+    shared : the tables that two of the positions share.
+    """
+    d = family.d
+    cells = 4**d * (n_positions - 1) + int(kernels.patterns.scan_size(d, 4))
+    shared = 4 ** (d + 1) * (n_positions // 2) if d in PAIR_LETTERS else 0
+    return Arrays(("i8", cells, "cells"), ("i8", shared, "shared"))
+
+
+def item_arrays(n: int) -> Arrays:
+    """The windows with unknown letters that are listed in one reading."""
+    return Arrays(("u4", n, "code mask"), ("i8", n, "value"))
+
+
+def scan_arrays(family: KmerFamily, most_unknown: int) -> Arrays:
+    """What a scan needs: for the windows with unknown letters on its path, or for five letters."""
+    many = most_unknown > most_items(family)
+    five = int(kernels.patterns.scan_size(family.d, 5)) if many else 0
+    return Arrays(("i4", most_unknown * (family.d + 1), "stack"), ("i8", five, "five"))
 
 
 def unknown_bytes(family: KmerFamily, prepared: PreparedRows) -> int:
     """Bytes that a pricer needs for the unknown letters in the rows."""
     unknown = unknown_counts(family, prepared)
-    group = tables_in_group(family, prepared.at_hand, int(unknown.max(initial=0)))
-    items = BYTES_AN_ITEM * int(np.sort(unknown)[-group:].sum())
-    stack = 4 * (family.d + 1) * int(unknown.max(initial=0))
-    many = unknown.max(initial=0) > most_items(family)
-    five = 8 * int(kernels.patterns.scan_size(family.d, 5)) if many else 0
-    return items + stack + five
+    most = int(unknown.max(initial=0))
+    group = tables_in_group(family, prepared.at_hand, most)
+    items = item_arrays(int(np.sort(unknown)[-group:].sum()))
+    return (items + scan_arrays(family, most)).nbytes
 
 
 @dataclass
@@ -169,16 +183,11 @@ class KmerPricer:
         self.n_parts = family.n_price_parts
         self.prepared = prepared
         self._scan_cells = int(kernels.patterns.scan_size(family.d, 4))
-        n_cells = 4**family.d
         unknown = unknown_counts(family, prepared)
         most = int(unknown.max(initial=0))
         self._group = tables_in_group(family, prepared.at_hand, most)
         try:
-            # the tables of a group one after another, followed by the workspace of a scan
-            self._cells = np.empty(
-                self._group * n_cells + self._scan_cells - n_cells, dtype=np.int64
-            )
-            self._shared = np.zeros(shared_cells(family, self._group), np.int64)
+            self._cells, self._shared = scan_tables(family, self._group).allocate(zeros).values()
         except MemoryError as error:
             raise BudgetError(
                 f"kmers:d={family.d}: the tables of one position need "
@@ -187,14 +196,11 @@ class KmerPricer:
         self._buffers = window_buffers(prepared.block_rows)
         self._flats = np.empty((2, 5**kernels.patterns.FLAT_LETTERS), np.int64)
         self._keep = keep
-        self._five_cells = np.empty(0, np.int64)
         self._unknown = unknown
         # a group can be any positions (a scan of a few features omits some), so allow for the largest
         room = int(np.sort(unknown)[-self._group :].sum())
-        self._items = kernels.patterns.Items(
-            *(np.empty(room, t) for t in (np.uint32, np.uint32, np.int64))
-        )
-        self._stack = np.empty(most * (family.d + 1), np.int32)
+        self._items = kernels.patterns.Items(**item_arrays(room).allocate())
+        self._stack, self._five_cells = scan_arrays(family, most).allocate().values()
 
     def accumulate(
         self, request: Ids, rows: RowVector, blocks: range, progress: Progress
@@ -290,12 +296,11 @@ class KmerPricer:
         """Grow the buffers for a request that another pricer made, over fewer unknown letters."""
         if n_tables > self._group:
             self._group = n_tables
-            n_cells = 4**self.family.d
-            cells = n_tables * n_cells + self._scan_cells - n_cells
-            if cells > len(self._cells):
-                self._cells = np.empty(cells, np.int64)
+            made = scan_tables(self.family, n_tables).allocate()
+            if len(made["cells"]) > len(self._cells):
+                self._cells = made["cells"]
         if n_items > len(self._items.code):
-            self._items = type(self._items)(*(np.empty(n_items, a.dtype) for a in self._items))
+            self._items = kernels.patterns.Items(**item_arrays(n_items).allocate())
 
     def merge(self, sums: Tables, more: Tables) -> Tables:
         sums.tables += more.tables
@@ -385,12 +390,12 @@ class KmerPricer:
         """Scan a position."""
         d, n_items, radix = self.family.d, len(items.code), 4
         if n_items > most_items(self.family):
-            if not len(self._five_cells):
-                self._five_cells = np.empty(int(kernels.patterns.scan_size(d, 5)), np.int64)
+            if not len(self._five_cells):  # another pricer has found fewer unknown letters
+                self._five_cells = scan_arrays(self.family, n_items).allocate()["five"]
             kernels.patterns.five_letter_table(cells, d, items, self._five_cells)
             cells, items, radix = self._five_cells, _cut(items, slice(0)), 5
         elif n_items * (d + 1) > len(self._stack):
-            self._stack = np.empty(n_items * (d + 1), np.int32)
+            self._stack = scan_arrays(self.family, n_items).allocate()["stack"]
         first = k * self.family.per_position
         kernels.patterns.scan_patterns(
             cells, d, radix, items, self._stack, first, self._flats, wanted

@@ -83,7 +83,7 @@ class WriterTask:
 class SharedPoint:
     """Where in shared memory a point is."""
 
-    place: str = ""  #: of :data:`fcl.drivers.processes.layout.POINTS`
+    place: str = ""  #: of :data:`fcl.drivers.processes.lists.POINTS`
     n_weights: int = 0
     intercept: float = 0.0
     covariates: tuple[float, ...] = ()
