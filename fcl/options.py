@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from fcl.types import Floats
 
 
+INF = float("inf")
+#: Characters of a table of limits.
+MOST_LIMITS = 1 << 22
+
 #: The groups of options in ``--help``, in order.
 GROUPS = ("data", "model", "path", "stopping", "running", "checkpoints", "output")
 
@@ -140,6 +144,92 @@ def _pair(text: str) -> tuple[str, str]:
     return label.strip(), weight.strip()
 
 
+def limits_of(name: str, value: Any) -> Any:
+    """Limits of weights: ``LOW:HIGH`` or a pair for all features, or limits by name or id of a feature.
+
+    In a mapping the key ``*`` stands for all other features.
+
+    Returns
+    -------
+    tuple
+        Low and high of all features, None for infinite, and (name or id, low, high) of others.
+    """
+    if isinstance(value, str):
+        return (*_range(name, value.split(":")), ())
+    if isinstance(value, Mapping):
+        rows = {key: _range_of(f"{name} of {checks.shown(key)}", v) for key, v in value.items()}
+        low, high = rows.pop("*", (None, None))
+        return (*_with_room(name, low, high), tuple((_key(name, k), *v) for k, v in rows.items()))
+    if isinstance(value, tuple | list) and len(value) == 3:  # as models and checkpoints have them
+        low, high, named = value
+        rows = tuple((_key(name, k), *_range(name, ends)) for k, *ends in named)
+        return (*_with_room(name, *_range(name, (low, high))), rows)
+    return (*_with_room(name, *_range_of(name, value)), ())
+
+
+def _key(name: str, key: Any) -> str | int:
+    if isinstance(key, str):
+        return key
+    return checks.whole(f"{name}: id of a feature", key, 0)
+
+
+def _range_of(name: str, value: Any) -> tuple[float | None, float | None]:
+    return _range(name, value.split(":") if isinstance(value, str) else value)
+
+
+def _range(name: str, ends: Any) -> tuple[float | None, float | None]:
+    """A pair of limits; None for infinite ones."""
+    wanted = f"{name}: expected LOW:HIGH or a pair, with LOW <= 0 <= HIGH, such as 0: or (-1, 2)"
+    try:
+        low, high = (_end(end, infinite) for end, infinite in zip(ends, (-INF, INF), strict=True))
+    except (TypeError, ValueError):
+        raise InputError(f"{wanted}; got {checks.shown(ends)}") from None
+    if not low <= 0.0 <= high:
+        raise InputError(f"{wanted}, so that a weight may be 0; got {low:g} and {high:g}")
+    return None if low == -INF else low, None if high == INF else high
+
+
+def _end(end: Any, infinite: float) -> float:
+    if end is None or (isinstance(end, str) and not end.strip()):
+        return infinite
+    number = read_number(end) if isinstance(end, str) else float(end)
+    if number is None or number != number or isinstance(end, bool):
+        raise ValueError
+    return number + 0.0  # not -0.0
+
+
+def _with_room(name: str, low: float | None, high: float | None) -> tuple[float | None, float | None]:
+    if low == high == 0.0:
+        raise InputError(f"{name}: expected room for the weights, got 0 and 0 for all features")
+    return low, high
+
+
+def _limits_in(name: str, value: Any) -> Any:
+    """Like :func:`limits_of`, with the path of a table: lines of name, low and high between tabs."""
+    if not isinstance(value, str) or value.count(":") == 1 and not value.strip("0123456789.eE+-:inf "):
+        return limits_of(name, value)
+    try:
+        with open(value, encoding="utf-8") as file:
+            lines = file.read(MOST_LIMITS + 1)
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise InputError(
+            f"{name}: expected LOW:HIGH, such as 0:, or a table of name, low and high between tabs; got "
+            f"{checks.shown(value)} ({error})"
+        ) from None
+    if len(lines) > MOST_LIMITS:
+        raise InputError(f"{name}: {value}: expected a table of at most {MOST_LIMITS >> 20} MiB")
+    rows: dict[str, Any] = {}
+    for number, line in enumerate(lines.splitlines(), 1):
+        cells = line.rstrip("\r").split("\t")
+        if len(cells) != 3 or cells[0] in rows:
+            raise InputError(
+                f"{name}: {value}: line {number}: expected name, low and high between tabs, each name once, "
+                f"got {checks.shown(line)}"
+            )
+        rows[cells[0]] = cells[1:]
+    return limits_of(name, rows)
+
+
 TEXT = Kind("text", lambda name, value: value, "a string", (str,))
 #: A file, a folder, or part of one; the checkpoint of a command stores its absolute path.
 PATH = replace(TEXT, name="path")
@@ -162,6 +252,13 @@ ROW_VIEW = Kind(
     in_file='"all", "auto" or a number of rows',
     types=(str, int),
     parse=_parsed(read_whole, checks.view_of_rows),
+)
+LIMITS = Kind(
+    name="LOW:HIGH|FILE",
+    check=limits_of,
+    in_file='"LOW:HIGH", or a table of pairs by feature',
+    types=(str, dict),
+    parse=_limits_in,
 )
 CLASS_WEIGHT = Kind(
     name="balanced|LABEL=W,...",
@@ -246,6 +343,12 @@ class Options:
         real(_l1_ratio),
         "Share rho of |w| in the penalty; the rest goes to w^2 / 2 (elastic net).",
         1.0,
+    )
+    #: in a job: low and high of all features, and (id, low, high) of others; None is infinite
+    limits: Any = _model(
+        LIMITS,
+        "Limits of the weights, LOW <= 0 <= HIGH: for all features (0: for weights of at least 0), or a "
+        "table of name, LOW and HIGH between tabs, with * for the others.",
     )
     standardize: bool = _model(
         FLAG,
@@ -386,6 +489,7 @@ class Options:
         from fcl.objective import (  # late: NumPy
             Covariates,
             GroupPenalty,
+            Limits,
             Objective,
             Penalty,
             find_loss,
@@ -396,7 +500,8 @@ class Options:
         if covariates is not None:  # the intercept is the coefficient of their first column
             z, intercept = Covariates(covariates, intercept, self.covariates or ()), False
         loss = find_loss(self.loss)
-        penalty = (GroupPenalty if self.group else Penalty)(self.l1_ratio)
+        limits = Limits.from_stored(self.limits)
+        penalty = (GroupPenalty if self.group else Penalty)(self.l1_ratio, limits)
         if n_outputs > 1:
             return make_outputs(
                 loss,

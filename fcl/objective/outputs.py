@@ -187,7 +187,7 @@ class Outputs(ABC):
             self.intercept,
             self.block_rows,
             self.team,
-            Penalty(self.penalty.l1_ratio),
+            Penalty(self.penalty.l1_ratio, self.penalty.limits),
             offset,
         )
 

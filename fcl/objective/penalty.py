@@ -17,6 +17,9 @@ feature is in the model for all outputs or for none:
     penalty(W) = sum_j f_j [ rho |W_j| + (1 - rho) |W_j|^2 / 2 ]
 
 At its optimum the slope of a row is -W_j / |W_j|, or has a norm of at most 1 where W_j is 0.
+
+Weights may have limits (:mod:`fcl.objective.limits`), within which all points lie. Callers clamp the
+slopes by them.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ import numpy as np
 
 from fcl import kernels
 from fcl.checks import up_to_one
-from fcl.types import Floats
+from fcl.objective.limits import UNLIMITED, Limits
+from fcl.types import Floats, Ids
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Penalty:
     """
 
     l1_ratio: float = 1.0  #: rho
+    limits: Limits = UNLIMITED
 
     def __post_init__(self) -> None:
         up_to_one("l1_ratio", self.l1_ratio)
@@ -84,15 +89,16 @@ class Penalty:
         kink = float((absolute[zero] * np.abs(dw[zero])).sum())
         return fixed - kink, fixed + kink, float((ridge * dw * dw).sum())
 
-    def slopes(self, prices: Floats, w: Floats, f: Floats) -> Floats:
-        """The slopes, where ``prices`` are C g_j."""
+    def slopes(self, prices: Floats, w: Floats, f: Floats, ids: Ids | None = None) -> Floats:
+        """The slopes, where ``prices`` are C g_j; with ``ids`` clamped by the limits of the features."""
         f = _by_output(f, w)
-        return (prices + self.ridge(f) * w) / self.absolute(f)
+        slopes = (prices + self.ridge(f) * w) / self.absolute(f)
+        return slopes if ids is None else self.limits.clamp(ids, slopes, w)
 
-    def violations(self, prices: Floats, w: Floats, f: Floats) -> Floats:
+    def violations(self, prices: Floats, w: Floats, f: Floats, ids: Ids | None = None) -> Floats:
         """Distances of the slopes from their values at the optimum, (k,); of outputs the largest."""
         out = np.empty(w.size)
-        kernels.descent.violations(self.slopes(prices, w, f).ravel(), w.ravel(), out)
+        kernels.descent.violations(self.slopes(prices, w, f, ids).ravel(), w.ravel(), out)
         return out if w.ndim == 1 else out.reshape(w.shape).max(axis=1, initial=0.0)
 
     def sizes(self, prices: Floats) -> Floats:
@@ -129,8 +135,11 @@ class Penalty:
     def conjugate(self, C: float, excess: float) -> float:
         """The conjugate of the penalty at C g, which the dual subtracts; not for pure L1.
 
-        excess : sum_j f_j max(0, |g_j| / f_j - limit)^2 over all features, and over their outputs.
+        excess : sum_j f_j max(0, |g_j| / f_j - limit)^2 over all features, and over their outputs; where
+            all weights have limits, the sum of their costs (:func:`fcl.objective.limits.cost`).
         """
+        if self.limits.boxed:
+            return C * excess
         return C * C * excess / (2.0 * (1.0 - self.l1_ratio))
 
 
@@ -169,7 +178,7 @@ class GroupPenalty(Penalty):
         bent = float((absolute * np.where(zero, 0.0, turn / np.where(zero, 1.0, size))).sum())
         return fixed - kink, fixed + kink, bent + float((ridge * step * step).sum())
 
-    def violations(self, prices: Floats, w: Floats, f: Floats) -> Floats:
+    def violations(self, prices: Floats, w: Floats, f: Floats, ids: Ids | None = None) -> Floats:
         size, slopes = self.sizes(w), self.slopes(prices, w, f)
         zero = size == 0.0
         unit = w / np.where(zero, 1.0, size)[:, None]

@@ -163,8 +163,8 @@ class OutputSolver:
         n, penalty = self.cache.n, self.view.objective.penalty
         factor = self.working.outputs[0].factor[:n]
         prices = self.view.objective.C * self.working.of("gradients")
-        slopes = penalty.sizes(penalty.slopes(prices, self._live, factor))
-        violations = penalty.violations(prices, self._live, factor)
+        slopes = penalty.sizes(penalty.slopes(prices, self._live, factor, self.cache.ids))
+        violations = penalty.violations(prices, self._live, factor, self.cache.ids)
         return evict_order(self.live_weights, slopes, violations, self.working.seen[:n])
 
     @property

@@ -208,6 +208,7 @@ class ClippedProblem:
         """
         k, free = len(self.scale), bool(self.free.any())
         order, every = np.arange(k), np.arange(len(self.w))
+        endless = np.full(k, np.inf)
         for _ in range(MOST_MODELS):
             if cease():
                 break
@@ -221,7 +222,8 @@ class ClippedProblem:
             hessian[order, order] += LEAST_CURVATURE
             w, slope = self.w[:k].copy(), slope[:k].copy()
             for _ in range(FIRST_SWEEPS):
-                if descent.gram_sweep(hessian, self.a[:k], order, w, slope) <= ROUGH:
+                limits = -endless, endless
+                if descent.gram_sweep(hessian, self.a[:k], *limits, order, w, slope) <= ROUGH:
                     break
             step = w - self.w[:k]
             if free:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fcl.features.prices import Prices
 from fcl.objective import Penalty
+from fcl.objective.limits import sizes
 from fcl.solve.state import Point
 from fcl.types import Floats, Ids
 
@@ -28,15 +30,23 @@ class Conditions:
         """The largest |g_j| / f_j at which a weight of 0 meets its optimality condition."""
         return self.penalty.limit(self.C)
 
+    def least_C(self, prices: Prices) -> float:
+        """The largest C at which the null model is optimal, from its prices."""
+        largest, limits = prices.largest, self.penalty.limits
+        if len(limits.ids):
+            pulls = sizes(prices.gradients, *limits.of(prices.ids)) / self.factors(prices.ids)
+            largest = max(largest, float(pulls.max(initial=0.0)))
+        return self.penalty.least_C(largest)
+
     def value(self, point: Point) -> float:
         """The penalty of a point."""
         return self.penalty.value(point.weights, self.factors(point.ids))
 
     def slopes(self, ids: Ids, gradients: Floats, weights: Floats) -> Floats:
-        """The sizes of the slopes of features with these weights, float64 (k,)."""
-        slopes = self.penalty.slopes(self.C * gradients, weights, self.factors(ids))
+        """The sizes of the slopes of features with these weights, clamped by limits, float64 (k,)."""
+        slopes = self.penalty.slopes(self.C * gradients, weights, self.factors(ids), ids)
         return self.penalty.sizes(slopes)
 
     def violations(self, ids: Ids, gradients: Floats, weights: Floats) -> Floats:
         """How far the slopes of features with these weights are from optimality, float64 (k,)."""
-        return self.penalty.violations(self.C * gradients, weights, self.factors(ids))
+        return self.penalty.violations(self.C * gradients, weights, self.factors(ids), ids)

@@ -117,6 +117,10 @@ class LocalSolver:
         if self.view.approximate:
             others = self.working.gradients[equal]
             equal = equal[np.abs(gradient - others) <= SAME_GRADIENT * abs(gradient)]
+        limits = self.view.objective.penalty.limits
+        equal = equal[limits.alike(self.cache.ids[equal])]
+        if not limits.alike(np.array([feature])).all():
+            return False
         own = self.factors(np.array([feature]))
         return bool((self.factors(self.cache.ids[equal]) <= own).any())
 
@@ -141,8 +145,8 @@ class LocalSolver:
         weights, factor = self.live_weights, self.working.factor[:n]
         objective = self.view.objective
         prices = objective.C * self.working.gradients[:n]
-        slopes = objective.penalty.slopes(prices, weights, factor)
-        violations = objective.penalty.violations(prices, weights, factor)
+        slopes = objective.penalty.slopes(prices, weights, factor, self.cache.ids)
+        violations = objective.penalty.violations(prices, weights, factor, self.cache.ids)
         return evict_order(weights, slopes, violations, self.working.seen[:n])
 
     @property

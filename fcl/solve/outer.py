@@ -194,7 +194,7 @@ class Outer:
         violation = self._largest_slope(prices, watch)
         self.reach = prices.reach
         if math.isnan(self.C_min):
-            self.C_min = self.conditions.penalty.least_C(prices.largest)
+            self.C_min = self.conditions.least_C(prices)
         if drawn is None:
             if bound > self.bound:
                 self.best = self.point
@@ -215,7 +215,7 @@ class Outer:
     def _largest_slope(self, prices: Prices, watch: Ids) -> float:
         """An upper bound of |slope_j| over the family, exact above 1; ``watch`` has all weights."""
         conditions = self.conditions
-        if conditions.penalty.pure_l1:
+        if conditions.penalty.pure_l1 and not conditions.penalty.limits.exact:
             return float(prices.largest / conditions.limit)
         none = np.zeros_like(prices.gradients)
         candidates = conditions.slopes(prices.ids, prices.gradients, none)

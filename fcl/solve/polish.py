@@ -127,6 +127,8 @@ def _corrected_prices(
     norms = np.maximum(np.sqrt(np.einsum("ij,ij->i", columns, columns)), 1e-300)
     moves = norms * np.abs(point.weights)
     firm = moves > FIRM * moves.max()
+    inner = ~penalty.limits.reached(point.ids, point.weights)  # elsewhere any larger pull will do
+    columns, target, norms, firm = columns[inner], target[inner], norms[inner], firm[inner]
     columns, target = columns / norms[:, None], target / norms
     if objective.intercept:
         columns = np.vstack([columns, np.full((1, n), 1.0 / math.sqrt(n))])

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.cache import LiveColumns
+from fcl.objective.limits import Limits, clamped, sizes
 from fcl.types import Floats, Ids
 
 Columns = npt.NDArray[np.intp]  # numbers of live columns
@@ -70,6 +71,14 @@ class Point:
             here = self.ids[at] == ids
             out[here] = self.weights[at[here]]
         return out
+
+    def within(self, limits: Limits) -> Point:
+        """This point with its weights moved into their limits."""
+        if limits.unlimited:
+            return self
+        weights = limits.within(self.ids, self.weights)
+        kept = is_active(weights)
+        return replace(self, ids=self.ids[kept], weights=weights[kept])
 
     def toward(self, other: Point, beta: float, intercept: float) -> Point:
         """This point + beta * (other - this point), with a given intercept."""
@@ -190,13 +199,21 @@ class LocalPoint:
     floor: Floats  #: kappa_j: coefficients of (w_j - w_e,j)^2 / 2, around the anchor
     absolute: Floats  #: coefficients of |w_j|
     ridge: Floats  #: coefficients of w_j^2 / 2
+    low: Floats  #: limits of the weights
+    high: Floats
     loss: float  #: sum of the weighted losses over the view
     slopes: Floats  #: in the free coefficients, float64 (n_free,)
 
     @property
     def movable(self) -> npt.NDArray[np.bool_]:
         """Which columns may move: those with a weight, and those that violate."""
-        return np.asarray((self.weights != 0.0) | (np.abs(self.gradients) > self.absolute))
+        pulls = sizes(self.gradients, self.low, self.high)
+        return np.asarray((self.weights != 0.0) | (pulls > self.absolute))
+
+    @property
+    def pulls(self) -> Floats:
+        """The slopes of the columns, clamped by their limits."""
+        return clamped(self.gradients / self.absolute, self.weights, self.low, self.high)
 
     def take(self, which: Columns) -> LocalPoint:
         """The same point, in a subset of the columns."""

@@ -266,7 +266,7 @@ class Trainer:
         columns = np.arange(n)
         if not self._is_cheap(n):
             prices, anchored = view.objective.C * working.gradients[:n], working.anchor_weights[:n]
-            slopes = penalty.slopes(prices, anchored, working.factor[:n])
+            slopes = penalty.slopes(prices, anchored, working.factor[:n], working.cache.ids)
             worst = descent.violations(slopes, anchored, np.empty(n))
             near = np.abs(slopes) > max(RESTING, 1.0 - NEAR * worst)
             # the same columns in all steps from one anchor, so that a step can use the last one's model
@@ -279,7 +279,7 @@ class Trainer:
             decrease = view.objective.C * settled.decrease
         while True:
             local = self._localise(columns)
-            slopes = local.gradients / local.absolute
+            slopes = local.pulls
             self.seen = columns, slopes
             violation = float(descent.violations(slopes, local.weights, np.empty(len(columns))))
             if self._undo is not None and violation >= self._before:
@@ -328,7 +328,8 @@ class Trainer:
         self._settled = step.rough and beta == 1.0 and gained <= SETTLED * self._decrease
         if self._settled and len(self._gains) > 1:
             self.inner.judge(*self._gains)  # no further look follows
-        working.weights[columns] = local.weights + beta * step.d
+        weights, limits = local.weights + beta * step.d, view.objective.penalty.limits
+        working.weights[columns] = limits.within(working.cache.ids[columns], weights)
         self.free = self.free + beta * step.x
         losses.combine(self._m, self._dm, beta, self._m)
         foreseen = found.left * violation if beta == 1.0 else math.inf
@@ -347,7 +348,8 @@ class Trainer:
         """
         objective = self._view.objective
         loss, n = objective.loss, objective.n_rows
-        if objective.covariates is not None:  # the direct minimiser eliminates none
+        # the direct minimiser eliminates no covariates, and knows no limits
+        if objective.covariates is not None or not objective.penalty.limits.unlimited:
             return False
         # wide problems take many active sets, most of which coordinate descent finds faster
         narrow = not loss.unbounded or n * k * k <= NARROW
@@ -450,6 +452,7 @@ class Trainer:
             floor,
             penalty.absolute(factor) / objective.C,
             ridge,
+            *penalty.limits.of(working.cache.ids[columns]),
             objective.loss_sum(self._m, 0.0),
             objective.free_sums(self._r) + view.pull(self._away),
         )

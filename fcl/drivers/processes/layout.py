@@ -161,7 +161,7 @@ class Layout:
             (i8, (kept,), "priced_ids"),
             (f8, self._each(kept), "priced_gradients priced_curvatures"),
             (i8, (len(priced),), "priced_counts"),
-            (f8, (len(priced),), "priced_largest priced_reach"),
+            (f8, (len(priced),), "priced_largest priced_reach priced_cost"),
             (f8, (len(priced), config.n_outputs), "priced_by_output"),
             (f8, (priced[-1][2],), "priced_excess"),
             # the list of features whose columns are to be made

@@ -283,7 +283,7 @@ class ConcatPricer:
             ids=found.ids + self._family.first_ids[m],
             largest=found.largest / f,
             watched=watched,
-            excess=found.excess / f,
+            excess=found.excess if query.box else found.excess / f,
             reach=found.reach / f,
             omitted=found.omitted / f,
         )
@@ -304,6 +304,7 @@ class ConcatPricer:
             watched=self._family.local(m, query.watched[own]),
             threshold=f * query.threshold,
             level=None if query.level is None else f * query.level,
+            box=query.box and replace(query.box, ridge=f * query.box.ridge),
         )
 
     def measure(self, s: Floats, parts: range) -> None:
