@@ -7,6 +7,7 @@ a resumed job may change. ``fcl/cli/options.py`` adds the options that only the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from fcl.types import Floats
 
 
-INF = float("inf")
+INF = math.inf
 #: Characters of a table of limits.
 MOST_LIMITS = 1 << 22
 
@@ -162,8 +163,8 @@ def limits_of(name: str, value: Any) -> Any:
         return (*_with_room(name, low, high), tuple((_key(name, k), *v) for k, v in rows.items()))
     if isinstance(value, tuple | list) and len(value) == 3:  # as models and checkpoints have them
         low, high, named = value
-        rows = tuple((_key(name, k), *_range(name, ends)) for k, *ends in named)
-        return (*_with_room(name, *_range(name, (low, high))), rows)
+        own = tuple((_key(name, k), *_range(name, ends)) for k, *ends in named)
+        return (*_with_room(name, *_range(name, (low, high))), own)
     return (*_with_room(name, *_range_of(name, value)), ())
 
 
@@ -193,21 +194,27 @@ def _end(end: Any, infinite: float) -> float:
     if end is None or (isinstance(end, str) and not end.strip()):
         return infinite
     number = read_number(end) if isinstance(end, str) else float(end)
-    if number is None or number != number or isinstance(end, bool):
+    if number is None or math.isnan(number) or isinstance(end, bool):
         raise ValueError
     return number + 0.0  # not -0.0
 
 
-def _with_room(name: str, low: float | None, high: float | None) -> tuple[float | None, float | None]:
+def _with_room(
+    name: str, low: float | None, high: float | None
+) -> tuple[float | None, float | None]:
     if low == high == 0.0:
         raise InputError(f"{name}: expected room for the weights, got 0 and 0 for all features")
     return low, high
 
 
 def _limits_in(name: str, value: Any) -> Any:
-    """Like :func:`limits_of`, with the path of a table: lines of name, low and high between tabs."""
-    if not isinstance(value, str) or value.count(":") == 1 and not value.strip("0123456789.eE+-:inf "):
-        return limits_of(name, value)
+    """The text of limits, or ``LOW:HIGH`` by feature from the path of a table; checked.
+
+    The lines of a table are name, low and high between tabs.
+    """
+    if not isinstance(value, str) or not value.strip("0123456789.eE+-:inf "):
+        limits_of(name, value)
+        return value
     try:
         with open(value, encoding="utf-8") as file:
             lines = file.read(MOST_LIMITS + 1)
@@ -218,16 +225,17 @@ def _limits_in(name: str, value: Any) -> Any:
         ) from None
     if len(lines) > MOST_LIMITS:
         raise InputError(f"{name}: {value}: expected a table of at most {MOST_LIMITS >> 20} MiB")
-    rows: dict[str, Any] = {}
+    rows: dict[str, str] = {}
     for number, line in enumerate(lines.splitlines(), 1):
         cells = line.rstrip("\r").split("\t")
         if len(cells) != 3 or cells[0] in rows:
             raise InputError(
-                f"{name}: {value}: line {number}: expected name, low and high between tabs, each name once, "
-                f"got {checks.shown(line)}"
+                f"{name}: {value}: line {number}: expected name, low and high between tabs, each name "
+                f"once, got {checks.shown(line)}"
             )
-        rows[cells[0]] = cells[1:]
-    return limits_of(name, rows)
+        rows[cells[0]] = ":".join(cells[1:])
+    limits_of(name, rows)
+    return rows
 
 
 TEXT = Kind("text", lambda name, value: value, "a string", (str,))
@@ -345,7 +353,7 @@ class Options:
         1.0,
     )
     #: in a job: low and high of all features, and (id, low, high) of others; None is infinite
-    limits: Any = _model(
+    limits: tuple[Any, ...] | None = _model(
         LIMITS,
         "Limits of the weights, LOW <= 0 <= HIGH: for all features (0: for weights of at least 0), or a "
         "table of name, LOW and HIGH between tabs, with * for the others.",

@@ -41,14 +41,16 @@ def _ids(keys: list[str | int], family: Family, names: Any) -> list[int]:
     texts = [key for key in keys if isinstance(key, str)]
     found = dict(zip(texts, family.find(texts, names).tolist(), strict=True)) if texts else {}
     ids = [found[key] if isinstance(key, str) else key for key in keys]
+    seen: set[int] = set()
     for key, id in zip(keys, ids, strict=True):
         if not 0 <= id < family.n_features:
             raise InputError(
                 f"limits: expected features of {family.name}, by name or by an id below "
                 f"{family.n_features:,}, got {shown(key)}"
             )
-        if ids.count(id) > 1:
+        if id in seen:
             raise InputError(f"limits: expected each feature once, got {shown(key)} twice")
+        seen.add(id)
     return ids
 
 
@@ -66,31 +68,30 @@ def _check(limits: Limits, family: Family, options: Options, n_outputs: int) -> 
     got = "limits of named features" if len(limits.ids) else "finite limits of all features"
     if n_outputs > 1:
         raise InputError(
-            f"limits: expected a sign for all features with several outputs, 0: or :0, got {got}; train a "
-            "model for each output"
+            f"limits: expected a sign for all features with several outputs, 0: or :0, got {got}; train "
+            "a model for each output"
         )
     if options.standardize:
         raise InputError(
-            f"limits: expected a sign for all features with standardize, 0: or :0, got {got}, which are in "
-            "the units of the data, and standard deviations are not known yet; leave standardize out, and "
-            "scale the columns or give penalty factors"
+            f"limits: expected a sign for all features with standardize, 0: or :0, got {got}, which are "
+            "in the units of the data, and standard deviations are not known yet; leave standardize out, "
+            "and scale the columns or give penalty factors"
         )
     if is_sampled(family):
         raise InputError(
-            f"limits: expected a sign for all features, 0: or :0, of {family.name}, of which each pass draws "
-            f"others, got {got}; give the family a fixed number of features"
+            f"limits: expected a sign for all features, 0: or :0, of {family.name}, of which each pass "
+            f"draws others, got {got}; give the family a fixed number of features"
         )
     if limits.boxed and not family.visits_all:
         raise InputError(
-            f"limits: expected a sign for all features of {family.name}, 0: or :0, since its passes do not "
-            "visit every feature, but the bound subtracts a term for each one that a finite limit stops; "
-            f"got {got}; name the features that need one (limits of up to {MOST_NAMED:,} features by name "
-            "or id)"
+            f"limits: expected a sign for all features of {family.name}, 0: or :0, since its passes do "
+            f"not visit every feature that a finite limit stops, got {got}; give limits of up to "
+            f"{MOST_NAMED:,} features by name or id"
         )
     if len(limits.ids) > MOST_NAMED:
         raise InputError(
-            f"limits: expected at most {MOST_NAMED:,} features by name or id, since every pass keeps their "
-            f"sums, got {len(limits.ids):,}; give limits for all features, or for fewer"
+            f"limits: expected at most {MOST_NAMED:,} features by name or id, since every pass keeps "
+            f"their sums, got {len(limits.ids):,}; give limits for all features, or for fewer"
         )
 
 

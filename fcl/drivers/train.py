@@ -130,12 +130,12 @@ def train(
         In (0, 1]: 1 for the L1 norm, below 1 for the elastic net.
     limits : str, (low, high) or mapping
         Limits low <= w_j <= high of the weights, with low <= 0 <= high: for all features, ``"0:"`` or
-        ``(0, inf)`` for weights of at least 0; or for some features, by name or id, ``{"age": (0, inf)}``,
-        in which ``"*"`` stands for all others. In the units of the model's weights. The certificate holds
-        within the limits: features that a limit stops subtract their terms from the bound. For all
-        features of families that are not enumerated (k-mers, products, bags that are searched), and with
-        ``standardize`` or several outputs, only a sign; up to 10,000 features by name. Not with ``group``
-        or ``softmax``. Covariates and the intercept have no limits.
+        ``(0, inf)`` for weights of at least 0; or for some features, by name or id,
+        ``{"age": (0, inf)}``, where ``"*"`` stands for all others. They are in the units of the model's
+        weights, and the certificate is about all models within them. For all features only a sign in
+        families too large to look at every feature (k-mers, products, bags that are searched), with
+        ``standardize`` and with several outputs; for up to 10,000 features any limits, except with these
+        two. Not with ``group`` or ``softmax``. Intercept and covariates have no limits.
     standardize : bool
         Penalise sd_j w_j instead of w_j, as glmnet does by default: sd_j is the standard deviation of
         feature j over the training rows, weighted by sample times class weights, in the population form.

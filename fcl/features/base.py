@@ -254,7 +254,7 @@ class Family(ABC):
 
     @property
     def visits_all(self) -> bool:
-        """Whether a pass makes and looks at the sum of every feature, none of which it skips by a bound."""
+        """Whether a pass makes the sum of every feature, and skips none by a bound."""
         return False
 
     @property

@@ -189,8 +189,8 @@ class PriceQuery:
     side : int
         1 if weights cannot be below 0, so that only negative g_j count, -1 for the opposite, else 0.
     box : Box or None
-        Limits of all weights. The excess is then the sum of their costs (:func:`fcl.objective.limits.cost`);
-        families that do not visit every feature cannot make it.
+        Limits of all weights. The excess is then the sum of their costs
+        (:func:`fcl.objective.limits.cost`); families that do not visit every feature cannot make it.
     """
 
     parts: range

@@ -40,7 +40,7 @@ def violation(slope, w):
 
 @kernel
 def clamped(slope, w, low, high):
-    """The slope at a weight, where a pull beyond a limit counts as optimal (:mod:`fcl.objective.limits`)."""
+    """A slope without what the limits of the weight allow, as in :mod:`fcl.objective.limits`."""
     if w >= high:
         slope = max(slope, -1.0 if w > 0.0 else 0.0)
     if w <= low:

@@ -1,14 +1,14 @@
 """Limits on weights: l_j <= w_j <= u_j with l_j <= 0 <= u_j, for all features and for named ones.
 
 A weight at a limit may only move inwards. There the optimality condition of its slope
-(:mod:`fcl.objective.penalty`) is one-sided: at w_j = u_j > 0 a slope below -1 is no violation, and at w_j = 0
-with l_j = 0 no positive slope is one. In the dual, a feature with limits on both sides constrains nothing; it
-subtracts
+(:mod:`fcl.objective.penalty`) is one-sided: at w_j = u_j > 0 no slope below -1 is a violation, and at
+w_j = 0 with l_j = 0 no positive slope is one. In the dual, a feature with limits on both sides
+constrains nothing. It subtracts from the bound
 
     max_w  -C g_j w - f_j [ rho |w| + (1 - rho) w^2 / 2 ]    over l_j <= w <= u_j
 
-from the bound, which is u_j (-C g_j - f_j)_+ - l_j (C g_j - f_j)_+ for rho = 1. Only features with an infinite
-limit on the side to which their slope pulls make the residuals be scaled down.
+which is u_j (-C g_j - f_j)_+ - l_j (C g_j - f_j)_+ for rho = 1. Residuals are scaled down only for features
+whose limit is infinite on the side to which their slope pulls.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.types import Floats, Ids
+from fcl.units import counted
 
-#: Relative distance from a limit up to which a weight is moved to it: the rounding of a step that ends there.
+#: Relative distance up to which a weight is moved to a limit: the rounding of a step that ends there.
 NEAR = 1e-15
 
-#: Limits as models and checkpoints store them: of all features, and of named ones with ids; None is infinite.
+#: Limits as models store them: low and high of all features, and (id, low, high) of named ones.
+#: None is infinite.
 Stored = tuple[float | None, float | None, Sequence[tuple[int, float | None, float | None]]]
 
 
@@ -63,6 +65,17 @@ class Limits:
     def unlimited(self) -> bool:
         """Whether no weight has a limit."""
         return self.low == -math.inf and self.high == math.inf and not len(self.ids)
+
+    @property
+    def text(self) -> str:
+        """The limits in words; empty for none."""
+        words = []
+        if self.low != -math.inf or self.high != math.inf:
+            low = "" if self.low == -math.inf else f"{self.low:g} <= "
+            words.append(f"{low}w_j" + ("" if self.high == math.inf else f" <= {self.high:g}"))
+        if len(self.ids):
+            words.append(f"own limits of {counted(len(self.ids), 'feature')}")
+        return ", ".join(words)
 
     @property
     def side(self) -> int:

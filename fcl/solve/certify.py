@@ -143,7 +143,7 @@ class Standing:
     @property
     def largest(self) -> float:
         """The largest |g_j| / f_j over the family."""
-        return self.prices.largest
+        return self.passes.conditions.largest(self.prices, self.point.ids)
 
     @property
     def serves_every_C(self) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from fcl.features.prices import Prices
 from fcl.objective import Penalty
 from fcl.objective.limits import sizes
@@ -30,13 +32,15 @@ class Conditions:
         """The largest |g_j| / f_j at which a weight of 0 meets its optimality condition."""
         return self.penalty.limit(self.C)
 
-    def least_C(self, prices: Prices) -> float:
-        """The largest C at which the null model is optimal, from its prices."""
+    def largest(self, prices: Prices, watch: Ids) -> float:
+        """The largest |g_j| / f_j in a direction in which a weight of 0 may move."""
         largest, limits = prices.largest, self.penalty.limits
         if len(limits.ids):
-            pulls = sizes(prices.gradients, *limits.of(prices.ids)) / self.factors(prices.ids)
+            ids = np.concatenate([prices.ids, watch])
+            gradients = np.concatenate([prices.gradients, prices.watched])
+            pulls = sizes(gradients, *limits.of(ids)) / self.factors(ids)
             largest = max(largest, float(pulls.max(initial=0.0)))
-        return self.penalty.least_C(largest)
+        return largest
 
     def value(self, point: Point) -> float:
         """The penalty of a point."""

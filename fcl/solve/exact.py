@@ -321,8 +321,8 @@ def minimise_in_box(
 ) -> tuple[Floats, int]:
     """Minimise the same as :func:`minimise_quadratic` over weights from ``low`` to ``high``.
 
-    Sweeps of coordinate descent find which weights are at 0 or at a limit; Newton steps move the others, until
-    one of them gets there.
+    Sweeps of coordinate descent find which weights are at 0 or at a limit; Newton steps move the others,
+    until one of them gets there.
     """
     scale = _scaled(hessian)
     diagonal = np.diag_indices_from(hessian)

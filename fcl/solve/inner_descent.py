@@ -343,8 +343,9 @@ class Descent:
 
         Conjugate gradients with sweeps as their preconditioner, but for two things (locally optimal
         conjugate gradients, Knyazev 2001): sweeps over different columns are not one linear map, and a
-        weight that would change its sign ends at 0, and one beyond a limit at the limit. The model is evaluated without reading columns other
-        than those of such weights, because the state is affine in w.
+        weight that would change its sign ends at 0, and one that would leave its limits at the limit. The
+        model is evaluated without reading columns other than those of such weights, because the state is
+        affine in w.
 
         begin : the state before this round.
         """

@@ -1,4 +1,4 @@
-"""Features with limits of their own, which every pass watches, and takes out of the bound on the others."""
+"""Features with limits of their own: a pass watches them, and takes them out of the bound on the others."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def apart(
     """The prices of the family, with the features that have limits of their own taken apart.
 
     ``largest`` and ``excess`` are then about the other features, and about the infinite limits of these;
-    ``cost`` has what these subtract from the bound. Of two families' parts, the sums of the others' features
-    are 0, and change nothing.
+    ``cost`` has what these subtract from the bound. The sums of features of other parts are 0, and change
+    nothing.
 
     query : watches the features that the caller names, ``n_watched`` of them, and :func:`unwatched`.
     room : most candidates to return, of which there is at least one for each feature that violates.

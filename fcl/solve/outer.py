@@ -194,7 +194,8 @@ class Outer:
         violation = self._largest_slope(prices, watch)
         self.reach = prices.reach
         if math.isnan(self.C_min):
-            self.C_min = self.conditions.least_C(prices)
+            largest = self.conditions.largest(prices, watch)
+            self.C_min = self.conditions.penalty.least_C(largest)
         if drawn is None:
             if bound > self.bound:
                 self.best = self.point

@@ -343,9 +343,7 @@ class Passes:
             ridge = (1.0 - penalty.l1_ratio) / self.conditions.C
             box = Box(penalty.limits.low, penalty.limits.high, ridge)
         side = penalty.limits.side
-        return PriceQuery(
-            parts, watch, threshold, level, imbalance, number, side=side, box=box
-        )
+        return PriceQuery(parts, watch, threshold, level, imbalance, number, side=side, box=box)
 
     def _run(self, query: PriceQuery, rows: Any) -> Prices:
         """The prices of a query, given the numbers of the rows."""

@@ -396,7 +396,8 @@ class Solver:
         best, claimed = state.outer.best, state.outer.bound
         if not passes.sampled:
             prices, bound = self._bound_at(null, 0.0)
-            outer.C_min = outer.conditions.least_C(prices)
+            largest = outer.conditions.largest(prices, np.empty(0, np.int64))
+            outer.C_min = outer.conditions.penalty.least_C(largest)
             if best is not None:
                 same = np.array_equal(best.covariates, null.covariates)
                 if len(best.ids) or best.intercept != null.intercept or not same:

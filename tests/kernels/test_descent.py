@@ -95,6 +95,8 @@ class State:
             self.curve,
             self.leans,
             m.w,
+            m.low,
+            m.high,
             self.w,
             self.b,
             self.met,
