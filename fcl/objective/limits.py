@@ -7,8 +7,8 @@ constrains nothing. It subtracts from the bound
 
     max_w  -C g_j w - f_j [ rho |w| + (1 - rho) w^2 / 2 ]    over l_j <= w <= u_j
 
-which is u_j (-C g_j - f_j)_+ - l_j (C g_j - f_j)_+ for rho = 1. Residuals are scaled down only for features
-whose limit is infinite on the side to which their slope pulls.
+which is u_j (-C g_j - f_j)_+ - l_j (C g_j - f_j)_+ for rho = 1. Residuals are scaled down only for
+features whose limit is infinite on the side to which their slope pulls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Features with limits of their own: a pass watches them, and takes them out of the bound on the others."""
+"""Features with limits of their own: a pass watches them, and bounds what they may gain by themselves."""
 
 from __future__ import annotations
 
