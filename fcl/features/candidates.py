@@ -58,7 +58,7 @@ class Collector:
             self._least = math.inf
         self.reach = reach
         self.largest = 0.0
-        self.excess = 0.0
+        self.excess = self.cost = 0.0
         self.n_visited = 0
         self._ids, self._values, self._sizes = np.empty(0, np.int64), np.empty(0), np.empty(0)
 
@@ -82,26 +82,29 @@ class Collector:
         if reach is not None:
             self.reach = max(self.reach, float(np.max(reach / factors, initial=0.0)))
         change = self._query.imbalance * (self.reach if reach is None else reach)
+        if self._query.box is not None:
+            self._observe_sides(sums, factors, change, self._query.box)
+            return np.flatnonzero(size > self._bar)
         balanced = size + change / factors
         self.largest = max(self.largest, float(balanced.max(initial=0.0)))
-        if self._query.box is not None:
-            self.excess += self._cost(sums, factors, change, self._query.box)
-        elif self._least < math.inf:
+        if self._least < math.inf:
             above = balanced > self._level
             f = np.broadcast_to(factors, size.shape)[above]
             self.excess += float(np.sum((balanced[above] - self._level) ** 2 * f))
         return np.flatnonzero(size > self._bar)
 
-    def _cost(
+    def _observe_sides(
         self, sums: Floats, factors: Floats | float, change: Floats | float, box: Box
-    ) -> float:
-        """What the features subtract from the bound, divided by C; both signs if a change hides them."""
-        total = 0.0
+    ) -> None:
+        """Take the sums into account where weights have limits: each sign by itself."""
         for price, most in ((-sums, box.high), (sums, -box.low)):
-            if most > 0.0:
-                over = (price + change) / factors - self._level
-                total += math.fsum(cost(over, factors, most, box.ridge))
-        return total
+            size = (price + change) / factors
+            over = np.maximum(size - self._level, 0.0)
+            if most < math.inf:
+                self.cost += math.fsum(cost(over, factors, most, box.ridge))
+            else:
+                self.largest = max(self.largest, float(size.max(initial=0.0)))
+                self.excess += math.fsum(over**2 * factors)
 
     def skip(self, bounds: Floats) -> None:
         """Record the bounds of features that are skipped."""
@@ -152,6 +155,7 @@ class Collector:
             excess=np.array([math.inf if self._endless else self.excess]),
             reach=self.reach,
             n_visited=self.n_visited,
+            cost=self.cost,
         )
 
 

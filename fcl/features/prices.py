@@ -189,8 +189,7 @@ class PriceQuery:
     side : int
         1 if weights cannot be below 0, so that only negative g_j count, -1 for the opposite, else 0.
     box : Box or None
-        Limits of all weights. The excess is then the sum of their costs
-        (:func:`fcl.objective.limits.cost`); families that do not visit every feature cannot make it.
+        Limits of all weights, one of them finite and not 0; only for families that visit every feature.
     """
 
     parts: range
@@ -244,8 +243,8 @@ class Prices:
     n_visited: int = 0  #: number of features whose sums were made, for tests and benchmarks
     #: at a threshold of 0: features with |g_j| / f_j up to this may be missing among the candidates
     omitted: float = 0.0
-    #: what features with limits of their own subtract from the bound, divided by C; they do not count in
-    #: ``largest`` on the sides on which their limits are finite
+    #: what weights with limits subtract from the bound, divided by C (:func:`fcl.objective.limits.cost`);
+    #: where a limit is finite and not 0, a feature counts neither in ``largest`` nor in ``excess``
     cost: float = 0.0
     #: with K outputs, whose gradients and sums are (features, K): an upper bound on |g_jk| / f_j and
     #: |g~_jk| / f_j for each output

@@ -135,11 +135,8 @@ class Penalty:
     def conjugate(self, C: float, excess: float) -> float:
         """The conjugate of the penalty at C g, which the dual subtracts; not for pure L1.
 
-        excess : sum_j f_j max(0, |g_j| / f_j - limit)^2 over all features, and over their outputs; where
-            all weights have limits, the sum of their costs (:func:`fcl.objective.limits.cost`).
+        excess : sum_j f_j max(0, |g_j| / f_j - limit)^2 over all features, and over their outputs.
         """
-        if self.limits.boxed:
-            return C * excess
         return C * C * excess / (2.0 * (1.0 - self.l1_ratio))
 
 

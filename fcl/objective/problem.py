@@ -313,13 +313,13 @@ class Objective:
             balanced residuals.
         excess : float
             Upper bound of sum_j f_j max(0, |g~_j| / f_j - limit)^2 over all features, where the limit is
-            ``penalty.limit(C)``, or of the sum in :meth:`Penalty.conjugate`; infinite if unknown.
+            ``penalty.limit(C)``; infinite if unknown.
         slack : float
             What the remainder of a balance against covariates may take from the bound at t = 1
             (:mod:`fcl.objective.balance`).
         cost : float
-            Upper bound of what features with limits of their own subtract at t = 1, divided by C; they
-            subtract no more at a smaller t.
+            Upper bound of what weights with limits subtract at t = 1, divided by C; they subtract no more
+            at a smaller t.
         """
         balance = self.dual_balance(r)
         if balance == NOTHING:
@@ -329,14 +329,14 @@ class Objective:
         if self.loss.conic:
             linear, quadratic = self.dual_ray(r, balance)
             t = max(0.0, -2.0 * linear / quadratic) if quadratic > 0.0 else 0.0
-        if cost > 0.0:
+        if self.penalty.limits.exact:
             t = min(t, 1.0)
 
         def smooth(t: float) -> float:
             return self.dual_value(r, balance, t) - t * slack - self.C * cost
 
         scaled = smooth(min(t, limit))
-        if (self.penalty.pure_l1 and not self.penalty.limits.boxed) or math.isinf(excess):
+        if self.penalty.pure_l1 or math.isinf(excess):
             return scaled
         return max(scaled, smooth(1.0) - self.penalty.conjugate(self.C, excess))
 

@@ -35,7 +35,7 @@ class Conditions:
     def largest(self, prices: Prices, watch: Ids) -> float:
         """The largest |g_j| / f_j in a direction in which a weight of 0 may move."""
         largest, limits = prices.largest, self.penalty.limits
-        if len(limits.ids):
+        if limits.exact:
             ids = np.concatenate([prices.ids, watch])
             gradients = np.concatenate([prices.gradients, prices.watched])
             pulls = sizes(gradients, *limits.of(ids)) / self.factors(ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -32,35 +32,33 @@ def apart(
     query : watches the features that the caller names, ``n_watched`` of them, and :func:`unwatched`.
     room : most candidates to return, of which there is at least one for each feature that violates.
     """
-    limits, penalty = conditions.penalty.limits, conditions.penalty
+    limits = conditions.penalty.limits
     ids, sums = query.watched, prices.watched
-    f = conditions.factors(ids)
-    change = query.imbalance * prices.reach
+    factors = conditions.factors(ids)
     named = np.isin(ids, limits.ids)
-    others = query.sizes(np.concatenate([prices.gradients, sums[~named]]))
-    others /= np.concatenate([conditions.factors(prices.ids), f[~named]])
-    # any other feature is below the threshold, or below a candidate
-    bar = max(query.threshold, prices.omitted, float(others.max(initial=0.0)))
     found = np.flatnonzero(named & (sums != 0.0))
     low, high = limits.of(ids[found])
-    own, f = sums[found], f[found]
-    largest = min(prices.largest, bar + change)
-    excess, total = prices.excess, 0.0
+    own = _Sides.of(sums[found], factors[found], low, high, query.imbalance * prices.reach)
+    # as the pricer has counted them, or less
+    low, high = np.broadcast_to(limits.low, low.shape), np.broadcast_to(limits.high, high.shape)
+    counted = _Sides.of(sums[found], factors[found], low, high, 0.0)
+    rest = np.concatenate([prices.gradients, sums[~named]])
+    f = np.concatenate([conditions.factors(prices.ids), factors[~named]])
+    low, high = np.full(len(rest), limits.low), np.full(len(rest), limits.high)
+    others = _Sides.of(rest, f, low, high, query.imbalance * prices.reach).largest
+    # any other feature is below the threshold, or below a candidate
+    bar = max(query.threshold, prices.omitted) + query.imbalance * prices.reach
+    largest = max(min(prices.largest, max(bar, others)), own.largest)
+    excess, total = (
+        prices.excess,
+        _replaced(prices.cost, counted.cost(conditions), own.cost(conditions)),
+    )
     if query.level is not None:
         excess = excess.copy()
-        excess[0] -= _square(query.sizes(own) / f - query.level, f)
-        excess[0] = max(0.0, excess[0]) + 1e-14 * float(prices.excess[0])
-    for price, most in ((-own, high), (own, -low)):
-        size = price / f + change
-        infinite = most == math.inf
-        largest = max(largest, float(size[infinite].max(initial=0.0)))
-        if query.level is not None:
-            excess[0] += _square(size[infinite] - query.level, f[infinite])
-        over = size[~infinite] - conditions.limit
-        ridge = (1.0 - penalty.l1_ratio) / conditions.C
-        total += math.fsum(cost(over, f[~infinite], most[~infinite], ridge))
+        squares = counted.excess(query.level), own.excess(query.level)
+        excess[0] = _replaced(float(excess[0]), *squares)
     new = found[found >= n_watched]
-    pull = sizes(sums[new], *limits.of(ids[new])) / conditions.factors(ids[new])
+    pull = sizes(sums[new], *limits.of(ids[new])) / factors[new]
     new = new[pull > query.threshold]
     return _within(
         replace(
@@ -77,8 +75,41 @@ def apart(
     )
 
 
-def _square(over: Floats, f: Floats) -> float:
-    return math.fsum(f * np.maximum(over, 0.0) ** 2)
+@dataclass(frozen=True)
+class _Sides:
+    """Some features, once for each sign of a weight: |g_j| / f_j, 0 for the other sign, and the limit."""
+
+    size: Floats
+    factors: Floats
+    most: Floats
+
+    @classmethod
+    def of(cls, sums: Floats, f: Floats, low: Floats, high: Floats, change: float) -> _Sides:
+        """change : of |g_j| / f_j by balancing."""
+        size = np.maximum(np.concatenate([-sums, sums]) / np.tile(f, 2) + change, 0.0)
+        return cls(size, np.tile(f, 2), np.concatenate([high, -low]))
+
+    @property
+    def largest(self) -> float:
+        """The largest size where a weight has no limit."""
+        return float(self.size[self.most == math.inf].max(initial=0.0))
+
+    def excess(self, level: float) -> float:
+        """See :attr:`Prices.excess`."""
+        endless = self.most == math.inf
+        return math.fsum(self.factors[endless] * np.maximum(self.size[endless] - level, 0.0) ** 2)
+
+    def cost(self, conditions: Conditions) -> float:
+        """See :attr:`Prices.cost`."""
+        some = self.most < math.inf
+        ridge = (1.0 - conditions.penalty.l1_ratio) / conditions.C
+        over = self.size[some] - conditions.limit * (1.0 - 1e-12)
+        return math.fsum(cost(over, self.factors[some], self.most[some], ridge))
+
+
+def _replaced(total: float, before: float, after: float) -> float:
+    """An upper bound of a sum after some of its terms are replaced by others."""
+    return max(0.0, total - before) + 1e-14 * total + after
 
 
 def _within(prices: Prices, conditions: Conditions, room: int) -> Prices:

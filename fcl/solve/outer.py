@@ -222,7 +222,9 @@ class Outer:
         candidates = conditions.slopes(prices.ids, prices.gradients, none)
         watched = conditions.slopes(watch, prices.watched, self.point.weights_of(watch))
         # any other feature is below both the threshold and the largest price, or below a candidate
-        others = min(self.threshold, prices.largest) / conditions.limit
+        others = self.threshold / conditions.limit
+        if not conditions.penalty.limits.exact:
+            others = min(others, prices.largest / conditions.limit)
         return float(np.concatenate([candidates, watched]).max(initial=others))
 
     @property

@@ -283,7 +283,7 @@ class ConcatPricer:
             ids=found.ids + self._family.first_ids[m],
             largest=found.largest / f,
             watched=watched,
-            excess=found.excess if query.box else found.excess / f,
+            excess=found.excess / f,
             reach=found.reach / f,
             omitted=found.omitted / f,
         )
