@@ -50,8 +50,8 @@ def test_defaults_pass_their_own_checks(option: Any) -> None:
 def test_models_and_checkpoints_keep_the_same_options_as_before() -> None:
     assert JOB_DEFAULTS.keys() == {
         "features", "loss", "group", "C", "alpha", "l1_ratio", "limits", "class_weight", "standardize",
-        "intercept", "tol", "memory", "max_time", "max_passes", "seed", "block_rows", "valid_fraction", "driver",
-        "writers", "row_view", "offset", "covariates",
+        "intercept", "tol", "memory", "max_time", "max_passes", "seed", "block_rows", "valid_fraction",
+        "driver", "writers", "row_view", "offset", "covariates",
     }  # fmt: skip
     assert Options().of_job() == JOB_DEFAULTS
     assert {name for name, option in KEPT.items() if option.resume is Resume.FREE} == {

@@ -49,10 +49,8 @@ def apart(
     # any other feature is below the threshold, or below a candidate
     bar = max(query.threshold, prices.omitted) + query.imbalance * prices.reach
     largest = max(min(prices.largest, max(bar, others)), own.largest)
-    excess, total = (
-        prices.excess,
-        _replaced(prices.cost, counted.cost(conditions), own.cost(conditions)),
-    )
+    excess = prices.excess
+    total = _replaced(prices.cost, counted.cost(conditions), own.cost(conditions))
     if query.level is not None:
         excess = excess.copy()
         squares = counted.excess(query.level), own.excess(query.level)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.cache import LiveColumns
-from fcl.objective.limits import Limits, clamped, sizes
+from fcl.objective.limits import Limits, sizes
 from fcl.types import Floats, Ids
 
 Columns = npt.NDArray[np.intp]  # numbers of live columns
@@ -209,11 +209,6 @@ class LocalPoint:
         """Which columns may move: those with a weight, and those that violate."""
         pulls = sizes(self.gradients, self.low, self.high)
         return np.asarray((self.weights != 0.0) | (pulls > self.absolute))
-
-    @property
-    def pulls(self) -> Floats:
-        """The slopes of the columns, clamped by their limits."""
-        return clamped(self.gradients / self.absolute, self.weights, self.low, self.high)
 
     def take(self, which: Columns) -> LocalPoint:
         """The same point, in a subset of the columns."""

@@ -279,7 +279,8 @@ class Trainer:
             decrease = view.objective.C * settled.decrease
         while True:
             local = self._localise(columns)
-            slopes = local.pulls
+            ids, slopes = working.cache.ids[columns], local.gradients / local.absolute
+            slopes = penalty.limits.clamp(ids, slopes, local.weights)
             self.seen = columns, slopes
             violation = float(descent.violations(slopes, local.weights, np.empty(len(columns))))
             if self._undo is not None and violation >= self._before:
@@ -328,8 +329,7 @@ class Trainer:
         self._settled = step.rough and beta == 1.0 and gained <= SETTLED * self._decrease
         if self._settled and len(self._gains) > 1:
             self.inner.judge(*self._gains)  # no further look follows
-        weights, limits = local.weights + beta * step.d, view.objective.penalty.limits
-        working.weights[columns] = limits.within(working.cache.ids[columns], weights)
+        working.weights[columns] = penalty.limits.within(ids, local.weights + beta * step.d)
         self.free = self.free + beta * step.x
         losses.combine(self._m, self._dm, beta, self._m)
         foreseen = found.left * violation if beta == 1.0 else math.inf
