@@ -52,9 +52,9 @@ def apart(
     excess = prices.excess
     total = _replaced(prices.cost, counted.cost(conditions), own.cost(conditions))
     if query.level is not None:
-        excess = excess.copy()
         squares = counted.excess(query.level), own.excess(query.level)
-        excess[0] = _replaced(float(excess[0]), *squares)
+        excess = np.zeros(len(query.parts))
+        excess[0] = _replaced(math.fsum(prices.excess), *squares)
     new = found[found >= n_watched]
     pull = sizes(sums[new], *limits.of(ids[new])) / factors[new]
     new = new[pull > query.threshold]

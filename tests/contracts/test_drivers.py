@@ -36,12 +36,14 @@ PROCESSES = (
     "kmers-squared_hinge", "kmers-huber", "kmers-pinball", "kmers-poisson", "kmers-unknown",
     "kmers-sample", "kmers-elastic", "kmers-no-intercept", "kmers-balanced", "kmers-softmax",
     "kmers-labels-group", "bag-search", "columns-targets", "columns-standardize", "columns-covariates",
-    "columns-offset", "sparse", "products", "fourier-steps", "union-numbers",
+    "columns-offset", "sparse", "products", "fourier-steps", "union-numbers", "kmers-limits",
+    "columns-limits",
 )  # fmt: skip
 #: Of one output, with rows in arrays and without standardisation, which the Dask driver refuses.
 DASK = (
     "kmers-pinball", "kmers-poisson", "kmers-unknown", "kmers-sample-hinge", "kmers-elastic",
     "kmers-balanced", "kmers-no-intercept", "bag-search", "columns-squared", "columns-offset", "products",
+    "kmers-positive", "kmers-limits", "columns-limits-named",
 )  # fmt: skip
 #: The job that is killed, stopped and resumed.
 JOB = JOBS["kmers-logistic"]

@@ -32,6 +32,7 @@ from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.solve import admission, inner_descent
 from tests.drivers.conftest import bits, coefficients, dense
 from tests.families import hinge_matrix
+from tools.fuzz import certify
 
 JOBS = {job.name: job for job in jobs()}
 #: Jobs that take less than half a second, of every loss, view, option and number of outputs.
@@ -39,7 +40,7 @@ QUICK = (
     "kmers-squared", "kmers-huber", "kmers-pinball", "kmers-poisson", "kmers-unknown", "kmers-sample",
     "kmers-labels", "bag-wildcards", "bag-search", "columns-hinge", "columns-targets-group",
     "columns-standardize", "columns-covariates", "columns-offset", "sparse-softmax", "products",
-    "fourier-steps", "union-numbers",
+    "fourier-steps", "union-numbers", "kmers-negative-sample", "columns-limits", "columns-limits-named",
 )  # fmt: skip
 
 
@@ -98,7 +99,8 @@ def problem_of(job: Job, phi: np.ndarray) -> Problem | ClassProblem:
         given = (phi, y, s, K, C, np.ones(phi.shape[1]), rho, options.get("group", False))
         return ClassProblem(*given) if loss == "softmax" else TargetProblem(*given, kind=loss)
     loss = "huber:delta=1" if loss == "huber" else loss
-    return Problem(phi, y, s, loss, C, intercept, rho, offset=offset, z=z)
+    limits = certify.limits_of(trained(job.name).result.model, phi.shape[1])
+    return Problem(phi, y, s, loss, C, intercept, rho, offset=offset, z=z, **limits)
 
 
 @pytest.mark.thin(9)
