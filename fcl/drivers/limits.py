@@ -32,7 +32,7 @@ def resolved(given: Any, family: Family, options: Options, n_outputs: int, names
     named = tuple((id, *ends) for id, (_, *ends) in zip(ids, rows, strict=True))
     stored: Stored = (low, high, tuple(sorted(named)))
     limits = Limits.from_stored(stored)
-    _check(limits, family, options, n_outputs)
+    check_limits(limits, family, options, n_outputs)
     return limits.stored()
 
 
@@ -54,7 +54,7 @@ def _ids(keys: list[str | int], family: Family, names: Any) -> list[int]:
     return ids
 
 
-def _check(limits: Limits, family: Family, options: Options, n_outputs: int) -> None:
+def check_limits(limits: Limits, family: Family, options: Options, n_outputs: int) -> None:
     """Raise InputError for limits that a job of these options cannot use."""
     if limits.unlimited:
         return

@@ -32,6 +32,11 @@ class Conditions:
         """The largest |g_j| / f_j at which a weight of 0 meets its optimality condition."""
         return self.penalty.limit(self.C)
 
+    @property
+    def ridge(self) -> float:
+        """The coefficient of w_j^2 / 2 for a factor of 1, divided by C."""
+        return float(self.penalty.ridge(np.ones(1))[0]) / self.C
+
     def largest(self, prices: Prices, watch: Ids) -> float:
         """The largest |g_j| / f_j in a direction in which a weight of 0 may move."""
         largest, limits = prices.largest, self.penalty.limits

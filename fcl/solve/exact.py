@@ -345,15 +345,18 @@ def minimise_in_box(
         found = value()
         idle = 0 if found < lowest - ROUNDED * abs(lowest) else idle + 1
         lowest = min(lowest, found)
-        if violation <= SOLVED:
+        if violation <= tolerance:
             break
+        swept = w.copy()
         for _ in range(MOST_STEPS):
             free = np.flatnonzero((w != 0.0) & (w > ends[0]) & (w < ends[1]))
             if not len(free) or not _newton_inside(hessian, a, ends, free, w, slope):
                 break
             slope = g + hessian @ (w - origin)
-        if violation <= tolerance:
-            break
+        slope = g + hessian @ (w - origin)
+        if not value() <= found:  # columns depend on each other
+            w[:] = swept
+            slope = g + hessian @ (w - origin)
     out = np.where(w >= ends[1], high, w / scale)
     return np.where(w <= ends[0], low, out), sets
 

@@ -100,9 +100,8 @@ class _Sides:
     def cost(self, conditions: Conditions) -> float:
         """See :attr:`Prices.cost`."""
         some = self.most < math.inf
-        ridge = (1.0 - conditions.penalty.l1_ratio) / conditions.C
         over = self.size[some] - conditions.limit * (1.0 - 1e-12)
-        return math.fsum(cost(over, self.factors[some], self.most[some], ridge))
+        return math.fsum(cost(over, self.factors[some], self.most[some], conditions.ridge))
 
 
 def _replaced(total: float, before: float, after: float) -> float:

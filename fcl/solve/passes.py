@@ -340,8 +340,7 @@ class Passes:
         if not penalty.pure_l1 or penalty.limits.boxed:
             level = self.conditions.limit * (1.0 - 1e-12)
         if penalty.limits.boxed:
-            ridge = (1.0 - penalty.l1_ratio) / self.conditions.C
-            box = Box(penalty.limits.low, penalty.limits.high, ridge)
+            box = Box(penalty.limits.low, penalty.limits.high, self.conditions.ridge)
         side = penalty.limits.side
         return PriceQuery(parts, watch, threshold, level, imbalance, number, side=side, box=box)
 
