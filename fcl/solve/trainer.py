@@ -348,8 +348,7 @@ class Trainer:
         """
         objective = self._view.objective
         loss, n = objective.loss, objective.n_rows
-        # the direct minimiser eliminates no covariates, and knows no limits
-        if objective.covariates is not None or not objective.penalty.limits.unlimited:
+        if objective.covariates is not None:  # the direct minimiser eliminates none
             return False
         # wide problems take many active sets, most of which coordinate descent finds faster
         narrow = not loss.unbounded or n * k * k <= NARROW
