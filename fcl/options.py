@@ -7,6 +7,7 @@ a resumed job may change. ``fcl/cli/options.py`` adds the options that only the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
@@ -22,6 +23,10 @@ from fcl.units import parse_duration, parse_size
 if TYPE_CHECKING:
     from fcl.types import Floats
 
+
+INF = math.inf
+#: Characters of a table of limits.
+MOST_LIMITS = 1 << 22
 
 #: The groups of options in ``--help``, in order.
 GROUPS = ("data", "model", "path", "stopping", "running", "checkpoints", "output")
@@ -140,6 +145,99 @@ def _pair(text: str) -> tuple[str, str]:
     return label.strip(), weight.strip()
 
 
+def limits_of(name: str, value: Any) -> Any:
+    """Limits of weights: ``LOW:HIGH`` or a pair for all features, or limits by name or id of a feature.
+
+    In a mapping the key ``*`` stands for all other features.
+
+    Returns
+    -------
+    tuple
+        Low and high of all features, None for infinite, and (name or id, low, high) of others.
+    """
+    if isinstance(value, str):
+        return (*_range(name, value.split(":")), ())
+    if isinstance(value, Mapping):
+        rows = {key: _range_of(f"{name} of {checks.shown(key)}", v) for key, v in value.items()}
+        low, high = rows.pop("*", (None, None))
+        return (*_with_room(name, low, high), tuple((_key(name, k), *v) for k, v in rows.items()))
+    if isinstance(value, tuple | list) and len(value) == 3:  # as models and checkpoints have them
+        low, high, named = value
+        own = tuple((_key(name, k), *_range(name, ends)) for k, *ends in named)
+        return (*_with_room(name, *_range(name, (low, high))), own)
+    return (*_with_room(name, *_range_of(name, value)), ())
+
+
+def _key(name: str, key: Any) -> str | int:
+    if isinstance(key, str):
+        return key
+    return checks.whole(f"{name}: id of a feature", key, 0)
+
+
+def _range_of(name: str, value: Any) -> tuple[float | None, float | None]:
+    return _range(name, value.split(":") if isinstance(value, str) else value)
+
+
+def _range(name: str, ends: Any) -> tuple[float | None, float | None]:
+    """A pair of limits; None for infinite ones."""
+    wanted = f"{name}: expected LOW:HIGH or a pair, with LOW <= 0 <= HIGH, such as 0: or (-1, 2)"
+    try:
+        low, high = (_end(end, infinite) for end, infinite in zip(ends, (-INF, INF), strict=True))
+    except (TypeError, ValueError):
+        raise InputError(f"{wanted}; got {checks.shown(ends)}") from None
+    if not low <= 0.0 <= high:
+        raise InputError(f"{wanted}, so that a weight may be 0; got {low:g} and {high:g}")
+    return None if low == -INF else low, None if high == INF else high
+
+
+def _end(end: Any, infinite: float) -> float:
+    if end is None or (isinstance(end, str) and not end.strip()):
+        return infinite
+    number = read_number(end) if isinstance(end, str) else float(end)
+    if number is None or math.isnan(number) or isinstance(end, bool):
+        raise ValueError
+    return number + 0.0  # not -0.0
+
+
+def _with_room(
+    name: str, low: float | None, high: float | None
+) -> tuple[float | None, float | None]:
+    if low == high == 0.0:
+        raise InputError(f"{name}: expected room for the weights, got 0 and 0 for all features")
+    return low, high
+
+
+def _limits_in(name: str, value: Any) -> Any:
+    """The text of limits, or ``LOW:HIGH`` by feature from the path of a table; checked.
+
+    The lines of a table are name, low and high between tabs.
+    """
+    if not isinstance(value, str) or not value.strip("0123456789.eE+-:inf "):
+        limits_of(name, value)
+        return value
+    try:
+        with open(value, encoding="utf-8") as file:
+            lines = file.read(MOST_LIMITS + 1)
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise InputError(
+            f"{name}: expected LOW:HIGH, such as 0:, or a table of name, low and high between tabs; got "
+            f"{checks.shown(value)} ({error})"
+        ) from None
+    if len(lines) > MOST_LIMITS:
+        raise InputError(f"{name}: {value}: expected a table of at most {MOST_LIMITS >> 20} MiB")
+    rows: dict[str, str] = {}
+    for number, line in enumerate(lines.splitlines(), 1):
+        cells = line.rstrip("\r").split("\t")
+        if len(cells) != 3 or cells[0] in rows:
+            raise InputError(
+                f"{name}: {value}: line {number}: expected name, low and high between tabs, each name "
+                f"once, got {checks.shown(line)}"
+            )
+        rows[cells[0]] = ":".join(cells[1:])
+    limits_of(name, rows)
+    return rows
+
+
 TEXT = Kind("text", lambda name, value: value, "a string", (str,))
 #: A file, a folder, or part of one; the checkpoint of a command stores its absolute path.
 PATH = replace(TEXT, name="path")
@@ -162,6 +260,13 @@ ROW_VIEW = Kind(
     in_file='"all", "auto" or a number of rows',
     types=(str, int),
     parse=_parsed(read_whole, checks.view_of_rows),
+)
+LIMITS = Kind(
+    name="LOW:HIGH|FILE",
+    check=limits_of,
+    in_file='"LOW:HIGH", or a table of pairs by feature',
+    types=(str, dict),
+    parse=_limits_in,
 )
 CLASS_WEIGHT = Kind(
     name="balanced|LABEL=W,...",
@@ -246,6 +351,12 @@ class Options:
         real(_l1_ratio),
         "Share rho of |w| in the penalty; the rest goes to w^2 / 2 (elastic net).",
         1.0,
+    )
+    #: in a job: low and high of all features, and (id, low, high) of others; None is infinite
+    limits: tuple[Any, ...] | None = _model(
+        LIMITS,
+        "Limits of the weights, LOW <= 0 <= HIGH: for all features (0: for weights of at least 0), or a "
+        "table of name, LOW and HIGH between tabs, with * for the others.",
     )
     standardize: bool = _model(
         FLAG,
@@ -386,6 +497,7 @@ class Options:
         from fcl.objective import (  # late: NumPy
             Covariates,
             GroupPenalty,
+            Limits,
             Objective,
             Penalty,
             find_loss,
@@ -396,7 +508,8 @@ class Options:
         if covariates is not None:  # the intercept is the coefficient of their first column
             z, intercept = Covariates(covariates, intercept, self.covariates or ()), False
         loss = find_loss(self.loss)
-        penalty = (GroupPenalty if self.group else Penalty)(self.l1_ratio)
+        limits = Limits.from_stored(self.limits)
+        penalty = (GroupPenalty if self.group else Penalty)(self.l1_ratio, limits)
         if n_outputs > 1:
             return make_outputs(
                 loss,

@@ -160,10 +160,10 @@ def jobs() -> Iterator[Job]:
     yield Job("bag-search", letters, search, {"C": 1.0})
     yield Job("columns", numbers, "columns", {"C": 1.0})
     yield Job("columns-hinge", numbers, "columns", {"C": 0.3, "loss": "squared_hinge"})
-    yield Job("columns-squared", measured, "columns", {"C": 0.05, "loss": "squared"})
-    yield Job("columns-targets", two_targets, "columns", {"C": 0.05, "loss": "squared"})
-    group = {"C": 0.05, "loss": "squared", "group": True}
-    yield Job("columns-targets-group", two_targets, "columns", group)
+    squared = {"C": 0.05, "loss": "squared"}
+    yield Job("columns-squared", measured, "columns", squared)
+    yield Job("columns-targets", two_targets, "columns", squared)
+    yield Job("columns-targets-group", two_targets, "columns", {**squared, "group": True})
     yield Job("columns-standardize", numbers, "columns", {"C": 1.0, "standardize": True})
     yield Job("columns-elastic", numbers, "columns", {"C": 1.0, "l1_ratio": 0.2})
     both = {"covariates": "own"}
@@ -190,5 +190,15 @@ def jobs() -> Iterator[Job]:
     yield Job("fourier", numbers, "fourier:n=500", {"C": 0.3})
     yield Job("fourier-steps", numbers, "fourier:n=500,dtype=int8", {"C": 0.3})
     yield Job("hinges", even, "hinges:n=6", {"C": 0.3})
+    yield Job("kmers-positive", letters, "kmers:d=3", {"C": 1.0, "limits": "0:"})
+    hinge = {"C": 0.3, "loss": "squared_hinge", "limits": ":0"} | view
+    yield Job("kmers-negative-sample", letters, "kmers:d=3", hinge)
+    named = {"*": "0:", "A at 3": "-1:0.3", "GT at 7": ":0.2", "CA at 6": "-0.05:", "C at 8": "0:0"}
+    yield Job("kmers-limits", letters, "kmers:d=3", {"C": 1.0, "l1_ratio": 0.5, "limits": named})
+    box = {"C": 1.0, "limits": "-0.1:0.15"}
+    yield Job("columns-limits", numbers, "columns", box)
+    named = {"x0": "0:2", "x5": ":0.05", "x12": "-0.05:", "x9": "0:", "x13": "-0.01:0.01"}
+    yield Job("columns-limits-named", measured, "columns", {**squared, "limits": named})
+    yield Job("sparse-positive", words, "columns", {"C": 1.0, "limits": "0:"})
     yield Job("union", letters, "kmers:d=2 + bag:d=2", {"C": 1.0})
     yield Job("union-numbers", numbers, "columns + fourier:n=200", {"C": 0.3})

@@ -8,7 +8,8 @@ with a dense float64 Phi, so that a mistake in fcl is not repeated. With theta f
 an intercept) every D(theta) = -C sum_i s_i [loss*(u_i) - u_i o_i] - penalty*(Phi' theta), with
 u_i = theta_i / (C s_i), is a lower bound of P; the conjugate of the penalty is
 sum_j max(0, |v_j| - rho f_j)^2 / (2 (1 - rho) f_j), and for rho = 1 it is 0 where no |v_j| is above f_j,
-else infinite.
+else infinite. With limits low <= w <= high it is the sum of the largest values of
+-v_j w_j - f_j (rho |w_j| + (1 - rho) w_j^2 / 2) within them.
 """
 
 from __future__ import annotations
@@ -98,6 +99,15 @@ class Problem:
     offset: np.ndarray | float = 0.0
     #: (n, q) unpenalised columns; b is then (k,), the intercept (if any) followed by their coefficients
     z: np.ndarray | None = None
+    #: limits of the weights, for all or (p,), with low <= 0 <= high
+    low: np.ndarray | float = -np.inf
+    high: np.ndarray | float = np.inf
+
+    @property
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """The limits of every weight."""
+        p = self.phi.shape[1]
+        return np.broadcast_to(self.low, p), np.broadcast_to(self.high, p)
 
     @property
     def free(self) -> np.ndarray:
@@ -186,9 +196,20 @@ class Problem:
         return (self.prices(w, b) + (1.0 - self.rho) * self.f * w) / (self.rho * self.f)
 
     def violations(self, w: np.ndarray, b: float) -> np.ndarray:
-        """Distance of every pull from its optimality condition: -sign w_j, or at most 1 in size at 0."""
-        pull = self.pulls(w, b)
-        return np.where(w != 0.0, np.abs(pull + np.sign(w)), np.maximum(np.abs(pull) - 1.0, 0.0))
+        """Slope of the penalised objective, over rho f, in the direction in which it falls fastest."""
+        pull, (low, high) = self.pulls(w, b), self.ends
+        up = -(pull + np.where(w >= 0.0, 1.0, -1.0))
+        down = pull + np.where(w <= 0.0, -1.0, 1.0)
+        return np.maximum(
+            np.maximum(np.where(w < high, up, 0.0), np.where(w > low, down, 0.0)), 0.0
+        )
+
+    def largest(self, w: np.ndarray, b: float) -> float:
+        """The largest pull, of which that beyond a limit does not count."""
+        pull, (low, high) = self.pulls(w, b), self.ends
+        pull = np.where(w >= high, np.maximum(pull, np.where(w > 0.0, -1.0, 0.0)), pull)
+        pull = np.where(w <= low, np.minimum(pull, np.where(w < 0.0, 1.0, 0.0)), pull)
+        return float(np.abs(pull).max(initial=0.0))
 
     # -- the dual ------------------------------------------------------------------------------
 
@@ -255,8 +276,11 @@ class Problem:
     def bound(self, r: np.ndarray) -> float:
         """The best dual value on the ray of the balanced residuals, with exact prices of all columns."""
         theta = self.C * self.balance(r)
-        v = np.abs(theta @ self.phi)
-        most = (v / (self.rho * self.f)).max(initial=0.0)
+        v, (low, high) = theta @ self.phi, self.ends
+        sides = ((-v, high), (v, -low))
+        most = max(
+            (pull / (self.rho * self.f))[end == np.inf].max(initial=0.0) for pull, end in sides
+        )
         feasible = limit = 1.0 / most if most > 0.0 else 1e12
         if self.rho < 1.0:  # every t is feasible; the best is far below this
             limit = max(limit, 10.0)
@@ -266,10 +290,16 @@ class Problem:
             limit = min(limit, most[out].min(initial=np.inf))
 
         def value(t: float) -> float:
-            if self.rho == 1.0:
-                return self.dual(t * theta)
-            above = np.maximum(t * v - self.rho * self.f, 0.0)
-            return self.dual(t * theta) - float(np.sum(above**2 / (2 * (1 - self.rho) * self.f)))
+            total = self.dual(t * theta)
+            for pull, end in sides:
+                above = np.maximum(t * pull - self.rho * self.f, 0.0)
+                w = np.where(above > 0.0, end, 0.0)
+                if self.rho == 1.0:
+                    w[end == np.inf] = 0.0  # t is such that none of them pulls
+                else:
+                    w = np.minimum(w, above / ((1.0 - self.rho) * self.f))
+                total -= float(w @ above - 0.5 * (1.0 - self.rho) * self.f @ w**2)
+            return total
 
         inside = minimize_scalar(
             lambda t: -value(t), bounds=(0.0, limit), options={"xatol": 1e-13 * limit}
@@ -296,13 +326,17 @@ class Problem:
                 else:
                     low = b
         g = self.residuals(np.zeros(self.phi.shape[1]), b) @ self.phi
-        largest = float((np.abs(g) / self.f).max())
+        low, high = self.ends
+        g = np.where(g < 0.0, -g * (high > 0.0), g * (low < 0.0))
+        largest = float((g / self.f).max())
         return b, self.rho / largest if largest > 0.0 else np.inf
 
     def solve(self, gap: float = 1e-10) -> Solution:
         """The optimum, to a relative gap of at most ``gap``; fails if the gap is not reached."""
         first = np.arange(self.phi.shape[1])
-        if self.rho == 1.0 and self.factors is None:  # of equal columns one is enough
+        signs = {-np.inf, 0.0, np.inf}
+        alike = all(np.ndim(end) == 0 and end in signs for end in (self.low, self.high))
+        if self.rho == 1.0 and self.factors is None and alike:  # of equal columns one is enough
             _, first = np.unique(self.phi, axis=1, return_index=True)
         small = replace(self, phi=self.phi[:, first])
         with threadpool_limits(1):  # small products: threads only get into each other's way
@@ -348,7 +382,11 @@ class Problem:
             start,
             jac=True,
             method="L-BFGS-B",
-            bounds=[(0.0, None)] * (2 * p) + [(None, None)],
+            bounds=[
+                *((0.0, end) for end in self.ends[1]),
+                *((0.0, -end) for end in self.ends[0]),
+                (None, None),
+            ],
             options={"maxiter": 400, "maxfun": 1000, "ftol": 1e-13, "gtol": 1e-9},
         )
         w = found.x[:p] - found.x[p : 2 * p]
@@ -360,23 +398,25 @@ class Problem:
 
         (Feature-sign search, Lee, Battle, Raina and Ng 2007.)
         """
-        sign = np.sign(w)
+        low, high = self.ends
+        sign = np.where((w <= low) | (w >= high), 0.0, np.sign(w))
         for _ in range(300):
             w, b, sign = self._settle(w, b, sign)
             price = self.prices(w, b)
-            outside = np.where(sign == 0.0, np.abs(price) / (self.rho * self.f) - 1.0, 0.0)
+            outside = np.where(sign == 0.0, self.violations(w, b), 0.0)
             join = np.argsort(-outside)[:10]
             join = join[outside[join] > 1e-11]
             if not len(join):
                 break
-            sign[join] = -np.sign(price[join])
+            sign[join] = np.where(w == 0.0, -np.sign(price), np.sign(w))[join]
         return w, b
 
     def _settle(
         self, w: np.ndarray, b: float, sign: np.ndarray
     ) -> tuple[np.ndarray, float, np.ndarray]:
-        """The minimum on the orthant; a weight that reaches 0 is left out."""
+        """The minimum on the orthant; a weight that reaches 0 or a limit is left out."""
         w, sign = w.copy(), sign.copy()
+        low, high = self.ends
         value = self.objective(w, b)
         for _ in range(3000):
             on = np.flatnonzero(sign)
@@ -399,9 +439,12 @@ class Problem:
             db = step[k:]
             if self.z is None:
                 db = step[k] if self.intercept else 0.0
-            shrinking = sign[on] * dw[on] < 0.0
+            place = np.where(
+                sign[on] * dw[on] < 0.0, 0.0, np.where(dw[on] > 0.0, high[on], low[on])
+            )
             reach = np.full(k, np.inf)
-            reach[shrinking] = -w[on][shrinking] / dw[on][shrinking]
+            moving = dw[on] != 0.0
+            reach[moving] = (place - w[on])[moving] / dw[on][moving]
             first = reach.min(initial=np.inf)
             t = min(1.0, first)
             new = self.objective(w + t * dw, b + t * db)
@@ -415,7 +458,7 @@ class Problem:
             w, b, value = w + t * dw, b + t * db, new
             if t == first:
                 gone = on[reach == first]
-                w[gone] = 0.0
+                w[gone] = place[reach == first]
                 sign[gone] = 0.0
             elif t == 1.0 and np.abs(step).max() <= 1e-13 * (
                 np.abs(w).max(initial=0.0) + np.abs(b).max(initial=0.0)
@@ -435,7 +478,7 @@ def confirm(
     assert math.isclose(claimed.objective, value, rel_tol=2e-13)
     gap = max(0.0, claimed.objective - claimed.bound) / claimed.objective
     assert math.isclose(claimed.gap, gap, abs_tol=1e-14)
-    largest = np.abs(problem.pulls(w, b)).max(initial=0.0)
+    largest = problem.largest(w, b)
     # a slope is over rho, and so is its rounding
     assert claimed.max_violation >= largest * (1.0 - 1e-11 / problem.rho)
     if optimum is not None:

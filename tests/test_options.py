@@ -49,9 +49,9 @@ def test_defaults_pass_their_own_checks(option: Any) -> None:
 
 def test_models_and_checkpoints_keep_the_same_options_as_before() -> None:
     assert JOB_DEFAULTS.keys() == {
-        "features", "loss", "group", "C", "alpha", "l1_ratio", "class_weight", "standardize", "intercept",
-        "tol", "memory", "max_time", "max_passes", "seed", "block_rows", "valid_fraction", "driver",
-        "writers", "row_view", "offset", "covariates",
+        "features", "loss", "group", "C", "alpha", "l1_ratio", "limits", "class_weight", "standardize",
+        "intercept", "tol", "memory", "max_time", "max_passes", "seed", "block_rows", "valid_fraction",
+        "driver", "writers", "row_view", "offset", "covariates",
     }  # fmt: skip
     assert Options().of_job() == JOB_DEFAULTS
     assert {name for name, option in KEPT.items() if option.resume is Resume.FREE} == {
@@ -67,7 +67,7 @@ def test_models_and_checkpoints_keep_the_same_options_as_before() -> None:
 def test_options_that_later_versions_add_had_their_defaults_before() -> None:
     """Otherwise checkpoints of earlier versions could not be resumed."""
     added = {"l1_ratio": 1.0, "class_weight": None, "standardize": False, "offset": False}
-    added["covariates"] = None
+    added["covariates"] = added["limits"] = None
     assert added.items() <= JOB_DEFAULTS.items()
 
 

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fcl.arrays import Allocate as Allocate  # noqa: PLC0414  (fcl.solve has it from here)
-from fcl.arrays import Arrays
-from fcl.arrays import fresh as fresh  # noqa: PLC0414
+from fcl.arrays import Allocate, Arrays, fresh
 from fcl.features.base import (
     FINE_ROWS,
     BitBlocks,

@@ -51,7 +51,7 @@ the like.
 )
 
 #: Options of the problem, for the models of other programs.
-_PROBLEM = ("loss", "l1_ratio", "class_weight")
+_PROBLEM = ("loss", "l1_ratio", "limits", "class_weight")
 
 
 @click.command("fcl certify", cls=Command, epilog=EPILOG)
@@ -85,6 +85,7 @@ _PROBLEM = ("loss", "l1_ratio", "class_weight")
 @click.option("--features", metavar="SPEC", help="Family of features (default: columns).")
 @click.option("--loss", metavar="LOSS", help="Loss (default: logistic).")
 @click.option("--l1-ratio", type=NUMBER, metavar="RHO", help="Share of |w| in the penalty.")
+@click_option(TABLE["limits"])
 @click_option(TABLE["class_weight"])
 @click.option("--intercept", type=NUMBER, metavar="B", help="Intercept, if MODEL has none.")
 @click.option("--no-intercept", is_flag=True, help="The problem has no intercept.")

@@ -88,6 +88,13 @@ def validation_text(validation: Mapping[str, Any] | None) -> str:
     return ""
 
 
+def limits_text(given: Any) -> str:
+    """``0 <= w_j``, or how many features have limits of their own; empty without limits."""
+    from fcl.objective import Limits
+
+    return Limits.from_stored(given).text
+
+
 def class_weight_text(given: str | Sequence[tuple[Any, float]] | None) -> str:
     """``, class weights -1: 1, 1: 20``; empty without class weights."""
     if given is None:
@@ -111,6 +118,8 @@ def started_line(event: Started) -> str:
     """The problem in one line."""
     rho = event.options.get("l1_ratio", 1.0)
     mixed = "" if rho == 1.0 else f", l1_ratio {rho:g}"
+    if text := limits_text(event.options.get("limits")):
+        mixed += f", {text}"
     mixed += ", standardized" if event.options.get("standardize") else ""
     mixed += class_weight_text(event.options.get("class_weight"))
     return f"{problem_text(event)}, C {event.C:.6g} = alpha {event.alpha:.6g}{mixed}"

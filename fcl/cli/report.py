@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fcl.cli.progress import class_weight_text, validation_text
+from fcl.cli.progress import class_weight_text, limits_text, validation_text
 from fcl.units import counted, format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -166,6 +166,7 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
             f"{_loss_formula(model)}",
         ),
         ("C", f"{model.C:.10g} (alpha {model.alpha:.10g})"),
+        *_limits_items(model),
         ("labels", labels + class_weight_text(model.options.get("class_weight"))),
         ("rows", f"{model.n_rows:,}, sum of weights {model.sum_weights:.10g}"),
         *certificate_items(model.certificate, model.n_active),
@@ -235,6 +236,11 @@ def _factors(model: Model) -> str:
     return f", {' and '.join(words)}," if words else ""
 
 
+def _limits_items(model: Model) -> list[tuple[str, str]]:
+    text = limits_text(model.options.get("limits"))
+    return [("limits", text)] if text else []
+
+
 def _penalty(model: Model) -> Penalty:
     from fcl.objective import GroupPenalty, Penalty
 
@@ -293,6 +299,7 @@ def result_lines(
     if not penalty.pure_l1 or model.options.get("standardize"):
         words = f"{penalty.formula(model.n_outputs)}{_factors(model).rstrip(',')}"
         items.append(("penalty", f"{words}: l1_ratio {penalty.l1_ratio:g}"))
+    items += _limits_items(model)
     if text := class_weight_text(model.options.get("class_weight")):
         items.append(("classes", text.removeprefix(", class ")))
     if text := validation_text(validation):

@@ -19,6 +19,7 @@ from fcl.drivers.events import Compiling, Event, PassDone, Prepared, StepProgres
 from fcl.drivers.finished import free_in_units, in_solver_units, model_at
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.kinds import JOB_SECONDS
+from fcl.drivers.limits import check_within
 from fcl.drivers.memory import peak_memory
 from fcl.drivers.optimality import Optimality, Violator
 from fcl.drivers.pass_plan import plan_pass
@@ -56,6 +57,7 @@ def certify(
     features: Spec | str | None = None,
     loss: str | None = None,
     l1_ratio: float | None = None,
+    limits: Any = None,
     class_weight: str | Mapping[Any, float] | None = None,
     intercept: bool | None = None,
     namespace: str = "",
@@ -98,9 +100,9 @@ def certify(
     radius : float
         Of the L1 ball to compare with; by default that of a model that was learnt on a ball, and of other
         models the norm of the weights.
-    features, loss, l1_ratio, class_weight, intercept
+    features, loss, l1_ratio, limits, class_weight, intercept
         The problem of a model of another program, as for :func:`fcl.train`; by default "columns",
-        "logistic", 1, None and True. A model of fcl has them in its file.
+        "logistic", 1, None, None and True. A model of fcl has them in its file.
     namespace : str
         Of the features in a readable model of Vowpal Wabbit without names.
     offset, covariates
@@ -136,6 +138,7 @@ def certify(
         "features": features,
         "loss": loss,
         "l1_ratio": l1_ratio,
+        "limits": limits,
         "class_weight": class_weight,
         "intercept": intercept,
     }
@@ -158,7 +161,9 @@ def certify(
             fingerprint = data.fingerprint()
             passes = _passes(job, prepared, max(top, 1))
             passes.on_progress = lambda done: share("pricing", done)
-            point = in_solver_units(job.family, subject.point(job))
+            given = subject.point(job)
+            check_within(given, job.limits, plain(job.family))
+            point = in_solver_units(job.family, given)
             standing = Standing(passes, point)
             if best:
                 standing.go_to_best_C()

@@ -20,6 +20,7 @@ from fcl.data.prepared import PreparedRows, check_room
 from fcl.data.targets import check_class_weight
 from fcl.drivers.choice import chosen_driver, driver_in_words
 from fcl.drivers.covariates import Design, make_design
+from fcl.drivers.limits import resolved
 from fcl.drivers.plan import Plan, Sizes, first_sample, make_plan
 from fcl.drivers.rows import (
     Rows,
@@ -51,7 +52,7 @@ from fcl.features.registry import check_home
 from fcl.features.standardized import say_divided, standardized
 from fcl.limits import within
 from fcl.model.columns import matched
-from fcl.objective import Loss, find_loss, resolve_C
+from fcl.objective import Limits, Loss, find_loss, resolve_C
 from fcl.options import Options
 from fcl.parallel import SERIAL, Team, available_cores, threads_of_job
 from fcl.solve.sampling import SampleSize
@@ -124,6 +125,11 @@ class Job:
             data = self.train.data
             if text := constant_labels(self.train.y, data.target_name, data.target_columns):
                 warnings.warn(text, stacklevel=3)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the weights."""
+        return Limits.from_stored(self.options.limits)
 
     def at(self, C: float) -> Job:
         """The same job at another C."""
@@ -309,6 +315,7 @@ def make_job(
             "class_weight: expected none with several columns of targets, whose rows are not of one "
             "class; give each row a weight (weights, --weights)"
         )
+    limits = resolved(options.limits, family, options, n_outputs, train.data.column_names)
     by_class = check_class_weight(given.get("class_weight"), labels)
     if by_class is not None and several:
         train = weighted_by_code(train, by_class, n_outputs)
@@ -322,6 +329,7 @@ def make_job(
         C=C,
         alpha=alpha,
         class_weight=by_class,
+        limits=limits,
         block_rows=min(
             options.block_rows,
             family.most_block_rows(),

@@ -35,6 +35,7 @@ DEFAULTS = {"features": "columns", "loss": "logistic"}
 #: Options of a model's problem, and what a model without them was trained with.
 _PROBLEM = {
     "l1_ratio": 1.0,
+    "limits": None,
     "group": False,
     "standardize": False,
     "class_weight": None,

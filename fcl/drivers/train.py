@@ -73,6 +73,7 @@ def train(
     C: float | None = None,
     alpha: float | None = None,
     l1_ratio: float = 1.0,
+    limits: Any = None,
     loss: str = "logistic",
     group: bool = False,
     standardize: bool = False,
@@ -127,6 +128,14 @@ def train(
         Exactly one: the weight of the losses, or C = 1 / (alpha * sum of the sample weights).
     l1_ratio : float
         In (0, 1]: 1 for the L1 norm, below 1 for the elastic net.
+    limits : str, (low, high) or mapping
+        Limits low <= w_j <= high of the weights, with low <= 0 <= high: for all features, ``"0:"`` or
+        ``(0, inf)`` for weights of at least 0; or for some features, by name or id,
+        ``{"age": (0, inf)}``, where ``"*"`` stands for all others. They are in the units of the model's
+        weights, and the certificate is about all models within them. For all features only a sign in
+        families too large to look at every feature (k-mers, products, bags that are searched), with
+        ``standardize`` and with several outputs; for up to 10,000 features any limits, except with these
+        two. Not with ``group`` or ``softmax``. Intercept and covariates have no limits.
     standardize : bool
         Penalise sd_j w_j instead of w_j, as glmnet does by default: sd_j is the standard deviation of
         feature j over the training rows, weighted by sample times class weights, in the population form.
@@ -379,7 +388,7 @@ def _check_savable(job: Job) -> None:
 def start_point(job: Job, model: Model) -> Point:
     """The weights of an initial model as a point; InputError if its family is another one."""
     model = fitting(model, job.family, job.train.data)
-    weights = in_units_of(job.family, model)
+    weights = job.limits.within(model.ids, in_units_of(job.family, model))
     if model.n_outputs != job.n_outputs:
         raise InputError(
             f"initial: expected a model of {counted(job.n_outputs, 'output')}, got one of "

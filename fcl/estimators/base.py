@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 DEFAULT_C = 1.0
 #: Parameters that are validated as options of `fcl.train`; `_OPTION` holds the names that differ there.
-_CHECKED = ("l1_ratio", "standardize", "fit_intercept", "tol", "max_iter", "memory", "row_view")
+_CHECKED = (
+    "l1_ratio", "limits", "standardize", "fit_intercept", "tol", "max_iter", "memory", "row_view",
+)  # fmt: skip
 _OPTION = {"fit_intercept": "intercept", "max_iter": "max_passes"}
 
 

@@ -21,6 +21,7 @@ class CommonParameters:
     _: KW_ONLY
     loss: str
     l1_ratio: float = 1.0
+    limits: Any = None
     standardize: bool = False
     fit_intercept: bool = True
     tol: float = 1e-4

@@ -192,7 +192,9 @@ class FCLClassifierCV(PathSearch, GroupParameters, Classifier):
     refit_alpha : float
         Weight of the ridge penalty of the refit: it minimises the weighted mean of the losses plus
         refit_alpha sum_j var_j w_j^2 / 2, where var_j is the variance of feature j.
-    l1_ratio, standardize, loss, group, fit_intercept, tol, max_iter, class_weight, memory, row_view
+    l1_ratio, limits, standardize, loss, group, fit_intercept, tol, max_iter, class_weight, memory
+        As in :class:`FCLClassifier`.
+    row_view
         As in :class:`FCLClassifier`.
     n_jobs : int or None
         Number of threads, shared out between the folds and classes that are trained side by side, as many
@@ -235,7 +237,7 @@ class FCLRegressorCV(PathSearch, Regressor):
 
     Parameters
     ----------
-    features, l1_ratio, standardize, loss, fit_intercept, tol, max_iter
+    features, l1_ratio, limits, standardize, loss, fit_intercept, tol, max_iter
         As in :class:`FCLRegressor`.
     alphas, cv, select, patience, refit, refit_alpha, random_state, memory, row_view, max_time
         As in :class:`FCLClassifierCV`.

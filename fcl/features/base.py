@@ -253,6 +253,11 @@ class Family(ABC):
         return False
 
     @property
+    def visits_all(self) -> bool:
+        """Whether a pass makes the sum of every feature, and skips none by a bound."""
+        return False
+
+    @property
     def verifies_columns(self) -> bool:
         """Whether the trainer compares cached columns with their prices, and corrects the difference.
 

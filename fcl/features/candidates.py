@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl import kernels
-from fcl.features.prices import PriceQuery, Prices, in_units, within
+from fcl.features.prices import Box, PriceQuery, Prices, in_units, within
+from fcl.objective.limits import cost
 from fcl.types import Floats, Ids
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Collector:
             self._least = math.inf
         self.reach = reach
         self.largest = 0.0
-        self.excess = 0.0
+        self.excess = self.cost = 0.0
         self.n_visited = 0
         self._ids, self._values, self._sizes = np.empty(0, np.int64), np.empty(0), np.empty(0)
 
@@ -76,11 +77,14 @@ class Collector:
             a search must use, since it has skipped features by it.
         """
         assert reach is None or not self._searched
-        size = np.abs(sums) / factors
+        size = self._query.sizes(sums) / factors
         self.n_visited += len(sums)
         if reach is not None:
             self.reach = max(self.reach, float(np.max(reach / factors, initial=0.0)))
         change = self._query.imbalance * (self.reach if reach is None else reach)
+        if self._query.box is not None:
+            self._observe_sides(sums, factors, change, self._query.box)
+            return np.flatnonzero(size > self._bar)
         balanced = size + change / factors
         self.largest = max(self.largest, float(balanced.max(initial=0.0)))
         if self._least < math.inf:
@@ -88,6 +92,19 @@ class Collector:
             f = np.broadcast_to(factors, size.shape)[above]
             self.excess += float(np.sum((balanced[above] - self._level) ** 2 * f))
         return np.flatnonzero(size > self._bar)
+
+    def _observe_sides(
+        self, sums: Floats, factors: Floats | float, change: Floats | float, box: Box
+    ) -> None:
+        """Take the sums into account where weights have limits: each sign by itself."""
+        for price, most in ((-sums, box.high), (sums, -box.low)):
+            size = (price + change) / factors
+            over = np.maximum(size - self._level, 0.0)
+            if most < math.inf:
+                self.cost += math.fsum(cost(over, factors, most, box.ridge))
+            else:
+                self.largest = max(self.largest, float(size.max(initial=0.0)))
+                self.excess += math.fsum(over**2 * factors)
 
     def skip(self, bounds: Floats) -> None:
         """Record the bounds of features that are skipped."""
@@ -138,6 +155,7 @@ class Collector:
             excess=np.array([math.inf if self._endless else self.excess]),
             reach=self.reach,
             n_visited=self.n_visited,
+            cost=self.cost,
         )
 
 
@@ -169,7 +187,7 @@ class Heaps:
         self._threshold = int(min(query.threshold / step, ENDLESS)) if query.find else ENDLESS
         self._ids, self._sums = np.empty((2, n_parts, keep), np.int64)
         self._found = np.zeros((n_parts, kernels.candidates.FOUND))
-        self._wanted = kernels.candidates.Wanted
+        self._wanted, self._side = kernels.candidates.Wanted, query.side
 
     def wanted(self, part: int, known: Ids, known_sums: npt.NDArray[np.int64]) -> Wanted:
         """What a kernel gets to search a part; see :mod:`fcl.kernels.candidates`.
@@ -180,7 +198,13 @@ class Heaps:
         """
         heap = self._ids[part], self._sums[part]
         return self._wanted(
-            self._threshold, self._floor, known, known_sums, *heap, self._found[part]
+            self._threshold,
+            self._floor,
+            known,
+            known_sums,
+            *heap,
+            self._found[part],
+            self._side,
         )
 
     def prices(self, n_priced: int) -> Prices:

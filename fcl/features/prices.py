@@ -151,6 +151,15 @@ def in_units(sums: npt.NDArray[np.int64], step: float) -> Floats:
 
 
 @dataclass(frozen=True)
+class Box:
+    """Limits of all weights, and the ridge (1 - rho) / C of the penalty."""
+
+    low: float
+    high: float
+    ridge: float
+
+
+@dataclass(frozen=True)
 class PriceQuery:
     """The question that a pass puts to a family.
 
@@ -177,6 +186,10 @@ class PriceQuery:
         not 0. Must be 1 with ``find``.
     n_outputs : int
         Number of outputs that are priced together, which share the memory for sums.
+    side : int
+        1 if weights cannot be below 0, so that only negative g_j count, -1 for the opposite, else 0.
+    box : Box or None
+        Limits of all weights, one of them finite and not 0; only for families that visit every feature.
     """
 
     parts: range
@@ -188,6 +201,8 @@ class PriceQuery:
     find: bool = True
     power: int = 1
     n_outputs: int = 1
+    side: int = 0
+    box: Box | None = None
 
     def of_parts(self, parts: range) -> PriceQuery:
         """The same query about other parts."""
@@ -198,10 +213,16 @@ class PriceQuery:
         """The watched features, distinct and increasing; made once for all parts."""
         return np.unique(self.watched)
 
+    def sizes(self, sums: Floats) -> Floats:
+        """|g_j|, or 0 for a sign that does not count."""
+        return np.abs(sums) if self.side == 0 else np.maximum(-self.side * sums, 0.0)
+
 
 @dataclass(frozen=True)
 class Prices:
     """The result of one pass over the data for the features of a family, given residuals r.
+
+    Sizes |g_j| are 0 for a sign that does not count (:attr:`PriceQuery.side`).
 
     Here g_j = sum_i r_i phi_ij, in the units of r (not multiplied by C); f_j are the penalty factors, and
     g~_j is g_j for the balanced residuals.
@@ -222,6 +243,9 @@ class Prices:
     n_visited: int = 0  #: number of features whose sums were made, for tests and benchmarks
     #: at a threshold of 0: features with |g_j| / f_j up to this may be missing among the candidates
     omitted: float = 0.0
+    #: what weights with limits subtract from the bound, divided by C (:func:`fcl.objective.limits.cost`);
+    #: where a limit is finite and not 0, a feature counts neither in ``largest`` nor in ``excess``
+    cost: float = 0.0
     #: with K outputs, whose gradients and sums are (features, K): an upper bound on |g_jk| / f_j and
     #: |g~_jk| / f_j for each output
     by_output: Floats = field(default_factory=lambda: np.empty(0))
@@ -241,6 +265,7 @@ def merge_prices(parts: Sequence[Prices]) -> Prices:
         reach=max(p.reach for p in parts),
         n_visited=sum(p.n_visited for p in parts),
         omitted=max(p.omitted for p in parts),
+        cost=math.fsum(p.cost for p in parts),
     )
 
 

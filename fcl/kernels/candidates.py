@@ -22,6 +22,9 @@ class Wanted(NamedTuple):
     heap_id: np.ndarray  # int64 (capacity,): the other features with the largest sums, as a heap
     heap_value: np.ndarray  # int64 (capacity,): their sums
     found: np.ndarray  # float64 (FOUND,), see :func:`take`
+    side: (
+        int  # 1 or -1: only sums of the opposite sign count, since no weight has the other; 0: all
+    )
 
 
 @kernel
@@ -77,7 +80,7 @@ def take(feature, total, wanted):
     ``found[VISITED]`` are updated by the caller.
     """
     floor, known, found = wanted.floor, wanted.known, wanted.found
-    size = abs(total)
+    size = abs(total) if wanted.side * total <= 0 else np.int64(0)
     found[LARGEST] = max(found[LARGEST], float(size))
     if size > floor:
         found[EXCESS] += (size - floor) * (size - floor)

@@ -39,6 +39,16 @@ def violation(slope, w):
 
 
 @kernel
+def clamped(slope, w, low, high):
+    """A slope without what the limits of the weight allow, as in :mod:`fcl.objective.limits`."""
+    if w >= high:
+        slope = max(slope, -1.0 if w > 0.0 else 0.0)
+    if w <= low:
+        slope = min(slope, 1.0 if w < 0.0 else 0.0)
+    return slope
+
+
+@kernel
 def violations(slopes, w, out):
     """Write the violation of every column; returns the largest."""
     largest = 0.0
@@ -140,6 +150,8 @@ def descent_sweep(
     curve,
     leans,
     before,
+    low,
+    high,
     w,
     b,
     met,
@@ -162,6 +174,7 @@ def descent_sweep(
     leans : float64 (k, r), T' Z' Q phi_j, in r coordinates in which the unpenalised columns are
         orthonormal in the weights q_i.
     before : float64 (k,), the weights at the current point.
+    low, high : float64 (k,), the limits of the weights.
     w : float64 (k,), the weights including their steps.
     b : float64 (r,), the step of the unpenalised columns in these coordinates.
     met : float64 (k,), overwritten with the violation met at each column of ``order``.
@@ -174,10 +187,11 @@ def descent_sweep(
             gradient += leans[t, c] * b[c]
         gradient += unit * _slope(columns, t, u)
         threshold = absolute[t]
-        met[t] = violation(gradient / threshold, w[t])
+        met[t] = violation(clamped(gradient / threshold, w[t], low[t], high[t]), w[t])
         largest = max(largest, met[t])
         h = curve[t]
         new = soft_threshold(w[t] - gradient / h, threshold / h)
+        new = min(max(new, low[t]), high[t])
         z = new - w[t]
         if z != 0.0:
             w[t] = new
@@ -188,19 +202,22 @@ def descent_sweep(
 
 
 @kernel
-def gram_sweep(hessian, absolute, order, w, slope):
+def gram_sweep(hessian, absolute, low, high, order, w, slope):
     """One sweep of coordinate descent on a quadratic with Hessian (k, k), whose diagonal is positive.
 
     ``w`` and ``slope`` are updated in place. Returns the largest violation met.
 
+    low, high : float64 (k,), the limits of the weights.
     slope : float64 (k,), gradient of the smooth part at w.
     """
     largest = 0.0
     for o in range(order.shape[0]):
         j = order[o]
-        largest = max(largest, violation(slope[j] / absolute[j], w[j]))
+        met = violation(clamped(slope[j] / absolute[j], w[j], low[j], high[j]), w[j])
+        largest = max(largest, met)
         h = hessian[j, j]
         new = soft_threshold(w[j] - slope[j] / h, absolute[j] / h)
+        new = min(max(new, low[j]), high[j])
         step = new - w[j]
         if step != 0.0:
             w[j] = new

@@ -69,10 +69,23 @@ def _centre(where: str, value: Any) -> tuple[int, float]:
     return schema.whole()(f"{where}[0]", feature), float(_FINITE(f"{where}[1]", centre))
 
 
+def _limits(where: str, value: Any) -> Any:
+    """Limits of all features, and of others by id; see :func:`fcl.options.limits_of`."""
+    low, high, named = schema.listing(schema.anything, 3)(where, value)
+    rows = schema.listing(schema.listing(schema.anything, 3))(where, named)
+    ends = schema.listing(schema.nullable(_FINITE), 2)
+    for feature, *own in rows:
+        schema.whole()(where, feature)
+        ends(where, own)
+    ends(where, [low, high])
+    return value
+
+
 def _options(where: str, value: Any) -> dict[str, Any]:
     """Keep all options for the user to read; validate those that fcl uses."""
     used = schema.record(
         l1_ratio=schema.Maybe(schema.number(5e-324, 1.0)),
+        limits=schema.Maybe(schema.nullable(_limits)),
         class_weight=schema.Maybe(schema.nullable(schema.class_weight)),
         group=schema.Maybe(schema.flag),
         C_min=schema.Maybe(_UNKNOWN),

@@ -1,6 +1,7 @@
 """The mathematics of the objective: losses, values, certificate, metrics. No I/O."""
 
 from fcl.objective.covariates import Covariates
+from fcl.objective.limits import Limits
 from fcl.objective.losses import COUPLED_LOSSES, KINKED_LOSSES, LOSSES, Loss, find_loss
 from fcl.objective.make import make_outputs
 from fcl.objective.outputs import OutputLineSums, Outputs, SeparateOutputs
@@ -15,6 +16,7 @@ __all__ = [
     "ROUNDING",
     "Covariates",
     "GroupPenalty",
+    "Limits",
     "LineSums",
     "Loss",
     "Objective",

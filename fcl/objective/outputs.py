@@ -90,6 +90,11 @@ class Outputs(ABC):
         """Number K of outputs."""
 
     @property
+    def outputs(self) -> tuple[int, ...]:
+        """(K,), the shape of the numbers of a row."""
+        return (self.n_outputs,)
+
+    @property
     def n_free(self) -> int:
         """Number of unpenalised coefficients: of covariates, or the intercepts."""
         return self.n_outputs * (
@@ -209,7 +214,7 @@ class Outputs(ABC):
             self.intercept,
             self.block_rows,
             self.team,
-            Penalty(self.penalty.l1_ratio),
+            Penalty(self.penalty.l1_ratio, self.penalty.limits),
             offset,
             self.covariates,
         )

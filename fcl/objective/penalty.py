@@ -17,6 +17,9 @@ feature is in the model for all outputs or for none:
     penalty(W) = sum_j f_j [ rho |W_j| + (1 - rho) |W_j|^2 / 2 ]
 
 At its optimum the slope of a row is -W_j / |W_j|, or has a norm of at most 1 where W_j is 0.
+
+Weights may have limits (:mod:`fcl.objective.limits`), within which all points lie. Callers clamp the
+slopes by them.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ import numpy as np
 
 from fcl import kernels
 from fcl.checks import up_to_one
-from fcl.types import Floats
+from fcl.objective.limits import UNLIMITED, Limits, by_output
+from fcl.types import Floats, Ids
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Penalty:
     """
 
     l1_ratio: float = 1.0  #: rho
+    limits: Limits = UNLIMITED
 
     def __post_init__(self) -> None:
         up_to_one("l1_ratio", self.l1_ratio)
@@ -71,28 +76,29 @@ class Penalty:
 
     def value(self, w: Floats, f: Floats) -> float:
         """The value of the penalty."""
-        f, size = _by_output(f, w), np.abs(w)
+        f, size = by_output(f, w), np.abs(w)
         terms = f * size * (self.l1_ratio + 0.5 * (1.0 - self.l1_ratio) * size)
         return math.fsum(terms.ravel())
 
     def along(self, w: Floats, dw: Floats, f: Floats) -> tuple[float, float, float]:
         """Left, right and second derivative of the penalty at w in the direction dw."""
         zero = w == 0.0
-        f = np.broadcast_to(_by_output(f, w), w.shape)
+        f = np.broadcast_to(by_output(f, w), w.shape)
         absolute, ridge = self.absolute(f), self.ridge(f)
         fixed = float((np.where(zero, 0.0, absolute * np.sign(w) + ridge * w) * dw).sum())
         kink = float((absolute[zero] * np.abs(dw[zero])).sum())
         return fixed - kink, fixed + kink, float((ridge * dw * dw).sum())
 
-    def slopes(self, prices: Floats, w: Floats, f: Floats) -> Floats:
-        """The slopes, where ``prices`` are C g_j."""
-        f = _by_output(f, w)
-        return (prices + self.ridge(f) * w) / self.absolute(f)
+    def slopes(self, prices: Floats, w: Floats, f: Floats, ids: Ids | None = None) -> Floats:
+        """The slopes, where ``prices`` are C g_j; with ``ids`` clamped by the limits of the features."""
+        f = by_output(f, w)
+        slopes = (prices + self.ridge(f) * w) / self.absolute(f)
+        return slopes if ids is None else self.limits.clamp(ids, slopes, w)
 
-    def violations(self, prices: Floats, w: Floats, f: Floats) -> Floats:
+    def violations(self, prices: Floats, w: Floats, f: Floats, ids: Ids | None = None) -> Floats:
         """Distances of the slopes from their values at the optimum, (k,); of outputs the largest."""
         out = np.empty(w.size)
-        kernels.descent.violations(self.slopes(prices, w, f).ravel(), w.ravel(), out)
+        kernels.descent.violations(self.slopes(prices, w, f, ids).ravel(), w.ravel(), out)
         return out if w.ndim == 1 else out.reshape(w.shape).max(axis=1, initial=0.0)
 
     def sizes(self, prices: Floats) -> Floats:
@@ -134,11 +140,6 @@ class Penalty:
         return C * C * excess / (2.0 * (1.0 - self.l1_ratio))
 
 
-def _by_output(f: Floats, w: Floats) -> Floats:
-    """The factors in a shape that goes with weights (k,) or (k, K)."""
-    return f if w.ndim == 1 else f[:, None]
-
-
 @dataclass(frozen=True)
 class GroupPenalty(Penalty):
     """The penalty on the norms of rows of weights (k, K); see the docstring of the module."""
@@ -169,7 +170,7 @@ class GroupPenalty(Penalty):
         bent = float((absolute * np.where(zero, 0.0, turn / np.where(zero, 1.0, size))).sum())
         return fixed - kink, fixed + kink, bent + float((ridge * step * step).sum())
 
-    def violations(self, prices: Floats, w: Floats, f: Floats) -> Floats:
+    def violations(self, prices: Floats, w: Floats, f: Floats, ids: Ids | None = None) -> Floats:
         size, slopes = self.sizes(w), self.slopes(prices, w, f)
         zero = size == 0.0
         unit = w / np.where(zero, 1.0, size)[:, None]

@@ -105,6 +105,7 @@ class Objective:
         """Whether there is an intercept, alone or among the covariates."""
         return self.intercept or (self.covariates is not None and self.covariates.constant)
 
+    outputs: ClassVar[tuple[int, ...]] = ()  #: (K,) with K outputs
     n_flat: ClassVar[int] = 0  #: directions of the unpenalised coefficients that change no loss
 
     @property
@@ -303,6 +304,7 @@ class Objective:
         largest: float,
         excess: float = math.inf,
         slack: float = 0.0,
+        cost: float = 0.0,
     ) -> float:
         """A lower bound of the optimum, from residuals and the prices of the whole family.
 
@@ -328,6 +330,9 @@ class Objective:
         slack : float
             What the remainder of a balance against covariates may take from the bound at t = 1
             (:mod:`fcl.objective.balance`).
+        cost : float
+            Upper bound of what weights with limits subtract at t = 1, divided by C; they subtract no more
+            at a smaller t.
         """
         balance = self.dual_balance(r)
         if balance == NOTHING:
@@ -337,9 +342,11 @@ class Objective:
         if self.loss.conic:
             linear, quadratic = self.dual_ray(r, balance)
             t = max(0.0, -2.0 * linear / quadratic) if quadratic > 0.0 else 0.0
+        if self.penalty.limits.exact:
+            t = min(t, 1.0)
 
         def smooth(t: float) -> float:
-            return self.dual_value(r, balance, t) - t * slack
+            return self.dual_value(r, balance, t) - t * slack - self.C * cost
 
         scaled = smooth(min(t, limit))
         if self.penalty.pure_l1 or math.isinf(excess):

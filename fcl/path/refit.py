@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -81,8 +82,15 @@ def refit_support(
         return None
     support = SupportFamily(family, ids)
     C, alpha = resolve_C(None, alpha, job.sum_weights)
+    limits = job.limits.restricted(ids).stored()
     options = replace(
-        job.options, C=C, alpha=alpha, l1_ratio=REFIT_L1, standardize=False, max_time=None
+        job.options,
+        C=C,
+        alpha=alpha,
+        l1_ratio=REFIT_L1,
+        limits=limits,
+        standardize=False,
+        max_time=None,
     )
     start = start_point(replace(job, family=family), model)
     start = replace(start, ids=np.searchsorted(ids, start.ids))
@@ -95,19 +103,19 @@ def refit_support(
         score = math.nan if job.valid is None else run.score()
     if result.reason == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
-    result = replace(result, model=_in_family(result.model, support))
+    result = replace(result, model=_in_family(result.model, support, job.options.limits))
     found = running.point(point.number, result, since, score)
     running.point_done(replace(found, number=0), 1, job.loss.metric, part)
     return found
 
 
-def _in_family(model: Model, support: SupportFamily) -> Model:
+def _in_family(model: Model, support: SupportFamily, limits: Any) -> Model:
     """A model of the support as one of the whole family, with the scope of its certificate."""
     return replace(
         model,
         family=uncentred(support.inner),
         ids=support.chosen[model.ids],
         certificate=replace(model.certificate, scope=Scope.SUPPORT),
-        options={**model.options, "C_min": None},
+        options={**model.options, "C_min": None, "limits": limits},
         centres={int(support.chosen[t]): c for t, c in model.centres.items()},
     )

@@ -27,7 +27,7 @@ TURN_SHARE = 0.1
 
 
 class OutputSolver(LocalProblem):
-    """The local problem of several outputs; parameters as of :class:`fcl.solve.local.LocalProblem`."""
+    """The local problem of K outputs; parameters as of :class:`fcl.solve.local.LocalProblem`."""
 
     view: OutputView
 

@@ -143,12 +143,13 @@ class Standing:
     @property
     def largest(self) -> float:
         """The largest |g_j| / f_j over the family."""
-        return self.prices.largest
+        return self.passes.conditions.largest(self.prices, self.point.ids)
 
     @property
     def serves_every_C(self) -> bool:
-        """Whether the prices give the bound at every C: not with squares or norms in the penalty."""
-        return bool(self.passes.objective.penalty.pure_l1) and not self._grouped
+        """Whether the prices give the bound at every C: not with squares, norms or finite limits."""
+        penalty = self.passes.objective.penalty
+        return bool(penalty.pure_l1 and not penalty.limits.exact) and not self._grouped
 
     @property
     def _grouped(self) -> bool:

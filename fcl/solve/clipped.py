@@ -21,15 +21,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
+from fcl.objective.limits import clamped, inside
 from fcl.solve.exact import (
     CHUNK_ENTRIES,
     FIRST_SWEEPS,
     FLAT_SLOPE,
     Face,
     entering,
+    minimise_in_box,
     minimise_quadratic,
     newton_step,
     takes_all,
@@ -112,6 +115,13 @@ class ClippedProblem:
         self.unit = np.where(self.free, self.a.max(), self.a)
         self.weights = at.weights
         self.start = np.append(at.weights * self.scale, np.zeros(int(free)))
+        endless = np.full(int(free), np.inf)
+        self.ends = (
+            np.append(at.low * self.scale, -endless),
+            np.append(at.high * self.scale, endless),
+        )
+        self.limits = at.low, at.high
+        self.limited = not objective.penalty.limits.unlimited
         self.w = self.start.copy()
         self.pulls = np.append(pulls / self.scale, np.zeros(int(free)))
         self.extra = np.diag(np.append((at.floor + at.ridge) / self.scale**2, np.zeros(int(free))))
@@ -122,12 +132,17 @@ class ClippedProblem:
         #: are within rounding
         self.rank = k + free if at.ridge.any() or not view.complete else len(self.s)
         self.ridge_at_start = 0.5 * float(at.ridge @ at.weights**2)
-        self.signs = np.sign(self.w)
+        self.signs = np.where(self._at_limit, 0.0, np.sign(self.w))
         #: the Hessian of all weights, if no row is ever flat
         self._whole: Floats | None = None
         if objective.loss.unbounded:
             self._whole = self.phi @ (self.phi * (self.curvature * self.s)).T + self.extra
         self._update()
+
+    @property
+    def _at_limit(self) -> npt.NDArray[np.bool_]:
+        """Whether weights are at a limit, where they stay until their slopes pull them inside."""
+        return (self.w <= self.ends[0]) | (self.w >= self.ends[1])
 
     def minimise(
         self, tolerance: float, cease: Callable[[], bool], hurry: Callable[[], bool]
@@ -163,15 +178,18 @@ class ClippedProblem:
                 noise = FLAT_SLOPE * self.unit[active] + self._slope_rounding(active)
                 if (np.abs(along) > noise).any():
                     step[active] = along
-            beta, lower, zeroed = self._lowest(step)
+            step = self._allowed(step)
+            beta, lower, ended = self._lowest(step)
             if beta <= 0.0:  # rounding of the slopes; weights of 0 may still violate
                 settled = True
                 continue
             rows, signs = self.curved, self.signs
-            self._move(beta, step, zeroed)
+            self._move(beta, step, ended)
             if lower > rounding:
                 idle = 0
-            elif zeroed < 0:  # a weight that became 0 is progress, even if rounding hides its gain
+            elif (
+                ended is None
+            ):  # a weight that became 0 is progress, even if rounding hides its gain
                 idle += 1
             settled = (
                 abs(beta - 1.0) < 1e-6
@@ -181,6 +199,8 @@ class ClippedProblem:
         k = len(self.scale)
         # scaling rounds: weights that are 0 here must be 0 in their own units too
         d = np.where(self.w[:k] == 0.0, -self.weights, (self.w[:k] - self.start[:k]) / self.scale)
+        for end, limit in zip(self.ends, self.limits, strict=True):
+            d = np.where(self.w[:k] == end[:k], limit - self.weights, d)
         return Step(d, self.w[k:] / self.scale_b - float(self.centre @ d), steps)
 
     def _minimise_quadratic(
@@ -191,14 +211,12 @@ class ClippedProblem:
         The intercept stays; columns are centred, so a later Newton step moves it independently.
         """
         k = len(self.scale)
-        weights, _ = minimise_quadratic(
-            hessian[:k, :k].copy(),
-            self.slope[:k],
-            self.a[:k],
-            self.w[:k],
-            tolerance,
-            cease=cease,
-        )
+        terms = hessian[:k, :k].copy(), self.slope[:k], self.a[:k]
+        if self.limited:
+            ends = self.ends[0][:k], self.ends[1][:k]
+            weights, _ = minimise_in_box(*terms, *ends, self.w[:k], tolerance, cease)
+        else:
+            weights, _ = minimise_quadratic(*terms, self.w[:k], tolerance, cease=cease)
         self._move(1.0, np.append(weights - self.w[:k], np.zeros(len(self.w) - k)))
 
     def _approach(self, cease: Callable[[], bool]) -> None:
@@ -208,6 +226,7 @@ class ClippedProblem:
         """
         k, free = len(self.scale), bool(self.free.any())
         order, every = np.arange(k), np.arange(len(self.w))
+        ends = self.ends[0][:k], self.ends[1][:k]
         for _ in range(MOST_MODELS):
             if cease():
                 break
@@ -221,15 +240,15 @@ class ClippedProblem:
             hessian[order, order] += LEAST_CURVATURE
             w, slope = self.w[:k].copy(), slope[:k].copy()
             for _ in range(FIRST_SWEEPS):
-                if descent.gram_sweep(hessian, self.a[:k], order, w, slope) <= ROUGH:
+                if descent.gram_sweep(hessian, self.a[:k], *ends, order, w, slope) <= ROUGH:
                     break
             step = w - self.w[:k]
             if free:
                 step = np.append(step, -self.slope[k] / curvature - share @ step)
-            beta, lower, zeroed = self._lowest(step)
+            beta, lower, ended = self._lowest(step)
             if beta <= 0.0:
                 break
-            self._move(beta, step, zeroed)
+            self._move(beta, step, ended)
             if lower < WORTH * self.value:
                 break
 
@@ -240,7 +259,7 @@ class ClippedProblem:
         one by one. If a ridge leaves no column dependent, the weights ``before`` come back instead.
         """
         active = np.flatnonzero(self.signs)
-        if len(active) <= len(self.s):
+        if len(active) <= len(self.s) or self.limited:  # flat moves would have to end at limits
             return
         part = self.phi[active]
         gram = part @ part.T + self.extra[np.ix_(active, active)]
@@ -253,13 +272,15 @@ class ClippedProblem:
             w[active[face.active]] = face.w
         self._move(1.0, w - self.w)
 
-    def _move(self, beta: float, step: Floats, zeroed: int = -1) -> None:
-        """Take a share of a step; the weight of index ``zeroed``, unless it is -1, becomes 0."""
+    def _move(self, beta: float, step: Floats, ended: tuple[int, float] | None = None) -> None:
+        """Take a share of a step; ``ended`` : the weight that ends at 0 or at a limit, and this place."""
         self.w = self.w + beta * step
-        if zeroed >= 0:
-            self.w[zeroed] = 0.0
+        if self.limited:
+            self.w = inside(self.w, *self.ends)
+        if ended is not None:
+            self.w[ended[0]] = ended[1]
         self.beyond = self.beyond + beta * (step @ self.phi)
-        self.signs = np.where(self.free, 0.0, np.sign(self.w))
+        self.signs = np.where(self.free | self._at_limit, 0.0, np.sign(self.w))
         self._update()
 
     def _update(self) -> None:
@@ -294,29 +315,47 @@ class ClippedProblem:
     def _enter(self, tolerance: float) -> bool:
         """Give signs to violating weights of 0; returns whether there are any."""
         out = np.flatnonzero(~self.free & (self.signs == 0.0))
-        enter = entering(self.slope, self.a, out, tolerance, self.rank)
+        enter = entering(
+            self._pulls() if self.limited else self.slope, self.a, out, tolerance, self.rank
+        )
         if not len(enter):
             return False
         self.signs = self.signs.copy()
-        self.signs[enter] = -np.sign(self.slope[enter])
+        self.signs[enter] = np.where(self.w != 0.0, np.sign(self.w), -np.sign(self.slope))[enter]
         if len(enter) > 1:
             active = np.flatnonzero(self.free | (self.signs != 0.0))
             right = -(self.slope + self.a * self.signs)[active]
             new = np.isin(active, enter)
-            if not takes_all(self._hessian(active), right, self.signs[active], new):
+            inwards = np.where(self._at_limit & (self.w != 0.0), -self.signs, self.signs)
+            if not takes_all(self._hessian(active), right, inwards[active], new):
                 self.signs[enter[1:]] = 0.0
         return True
 
-    def _lowest(self, step: Floats) -> tuple[float, float, int]:
+    def _pulls(self) -> Floats:
+        """Slopes for :func:`entering`, as of weights of 0, whose violations are the same."""
+        k = len(self.scale)
+        slopes = clamped(self.slope[:k] / self.a[:k], self.w[:k], *(end[:k] for end in self.ends))
+        descent.violations(slopes, self.w[:k], slopes)
+        return np.append((slopes + 1.0) * self.a[:k], self.slope[k:])
+
+    def _allowed(self, step: Floats) -> Floats:
+        """A step without the moves of weights beyond the limits at which they are."""
+        if not self.limited:
+            return step
+        low, high = self.ends
+        beyond = ((self.w <= low) & (step < 0.0)) | ((self.w >= high) & (step > 0.0))
+        return np.where(beyond, 0.0, step)
+
+    def _lowest(self, step: Floats) -> tuple[float, float, tuple[int, float] | None]:
         """Find where the objective is lowest along a step.
 
-        Returns the share of the step, the decrease of the objective there, and the index of the weight
-        that becomes 0 there, or -1.
+        Returns the share of the step, the decrease of the objective there, and the weight that becomes 0
+        there, or ends at a limit, with this place.
         """
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             return self._lowest_of(step, step @ self.phi)
 
-    def _lowest_of(self, step: Floats, dm: Floats) -> tuple[float, float, int]:
+    def _lowest_of(self, step: Floats, dm: Floats) -> tuple[float, float, tuple[int, float] | None]:
         rows = np.flatnonzero(dm)
         slopes, change = self.curvature * self.beyond[rows], self.curvature * dm[rows]
         low, high = self.low[rows], self.high[rows]
@@ -331,11 +370,16 @@ class ClippedProblem:
             (self.a * np.where(self.w != 0.0, np.sign(self.w) * step, np.abs(step))).sum()
         )
         if not slope < 0.0:
-            return 0.0, 0.0, -1
+            return 0.0, 0.0, None
         # places where the slope or the curvature jumps, in order
         places = np.concatenate([begin, end, crossing])
         curves = np.concatenate([curve, -curve, np.zeros(len(step))])
         kinks = np.concatenate([np.zeros(2 * len(rows)), kink])
+        ends = np.where(step > 0.0, self.ends[1], self.ends[0])
+        if self.limited:  # at a limit, the objective rises without end
+            places = np.append(places, np.where(step != 0.0, (ends - self.w) / step, np.inf))
+            curves = np.append(curves, np.zeros(len(step)))
+            kinks = np.append(kinks, np.full(len(step), np.inf))
         order = np.flatnonzero((places > 0.0) & np.isfinite(places))
         order = order[np.argsort(places[order], kind="stable")]
         first = float(step @ (self.extra @ step)) + float(curve[(begin <= 0.0) & (end > 0.0)].sum())
@@ -352,11 +396,15 @@ class ClippedProblem:
         if last < len(after) and places[last - 1] + width >= places[last]:
             beta, weight = float(places[last]), int(order[last - 1]) - 2 * len(rows)
             left = beta - places[last - 1]
-            return beta, fallen - (here + 0.5 * curvature * left) * left, max(weight, -1)
+            ended = None
+            if weight >= 0:
+                at_limit, weight = divmod(weight, len(step))
+                ended = weight, float(ends[weight]) if at_limit else 0.0
+            return beta, fallen - (here + 0.5 * curvature * left) * left, ended
         if not np.isfinite(width):
-            return 0.0, 0.0, -1
+            return 0.0, 0.0, None
         beta = float(places[last - 1] + width)
-        return beta, fallen - 0.5 * here * width, -1
+        return beta, fallen - 0.5 * here * width, None
 
 
 def _dense(view: RowView, working: WorkingSet, at: LocalPoint) -> Floats:

@@ -299,7 +299,9 @@ class CoupledTrainer:
         prices = part.C * (g - ridge[:, None] * weights)
         violation = float(penalty.violations(prices, weights, factor).max(initial=0.0))
         loss = part.loss_sum(self._m)
-        return LocalPoint(columns, weights, g, h, floor, absolute, ridge, loss, slopes), violation
+        limits = penalty.limits.of(working.cache.ids[columns])
+        local = LocalPoint(columns, weights, g, h, floor, absolute, ridge, *limits, loss, slopes)
+        return local, violation
 
     def _bend(self) -> Bend:
         """The Hessian at the current point; residuals and curvatures are in the buffers."""

@@ -107,15 +107,17 @@ class ExactModel:
         hessian += (moves * view.free_floor) @ moves.T
         diagonal = np.diag_indices_from(hessian)
         hessian[diagonal] += at.floor + at.ridge
-        weights, sets = minimise_quadratic(
-            hessian,
-            at.gradients - moves @ at.slopes,
-            at.absolute,
-            at.weights,
-            min(tolerance, 1e-6),
-            len(at.columns) if at.ridge.any() else int(np.count_nonzero(q)),
-            cease,
-        )
+        gradients, tolerance = at.gradients - moves @ at.slopes, min(tolerance, 1e-6)
+        if view.objective.penalty.limits.unlimited:
+            rank = len(at.columns) if at.ridge.any() else int(np.count_nonzero(q))
+            weights, sets = minimise_quadratic(
+                hessian, gradients, at.absolute, at.weights, tolerance, rank, cease
+            )
+        else:
+            limits = at.low, at.high
+            weights, sets = minimise_in_box(
+                hessian, gradients, at.absolute, *limits, at.weights, tolerance, cease
+            )
         d = weights - at.weights
         return Step(d, free.step(free.start - d @ leans), sets)
 
@@ -253,13 +255,10 @@ def minimise_quadratic(
     """
     k = len(start)
     rank = k if rank is None else max(rank, 1)
-    scale = np.sqrt(np.maximum(np.diag(hessian), 0.0))
-    # a column without curvature keeps its own scale
-    scale = np.where(scale > 0.0, scale, 1.0)
-    hessian /= scale
-    hessian /= scale[:, None]
+    scale = _scaled(hessian)
     g, a, origin = gradients / scale, absolute / scale, start * scale
     w, slope = origin.copy(), g.copy()  # the slope of the smooth part at w
+    endless = np.full(k, np.inf)
 
     def value() -> float:
         return 0.5 * float((g + slope) @ (w - origin)) + float(a @ np.abs(w))
@@ -267,7 +266,7 @@ def minimise_quadratic(
     lowest, best = value(), w.copy()
     order = np.arange(k)
     for _ in range(FIRST_SWEEPS):
-        if descent.gram_sweep(hessian, a, order, w, slope) <= tolerance:
+        if descent.gram_sweep(hessian, a, -endless, endless, order, w, slope) <= tolerance:
             break
     swept, after = value(), w.copy()
     if np.count_nonzero(w) > rank:  # removing the surplus one by one would take longer
@@ -298,6 +297,91 @@ def minimise_quadratic(
             if not takes_all(face.hessian, face.right(), face.signs, np.isin(face.active, enter)):
                 signs[enter[1:]] = 0.0
     return (best if lowest <= swept + ROUNDED * abs(swept) else after) / scale, sets
+
+
+def _scaled(hessian: Floats) -> Floats:
+    """Scale a Hessian to a unit diagonal, in place; returns the scales of the weights."""
+    scale = np.sqrt(np.maximum(np.diag(hessian), 0.0))
+    # a column without curvature keeps its own scale
+    scale = np.where(scale > 0.0, scale, 1.0)
+    hessian /= scale
+    hessian /= scale[:, None]
+    return scale
+
+
+def minimise_in_box(
+    hessian: Floats,
+    gradients: Floats,
+    absolute: Floats,
+    low: Floats,
+    high: Floats,
+    start: Floats,
+    tolerance: float,
+    cease: Callable[[], bool] = lambda: False,
+) -> tuple[Floats, int]:
+    """Minimise the same as :func:`minimise_quadratic` over weights from ``low`` to ``high``.
+
+    Sweeps of coordinate descent find which weights are at 0 or at a limit; Newton steps move the others,
+    until one of them gets there.
+    """
+    scale = _scaled(hessian)
+    diagonal = np.diag_indices_from(hessian)
+    hessian[diagonal] = np.maximum(hessian[diagonal], FLAT)  # a sweep divides by it
+    g, a, origin = gradients / scale, absolute / scale, start * scale
+    ends = low * scale, high * scale
+    w, slope, order = origin.copy(), g.copy(), np.arange(len(start))
+
+    def value() -> float:
+        return 0.5 * float((g + slope) @ (w - origin)) + float(a @ np.abs(w))
+
+    lowest, sets, idle = math.inf, 0, 0
+    while sets < MOST_SETS and idle < MOST_IDLE_SETS and not cease():
+        sets += 1
+        for _ in range(FIRST_SWEEPS):
+            violation = descent.gram_sweep(hessian, a, *ends, order, w, slope)
+            if violation <= tolerance:
+                break
+        slope = g + hessian @ (w - origin)  # sums of many updates drift
+        found = value()
+        idle = 0 if found < lowest - ROUNDED * abs(lowest) else idle + 1
+        lowest = min(lowest, found)
+        if violation <= tolerance:
+            break
+        swept = w.copy()
+        for _ in range(MOST_STEPS):
+            free = np.flatnonzero((w != 0.0) & (w > ends[0]) & (w < ends[1]))
+            if not len(free) or not _newton_inside(hessian, a, ends, free, w, slope):
+                break
+            slope = g + hessian @ (w - origin)
+        slope = g + hessian @ (w - origin)
+        if not value() <= found:  # columns depend on each other
+            w[:] = swept
+            slope = g + hessian @ (w - origin)
+    out = np.where(w >= ends[1], high, w / scale)
+    return np.where(w <= ends[0], low, out), sets
+
+
+def _newton_inside(
+    hessian: Floats, a: Floats, ends: tuple[Floats, Floats], free: Columns, w: Floats, slope: Floats
+) -> bool:
+    """Take a Newton step on some weights, in place, until one is 0 or at a limit; returns whether one is.
+
+    free : weights that are neither.
+    """
+    own = w[free]
+    right = -(slope[free] + a[free] * np.sign(own))
+    step, _ = newton_step(_square(hessian, free), right)
+    # the next place ahead of each weight: its limit, or 0
+    towards = np.where(own > 0.0, np.where(step > 0.0, ends[1][free], 0.0), 0.0)
+    towards = np.where(own < 0.0, np.where(step < 0.0, ends[0][free], 0.0), towards)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.where(step != 0.0, (towards - own) / step, math.inf)
+    first = int(np.argmin(shares))
+    share = min(1.0, float(shares[first]))
+    w[free] = own + share * step
+    if shares[first] <= 1.0:
+        w[free[first]] = towards[first]
+    return bool(shares[first] <= 1.0)
 
 
 def entering(slope: Floats, a: Floats, out: Columns, tolerance: float, rank: int) -> Columns:

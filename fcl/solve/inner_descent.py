@@ -17,6 +17,7 @@ import numpy as np
 
 from fcl.kernels import descent
 from fcl.kernels.gather import GatheredColumns
+from fcl.objective.limits import inside
 from fcl.parallel import Team
 from fcl.solve.state import Columns, LocalPoint
 from fcl.types import Floats, Ids, Singles
@@ -142,6 +143,8 @@ class QuadraticModel:
             self.curve,
             self.leans,
             self.at.weights,
+            self.at.low,
+            self.at.high,
             w,
             b,
             violations,
@@ -329,6 +332,7 @@ class Descent:
         dw = w - w_before
         for share in (1.0, 1.0 / len(sides)):
             new_w, new_u, new_b = w_before + share * dw, u + share * du, b + share * db
+            new_w = inside(new_w, model.at.low, model.at.high)
             if model.value(new_w, new_u, new_b) <= before:
                 break
         w[:], u[:], b[:] = new_w, new_u, new_b
@@ -339,8 +343,9 @@ class Descent:
 
         Conjugate gradients with sweeps as their preconditioner, but for two things (locally optimal
         conjugate gradients, Knyazev 2001): sweeps over different columns are not one linear map, and a
-        weight that would change its sign ends at 0. The model is evaluated without reading columns other
-        than those of such weights, because the state is affine in w.
+        weight that would change its sign ends at 0, and one that would leave its limits at the limit. The
+        model is evaluated without reading columns other than those of such weights, because the state is
+        affine in w.
 
         begin : the state before this round.
         """
@@ -360,6 +365,10 @@ class Descent:
         crossing = np.flatnonzero((w != 0.0) & (w * signs <= 0.0))
         model.move(crossing, -w[crossing], u, b)
         w[crossing] = 0.0
+        within = inside(w, model.at.low, model.at.high)
+        beyond = np.flatnonzero(within != w)
+        model.move(beyond, within[beyond] - w[beyond], u, b)
+        w = within
         if model.value(w, u, b) < model.value(*now):
             self.w[:], self._u[:], self.b[:] = w, u, b
             self._last = w - begin[0], u - begin[1], b - begin[2]
@@ -387,6 +396,7 @@ class Descent:
             w, u, b = (
                 sum(x * state[part] for x, state in zip(c, last, strict=True)) for part in range(3)
             )
-            if model.value(w, u, b) < model.value(self.w, self._u, self.b):
+            allowed = ((w >= model.at.low) & (w <= model.at.high)).all()
+            if allowed and model.value(w, u, b) < model.value(self.w, self._u, self.b):
                 self.w[:], self._u[:], self.b[:] = w, u, b
         self._iterates = []

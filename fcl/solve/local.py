@@ -38,11 +38,11 @@ class LocalProblem(ABC):
     def __init__(
         self, view: Any, cache: LiveColumns, trainer: Any, factors: Callable[[Ids], Floats]
     ) -> None:
-        K = view.objective.n_outputs
+        outputs = view.objective.outputs
         self.view, self.trainer = view, trainer
         self.factors = factors  #: of features in the penalty
-        self.working = WorkingSet(cache, K)
-        self.anchor = Point.nothing(K)
+        self.working = WorkingSet(cache, outputs)
+        self.anchor = Point.nothing(outputs)
 
     @property
     def cache(self) -> LiveColumns:
@@ -127,6 +127,10 @@ class LocalProblem(ABC):
         if self.view.approximate:
             off = np.abs(gradient - self.working.of("gradients")[equal]).reshape(len(equal), -1)
             equal = equal[off.max(axis=1) <= SAME_GRADIENT * np.abs(gradient).max()]
+        limits = self.view.objective.penalty.limits
+        equal = equal[limits.alike(self.cache.ids[equal])]
+        if not limits.alike(np.array([feature])).all():
+            return False
         own = self.factors(np.array([feature]))
         return bool((self.factors(self.cache.ids[equal]) <= own).any())
 
@@ -147,11 +151,11 @@ class LocalProblem(ABC):
         A column with a weight at the anchor is not dead, even if the trainer has since moved the weight
         to 0: on eviction the weight returns to the anchor's.
         """
-        n, penalty = self.cache.n, self.view.objective.penalty
+        n, penalty, ids = self.cache.n, self.view.objective.penalty, self.cache.ids
         weights, factor = self._live, self.working.factor[:n]
         prices = self.view.objective.C * self.working.of("gradients")
-        slopes = penalty.sizes(penalty.slopes(prices, weights, factor))
-        violations = penalty.violations(prices, weights, factor)
+        slopes = penalty.sizes(penalty.slopes(prices, weights, factor, ids))
+        violations = penalty.violations(prices, weights, factor, ids)
         return evict_order(self.live_weights, slopes, violations, self.working.seen[:n])
 
     @property
@@ -162,7 +166,7 @@ class LocalProblem(ABC):
     @property
     def live_weights(self) -> Floats:
         """The largest weight of each column, at the trainer's point or at the anchor; 0 if none."""
-        live = np.abs(self._live).reshape(self.cache.n, self.working.n_outputs)
+        live = np.abs(self._live).reshape(self.cache.n, math.prod(self.working.outputs))
         return np.asarray(live.max(axis=1, initial=0.0))
 
     @abstractmethod

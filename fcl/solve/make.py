@@ -32,7 +32,9 @@ def make_local(
     """
     factors = family.penalty_factors
     if not isinstance(view, OutputView):
-        return LocalSolver(view, cache, trainer, factors, family.rounds_weights(n_rows))
+        # a limit need not be a multiple of the step
+        rounds = family.rounds_weights(n_rows) and not view.objective.penalty.limits.exact
+        return LocalSolver(view, cache, trainer, factors, rounds)
     objective = view.objective
     if is_coupled(objective):
         together = CoupledTrainer(trainer.inner, objective.n_outputs)

@@ -194,7 +194,8 @@ class Outer:
         violation = self._largest_slope(prices, watch)
         self.reach = prices.reach
         if math.isnan(self.C_min):
-            self.C_min = self.conditions.penalty.least_C(prices.largest)
+            largest = self.conditions.largest(prices, watch)
+            self.C_min = self.conditions.penalty.least_C(largest)
         if drawn is None:
             if bound > self.bound:
                 self.best = self.point
@@ -215,13 +216,15 @@ class Outer:
     def _largest_slope(self, prices: Prices, watch: Ids) -> float:
         """An upper bound of |slope_j| over the family, exact above 1; ``watch`` has all weights."""
         conditions = self.conditions
-        if conditions.penalty.pure_l1:
+        if conditions.penalty.pure_l1 and not conditions.penalty.limits.exact:
             return float(prices.largest / conditions.limit)
         none = np.zeros_like(prices.gradients)
         candidates = conditions.slopes(prices.ids, prices.gradients, none)
         watched = conditions.slopes(watch, prices.watched, self.point.weights_of(watch))
         # any other feature is below both the threshold and the largest price, or below a candidate
-        others = min(self.threshold, prices.largest) / conditions.limit
+        others = self.threshold / conditions.limit
+        if not conditions.penalty.limits.exact:
+            others = min(others, prices.largest / conditions.limit)
         return float(np.concatenate([candidates, watched]).max(initial=others))
 
     @property

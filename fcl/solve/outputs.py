@@ -14,7 +14,7 @@ import numpy as np
 from fcl.data.prepared import PreparedRows
 from fcl.features.base import Family
 from fcl.features.outputs import run_several, sums_of_several
-from fcl.features.prices import PriceQuery, Prices, RowVector, grid_step
+from fcl.features.prices import Prices, RowVector, grid_step
 from fcl.objective import Objective, Outputs
 from fcl.objective.block_sums import EPSILON
 from fcl.solve.passes import KEEP_PER_GROUP, DualPoint, Passes, Vectors
@@ -111,9 +111,7 @@ class OutputPasses(Passes):
         self, dual: DualPoint, watch: Ids, threshold: float, parts: range, number: int = 0
     ) -> Prices:
         """Step D: prices of some parts of the family at a dual point."""
-        penalty = self.objective.penalty
-        level = None if penalty.pure_l1 else self.conditions.limit * (1.0 - 1e-12)
-        query = PriceQuery(parts, watch, threshold, level, dual.imbalance, number)
+        query = self._query(watch, threshold, parts, dual.imbalance, number)
         return run_several(
             self.pricer,
             query,
@@ -121,7 +119,7 @@ class OutputPasses(Passes):
             self._blocks,
             self.listed,
             self.family.penalty_factors,
-            penalty.grouped,
+            self.objective.penalty.grouped,
             self.on_progress,
             self.keep * len(parts),
         )
@@ -140,7 +138,12 @@ class OutputPasses(Passes):
         return sums_of_several(self.pricer, ids, rows, self._blocks, power=1)
 
     def bound(
-        self, dual: DualPoint, largest: float, excess: float, by_output: Floats | None = None
+        self,
+        dual: DualPoint,
+        largest: float,
+        excess: float,
+        by_output: Floats | None = None,
+        cost: float = 0.0,
     ) -> float:
         """The dual bound; outputs that only share features are scaled separately."""
         objective = self.objective

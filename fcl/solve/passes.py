@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from fcl.cache.store import Allocate, fresh
+from fcl.arrays import Allocate, fresh
 from fcl.data.prepared import PreparedRows, Readers
 from fcl.features.base import Family, MeasuringPricer, is_sampled
-from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, ones, run, sums_of
+from fcl.features.prices import Box, PriceQuery, Prices, Progress, RowVector, ones, run, sums_of
 from fcl.features.steps import common_step, rounded_to, useful_step
 from fcl.objective import ROUNDING, block_sums
 from fcl.objective.balance import balanced, slack
@@ -24,6 +24,7 @@ from fcl.objective.unpenalised import EXACT, check_null, settle
 from fcl.parallel import SERIAL, cut
 from fcl.solve.conditions import Conditions
 from fcl.solve.margins import write_features
+from fcl.solve.named import apart, unwatched
 from fcl.solve.search import search
 from fcl.solve.state import Anchor, Point
 from fcl.types import Floats, Ids
@@ -199,7 +200,7 @@ class Passes:
         """The point of which all weights and coefficients are 0."""
         objective = self.objective
         return Point.nothing(
-            objective.n_outputs, 0 if objective.covariates is None else objective.n_free
+            objective.outputs, 0 if objective.covariates is None else objective.n_free
         )
 
     def _start(self) -> Any:
@@ -253,6 +254,7 @@ class Passes:
         if found.beta == 1.0:
             return self.settled(proposed, value, 1.0, found.intercept)
         point = anchor.toward(proposed, found.beta, found.intercept)
+        point = point.within(self.objective.penalty.limits)
         if proposed.weights.ndim == 1 and self.family.rounds_weights(self.objective.n_rows):
             step = common_step(proposed.weights)
             if step <= useful_step(proposed.weights):  # else the trainer did not round them
@@ -330,9 +332,25 @@ class Passes:
         Includes the excess that the bound needs if the penalty has squares.  number : of the pass; it
         determines the features that a sampled family draws.
         """
-        level = None if self.objective.penalty.pure_l1 else self.conditions.limit * (1.0 - 1e-12)
-        query = PriceQuery(parts, watch, threshold, level, dual.imbalance, number)
-        return self._run(query, dual.residuals)
+        query = self._query(watch, threshold, parts, dual.imbalance, number)
+        limits = self.objective.penalty.limits
+        if not len(limits.ids):
+            return self._run(query, dual.residuals)
+        query = replace(query, watched=np.append(watch, unwatched(self.conditions, watch)))
+        prices = self._run(query, dual.residuals)
+        return apart(prices, query, len(watch), self.conditions, self.keep * len(parts))
+
+    def _query(
+        self, watch: Ids, threshold: float, parts: range, imbalance: Any, number: int
+    ) -> PriceQuery:
+        """The question about some parts of the family."""
+        penalty, level, box = self.objective.penalty, None, None
+        if not penalty.pure_l1 or penalty.limits.boxed:
+            level = self.conditions.limit * (1.0 - 1e-12)
+        if penalty.limits.boxed:
+            box = Box(penalty.limits.low, penalty.limits.high, self.conditions.ridge)
+        side = penalty.limits.side
+        return PriceQuery(parts, watch, threshold, level, imbalance, number, side=side, box=box)
 
     def _run(self, query: PriceQuery, rows: Any) -> Prices:
         """The prices of a query, given the numbers of the rows."""
@@ -360,18 +378,24 @@ class Passes:
         return np.rint(self._sums(ids, ones(), 0)).astype(np.int64)
 
     def bound(
-        self, dual: DualPoint, largest: float, excess: float, by_output: Floats | None = None
+        self,
+        dual: DualPoint,
+        largest: float,
+        excess: float,
+        by_output: Floats | None = None,
+        cost: float = 0.0,
     ) -> float:
         """The dual bound, given the largest |g~_j| / f_j and the excess of the whole family.
 
         by_output : with K outputs, the largest |g~_jk| / f_j of each, float64 (K,).
+        cost : :attr:`Prices.cost` of the whole family.
 
         If the pass drew a sample of the features, the bound is for the problem restricted to the sample.
         """
         rounded = 0.0
         if self.objective.covariates is not None:
             rounded = slack(self.objective, dual.residuals, self.vectors.accepted)
-        return self.objective.dual_bound(dual.residuals, largest, excess, rounded)
+        return self.objective.dual_bound(dual.residuals, largest, excess, rounded, cost)
 
     def prove(self, watch: Ids, threshold: float, number: int = 0) -> tuple[Prices, float]:
         """Prices of the whole family at the residuals in the vectors, and the bound that they prove."""
@@ -381,7 +405,8 @@ class Passes:
 
     def bound_of(self, dual: DualPoint, prices: Prices) -> float:
         """The dual bound that the prices of the whole family prove."""
-        return self.bound(dual, prices.largest, math.fsum(prices.excess), prices.by_output)
+        excess = math.fsum(prices.excess)
+        return self.bound(dual, prices.largest, excess, prices.by_output, prices.cost)
 
     def rounding(self, point: Point, value: float, reach: float) -> float:
         """Estimate the relative gap that rounding alone may leave at the anchor.

@@ -72,6 +72,7 @@ def search(
     w = anchor.point.weights_of(ids)
     dw = proposed.weights_of(ids) - w
     f = factors(ids)
+    most = objective.penalty.limits.longest(ids, w, dw, MAX_BETA)
 
     def sample(beta: float, guess: float) -> _Sample:
         if objective.has_constant:
@@ -97,7 +98,7 @@ def search(
     best = sample(1.0, proposed.intercept)
     if max(abs(best.value - start), abs(best.slope)) <= ROUNDING * start:
         return Found(1.0, best.intercept, min(best.value, start))
-    low, high = 0.0, MAX_BETA
+    low, high = 0.0, most
     at = best
     for _ in range(MAX_EVALUATIONS):
         slope = at.slope
@@ -113,13 +114,13 @@ def search(
             low = at.beta
         newton = at.beta - slope / at.curve if at.curve > 0.0 else math.nan
         inside = low < newton < high
-        beta = newton if inside else (0.5 * (low + high) if high < MAX_BETA else MAX_BETA)
-        if (beta in (low, high) and beta != MAX_BETA) or high - low < 1e-6:
+        beta = newton if inside else (0.5 * (low + high) if high < most else most)
+        if (beta in (low, high) and beta != most) or high - low < 1e-6:
             break
         at = sample(beta, at.intercept)
         if at.value < best.value:
             best = at
-        if beta == MAX_BETA and at.slope <= 0.0:
+        if beta == most and at.slope <= 0.0:
             break
     if best.value < start:
         return Found(best.beta, best.intercept, best.value)

@@ -69,7 +69,8 @@ def select(
     if conditions.penalty.pure_l1:
         sizes = conditions.penalty.sizes(gradients)
         first = _first_of_equals(ids, gradients, sizes, conditions.factors(ids))
-        first = np.union1d(first, np.flatnonzero(np.isin(ids, wanted)))
+        every = np.isin(ids, wanted) | ~conditions.penalty.limits.alike(ids)
+        first = np.union1d(first, np.flatnonzero(every))
         ids, gradients = ids[first], gradients[first]
     weights = np.zeros_like(gradients)
     violations = conditions.violations(ids, gradients, weights)

@@ -165,6 +165,7 @@ class Solver:
 
     def _propose(self, proposed: Point) -> float:
         outer, passes = self.outer, self.passes
+        proposed = proposed.within(self.objective.penalty.limits)  # a path extrapolates
         passes.write_margins(proposed, self._all_blocks)
         found = passes.search(outer.point, outer.objective, proposed)
         if found.point is not None and found.beta != 1.0:
@@ -241,7 +242,8 @@ class Solver:
             self.sampler.size.change_objective(value / outer.objective)
         if self.sampler is not None:
             self.sampler.step = LastStep()
-        reusable = objective.penalty.pure_l1 and not passes.sampled
+        reusable = objective.penalty.pure_l1 and not objective.penalty.limits.exact
+        reusable = reusable and not passes.sampled
         if reusable and outer.priced and self._priced_to <= conditions.limit:
             self._reused = self._prices
         outer.change_conditions(conditions, value)
@@ -394,7 +396,8 @@ class Solver:
         outer.restore(state.outer)
         best, claimed = state.outer.best, state.outer.bound
         if not passes.sampled:
-            largest, bound = self._bound_at(null, 0.0)
+            prices, bound = self._bound_at(null, 0.0)
+            largest = outer.conditions.largest(prices, np.empty(0, np.int64))
             outer.C_min = outer.conditions.penalty.least_C(largest)
             if best is not None:
                 same = np.array_equal(best.covariates, null.covariates)
@@ -428,13 +431,12 @@ class Solver:
         self.objective.add_covariates(point.covariates, self.passes.vectors.proposed)
         self.passes.vectors.anchor = 1 - self.passes.vectors.anchor
 
-    def _bound_at(self, point: Point, threshold: float) -> tuple[float, float]:
-        """The largest |g_j| / f_j and the dual bound at a point whose margins are in place."""
+    def _bound_at(self, point: Point, threshold: float) -> tuple[Prices, float]:
+        """The prices and the dual bound at a point whose margins are in place."""
         passes = self.passes
         loss = passes.value(point, passes.vectors.accepted) / self.objective.C
         passes.write_residuals(point.intercept, self._all_blocks, loss)
-        prices, bound = self.passes.prove(np.empty(0, np.int64), threshold)
-        return prices.largest, bound
+        return self.passes.prove(np.empty(0, np.int64), threshold)
 
     def _check_objective(self, outer: Outer) -> None:
         """Recompute the objective of a restored anchor, and check the checkpoint's against it."""

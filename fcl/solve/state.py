@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.cache import LiveColumns
+from fcl.objective.limits import Limits, sizes
 from fcl.types import Floats, Ids
 
 Columns = npt.NDArray[np.intp]  # numbers of live columns
@@ -54,11 +55,13 @@ class Point:
         return cls(ids[order], weights[order], float(intercept), v)
 
     @classmethod
-    def nothing(cls, n_outputs: int, n_covariates: int = 0) -> Point:
-        """The point of which all weights and coefficients are 0; several outputs list intercepts."""
-        shape = () if n_outputs == 1 else (n_outputs,)
-        v = np.zeros(max(n_covariates, *shape, 0))
-        return cls(np.empty(0, np.int64), np.empty((0, *shape)), 0.0, v)
+    def nothing(cls, outputs: tuple[int, ...], n_covariates: int = 0) -> Point:
+        """The point of which all weights and coefficients are 0.
+
+        outputs : (K,) with K outputs, whose intercepts are then listed, or () with one.
+        """
+        v = np.zeros(max(n_covariates, *outputs, 0))
+        return cls(np.empty(0, np.int64), np.empty((0, *outputs)), 0.0, v)
 
     @property
     def free(self) -> Floats:
@@ -79,6 +82,14 @@ class Point:
             here = self.ids[at] == ids
             out[here] = self.weights[at[here]]
         return out
+
+    def within(self, limits: Limits) -> Point:
+        """This point with its weights moved into their limits."""
+        if limits.unlimited:
+            return self
+        weights = limits.within(self.ids, self.weights)
+        kept = is_active(weights)
+        return replace(self, ids=self.ids[kept], weights=weights[kept])
 
     def toward(self, other: Point, beta: float, intercept: float) -> Point:
         """This point + beta * (other - this point), with a given intercept."""
@@ -131,7 +142,7 @@ class WorkingSet:
     """
 
     cache: LiveColumns
-    n_outputs: int = 1
+    outputs: tuple[int, ...] = ()  #: (K,) with K outputs, () with one
     factor: Floats = field(init=False)  #: f_j in the penalty
     weights: Floats = field(init=False)  #: the trainer's point
     anchor_weights: Floats = field(init=False)  #: the anchor's
@@ -145,22 +156,22 @@ class WorkingSet:
 
     def __post_init__(self) -> None:
         room = self.cache.max_columns
-        shape = (room,) if self.n_outputs == 1 else (self.n_outputs, room)
         for name in ZEROED:
-            setattr(self, name, np.zeros(shape))
+            setattr(self, name, np.zeros((*self.outputs, room)))
         self.factor = np.ones(room)
         self.seen = np.zeros(room, bool)
         self._divide()
 
     def _divide(self) -> None:
         """Make the parts."""
-        self.parts = [self]
-        if self.n_outputs > 1:
-            self.parts = [copy(self) for _ in range(self.n_outputs)]
-        for k, part in enumerate(self.parts if self.n_outputs > 1 else ()):
-            part.n_outputs, part.parts = 1, [part]
-            for name in ZEROED:
-                setattr(part, name, getattr(self, name)[k])
+        self.parts = [self._part(k) for k in range(*self.outputs)] if self.outputs else [self]
+
+    def _part(self, k: int) -> WorkingSet:
+        part = copy(self)
+        part.outputs, part.parts = (), [part]
+        for name in ZEROED:
+            setattr(part, name, getattr(self, name)[k])
+        return part
 
     def change_room(self) -> None:
         """Make room for as many columns as the cache has now."""
@@ -217,13 +228,16 @@ class LocalPoint:
     floor: Floats  #: kappa_j: coefficients of (w_j - w_e,j)^2 / 2, around the anchor
     absolute: Floats  #: coefficients of |w_j|
     ridge: Floats  #: coefficients of w_j^2 / 2
+    low: Floats  #: limits of the weights
+    high: Floats
     loss: float  #: sum of the weighted losses over the view
     slopes: Floats  #: in the free coefficients, float64 (n_free,)
 
     @property
     def movable(self) -> npt.NDArray[np.bool_]:
         """Which columns may move: those with a weight, and those that violate."""
-        return np.asarray((self.weights != 0.0) | (np.abs(self.gradients) > self.absolute))
+        pulls = sizes(self.gradients, self.low, self.high)
+        return np.asarray((self.weights != 0.0) | (pulls > self.absolute))
 
     def take(self, which: Columns) -> LocalPoint:
         """The same point, in a subset of the columns."""

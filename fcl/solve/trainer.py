@@ -267,7 +267,7 @@ class Trainer:
         columns = np.arange(n)
         if not self._is_cheap(n):
             prices, anchored = view.objective.C * working.gradients[:n], working.anchor_weights[:n]
-            slopes = penalty.slopes(prices, anchored, working.factor[:n])
+            slopes = penalty.slopes(prices, anchored, working.factor[:n], working.cache.ids)
             worst = descent.violations(slopes, anchored, np.empty(n))
             near = np.abs(slopes) > max(RESTING, 1.0 - NEAR * worst)
             # the same columns in all steps from one anchor, so that a step can use the last one's model
@@ -280,7 +280,8 @@ class Trainer:
             decrease = view.objective.C * settled.decrease
         while True:
             local = self._localise(columns)
-            slopes = local.gradients / local.absolute
+            ids, slopes = working.cache.ids[columns], local.gradients / local.absolute
+            slopes = penalty.limits.clamp(ids, slopes, local.weights)
             self.seen = columns, slopes
             violation = float(descent.violations(slopes, local.weights, np.empty(len(columns))))
             if self._undo is not None and violation >= self._before:
@@ -329,7 +330,7 @@ class Trainer:
         self._settled = step.rough and beta == 1.0 and gained <= SETTLED * self._decrease
         if self._settled and len(self._gains) > 1:
             self.inner.judge(*self._gains)  # no further look follows
-        working.weights[columns] = local.weights + beta * step.d
+        working.weights[columns] = penalty.limits.within(ids, local.weights + beta * step.d)
         self.free = self.free + beta * step.x
         losses.combine(self._m, self._dm, beta, self._m)
         foreseen = found.left * violation if beta == 1.0 else math.inf
@@ -456,6 +457,7 @@ class Trainer:
             floor,
             penalty.absolute(factor) / objective.C,
             ridge,
+            *penalty.limits.of(working.cache.ids[columns]),
             objective.loss_sum(self._m, 0.0),
             objective.free_sums(self._r) + view.pull(self._away),
         )

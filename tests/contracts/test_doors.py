@@ -96,6 +96,10 @@ def test_training(name: str, tmp_path: Path) -> None:
     data, out, scores = tmp_path / "d.h5", tmp_path / "m.fcl", tmp_path / "s.npy"
     store(data, X=X, y=y, **beside)
     options = {key: value for key, value in job.options.items() if key not in BESIDE}
+    if isinstance(options.get("limits"), dict):  # a command reads a table
+        lines = ("\t".join([key, *ends.split(":")]) for key, ends in options["limits"].items())
+        (tmp_path / "limits.tsv").write_text("\n".join(lines))
+        options["limits"] = tmp_path / "limits.tsv"
     words = ["--features", job.features, *words_of({**options, **COMMON})]
     words += [word for key in beside for word in (f"--{key}", key)]
     more = ["--driver", "inline", "--memory", "1GiB", "--no-checkpoint"]

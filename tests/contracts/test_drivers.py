@@ -37,12 +37,13 @@ PROCESSES = (
     "kmers-sample", "kmers-elastic", "kmers-no-intercept", "kmers-balanced", "kmers-softmax",
     "kmers-labels-group", "bag-search", "columns-targets", "columns-standardize", "columns-covariates",
     "columns-offset", "kmers-softmax-covariates", "columns-targets-covariates", "sparse", "products",
-    "fourier-steps", "union-numbers",
+    "fourier-steps", "union-numbers", "kmers-limits", "columns-limits",
 )  # fmt: skip
 #: Of one output, with rows in arrays and without standardisation, which the Dask driver refuses.
 DASK = (
     "kmers-pinball", "kmers-poisson", "kmers-unknown", "kmers-sample-hinge", "kmers-elastic",
     "kmers-balanced", "kmers-no-intercept", "bag-search", "columns-squared", "columns-offset", "products",
+    "kmers-positive", "kmers-limits", "columns-limits-named",
 )  # fmt: skip
 #: The job that is killed, stopped and resumed.
 JOB = JOBS["kmers-logistic"]

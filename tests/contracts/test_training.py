@@ -32,6 +32,7 @@ from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from fcl.solve import admission, inner_descent
 from tests.drivers.conftest import bits, coefficients, dense
 from tests.families import hinge_matrix
+from tools.fuzz import certify
 
 JOBS = {job.name: job for job in jobs()}
 #: Jobs that take less than half a second, of every loss, view, option and number of outputs.
@@ -39,7 +40,7 @@ QUICK = (
     "kmers-squared", "kmers-huber", "kmers-pinball", "kmers-poisson", "kmers-unknown", "kmers-sample",
     "kmers-labels", "bag-wildcards", "bag-search", "columns-hinge", "columns-targets-group",
     "columns-standardize", "columns-covariates", "columns-offset", "sparse-softmax", "products",
-    "fourier-steps", "union-numbers",
+    "fourier-steps", "union-numbers", "kmers-negative-sample", "columns-limits", "columns-limits-named",
 )  # fmt: skip
 
 
@@ -100,7 +101,8 @@ def problem_of(job: Job, phi: np.ndarray) -> Problem | ClassProblem:
             return ClassProblem(*given, z=z)
         return TargetProblem(*given, z=z, kind=loss)
     loss = "huber:delta=1" if loss == "huber" else loss
-    return Problem(phi, y, s, loss, C, intercept, rho, offset=offset, z=z)
+    limits = certify.limits_of(trained(job.name).result.model, phi.shape[1])
+    return Problem(phi, y, s, loss, C, intercept, rho, offset=offset, z=z, **limits)
 
 
 @pytest.mark.thin(9)
@@ -134,7 +136,7 @@ def test_the_optimum_of_the_judge(name: str) -> None:
     np.testing.assert_allclose(margins, problem.margins(w, b), rtol=0, atol=1e-9)
     best = problem.improved(w, b)
     confirm(problem, w, b, certificate, best)
-    largest = np.abs(problem.pulls(w, b)).max()  # the claim allows for rounding
+    largest = problem.largest(w, b)  # the claim allows for rounding
     assert certificate.max_violation == pytest.approx(largest, rel=1e-6)
     assert all(entry["bound"] <= best.objective * (1.0 + 1e-12) for entry in model.history)
     if problem.z is None:

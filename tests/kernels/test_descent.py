@@ -28,6 +28,8 @@ class Model:
     free: bool
     w: np.ndarray
     shared_rows: int  #: so many rows, the first ones, have one q
+    low: np.ndarray
+    high: np.ndarray
 
     @property
     def curve_b(self) -> float:
@@ -95,6 +97,8 @@ class State:
             self.curve,
             self.leans,
             m.w,
+            m.low,
+            m.high,
             self.w,
             self.b,
             self.met,
@@ -113,6 +117,8 @@ def make(seed: int, valued: bool, free: bool) -> State:
     shared_rows = int(rng.choice([0, n // 2, n]))
     q[:shared_rows] = 0.7
     r = rng.normal(size=n) * 3  # residuals: a column like the intercept has its slope too
+    w = rng.normal(size=k) * (rng.random(k) < 0.5)
+    ends = np.where(rng.random((2, k)) < 0.5, np.inf, rng.choice([0.0, 0.1, 1.0], (2, k)))
     model = Model(
         phi,
         q,
@@ -122,8 +128,10 @@ def make(seed: int, valued: bool, free: bool) -> State:
         1e-12,
         rng.uniform(0.5, 2.0, k) / rng.choice([0.3, 2.0, 50.0]),
         free,
-        rng.normal(size=k) * (rng.random(k) < 0.5),
+        w,
         shared_rows,
+        np.minimum(-ends[0], w),
+        np.maximum(ends[1], w),
     )
     return State(model, valued)
 
@@ -157,10 +165,14 @@ def test_sweeps_descend_to_the_minimum_of_the_model(state: State) -> None:
         return  # dependent columns crawl
     assert largest < 1e-3
     slopes = model.slopes(state.d, state.d_b) / model.absolute
-    at_zero = state.w == 0.0
-    slack = 1e-6 + 10 * largest
-    assert (np.abs(slopes[at_zero]) <= 1.0 + slack).all()
-    np.testing.assert_allclose(slopes[~at_zero], -np.sign(state.w[~at_zero]), atol=slack)
+    slack, w = 1e-6 + 10 * largest, state.w
+    assert ((w >= model.low) & (w <= model.high)).all()
+    at_zero, inner = w == 0.0, (w > model.low) & (w < model.high)
+    # the penalised objective rises, or is level, in both directions, unless a limit is in the way
+    assert (slopes >= np.where(w < 0.0, 1.0, -1.0) - slack)[w < model.high].all()
+    assert (slopes <= np.where(w > 0.0, -1.0, 1.0) + slack)[w > model.low].all()
+    assert (np.abs(slopes[at_zero & inner]) <= 1.0 + slack).all()
+    np.testing.assert_allclose(slopes[~at_zero & inner], -np.sign(w[~at_zero & inner]), atol=slack)
 
 
 @given(states)
@@ -172,7 +184,7 @@ def test_a_step_on_one_column_is_exact(state: State) -> None:
     best = model.value(state.d, state.d_b)
     for change in (-1e-2, -1e-5, 1e-5, 1e-2):
         d = state.d.copy()
-        d[t] += change
+        d[t] = np.clip(model.w[t] + d[t] + change, model.low[t], model.high[t]) - model.w[t]
         d_b = 0.0
         if model.free:  # the intercept follows
             d_b = -(model.lin_b + model.q @ (d @ model.phi)) / model.curve_b
@@ -199,7 +211,7 @@ def test_eliminated_covariates_follow_every_step() -> None:
     z = np.column_stack([np.ones(n), random.normal(size=(n, 2))])
     w = z @ np.linalg.inv(np.linalg.cholesky((z.T * model.q) @ z)).T  # orthonormal in the weights q
     state.leans = model.phi @ (w * model.q[:, None])
-    model.absolute[:] = 1e-12
+    model.absolute[:], model.low[:], model.high[:] = 1e-12, -np.inf, np.inf
     state.b = np.zeros(3)
     state.curve = model.phi**2 @ model.q + model.extra - (state.leans**2).sum(axis=1)
     for _ in range(3000):

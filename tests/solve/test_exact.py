@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from judge import LOSSES, Problem
 
 import fcl
-from fcl.solve.exact import ExactModel, minimise_quadratic
+from fcl.solve.exact import ExactModel, minimise_in_box, minimise_quadratic
 
 
 def violation(hessian: np.ndarray, g: np.ndarray, a: np.ndarray, start: np.ndarray, w: np.ndarray):
@@ -44,6 +44,30 @@ def test_optimal_whatever_the_rank(
     start = rng.normal(size=k) * (rng.random(k) < 0.5) * begun
     w, _ = minimise_quadratic(hessian.copy(), g, a, start, 1e-9)
     assert violation(hessian, g, a, start, w) < 1e-7
+
+
+@settings(max_examples=150)
+@given(
+    seed=st.integers(0, 10**6),
+    k=st.integers(1, 25),
+    rank=st.integers(1, 30),
+    copies=st.integers(0, 5),
+    size=st.floats(1e-3, 10.0),
+)
+def test_optimal_within_limits(seed: int, k: int, rank: int, copies: int, size: float) -> None:
+    """No weight is outside of its limits, and no direction within them lowers the objective."""
+    rng = np.random.default_rng(seed)
+    phi = rng.normal(size=(rank, k))
+    phi[:, :copies] = phi[:, -1:]
+    hessian, a = phi.T @ phi, size * rng.uniform(0.1, 1.0, k)
+    g = phi.T @ rng.normal(size=rank)
+    low, high = np.array([[-1.0], [1.0]]) * rng.choice([0.0, 0.05, 0.5, np.inf], (2, k))
+    start = np.clip(rng.normal(size=k) * (rng.random(k) < 0.5), low, high)
+    w, _ = minimise_in_box(hessian.copy(), g, a, low, high, start, 1e-9)
+    assert ((w >= low) & (w <= high)).all()
+    slope = (g + hessian @ (w - start)) / a
+    assert (slope >= np.where(w < 0.0, 1.0, -1.0) - 1e-7)[w < high].all()
+    assert (slope <= np.where(w > 0.0, -1.0, 1.0) + 1e-7)[w > low].all()
 
 
 def test_units_of_the_columns_do_not_matter() -> None:

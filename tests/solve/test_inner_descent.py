@@ -50,6 +50,8 @@ def make_model(seed: int, k: int = 40, n: int = 300) -> tuple[QuadraticModel, np
         empty,
         rng.uniform(1.0, 3.0, k),
         empty,
+        empty - np.inf,
+        empty + np.inf,
         0.0,
         np.empty(0),
     )

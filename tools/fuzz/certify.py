@@ -92,7 +92,7 @@ def wrong(model: fcl.Model, data: fcl.DataSet, options: Mapping[str, Any]) -> li
         if not np.isfinite(value):
             return only_gap
         off_value, off_price = (2.0 * off for off in rounding_of(problem, w, b))
-        largest = float(np.abs(problem.pulls(w, b)).max(initial=0.0))
+        largest = problem.largest(w, b)
         terms = np.abs(problem.residuals(w, b)) @ np.abs(problem.phi) * problem.C
         off_price += ROUNDING * (largest + (terms / (problem.rho * problem.f)).max(initial=0.0))
         try:
@@ -140,8 +140,19 @@ def _problem(
         rho=float(model.options.get("l1_ratio", 1.0)),
         factors=factors,
         offset=0.0 if data.offset is None else data.offset[keep],
+        **limits_of(model, phi.shape[1]),
     )
     return problem, w, float(model.intercept)
+
+
+def limits_of(model: fcl.Model, n_features: int) -> dict[str, Any]:
+    """The limits of all weights, as the judge takes them."""
+    low, high = np.full(n_features, -np.inf), np.full(n_features, np.inf)
+    below, above, named = model.options.get("limits") or (None, None, ())
+    for some, *ends in ((slice(None), below, above), *named):
+        low[some] = -np.inf if ends[0] is None else ends[0]
+        high[some] = np.inf if ends[1] is None else ends[1]
+    return {"low": low, "high": high}
 
 
 def _targets(

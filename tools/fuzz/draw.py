@@ -27,6 +27,8 @@ SINCE_GENERAL = 10_000
 SINCE_COVARIATES = 30_000
 #: Most weights of a problem of several outputs, which the judge solves in extended precision.
 MOST_WEIGHTS = 400
+#: From this number on, weights may have limits.
+SINCE_LIMITS = 25_000
 #: The losses of problems from each number on, until the next number.
 LOSSES_SINCE = {
     0: LOSSES,
@@ -183,6 +185,9 @@ def _draw(random: np.random.Generator, number: int, hard: bool) -> RandomProblem
         *(phi[keep], y[keep], s, loss, 1.0, options["intercept"], options["l1_ratio"], factors),
         offset=0.0 if offset is None else offset[keep],
     )
+    if number >= SINCE_LIMITS and chance(0.3, "limits"):
+        options["limits"], low, high = _limits(random, phi, features == "columns")
+        problem = replace(problem, low=low, high=high)
     C = 10.0 ** random.uniform(-4, 4)
     if hard or random.random() < 0.7:
         least = problem.null()[1]
@@ -195,6 +200,29 @@ def _draw(random: np.random.Generator, number: int, hard: bool) -> RandomProblem
     return RandomProblem(
         *(number, rows, y, weights, features, options, traits, replace(problem, C=C)), offset
     )
+
+
+def _limits(
+    random: np.random.Generator, phi: np.ndarray, enumerated: bool
+) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Limits of the weights as fcl takes them, and as the judge does.
+
+    enumerated : whether all weights may have finite limits.
+    """
+    p = phi.shape[1]
+    low, high = np.full(p, -np.inf), np.full(p, np.inf)
+    ends = [(0.0, np.inf), (-np.inf, 0.0), (-np.inf, np.inf)]
+    if enumerated:
+        ends.append((-(10.0 ** random.uniform(-3, 1)), 10.0 ** random.uniform(-3, 1)))
+    low[:], high[:] = every = ends[random.integers(len(ends))]
+    limits: dict[Any, Any] = {"*": tuple(map(float, every))}
+    some = random.choice(p, int(random.integers(0, min(p, 20) + 1)), replace=False)
+    sizes = 10.0 ** random.uniform(-3, 1, (2, p)) / (phi.std(axis=0) + 1e-3)
+    for j in some.tolist():
+        low[j] = random.choice([-np.inf, 0.0, -sizes[0, j]])
+        high[j] = random.choice([np.inf, 0.0, sizes[1, j]])
+        limits[j] = float(low[j]), float(high[j])
+    return limits, low, high
 
 
 def _general(

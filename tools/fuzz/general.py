@@ -112,6 +112,10 @@ class General:
         """The size of the derivative of each feature, divided by the factor of its norm."""
         return self.size(self.gradient(W, B)[0]) / (self.rho * self.f)
 
+    def largest(self, W: np.ndarray, B: np.ndarray) -> float:
+        """The largest size."""
+        return float(np.abs(self.pulls(W, B)).max(initial=0.0))
+
     def rounding(self, W: np.ndarray, B: np.ndarray) -> tuple[float, float]:
         """See :func:`tools.fuzz.certify.rounding_of`."""
         eps = float(np.finfo(np.float64).eps)

@@ -211,6 +211,7 @@ class Writer:
         if config.n_outputs > 1:
             layout.array("priced_by_output")[task.start] = prices.by_output
         layout.array("priced_reach")[task.start] = prices.reach
+        layout.array("priced_cost")[task.start] = prices.cost
         layout.array("priced_excess")[part.start : part.stop] = prices.excess
 
     @staticmethod
@@ -225,7 +226,8 @@ class Writer:
         largest = float(self.layout.array("priced_largest").max())
         by_output = self.layout.array("priced_by_output").max(axis=0)
         excess = math.fsum(self.layout.array("priced_excess"))
-        bound = passes.bound(passes.dual_point(), largest, excess, by_output)
+        cost = math.fsum(self.layout.array("priced_cost"))
+        bound = passes.bound(passes.dual_point(), largest, excess, by_output, cost)
         return BoundResult(bound, *(_plain(total) for total in passes.totals()))
 
     # -- the sample ----------------------------------------------------------------------------

@@ -143,6 +143,10 @@ class BagFamily(WindowFamily):
         return (every + own) // 2
 
     @property
+    def visits_all(self) -> bool:
+        return not self.searched
+
+    @property
     def searched(self) -> bool:
         """Whether a search prices the patterns, in place of a table."""
         return self.binary and self.wildcards

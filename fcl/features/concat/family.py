@@ -113,6 +113,10 @@ class ConcatFamily(Family):
         return " + ".join(m.name for m in self.members)
 
     @property
+    def visits_all(self) -> bool:
+        return all(m.visits_all for m in self.members)
+
+    @property
     def verifies_columns(self) -> bool:
         return any(m.verifies_columns for m in self.members)
 

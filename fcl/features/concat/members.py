@@ -304,6 +304,7 @@ class ConcatPricer:
             watched=self._family.local(m, query.watched[own]),
             threshold=f * query.threshold,
             level=None if query.level is None else f * query.level,
+            box=query.box and replace(query.box, ridge=f * query.box.ridge),
         )
 
     def measure(self, s: Floats, parts: range) -> None:

@@ -121,6 +121,10 @@ class GeneratedFamily(Family):
         return float(self.generator.step)
 
     @property
+    def visits_all(self) -> bool:
+        return self.generator.per_pass is None and not overrides(self.generator, "pricer")
+
+    @property
     def lists_columns(self) -> bool:
         return self.form.kind == "sparse" and overrides(self.generator, "listed_columns")
 

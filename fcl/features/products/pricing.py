@@ -309,7 +309,7 @@ class ProductPricer:
         prices = []
         pairs, floor = PairSums(last), 0.0
         if query.threshold == 0.0:
-            floor = FIRST_SHARE * float(np.abs(singles[0]).max(initial=0.0))
+            floor = FIRST_SHARE * float(query.sizes(singles[0]).max(initial=0.0))
             query = replace(query, threshold=floor)
         for done, part in enumerate(query.parts):
             share = done / len(query.parts)

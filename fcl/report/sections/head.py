@@ -11,7 +11,7 @@ from fcl.checks import shortened
 from fcl.model import Certificate
 from fcl.model.certificate import Scope
 from fcl.model.outputs import output_names
-from fcl.objective import GroupPenalty, Penalty
+from fcl.objective import GroupPenalty, Limits, Penalty
 from fcl.report.contract import PLURALS, Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, INK, PAGE, SECOND, drawing, log_axis
 from fcl.units import counted, format_bytes, format_seconds
@@ -67,6 +67,8 @@ def _problem(context: Context) -> list[tuple[str, str]]:
     penalty = kind(float(model.options.get("l1_ratio", 1.0))).formula(model.n_outputs)
     if model.options.get("standardize"):
         penalty += ", in units of standard deviations"
+    if text := Limits.from_stored(model.options.get("limits")).text:
+        penalty += f", within {text}"
     if model.certificate.scope is Scope.SUPPORT:
         penalty += ", each term times the variance of its feature"
     rows = f"{counted(model.n_rows, 'training row')}, sum of weights {model.sum_weights:.10g}"

@@ -102,6 +102,10 @@ def _spelled(option: str, name: str, value: Any) -> list[str]:
     """An option as words of a command line."""
     if isinstance(value, bool):
         return [option if value else f"--no-{option[2:]}"]
+    if name == "limits":
+        low, high, named = value
+        ends = ("" if end is None else repr(end) for end in (low, high))
+        value = "LIMITS.tsv" if named else ":".join(ends)
     if name == "class_weight" and isinstance(value, list):
         value = ",".join(f"{label}={weight!r}" for label, weight in value)
     return [option, shlex.quote(str(value))]
