@@ -25,6 +25,8 @@ SINCE = 5000
 SINCE_GENERAL = 10_000
 #: From this number on, some problems of several outputs have covariates.
 SINCE_COVARIATES = 30_000
+#: From this number on, some features are the splines of fcl.
+SINCE_HINGES = 35_000
 #: Most weights of a problem of several outputs, which the judge solves in extended precision.
 MOST_WEIGHTS = 400
 #: From this number on, weights may have limits.
@@ -136,7 +138,7 @@ def _draw(random: np.random.Generator, number: int, hard: bool) -> RandomProblem
         X[random.random(X.shape) < random.choice([0.0, 0.03, 0.3])] = 4
         features = _letter_features(random, X.shape[1])
     else:
-        X, features = _numbers(random, n, hard, chance, number >= SINCE_GENERAL)
+        X, features = _numbers(random, n, hard, chance, number)
     loss = str(random.choice(_losses(number)))
     labels = loss in ("logistic", "squared_hinge")
     weights = _weights(random, n, chance)
@@ -337,11 +339,11 @@ def _joined(random: np.random.Generator, one: Any) -> str:
 
 
 def _numbers(
-    random: np.random.Generator, n: int, hard: bool, chance: Any, general: bool
+    random: np.random.Generator, n: int, hard: bool, chance: Any, number: int
 ) -> tuple[np.ndarray, str]:
     """Draw columns of every scale and kind, and families of features over them.
 
-    general : whether products may also keep the scales of their columns.
+    From SINCE_GENERAL on, products may also keep the scales of their columns.
     """
     degree = int(random.choice([1, 1, 2, 3]))
     m = int(random.integers(max(2, degree), {1: 60, 2: 16, 3: 9}[degree]))
@@ -380,15 +382,23 @@ def _numbers(
 
     def one() -> str:
         if degree > 1 and random.random() < 0.75:
-            scale = random.choice(["", ",scale=true", ",scale=false"]) if general else ""
+            scale = (
+                random.choice(["", ",scale=true", ",scale=false"])
+                if number >= SINCE_GENERAL
+                else ""
+            )
             return f"products:degree={degree}{scale}"
-        family = random.choice(["columns", "columns", "columns", "factors", "fourier", *GENERATORS])
+        kinds = ["columns", "columns", "columns", "factors", "fourier", *GENERATORS]
+        family = random.choice(kinds + ["hinges"] * 3 * (number >= SINCE_HINGES))
         if family == "factors":
             factors = 10.0 ** random.uniform(-3, 3, m)
             return "columns:factors=[" + ",".join(f"{f:.6g}" for f in factors) + "]"
         if family == "fourier":
             extra = random.choice(["", ",dtype=int8"]) + random.choice(["", ",kernel=laplace"])
             return f"fourier:n={random.integers(5, 150)},gamma=0.2,seed={random.integers(9)}{extra}"
+        if family == "hinges":
+            scale = random.choice(["", ",scale=false"])
+            return f"hinges:n={random.integers(1, 7)}{scale}"
         if family == "Hinges":
             return f"generators:Hinges:k={random.integers(1, 6)}"
         if family == "Pairs":
