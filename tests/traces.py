@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import inspect
 import json
 import os
 import platform
@@ -65,8 +66,12 @@ def machine() -> str:
 
 
 def traces() -> dict[str, Any]:
-    """The traces of all jobs, with the machine."""
-    return {"machine": machine(), "jobs": {job.name: trace(job) for job in jobs()}}
+    """The traces of all jobs, with the machine; an earlier fcl may lack the options of some."""
+    import fcl
+
+    known = inspect.signature(fcl.train).parameters.keys()
+    own = [job for job in jobs() if job.options.keys() <= known]
+    return {"machine": machine(), "jobs": {job.name: trace(job) for job in own}}
 
 
 # -- comparison ------------------------------------------------------------------------------------

@@ -366,22 +366,30 @@ def _newton_inside(
 ) -> bool:
     """Take a Newton step on some weights, in place, until one is 0 or at a limit; returns whether one is.
 
+    Where the quadratic has no curvature, but a slope, weights move along it instead.
+
     free : weights that are neither.
     """
-    own = w[free]
+    own, longest = w[free], 1.0
     right = -(slope[free] + a[free] * np.sign(own))
-    step, _ = newton_step(_square(hessian, free), right)
+    step, flats = newton_step(_square(hessian, free), right)
+    along = flats @ (flats.T @ right)
+    if np.abs(along).max() > FLAT_SLOPE * a[free].min():
+        step, longest = along, math.inf
     # the next place ahead of each weight: its limit, or 0
     towards = np.where(own > 0.0, np.where(step > 0.0, ends[1][free], 0.0), 0.0)
     towards = np.where(own < 0.0, np.where(step < 0.0, ends[0][free], 0.0), towards)
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.where(step != 0.0, (towards - own) / step, math.inf)
     first = int(np.argmin(shares))
-    share = min(1.0, float(shares[first]))
+    share = min(longest, float(shares[first]))
+    if not math.isfinite(share):
+        return False
     w[free] = own + share * step
-    if shares[first] <= 1.0:
+    ends_there = bool(shares[first] <= longest)
+    if ends_there:
         w[free[first]] = towards[first]
-    return bool(shares[first] <= 1.0)
+    return ends_there
 
 
 def entering(slope: Floats, a: Floats, out: Columns, tolerance: float, rank: int) -> Columns:

@@ -144,7 +144,7 @@ def _draw(random: np.random.Generator, number: int, hard: bool) -> RandomProblem
     weights = _weights(random, n, chance)
     keep = np.ones(n, bool) if weights is None else weights > 0.0
     rows: Any = X
-    of_any_rows = not any(word in features for word in ("fourier", "generators"))
+    of_any_rows = not any(word in features for word in ("fourier", "generators", "hinges"))
     if not letters and of_any_rows and chance(0.25, "sparse"):
         from scipy.sparse import csr_matrix
 
