@@ -350,7 +350,10 @@ def _divide(
         ]
         if job.covariates:
             # each process that fits them, or balances residuals, has two vectors an output
-            fits = 16 * n_rows * outputs * (writers or 1)
+            fits = 16 * n_rows * outputs
+            if job.coupled:  # and a Hessian of all coefficients, with copies and eigenvectors
+                fits += 6 * 8 * (outputs * job.covariates) ** 2
+            fits *= writers or 1
             uses.insert(2, ("covariates", fits + (covariates if writers else 2 * covariates)))
         if writers is None:
             uses.insert(0, ("interpreter and libraries", INTERPRETER))
