@@ -161,7 +161,8 @@ def limits_of(name: str, value: Any) -> Any:
         rows = {key: _range_of(f"{name} of {checks.shown(key)}", v) for key, v in value.items()}
         low, high = rows.pop("*", (None, None))
         return (*_with_room(name, low, high), tuple((_key(name, k), *v) for k, v in rows.items()))
-    if isinstance(value, tuple | list) and len(value) == 3:  # as models and checkpoints have them
+    stored = isinstance(value, tuple | list) and len(value) == 3
+    if stored and isinstance(value[2], tuple | list):  # as models and checkpoints have them
         low, high, named = value
         own = tuple((_key(name, k), *_range(name, ends)) for k, *ends in named)
         return (*_with_room(name, *_range(name, (low, high))), own)

@@ -380,8 +380,8 @@ def _check_free(n_outputs: int, design: Design, loss: Loss, options: Options) ->
     if n_outputs > 1 and (loss.couples or options.group) and together > MOST_FREE:
         raise InputError(
             f"covariates: expected at most {MOST_FREE:,} coefficients that are fitted together, got "
-            f"{together:,}: {len(design.kept)} columns for each of {n_outputs} outputs; use fewer "
-            "covariates, or add them to the features"
+            f"{together:,}: {len(design.kept)} columns{' and an intercept' * design.constant} for each "
+            f"of {n_outputs} outputs; use fewer covariates, or add them to the features"
         )
 
 

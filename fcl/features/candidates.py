@@ -58,7 +58,7 @@ class Collector:
             self._least = math.inf
         self.reach = reach
         self.largest = 0.0
-        self.excess = self.cost = 0.0
+        self.excess = self.cost = self.widest = 0.0
         self.n_visited = 0
         self._ids, self._values, self._sizes = np.empty(0, np.int64), np.empty(0), np.empty(0)
 
@@ -99,6 +99,7 @@ class Collector:
         """Take the sums into account where weights have limits: each sign by itself."""
         for price, most in ((-sums, box.high), (sums, -box.low)):
             size = (price + change) / factors
+            self.widest = max(self.widest, float(size.max(initial=0.0)))
             over = np.maximum(size - self._level, 0.0)
             if most < math.inf:
                 self.cost += math.fsum(cost(over, factors, most, box.ridge))
@@ -156,6 +157,7 @@ class Collector:
             reach=self.reach,
             n_visited=self.n_visited,
             cost=self.cost,
+            widest=self.widest,
         )
 
 

@@ -246,6 +246,9 @@ class Prices:
     #: what weights with limits subtract from the bound, divided by C (:func:`fcl.objective.limits.cost`);
     #: where a limit is finite and not 0, a feature counts neither in ``largest`` nor in ``excess``
     cost: float = 0.0
+    #: where features count for ``cost``: an upper bound on |g_j| / f_j and |g~_j| / f_j over all of them,
+    #: whatever their limits
+    widest: float = 0.0
     #: with K outputs, whose gradients and sums are (features, K): an upper bound on |g_jk| / f_j and
     #: |g~_jk| / f_j for each output
     by_output: Floats = field(default_factory=lambda: np.empty(0))
@@ -266,6 +269,7 @@ def merge_prices(parts: Sequence[Prices]) -> Prices:
         n_visited=sum(p.n_visited for p in parts),
         omitted=max(p.omitted for p in parts),
         cost=math.fsum(p.cost for p in parts),
+        widest=max(p.widest for p in parts),
     )
 
 

@@ -22,9 +22,8 @@ class Wanted(NamedTuple):
     heap_id: np.ndarray  # int64 (capacity,): the other features with the largest sums, as a heap
     heap_value: np.ndarray  # int64 (capacity,): their sums
     found: np.ndarray  # float64 (FOUND,), see :func:`take`
-    side: (
-        int  # 1 or -1: only sums of the opposite sign count, since no weight has the other; 0: all
-    )
+    #: 1 or -1: only sums of the opposite sign count, since no weight has the other; 0: all
+    side: int
 
 
 @kernel

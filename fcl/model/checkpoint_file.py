@@ -6,6 +6,7 @@ a whole before it is used. Values that the schema below declares are restored bi
 
 from __future__ import annotations
 
+import itertools
 import struct
 import zipfile
 from collections.abc import Mapping
@@ -85,10 +86,11 @@ _COMMAND_VALUE_KINDS = (type(None), bool, int, float, str)
 
 
 def _command(where: str, value: Any) -> dict[str, Any]:
-    """Check for options of fcl-train by name: plain values, or weights by label."""
+    """Check for options of fcl-train by name: plain values, or values or pairs by label or feature."""
     for name, item in schema.table(where, value).items():
-        inner = item.values() if isinstance(item, dict) else [item]
-        for part in inner:
+        inner = list(item.values()) if isinstance(item, dict) else [item]
+        pairs = [part for part in inner if isinstance(part, list) and len(part) == 2]
+        for part in [*(part for part in inner if part not in pairs), *itertools.chain(*pairs)]:
             too_long = isinstance(part, int) and abs(part) >= 1 << 128
             if too_long or not isinstance(part, _COMMAND_VALUE_KINDS):
                 raise schema.Mismatch(

@@ -22,6 +22,8 @@ from fcl.types import Floats
 
 #: Number of rows whose columns are multiplied at a time.
 CHUNK = 1024
+#: Blocks whose Hessians are in memory at a time.
+BLOCKS_AT_ONCE = 4
 #: Rows times coefficients squared up to which the Hessian covers all rows; beyond, a share of them.
 MOST_PRODUCTS = 4e9
 #: Corrections of residuals; the second one balances the truncation to the grid of the prices.
@@ -53,11 +55,14 @@ def free_hessian(of: Any, m: Floats, share: float) -> Floats:
             weight += float(s.sum())
         return out, weight
 
+    total, weight, blocks = np.zeros((size, size)), 0.0, list(of.blocks())
     with one_blas_thread():
-        parts = of.team.map(block, list(of.blocks()))
-    total = -np.sum([part for part, _ in parts], axis=0)
+        for first in range(0, len(blocks), BLOCKS_AT_ONCE):
+            for part, own in of.team.map(block, blocks[first : first + BLOCKS_AT_ONCE]):
+                total -= part
+                weight += own
     if stride > 1:
-        total *= float(of.s.sum()) / sum(weight for _, weight in parts)
+        total *= float(of.s.sum()) / weight
     return close_blocks(total.reshape(K, z.q, K, z.q))
 
 

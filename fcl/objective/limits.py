@@ -27,6 +27,9 @@ from fcl.units import counted
 #: Relative distance up to which a weight is moved to a limit: the rounding of a step that ends there.
 NEAR = 1e-15
 
+#: A limit beyond this is infinite: products with it would overflow.
+ENDLESS = 1e100
+
 #: Limits as models store them: low and high of all features, and (id, low, high) of named ones.
 #: None is infinite.
 Stored = tuple[float | None, float | None, Sequence[tuple[int, float | None, float | None]]]
@@ -154,7 +157,7 @@ UNLIMITED = Limits()
 
 
 def _end(value: float | None, infinite: float) -> float:
-    return infinite if value is None else float(value)
+    return infinite if value is None or abs(value) >= ENDLESS else float(value)
 
 
 def _finite(value: float) -> float | None:

@@ -305,6 +305,7 @@ class Objective:
         excess: float = math.inf,
         slack: float = 0.0,
         cost: float = 0.0,
+        widest: float = math.inf,
     ) -> float:
         """A lower bound of the optimum, from residuals and the prices of the whole family.
 
@@ -333,6 +334,9 @@ class Objective:
         cost : float
             Upper bound of what weights with limits subtract at t = 1, divided by C; they subtract no more
             at a smaller t.
+        widest : float
+            Upper bound of |g~_j| / f_j over all features, whatever their limits: at t up to the limit
+            that this gives, no weight subtracts anything.
         """
         balance = self.dual_balance(r)
         if balance == NOTHING:
@@ -345,10 +349,12 @@ class Objective:
         if self.penalty.limits.exact:
             t = min(t, 1.0)
 
-        def smooth(t: float) -> float:
-            return self.dual_value(r, balance, t) - t * slack - self.C * cost
+        def smooth(t: float, cost: float = self.C * cost) -> float:
+            return self.dual_value(r, balance, t) - t * slack - cost
 
         scaled = smooth(min(t, limit))
+        if cost > 0.0:  # of wide limits, scaling leaves more
+            scaled = max(scaled, smooth(min(t, self.penalty.least_C(self.C * widest)), 0.0))
         if self.penalty.pure_l1 or math.isinf(excess):
             return scaled
         return max(scaled, smooth(1.0) - self.penalty.conjugate(self.C, excess))

@@ -174,6 +174,8 @@ def check_null(objective: Any, m: Floats, v: Floats) -> None:
         for part, own, x in zip(objective.parts, m, v.reshape(len(m), -1), strict=True):
             check_null(part, own, x)
         return
+    if objective.loss.classifies and np.ptp(objective.y) == 0.0:
+        return  # one label alone, which the intercept explains
     moved = np.zeros_like(m)
     objective.add_free(v, moved)
     if objective.loss.name in ENDLESS and np.ptp(moved, axis=-1).max() > FURTHEST:
@@ -203,6 +205,6 @@ def _check_finite(objective: Any, m: Floats) -> None:
     name = covariates.names[worst] if covariates.names else f"number {worst}"
     raise InputError(
         f"covariates: expected that some finite coefficients are optimal, but {name} separates rows "
-        "perfectly (for instance a level whose rows all have one label, or counts of 0); leave the "
-        "covariate out, or merge its levels"
+        "perfectly (for instance a level whose rows all have one label, or counts of 0), or all but "
+        "rows of tiny weight, or has an outlier; leave the covariate out, merge its levels, or clip it"
     )

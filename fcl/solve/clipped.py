@@ -187,9 +187,8 @@ class ClippedProblem:
             self._move(beta, step, ended)
             if lower > rounding:
                 idle = 0
-            elif (
-                ended is None
-            ):  # a weight that became 0 is progress, even if rounding hides its gain
+            elif ended is None:
+                # a weight that became 0 or reached a limit is progress, even if rounding hides its gain
                 idle += 1
             settled = (
                 abs(beta - 1.0) < 1e-6

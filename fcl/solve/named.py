@@ -21,7 +21,7 @@ def unwatched(conditions: Conditions, watch: Ids) -> Ids:
 
 
 def apart(
-    prices: Prices, query: PriceQuery, n_watched: int, conditions: Conditions, room: int
+    prices: Prices, query: PriceQuery, n_watched: int, conditions: Conditions, keep: int
 ) -> Prices:
     """The prices of the family, with the features that have limits of their own taken apart.
 
@@ -30,7 +30,7 @@ def apart(
     nothing.
 
     query : watches the features that the caller names, ``n_watched`` of them, and :func:`unwatched`.
-    room : most candidates to return, of which there is at least one for each feature that violates.
+    keep : most candidates of a part.
     """
     limits = conditions.penalty.limits
     ids, sums = query.watched, prices.watched
@@ -45,10 +45,14 @@ def apart(
     rest = np.concatenate([prices.gradients, sums[~named]])
     f = np.concatenate([conditions.factors(prices.ids), factors[~named]])
     low, high = np.full(len(rest), limits.low), np.full(len(rest), limits.high)
-    others = _Sides.of(rest, f, low, high, query.imbalance * prices.reach).largest
-    # any other feature is below the threshold, or below a candidate
-    bar = max(query.threshold, prices.omitted) + query.imbalance * prices.reach
-    largest = max(min(prices.largest, max(bar, others)), own.largest)
+    change = query.imbalance * prices.reach
+    others = _Sides.of(rest, f, low, high, change)
+    # any other feature is below the threshold, or below a candidate of a full list: of any sign, if both
+    # are listed
+    full = query.box is not None and len(prices.ids) >= keep
+    other = float(others.size.max(initial=0.0)) if full else others.largest
+    bar = max(query.threshold, prices.omitted) + change
+    largest = max(min(prices.largest, max(bar, other)), own.largest)
     excess = prices.excess
     total = _replaced(prices.cost, counted.cost(conditions), own.cost(conditions))
     if query.level is not None:
@@ -67,9 +71,10 @@ def apart(
             largest=largest,
             excess=excess,
             cost=total,
+            widest=max(prices.widest, prices.largest, float(own.size.max(initial=0.0))),
         ),
         conditions,
-        room,
+        keep * len(query.parts),
     )
 
 

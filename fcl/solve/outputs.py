@@ -144,6 +144,7 @@ class OutputPasses(Passes):
         excess: float,
         by_output: Floats | None = None,
         cost: float = 0.0,
+        widest: float = math.inf,
     ) -> float:
         """The dual bound; outputs that only share features are scaled separately."""
         objective = self.objective

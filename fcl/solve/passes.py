@@ -338,7 +338,7 @@ class Passes:
             return self._run(query, dual.residuals)
         query = replace(query, watched=np.append(watch, unwatched(self.conditions, watch)))
         prices = self._run(query, dual.residuals)
-        return apart(prices, query, len(watch), self.conditions, self.keep * len(parts))
+        return apart(prices, query, len(watch), self.conditions, self.keep)
 
     def _query(
         self, watch: Ids, threshold: float, parts: range, imbalance: Any, number: int
@@ -384,18 +384,19 @@ class Passes:
         excess: float,
         by_output: Floats | None = None,
         cost: float = 0.0,
+        widest: float = math.inf,
     ) -> float:
         """The dual bound, given the largest |g~_j| / f_j and the excess of the whole family.
 
         by_output : with K outputs, the largest |g~_jk| / f_j of each, float64 (K,).
-        cost : :attr:`Prices.cost` of the whole family.
+        cost, widest : as of :class:`Prices`, of the whole family.
 
         If the pass drew a sample of the features, the bound is for the problem restricted to the sample.
         """
         rounded = 0.0
         if self.objective.covariates is not None:
             rounded = slack(self.objective, dual.residuals, self.vectors.accepted)
-        return self.objective.dual_bound(dual.residuals, largest, excess, rounded, cost)
+        return self.objective.dual_bound(dual.residuals, largest, excess, rounded, cost, widest)
 
     def prove(self, watch: Ids, threshold: float, number: int = 0) -> tuple[Prices, float]:
         """Prices of the whole family at the residuals in the vectors, and the bound that they prove."""
@@ -406,7 +407,8 @@ class Passes:
     def bound_of(self, dual: DualPoint, prices: Prices) -> float:
         """The dual bound that the prices of the whole family prove."""
         excess = math.fsum(prices.excess)
-        return self.bound(dual, prices.largest, excess, prices.by_output, prices.cost)
+        own = prices.by_output, prices.cost, prices.widest
+        return self.bound(dual, prices.largest, excess, *own)
 
     def rounding(self, point: Point, value: float, reach: float) -> float:
         """Estimate the relative gap that rounding alone may leave at the anchor.

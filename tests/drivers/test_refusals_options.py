@@ -273,7 +273,7 @@ CASES: list[tuple[str, Callable[..., Any], dict[str, Any], str]] = [
      "expected 0 or 1 in each column"),
     ("many covariates of many classes", softmax,
      {"y": np.arange(N) % 30, "covariates": np.random.default_rng(8).normal(size=(N, 99))},
-     "covariates: expected at most 1,024 coefficients .*, got 3,000: 99 columns for each of 30 outputs"),
+     "expected at most 1,024 coefficients .*, got 3,000: 99 columns and an intercept for each of 30"),
     ("class_weight of no class", softmax, {"class_weight": {9: 2.0}},
      "class_weight: there is no label 9"),
     *((f"offset of shape {shape}", softmax, {"offset": np.zeros(shape)},

@@ -21,6 +21,7 @@ from fcl.cli.certify import command as certify_command
 from fcl.cli.train import command as train_command
 from fcl.drivers.events import PassDone
 from fcl.options import limits_of
+from fcl.solve import outputs, passes
 from tests.drivers.conftest import bits, dense
 from tests.windows import examples
 
@@ -402,3 +403,40 @@ def test_commands_read_a_table(tmp_path: Path) -> None:
         assert run.exit_code == 2 and match in run.output, run.output
     run = CliRunner().invoke(train_command, [*words, "--limits", "nowhere.tsv"])
     assert run.exit_code == 2 and "expected LOW:HIGH, such as 0:, or a table" in run.output
+
+
+# -- bounds where lists of candidates are full, and where limits are wide ----------------------------
+
+
+def test_a_full_list_hides_no_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list of features fills with those that pull towards the finite limit of the others."""
+    random = np.random.default_rng(0)
+    y = random.normal(size=100)
+    X = y[:, None] + 0.3 * random.normal(size=(100, 40))
+    X[:, 20] = -0.7 * y + 0.5 * random.normal(size=100)
+    data = fcl.open_data(X, y=y)
+    options: dict[str, Any] = {"C": 1.0, "loss": "squared"}
+    options["limits"] = {"*": (-np.inf, 1e-9), 0: (-1e-9, 1e-9)}
+    best = fcl.train(data, "columns", tol=1e-9, **options).certificate
+    assert best.gap <= 1e-9
+    found = fcl.certify((np.zeros(40), 0.0), data, features="columns", **options).certificate
+    assert found.bound <= best.objective * (1.0 + 1e-12) < 0.4 * found.objective
+    monkeypatch.setattr(passes.Passes.__init__, "__defaults__", (2, 1))
+    monkeypatch.setattr(outputs.make_passes, "__defaults__", (2, 1))
+    few = fcl.train(data, "columns", tol=1e-6, **options).certificate
+    assert few.gap <= 1e-6 and few.objective == pytest.approx(best.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("most", [1e3, 1e8, 1e308])
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_wide_limits_cost_nothing(loss: str, most: float) -> None:
+    """Where a limit is far away, the bound scales residuals as without it."""
+    random = np.random.default_rng(1)
+    X = random.normal(size=(80, 12))
+    y = X[:, 0] - X[:, 1] + random.normal(size=80)
+    data = fcl.open_data(X, y=np.where(y > 0, 1, 0) if loss == "logistic" else y)
+    options: dict[str, Any] = {"C": 0.5, "loss": loss, "tol": 1e-6}
+    free = fcl.train(data, "columns", **options)
+    wide = fcl.train(data, "columns", limits=(-most, most), **options)
+    assert wide.converged and wide.passes <= free.passes + 1
+    assert wide.certificate.objective == pytest.approx(free.certificate.objective, rel=2e-6)

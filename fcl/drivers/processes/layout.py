@@ -157,7 +157,7 @@ class Layout:
             (i8, (kept,), "priced_ids"),
             (f8, each(kept, outputs), "priced_gradients priced_curvatures"),
             (i8, (len(priced),), "priced_counts"),
-            (f8, (len(priced),), "priced_largest priced_reach priced_cost"),
+            (f8, (len(priced),), "priced_largest priced_reach priced_cost priced_widest"),
             (f8, (len(priced), outputs), "priced_by_output"),
             (f8, (priced[-1][2],), "priced_excess"),
             first=point_lists(k, outputs) + watched_lists(k + c, outputs),

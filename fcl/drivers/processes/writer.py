@@ -212,6 +212,7 @@ class Writer:
             layout.array("priced_by_output")[task.start] = prices.by_output
         layout.array("priced_reach")[task.start] = prices.reach
         layout.array("priced_cost")[task.start] = prices.cost
+        layout.array("priced_widest")[task.start] = prices.widest
         layout.array("priced_excess")[part.start : part.stop] = prices.excess
 
     @staticmethod
@@ -227,7 +228,8 @@ class Writer:
         by_output = self.layout.array("priced_by_output").max(axis=0)
         excess = math.fsum(self.layout.array("priced_excess"))
         cost = math.fsum(self.layout.array("priced_cost"))
-        bound = passes.bound(passes.dual_point(), largest, excess, by_output, cost)
+        widest = float(self.layout.array("priced_widest").max())
+        bound = passes.bound(passes.dual_point(), largest, excess, by_output, cost, widest)
         return BoundResult(bound, *(_plain(total) for total in passes.totals()))
 
     # -- the sample ----------------------------------------------------------------------------

@@ -286,6 +286,7 @@ class ConcatPricer:
             excess=found.excess / f,
             reach=found.reach / f,
             omitted=found.omitted / f,
+            widest=found.widest / f,
         )
 
     def _own_parts(self, parts: range) -> Iterator[tuple[int, range]]:
