@@ -68,13 +68,13 @@ def settle(
     slope, floor = x if slope is None else slope, x if floor is None else floor
     decrease = 0.0
     if objective.has_constant:  # this search finds the best constant from any distance
-        own, bend = float(slope[0]), float(floor[0])
-        move = objective.best_intercept(m, guess, own, bend)
+        own, curve = float(slope[0]), float(floor[0])
+        move = objective.best_intercept(m, guess, own, curve)
         if move:
             before = objective.loss_sum(m, 0.0)
             m += move
             x = np.append(move, x[1:])
-            decrease = before - objective.loss_sum(m, 0.0) - (own + 0.5 * bend * move) * move
+            decrease = before - objective.loss_sum(m, 0.0) - (own + 0.5 * curve * move) * move
     if objective.covariates is not None:
         return descend(objective, m, x, slope, floor, decrease)
     return Settled(x, max(0.0, decrease))

@@ -24,7 +24,7 @@ import numpy as np
 from fcl.objective import ROUNDING, Outputs
 from fcl.parallel import SERIAL, Team
 from fcl.solve.coupled_exact import exact_bytes, is_exact, minimise_exactly
-from fcl.solve.coupled_model import Bend, minimise_model, model_bytes
+from fcl.solve.coupled_model import RowHessians, minimise_model, model_bytes
 from fcl.solve.damping import Choices, Damping
 from fcl.solve.inner import InnerModel
 from fcl.solve.inner_descent import MAX_SWEEPS
@@ -220,9 +220,9 @@ class CoupledTrainer:
         # features well within their bounds could not move by as little as the others violate theirs
         near = 1.0 - NEAR * violation
         part = local.take(np.flatnonzero(is_active(local.weights) | (self.seen[1] > near)))
-        bend, sweeps = self._bend(), 0
+        hessians, sweeps = self._row_hessians(), 0
         while True:
-            step = self._minimise(part, bend, tolerance, violation)
+            step = self._minimise(part, hessians, tolerance, violation)
             sweeps += step.sweeps
             found = self._search(part, step)
             if found is not None:
@@ -243,7 +243,9 @@ class CoupledTrainer:
         self._m += beta * self._dm
         return StepResult(True, decrease + gained, violation, sweeps)
 
-    def _minimise(self, part: LocalPoint, bend: Bend, tolerance: float, violation: float) -> Step:
+    def _minimise(
+        self, part: LocalPoint, hessians: RowHessians, tolerance: float, violation: float
+    ) -> Step:
         """Minimise the model at a point: exactly if that is cheap, else by coordinate descent.
 
         violation : at the point.
@@ -251,8 +253,8 @@ class CoupledTrainer:
         view, working, raised = self._view, self._working, self.damping.raised
         if is_exact(view, len(part.columns), self.damping.careful):
             self.chosen.add("whole Hessian", self.damping)
-            cease, bend = self.inner.cease, bend.raised(raised)
-            return minimise_exactly(view, working, part, bend, raised, tolerance, cease)
+            cease, hessians = self.inner.cease, hessians.raised(raised)
+            return minimise_exactly(view, working, part, hessians, raised, tolerance, cease)
         most = MAX_SWEEPS if violation <= 1.0 else FAR_SWEEPS
         self.chosen.add("sampled Hessian", self.damping)
         step = minimise_model(
@@ -260,7 +262,7 @@ class CoupledTrainer:
             view,
             working,
             part,
-            bend.raised(raised),
+            hessians.raised(raised),
             raised,
             tolerance,
             # features well within their bounds could not move by as little as the others violate theirs
@@ -303,13 +305,13 @@ class CoupledTrainer:
         local = LocalPoint(columns, weights, g, h, floor, absolute, ridge, *limits, loss, slopes)
         return local, violation
 
-    def _bend(self) -> Bend:
+    def _row_hessians(self) -> RowHessians:
         """The Hessian at the current point; residuals and curvatures are in the buffers."""
         part = self._view.objective
         z = None if part.covariates is None else part.covariates.values
         if part.separate:
-            return Bend(self._q, np.ones(part.n_rows), False, z)
-        return Bend(part.loss.mean(self._m), part.s, True, z)
+            return RowHessians(self._q, np.ones(part.n_rows), False, z)
+        return RowHessians(part.loss.mean(self._m), part.s, True, z)
 
     def _search(self, local: LocalPoint, step: Step) -> Share | None:
         """Search along a step; writes the margins of the step."""

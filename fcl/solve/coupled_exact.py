@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import qr, solve_triangular
 
 from fcl.solve.coupled_groups import minimise_groups
-from fcl.solve.coupled_model import Bend
+from fcl.solve.coupled_model import RowHessians
 from fcl.solve.exact import minimise_quadratic, over_chunks
 from fcl.solve.output_view import OutputView
 from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
@@ -71,17 +71,17 @@ def minimise_exactly(
     view: OutputView,
     working: WorkingSet,
     at: LocalPoint,
-    bend: Bend,
+    hessians: RowHessians,
     raised: float,
     tolerance: float,
     cease: Callable[[], bool],
 ) -> Step:
     """The step that minimises the model at a point; arguments as for ``minimise_model``."""
     (k, n_outputs), n = at.weights.shape, view.objective.n_rows
-    factors = bend.factors()
+    factors = hessians.factors()
     columns = factors[:, :, : len(at.slopes)]
-    if bend.z is not None:
-        columns = columns[:, :, :, None] * bend.z[:, None, None, :]
+    if hessians.z is not None:
+        columns = columns[:, :, :, None] * hessians.z[:, None, None, :]
     free = _Free.of(columns.reshape(n * n_outputs, -1))
     dense = np.empty((n, k))
 

@@ -71,8 +71,8 @@ def model_bytes(n_rows: int, n_columns: int, n_outputs: int, group: bool, q: int
 
 
 @dataclass(frozen=True)
-class Bend:
-    """The Hessian of the losses over the rows of a view, as the model takes it.
+class RowHessians:
+    """The Hessians of the losses of the rows of a view, as the model takes them.
 
     The Hessian of row i is s_i (diag(p_i) - p_i p_i') if ``coupled``, else diag(p_i) and s_i is 1.
     """
@@ -80,19 +80,17 @@ class Bend:
     p: Floats  #: float64 (K, rows)
     s: Floats  #: float64 (rows,)
     coupled: bool
-    z: Floats | None = (
-        None  #: float64 (rows, q), covariates; None for an intercept alone, or for none
-    )
+    z: Floats | None = None  #: float64 (rows, q), covariates; None if there are no covariates
 
-    def take(self, rows: Columns, ratio: Floats) -> Bend:
+    def take(self, rows: Columns, ratio: Floats) -> RowHessians:
         """The Hessian of a sample of the rows, each multiplied by its ratio; p and s in float32."""
         p = np.take(self.p, rows, axis=1)  # indexing would transpose the memory
         if not self.coupled:
             p = p * ratio
         s = self.s[rows] * (ratio if self.coupled else 1.0)
-        return Bend(p, s, self.coupled, None if self.z is None else self.z[rows])
+        return RowHessians(p, s, self.coupled, None if self.z is None else self.z[rows])
 
-    def raised(self, share: float) -> Bend:
+    def raised(self, share: float) -> RowHessians:
         """The Hessian with probabilities mixed with equal ones, which have a share of the weight.
 
         Where all probabilities are 0 or 1, the loss is flat although a step may cross to another class;
@@ -147,7 +145,7 @@ class Bend:
 
 
 @dataclass(frozen=True)
-class _Bends:
+class _HessianSums:
     """Sums over the sample of products of columns with the Hessians of the rows."""
 
     gathered: Gathered
@@ -319,7 +317,7 @@ def minimise_model(
     view: OutputView,
     working: WorkingSet,
     at: LocalPoint,
-    bend: Bend,
+    hessians: RowHessians,
     raised: float,
     tolerance: float,
     near: float,
@@ -332,7 +330,7 @@ def minimise_model(
     at : LocalPoint
         Weights, gradients, curvatures and floor float64 (k, K); slopes float64 (n_free,).
         Curvatures are used only if rows are sampled.
-    bend : Bend
+    hessians : RowHessians
         Over the rows of the view.
     raised : float
         Share of the curvatures that is added to them.
@@ -350,7 +348,7 @@ def minimise_model(
     """
     k, n_outputs = at.weights.shape
     lean, h = np.empty(k), np.empty(k)
-    total = bend.total
+    total = hessians.total
     wanted = max(LEAST_ROWS, ROWS_A_COLUMN * k)
     rows = inner.gather(working, at.columns, total, lean, h, wanted)
     whole = h.copy()
@@ -359,9 +357,10 @@ def minimise_model(
     own = slice(None, None, max(1, len(at.slopes) // n_outputs))
     centres = inner.centre(lean, h) if constant else np.zeros(k)
     gathered, chosen = inner.gathered(k), inner.chosen(len(total))
-    part = bend.take(chosen, gathered.q / total[chosen])
+    part = hessians.take(chosen, gathered.q / total[chosen])
     z = None if part.z is None else part.z.astype(np.float32)
-    bends = _Bends(gathered, part.p.astype(np.float32), part.s.astype(np.float32), bend.coupled, z)
+    p, s = part.p.astype(np.float32), part.s.astype(np.float32)
+    sums = _HessianSums(gathered, p, s, part.coupled, z)
     root: Floats = np.empty((0, 0))
     if len(at.slopes):
         root = inverse_root(part.gram() + np.diag(view.free_floor), FLAT)
@@ -370,7 +369,7 @@ def minimise_model(
     share = np.divide(h, whole, out=np.ones(k), where=whole > 0.0)
     missed = FLOOR * share[:, None] * at.curvatures if rows < len(total) else np.zeros((1, 1))
     group = view.objective.penalty.grouped
-    model = _model(at, bends, root, missed, raised, group)
+    model = _model(at, sums, root, missed, raised, group)
     eliminated = model.leans.shape[2] > 0
     b = -(at.slopes @ root) if eliminated else np.empty(0)
     descent = _Descent(model, group, b, root, at.slopes, most, z)
@@ -388,7 +387,7 @@ def minimise_model(
 
 
 def _model(
-    at: LocalPoint, bends: _Bends, root: Floats, missed: Floats, raised: float, group: bool
+    at: LocalPoint, sums: _HessianSums, root: Floats, missed: Floats, raised: float, group: bool
 ) -> CoupledModel:
     """The model over the gathered columns, whose gradients are those of the centred columns.
 
@@ -399,12 +398,12 @@ def _model(
     eliminated = root.shape[1] if k * n_outputs * max(n_outputs, len(root)) <= MOST_LEANS else 0
     leans: Floats = np.zeros((k, n_outputs, eliminated))
     if leans.size:
-        leans = bends.leans(root)
+        leans = sums.leans(root)
     blocks = (
-        bends.matrices(bends.s, squared=True) if group and k * n_outputs**2 <= MOST_LEANS else None
+        sums.matrices(sums.s, squared=True) if group and k * n_outputs**2 <= MOST_LEANS else None
     )
     outputs = np.arange(n_outputs)
-    own = bends.diagonals() if blocks is None else blocks[:, outputs, outputs]
+    own = sums.diagonals() if blocks is None else blocks[:, outputs, outputs]
     along = np.einsum("jkr,jkr->jk", leans, leans)
     extra = DAMPING * (np.maximum(own - along, 0.0) + at.floor) + raised * own
     extra += at.floor + at.ridge[:, None] + np.maximum(missed - own, 0.0)
@@ -415,17 +414,17 @@ def _model(
         curve, vectors = np.linalg.eigh(blocks - leans @ leans.transpose(0, 2, 1))
         curve = np.maximum(curve, np.maximum(LEAST_CURVE * curve[:, -1:], 1e-300))
     elif group:  # diag(p) - p p' is at most 2 diag(p (1 - p))
-        top = ((2.0 if bends.coupled else 1.0) * own + extra).max(axis=1)
+        top = ((2.0 if sums.coupled else 1.0) * own + extra).max(axis=1)
         curve = np.repeat(top[:, None], n_outputs, axis=1)
-    unit = float(bends.s.max(initial=0.0)) or 1.0
-    p, gathered = bends.p, bends.gathered
+    unit = float(sums.s.max(initial=0.0)) or 1.0
+    p, gathered = sums.p, sums.gathered
     p[p < LEAST_P] = 0.0
     return CoupledModel(
         gathered.columns,
         p,
-        bends.s / np.float32(unit),
+        sums.s / np.float32(unit),
         unit,
-        bends.coupled,
+        sums.coupled,
         at.absolute,
         at.gradients,
         extra,

@@ -158,8 +158,8 @@ def output_moments(
     if filled <= SPARSE * k * n:
         g, h = np.zeros((2, k, len(r)))
         for output, own in enumerate(r):
-            bend = own if q is None else q[output]
-            g[:, output], h[:, output] = column_moments(working, columns, own, bend, team)
+            weights = own if q is None else q[output]
+            g[:, output], h[:, output] = column_moments(working, columns, own, weights, team)
         return g, h
 
     def chunk(part: Floats, rows: slice) -> Floats:

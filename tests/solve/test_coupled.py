@@ -285,12 +285,12 @@ def test_the_plan_covers_the_allocations_of_a_step(
 
 def test_raised_curvatures_bound_flat_rows_from_below() -> None:
     p = np.array([[1.0, 0.2], [0.0, 0.3], [0.0, 0.5]])
-    bend = coupled_model.Bend(p, np.array([2.0, 3.0]), True)
-    assert bend.raised(0.0) is bend
-    raised = bend.raised(1.0)
+    hessians = coupled_model.RowHessians(p, np.array([2.0, 3.0]), True)
+    assert hessians.raised(0.0) is hessians
+    raised = hessians.raised(1.0)
     np.testing.assert_allclose(raised.p, 0.5 * p + 1.0 / 6.0)
     flat = np.linalg.eigvalsh(np.diag(raised.p[:, 0]) - np.outer(raised.p[:, 0], raised.p[:, 0]))
     assert abs(flat[0]) < 1e-15
     assert flat[1] > 0.16
-    separate = coupled_model.Bend(p, np.ones(2), False)
+    separate = coupled_model.RowHessians(p, np.ones(2), False)
     assert separate.raised(1.0) is separate
