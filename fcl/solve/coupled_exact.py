@@ -99,19 +99,19 @@ def minimise_exactly(
         basis = free.basis[rows.start * n_outputs : rows.stop * n_outputs]
         return part.reshape(-1, k * n_outputs), basis
 
-    leans = np.zeros((free.basis.shape[1], k * n_outputs))
+    cross = np.zeros((free.basis.shape[1], k * n_outputs))
     for rows in chunks:
         part, basis = products(rows)
-        leans += basis.T @ part
+        cross += basis.T @ part
     hessian = np.zeros((k * n_outputs, k * n_outputs))
     for rows in chunks:
         part, basis = products(rows)
-        part = part - basis @ leans
+        part = part - basis @ cross
         hessian += part.T @ part
     own = hessian.diagonal().copy()
     diagonal = np.diag_indices_from(hessian)
     hessian[diagonal] += (at.floor + at.ridge[:, None]).ravel() + raised * own
-    gradients = at.gradients.ravel() - leans.T @ free.scaled(at.slopes)
+    gradients = at.gradients.ravel() - cross.T @ free.scaled(at.slopes)
     start = at.weights
     if view.objective.penalty.grouped:
         weights, sets = minimise_groups(hessian, gradients, at.absolute, start, tolerance, cease)
@@ -122,7 +122,7 @@ def minimise_exactly(
         )
         weights = found.reshape(start.shape)
     d = weights - start
-    return Step(d, free.step(at.slopes, leans @ d.ravel()), sets)
+    return Step(d, free.step(at.slopes, cross @ d.ravel()), sets)
 
 
 @dataclass(frozen=True)

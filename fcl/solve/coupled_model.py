@@ -4,7 +4,7 @@ A sample of the rows is gathered as for one output (:mod:`fcl.solve.inner`), by 
 curvatures. For softmax the model has the Hessian that couples the outputs (:mod:`fcl.kernels.coupled`);
 with the group norm one move minimises over all weights of a feature. The unpenalised coefficients are
 eliminated, which needs K products of each column with each class and covariate; beyond
-:data:`MOST_LEANS` of them, columns are centred, and the coefficients are minimised after each sweep.
+:data:`MOST_CROSS` of them, columns are centred, and the coefficients are minimised after each sweep.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
 from fcl.types import Floats, Singles
 
 #: Maximum columns times outputs times free coefficients whose coupling is stored.
-MOST_LEANS = 1 << 22
+MOST_CROSS = 1 << 22
 #: Maximum products of two probabilities in memory at a time, unless those of K pairs of classes are more.
 MOST_PRODUCTS = 1 << 22
 #: Numbers over rows up to which extrapolation has memory: rows times outputs.
@@ -40,8 +40,8 @@ LEAST_CURVE = 1e-9
 #: Probabilities below this count as 0: products of smaller numbers are subnormal, which takes a hundred
 #: times as long.
 LEAST_P = 1e-15
-#: Arrays of columns times outputs squared that exist at a time: for the L1 norm the leans, the matrices
-#: that they are made of, and a product of them; for the group norm also the blocks and their vectors.
+#: Arrays of columns times outputs squared that exist at a time: for the L1 norm the cross terms, the
+#: matrices that they are made of, and a product of them; for the group norm also blocks and vectors.
 SQUARES, GROUP_SQUARES = 3, 5
 #: Bytes for each row and output: probabilities in float64, of the view and of the sample, and the largest
 #: temporary arrays of the sample.
@@ -59,7 +59,7 @@ def model_bytes(n_rows: int, n_columns: int, n_outputs: int, group: bool, q: int
     q : number of covariates.
     """
     numbers = n_rows * n_outputs
-    squares = min(MOST_LEANS, n_columns * n_outputs**2 * max(1, q))
+    squares = min(MOST_CROSS, n_columns * n_outputs**2 * max(1, q))
     products = min(max(MOST_PRODUCTS, numbers), numbers * n_outputs)
     return (
         ROW_BYTES * numbers
@@ -154,7 +154,7 @@ class _HessianSums:
     coupled: bool
     z: Singles | None
 
-    def leans(self, root: Floats) -> Floats:
+    def cross(self, root: Floats) -> Floats:
         """sum_i phi_ij H_i z_i' times the root of the elimination, float64 (k, K, r)."""
         if self.z is None:
             return self.matrices(self.s, squared=False) @ root
@@ -347,15 +347,15 @@ def minimise_model(
         d float64 (k, K), x float64 (n_free,).
     """
     k, n_outputs = at.weights.shape
-    lean, h = np.empty(k), np.empty(k)
+    cross_sums, h = np.empty(k), np.empty(k)
     total = hessians.total
     wanted = max(LEAST_ROWS, ROWS_A_COLUMN * k)
-    rows = inner.gather(working, at.columns, total, lean, h, wanted)
+    rows = inner.gather(working, at.columns, total, cross_sums, h, wanted)
     whole = h.copy()
     constant = view.objective.parts[0].has_constant
     # the free coefficients of constants, one for each output
     own = slice(None, None, max(1, len(at.slopes) // n_outputs))
-    centres = inner.centre(lean, h) if constant else np.zeros(k)
+    centres = inner.centre(cross_sums, h) if constant else np.zeros(k)
     gathered, chosen = inner.gathered(k), inner.chosen(len(total))
     part = hessians.take(chosen, gathered.q / total[chosen])
     z = None if part.z is None else part.z.astype(np.float32)
@@ -370,7 +370,7 @@ def minimise_model(
     missed = FLOOR * share[:, None] * at.curvatures if rows < len(total) else np.zeros((1, 1))
     group = view.objective.penalty.grouped
     model = _model(at, sums, root, missed, raised, group)
-    eliminated = model.leans.shape[2] > 0
+    eliminated = model.cross.shape[2] > 0
     b = -(at.slopes @ root) if eliminated else np.empty(0)
     descent = _Descent(model, group, b, root, at.slopes, most, z)
     order = inner.order(k)
@@ -395,23 +395,23 @@ def _model(
     missed : least curvatures, of columns that the sample may miss.
     """
     k, n_outputs = at.weights.shape
-    eliminated = root.shape[1] if k * n_outputs * max(n_outputs, len(root)) <= MOST_LEANS else 0
-    leans: Floats = np.zeros((k, n_outputs, eliminated))
-    if leans.size:
-        leans = sums.leans(root)
+    eliminated = root.shape[1] if k * n_outputs * max(n_outputs, len(root)) <= MOST_CROSS else 0
+    cross: Floats = np.zeros((k, n_outputs, eliminated))
+    if cross.size:
+        cross = sums.cross(root)
     blocks = (
-        sums.matrices(sums.s, squared=True) if group and k * n_outputs**2 <= MOST_LEANS else None
+        sums.matrices(sums.s, squared=True) if group and k * n_outputs**2 <= MOST_CROSS else None
     )
     outputs = np.arange(n_outputs)
     own = sums.diagonals() if blocks is None else blocks[:, outputs, outputs]
-    along = np.einsum("jkr,jkr->jk", leans, leans)
+    along = np.einsum("jkr,jkr->jk", cross, cross)
     extra = DAMPING * (np.maximum(own - along, 0.0) + at.floor) + raised * own
     extra += at.floor + at.ridge[:, None] + np.maximum(missed - own, 0.0)
     curve, vectors = own + extra - along, np.empty((0, 0, 0))
     curve = np.maximum(np.maximum(curve, LEAST_CURVE * (own + extra)), 1e-300)
     if blocks is not None:
         blocks[:, outputs, outputs] += extra
-        curve, vectors = np.linalg.eigh(blocks - leans @ leans.transpose(0, 2, 1))
+        curve, vectors = np.linalg.eigh(blocks - cross @ cross.transpose(0, 2, 1))
         curve = np.maximum(curve, np.maximum(LEAST_CURVE * curve[:, -1:], 1e-300))
     elif group:  # diag(p) - p p' is at most 2 diag(p (1 - p))
         top = ((2.0 if sums.coupled else 1.0) * own + extra).max(axis=1)
@@ -430,6 +430,6 @@ def _model(
         extra,
         np.ascontiguousarray(curve),
         vectors,
-        leans,
+        cross,
         at.weights,
     )

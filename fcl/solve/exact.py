@@ -98,8 +98,8 @@ class ExactModel:
         """
         free = Elimination.of(view.objective, q, at.slopes, view.free_floor)
         sums = self._sums(view, working, at.columns, q)
-        leans = sums @ free.root
-        moves = leans @ free.root.T
+        cross = sums @ free.root
+        moves = cross @ free.root.T
         # floors retain a part of what is eliminated
         hessian = self._sparse_hessian(view, working, at.columns, q, sums, moves)
         if hessian is None:
@@ -119,7 +119,7 @@ class ExactModel:
                 hessian, gradients, at.absolute, *limits, at.weights, tolerance, cease
             )
         d = weights - at.weights
-        return Step(d, free.step(free.start - d @ leans), sets)
+        return Step(d, free.step(free.start - d @ cross), sets)
 
     @staticmethod
     def work(working: WorkingSet, columns: Columns, n_rows: int) -> float:
@@ -137,8 +137,8 @@ class ExactModel:
         """sum_i q_i phi_ij z_i over the unpenalised columns z, float64 (k, n_free)."""
         covariates, team = view.objective.covariates, view.objective.team
         if covariates is None:
-            lean, _ = column_moments(working, columns, q, q, team)
-            return np.repeat(lean[:, None], view.objective.n_free, axis=1)
+            cross_sums, _ = column_moments(working, columns, q, q, team)
+            return np.repeat(cross_sums[:, None], view.objective.n_free, axis=1)
         z = covariates.values
         return over_chunks(
             view, working, columns, lambda part, rows: part @ (z[rows] * q[rows, None]), team
@@ -167,9 +167,9 @@ class ExactModel:
             column_kernels.add_sparse_gram(pieces, slots, block, q, *buffers, hessian)
         hessian += np.triu(hessian, 1).T
         whole = hessian.diagonal().copy()
-        cross = sums @ moves.T
-        hessian -= cross
-        hessian -= cross.T
+        product = sums @ moves.T
+        hessian -= product
+        hessian -= product.T
         hessian += moves @ part.free_gram(q) @ moves.T
         return hessian if (hessian.diagonal() >= LEAST_LEFT * whole).all() else None
 

@@ -218,9 +218,9 @@ class RowView:
         valued = np.flatnonzero(working.cache.store.valued(working.cache.slots[columns]))
         if len(valued):
             of = columns[valued]
-            lean, _ = column_moments(working, of, self._q, self._q, self.objective.team)
+            cross_sums, _ = column_moments(working, of, self._q, self._q, self.objective.team)
             left[valued] -= np.minimum(
-                lean * lean / np.maximum(self._total_q * h[valued], 1e-300), 1.0
+                cross_sums * cross_sums / np.maximum(self._total_q * h[valued], 1e-300), 1.0
             )
         return left
 

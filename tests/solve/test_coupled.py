@@ -167,7 +167,7 @@ def test_without_elimination_and_with_a_bound_of_the_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The fallback for very many outputs."""
-    monkeypatch.setattr(coupled_model, "MOST_LEANS", 0)
+    monkeypatch.setattr(coupled_model, "MOST_CROSS", 0)
     for group in (True, False):
         case = make_case("softmax", group)
         assert solve(case)[0] == pytest.approx(case.optimum(), rel=1e-8)
