@@ -31,7 +31,7 @@ from fcl.model.certificate import Certificate, Scope
 from fcl.model.model import Model
 from fcl.objective import relative_gap
 from fcl.parallel import one_blas_thread
-from fcl.solve.certify import Standing
+from fcl.solve.certify import CertifiedPoint
 from fcl.solve.outputs import make_passes
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 
@@ -164,24 +164,24 @@ def certify(
             given = subject.point(job)
             check_within(given, job.limits, plain(job.family))
             point = in_solver_units(job.family, given)
-            standing = Standing(passes, point)
+            certified = CertifiedPoint(passes, point)
             if best:
-                standing.go_to_best_C()
-                if standing.largest == 0.0:
+                certified.go_to_best_C()
+                if certified.largest == 0.0:
                     raise InputError(
                         "C: expected a number, since no feature has a price at this model: it is optimal "
                         "for the losses alone, and more nearly so the larger C is; got best"
                     )
-                job = job.at(standing.C)
+                job = job.at(certified.C)
                 known = None if bound is None else bound_of(bound, job)
-            elif subject.claims_less_than(standing.certified.gap):
-                standing.polish()
-            found = _optimality(subject, job, standing, known, radius, top, best, fingerprint)
+            elif subject.claims_less_than(certified.certificate.gap):
+                certified.polish()
+            found = _optimality(subject, job, certified, known, radius, top, best, fingerprint)
             if keep_model:
                 kept = model_at(
                     job,
                     passes,
-                    standing.point,
+                    certified.point,
                     found.certificate,
                     fingerprint=fingerprint,
                     C_min=None,
@@ -284,7 +284,7 @@ def _passes(job: Job, prepared: PreparedRows, keep: int) -> Any:
 def _optimality(
     subject: Subject,
     job: Job,
-    standing: Standing,
+    certified: CertifiedPoint,
     bound: float | None,
     radius: float | None,
     top: int,
@@ -292,7 +292,7 @@ def _optimality(
     fingerprint: str,
 ) -> Optimality:
     """Everything that the pass says, in the user's units."""
-    proved, norm = standing.certified, standing.norm
+    proved, norm = certified.certificate, certified.norm
     given = _better(bound, proved, job)
     if radius is not None and radius < norm * (1.0 - ROUNDED):
         raise InputError(
@@ -301,9 +301,9 @@ def _optimality(
         )
     radius = norm if radius is None else radius
     gap = relative_gap(proved.objective, given)
-    best_C, best_gap = standing.best_C() if standing.serves_every_C else (None, None)
+    best_C, best_gap = certified.best_C() if certified.serves_every_C else (None, None)
     if best or (best_gap is not None and proved.gap < best_gap):
-        best_C, best_gap = standing.C, proved.gap
+        best_C, best_gap = certified.C, proved.gap
     shift = float(np.abs(job.intercept_shift).max())
     certificate = Certificate(
         proved.objective,
@@ -313,26 +313,26 @@ def _optimality(
         proved.n_priced,
         proved.scope,
         1,
-        standing.resolves(shift),
+        certified.resolves(shift),
     )
-    _, intercept, _ = free_in_units(job, standing.point)
-    own = standing.penalty + standing.C * standing.own_loss
+    _, intercept, _ = free_in_units(job, certified.point)
+    own = certified.penalty + certified.C * certified.own_loss
     return Optimality(
-        C=standing.C,
+        C=certified.C,
         alpha=job.options.alpha,
         certificate=certificate,
         own_bound=proved.bound,
         own_gap=proved.gap,
         own_objective=own if subject.has_intercept and math.isfinite(own) else None,
-        losses=standing.loss,
-        penalty=standing.penalty,
+        losses=certified.loss,
+        penalty=certified.penalty,
         intercept=intercept if np.ndim(intercept) == 0 else list(map(float, intercept)),
-        n_active=len(standing.point.ids),
+        n_active=len(certified.point.ids),
         best_C=best_C,
         best_gap=best_gap,
         radius=radius,
-        ball_gap=standing.ball_gap(radius),
-        violators=_violators(job, standing, top),
+        ball_gap=certified.ball_gap(radius),
+        violators=_violators(job, certified, top),
         n_rows=job.train.n,
         sum_weights=job.sum_weights,
         fingerprint=fingerprint,
@@ -352,8 +352,8 @@ def _better(bound: float | None, proved: Certificate, job: Job) -> float:
     return max(proved.bound, min(bound, proved.objective))
 
 
-def _violators(job: Job, standing: Standing, top: int) -> tuple[Violator, ...]:
-    found, names = standing.violators(top), job.train.data.column_names
+def _violators(job: Job, certified: CertifiedPoint, top: int) -> tuple[Violator, ...]:
+    found, names = certified.violators(top), job.train.data.column_names
     family, rows = plain(job.family), zip(found.ids.tolist(), found.weights.tolist(), strict=True)
     return tuple(
         Violator(id, family.describe(id, names), weight, slope, violation)
