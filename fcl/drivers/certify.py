@@ -21,10 +21,10 @@ from fcl.drivers.job import Job, make_job
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.limits import check_within
 from fcl.drivers.memory import peak_memory
+from fcl.drivers.model_to_certify import ModelToCertify, bound_of, linear_model
 from fcl.drivers.optimality import Optimality, Violator
 from fcl.drivers.pass_plan import plan_pass
 from fcl.drivers.rows import check_data_set
-from fcl.drivers.subject import Subject, bound_of, make_subject
 from fcl.errors import InputError
 from fcl.features.standardized import attach_scales, plain
 from fcl.model.certificate import Certificate, Scope
@@ -142,13 +142,13 @@ def certify(
         "class_weight": class_weight,
         "intercept": intercept,
     }
-    subject = make_subject(model, trusted, namespace)
-    radius = subject.radius if radius is None else radius
-    data = subject.opened(data, offset, covariates)
-    problem = subject.problem(data, {k: v for k, v in own.items() if v is not None})
-    C, alpha = _strength(C, alpha, subject, bound)
+    to_certify = linear_model(model, trusted, namespace)
+    radius = to_certify.radius if radius is None else radius
+    data = to_certify.opened(data, offset, covariates)
+    problem = to_certify.problem(data, {k: v for k, v in own.items() if v is not None})
+    C, alpha = _strength(C, alpha, to_certify, bound)
     best = isinstance(C, str)
-    job = _job(subject, data, problem, {"memory": memory, "scratch": scratch}, best, C, alpha)
+    job = _job(to_certify, data, problem, {"memory": memory, "scratch": scratch}, best, C, alpha)
     known = None if bound is None or best else bound_of(bound, job)
     report = on_event(progress)
     with kernels.compilation.Compilation(lambda: report(Compiling(JOB_SECONDS))), one_blas_thread():
@@ -161,7 +161,7 @@ def certify(
             fingerprint = data.fingerprint()
             passes = _passes(job, prepared, max(top, 1))
             passes.on_progress = lambda done: share("pricing", done)
-            given = subject.point(job)
+            given = to_certify.point(job)
             check_within(given, job.limits, plain(job.family))
             point = in_solver_units(job.family, given)
             certified = CertifiedPoint(passes, point)
@@ -174,9 +174,9 @@ def certify(
                     )
                 job = job.at(certified.C)
                 known = None if bound is None else bound_of(bound, job)
-            elif subject.claims_less_than(certified.certificate.gap):
+            elif to_certify.claims_less_than(certified.certificate.gap):
                 certified.polish()
-            found = _optimality(subject, job, certified, known, radius, top, best, fingerprint)
+            found = _optimality(to_certify, job, certified, known, radius, top, best, fingerprint)
             if keep_model:
                 kept = model_at(
                     job,
@@ -217,20 +217,20 @@ def _pass(found: Optimality, seconds: float) -> dict[str, Any]:
 
 
 def _strength(
-    C: float | str | None, alpha: float | None, subject: Subject, bound: Any
+    C: float | str | None, alpha: float | None, to_certify: ModelToCertify, bound: Any
 ) -> tuple[float | str | None, float | None]:
     """C and alpha of the user, or the default; both None: the model's own."""
     if isinstance(C, str) and C != "best":
         raise InputError(f"C must be a finite number above 0, or best, got {shown(C)}")
     if C is not None and alpha is not None:
         raise InputError("give either C (weight of the losses) or alpha (weight of the penalty)")
-    if C is not None or alpha is not None or subject.model is not None:
+    if C is not None or alpha is not None or to_certify.model is not None:
         return C, alpha
     return (bound.C if isinstance(bound, Model) else "best"), None
 
 
 def _job(
-    subject: Subject,
+    to_certify: ModelToCertify,
     data: DataSet,
     problem: dict[str, Any],
     running: dict[str, Any],
@@ -239,13 +239,13 @@ def _job(
     alpha: float | None,
 ) -> Job:
     """The job of the problem; at C = 1 if the best C is wanted."""
-    model = subject.model
+    model = to_certify.model
     own = C is None and alpha is None
     given = dict(problem) | running | {"C": 1.0 if best else C, "alpha": alpha}
     if own and model is not None:
         given["alpha"] = model.alpha
     job = make_job(data, given.pop("features"), divide=plan_pass, **given)
-    subject.check(job)
+    to_certify.check(job)
     if model is None:
         return job
     if own and job.sum_weights == model.sum_weights:
@@ -282,7 +282,7 @@ def _passes(job: Job, prepared: PreparedRows, keep: int) -> Any:
 
 
 def _optimality(
-    subject: Subject,
+    to_certify: ModelToCertify,
     job: Job,
     certified: CertifiedPoint,
     bound: float | None,
@@ -323,7 +323,7 @@ def _optimality(
         certificate=certificate,
         own_bound=proved.bound,
         own_gap=proved.gap,
-        own_objective=own if subject.has_intercept and math.isfinite(own) else None,
+        own_objective=own if to_certify.has_intercept and math.isfinite(own) else None,
         losses=certified.loss,
         penalty=certified.penalty,
         intercept=intercept if np.ndim(intercept) == 0 else list(map(float, intercept)),
@@ -336,7 +336,7 @@ def _optimality(
         n_rows=job.train.n,
         sum_weights=job.sum_weights,
         fingerprint=fingerprint,
-        same_data=subject.is_of(fingerprint),
+        same_data=to_certify.is_of(fingerprint),
     )
 
 
