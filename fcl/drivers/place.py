@@ -52,9 +52,9 @@ class Place(Protocol):
         """
 
     def stream(
-        self, function: Callable[..., Iterable[Any]], shared: Any, watch: Any, *args: Any
+        self, function: Callable[..., Iterable[Any]], shared: Any, context: Any, *args: Any
     ) -> Iterator[Any]:
-        """The results of ``function(shared, watch, *args)``, of which only the last one counts.
+        """The results of ``function(shared, context, *args)``, of which only the last one counts.
 
         A place in this process yields each as soon as it is there, another one only the last.
 
@@ -64,7 +64,7 @@ class Place(Protocol):
             A function of a module of fcl that yields results, each of which contains the ones before.
         shared : DataSet or dataclass
             What many jobs have in common, with the rows; it is sent once.
-        watch : Watch
+        context : RunContext
             The function gets it with the callbacks of the place where it runs.
         *args
             Other arguments.
@@ -81,10 +81,10 @@ class Here:
         return [function(item) for item in items]
 
     def stream(
-        self, function: Callable[..., Iterable[Any]], shared: Any, watch: Any, *args: Any
+        self, function: Callable[..., Iterable[Any]], shared: Any, context: Any, *args: Any
     ) -> Iterator[Any]:
         """See :class:`Place`."""
-        return iter(function(shared, watch, *args))
+        return iter(function(shared, context, *args))
 
 
 HERE = Here()
@@ -169,18 +169,18 @@ class ThreadPlace(SideBySide):
         return found
 
     def stream(
-        self, function: Callable[..., Iterable[Any]], shared: Any, watch: Any, *args: Any
+        self, function: Callable[..., Iterable[Any]], shared: Any, context: Any, *args: Any
     ) -> Iterator[Any]:
         """See :class:`Place`."""
         if threading.get_ident() == self._owner:  # the only job, outside of each()
-            yield from function(shared, watch, *args)
+            yield from function(shared, context, *args)
             return
         while not self._room.acquire(timeout=POLL):
             self._tend()
         try:
             self._tend()
-            watch = replace(
-                watch,
+            context = replace(
+                context,
                 report=self._later,
                 should_stop=lambda: self._ended,
                 place=HERE,
@@ -188,7 +188,7 @@ class ThreadPlace(SideBySide):
                 waits=False,
             )
             with limited(self._share):
-                yield from function(shared, watch, *args)
+                yield from function(shared, context, *args)
         finally:
             self._room.release()
 
@@ -248,7 +248,7 @@ def last(results: Iterable[Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class Watch:
+class RunContext:
     """What jobs report to, and what ends them.
 
     Attributes
@@ -295,6 +295,6 @@ class Watch:
         return last(self.place.stream(function, shared, self, *args))
 
 
-def train_job(data: DataSet, watch: Watch, options: dict[str, Any]) -> Iterator[TrainResult]:
+def train_job(data: DataSet, run: RunContext, options: dict[str, Any]) -> Iterator[TrainResult]:
     """Yield the result of :func:`fcl.train`, as a job.  options : its other arguments."""
-    yield train(data, progress=watch.report, should_stop=watch.should_stop, warn=False, **options)
+    yield train(data, progress=run.report, should_stop=run.should_stop, warn=False, **options)

@@ -22,7 +22,7 @@ from fcl.data.columns import ColumnRecord, joined
 from fcl.drivers.bar import on_event
 from fcl.drivers.cluster.jobs import place_of_jobs
 from fcl.drivers.job import make_job
-from fcl.drivers.place import Needs, Place, Watch, train_job
+from fcl.drivers.place import Needs, Place, RunContext, train_job
 from fcl.drivers.result import StopReason
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.estimators.rows import Training, open_rows, resolve_features, with_input_tags
@@ -265,8 +265,8 @@ class Estimator(FittedPredictor):
 
             messages.write(f"{type(self).__name__}: fitting {problem.text}")
             report = self._view()
-        watch = Watch(report, lambda: False, place=problem.place)
-        result: TrainResult = watch.run(train_job, data, options)
+        context = RunContext(report, lambda: False, place=problem.place)
+        result: TrainResult = context.run(train_job, data, options)
         if self.verbose:
             found = np.count_nonzero(result.model.weights)
             messages.write(

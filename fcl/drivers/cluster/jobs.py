@@ -34,9 +34,9 @@ from fcl.drivers.place import (
     Here,
     Needs,
     Place,
+    RunContext,
     SideBySide,
     ThreadPlace,
-    Watch,
     last,
 )
 from fcl.drivers.session import Progress
@@ -186,7 +186,7 @@ class _OnWorker:
 def run_job(
     packed: bytes,
     function: Callable[..., Iterable[Any]],
-    watch: Watch,
+    context: RunContext,
     elapsed: float,
     spent: float | None,
     sent: _Sent,
@@ -201,13 +201,13 @@ def run_job(
     clock = Clock()
     if spent is not None:
         clock.start(spent)
-    watch = replace(
-        watch,
+    context = replace(
+        context,
         report=here.report,
         should_stop=here.should_stop,
         begun=now - elapsed,
         clock=clock,
-        pause_at=now + watch.pause_at,
+        pause_at=now + context.pause_at,
     )
     with _ROOM.take(sent.size, here.room, here.should_stop):
         try:
@@ -216,7 +216,7 @@ def run_job(
             raise InputError(
                 f"dask: a worker lacks a module ({error}); install it there"
             ) from error
-        return last(function(shared, watch, *args))
+        return last(function(shared, context, *args))
 
 
 def _nothing(event: Event) -> None:
@@ -280,14 +280,14 @@ class ClusterPlace(SideBySide):
                 client.unsubscribe_topic(self._topic)
 
     def stream(
-        self, function: Callable[..., Iterable[Any]], shared: Any, watch: Any, *args: Any
+        self, function: Callable[..., Iterable[Any]], shared: Any, context: Any, *args: Any
     ) -> Iterator[Any]:
         """See :class:`fcl.drivers.place.Place`."""
-        elapsed = time.monotonic() - watch.begun
-        spent = watch.clock.seconds if watch.clock.started else None
-        watch.clock.start()
-        watch = replace(
-            watch,
+        elapsed = time.monotonic() - context.begun
+        spent = context.clock.seconds if context.clock.started else None
+        context.clock.start()
+        context = replace(
+            context,
             report=_nothing,
             should_stop=_never,
             place=HERE,
@@ -296,7 +296,7 @@ class ClusterPlace(SideBySide):
         )
         sent = _Sent(self._topic, self._size)
         future = self._cluster.submit(
-            run_job, self._future_of(shared), function, watch, elapsed, spent, sent, list(args)
+            run_job, self._future_of(shared), function, context, elapsed, spent, sent, list(args)
         )
         self._sent.add(future.key)
         try:
