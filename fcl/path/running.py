@@ -1,4 +1,4 @@
-"""What all tracks of a path share: callbacks, the clock, and how a result becomes a point."""
+"""What the paths of all folds share: callbacks, the clock, and how a result becomes a point."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from fcl.cli.train import command
 from fcl.drivers import place
 from fcl.drivers.place import ThreadPlace
 from fcl.drivers.processes import supervisor
-from fcl.path import track as tracks
+from fcl.path import regularization_path as paths
 from fcl.path.events import PointDone
 from tests.path.conftest import (
     Killed,
@@ -53,7 +53,7 @@ def _small_problems_too(monkeypatch: pytest.MonkeyPatch) -> None:
     Jobs of the driver ``processes`` run in this process.
     """
     monkeypatch.setattr(supervisor, "Supervisor", OneProcess)
-    monkeypatch.setattr(tracks, "LEAST_EXTRAPOLATED", 5)
+    monkeypatch.setattr(paths, "LEAST_EXTRAPOLATED", 5)
     monkeypatch.setattr(place, "LEAST_ENTRIES", 1)
 
 
