@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from fcl.drivers.place import HERE, Place
+from fcl.drivers.executor import INLINE, Executor
 from fcl.errors import InputError
 from fcl.features import like_bound
 from fcl.model.model import Model
@@ -45,7 +45,7 @@ def cross_validated(
         rows = PathRows(shared, fold, problem.part_of(fold_name(fold, folds)))
         fold_paths.append(RegularizationPath(problem, rows, running, store))
     sign = 1.0 if loss.higher_is_better else -1.0
-    most, reason = extend_folds(fold_paths, rules, sign, running.place)
+    most, reason = extend_folds(fold_paths, rules, sign, running.executor)
     full = path.extend(Enough(rules), most)
     if full is not None and full is not PathStop.GRID:
         reason = full
@@ -79,7 +79,7 @@ def refit_cross_validated(
             refit_point, problem, fold, result.fold_points[fold][number], alpha, part
         )
 
-    found, *own = running.place.each(refit, [-1, *range(len(result.fold_points))])
+    found, *own = running.executor.each(refit, [-1, *range(len(result.fold_points))])
     if found is None:
         return None
     # an empty model stays as it is
@@ -101,7 +101,7 @@ def scores_of(paths: list[RegularizationPath]) -> Floats:
 
 
 def extend_folds(
-    paths: list[RegularizationPath], rules: Rules, sign: float, place: Place = HERE
+    paths: list[RegularizationPath], rules: Rules, sign: float, executor: Executor = INLINE
 ) -> tuple[int, PathStop]:
     """Train the folds until their mean score ends the path.
 
@@ -115,7 +115,7 @@ def extend_folds(
     rules : Rules
     sign : float
         1 if larger scores are better, else -1.
-    place : Place
+    executor : Executor
         Where the folds are trained.
 
     Returns
@@ -128,7 +128,7 @@ def extend_folds(
     KeyboardInterrupt
         A fold was interrupted; there is no model over all rows yet.
     """
-    ends = place.each(lambda path: _extended(path, Enough(rules, sign)), paths)
+    ends = executor.each(lambda path: _extended(path, Enough(rules, sign)), paths)
     while True:
         scores = scores_of(paths)
         common = scores.shape[1]
@@ -145,7 +145,8 @@ def extend_folds(
         most = common + (rules.patience or 1)
         short = [number for number, path in enumerate(paths) if len(path.points) < most]
         extend = partial(_extended, enough=Enough(rules), most=most)
-        for number, end in zip(short, place.each(extend, [paths[n] for n in short]), strict=True):
+        new_ends = executor.each(extend, [paths[n] for n in short])
+        for number, end in zip(short, new_ends, strict=True):
             ends[number] = end
 
 
@@ -176,7 +177,7 @@ def held_out_margins(problem: Problem, result: PathResult, running: PathContext)
         )
         return found
 
-    for fold, found in enumerate(running.place.each(of_fold, range(len(result.fold_points)))):
+    for fold, found in enumerate(running.executor.each(of_fold, range(len(result.fold_points)))):
         margins[folds == fold] = found
     return margins
 

@@ -188,9 +188,9 @@ class RegularizationPath:
         most = points if most is None else min(most, points)
         reason = enough(self.points) if self.points else None
         while reason is None and len(self.points) < most:
-            place = self._running.place
+            executor = self._running.executor
             args = (self._rows, self._saved, enough, most)
-            for saved, end in place.stream(add_points, self._problem, self._running, *args):
+            for saved, end in executor.stream(add_points, self._problem, self._running, *args):
                 is_new = len(saved.points) > len(self.points)
                 self._saved, reason = saved, end
                 if self._store is not None and (is_new or not self.saved):

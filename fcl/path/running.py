@@ -6,8 +6,8 @@ import math
 import time
 from dataclasses import dataclass, replace
 
+from fcl.drivers.executor import RunContext
 from fcl.drivers.job import Job
-from fcl.drivers.place import RunContext
 from fcl.drivers.result import TrainResult
 from fcl.drivers.saving import Saver
 from fcl.drivers.session import Session

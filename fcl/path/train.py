@@ -17,7 +17,7 @@ from fcl.checks import flag
 from fcl.data import DataSet
 from fcl.drivers.bar import Progress
 from fcl.drivers.cluster.connect import check_cluster
-from fcl.drivers.cluster.jobs import place_of_jobs
+from fcl.drivers.cluster.jobs import executor_for
 from fcl.drivers.rows import check_data_set
 from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning, InputError
@@ -187,9 +187,9 @@ def train_path(
         one_blas_thread(),
         reporting(progress, should_stop) as reporter,
         reporter.explained(),
-        place_of_jobs(client, *dask, problem.needs, reporter.report, reporter.should_stop) as jobs,
+        executor_for(client, *dask, problem.needs, reporter.report, reporter.should_stop) as jobs,
     ):
-        running = PathContext(reporter.report, reporter.should_stop, place=jobs)
+        running = PathContext(reporter.report, reporter.should_stop, executor=jobs)
         found: list[PathResult] = []
 
         def choose() -> None:

@@ -12,10 +12,10 @@ import pytest
 from rows import acceptors
 
 import fcl
-from fcl.drivers import place
+from fcl.drivers import executor
 from fcl.drivers.events import PassDone
+from fcl.drivers.executor import INLINE, Needs, RunContext, ThreadExecutor
 from fcl.drivers.job import make_job
-from fcl.drivers.place import HERE, Needs, RunContext, ThreadPlace
 from fcl.drivers.plan import INTERPRETER
 from fcl.path.events import PointDone
 from tests.path.conftest import bits, counting, rows, train_path
@@ -23,7 +23,7 @@ from tests.path.conftest import bits, counting, rows, train_path
 
 @pytest.fixture(autouse=True)
 def _small_jobs_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "LEAST_ENTRIES", 1)
+    monkeypatch.setattr(executor, "LEAST_ENTRIES", 1)
 
 
 def data() -> fcl.DataSet:
@@ -95,15 +95,15 @@ def test_threads_are_shared_out_and_a_single_job_has_all() -> None:
     def job(shared: Any, context: RunContext, number: int) -> Any:
         from fcl.parallel import threads_of_job
 
-        if context.place is HERE:
+        if context.executor is INLINE:
             barrier.wait(60)
-        given.append((threads_of_job(8), context.place is HERE))
+        given.append((threads_of_job(8), context.executor is INLINE))
         context.report(PassDone.__new__(PassDone))  # says little about one of several
         yield number
 
     shown: list[Any] = []
-    lanes = ThreadPlace(Needs(0, (), lanes=3, threads=8), shown.append, lambda: False)
-    context = RunContext(shown.append, lambda: False, place=lanes)
+    lanes = ThreadExecutor(Needs(0, (), lanes=3, threads=8), shown.append, lambda: False)
+    context = RunContext(shown.append, lambda: False, executor=lanes)
     assert context.run(job, None, 7) == 7 and given == [(8, False)] and len(shown) == 1
     found = lanes.each(lambda k: context.run(job, None, k), range(6))
     assert found == list(range(6)) and given[1:] == [(3, True)] * 6 and len(shown) == 1

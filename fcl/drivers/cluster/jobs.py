@@ -1,4 +1,4 @@
-"""Whole inline jobs as tasks: the place of :mod:`fcl.drivers.place` on a Dask cluster.
+"""Whole inline jobs as tasks: an executor as in :mod:`fcl.drivers.executor` on a Dask cluster.
 
 A task is pure: it opens the rows, runs a function of fcl, and returns the last result. If its worker
 dies, Dask runs it again elsewhere. Events of the jobs come to the client through the scheduler.
@@ -27,18 +27,18 @@ from fcl.drivers.cluster.client import MEMORY_SHARE, Cluster
 from fcl.drivers.cluster.connect import check_cluster, connected
 from fcl.drivers.cluster.run import compile_kernels
 from fcl.drivers.events import Compiling, Event, Jobs
-from fcl.drivers.kinds import KIND_SECONDS
-from fcl.drivers.place import (
-    HERE,
+from fcl.drivers.executor import (
+    INLINE,
     NOT_RELAYED,
-    Here,
+    Executor,
+    InlineExecutor,
     Needs,
-    Place,
+    ParallelExecutor,
     RunContext,
-    SideBySide,
-    ThreadPlace,
+    ThreadExecutor,
     last,
 )
+from fcl.drivers.kinds import KIND_SECONDS
 from fcl.drivers.session import Progress
 from fcl.errors import BudgetError, InputError
 from fcl.units import format_bytes
@@ -231,7 +231,7 @@ def _never() -> bool:
 # -- in the client ---------------------------------------------------------------------------------
 
 
-class ClusterPlace(SideBySide):
+class ClusterExecutor(ParallelExecutor):
     """Sends whole jobs to the workers of a cluster.
 
     Parameters
@@ -265,7 +265,7 @@ class ClusterPlace(SideBySide):
         return max(1, sum(self._cluster.threads().values()))
 
     @contextmanager
-    def open(self) -> Iterator[ClusterPlace]:
+    def open(self) -> Iterator[ClusterExecutor]:
         """Receive the events of the jobs; at the end, no job is left."""
         client = self._cluster.client
         client.subscribe_topic(self._topic, lambda event: self._events.put(event[1]))
@@ -282,7 +282,7 @@ class ClusterPlace(SideBySide):
     def stream(
         self, function: Callable[..., Iterable[Any]], shared: Any, context: Any, *args: Any
     ) -> Iterator[Any]:
-        """See :class:`fcl.drivers.place.Place`."""
+        """See :class:`fcl.drivers.executor.Executor`."""
         elapsed = time.monotonic() - context.begun
         spent = context.clock.seconds if context.clock.started else None
         context.clock.start()
@@ -290,7 +290,7 @@ class ClusterPlace(SideBySide):
             context,
             report=_nothing,
             should_stop=_never,
-            place=HERE,
+            executor=INLINE,
             lanes=self.lanes,
             clock=Clock(),
         )
@@ -348,20 +348,20 @@ class ClusterPlace(SideBySide):
 
 
 @contextmanager
-def place_of_jobs(
+def executor_for(
     client: Any,
     dask: str | None,
     dask_tls: str | None,
     needs: Needs | None,
     report: Progress,
     should_stop: Callable[[], bool] = _never,
-) -> Iterator[Place]:
+) -> Iterator[Executor]:
     """The cluster that the user named, or this process, side by side where there is room.
 
     Parameters
     ----------
-    client : distributed.Client, Place or None
-        A place is used as it is.
+    client : distributed.Client, Executor or None
+        An executor is used as it is.
     dask, dask_tls : str or None
         As for :func:`fcl.train`.
     needs : Needs
@@ -373,11 +373,14 @@ def place_of_jobs(
     InputError, BudgetError
         The workers cannot run such jobs.
     """
-    if isinstance(client, Here | SideBySide):
+    if isinstance(client, InlineExecutor | ParallelExecutor):
         yield client
         return
     if client is None and dask is None:
-        yield HERE if needs is None or needs.lanes < 2 else ThreadPlace(needs, report, should_stop)
+        if needs is None or needs.lanes < 2:
+            yield INLINE
+        else:
+            yield ThreadExecutor(needs, report, should_stop)
         return
     check_cluster(client, dask, dask_tls)
     assert needs is not None
@@ -387,5 +390,5 @@ def place_of_jobs(
         if cluster.lack_kernels(kinds):
             report(Compiling(max(KIND_SECONDS[kind] for kind in kinds)))
             cluster.once_a_machine(compile_kernels, kinds)
-        with ClusterPlace(cluster, size, report, should_stop).open() as place:
-            yield place
+        with ClusterExecutor(cluster, size, report, should_stop).open() as executor:
+            yield executor
