@@ -71,8 +71,8 @@ class ClippedProblem:
     ----------
     margins : float64 (n_rows,)
         At the point ``at``.
-    pulls : float64 (k,)
-        Slopes of the linear and quadratic terms at the point: corrections, floors and ridge.
+    linear : float64 (k,)
+        Slopes of the terms in the weights at the point: corrections, floors and ridge.
     away : float64 (n_free,)
         The intercept at the point minus the anchor's.
     """
@@ -83,7 +83,7 @@ class ClippedProblem:
         working: WorkingSet,
         at: LocalPoint,
         margins: Floats,
-        pulls: Floats,
+        linear: Floats,
         away: Floats,
     ) -> None:
         objective = view.objective
@@ -123,10 +123,10 @@ class ClippedProblem:
         self.limits = at.low, at.high
         self.limited = not objective.penalty.limits.unlimited
         self.w = self.start.copy()
-        self.pulls = np.append(pulls / self.scale, np.zeros(int(free)))
+        self.linear = np.append(linear / self.scale, np.zeros(int(free)))
         self.extra = np.diag(np.append((at.floor + at.ridge) / self.scale**2, np.zeros(int(free))))
         if free:
-            self.pulls += float(view.pull(away)[0]) * intercept_slopes
+            self.linear += float(view.correction_at(away)[0]) * intercept_slopes
             self.extra += float(view.free_floor[0]) * np.outer(intercept_slopes, intercept_slopes)
         #: number of active weights beyond which their columns depend on each other; floors over all rows
         #: are within rounding
@@ -290,12 +290,12 @@ class ClippedProblem:
         self.row_slopes = slopes = np.clip(slopes, self.low, self.high)
         d = self.w - self.start
         pulled = self.extra @ d
-        self.slope = self.phi @ (self.s * slopes) + self.pulls + pulled
+        self.slope = self.phi @ (self.s * slopes) + self.linear + pulled
         #: the local objective at w
         self.value = self.ridge_at_start + float(
             self.s @ (slopes * (self.beyond - 0.5 / self.curvature * slopes))
             + self.a @ np.abs(self.w)
-            + d @ (self.pulls + 0.5 * pulled)
+            + d @ (self.linear + 0.5 * pulled)
         )
 
     def _slope_rounding(self, active: Columns) -> Floats:
@@ -316,7 +316,7 @@ class ClippedProblem:
         """Give signs to violating weights of 0; returns whether there are any."""
         out = np.flatnonzero(~self.free & (self.signs == 0.0))
         enter = entering(
-            self._pulls() if self.limited else self.slope, self.a, out, tolerance, self.rank
+            self._slopes_at_0() if self.limited else self.slope, self.a, out, tolerance, self.rank
         )
         if not len(enter):
             return False
@@ -331,7 +331,7 @@ class ClippedProblem:
                 self.signs[enter[1:]] = 0.0
         return True
 
-    def _pulls(self) -> Floats:
+    def _slopes_at_0(self) -> Floats:
         """Slopes for :func:`entering`, as of weights of 0, whose violations are the same."""
         k = len(self.scale)
         slopes = clamped(self.slope[:k] / self.a[:k], self.w[:k], *(end[:k] for end in self.ends))

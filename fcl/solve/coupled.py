@@ -204,7 +204,7 @@ class CoupledTrainer:
         columns = self._columns()
         decrease = 0.0
         if len(self.free):
-            settled = objective.settle(self._m, view.pull(self._away), view.free_floor)
+            settled = objective.settle(self._m, view.correction_at(self._away), view.free_floor)
             self.free = self.free + settled.x
             decrease = objective.C * settled.decrease
         local, violation = self._look(columns)
@@ -294,7 +294,7 @@ class CoupledTrainer:
         factor, penalty = working.factor[columns], part.penalty
         ridge, absolute = penalty.ridge(factor) / part.C, penalty.absolute(factor) / part.C
         g += ridge[:, None] * weights
-        slopes = view.pull(self._away)
+        slopes = view.correction_at(self._away)
         if len(self.free):
             slopes = slopes + part.free_sums(self._r)
         self.seen = columns, penalty.sizes(g / absolute[:, None])
@@ -323,12 +323,12 @@ class CoupledTrainer:
         changed = np.flatnonzero(step.d.any(axis=1))
         add_outputs(working, local.columns[changed], step.d[changed], self._dm, self._team)
         d, ridge, floor = step.d, local.ridge[:, None], local.floor
-        pulls = self._corrections(local.columns, local.weights, floor)
-        pulls += ridge * local.weights
-        linear = float((pulls * d).sum())
+        slopes = self._corrections(local.columns, local.weights, floor)
+        slopes += ridge * local.weights
+        linear = float((slopes * d).sum())
         square = float(((floor + ridge) * d * d).sum())
         if len(step.x):
-            linear += float(view.pull(self._away) @ step.x)
+            linear += float(view.correction_at(self._away) @ step.x)
             with np.errstate(over="ignore"):  # a step of infinite curvature has no length
                 square += float(view.free_floor @ (step.x * step.x))
         line = CoupledLine(part, self._m, self._dm, local, d, linear, square)

@@ -80,7 +80,7 @@ class OutputView:
         """Floors of the intercepts' curvatures, float64 (n_free,)."""
         return np.concatenate([view.free_floor for view in self.outputs])
 
-    def pull(self, x: Floats) -> Floats:
+    def correction_at(self, x: Floats) -> Floats:
         """Slopes of the corrections of the intercepts, x away from the anchor, float64 (n_free,)."""
         correction = np.concatenate([view.free_correction for view in self.outputs])
         return np.asarray(correction + self.free_floor * x)

@@ -275,7 +275,9 @@ class Trainer:
         decrease, sweeps = 0.0, 0
         if not self._knows():
             # a remaining slope of the intercept would appear as a violation of every dense column
-            settled = settle(view.objective, self._m, view.pull(self._away), view.free_floor)
+            settled = settle(
+                view.objective, self._m, view.correction_at(self._away), view.free_floor
+            )
             self.free = self.free + settled.x
             decrease = view.objective.C * settled.decrease
         while True:
@@ -369,8 +371,8 @@ class Trainer:
                 cease = self.inner.cease
                 return self._exact.minimise(view, working, local, self._q, tolerance, cease)
             self.chosen.add("local problem itself", self.damping)
-            pulls = self._pulls(local)
-            problem = clipped.ClippedProblem(view, working, local, self._m, pulls, self._away)
+            linear = self._linear(local)
+            problem = clipped.ClippedProblem(view, working, local, self._m, linear, self._away)
             # the tolerance is tight, since rounding may hide violations while values still differ
             return problem.minimise(min(tolerance, 1e-6), self.inner.cease, self.inner.hurry)
         some = np.flatnonzero(local.movable)
@@ -459,10 +461,10 @@ class Trainer:
             ridge,
             *penalty.limits.of(working.cache.ids[columns]),
             objective.loss_sum(self._m, 0.0),
-            objective.free_sums(self._r) + view.pull(self._away),
+            objective.free_sums(self._r) + view.correction_at(self._away),
         )
 
-    def _pulls(self, local: LocalPoint) -> Floats:
+    def _linear(self, local: LocalPoint) -> Floats:
         """Slopes of the linear and quadratic terms in the weights."""
         working = self._working
         away = local.weights - working.anchor_weights[local.columns]
@@ -488,7 +490,7 @@ class Trainer:
             self._dm,
             local,
             d,
-            float((self._pulls(local) * d).sum()) + float(view.pull(self._away) @ step.x),
+            float((self._linear(local) * d).sum()) + float(view.correction_at(self._away) @ step.x),
             float(((local.floor + local.ridge) * d * d).sum())
             + float(view.free_floor @ (step.x * step.x)),
             norm,

@@ -174,7 +174,7 @@ class RowView:
         seen = np.diag(self.objective.free_gram(self._q))
         self.free_floor = np.maximum(0.0, MISSED * total_q - seen) + least
 
-    def pull(self, x: Floats) -> Floats:
+    def correction_at(self, x: Floats) -> Floats:
         """Slopes of the corrections of the free coefficients, x away from the anchor."""
         return np.asarray(self.free_correction + self.free_floor * x)
 

@@ -190,7 +190,9 @@ def test_a_sample_corrects_each_intercept_by_the_rows_it_lacks() -> None:
     r = p - np.eye(4)[case.y.astype(int)].T
     view = OutputView(rows, case.outputs.take(rows, np.ones(30)))
     view.anchor(m, 0.0, r.sum(axis=1), (p * (1.0 - p)).sum(axis=1))
-    np.testing.assert_allclose(view.pull(np.zeros(4)), (r.sum(axis=1) - r[:, rows].sum(axis=1)))
+    np.testing.assert_allclose(
+        view.correction_at(np.zeros(4)), r.sum(axis=1) - r[:, rows].sum(axis=1)
+    )
     np.testing.assert_array_equal(view.margins, m[:, rows])
     view.focus(2, 0.5)
     np.testing.assert_allclose(view.outputs[2].margins, m[2, rows] - 0.5)
