@@ -30,7 +30,7 @@ from fcl.solve.exact import (
     CHUNK_ENTRIES,
     FIRST_SWEEPS,
     FLAT_SLOPE,
-    Face,
+    ActiveSet,
     entering,
     minimise_in_box,
     minimise_quadratic,
@@ -263,13 +263,13 @@ class ClippedProblem:
             return
         part = self.phi[active]
         gram = part @ part.T + self.extra[np.ix_(active, active)]
-        face = Face(gram, *(x[active] for x in (self.a, self.w, self.slope, self.signs)))
-        face.leave_flats(newton_step(face.hessian, face.right())[1], level=True)
+        left = ActiveSet(gram, *(x[active] for x in (self.a, self.w, self.slope, self.signs)))
+        left.leave_flats(newton_step(left.hessian, left.right())[1], level=True)
         w = before
-        if len(face.active) <= len(self.s):
+        if len(left.indices) <= len(self.s):
             w = self.w.copy()
             w[active] = 0.0
-            w[active[face.active]] = face.w
+            w[active[left.indices]] = left.w
         self._move(1.0, w - self.w)
 
     def _move(self, beta: float, step: Floats, ended: tuple[int, float] | None = None) -> None:

@@ -278,10 +278,10 @@ def minimise_quadratic(
     sets = idle = 0
     while sets < MOST_SETS and idle < MOST_IDLE_SETS and not cease():
         sets += 1
-        face = Face(hessian, a, w, slope, signs)
-        face.settle()
+        active = ActiveSet(hessian, a, w, slope, signs)
+        active.minimise()
         w[:] = signs[:] = 0.0
-        w[face.active], signs[face.active] = face.w, face.signs
+        w[active.indices], signs[active.indices] = active.w, active.signs
         # sums of many updates drift
         slope = g + hessian @ (w - origin)
         found = value()
@@ -293,8 +293,9 @@ def minimise_quadratic(
             break
         signs[enter] = -np.sign(slope[enter])
         if len(enter) > 1:
-            face = Face(hessian, a, w, slope, signs)
-            if not takes_all(face.hessian, face.right(), face.signs, np.isin(face.active, enter)):
+            active = ActiveSet(hessian, a, w, slope, signs)
+            new = np.isin(active.indices, enter)
+            if not takes_all(active.hessian, active.right(), active.signs, new):
                 signs[enter[1:]] = 0.0
     return (best if lowest <= swept + ROUNDED * abs(swept) else after) / scale, sets
 
@@ -416,7 +417,7 @@ def takes_all(hessian: Floats, right: Floats, signs: Floats, new: npt.NDArray[np
     return not flats.shape[1] and bool((step * signs >= 0.0)[new].all())
 
 
-class Face:
+class ActiveSet:
     """The active weights and the quadratic over them, moved to its minimum within their orthant.
 
     Weights that reach 0 on the way leave the active set. The arrays passed in are not changed; slopes are
@@ -430,15 +431,15 @@ class Face:
     """
 
     def __init__(self, hessian: Floats, a: Floats, w: Floats, slope: Floats, signs: Floats) -> None:
-        self.active = np.flatnonzero(signs)
-        self.hessian = _square(hessian, self.active)
-        self.a, self.w = a[self.active], w[self.active]
-        self.slope, self.signs = slope[self.active], signs[self.active]
+        self.indices = np.flatnonzero(signs)
+        self.hessian = _square(hessian, self.indices)
+        self.a, self.w = a[self.indices], w[self.indices]
+        self.slope, self.signs = slope[self.indices], signs[self.indices]
 
-    def settle(self) -> None:
+    def minimise(self) -> None:
         """Move to the minimum."""
         refinements = steps = 0
-        while len(self.active):
+        while len(self.indices):
             right = self.right()
             if np.abs(right).max() <= SOLVED * float((np.abs(self.slope) + self.a).max()):
                 break
@@ -515,7 +516,7 @@ class Face:
         """Remove the weights that are 0 from the active set."""
         kept = np.flatnonzero(self.signs)
         self.hessian = _square(self.hessian, kept)
-        self.active, self.a, self.w = self.active[kept], self.a[kept], self.w[kept]
+        self.indices, self.a, self.w = self.indices[kept], self.a[kept], self.w[kept]
         self.slope, self.signs = self.slope[kept], self.signs[kept]
 
 
