@@ -172,9 +172,9 @@ class ClippedProblem:
                 continue
             steps += 1
             step = np.zeros(len(self.w))
-            step[active], flats = newton_step(self._hessian(active), right)
-            if flats.shape[1]:
-                along = flats @ (flats.T @ right)
+            step[active], null_space = newton_step(self._hessian(active), right)
+            if null_space.shape[1]:
+                along = null_space @ (null_space.T @ right)
                 noise = FLAT_SLOPE * self.unit[active] + self._slope_rounding(active)
                 if (np.abs(along) > noise).any():
                     step[active] = along
@@ -264,7 +264,7 @@ class ClippedProblem:
         part = self.phi[active]
         gram = part @ part.T + self.extra[np.ix_(active, active)]
         left = ActiveSet(gram, *(x[active] for x in (self.a, self.w, self.slope, self.signs)))
-        left.leave_flats(newton_step(left.hessian, left.right())[1], level=True)
+        left.move_in_null_space(newton_step(left.hessian, left.right())[1], level=True)
         w = before
         if len(left.indices) <= len(self.s):
             w = self.w.copy()

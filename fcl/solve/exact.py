@@ -373,8 +373,8 @@ def _newton_inside(
     """
     own, longest = w[free], 1.0
     right = -(slope[free] + a[free] * np.sign(own))
-    step, flats = newton_step(_square(hessian, free), right)
-    along = flats @ (flats.T @ right)
+    step, null_space = newton_step(_square(hessian, free), right)
+    along = null_space @ (null_space.T @ right)
     if np.abs(along).max() > FLAT_SLOPE * a[free].min():
         step, longest = along, math.inf
     # the next place ahead of each weight: its limit, or 0
@@ -413,8 +413,8 @@ def entering(slope: Floats, a: Floats, out: Columns, tolerance: float, rank: int
 
 def takes_all(hessian: Floats, right: Floats, signs: Floats, new: npt.NDArray[np.bool_]) -> bool:
     """Whether a Newton step on the active weights moves the new ones in the direction of their signs."""
-    step, flats = newton_step(hessian, right)
-    return not flats.shape[1] and bool((step * signs >= 0.0)[new].all())
+    step, null_space = newton_step(hessian, right)
+    return not null_space.shape[1] and bool((step * signs >= 0.0)[new].all())
 
 
 class ActiveSet:
@@ -443,11 +443,11 @@ class ActiveSet:
             right = self.right()
             if np.abs(right).max() <= SOLVED * float((np.abs(self.slope) + self.a).max()):
                 break
-            step, flats = newton_step(self.hessian, right)
-            if flats.shape[1]:
-                if self.leave_flats(flats):
+            step, null_space = newton_step(self.hessian, right)
+            if null_space.shape[1]:
+                if self.move_in_null_space(null_space):
                     continue
-                along = flats @ (flats.T @ right)
+                along = null_space @ (null_space.T @ right)
                 if np.abs(along).max() > FLAT_SLOPE * self.a.min():
                     # no weight bounds the move: bound it by the least curvature that rounding cannot
                     # hide, a share of the largest one, which is at most the number of columns
@@ -470,23 +470,23 @@ class ActiveSet:
         """Minus the slopes within the orthant; 0 for weights that have become 0."""
         return np.where(self.signs == 0.0, 0.0, -(self.slope + self.a * self.signs))
 
-    def leave_flats(self, flats: Floats, level: bool = False) -> bool:
+    def move_in_null_space(self, null_space: Floats, level: bool = False) -> bool:
         """Move along directions of zero curvature, as long as that is downhill, until weights are 0.
 
-        flats : float64 (active, directions), orthonormal.
+        null_space : float64 (active, directions), orthonormal.
         level : also move along directions in which the quadratic is level.
         Returns whether a weight has become 0.
         """
         left = False
-        while flats.shape[1]:
+        while null_space.shape[1]:
             right = self.right()
-            step = flats @ (flats.T @ right)
+            step = null_space @ (null_space.T @ right)
             zeroed = -1
             if np.abs(step).max() > FLAT_SLOPE * self.a.min():
                 step /= FLAT * np.abs(step).max()
                 _, zeroed = _along(0.0, self.a, self.w, right, step)
             elif level:
-                step = flats[:, 0]
+                step = null_space[:, 0]
                 with np.errstate(divide="ignore", invalid="ignore"):
                     zeroed = int(np.argmin(np.where(self.w != 0.0, np.abs(self.w / step), np.inf)))
             if zeroed < 0:
@@ -494,13 +494,13 @@ class ActiveSet:
             self._move(-self.w[zeroed] / step[zeroed] * step, zeroed)
             left = True
             # reflect the basis so that only one direction moves this weight, and drop that direction
-            normal = flats[zeroed].copy()
+            normal = null_space[zeroed].copy()
             pivot = int(np.argmax(np.abs(normal)))
             normal[pivot] += math.copysign(float(np.linalg.norm(normal)), float(normal[pivot]))
             normal /= np.linalg.norm(normal)
-            flats -= np.outer(flats @ normal, 2.0 * normal)
-            flats = np.delete(flats, pivot, axis=1)
-            flats[zeroed] = 0.0
+            null_space -= np.outer(null_space @ normal, 2.0 * normal)
+            null_space = np.delete(null_space, pivot, axis=1)
+            null_space[zeroed] = 0.0
         if left:
             self._drop()
         return left
@@ -549,12 +549,12 @@ def newton_step(hessian: Floats, right: Floats) -> tuple[Floats, Floats]:
     step[basic] = cho_solve((corner, True), right[basic], check_finite=False)
     if not len(rest):
         return step, np.empty((k, 0))
-    flats = np.zeros((k, len(rest)))
-    flats[rest, np.arange(len(rest))] = 1.0
-    flats[basic] = -solve_triangular(
+    null_space = np.zeros((k, len(rest)))
+    null_space[rest, np.arange(len(rest))] = 1.0
+    null_space[basic] = -solve_triangular(
         corner, factor[rank:, :rank].T, lower=True, trans="T", check_finite=False
     )
-    return step, np.linalg.qr(flats)[0]
+    return step, np.linalg.qr(null_space)[0]
 
 
 def _along(square: float, a: Floats, w: Floats, right: Floats, step: Floats) -> tuple[float, int]:
