@@ -99,15 +99,15 @@ class ExactModel:
         free = Elimination.of(view.objective, q, at.slopes, view.free_floor)
         sums = self._sums(view, working, at.columns, q)
         cross = sums @ free.root
-        moves = cross @ free.root.T
+        coefs = cross @ free.root.T
         # floors retain a part of what is eliminated
-        hessian = self._sparse_hessian(view, working, at.columns, q, sums, moves)
+        hessian = self._sparse_hessian(view, working, at.columns, q, sums, coefs)
         if hessian is None:
-            hessian = self._hessian(view, working, at.columns, q, moves)
-        hessian += (moves * view.free_floor) @ moves.T
+            hessian = self._hessian(view, working, at.columns, q, coefs)
+        hessian += (coefs * view.free_floor) @ coefs.T
         diagonal = np.diag_indices_from(hessian)
         hessian[diagonal] += at.floor + at.ridge
-        gradients, tolerance = at.gradients - moves @ at.slopes, min(tolerance, 1e-6)
+        gradients, tolerance = at.gradients - coefs @ at.slopes, min(tolerance, 1e-6)
         if view.objective.penalty.limits.unlimited:
             rank = len(at.columns) if at.ridge.any() else int(np.count_nonzero(q))
             weights, sets = minimise_quadratic(
@@ -146,14 +146,14 @@ class ExactModel:
 
     @staticmethod
     def _sparse_hessian(
-        view: RowView, working: WorkingSet, columns: Columns, q: Floats, sums: Floats, moves: Floats
+        view: RowView, working: WorkingSet, columns: Columns, q: Floats, sums: Floats, coefs: Floats
     ) -> Floats | None:
         """The Hessian of sparse columns, by the pairs of nonzeros in a row; None if others are faster.
 
         What elimination takes away is subtracted from sums over the rows, which loses digits of columns
         that are nearly combinations of the unpenalised ones; these are left to :meth:`_hessian`, too.
 
-        sums, moves : float64 (k, n_free).
+        sums, coefs : float64 (k, n_free).
         """
         k, part = len(columns), view.objective
         filled = working.cache.store.nonzeros[working.cache.slots[columns]].sum()
@@ -167,27 +167,27 @@ class ExactModel:
             column_kernels.add_sparse_gram(pieces, slots, block, q, *buffers, hessian)
         hessian += np.triu(hessian, 1).T
         whole = hessian.diagonal().copy()
-        product = sums @ moves.T
+        product = sums @ coefs.T
         hessian -= product
         hessian -= product.T
-        hessian += moves @ part.free_gram(q) @ moves.T
+        hessian += coefs @ part.free_gram(q) @ coefs.T
         return hessian if (hessian.diagonal() >= LEAST_LEFT * whole).all() else None
 
     @staticmethod
     def _hessian(
-        view: RowView, working: WorkingSet, columns: Columns, q: Floats, moves: Floats
+        view: RowView, working: WorkingSet, columns: Columns, q: Floats, coefs: Floats
     ) -> Floats:
-        """sum_i q_i (phi_ij - moves_j z_i) (phi_ik - moves_k z_i), float64 (k, k).
+        """sum_i q_i (phi_ij - coefs_j z_i) (phi_ik - coefs_k z_i), float64 (k, k).
 
-        moves : float64 (k, n_free).
+        coefs : float64 (k, n_free), of the projections of the columns on the unpenalised ones.
         """
         covariates = view.objective.covariates
 
         def chunk(part: Floats, rows: slice) -> Floats:
             if covariates is not None:
-                part -= moves @ covariates.values[rows].T
-            elif moves.shape[1]:
-                part -= moves
+                part -= coefs @ covariates.values[rows].T
+            elif coefs.shape[1]:
+                part -= coefs
             part *= np.sqrt(q[rows])
             product: Floats = part @ part.T
             return product
