@@ -68,7 +68,7 @@ class CertifiedPoint:
         passes.write_margins(point, blocks)
         margins = passes.vectors.proposed
         own = self._loss_at(point) if len(point.covariates) else None
-        b, v = passes.settle(margins, point.intercept, point.covariates)
+        b, v = passes.fit_unpenalised(margins, point.intercept, point.covariates)
         self.point = Point(point.ids, point.weights, b, v)
         self.loss = self._loss_sum(margins, b)  #: sum of the losses
         if own is None:

@@ -204,9 +204,10 @@ class CoupledTrainer:
         columns = self._columns()
         decrease = 0.0
         if len(self.free):
-            settled = objective.settle(self._m, view.correction_at(self._away), view.free_floor)
-            self.free = self.free + settled.x
-            decrease = objective.C * settled.decrease
+            slope = view.correction_at(self._away)
+            fit = objective.fit_unpenalised(self._m, slope, view.free_floor)
+            self.free = self.free + fit.x
+            decrease = objective.C * fit.decrease
         local, violation = self._look(columns)
         if self._undo is not None and violation >= self._before:
             # rounding hid that the last step led uphill

@@ -255,10 +255,10 @@ class _Descent:
         state = self.w, self.u, self.v, self.b, self._met, self._lanes
         worst: float = sweep(self.model, order, *state)
         if not self.b.size and self._root.size:
-            self._settle()
+            self._fit_unpenalised()
         return worst
 
-    def _settle(self) -> None:
+    def _fit_unpenalised(self) -> None:
         """Minimise over the free coefficients, with the weights fixed."""
         model, z = self.model, self._z
         bent = (self.u - self.v) * model.p

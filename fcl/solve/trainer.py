@@ -27,7 +27,7 @@ import numpy as np
 
 from fcl.kernels import descent, losses
 from fcl.objective import ROUNDING
-from fcl.objective.unpenalised import settle
+from fcl.objective.unpenalised import fit_unpenalised
 from fcl.solve import clipped
 from fcl.solve.damping import CUT, Choices, Damping
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
@@ -275,11 +275,10 @@ class Trainer:
         decrease, sweeps = 0.0, 0
         if not self._knows():
             # a remaining slope of the intercept would appear as a violation of every dense column
-            settled = settle(
-                view.objective, self._m, view.correction_at(self._away), view.free_floor
-            )
-            self.free = self.free + settled.x
-            decrease = view.objective.C * settled.decrease
+            slope = view.correction_at(self._away)
+            fit = fit_unpenalised(view.objective, self._m, slope, view.free_floor)
+            self.free = self.free + fit.x
+            decrease = view.objective.C * fit.decrease
         while True:
             local = self._localise(columns)
             ids, slopes = working.cache.ids[columns], local.gradients / local.absolute

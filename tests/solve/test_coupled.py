@@ -100,7 +100,7 @@ def solver_of(case: Case, rows: np.ndarray | None = None, entries: int = 1 << 16
     solver = CoupledSolver(view, cache, trainer, lambda ids: case.f[ids])
     b = np.zeros(case.K)
     m = np.zeros((case.K, len(case.s)))
-    b += objective.settle(m).x
+    b += objective.fit_unpenalised(m).x
     point = Point(np.empty(0, np.int64), np.empty((0, case.K)), 0.0, b)
     columns = (case.phi if rows is None else case.phi[rows]).T.astype(np.float32)
     blocks = [
@@ -109,11 +109,11 @@ def solver_of(case: Case, rows: np.ndarray | None = None, entries: int = 1 << 16
     ]
     staged = cache.measure(np.arange(k), blocks)
     assert all(cache.admit(staged, t) for t in range(k))
-    settle_at(solver, case, point)
+    move_to(solver, case, point)
     return solver
 
 
-def settle_at(solver: CoupledSolver, case: Case, point: Point) -> None:
+def move_to(solver: CoupledSolver, case: Case, point: Point) -> None:
     """Move the anchor to a point, with exact gradients."""
     objective = case.outputs
     w = point.weights_of(np.arange(case.phi.shape[1]))
@@ -136,7 +136,7 @@ def solve(case: Case, rounds: int = 6, **options: object) -> tuple[float, np.nda
     for _ in range(rounds):
         solved = solver.solve(1e-9, 30)
         assert solved.decrease >= 0.0
-        settle_at(solver, case, solver.point())
+        move_to(solver, case, solver.point())
     point = solver.anchor
     return case.value(
         point.weights_of(np.arange(case.phi.shape[1])), point.covariates

@@ -39,7 +39,7 @@ def certify(rows: Rows, clock: Clock, d: int = 8, C: float = 0.1, repeat: int = 
 
         def train_pass(passes: Any = passes, point: Any = point, blocks: Any = blocks) -> None:
             passes.write_margins(point, blocks)
-            found = passes.settled(point, math.inf, 1.0, point.intercept).point
+            found = passes.fit_at(point, math.inf, 1.0, point.intercept).point
             passes.vectors.anchor = 1 - passes.vectors.anchor
             passes.write_residuals(found.intercept, blocks)
             passes.prove(found.ids, passes.conditions.limit)
