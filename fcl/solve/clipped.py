@@ -73,7 +73,7 @@ class ClippedProblem:
         At the point ``at``.
     linear : float64 (k,)
         Slopes of the terms in the weights at the point: corrections, floors and ridge.
-    away : float64 (n_free,)
+    delta : float64 (n_free,)
         The intercept at the point minus the anchor's.
     """
 
@@ -84,7 +84,7 @@ class ClippedProblem:
         at: LocalPoint,
         margins: Floats,
         linear: Floats,
-        away: Floats,
+        delta: Floats,
     ) -> None:
         objective = view.objective
         self.s = objective.s
@@ -126,7 +126,7 @@ class ClippedProblem:
         self.linear = np.append(linear / self.scale, np.zeros(int(free)))
         self.extra = np.diag(np.append((at.floor + at.ridge) / self.scale**2, np.zeros(int(free))))
         if free:
-            self.linear += float(view.correction_at(away)[0]) * intercept_slopes
+            self.linear += float(view.correction_at(delta)[0]) * intercept_slopes
             self.extra += float(view.free_floor[0]) * np.outer(intercept_slopes, intercept_slopes)
         #: number of active weights beyond which their columns depend on each other; floors over all rows
         #: are within rounding

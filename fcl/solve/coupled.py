@@ -189,7 +189,7 @@ class CoupledTrainer:
         self.free, self._anchor = free, anchor
 
     @property
-    def _away(self) -> Floats:
+    def _delta(self) -> Floats:
         """The free coefficients minus the anchor's."""
         return np.asarray(self.free - self._anchor)
 
@@ -204,7 +204,7 @@ class CoupledTrainer:
         columns = self._columns()
         decrease = 0.0
         if len(self.free):
-            slope = view.correction_at(self._away)
+            slope = view.correction_at(self._delta)
             fit = objective.fit_unpenalised(self._m, slope, view.free_floor)
             self.free = self.free + fit.x
             decrease = objective.C * fit.decrease
@@ -295,7 +295,7 @@ class CoupledTrainer:
         factor, penalty = working.factor[columns], part.penalty
         ridge, absolute = penalty.ridge(factor) / part.C, penalty.absolute(factor) / part.C
         g += ridge[:, None] * weights
-        slopes = view.correction_at(self._away)
+        slopes = view.correction_at(self._delta)
         if len(self.free):
             slopes = slopes + part.free_sums(self._r)
         self.seen = columns, penalty.sizes(g / absolute[:, None])
@@ -329,7 +329,7 @@ class CoupledTrainer:
         linear = float((slopes * d).sum())
         square = float(((floor + ridge) * d * d).sum())
         if len(step.x):
-            linear += float(view.correction_at(self._away) @ step.x)
+            linear += float(view.correction_at(self._delta) @ step.x)
             with np.errstate(over="ignore"):  # a step of infinite curvature has no length
                 square += float(view.free_floor @ (step.x * step.x))
         line = CoupledLine(part, self._m, self._dm, local, d, linear, square)
@@ -355,8 +355,8 @@ class CoupledTrainer:
     def _corrections(self, columns: Columns, weights: Floats, floor: Floats) -> Floats:
         """Slopes of the terms that correct the view, float64 (k, K)."""
         working = self._working
-        away = weights - working.of("anchor_weights")[columns]
-        return np.asarray(working.of("correction")[columns] + floor * away)
+        delta = weights - working.of("anchor_weights")[columns]
+        return np.asarray(working.of("correction")[columns] + floor * delta)
 
     def columns_changed(self) -> None:
         """Call after columns have entered or left: the last step can no longer be undone or judged."""

@@ -81,7 +81,7 @@ class OutputView:
         return np.concatenate([view.free_floor for view in self.outputs])
 
     def correction_at(self, x: Floats) -> Floats:
-        """Slopes of the corrections of the intercepts, x away from the anchor, float64 (n_free,)."""
+        """Slopes of the corrections of the intercepts, which differ by x from the anchor's, (n_free,)."""
         correction = np.concatenate([view.free_correction for view in self.outputs])
         return np.asarray(correction + self.free_floor * x)
 

@@ -175,7 +175,7 @@ class RowView:
         self.free_floor = np.maximum(0.0, MISSED * total_q - seen) + least
 
     def correction_at(self, x: Floats) -> Floats:
-        """Slopes of the corrections of the free coefficients, x away from the anchor."""
+        """Slopes of the corrections of the free coefficients, which differ by x from the anchor's."""
         return np.asarray(self.free_correction + self.free_floor * x)
 
     def correct(
