@@ -315,9 +315,9 @@ def become(
         signal.signal(signum, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, child.IGNORED)
-    from fcl.drivers.processes import roster
+    from fcl.drivers.processes import process_pool
 
-    roster.DEADLINE = float(environment.get("FCL_DEADLINE", roster.DEADLINE))
+    process_pool.DEADLINE = float(environment.get("FCL_DEADLINE", process_pool.DEADLINE))
     run_program(arguments)
     sys.exit()
 

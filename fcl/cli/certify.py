@@ -151,16 +151,16 @@ def _certify(
     from fcl.cli.opening import open_rows
     from fcl.cli.report import hashing_items
     from fcl.drivers.certify import certify
-    from fcl.drivers.subject import make_subject
+    from fcl.drivers.model_to_certify import linear_model
     from fcl.features import parse_features
 
-    subject = make_subject(path, options["imports"], options["namespace"])
+    to_certify = linear_model(path, options["imports"], options["namespace"])
     if options["intercept"] is not None:
-        subject = subject.with_intercept(options["intercept"])
+        to_certify = to_certify.with_intercept(options["intercept"])
     bound = None if options["bound_from"] is None else _optimum(options)
     if not options["quiet"]:
         messages.say(f"reading {data}")
-    covariates = None if subject.model is None else subject.model.covariate_names or None
+    covariates = None if to_certify.model is None else to_certify.model.covariate_names or None
     arrays = {name: options[name] for name in ("x", "y", "weights", "offset")}
     rows = open_rows(data, covariates=covariates, **arrays)
     problem = {name: options[name] for name in _PROBLEM}
@@ -169,7 +169,7 @@ def _certify(
     if options["no_intercept"]:
         problem["intercept"] = False
     found = certify(
-        subject,
+        to_certify,
         rows,
         _strength(options["strength"]),
         alpha=options["alpha"],
@@ -182,7 +182,7 @@ def _certify(
         progress=None if options["quiet"] else _say,
         **problem,
     )
-    return found, [] if subject.model is None else hashing_items(subject.model.family)
+    return found, [] if to_certify.model is None else hashing_items(to_certify.model.family)
 
 
 def _strength(text: str | None) -> float | str | None:

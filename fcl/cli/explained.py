@@ -46,8 +46,8 @@ def explained_model(model: Predictor, options: Mapping[str, Any], kind: str) -> 
         Not a linear model; or the output is unknown, missing, or not needed.
     """
     from fcl.model import Model
+    from fcl.model.multi_output import OneOutput, output_texts
     from fcl.model.outputs import output_names
-    from fcl.model.several import OneOutput, output_texts
 
     if not isinstance(model, Model):
         raise InputError(

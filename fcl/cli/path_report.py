@@ -9,7 +9,7 @@ from fcl.cli.common import messages
 from fcl.cli.progress import View, problem_text
 from fcl.cli.report import aligned, certificate_items, covariate_lines, strongest_lines
 from fcl.drivers.events import Event, Jobs, Prepared, Started
-from fcl.path.events import PointDone, PointStarted, TrackStarted
+from fcl.path.events import PathStarted, PointDone, PointStarted
 from fcl.path.rules import PathStop
 from fcl.units import counted, format_seconds, score_title
 
@@ -58,9 +58,9 @@ class PathView(View):
         if isinstance(event, Jobs) and not self._quiet and event.done > self._n_done:
             self._n_done = event.done
             messages.write(jobs_line(event))
-        if isinstance(event, TrackStarted):
+        if isinstance(event, PathStarted):
             self._part = f"{event.part}: " if event.part else ""
-        if isinstance(event, TrackStarted | PointStarted | PointDone | Jobs):
+        if isinstance(event, PathStarted | PointStarted | PointDone | Jobs):
             return
         if isinstance(event, Started):  # its C is not one of the path's
             if not self._started and not self._quiet:

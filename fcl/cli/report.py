@@ -68,7 +68,7 @@ LISTED_OUTPUTS = 20
 
 def strongest_lines(model: Model, top: int) -> list[str]:
     """A table of the `top` features of largest |weight|; of several outputs, a table for each."""
-    from fcl.model.several import output_texts
+    from fcl.model.multi_output import output_texts
 
     if model.n_outputs == 1:
         return _table(model.describe(top))
@@ -94,7 +94,7 @@ def _noun(model: Model) -> str:
 
 def _intercepts(model: Model) -> str:
     """The intercepts as text, of a few outputs."""
-    from fcl.model.several import output_texts
+    from fcl.model.multi_output import output_texts
 
     if model.n_outputs == 1:
         return f"{model.intercept:.10g}"

@@ -21,17 +21,17 @@ from fcl.drivers.job import Job, make_job
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.limits import check_within
 from fcl.drivers.memory import peak_memory
+from fcl.drivers.model_to_certify import ModelToCertify, bound_of, linear_model
 from fcl.drivers.optimality import Optimality, Violator
 from fcl.drivers.pass_plan import plan_pass
 from fcl.drivers.rows import check_data_set
-from fcl.drivers.subject import Subject, bound_of, make_subject
 from fcl.errors import InputError
 from fcl.features.standardized import attach_scales, plain
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.model import Model
 from fcl.objective import relative_gap
 from fcl.parallel import one_blas_thread
-from fcl.solve.certify import Standing
+from fcl.solve.certify import CertifiedPoint
 from fcl.solve.outputs import make_passes
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 
@@ -142,13 +142,13 @@ def certify(
         "class_weight": class_weight,
         "intercept": intercept,
     }
-    subject = make_subject(model, trusted, namespace)
-    radius = subject.radius if radius is None else radius
-    data = subject.opened(data, offset, covariates)
-    problem = subject.problem(data, {k: v for k, v in own.items() if v is not None})
-    C, alpha = _strength(C, alpha, subject, bound)
+    to_certify = linear_model(model, trusted, namespace)
+    radius = to_certify.radius if radius is None else radius
+    data = to_certify.opened(data, offset, covariates)
+    problem = to_certify.problem(data, {k: v for k, v in own.items() if v is not None})
+    C, alpha = _strength(C, alpha, to_certify, bound)
     best = isinstance(C, str)
-    job = _job(subject, data, problem, {"memory": memory, "scratch": scratch}, best, C, alpha)
+    job = _job(to_certify, data, problem, {"memory": memory, "scratch": scratch}, best, C, alpha)
     known = None if bound is None or best else bound_of(bound, job)
     report = on_event(progress)
     with kernels.compilation.Compilation(lambda: report(Compiling(JOB_SECONDS))), one_blas_thread():
@@ -161,27 +161,27 @@ def certify(
             fingerprint = data.fingerprint()
             passes = _passes(job, prepared, max(top, 1))
             passes.on_progress = lambda done: share("pricing", done)
-            given = subject.point(job)
+            given = to_certify.point(job)
             check_within(given, job.limits, plain(job.family))
             point = in_solver_units(job.family, given)
-            standing = Standing(passes, point)
+            certified = CertifiedPoint(passes, point)
             if best:
-                standing.go_to_best_C()
-                if standing.largest == 0.0:
+                certified.go_to_best_C()
+                if certified.largest == 0.0:
                     raise InputError(
                         "C: expected a number, since no feature has a price at this model: it is optimal "
                         "for the losses alone, and more nearly so the larger C is; got best"
                     )
-                job = job.at(standing.C)
+                job = job.at(certified.C)
                 known = None if bound is None else bound_of(bound, job)
-            elif subject.claims_less_than(standing.certified.gap):
-                standing.polish()
-            found = _optimality(subject, job, standing, known, radius, top, best, fingerprint)
+            elif to_certify.claims_less_than(certified.certificate.gap):
+                certified.polish()
+            found = _optimality(to_certify, job, certified, known, radius, top, best, fingerprint)
             if keep_model:
                 kept = model_at(
                     job,
                     passes,
-                    standing.point,
+                    certified.point,
                     found.certificate,
                     fingerprint=fingerprint,
                     C_min=None,
@@ -217,20 +217,20 @@ def _pass(found: Optimality, seconds: float) -> dict[str, Any]:
 
 
 def _strength(
-    C: float | str | None, alpha: float | None, subject: Subject, bound: Any
+    C: float | str | None, alpha: float | None, to_certify: ModelToCertify, bound: Any
 ) -> tuple[float | str | None, float | None]:
     """C and alpha of the user, or the default; both None: the model's own."""
     if isinstance(C, str) and C != "best":
         raise InputError(f"C must be a finite number above 0, or best, got {shown(C)}")
     if C is not None and alpha is not None:
         raise InputError("give either C (weight of the losses) or alpha (weight of the penalty)")
-    if C is not None or alpha is not None or subject.model is not None:
+    if C is not None or alpha is not None or to_certify.model is not None:
         return C, alpha
     return (bound.C if isinstance(bound, Model) else "best"), None
 
 
 def _job(
-    subject: Subject,
+    to_certify: ModelToCertify,
     data: DataSet,
     problem: dict[str, Any],
     running: dict[str, Any],
@@ -239,13 +239,13 @@ def _job(
     alpha: float | None,
 ) -> Job:
     """The job of the problem; at C = 1 if the best C is wanted."""
-    model = subject.model
+    model = to_certify.model
     own = C is None and alpha is None
     given = dict(problem) | running | {"C": 1.0 if best else C, "alpha": alpha}
     if own and model is not None:
         given["alpha"] = model.alpha
     job = make_job(data, given.pop("features"), divide=plan_pass, **given)
-    subject.check(job)
+    to_certify.check(job)
     if model is None:
         return job
     if own and job.sum_weights == model.sum_weights:
@@ -282,9 +282,9 @@ def _passes(job: Job, prepared: PreparedRows, keep: int) -> Any:
 
 
 def _optimality(
-    subject: Subject,
+    to_certify: ModelToCertify,
     job: Job,
-    standing: Standing,
+    certified: CertifiedPoint,
     bound: float | None,
     radius: float | None,
     top: int,
@@ -292,7 +292,7 @@ def _optimality(
     fingerprint: str,
 ) -> Optimality:
     """Everything that the pass says, in the user's units."""
-    proved, norm = standing.certified, standing.norm
+    proved, norm = certified.certificate, certified.norm
     given = _better(bound, proved, job)
     if radius is not None and radius < norm * (1.0 - ROUNDED):
         raise InputError(
@@ -301,9 +301,9 @@ def _optimality(
         )
     radius = norm if radius is None else radius
     gap = relative_gap(proved.objective, given)
-    best_C, best_gap = standing.best_C() if standing.serves_every_C else (None, None)
+    best_C, best_gap = certified.best_C() if certified.serves_every_C else (None, None)
     if best or (best_gap is not None and proved.gap < best_gap):
-        best_C, best_gap = standing.C, proved.gap
+        best_C, best_gap = certified.C, proved.gap
     shift = float(np.abs(job.intercept_shift).max())
     certificate = Certificate(
         proved.objective,
@@ -313,30 +313,30 @@ def _optimality(
         proved.n_priced,
         proved.scope,
         1,
-        standing.resolves(shift),
+        certified.resolves(shift),
     )
-    _, intercept, _ = free_in_units(job, standing.point)
-    own = standing.penalty + standing.C * standing.own_loss
+    _, intercept, _ = free_in_units(job, certified.point)
+    own = certified.penalty + certified.C * certified.own_loss
     return Optimality(
-        C=standing.C,
+        C=certified.C,
         alpha=job.options.alpha,
         certificate=certificate,
         own_bound=proved.bound,
         own_gap=proved.gap,
-        own_objective=own if subject.has_intercept and math.isfinite(own) else None,
-        losses=standing.loss,
-        penalty=standing.penalty,
+        own_objective=own if to_certify.has_intercept and math.isfinite(own) else None,
+        losses=certified.loss,
+        penalty=certified.penalty,
         intercept=intercept if np.ndim(intercept) == 0 else list(map(float, intercept)),
-        n_active=len(standing.point.ids),
+        n_active=len(certified.point.ids),
         best_C=best_C,
         best_gap=best_gap,
         radius=radius,
-        ball_gap=standing.ball_gap(radius),
-        violators=_violators(job, standing, top),
+        ball_gap=certified.ball_gap(radius),
+        violators=_violators(job, certified, top),
         n_rows=job.train.n,
         sum_weights=job.sum_weights,
         fingerprint=fingerprint,
-        same_data=subject.is_of(fingerprint),
+        same_data=to_certify.is_of(fingerprint),
     )
 
 
@@ -352,8 +352,8 @@ def _better(bound: float | None, proved: Certificate, job: Job) -> float:
     return max(proved.bound, min(bound, proved.objective))
 
 
-def _violators(job: Job, standing: Standing, top: int) -> tuple[Violator, ...]:
-    found, names = standing.violators(top), job.train.data.column_names
+def _violators(job: Job, certified: CertifiedPoint, top: int) -> tuple[Violator, ...]:
+    found, names = certified.violators(top), job.train.data.column_names
     family, rows = plain(job.family), zip(found.ids.tolist(), found.weights.tolist(), strict=True)
     return tuple(
         Violator(id, family.describe(id, names), weight, slope, violation)

@@ -156,8 +156,8 @@ class Job:
         """The plan with the sizes that are known only after the rows are read."""
         sides = np.concatenate([rows.side_bytes() for rows in prepared])
         for threads in (self.plan.most_threads, 1):  # tables of many threads may be too much now
-            crew = self.plan.writers or threads
-            extra = sum(self.family.extra_bytes(rows, crew) for rows in prepared)
+            workers = self.plan.writers or threads
+            extra = sum(self.family.extra_bytes(rows, workers) for rows in prepared)
             try:
                 return self.plan_with_sides(sides, extra, threads)
             except BudgetError:

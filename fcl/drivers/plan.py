@@ -238,16 +238,16 @@ def make_plan(
     BudgetError
         The budget is too small; the message names the smallest one that works.
     """
-    crews: list[tuple[int | None, int]] = [(crew, 1) for crew in range(writers or 0, 0, -1)]
+    choices: list[tuple[int | None, int]] = [(n, 1) for n in range(writers or 0, 0, -1)]
     if writers is None:
         most = most_threads or _most_threads(sizes, budget)
-        crews = [(None, threads) for threads in dict.fromkeys((most, 1))]
+        choices = [(None, threads) for threads in dict.fromkeys((most, 1))]
     views = _view_sizes(sizes.n_rows, row_view, view_rows)
     refused: BudgetError | None = None
-    for crew, threads in crews:
+    for n_writers, threads in choices:
         for rows in views:
             try:
-                return _divide(sizes, budget, scratch, crew, threads, rows, rows != views[-1])
+                return _divide(sizes, budget, scratch, n_writers, threads, rows, rows != views[-1])
             except BudgetError as error:
                 refused = error  # the last combination needs least
     assert refused is not None
@@ -286,7 +286,7 @@ def _divide(
     may_shrink: bool,
 ) -> Plan:
     family, n_rows, block_rows = job.family, job.n_rows, job.block_rows
-    crew = writers or 1
+    workers = writers or 1
     pricers = writers or threads  # each has tables of a pass, and reads rows of a scratch file
     letters = family.row_kind == "sequences"
     rows = job.prepared(n_rows) + (job.prepared(job.n_valid) if job.n_valid else 0)
@@ -337,7 +337,7 @@ def _divide(
             target = 8 * job.vectors * (n_rows + job.n_valid) + job.held
         covariates = 8 * job.covariates * (n_rows + job.n_valid)
         uses = [
-            ("reading (a chunk, compressed and decoded, and a block)", crew * job.reading),
+            ("reading (a chunk, compressed and decoded, and a block)", workers * job.reading),
             ("targets and weights", target),
             ("margins and residuals", vectors),
             (
@@ -345,7 +345,7 @@ def _divide(
                 trainer,
             ),
             (TABLES, pricers * family.workspace_bytes(block_rows, scratch)),
-            ("staging of new columns", crew * staging),
+            ("staging of new columns", workers * staging),
             held if scratch else ("prepared rows", rows),
         ]
         if job.covariates:

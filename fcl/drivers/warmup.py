@@ -230,7 +230,7 @@ def _outputs() -> None:
     m = np.random.default_rng(0).normal(size=(3, 64))
     r, q = np.empty((2, 3, 64))
     objective = SoftmaxOutputs(loss, y, s, 1.0, n_classes=3)
-    objective.settle(m)
+    objective.fit_unpenalised(m)
     objective.line_sums(m, m, 0.5)
     objective.residuals_curvatures(m, r, q)
     objective.close(slice(0, 64), r, objective.least_step)

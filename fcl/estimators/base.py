@@ -20,9 +20,9 @@ from fcl.cli.progress import LineView
 from fcl.data import DataSet
 from fcl.data.columns import ColumnRecord, joined
 from fcl.drivers.bar import on_event
-from fcl.drivers.cluster.jobs import place_of_jobs
+from fcl.drivers.cluster.jobs import executor_for
+from fcl.drivers.executor import Executor, Needs, RunContext, train_job
 from fcl.drivers.job import make_job
-from fcl.drivers.place import Needs, Place, Watch, train_job
 from fcl.drivers.result import StopReason
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.estimators.rows import Training, open_rows, resolve_features, with_input_tags
@@ -55,14 +55,14 @@ class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning)
 class _Problem:
     """One of the problems of a fit.
 
-    number : from 0.  text : for ``verbose``.  initial : the model to start from, if any.  place : where
-    it is solved.
+    number : from 0.  text : for ``verbose``.  initial : the model to start from, if any.  executor : what
+    solves it.
     """
 
     number: int
     text: str
     initial: Model | None
-    place: Place
+    executor: Executor
 
 
 class FittedPredictor(BaseEstimator):  # type: ignore[misc]
@@ -199,11 +199,11 @@ class Estimator(FittedPredictor):
         for target in targets:
             data.append(training.data.with_target(target, weights, training.data.target_name))
             data[-1].target_columns = training.names
-        with self._place(data, options) as place:
+        with self._executor(data, options) as executor:
 
             def fit(number: int) -> TrainResult:
                 nonlocal spent
-                own, lanes = dict(options), place.lanes
+                own, lanes = dict(options), executor.lanes
                 if self.max_time is not None:
                     # the remaining problems share the remaining time; each makes at least its first pass
                     jobs = -(-len(targets) // lanes) if lanes else len(targets) - number
@@ -215,12 +215,12 @@ class Estimator(FittedPredictor):
                     initial, family, data[number].column_record
                 ):
                     initial = None
-                problem = _Problem(number, problems[number] + text, initial, place)
+                problem = _Problem(number, problems[number] + text, initial, executor)
                 result = self._fit_one(data[number], problem, own)
                 spent += result.limit_seconds
                 return result
 
-            results = place.each(fit, range(len(targets)))
+            results = executor.each(fit, range(len(targets)))
         self._set_attributes(results)
 
     def _strength(self, training: Training) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class Estimator(FittedPredictor):
         return {"C": C}
 
     @contextmanager
-    def _place(self, data: Sequence[DataSet], options: dict[str, Any]) -> Iterator[Place]:
+    def _executor(self, data: Sequence[DataSet], options: dict[str, Any]) -> Iterator[Executor]:
         """Where the problems are solved: several side by side as whole jobs; one by its driver."""
         client, address = (None, self.dask) if isinstance(self.dask, str) else (self.dask, None)
         if self.dask is not None and not self._sends_jobs(len(data)):
@@ -246,8 +246,8 @@ class Estimator(FittedPredictor):
             job = {name: options[name] for name in known - {"C", "features"}}
             needs = Needs.of(make_job(data[0], options["features"], alpha=1.0, **job))
         report = self._view() if self.verbose else on_event(None)
-        with place_of_jobs(client, address, None, needs, report) as place:
-            yield place
+        with executor_for(client, address, None, needs, report) as executor:
+            yield executor
 
     def _sends_jobs(self, n_problems: int) -> bool:
         """Whether a fit has more than one whole job."""
@@ -265,8 +265,8 @@ class Estimator(FittedPredictor):
 
             messages.write(f"{type(self).__name__}: fitting {problem.text}")
             report = self._view()
-        watch = Watch(report, lambda: False, place=problem.place)
-        result: TrainResult = watch.run(train_job, data, options)
+        context = RunContext(report, lambda: False, executor=problem.executor)
+        result: TrainResult = context.run(train_job, data, options)
         if self.verbose:
             found = np.count_nonzero(result.model.weights)
             messages.write(

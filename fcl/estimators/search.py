@@ -141,7 +141,7 @@ class PathSearch(PathParameters, Estimator):
             refit=self.refit,
             refit_alpha=self.refit_alpha,
             warn=False,
-            client=problem.place,
+            client=problem.executor,
             **options,
         )
         if found.reason is PathStop.INTERRUPTED:

@@ -10,7 +10,7 @@ The model at the current point, for steps D (k, K) of the weights and x (K,) of 
 For *coupled* outputs (softmax) p are the probabilities, so the last sum is the exact Hessian
 diag(p) - p p'. For separate outputs p are the curvatures, s is 1 and v stays 0. x follows D: the
 intercepts are eliminated, as :mod:`fcl.solve.elimination` does for one output; they have the coordinates
-b, which a step z on weight (j, k) changes by -z leans_jk.
+b, which a step z on weight (j, k) changes by -z cross_jk.
 
 The state is u = dU without x, and v of that u. A slope therefore reads one column and four vectors, and
 a step writes two, for any number of outputs. p, s, u and v are float32, s in units of its largest entry.
@@ -42,7 +42,7 @@ class CoupledModel(NamedTuple):
     extra: np.ndarray  # float64 (k, K)
     curve: np.ndarray  # float64 (k, K): curvatures of coordinates, or eigenvalues of blocks
     vectors: np.ndarray  # float64 (k, K, K), eigenvectors of blocks in columns; or empty
-    leans: np.ndarray  # float64 (k, K, r)
+    cross: np.ndarray  # float64 (k, K, r)
     before: np.ndarray  # float64 (k, K), the weights at the current point
 
 
@@ -115,7 +115,7 @@ def whole_slope(model, t, k, w, b, g):
     """The slope g of the rows, and the slopes of the other terms, in weight (t, k)."""
     g += model.lin[t, k] + model.extra[t, k] * (w[t, k] - model.before[t, k])
     for c in range(b.shape[0]):
-        g += model.leans[t, k, c] * b[c]
+        g += model.cross[t, k, c] * b[c]
     return g
 
 
@@ -155,7 +155,7 @@ def move(model, t, k, z, u, v, b):
                 if model.coupled:
                     v_part[i] += change * p[i]
     for c in range(b.shape[0]):
-        b[c] -= z * model.leans[t, k, c]
+        b[c] -= z * model.cross[t, k, c]
 
 
 @kernel

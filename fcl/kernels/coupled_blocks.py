@@ -78,11 +78,11 @@ def _group_minimum(e, vectors, threshold, g, weights, rotated, new):
     for a in range(n_outputs):
         if turned:
             along = 0.0
-            lean = 0.0
+            slope = 0.0
             for k in range(n_outputs):
                 along += vectors[0, k, a] * weights[k]
-                lean += vectors[0, k, a] * g[k]
-            rotated[a] = e[a] * along - lean
+                slope += vectors[0, k, a] * g[k]
+            rotated[a] = e[a] * along - slope
         else:
             rotated[a] = e[a] * weights[a] - g[a]
         norm += rotated[a] * rotated[a]
@@ -183,7 +183,7 @@ def _block_move(model, t, z, u, v, b):
             add_dense(x, step, model.p[k, begin:end], u[k, begin:end], v_part, model.coupled)
     for k in range(n_outputs):
         for c in range(b.shape[0]):
-            b[c] -= z[k] * model.leans[t, k, c]
+            b[c] -= z[k] * model.cross[t, k, c]
 
 
 @kernel

@@ -124,7 +124,7 @@ def _move(columns, t, step, shared, q, u):
 
 
 @kernel
-def move(columns, which, steps, shared, q, leans, u, b):
+def move(columns, which, steps, shared, q, cross, u, b):
     """Update the state u and b for steps of some columns, in place; see :func:`descent_sweep`.
 
     which : int64, numbers of the columns.  steps : float64 (len(which),).
@@ -132,8 +132,8 @@ def move(columns, which, steps, shared, q, leans, u, b):
     for o in range(which.shape[0]):
         t = which[o]
         _move(columns, t, u.dtype.type(steps[o]), shared, q, u)
-        for c in range(leans.shape[1]):
-            b[c] -= steps[o] * leans[t, c]
+        for c in range(cross.shape[1]):
+            b[c] -= steps[o] * cross[t, c]
 
 
 @kernel
@@ -148,7 +148,7 @@ def descent_sweep(
     lin,
     extra,
     curve,
-    leans,
+    cross,
     before,
     low,
     high,
@@ -161,7 +161,7 @@ def descent_sweep(
     u, w and b are updated in place, and ``met`` is written. Returns the largest violation met.
 
     The unpenalised columns are eliminated: they follow every step at once, because a step on column j
-    changes their coordinates b by ``leans[j]`` times the step.
+    changes their coordinates b by ``cross[j]`` times the step.
 
     Every step is applied, however small: a weight that kept a wrong sign would have a violation of 2
     permanently.
@@ -171,7 +171,7 @@ def descent_sweep(
     unit : the value of a 1 in q, shared and u (float32).
     shared : float32 (segments,), the q of all rows of a segment, or 0 if they are to be read from q.
     curve : float64 (k,), curvature of the model in each column, once x is eliminated.
-    leans : float64 (k, r), T' Z' Q phi_j, in r coordinates in which the unpenalised columns are
+    cross : float64 (k, r), T' Z' Q phi_j, in r coordinates in which the unpenalised columns are
         orthonormal in the weights q_i.
     before : float64 (k,), the weights at the current point.
     low, high : float64 (k,), the limits of the weights.
@@ -183,8 +183,8 @@ def descent_sweep(
     for o in range(order.shape[0]):
         t = order[o]
         gradient = lin[t] + extra[t] * (w[t] - before[t])
-        for c in range(leans.shape[1]):
-            gradient += leans[t, c] * b[c]
+        for c in range(cross.shape[1]):
+            gradient += cross[t, c] * b[c]
         gradient += unit * _slope(columns, t, u)
         threshold = absolute[t]
         met[t] = violation(clamped(gradient / threshold, w[t], low[t], high[t]), w[t])
@@ -196,8 +196,8 @@ def descent_sweep(
         if z != 0.0:
             w[t] = new
             _move(columns, t, u.dtype.type(z), shared, q, u)
-            for c in range(leans.shape[1]):
-                b[c] -= z * leans[t, c]
+            for c in range(cross.shape[1]):
+                b[c] -= z * cross[t, c]
     return largest
 
 

@@ -115,7 +115,7 @@ def _chosen_entries(pieces, j, full, sample, found, held, ends):
 
 
 @kernel
-def gather_columns(pieces, columns, full, sample, found, held, begin, end, gathered, lean, curve):
+def gather_columns(pieces, columns, full, sample, found, held, begin, end, gathered, cross, curve):
     """Write the entries of the listed columns in a sample of the rows, column by column.
 
     Returns the number of columns written, which is smaller than requested if the buffers are full.
@@ -126,7 +126,7 @@ def gather_columns(pieces, columns, full, sample, found, held, begin, end, gathe
         ``held`` is empty if all values are 1.
     begin, end : the part of ``gathered.rows`` and ``gathered.values`` that may be written.
     gathered : GatheredColumns, whose cuts, rows and values are overwritten.
-    lean, curve : float64 (len(columns),), overwritten with sum q_i phi_ij and sum q_i phi_ij^2 over the
+    cross, curve : float64 (len(columns),), overwritten with sum q_i phi_ij and sum q_i phi_ij^2 over the
         sample.
     """
     valued = held.shape[0] > 0
@@ -139,7 +139,7 @@ def gather_columns(pieces, columns, full, sample, found, held, begin, end, gathe
             return t
         cuts = gathered.cuts[t]
         cuts[0] = into
-        lean[t] = curve[t] = 0.0
+        cross[t] = curve[t] = 0.0
         for s in range(n_segments):
             first = sample.firsts[s]
             count = np.int64(ends[s]) - first
@@ -156,7 +156,7 @@ def gather_columns(pieces, columns, full, sample, found, held, begin, end, gathe
                 total, squares = _sums(weights, rows, values)
             else:
                 total = squares = _sum(weights, rows)
-            lean[t] += total
+            cross[t] += total
             curve[t] += squares
             into += count
             cuts[s + 1] = into
@@ -190,11 +190,11 @@ def _sums(q, rows, values):
 
 
 @kernel
-def centre(gathered, q, total, lean, curve, centres):
+def centre(gathered, q, total, cross, curve, centres):
     """Subtract the weighted mean from each gathered column that has an entry in every row, in place.
 
     q : float64 (rows,), the weights of the sample; ``total`` is their sum.
-    lean, curve : as :func:`gather_columns` wrote them; updated for the centred columns.
+    cross, curve : as :func:`gather_columns` wrote them; updated for the centred columns.
     centres : float64 (columns,), overwritten with the means, or 0 for columns that are not centred.
     """
     n_rows = q.shape[0]
@@ -203,7 +203,7 @@ def centre(gathered, q, total, lean, curve, centres):
         first = gathered.cuts[t, 0]
         if gathered.cuts[t, gathered.cuts.shape[1] - 1] - first != n_rows or not total > 0.0:
             continue
-        mean = lean[t] / total
+        mean = cross[t] / total
         g = 0.0
         h = 0.0
         for i in range(n_rows):
@@ -213,5 +213,5 @@ def centre(gathered, q, total, lean, curve, centres):
             g += q[i] * value
             h += q[i] * value * value
         centres[t] = mean
-        lean[t] = g
+        cross[t] = g
         curve[t] = h

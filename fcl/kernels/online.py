@@ -100,10 +100,10 @@ def implicit_slope(loss, y, m, q):
         else:
             low = p
         # Halley's step, with the second derivative, which takes no other exponential
-        bend = q * found * (1.0 - found)
-        rise = 1.0 + bend
+        curve = q * found * (1.0 - found)
+        rise = 1.0 + curve
         step = p - 2.0 * excess * rise / (
-            2.0 * rise * rise + excess * bend * q * (1.0 - 2.0 * found)
+            2.0 * rise * rise + excess * curve * q * (1.0 - 2.0 * found)
         )
         # strictly inside, and ever shorter: at large q steps would cycle between the ends
         if low < step < high and abs(step - p) <= most:

@@ -28,13 +28,13 @@ from fcl.model.file import ARRAYS, FORMAT, read_model, write_model
 from fcl.model.frames import FeatureRow, OutputFeature, features_frame
 from fcl.model.history import History
 from fcl.model.html import TOP, certificate_facts, features_html, table_html
-from fcl.model.reading import HEADER
-from fcl.model.several import (
+from fcl.model.multi_output import (
     OneOutput,
     OutputScorer,
     iter_output_features,
     output_texts,
 )
+from fcl.model.reading import HEADER
 from fcl.model.tasks import Task, find_task
 from fcl.objective.losses import Loss, find_loss
 from fcl.parallel import one_blas_thread

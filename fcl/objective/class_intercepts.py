@@ -21,15 +21,15 @@ from typing import Protocol
 
 import numpy as np
 
-from fcl.objective.unpenalised import Settled
+from fcl.objective.unpenalised import UnpenalisedFit
 from fcl.parallel import one_blas_thread
 from fcl.types import Floats
 
 #: Maximum number of steps, of halvings of one step, and of steps in a row that gain nothing.
 MOST_STEPS, MOST_HALVINGS, MOST_IDLE = 200, 40, 4
-#: Largest slope, relative to the sum of the residuals' sizes, at which x counts as settled.
-SETTLED = 1e-16
-#: A slope below this is settled, too, once a step no longer halves it: rounding is left.
+#: Largest slope, relative to the sum of the residuals' sizes, at which x counts as converged.
+CONVERGED = 1e-16
+#: A slope below this counts as converged, too, once a step no longer halves it: rounding is left.
 ROUNDED = 1e-14
 #: Share of the residuals' sizes above which both kinds of step are compared.
 FAR = 0.1
@@ -74,16 +74,18 @@ class ClassObjective(Protocol):
         """sum_i s_i p_ij p_ik over every ``stride``-th chunk of rows, float64 (K, K)."""
 
 
-def settle(objective: ClassObjective, m: Floats, slope: Floats, floor: Floats) -> Settled:
+def fit_class_intercepts(
+    objective: ClassObjective, m: Floats, slope: Floats, floor: Floats
+) -> UnpenalisedFit:
     """Minimise F over x and add x to the margins m, float64 (K, n).
 
-    slope, floor : float64 (K,); see :meth:`fcl.objective.outputs.Outputs.settle`.
+    slope, floor : float64 (K,); see :meth:`fcl.objective.outputs.Outputs.fit_unpenalised`.
     """
     search = _Search(objective, m, slope, floor)
     before = search.value
     search.run()
     m += search.x[:, None]
-    return Settled(search.x, max(0.0, before - search.value))
+    return UnpenalisedFit(search.x, max(0.0, before - search.value))
 
 
 class _Search:
@@ -118,7 +120,7 @@ class _Search:
         before, idle = math.inf, 0
         for _ in range(MOST_STEPS):
             left, value = self._left, self.value
-            if left <= SETTLED or (left <= ROUNDED and left > 0.5 * before):
+            if left <= CONVERGED or (left <= ROUNDED and left > 0.5 * before):
                 return
             if left > REUSED * before:
                 self._hessian = None

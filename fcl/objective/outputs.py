@@ -28,8 +28,7 @@ from fcl.objective.covariates import Covariates
 from fcl.objective.losses import Loss
 from fcl.objective.penalty import Penalty
 from fcl.objective.problem import Balance, Objective, RowValues
-from fcl.objective.unpenalised import Settled
-from fcl.objective.unpenalised import settle as settle_one
+from fcl.objective.unpenalised import UnpenalisedFit, fit_unpenalised
 from fcl.parallel import SERIAL, Team
 from fcl.types import Floats, Ids
 
@@ -181,9 +180,9 @@ class Outputs(ABC):
         """Value and derivatives of the losses at margins m + beta dm."""
 
     @abstractmethod
-    def settle(
+    def fit_unpenalised(
         self, m: Floats, slope: Floats | None = None, floor: Floats | None = None
-    ) -> Settled:
+    ) -> UnpenalisedFit:
         """Minimise sum s loss(m + X z) + slope . x + floor . x^2 / 2 over x, the free coefficients.
 
         Adds X z to the margins m, float64 (K, n), in place.
@@ -333,16 +332,16 @@ class SeparateOutputs(Outputs):
             math.fsum(sums.curve_beta for sums in found),
         )
 
-    def settle(
+    def fit_unpenalised(
         self, m: Floats, slope: Floats | None = None, floor: Floats | None = None
-    ) -> Settled:
+    ) -> UnpenalisedFit:
         found, q = [], self.n_free // self.n_outputs
         for k, part in enumerate(self.parts):
             own = slice(k * q, (k + 1) * q)
-            pull = None if slope is None else slope[own], None if floor is None else floor[own]
-            found.append(settle_one(part, m[k], *pull))
-        x = np.concatenate([settled.x for settled in found])
-        return Settled(x, math.fsum(settled.decrease for settled in found))
+            terms = None if slope is None else slope[own], None if floor is None else floor[own]
+            found.append(fit_unpenalised(part, m[k], *terms))
+        x = np.concatenate([fit.x for fit in found])
+        return UnpenalisedFit(x, math.fsum(fit.decrease for fit in found))
 
     def balanced(
         self, r: Floats, q: Floats, m: Floats, step: float, on_grid: Callable[[Floats], RowValues]

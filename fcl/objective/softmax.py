@@ -30,11 +30,11 @@ import numpy as np
 from fcl import kernels
 from fcl.objective.class_covariates import balanced as balanced_covariates
 from fcl.objective.class_covariates import free_hessian
-from fcl.objective.class_intercepts import ClassSums, settle
+from fcl.objective.class_intercepts import ClassSums, fit_class_intercepts
 from fcl.objective.outputs import OutputLineSums, Outputs
 from fcl.objective.problem import Objective, RowValues
 from fcl.objective.simplex import Balanced, balanced
-from fcl.objective.unpenalised import Settled, descend
+from fcl.objective.unpenalised import UnpenalisedFit, descend
 from fcl.types import Floats
 
 T = TypeVar("T")
@@ -186,20 +186,20 @@ class SoftmaxOutputs(Outputs):
         total: Floats = np.sum(self._map(block), axis=0)
         return total
 
-    def settle(
+    def fit_unpenalised(
         self, m: Floats, slope: Floats | None = None, floor: Floats | None = None
-    ) -> Settled:
+    ) -> UnpenalisedFit:
         x, none = np.zeros((2, self.n_free))
         slope, floor = none if slope is None else slope, none if floor is None else floor
         if self.intercept:
-            return settle(self, m, slope, floor)
+            return fit_class_intercepts(self, m, slope, floor)
         if self.covariates is None:
-            return Settled(x, 0.0)
+            return UnpenalisedFit(x, 0.0)
         decrease = 0.0
         if self.covariates.constant:  # this search finds the best constants from any distance
             own = slice(None, None, self.covariates.q)
-            settled = settle(self, m, slope[own], floor[own])
-            x[own], decrease = settled.x, settled.decrease
+            fit = fit_class_intercepts(self, m, slope[own], floor[own])
+            x[own], decrease = fit.x, fit.decrease
         if not floor.any():
             slope = self._centred(slope)
         return descend(self, m, x, slope, floor, decrease)

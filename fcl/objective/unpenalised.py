@@ -21,9 +21,9 @@ from fcl.types import Floats
 
 #: Maximum Newton steps over v, and halvings of one step.
 MOST_STEPS, MOST_HALVINGS = 100, 40
-#: Largest slope, relative to the sum of the residuals' sizes, at which v counts as settled.
-SETTLED = 1e-15
-#: A slope below this is settled, too, once a step no longer halves it: rounding is left.
+#: Largest slope, relative to the sum of the residuals' sizes, at which v counts as converged.
+CONVERGED = 1e-15
+#: A slope below this counts as converged, too, once a step no longer halves it: rounding is left.
 ROUNDED = 1e-9
 #: A Hessian is reused while a step lowers the largest slope to at most this share.
 REUSED = 0.1
@@ -39,20 +39,20 @@ ENDLESS, FURTHEST, LEVEL = ("logistic", "poisson", "softmax"), 25.0, 1e-9
 
 
 @dataclass(frozen=True)
-class Settled:
-    """The result of :func:`settle`."""
+class UnpenalisedFit:
+    """The result of :func:`fit_unpenalised`."""
 
     x: Floats  #: change of the coefficients, float64 (n_free,)
     decrease: float  #: of the minimised function, >= 0
 
 
-def settle(
+def fit_unpenalised(
     objective: Objective,
     m: Floats,
     slope: Floats | None = None,
     floor: Floats | None = None,
     guess: float = 0.0,
-) -> Settled:
+) -> UnpenalisedFit:
     """Minimise sum s loss(m + Z x) + slope . x + floor . x^2 / 2 over x, the free coefficients.
 
     Adds Z x to the margins ``m``, float64 (n,).
@@ -68,30 +68,30 @@ def settle(
     slope, floor = x if slope is None else slope, x if floor is None else floor
     decrease = 0.0
     if objective.has_constant:  # this search finds the best constant from any distance
-        own, bend = float(slope[0]), float(floor[0])
-        move = objective.best_intercept(m, guess, own, bend)
+        own, curve = float(slope[0]), float(floor[0])
+        move = objective.best_intercept(m, guess, own, curve)
         if move:
             before = objective.loss_sum(m, 0.0)
             m += move
             x = np.append(move, x[1:])
-            decrease = before - objective.loss_sum(m, 0.0) - (own + 0.5 * bend * move) * move
+            decrease = before - objective.loss_sum(m, 0.0) - (own + 0.5 * curve * move) * move
     if objective.covariates is not None:
         return descend(objective, m, x, slope, floor, decrease)
-    return Settled(x, max(0.0, decrease))
+    return UnpenalisedFit(x, max(0.0, decrease))
 
 
 def descend(
     objective: Any, m: Floats, x: Floats, slope: Floats, floor: Floats, decrease: float
-) -> Settled:
+) -> UnpenalisedFit:
     """Minimise by Newton's method from coefficients x, whose margins are m.
 
-    objective : Objective or Outputs.  slope, floor : as for :func:`settle`.
+    objective : Objective or Outputs.  slope, floor : as for :func:`fit_unpenalised`.
     decrease : that x has already brought.
     """
     newton = _Newton(objective, m, x, slope, floor)
     start = newton.value
     newton.run()
-    return Settled(newton.x, max(0.0, decrease + start - newton.value))
+    return UnpenalisedFit(newton.x, max(0.0, decrease + start - newton.value))
 
 
 class _Newton:
@@ -100,7 +100,7 @@ class _Newton:
     def __init__(self, objective: Any, m: Floats, x: Floats, slope: Floats, floor: Floats) -> None:
         self.objective, self.m, self.x = objective, m, x
         self._slope, self._floor = slope, floor
-        self.value = objective.loss_sum(m) + self._pull(x)
+        self.value = objective.loss_sum(m) + self._further_terms(x)
 
     def run(self) -> None:
         """Take steps until only rounding is left."""
@@ -112,7 +112,7 @@ class _Newton:
             slopes = self.objective.free_sums(r) + self._slope + self._floor * self.x
             size = float(np.abs(r).sum())
             left = float(np.abs(slopes).max()) / size if size > 0.0 else 0.0
-            if left <= SETTLED or (left <= ROUNDED and left > 0.5 * before):
+            if left <= CONVERGED or (left <= ROUNDED and left > 0.5 * before):
                 return
             root = self._move(slopes, root if left <= REUSED * before else None, r, q)
             if root is None:
@@ -141,7 +141,7 @@ class _Newton:
         rounding, t = ROUNDING * abs(self.value), 1.0
         for _ in range(MOST_HALVINGS):
             x = self.x + t * step
-            value = self.objective.line_sums(self.m, dm, t).value + self._pull(x)
+            value = self.objective.line_sums(self.m, dm, t).value + self._further_terms(x)
             hidden = t == 1.0 and promised <= rounding and value <= self.value + rounding
             if value <= self.value - SUFFICIENT * t * promised or hidden:
                 self.x, self.value = x, value
@@ -150,12 +150,12 @@ class _Newton:
             t *= 0.5
         return False
 
-    def _pull(self, x: Floats) -> float:
+    def _further_terms(self, x: Floats) -> float:
         return float(self._slope @ x + 0.5 * self._floor @ (x * x))
 
 
 def check_null(objective: Any, m: Floats, v: Floats) -> None:
-    """Check the settled null model: covariates that explain everything leave no problem to solve.
+    """Check the null model: covariates that explain everything leave no problem to solve.
 
     Where covariates separate classes, or a level of a category has no events, the loss of some rows
     falls for ever: margins leave the range in which float64 distinguishes the loss from 0, and a

@@ -1,4 +1,4 @@
-"""Cross-validation of a path: the tracks of the folds, and where their mean score ends the path."""
+"""Cross-validation of a path: the paths of the folds, and where their mean score ends the path."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from fcl.drivers.place import HERE, Place
+from fcl.drivers.executor import INLINE, Executor
 from fcl.errors import InputError
 from fcl.features import like_bound
 from fcl.model.model import Model
@@ -17,12 +17,12 @@ from fcl.path.grid import Grid
 from fcl.path.options import PathOptions
 from fcl.path.problem import Problem
 from fcl.path.refit import refit_point
+from fcl.path.regularization_path import Enough, PathRows, RegularizationPath
 from fcl.path.result import PathPoint, PathResult, PathScores
 from fcl.path.rules import PathStop, Rules
 from fcl.path.running import PathContext
 from fcl.path.scores import fold_scores
 from fcl.path.store import Folder
-from fcl.path.track import Enough, Track, TrackRows
 from fcl.types import Floats
 from fcl.units import counted
 
@@ -33,30 +33,30 @@ def cross_validated(
     """A path that is scored by cross-validation; without the margins of the rows that were held out."""
     folds, loss, rules = problem.folds, problem.loss, options.rules
     assert folds is not None
-    store = folder.track("", problem.about(grid))
-    path = Track(problem, TrackRows(grid, part=problem.part), running, store)
+    store = folder.store("", problem.about(grid))
+    path = RegularizationPath(problem, PathRows(grid, part=problem.part), running, store)
     path.extend(never, 1)  # C_min of all rows, which gives the grid of the folds
     features = like_bound(problem.features, path.points[0].model.family)
     problem = replace(problem, features=features)
     shared = Grid(grid.points, None, path.grid_alphas(problem.sum_weights))
-    tracks = []
+    fold_paths = []
     for fold in range(int(folds.max()) + 1):
-        store = folder.track(f"fold-{fold + 1}", problem.about(grid))
-        rows = TrackRows(shared, fold, problem.part_of(fold_name(fold, folds)))
-        tracks.append(Track(problem, rows, running, store))
+        store = folder.store(f"fold-{fold + 1}", problem.about(grid))
+        rows = PathRows(shared, fold, problem.part_of(fold_name(fold, folds)))
+        fold_paths.append(RegularizationPath(problem, rows, running, store))
     sign = 1.0 if loss.higher_is_better else -1.0
-    most, reason = extend_folds(tracks, rules, sign, running.place)
+    most, reason = extend_folds(fold_paths, rules, sign, running.executor)
     full = path.extend(Enough(rules), most)
     if full is not None and full is not PathStop.GRID:
         reason = full
-    found = scores_of(tracks)[:, : len(path.points)]
-    scores = PathScores.of(loss, *fold_scores(found), found, counted(len(tracks), "fold"))
+    found = scores_of(fold_paths)[:, : len(path.points)]
+    scores = PathScores.of(loss, *fold_scores(found), found, counted(len(fold_paths), "fold"))
     scored = zip(path.points, scores.mean.tolist(), scores.se.tolist(), strict=False)
     # each fold has its own share of positive rows
-    empty = float(fold_scores(np.array([[track.points[0].empty] for track in tracks]))[0][0])
+    empty = float(fold_scores(np.array([[fold.points[0].empty] for fold in fold_paths]))[0][0])
     points = [replace(point, score=mean, se=se, empty=empty) for point, mean, se in scored]
-    tracked = [track.points[: found.shape[1]] for track in tracks]
-    return PathResult(points, scores, options.select, reason, fold_points=tracked)
+    fold_points = [fold.points[: found.shape[1]] for fold in fold_paths]
+    return PathResult(points, scores, options.select, reason, fold_points=fold_points)
 
 
 def fold_name(fold: int, folds: Folds) -> str:
@@ -79,11 +79,11 @@ def refit_cross_validated(
             refit_point, problem, fold, result.fold_points[fold][number], alpha, part
         )
 
-    found, *own = running.place.each(refit, [-1, *range(len(result.fold_points))])
+    found, *own = running.executor.each(refit, [-1, *range(len(result.fold_points))])
     if found is None:
         return None
     # an empty model stays as it is
-    points = [track[number] for track in result.fold_points]
+    points = [fold[number] for fold in result.fold_points]
     scores = [(new or point).score for new, point in zip(own, points, strict=True)]
     mean, se = fold_scores(np.array(scores)[:, None])
     return replace(found, score=float(mean[0]), se=float(se[0]))
@@ -94,14 +94,14 @@ def never(points: list[PathPoint]) -> PathStop | None:
     return None
 
 
-def scores_of(tracks: list[Track]) -> Floats:
+def scores_of(paths: list[RegularizationPath]) -> Floats:
     """Scores of the points that all folds have, float64 (folds, points)."""
-    common = min(len(track.points) for track in tracks)
-    return np.array([track.scores[:common] for track in tracks])
+    common = min(len(path.points) for path in paths)
+    return np.array([path.scores[:common] for path in paths])
 
 
 def extend_folds(
-    tracks: list[Track], rules: Rules, sign: float, place: Place = HERE
+    paths: list[RegularizationPath], rules: Rules, sign: float, executor: Executor = INLINE
 ) -> tuple[int, PathStop]:
     """Train the folds until their mean score ends the path.
 
@@ -110,12 +110,12 @@ def extend_folds(
 
     Parameters
     ----------
-    tracks : list of Track
+    paths : list of RegularizationPath
         One for each fold.
     rules : Rules
     sign : float
         1 if larger scores are better, else -1.
-    place : Place
+    executor : Executor
         Where the folds are trained.
 
     Returns
@@ -128,33 +128,34 @@ def extend_folds(
     KeyboardInterrupt
         A fold was interrupted; there is no model over all rows yet.
     """
-    ends = place.each(lambda track: _extended(track, Enough(rules, sign)), tracks)
+    ends = executor.each(lambda path: _extended(path, Enough(rules, sign)), paths)
     while True:
-        scores = scores_of(tracks)
+        scores = scores_of(paths)
         common = scores.shape[1]
         found = rules.patient_until(sign * fold_scores(scores)[0])
         if found is not None:
             return found, PathStop.PATIENCE
         final = [
             end
-            for track, end in zip(tracks, ends, strict=True)
-            if len(track.points) == common and end is not None and end is not PathStop.PATIENCE
+            for path, end in zip(paths, ends, strict=True)
+            if len(path.points) == common and end is not None and end is not PathStop.PATIENCE
         ]
         if final:
             return common, final[0]
         most = common + (rules.patience or 1)
-        short = [number for number, track in enumerate(tracks) if len(track.points) < most]
+        short = [number for number, path in enumerate(paths) if len(path.points) < most]
         extend = partial(_extended, enough=Enough(rules), most=most)
-        for number, end in zip(short, place.each(extend, [tracks[n] for n in short]), strict=True):
+        new_ends = executor.each(extend, [paths[n] for n in short])
+        for number, end in zip(short, new_ends, strict=True):
             ends[number] = end
 
 
-def _extended(track: Track, enough: Enough, most: int | None = None) -> PathStop | None:
-    """Extend a track; an interrupt ends all folds, and an error names the fold."""
+def _extended(path: RegularizationPath, enough: Enough, most: int | None = None) -> PathStop | None:
+    """Extend a path; an interrupt ends all folds, and an error names the fold."""
     try:
-        end = track.extend(enough, most)
+        end = path.extend(enough, most)
     except InputError as error:
-        raise InputError(f"{track.part}: {error}") from error
+        raise InputError(f"{path.part}: {error}") from error
     if end is PathStop.INTERRUPTED:
         raise KeyboardInterrupt
     return end
@@ -176,7 +177,7 @@ def held_out_margins(problem: Problem, result: PathResult, running: PathContext)
         )
         return found
 
-    for fold, found in enumerate(running.place.each(of_fold, range(len(result.fold_points)))):
+    for fold, found in enumerate(running.executor.each(of_fold, range(len(result.fold_points)))):
         margins[folds == fold] = found
     return margins
 

@@ -8,7 +8,7 @@ from fcl.drivers.events import Event
 
 
 @dataclass(frozen=True)
-class TrackStarted(Event):
+class PathStarted(Event):
     """A path over one set of rows begins, or continues.
 
     part : rows that are trained on, such as ``fold 2 of 5``; empty for all.

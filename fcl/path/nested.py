@@ -102,7 +102,7 @@ def score_outer_folds(
         found: OuterFold = own.run(score_choice, replace(part, valid=held), fold, result.chosen)
         return found
 
-    found = running.place.each(scored, list(folds))
+    found = running.executor.each(scored, list(folds))
     mean, se = fold_scores(np.array([[fold.score] for fold in found]))
     return OuterScores(problem.loss.metric, found, float(mean[0]), float(se[0]))
 

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data import DataSet
+from fcl.drivers.executor import Needs
 from fcl.drivers.job import Job, make_job
-from fcl.drivers.place import Needs
 from fcl.errors import InputError, ScaleWarning
 from fcl.features.base import is_sampled
 from fcl.features.standardized import uneven_scales

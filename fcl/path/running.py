@@ -1,4 +1,4 @@
-"""What all tracks of a path share: callbacks, the clock, and how a result becomes a point."""
+"""What the paths of all folds share: callbacks, the clock, and how a result becomes a point."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 import time
 from dataclasses import dataclass, replace
 
+from fcl.drivers.executor import RunContext
 from fcl.drivers.job import Job
-from fcl.drivers.place import Watch
 from fcl.drivers.result import TrainResult
 from fcl.drivers.saving import Saver
 from fcl.drivers.session import Session
@@ -17,7 +17,7 @@ from fcl.solve.state import Point
 
 
 @dataclass(frozen=True)
-class PathContext(Watch):
+class PathContext(RunContext):
     """A running path; its time limit is one of ``clock``."""
 
     def session(self, job: Job, start: Point | None = None) -> Session:

@@ -32,8 +32,8 @@ from fcl.model.atomic import atomic_file
 from fcl.model.checkpoint import CheckpointFolder
 from fcl.model.checkpoint_file import Checkpoint
 from fcl.model.model import load_model
+from fcl.path.regularization_path import CUT, SavedPath
 from fcl.path.result import OuterScores, PathPoint, PathResult, point_row
-from fcl.path.track import CUT, SavedTrack
 from fcl.plain import plain
 from fcl.solve.run_state import RunState
 from fcl.store import local_path
@@ -91,8 +91,8 @@ _TABLE = schema.record(
 REMEDY = "remove the folder (or give fcl-train --overwrite), and start the path over"
 
 
-class TrackFolder:
-    """The points of one track in a folder.
+class PathFolder:
+    """The points of a path over one set of rows in a folder.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class TrackFolder:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def load(self) -> SavedTrack | None:
+    def load(self) -> SavedPath | None:
         """The finished points; None if there is no table of them.
 
         Raises
@@ -147,7 +147,7 @@ class TrackFolder:
         lost = self._has_states and not self._state.numbers()
         if rows and (StopReason(rows[0]["reason"]) in CUT or lost):
             # only the first point is kept if it is cut short, or precedes its state if the path is killed
-            return SavedTrack([], None, values)
+            return SavedPath([], None, values)
         if self._has_states and len(rows) < len(values):
             checkpoint = self._state.load()
             # the path may have been killed between the table and the state
@@ -155,7 +155,7 @@ class TrackFolder:
             state = RunState.from_file(checkpoint.state, checkpoint.arrays)
         points = [self._point(number, row) for number, row in enumerate(rows)]
         self._n_kept = len(points)
-        return SavedTrack(points, state if points else None, values, checkpoint=checkpoint)
+        return SavedPath(points, state if points else None, values, checkpoint=checkpoint)
 
     def _point(self, number: int, row: Mapping[str, Any]) -> PathPoint:
         path = self.path / _model_name(number)
@@ -175,7 +175,7 @@ class TrackFolder:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def save(self, saved: SavedTrack) -> None:
+    def save(self, saved: SavedPath) -> None:
         """Write the models of new points, the table, and the state if there is one."""
         self.path.mkdir(parents=True, exist_ok=True)
         for point in saved.points[self._n_kept :]:
@@ -209,16 +209,16 @@ class TrackFolder:
 
 @dataclass(frozen=True)
 class Folder:
-    """Where the tracks of a path are saved; nowhere if ``path`` is None."""
+    """Where a path and those of its folds are saved; nowhere if ``path`` is None."""
 
     path: Path | None
     trusted: Collection[str]
 
-    def track(self, name: str, about: Mapping[str, Any]) -> TrackFolder | None:
-        """The folder of a track, if the path is saved.  about : as for :class:`TrackFolder`."""
+    def store(self, name: str, about: Mapping[str, Any]) -> PathFolder | None:
+        """The folder of one of the paths, if they are saved.  about : as for :class:`PathFolder`."""
         if self.path is None:
             return None
-        return TrackFolder(self.path / name, about, self.trusted)
+        return PathFolder(self.path / name, about, self.trusted)
 
     def within(self, name: str) -> Folder:
         """A folder in this one."""

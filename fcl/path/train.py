@@ -17,7 +17,7 @@ from fcl.checks import flag
 from fcl.data import DataSet
 from fcl.drivers.bar import Progress
 from fcl.drivers.cluster.connect import check_cluster
-from fcl.drivers.cluster.jobs import place_of_jobs
+from fcl.drivers.cluster.jobs import executor_for
 from fcl.drivers.rows import check_data_set
 from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning, InputError
@@ -30,12 +30,12 @@ from fcl.path.nested import outer_folds, score_outer_folds
 from fcl.path.options import PathOptions, check_training
 from fcl.path.problem import Problem, make_problem
 from fcl.path.refit import refit_point
+from fcl.path.regularization_path import Enough, PathRows, RegularizationPath
 from fcl.path.result import OuterScores, PathPoint, PathResult, PathScores
 from fcl.path.rules import PathStop
 from fcl.path.running import PathContext
 from fcl.path.scores import SAMPLES, bootstrap_error, margins_on
 from fcl.path.store import Folder, add_result
-from fcl.path.track import Enough, Track, TrackRows
 from fcl.store import local_path
 from fcl.units import counted, score_title
 
@@ -187,9 +187,9 @@ def train_path(
         one_blas_thread(),
         reporting(progress, should_stop) as reporter,
         reporter.explained(),
-        place_of_jobs(client, *dask, problem.needs, reporter.report, reporter.should_stop) as jobs,
+        executor_for(client, *dask, problem.needs, reporter.report, reporter.should_stop) as jobs,
     ):
-        running = PathContext(reporter.report, reporter.should_stop, place=jobs)
+        running = PathContext(reporter.report, reporter.should_stop, executor=jobs)
         found: list[PathResult] = []
 
         def choose() -> None:
@@ -231,19 +231,19 @@ def _validated(
 ) -> PathResult:
     """A path that is scored on one set of rows, or not at all."""
     loss, rules = problem.loss, options.rules
-    store = folder.track("", problem.about(grid))
+    store = folder.store("", problem.about(grid))
     errs = options.select == "1se"  # the bootstrap takes time, and only this rule needs it
     groups = problem.groups
-    track = Track(problem, TrackRows(grid, bootstraps=errs), running, store)
+    path = RegularizationPath(problem, PathRows(grid, bootstraps=errs), running, store)
     sign = (1.0 if loss.higher_is_better else -1.0) if problem.validates else 0.0
-    reason = track.extend(Enough(rules, sign)) or PathStop.GRID
-    points = _with_errors(track.points, problem) if errs else track.points
+    reason = path.extend(Enough(rules, sign)) or PathStop.GRID
+    points = _with_errors(path.points, problem) if errs else path.points
     errors = np.array([point.se for point in points])
     units = "rows" if groups is None else counted(groups.max() + 1, "group")
     error_from = f"{SAMPLES} bootstrap samples of the validation {units}"
     no_folds = np.empty((0, len(points)))
     known = np.isfinite(errors).any()
-    scores = PathScores.of(loss, track.scores, errors, no_folds, error_from if known else "")
+    scores = PathScores.of(loss, path.scores, errors, no_folds, error_from if known else "")
     result = PathResult(points, scores, options.select, reason)
     if not options.refit or reason is PathStop.INTERRUPTED:
         return result

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fcl.model.explain import iter_values
 from fcl.model.labels import encoded_target
-from fcl.model.several import feature_sizes
+from fcl.model.multi_output import feature_sizes
 from fcl.parallel import one_blas_thread
 from fcl.types import Floats, Ids
 

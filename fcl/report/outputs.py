@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fcl.errors import InputError
 from fcl.model import Model
 from fcl.model.labels import encoded_target
-from fcl.objective.several import MOST_CONFUSED, OutputSums, sums_for
+from fcl.objective.multi_output import MOST_CONFUSED, OutputSums, sums_for
 from fcl.parallel import one_blas_thread
 from fcl.report.cells import Cells, CellSums, row_sums
 from fcl.report.columns import FeatureStats, feature_stats

@@ -11,7 +11,7 @@ from fcl.errors import InputError
 from fcl.model import Model
 from fcl.model.labels import encoded_target
 from fcl.model.predictor import Predictor
-from fcl.objective.several import sums_for
+from fcl.objective.multi_output import sums_for
 from fcl.types import Floats
 from fcl.units import counted
 

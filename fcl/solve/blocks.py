@@ -65,9 +65,9 @@ class OutputSolver(LocalProblem):
         self._add(self.working.of("weights") - self.working.of("anchor_weights"))
         self._violations[:] = np.inf
 
-    def _add(self, away: Floats) -> None:
-        """Add columns times their weights, (columns, K), to the margins."""
-        for own, m in zip(away.T, self._m, strict=True):
+    def _add(self, delta: Floats) -> None:
+        """Add columns times the change of their weights, (columns, K), to the margins."""
+        for own, m in zip(delta.T, self._m, strict=True):
             moved = np.flatnonzero(own)
             add_columns(self.working, moved, own[moved], m, self.trainer.inner.team)
 
@@ -77,8 +77,8 @@ class OutputSolver(LocalProblem):
         smooth = objective.loss_sum(self._m) - objective.loss_sum(view.margins)
         n = self.cache.n
         for k, (part, own) in enumerate(zip(working.parts, view.outputs, strict=True)):
-            away = part.weights[:n] - part.anchor_weights[:n]
-            smooth += float((part.correction[:n] * away + 0.5 * part.floor[:n] * away**2).sum())
+            delta = part.weights[:n] - part.anchor_weights[:n]
+            smooth += float((part.correction[:n] * delta + 0.5 * part.floor[:n] * delta**2).sum())
             x = self._of(self.free, k) - self._of(self.anchor.covariates, k)
             if len(x):
                 smooth += float(own.free_correction @ x + 0.5 * own.free_floor @ (x * x))

@@ -2,9 +2,9 @@
 
 The pass gives margins m, the best intercept, slopes r_i = s_i loss'(m_i), and the prices g_j = sum_i r_i
 phi_ij of all features. None of these contain C. With an L1 penalty they therefore give, without another
-pass, the objective and the dual bound at every C (:meth:`Standing.change_C`), the C at which the point
-is most nearly optimal (:meth:`Standing.best_C`), and the gap to the best point of an L1 ball
-(:meth:`Standing.ball_gap`).
+pass, the objective and the dual bound at every C (:meth:`CertifiedPoint.change_C`), the C at which the
+point is most nearly optimal (:meth:`CertifiedPoint.best_C`), and the gap to the best point of an L1 ball
+(:meth:`CertifiedPoint.ball_gap`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Violators:
     weights: Floats
 
 
-class Standing:
+class CertifiedPoint:
     """A point with its best intercept (or coefficients of covariates), priced over the whole family.
 
     Parameters
@@ -68,7 +68,7 @@ class Standing:
         passes.write_margins(point, blocks)
         margins = passes.vectors.proposed
         own = self._loss_at(point) if len(point.covariates) else None
-        b, v = passes.settle(margins, point.intercept, point.covariates)
+        b, v = passes.fit_unpenalised(margins, point.intercept, point.covariates)
         self.point = Point(point.ids, point.weights, b, v)
         self.loss = self._loss_sum(margins, b)  #: sum of the losses
         if own is None:
@@ -122,7 +122,7 @@ class Standing:
             outer.C_min = math.inf  # so that it, too, assumes a threshold at the limit
         drawn = passes.family.features_in_pass(0) if passes.sampled else None
         bound = max(known, passes.bound_of(self._dual, self.prices))
-        self.certified: Certified = outer.certify(self.prices, self.point.ids, bound, drawn)
+        self.certificate: Certified = outer.certify(self.prices, self.point.ids, bound, drawn)
 
     @property
     def C(self) -> float:
@@ -170,7 +170,7 @@ class Standing:
 
         shift : added to the intercept later.
         """
-        violation = self.certified.max_violation
+        violation = self.certificate.max_violation
         return self.passes.resolved(self.point, shift, self.prices.reach, violation)[1]
 
     def violators(self, top: int) -> Violators:
@@ -288,7 +288,7 @@ class Standing:
 
     def _gap_at(self, log_C: float) -> float:
         self.change_C(math.exp(log_C))
-        return self.certified.gap
+        return self.certificate.gap
 
 
 def highest(

@@ -30,7 +30,7 @@ from fcl.solve.exact import (
     CHUNK_ENTRIES,
     FIRST_SWEEPS,
     FLAT_SLOPE,
-    Face,
+    ActiveSet,
     entering,
     minimise_in_box,
     minimise_quadratic,
@@ -71,9 +71,9 @@ class ClippedProblem:
     ----------
     margins : float64 (n_rows,)
         At the point ``at``.
-    pulls : float64 (k,)
-        Slopes of the linear and quadratic terms at the point: corrections, floors and ridge.
-    away : float64 (n_free,)
+    linear : float64 (k,)
+        Slopes of the terms in the weights at the point: corrections, floors and ridge.
+    delta : float64 (n_free,)
         The intercept at the point minus the anchor's.
     """
 
@@ -83,8 +83,8 @@ class ClippedProblem:
         working: WorkingSet,
         at: LocalPoint,
         margins: Floats,
-        pulls: Floats,
-        away: Floats,
+        linear: Floats,
+        delta: Floats,
     ) -> None:
         objective = view.objective
         self.s = objective.s
@@ -123,10 +123,10 @@ class ClippedProblem:
         self.limits = at.low, at.high
         self.limited = not objective.penalty.limits.unlimited
         self.w = self.start.copy()
-        self.pulls = np.append(pulls / self.scale, np.zeros(int(free)))
+        self.linear = np.append(linear / self.scale, np.zeros(int(free)))
         self.extra = np.diag(np.append((at.floor + at.ridge) / self.scale**2, np.zeros(int(free))))
         if free:
-            self.pulls += float(view.pull(away)[0]) * intercept_slopes
+            self.linear += float(view.correction_at(delta)[0]) * intercept_slopes
             self.extra += float(view.free_floor[0]) * np.outer(intercept_slopes, intercept_slopes)
         #: number of active weights beyond which their columns depend on each other; floors over all rows
         #: are within rounding
@@ -172,9 +172,9 @@ class ClippedProblem:
                 continue
             steps += 1
             step = np.zeros(len(self.w))
-            step[active], flats = newton_step(self._hessian(active), right)
-            if flats.shape[1]:
-                along = flats @ (flats.T @ right)
+            step[active], null_space = newton_step(self._hessian(active), right)
+            if null_space.shape[1]:
+                along = null_space @ (null_space.T @ right)
                 noise = FLAT_SLOPE * self.unit[active] + self._slope_rounding(active)
                 if (np.abs(along) > noise).any():
                     step[active] = along
@@ -262,13 +262,13 @@ class ClippedProblem:
             return
         part = self.phi[active]
         gram = part @ part.T + self.extra[np.ix_(active, active)]
-        face = Face(gram, *(x[active] for x in (self.a, self.w, self.slope, self.signs)))
-        face.leave_flats(newton_step(face.hessian, face.right())[1], level=True)
+        left = ActiveSet(gram, *(x[active] for x in (self.a, self.w, self.slope, self.signs)))
+        left.move_in_null_space(newton_step(left.hessian, left.right())[1], level=True)
         w = before
-        if len(face.active) <= len(self.s):
+        if len(left.indices) <= len(self.s):
             w = self.w.copy()
             w[active] = 0.0
-            w[active[face.active]] = face.w
+            w[active[left.indices]] = left.w
         self._move(1.0, w - self.w)
 
     def _move(self, beta: float, step: Floats, ended: tuple[int, float] | None = None) -> None:
@@ -289,12 +289,12 @@ class ClippedProblem:
         self.row_slopes = slopes = np.clip(slopes, self.low, self.high)
         d = self.w - self.start
         pulled = self.extra @ d
-        self.slope = self.phi @ (self.s * slopes) + self.pulls + pulled
+        self.slope = self.phi @ (self.s * slopes) + self.linear + pulled
         #: the local objective at w
         self.value = self.ridge_at_start + float(
             self.s @ (slopes * (self.beyond - 0.5 / self.curvature * slopes))
             + self.a @ np.abs(self.w)
-            + d @ (self.pulls + 0.5 * pulled)
+            + d @ (self.linear + 0.5 * pulled)
         )
 
     def _slope_rounding(self, active: Columns) -> Floats:
@@ -315,7 +315,7 @@ class ClippedProblem:
         """Give signs to violating weights of 0; returns whether there are any."""
         out = np.flatnonzero(~self.free & (self.signs == 0.0))
         enter = entering(
-            self._pulls() if self.limited else self.slope, self.a, out, tolerance, self.rank
+            self._slopes_at_0() if self.limited else self.slope, self.a, out, tolerance, self.rank
         )
         if not len(enter):
             return False
@@ -330,7 +330,7 @@ class ClippedProblem:
                 self.signs[enter[1:]] = 0.0
         return True
 
-    def _pulls(self) -> Floats:
+    def _slopes_at_0(self) -> Floats:
         """Slopes for :func:`entering`, as of weights of 0, whose violations are the same."""
         k = len(self.scale)
         slopes = clamped(self.slope[:k] / self.a[:k], self.w[:k], *(end[:k] for end in self.ends))

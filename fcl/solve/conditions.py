@@ -43,8 +43,8 @@ class Conditions:
         if limits.exact:
             ids = np.concatenate([prices.ids, watch])
             gradients = np.concatenate([prices.gradients, prices.watched])
-            pulls = sizes(gradients, *limits.of(ids)) / self.factors(ids)
-            largest = max(largest, float(pulls.max(initial=0.0)))
+            slopes = sizes(gradients, *limits.of(ids)) / self.factors(ids)
+            largest = max(largest, float(slopes.max(initial=0.0)))
         return largest
 
     def value(self, point: Point) -> float:

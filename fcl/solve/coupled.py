@@ -24,7 +24,7 @@ import numpy as np
 from fcl.objective import ROUNDING, Outputs
 from fcl.parallel import SERIAL, Team
 from fcl.solve.coupled_exact import exact_bytes, is_exact, minimise_exactly
-from fcl.solve.coupled_model import Bend, minimise_model, model_bytes
+from fcl.solve.coupled_model import RowHessians, minimise_model, model_bytes
 from fcl.solve.damping import Choices, Damping
 from fcl.solve.inner import InnerModel
 from fcl.solve.inner_descent import MAX_SWEEPS
@@ -189,7 +189,7 @@ class CoupledTrainer:
         self.free, self._anchor = free, anchor
 
     @property
-    def _away(self) -> Floats:
+    def _delta(self) -> Floats:
         """The free coefficients minus the anchor's."""
         return np.asarray(self.free - self._anchor)
 
@@ -204,9 +204,10 @@ class CoupledTrainer:
         columns = self._columns()
         decrease = 0.0
         if len(self.free):
-            settled = objective.settle(self._m, view.pull(self._away), view.free_floor)
-            self.free = self.free + settled.x
-            decrease = objective.C * settled.decrease
+            slope = view.correction_at(self._delta)
+            fit = objective.fit_unpenalised(self._m, slope, view.free_floor)
+            self.free = self.free + fit.x
+            decrease = objective.C * fit.decrease
         local, violation = self._look(columns)
         if self._undo is not None and violation >= self._before:
             # rounding hid that the last step led uphill
@@ -220,9 +221,9 @@ class CoupledTrainer:
         # features well within their bounds could not move by as little as the others violate theirs
         near = 1.0 - NEAR * violation
         part = local.take(np.flatnonzero(is_active(local.weights) | (self.seen[1] > near)))
-        bend, sweeps = self._bend(), 0
+        hessians, sweeps = self._row_hessians(), 0
         while True:
-            step = self._minimise(part, bend, tolerance, violation)
+            step = self._minimise(part, hessians, tolerance, violation)
             sweeps += step.sweeps
             found = self._search(part, step)
             if found is not None:
@@ -243,7 +244,9 @@ class CoupledTrainer:
         self._m += beta * self._dm
         return StepResult(True, decrease + gained, violation, sweeps)
 
-    def _minimise(self, part: LocalPoint, bend: Bend, tolerance: float, violation: float) -> Step:
+    def _minimise(
+        self, part: LocalPoint, hessians: RowHessians, tolerance: float, violation: float
+    ) -> Step:
         """Minimise the model at a point: exactly if that is cheap, else by coordinate descent.
 
         violation : at the point.
@@ -251,8 +254,8 @@ class CoupledTrainer:
         view, working, raised = self._view, self._working, self.damping.raised
         if is_exact(view, len(part.columns), self.damping.careful):
             self.chosen.add("whole Hessian", self.damping)
-            cease, bend = self.inner.cease, bend.raised(raised)
-            return minimise_exactly(view, working, part, bend, raised, tolerance, cease)
+            cease, hessians = self.inner.cease, hessians.raised(raised)
+            return minimise_exactly(view, working, part, hessians, raised, tolerance, cease)
         most = MAX_SWEEPS if violation <= 1.0 else FAR_SWEEPS
         self.chosen.add("sampled Hessian", self.damping)
         step = minimise_model(
@@ -260,7 +263,7 @@ class CoupledTrainer:
             view,
             working,
             part,
-            bend.raised(raised),
+            hessians.raised(raised),
             raised,
             tolerance,
             # features well within their bounds could not move by as little as the others violate theirs
@@ -292,7 +295,7 @@ class CoupledTrainer:
         factor, penalty = working.factor[columns], part.penalty
         ridge, absolute = penalty.ridge(factor) / part.C, penalty.absolute(factor) / part.C
         g += ridge[:, None] * weights
-        slopes = view.pull(self._away)
+        slopes = view.correction_at(self._delta)
         if len(self.free):
             slopes = slopes + part.free_sums(self._r)
         self.seen = columns, penalty.sizes(g / absolute[:, None])
@@ -303,13 +306,13 @@ class CoupledTrainer:
         local = LocalPoint(columns, weights, g, h, floor, absolute, ridge, *limits, loss, slopes)
         return local, violation
 
-    def _bend(self) -> Bend:
+    def _row_hessians(self) -> RowHessians:
         """The Hessian at the current point; residuals and curvatures are in the buffers."""
         part = self._view.objective
         z = None if part.covariates is None else part.covariates.values
         if part.separate:
-            return Bend(self._q, np.ones(part.n_rows), False, z)
-        return Bend(part.loss.mean(self._m), part.s, True, z)
+            return RowHessians(self._q, np.ones(part.n_rows), False, z)
+        return RowHessians(part.loss.mean(self._m), part.s, True, z)
 
     def _search(self, local: LocalPoint, step: Step) -> Share | None:
         """Search along a step; writes the margins of the step."""
@@ -321,12 +324,12 @@ class CoupledTrainer:
         changed = np.flatnonzero(step.d.any(axis=1))
         add_outputs(working, local.columns[changed], step.d[changed], self._dm, self._team)
         d, ridge, floor = step.d, local.ridge[:, None], local.floor
-        pulls = self._corrections(local.columns, local.weights, floor)
-        pulls += ridge * local.weights
-        linear = float((pulls * d).sum())
+        slopes = self._corrections(local.columns, local.weights, floor)
+        slopes += ridge * local.weights
+        linear = float((slopes * d).sum())
         square = float(((floor + ridge) * d * d).sum())
         if len(step.x):
-            linear += float(view.pull(self._away) @ step.x)
+            linear += float(view.correction_at(self._delta) @ step.x)
             with np.errstate(over="ignore"):  # a step of infinite curvature has no length
                 square += float(view.free_floor @ (step.x * step.x))
         line = CoupledLine(part, self._m, self._dm, local, d, linear, square)
@@ -352,8 +355,8 @@ class CoupledTrainer:
     def _corrections(self, columns: Columns, weights: Floats, floor: Floats) -> Floats:
         """Slopes of the terms that correct the view, float64 (k, K)."""
         working = self._working
-        away = weights - working.of("anchor_weights")[columns]
-        return np.asarray(working.of("correction")[columns] + floor * away)
+        delta = weights - working.of("anchor_weights")[columns]
+        return np.asarray(working.of("correction")[columns] + floor * delta)
 
     def columns_changed(self) -> None:
         """Call after columns have entered or left: the last step can no longer be undone or judged."""

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import qr, solve_triangular
 
 from fcl.solve.coupled_groups import minimise_groups
-from fcl.solve.coupled_model import Bend
+from fcl.solve.coupled_model import RowHessians
 from fcl.solve.exact import minimise_quadratic, over_chunks
 from fcl.solve.output_view import OutputView
 from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
@@ -71,17 +71,17 @@ def minimise_exactly(
     view: OutputView,
     working: WorkingSet,
     at: LocalPoint,
-    bend: Bend,
+    hessians: RowHessians,
     raised: float,
     tolerance: float,
     cease: Callable[[], bool],
 ) -> Step:
     """The step that minimises the model at a point; arguments as for ``minimise_model``."""
     (k, n_outputs), n = at.weights.shape, view.objective.n_rows
-    factors = bend.factors()
+    factors = hessians.factors()
     columns = factors[:, :, : len(at.slopes)]
-    if bend.z is not None:
-        columns = columns[:, :, :, None] * bend.z[:, None, None, :]
+    if hessians.z is not None:
+        columns = columns[:, :, :, None] * hessians.z[:, None, None, :]
     free = _Free.of(columns.reshape(n * n_outputs, -1))
     dense = np.empty((n, k))
 
@@ -99,19 +99,19 @@ def minimise_exactly(
         basis = free.basis[rows.start * n_outputs : rows.stop * n_outputs]
         return part.reshape(-1, k * n_outputs), basis
 
-    leans = np.zeros((free.basis.shape[1], k * n_outputs))
+    cross = np.zeros((free.basis.shape[1], k * n_outputs))
     for rows in chunks:
         part, basis = products(rows)
-        leans += basis.T @ part
+        cross += basis.T @ part
     hessian = np.zeros((k * n_outputs, k * n_outputs))
     for rows in chunks:
         part, basis = products(rows)
-        part = part - basis @ leans
+        part = part - basis @ cross
         hessian += part.T @ part
     own = hessian.diagonal().copy()
     diagonal = np.diag_indices_from(hessian)
     hessian[diagonal] += (at.floor + at.ridge[:, None]).ravel() + raised * own
-    gradients = at.gradients.ravel() - leans.T @ free.scaled(at.slopes)
+    gradients = at.gradients.ravel() - cross.T @ free.scaled(at.slopes)
     start = at.weights
     if view.objective.penalty.grouped:
         weights, sets = minimise_groups(hessian, gradients, at.absolute, start, tolerance, cease)
@@ -122,7 +122,7 @@ def minimise_exactly(
         )
         weights = found.reshape(start.shape)
     d = weights - start
-    return Step(d, free.step(at.slopes, leans @ d.ravel()), sets)
+    return Step(d, free.step(at.slopes, cross @ d.ravel()), sets)
 
 
 @dataclass(frozen=True)

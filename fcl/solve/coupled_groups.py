@@ -117,8 +117,8 @@ class _Groups:
         units = w / sizes[:, None]
         for t in range(len(active)):
             own = slice(t * K, (t + 1) * K)
-            bend = np.eye(K) - np.outer(units[t], units[t])
-            matrix[own, own] += a[t] / sizes[t] * bend
+            projector = np.eye(K) - np.outer(units[t], units[t])
+            matrix[own, own] += a[t] / sizes[t] * projector
         right = -(self.slope[active] + a[:, None] * units).ravel()
         step = _solved(matrix, right).reshape(w.shape)
         square = float(step.ravel() @ (self.hessian[np.ix_(some, some)] @ step.ravel()))

@@ -4,7 +4,7 @@ A sample of the rows is gathered as for one output (:mod:`fcl.solve.inner`), by 
 curvatures. For softmax the model has the Hessian that couples the outputs (:mod:`fcl.kernels.coupled`);
 with the group norm one move minimises over all weights of a feature. The unpenalised coefficients are
 eliminated, which needs K products of each column with each class and covariate; beyond
-:data:`MOST_LEANS` of them, columns are centred, and the coefficients are minimised after each sweep.
+:data:`MOST_CROSS` of them, columns are centred, and the coefficients are minimised after each sweep.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
 from fcl.types import Floats, Singles
 
 #: Maximum columns times outputs times free coefficients whose coupling is stored.
-MOST_LEANS = 1 << 22
+MOST_CROSS = 1 << 22
 #: Maximum products of two probabilities in memory at a time, unless those of K pairs of classes are more.
 MOST_PRODUCTS = 1 << 22
 #: Numbers over rows up to which extrapolation has memory: rows times outputs.
@@ -40,8 +40,8 @@ LEAST_CURVE = 1e-9
 #: Probabilities below this count as 0: products of smaller numbers are subnormal, which takes a hundred
 #: times as long.
 LEAST_P = 1e-15
-#: Arrays of columns times outputs squared that exist at a time: for the L1 norm the leans, the matrices
-#: that they are made of, and a product of them; for the group norm also the blocks and their vectors.
+#: Arrays of columns times outputs squared that exist at a time: for the L1 norm the cross terms, the
+#: matrices that they are made of, and a product of them; for the group norm also blocks and vectors.
 SQUARES, GROUP_SQUARES = 3, 5
 #: Bytes for each row and output: probabilities in float64, of the view and of the sample, and the largest
 #: temporary arrays of the sample.
@@ -59,7 +59,7 @@ def model_bytes(n_rows: int, n_columns: int, n_outputs: int, group: bool, q: int
     q : number of covariates.
     """
     numbers = n_rows * n_outputs
-    squares = min(MOST_LEANS, n_columns * n_outputs**2 * max(1, q))
+    squares = min(MOST_CROSS, n_columns * n_outputs**2 * max(1, q))
     products = min(max(MOST_PRODUCTS, numbers), numbers * n_outputs)
     return (
         ROW_BYTES * numbers
@@ -71,8 +71,8 @@ def model_bytes(n_rows: int, n_columns: int, n_outputs: int, group: bool, q: int
 
 
 @dataclass(frozen=True)
-class Bend:
-    """The Hessian of the losses over the rows of a view, as the model takes it.
+class RowHessians:
+    """The Hessians of the losses of the rows of a view, as the model takes them.
 
     The Hessian of row i is s_i (diag(p_i) - p_i p_i') if ``coupled``, else diag(p_i) and s_i is 1.
     """
@@ -80,19 +80,17 @@ class Bend:
     p: Floats  #: float64 (K, rows)
     s: Floats  #: float64 (rows,)
     coupled: bool
-    z: Floats | None = (
-        None  #: float64 (rows, q), covariates; None for an intercept alone, or for none
-    )
+    z: Floats | None = None  #: float64 (rows, q), covariates; None if there are no covariates
 
-    def take(self, rows: Columns, ratio: Floats) -> Bend:
+    def take(self, rows: Columns, ratio: Floats) -> RowHessians:
         """The Hessian of a sample of the rows, each multiplied by its ratio; p and s in float32."""
         p = np.take(self.p, rows, axis=1)  # indexing would transpose the memory
         if not self.coupled:
             p = p * ratio
         s = self.s[rows] * (ratio if self.coupled else 1.0)
-        return Bend(p, s, self.coupled, None if self.z is None else self.z[rows])
+        return RowHessians(p, s, self.coupled, None if self.z is None else self.z[rows])
 
-    def raised(self, share: float) -> Bend:
+    def raised(self, share: float) -> RowHessians:
         """The Hessian with probabilities mixed with equal ones, which have a share of the weight.
 
         Where all probabilities are 0 or 1, the loss is flat although a step may cross to another class;
@@ -147,7 +145,7 @@ class Bend:
 
 
 @dataclass(frozen=True)
-class _Bends:
+class _HessianSums:
     """Sums over the sample of products of columns with the Hessians of the rows."""
 
     gathered: Gathered
@@ -156,7 +154,7 @@ class _Bends:
     coupled: bool
     z: Singles | None
 
-    def leans(self, root: Floats) -> Floats:
+    def cross(self, root: Floats) -> Floats:
         """sum_i phi_ij H_i z_i' times the root of the elimination, float64 (k, K, r)."""
         if self.z is None:
             return self.matrices(self.s, squared=False) @ root
@@ -257,10 +255,10 @@ class _Descent:
         state = self.w, self.u, self.v, self.b, self._met, self._lanes
         worst: float = sweep(self.model, order, *state)
         if not self.b.size and self._root.size:
-            self._settle()
+            self._fit_unpenalised()
         return worst
 
-    def _settle(self) -> None:
+    def _fit_unpenalised(self) -> None:
         """Minimise over the free coefficients, with the weights fixed."""
         model, z = self.model, self._z
         bent = (self.u - self.v) * model.p
@@ -319,7 +317,7 @@ def minimise_model(
     view: OutputView,
     working: WorkingSet,
     at: LocalPoint,
-    bend: Bend,
+    hessians: RowHessians,
     raised: float,
     tolerance: float,
     near: float,
@@ -332,7 +330,7 @@ def minimise_model(
     at : LocalPoint
         Weights, gradients, curvatures and floor float64 (k, K); slopes float64 (n_free,).
         Curvatures are used only if rows are sampled.
-    bend : Bend
+    hessians : RowHessians
         Over the rows of the view.
     raised : float
         Share of the curvatures that is added to them.
@@ -349,19 +347,20 @@ def minimise_model(
         d float64 (k, K), x float64 (n_free,).
     """
     k, n_outputs = at.weights.shape
-    lean, h = np.empty(k), np.empty(k)
-    total = bend.total
+    cross_sums, h = np.empty(k), np.empty(k)
+    total = hessians.total
     wanted = max(LEAST_ROWS, ROWS_A_COLUMN * k)
-    rows = inner.gather(working, at.columns, total, lean, h, wanted)
+    rows = inner.gather(working, at.columns, total, cross_sums, h, wanted)
     whole = h.copy()
     constant = view.objective.parts[0].has_constant
     # the free coefficients of constants, one for each output
     own = slice(None, None, max(1, len(at.slopes) // n_outputs))
-    centres = inner.centre(lean, h) if constant else np.zeros(k)
+    centres = inner.centre(cross_sums, h) if constant else np.zeros(k)
     gathered, chosen = inner.gathered(k), inner.chosen(len(total))
-    part = bend.take(chosen, gathered.q / total[chosen])
+    part = hessians.take(chosen, gathered.q / total[chosen])
     z = None if part.z is None else part.z.astype(np.float32)
-    bends = _Bends(gathered, part.p.astype(np.float32), part.s.astype(np.float32), bend.coupled, z)
+    p, s = part.p.astype(np.float32), part.s.astype(np.float32)
+    sums = _HessianSums(gathered, p, s, part.coupled, z)
     root: Floats = np.empty((0, 0))
     if len(at.slopes):
         root = inverse_root(part.gram() + np.diag(view.free_floor), FLAT)
@@ -370,8 +369,8 @@ def minimise_model(
     share = np.divide(h, whole, out=np.ones(k), where=whole > 0.0)
     missed = FLOOR * share[:, None] * at.curvatures if rows < len(total) else np.zeros((1, 1))
     group = view.objective.penalty.grouped
-    model = _model(at, bends, root, missed, raised, group)
-    eliminated = model.leans.shape[2] > 0
+    model = _model(at, sums, root, missed, raised, group)
+    eliminated = model.cross.shape[2] > 0
     b = -(at.slopes @ root) if eliminated else np.empty(0)
     descent = _Descent(model, group, b, root, at.slopes, most, z)
     order = inner.order(k)
@@ -388,7 +387,7 @@ def minimise_model(
 
 
 def _model(
-    at: LocalPoint, bends: _Bends, root: Floats, missed: Floats, raised: float, group: bool
+    at: LocalPoint, sums: _HessianSums, root: Floats, missed: Floats, raised: float, group: bool
 ) -> CoupledModel:
     """The model over the gathered columns, whose gradients are those of the centred columns.
 
@@ -396,41 +395,41 @@ def _model(
     missed : least curvatures, of columns that the sample may miss.
     """
     k, n_outputs = at.weights.shape
-    eliminated = root.shape[1] if k * n_outputs * max(n_outputs, len(root)) <= MOST_LEANS else 0
-    leans: Floats = np.zeros((k, n_outputs, eliminated))
-    if leans.size:
-        leans = bends.leans(root)
+    eliminated = root.shape[1] if k * n_outputs * max(n_outputs, len(root)) <= MOST_CROSS else 0
+    cross: Floats = np.zeros((k, n_outputs, eliminated))
+    if cross.size:
+        cross = sums.cross(root)
     blocks = (
-        bends.matrices(bends.s, squared=True) if group and k * n_outputs**2 <= MOST_LEANS else None
+        sums.matrices(sums.s, squared=True) if group and k * n_outputs**2 <= MOST_CROSS else None
     )
     outputs = np.arange(n_outputs)
-    own = bends.diagonals() if blocks is None else blocks[:, outputs, outputs]
-    along = np.einsum("jkr,jkr->jk", leans, leans)
+    own = sums.diagonals() if blocks is None else blocks[:, outputs, outputs]
+    along = np.einsum("jkr,jkr->jk", cross, cross)
     extra = DAMPING * (np.maximum(own - along, 0.0) + at.floor) + raised * own
     extra += at.floor + at.ridge[:, None] + np.maximum(missed - own, 0.0)
     curve, vectors = own + extra - along, np.empty((0, 0, 0))
     curve = np.maximum(np.maximum(curve, LEAST_CURVE * (own + extra)), 1e-300)
     if blocks is not None:
         blocks[:, outputs, outputs] += extra
-        curve, vectors = np.linalg.eigh(blocks - leans @ leans.transpose(0, 2, 1))
+        curve, vectors = np.linalg.eigh(blocks - cross @ cross.transpose(0, 2, 1))
         curve = np.maximum(curve, np.maximum(LEAST_CURVE * curve[:, -1:], 1e-300))
     elif group:  # diag(p) - p p' is at most 2 diag(p (1 - p))
-        top = ((2.0 if bends.coupled else 1.0) * own + extra).max(axis=1)
+        top = ((2.0 if sums.coupled else 1.0) * own + extra).max(axis=1)
         curve = np.repeat(top[:, None], n_outputs, axis=1)
-    unit = float(bends.s.max(initial=0.0)) or 1.0
-    p, gathered = bends.p, bends.gathered
+    unit = float(sums.s.max(initial=0.0)) or 1.0
+    p, gathered = sums.p, sums.gathered
     p[p < LEAST_P] = 0.0
     return CoupledModel(
         gathered.columns,
         p,
-        bends.s / np.float32(unit),
+        sums.s / np.float32(unit),
         unit,
-        bends.coupled,
+        sums.coupled,
         at.absolute,
         at.gradients,
         extra,
         np.ascontiguousarray(curve),
         vectors,
-        leans,
+        cross,
         at.weights,
     )

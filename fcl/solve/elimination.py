@@ -5,7 +5,7 @@ z_i are the covariates, or 1 for an intercept. For given d, the best x is a line
 Alternating steps of d and x would converge slowly: the indicators of the four letters at a position add
 up to a constant, and k-mers resemble the principal components of a population. With T such that
 T T' = (Z' Q Z + diag(floor))^-1, the best step is x = T a, a = -T' slopes - L' d: each feature needs its
-*leans* L_j = T' Z' Q phi_j, and the model is left with -a^2 / 2.
+*cross terms* L_j = T' Z' Q phi_j, and the model is left with -a^2 / 2.
 """
 
 from __future__ import annotations

@@ -98,16 +98,16 @@ class ExactModel:
         """
         free = Elimination.of(view.objective, q, at.slopes, view.free_floor)
         sums = self._sums(view, working, at.columns, q)
-        leans = sums @ free.root
-        moves = leans @ free.root.T
+        cross = sums @ free.root
+        coefs = cross @ free.root.T
         # floors retain a part of what is eliminated
-        hessian = self._sparse_hessian(view, working, at.columns, q, sums, moves)
+        hessian = self._sparse_hessian(view, working, at.columns, q, sums, coefs)
         if hessian is None:
-            hessian = self._hessian(view, working, at.columns, q, moves)
-        hessian += (moves * view.free_floor) @ moves.T
+            hessian = self._hessian(view, working, at.columns, q, coefs)
+        hessian += (coefs * view.free_floor) @ coefs.T
         diagonal = np.diag_indices_from(hessian)
         hessian[diagonal] += at.floor + at.ridge
-        gradients, tolerance = at.gradients - moves @ at.slopes, min(tolerance, 1e-6)
+        gradients, tolerance = at.gradients - coefs @ at.slopes, min(tolerance, 1e-6)
         if view.objective.penalty.limits.unlimited:
             rank = len(at.columns) if at.ridge.any() else int(np.count_nonzero(q))
             weights, sets = minimise_quadratic(
@@ -119,7 +119,7 @@ class ExactModel:
                 hessian, gradients, at.absolute, *limits, at.weights, tolerance, cease
             )
         d = weights - at.weights
-        return Step(d, free.step(free.start - d @ leans), sets)
+        return Step(d, free.step(free.start - d @ cross), sets)
 
     @staticmethod
     def work(working: WorkingSet, columns: Columns, n_rows: int) -> float:
@@ -137,8 +137,8 @@ class ExactModel:
         """sum_i q_i phi_ij z_i over the unpenalised columns z, float64 (k, n_free)."""
         covariates, team = view.objective.covariates, view.objective.team
         if covariates is None:
-            lean, _ = column_moments(working, columns, q, q, team)
-            return np.repeat(lean[:, None], view.objective.n_free, axis=1)
+            cross_sums, _ = column_moments(working, columns, q, q, team)
+            return np.repeat(cross_sums[:, None], view.objective.n_free, axis=1)
         z = covariates.values
         return over_chunks(
             view, working, columns, lambda part, rows: part @ (z[rows] * q[rows, None]), team
@@ -146,14 +146,14 @@ class ExactModel:
 
     @staticmethod
     def _sparse_hessian(
-        view: RowView, working: WorkingSet, columns: Columns, q: Floats, sums: Floats, moves: Floats
+        view: RowView, working: WorkingSet, columns: Columns, q: Floats, sums: Floats, coefs: Floats
     ) -> Floats | None:
         """The Hessian of sparse columns, by the pairs of nonzeros in a row; None if others are faster.
 
         What elimination takes away is subtracted from sums over the rows, which loses digits of columns
         that are nearly combinations of the unpenalised ones; these are left to :meth:`_hessian`, too.
 
-        sums, moves : float64 (k, n_free).
+        sums, coefs : float64 (k, n_free).
         """
         k, part = len(columns), view.objective
         filled = working.cache.store.nonzeros[working.cache.slots[columns]].sum()
@@ -167,27 +167,27 @@ class ExactModel:
             column_kernels.add_sparse_gram(pieces, slots, block, q, *buffers, hessian)
         hessian += np.triu(hessian, 1).T
         whole = hessian.diagonal().copy()
-        cross = sums @ moves.T
-        hessian -= cross
-        hessian -= cross.T
-        hessian += moves @ part.free_gram(q) @ moves.T
+        product = sums @ coefs.T
+        hessian -= product
+        hessian -= product.T
+        hessian += coefs @ part.free_gram(q) @ coefs.T
         return hessian if (hessian.diagonal() >= LEAST_LEFT * whole).all() else None
 
     @staticmethod
     def _hessian(
-        view: RowView, working: WorkingSet, columns: Columns, q: Floats, moves: Floats
+        view: RowView, working: WorkingSet, columns: Columns, q: Floats, coefs: Floats
     ) -> Floats:
-        """sum_i q_i (phi_ij - moves_j z_i) (phi_ik - moves_k z_i), float64 (k, k).
+        """sum_i q_i (phi_ij - coefs_j z_i) (phi_ik - coefs_k z_i), float64 (k, k).
 
-        moves : float64 (k, n_free).
+        coefs : float64 (k, n_free), of the projections of the columns on the unpenalised ones.
         """
         covariates = view.objective.covariates
 
         def chunk(part: Floats, rows: slice) -> Floats:
             if covariates is not None:
-                part -= moves @ covariates.values[rows].T
-            elif moves.shape[1]:
-                part -= moves
+                part -= coefs @ covariates.values[rows].T
+            elif coefs.shape[1]:
+                part -= coefs
             part *= np.sqrt(q[rows])
             product: Floats = part @ part.T
             return product
@@ -278,10 +278,10 @@ def minimise_quadratic(
     sets = idle = 0
     while sets < MOST_SETS and idle < MOST_IDLE_SETS and not cease():
         sets += 1
-        face = Face(hessian, a, w, slope, signs)
-        face.settle()
+        active = ActiveSet(hessian, a, w, slope, signs)
+        active.minimise()
         w[:] = signs[:] = 0.0
-        w[face.active], signs[face.active] = face.w, face.signs
+        w[active.indices], signs[active.indices] = active.w, active.signs
         # sums of many updates drift
         slope = g + hessian @ (w - origin)
         found = value()
@@ -293,8 +293,9 @@ def minimise_quadratic(
             break
         signs[enter] = -np.sign(slope[enter])
         if len(enter) > 1:
-            face = Face(hessian, a, w, slope, signs)
-            if not takes_all(face.hessian, face.right(), face.signs, np.isin(face.active, enter)):
+            active = ActiveSet(hessian, a, w, slope, signs)
+            new = np.isin(active.indices, enter)
+            if not takes_all(active.hessian, active.right(), active.signs, new):
                 signs[enter[1:]] = 0.0
     return (best if lowest <= swept + ROUNDED * abs(swept) else after) / scale, sets
 
@@ -372,8 +373,8 @@ def _newton_inside(
     """
     own, longest = w[free], 1.0
     right = -(slope[free] + a[free] * np.sign(own))
-    step, flats = newton_step(_square(hessian, free), right)
-    along = flats @ (flats.T @ right)
+    step, null_space = newton_step(_square(hessian, free), right)
+    along = null_space @ (null_space.T @ right)
     if np.abs(along).max() > FLAT_SLOPE * a[free].min():
         step, longest = along, math.inf
     # the next place ahead of each weight: its limit, or 0
@@ -412,11 +413,11 @@ def entering(slope: Floats, a: Floats, out: Columns, tolerance: float, rank: int
 
 def takes_all(hessian: Floats, right: Floats, signs: Floats, new: npt.NDArray[np.bool_]) -> bool:
     """Whether a Newton step on the active weights moves the new ones in the direction of their signs."""
-    step, flats = newton_step(hessian, right)
-    return not flats.shape[1] and bool((step * signs >= 0.0)[new].all())
+    step, null_space = newton_step(hessian, right)
+    return not null_space.shape[1] and bool((step * signs >= 0.0)[new].all())
 
 
-class Face:
+class ActiveSet:
     """The active weights and the quadratic over them, moved to its minimum within their orthant.
 
     Weights that reach 0 on the way leave the active set. The arrays passed in are not changed; slopes are
@@ -430,23 +431,23 @@ class Face:
     """
 
     def __init__(self, hessian: Floats, a: Floats, w: Floats, slope: Floats, signs: Floats) -> None:
-        self.active = np.flatnonzero(signs)
-        self.hessian = _square(hessian, self.active)
-        self.a, self.w = a[self.active], w[self.active]
-        self.slope, self.signs = slope[self.active], signs[self.active]
+        self.indices = np.flatnonzero(signs)
+        self.hessian = _square(hessian, self.indices)
+        self.a, self.w = a[self.indices], w[self.indices]
+        self.slope, self.signs = slope[self.indices], signs[self.indices]
 
-    def settle(self) -> None:
+    def minimise(self) -> None:
         """Move to the minimum."""
         refinements = steps = 0
-        while len(self.active):
+        while len(self.indices):
             right = self.right()
             if np.abs(right).max() <= SOLVED * float((np.abs(self.slope) + self.a).max()):
                 break
-            step, flats = newton_step(self.hessian, right)
-            if flats.shape[1]:
-                if self.leave_flats(flats):
+            step, null_space = newton_step(self.hessian, right)
+            if null_space.shape[1]:
+                if self.move_in_null_space(null_space):
                     continue
-                along = flats @ (flats.T @ right)
+                along = null_space @ (null_space.T @ right)
                 if np.abs(along).max() > FLAT_SLOPE * self.a.min():
                     # no weight bounds the move: bound it by the least curvature that rounding cannot
                     # hide, a share of the largest one, which is at most the number of columns
@@ -469,23 +470,23 @@ class Face:
         """Minus the slopes within the orthant; 0 for weights that have become 0."""
         return np.where(self.signs == 0.0, 0.0, -(self.slope + self.a * self.signs))
 
-    def leave_flats(self, flats: Floats, level: bool = False) -> bool:
+    def move_in_null_space(self, null_space: Floats, level: bool = False) -> bool:
         """Move along directions of zero curvature, as long as that is downhill, until weights are 0.
 
-        flats : float64 (active, directions), orthonormal.
+        null_space : float64 (active, directions), orthonormal.
         level : also move along directions in which the quadratic is level.
         Returns whether a weight has become 0.
         """
         left = False
-        while flats.shape[1]:
+        while null_space.shape[1]:
             right = self.right()
-            step = flats @ (flats.T @ right)
+            step = null_space @ (null_space.T @ right)
             zeroed = -1
             if np.abs(step).max() > FLAT_SLOPE * self.a.min():
                 step /= FLAT * np.abs(step).max()
                 _, zeroed = _along(0.0, self.a, self.w, right, step)
             elif level:
-                step = flats[:, 0]
+                step = null_space[:, 0]
                 with np.errstate(divide="ignore", invalid="ignore"):
                     zeroed = int(np.argmin(np.where(self.w != 0.0, np.abs(self.w / step), np.inf)))
             if zeroed < 0:
@@ -493,13 +494,13 @@ class Face:
             self._move(-self.w[zeroed] / step[zeroed] * step, zeroed)
             left = True
             # reflect the basis so that only one direction moves this weight, and drop that direction
-            normal = flats[zeroed].copy()
+            normal = null_space[zeroed].copy()
             pivot = int(np.argmax(np.abs(normal)))
             normal[pivot] += math.copysign(float(np.linalg.norm(normal)), float(normal[pivot]))
             normal /= np.linalg.norm(normal)
-            flats -= np.outer(flats @ normal, 2.0 * normal)
-            flats = np.delete(flats, pivot, axis=1)
-            flats[zeroed] = 0.0
+            null_space -= np.outer(null_space @ normal, 2.0 * normal)
+            null_space = np.delete(null_space, pivot, axis=1)
+            null_space[zeroed] = 0.0
         if left:
             self._drop()
         return left
@@ -515,7 +516,7 @@ class Face:
         """Remove the weights that are 0 from the active set."""
         kept = np.flatnonzero(self.signs)
         self.hessian = _square(self.hessian, kept)
-        self.active, self.a, self.w = self.active[kept], self.a[kept], self.w[kept]
+        self.indices, self.a, self.w = self.indices[kept], self.a[kept], self.w[kept]
         self.slope, self.signs = self.slope[kept], self.signs[kept]
 
 
@@ -548,12 +549,12 @@ def newton_step(hessian: Floats, right: Floats) -> tuple[Floats, Floats]:
     step[basic] = cho_solve((corner, True), right[basic], check_finite=False)
     if not len(rest):
         return step, np.empty((k, 0))
-    flats = np.zeros((k, len(rest)))
-    flats[rest, np.arange(len(rest))] = 1.0
-    flats[basic] = -solve_triangular(
+    null_space = np.zeros((k, len(rest)))
+    null_space[rest, np.arange(len(rest))] = 1.0
+    null_space[basic] = -solve_triangular(
         corner, factor[rank:, :rank].T, lower=True, trans="T", check_finite=False
     )
-    return step, np.linalg.qr(flats)[0]
+    return step, np.linalg.qr(null_space)[0]
 
 
 def _along(square: float, a: Floats, w: Floats, right: Floats, step: Floats) -> tuple[float, int]:

@@ -243,10 +243,10 @@ class InnerModel:
     ) -> _GatheredModel:
         """Gather the columns of a point, and build the model at their curvatures."""
         k = len(ids)
-        h, lean = np.empty(k), np.empty(k)
+        h, cross_sums = np.empty(k), np.empty(k)
         wanted = ROWS_A_COLUMN * int(at.movable.sum())
         wanted = max(LEAST_ROWS, min(wanted, MANY_ROWS), wanted // 2)
-        rows = self.gather(working, at.columns, q, lean, h, wanted)
+        rows = self.gather(working, at.columns, q, cross_sums, h, wanted)
         gathered = self.gathered(k)
         single = self._single_buffers[0][:rows]
         unit = float(gathered.q.max(initial=0.0)) or 1.0
@@ -254,12 +254,12 @@ class InnerModel:
         np.maximum(single, LEAST_SINGLE, out=single)
         whole, centres = h.copy(), np.zeros(k)
         if view.objective.has_constant and rows > 0:
-            centres = self.centre(lean, h)
+            centres = self.centre(cross_sums, h)
         curvatures = at.curvatures * np.divide(h, whole, out=np.ones(k), where=whole > 0.0)
-        free, leans = self._eliminate(view, gathered, at.slopes, lean)
+        free, cross = self._eliminate(view, gathered, at.slopes, cross_sums)
         # share of a column's curvature that is left once the free coefficients are eliminated: damping by
         # the whole curvature would slow down columns far from 0, such as 100 +- 1, for hundreds of steps
-        along = np.einsum("ij,ij->i", leans, leans)
+        along = np.einsum("ij,ij->i", cross, cross)
         left = np.maximum(1.0 - along / np.maximum(h, 1e-300), 0.0)
         extra = np.maximum(FLOOR * curvatures - h, 0.0)
         extra += DAMPING * left * (curvatures + at.floor)
@@ -275,17 +275,17 @@ class InnerModel:
             extra,
             # elimination leaves no curvature of a constant column
             np.maximum(np.maximum(h + extra - along, 1e-9 * (h + extra)), 1e-300),
-            leans,
+            cross,
             ids,
         )
         return _GatheredModel(model, free, centres, self.grown)
 
     def _eliminate(
-        self, view: RowView, gathered: Gathered, slopes: Floats, lean: Floats
+        self, view: RowView, gathered: Gathered, slopes: Floats, cross_sums: Floats
     ) -> tuple[Elimination, Floats]:
-        """The elimination on the sampled rows, and the leans of the gathered columns, (k, r).
+        """The elimination on the sampled rows, and the cross terms of the gathered columns, (k, r).
 
-        lean : float64 (k,), sums of the columns in the weights of the sample.
+        cross_sums : float64 (k,), sums of the columns in the weights of the sample.
         """
         part, q = view.objective, gathered.q
         covariates = part.covariates
@@ -296,23 +296,23 @@ class InnerModel:
         part = replace(part, y=part.y[: len(q)], covariates=covariates)
         free = Elimination.of(part, q, slopes, view.free_floor)
         if covariates is None:
-            return free, lean[:, None] * free.root.sum(axis=0)
+            return free, cross_sums[:, None] * free.root.sum(axis=0)
         columns = covariates.values @ free.root
         columns *= q[:, None]
         return free, gathered.products(columns)
 
-    def centre(self, lean: Floats, h: Floats) -> Floats:
+    def centre(self, cross_sums: Floats, h: Floats) -> Floats:
         """Centre the gathered columns that have a value in every row of the sample; returns the means.
 
         The constant compensates. The curvature of a column after elimination of the intercept is the
         difference of two sums; in float32 nothing is left of it for a column of 5,000 +- 1. Other columns
-        are not centred, since they would become dense. Updates ``lean`` and ``h``, float64 (k,), of the
-        sample.
+        are not centred, since they would become dense. Updates ``cross_sums`` and ``h``, float64 (k,), of
+        the sample.
         """
         centres = np.zeros(len(h))
         if len(self._values):
             columns, q = self._columns(len(h)), self._sample.q
-            gather_kernels.centre(columns, q, float(q.sum()), lean, h, centres)
+            gather_kernels.centre(columns, q, float(q.sum()), cross_sums, h, centres)
         return centres
 
     def gathered(self, k: int) -> Gathered:
@@ -386,13 +386,13 @@ class InnerModel:
         working: WorkingSet,
         columns: Columns,
         q: Floats,
-        lean: Floats,
+        cross_sums: Floats,
         h: Floats,
         wanted: int,
     ) -> int:
         """Gather the columns on a sample of the rows, within the room; returns the number of rows.
 
-        Writes ``lean`` and ``h``, float64 (k,): sums of phi_ij and phi_ij^2 in the weights of the sample.
+        Writes ``cross_sums`` and ``h``, float64 (k,): sums q_i phi_ij and q_i phi_ij^2 over the sample.
 
         wanted : rows of the sample, before it grows.
         """
@@ -425,7 +425,7 @@ class InnerModel:
                 room[p],
                 room[p + 1],
                 columns._replace(cuts=columns.cuts[some]),
-                lean[some],
+                cross_sums[some],
                 h[some],
             )
             begin, at, end = held[[cuts[p], cuts[p] + written, cuts[p + 1]]]

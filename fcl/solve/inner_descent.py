@@ -91,7 +91,7 @@ class QuadraticModel:
     at: LocalPoint
     extra: Floats
     curve: Floats
-    leans: Floats
+    cross: Floats
     ids: Ids
 
     def value(self, w: Floats, u: Singles, b: Floats) -> float:
@@ -141,7 +141,7 @@ class QuadraticModel:
             self.at.gradients,
             self.extra,
             self.curve,
-            self.leans,
+            self.cross,
             self.at.weights,
             self.at.low,
             self.at.high,
@@ -153,7 +153,7 @@ class QuadraticModel:
 
     def move(self, columns: Columns, steps: Floats, u: Singles, b: Floats) -> None:
         """Update u and b, in place, for steps of the weights of some columns."""
-        descent.move(self.columns, columns, steps, self.shared, self.q, self.leans, u, b)
+        descent.move(self.columns, columns, steps, self.shared, self.q, self.cross, u, b)
 
 
 #: w, u and b.

@@ -60,8 +60,8 @@ def apart(
         excess = np.zeros(len(query.parts))
         excess[0] = _replaced(math.fsum(prices.excess), *squares)
     new = found[found >= n_watched]
-    pull = sizes(sums[new], *limits.of(ids[new])) / factors[new]
-    new = new[pull > query.threshold]
+    relative = sizes(sums[new], *limits.of(ids[new])) / factors[new]
+    new = new[relative > query.threshold]
     return _within(
         replace(
             prices,

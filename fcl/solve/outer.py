@@ -200,13 +200,13 @@ class Outer:
             if bound > self.bound:
                 self.best = self.point
             bound = max(self.bound, bound)
-            standing = True
+            reached = True
         else:
             # newly drawn features keep the gap up, which a lower target of the trainer cannot change
-            standing = violation - 1.0 <= self.target()
+            reached = violation - 1.0 <= self.target()
         self._last = None if drawn is None else Priced(drawn, watch)
         gap = self._gap_to(bound)
-        lower = standing and gap >= 0.9 * self.gap
+        lower = reached and gap >= 0.9 * self.gap
         self.sharpness = max(0.3 * self.sharpness, 1e-6) if lower else 1.0
         self.bound, self.gap = bound, gap
         self.max_violation = violation

@@ -80,8 +80,8 @@ class OutputView:
         """Floors of the intercepts' curvatures, float64 (n_free,)."""
         return np.concatenate([view.free_floor for view in self.outputs])
 
-    def pull(self, x: Floats) -> Floats:
-        """Slopes of the corrections of the intercepts, x away from the anchor, float64 (n_free,)."""
+    def correction_at(self, x: Floats) -> Floats:
+        """Slopes of the corrections of the intercepts, which differ by x from the anchor's, (n_free,)."""
         correction = np.concatenate([view.free_correction for view in self.outputs])
         return np.asarray(correction + self.free_floor * x)
 
@@ -158,8 +158,8 @@ def output_moments(
     if filled <= SPARSE * k * n:
         g, h = np.zeros((2, k, len(r)))
         for output, own in enumerate(r):
-            bend = own if q is None else q[output]
-            g[:, output], h[:, output] = column_moments(working, columns, own, bend, team)
+            weights = own if q is None else q[output]
+            g[:, output], h[:, output] = column_moments(working, columns, own, weights, team)
         return g, h
 
     def chunk(part: Floats, rows: slice) -> Floats:

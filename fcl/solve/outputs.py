@@ -1,7 +1,7 @@
 """The steps of a pass with several outputs, which share rows, features and the columns made of them.
 
 Margins, residuals and curvatures are float64 (K, n), prices (features, K). Margins of the anchor contain
-the unpenalised part; those of a proposed point do not until it is settled.
+the unpenalised part; those of a proposed point do not until it is fitted.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class OutputPasses(Passes):
 
     objective: Outputs
 
-    def settle(self, margins: Floats, guess: float, v: Floats) -> tuple[float, Floats]:
+    def fit_unpenalised(self, margins: Floats, guess: float, v: Floats) -> tuple[float, Floats]:
         """The best free coefficients, whose part is added to the margins; the search starts at v."""
         objective, moved = self.objective, self.vectors.residuals
         moved[:] = margins
         objective.add_free(v, moved)
         if objective.n_free:
-            v = v + objective.settle(moved).x
+            v = v + objective.fit_unpenalised(moved).x
         objective.add_free(v, margins)
         return 0.0, v
 

@@ -20,7 +20,7 @@ from fcl.features.steps import common_step, rounded_to, useful_step
 from fcl.objective import ROUNDING, block_sums
 from fcl.objective.balance import balanced, slack
 from fcl.objective.block_sums import EPSILON
-from fcl.objective.unpenalised import EXACT, check_null, settle
+from fcl.objective.unpenalised import EXACT, check_null, fit_unpenalised
 from fcl.parallel import SERIAL, cut
 from fcl.solve.conditions import Conditions
 from fcl.solve.margins import write_features
@@ -85,7 +85,7 @@ class Searched:
     """The result of a search along a step.
 
     ``point`` has the lowest objective on the line, or is None if the anchor has. Unless ``beta`` is 1,
-    the caller must write its margins from its weights and then call :meth:`Passes.settled`.
+    the caller must write its margins from its weights and then call :meth:`Passes.fit_at`.
     """
 
     beta: float
@@ -184,12 +184,12 @@ class Passes:
         objective, margins = self.objective, self._start()
         before = objective.loss_sum(margins)
         start = self._no_point()
-        b, v = self.settle(margins, 0.0, start.covariates)
+        b, v = self.fit_unpenalised(margins, 0.0, start.covariates)
         if objective.covariates is not None:
             value, last = objective.loss_sum(margins), before
             # where covariates separate the classes, the squared hinge falls to 0 in many short steps
             while EXACT * before < value <= FALLING * last:
-                _, more = self.settle(margins, 0.0, start.covariates)
+                _, more = self.fit_unpenalised(margins, 0.0, start.covariates)
                 v, last = v + more, value
                 value = objective.loss_sum(margins)
             check_null(objective, margins, v)
@@ -209,7 +209,7 @@ class Passes:
         margins[:] = 0.0 if offset is None else offset
         return margins
 
-    def settle(self, margins: Floats, guess: float, v: Floats) -> tuple[float, Floats]:
+    def fit_unpenalised(self, margins: Floats, guess: float, v: Floats) -> tuple[float, Floats]:
         """The best intercept, or coefficients of covariates, which are added to the margins.
 
         They are added once, so that equal weights and coefficients give bitwise equal margins; the
@@ -221,7 +221,7 @@ class Passes:
         moved = self.vectors.residuals
         moved[:] = margins
         objective.add_covariates(v, moved)
-        v = v + settle(objective, moved, guess=guess).x
+        v = v + fit_unpenalised(objective, moved, guess=guess).x
         objective.add_covariates(v, margins)
         return 0.0, v
 
@@ -252,7 +252,7 @@ class Passes:
         if found.beta == 0.0:
             return Searched(0.0, None, value)
         if found.beta == 1.0:
-            return self.settled(proposed, value, 1.0, found.intercept)
+            return self.fit_at(proposed, value, 1.0, found.intercept)
         point = anchor.toward(proposed, found.beta, found.intercept)
         point = point.within(self.objective.penalty.limits)
         if proposed.weights.ndim == 1 and self.family.rounds_weights(self.objective.n_rows):
@@ -269,13 +269,13 @@ class Passes:
         self.objective.add_covariates(proposed.covariates, step)
         return step
 
-    def settled(self, point: Point, value: float, beta: float, guess: float) -> Searched:
+    def fit_at(self, point: Point, value: float, beta: float, guess: float) -> Searched:
         """Fit the intercept and covariates of a point, and add the latter to the proposed margins.
 
         Rejects the point if its objective exceeds ``value``, the anchor's, by more than rounding.
         """
         margins = self.vectors.proposed
-        b, v = self.settle(margins, guess, point.covariates)
+        b, v = self.fit_unpenalised(margins, guess, point.covariates)
         point = Point(point.ids, point.weights, b, v)
         objective = self.value(point, margins)
         if not objective <= value * (1.0 + ROUNDING):

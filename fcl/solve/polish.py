@@ -178,7 +178,7 @@ def _outputs(passes: Passes, point: Point) -> list[_Output]:
     found = []
     for number, part in enumerate(getattr(objective, "parts", (objective,))):
         w, direction = weights[:, number], directions[:, number]
-        reached = penalty.limits.reached(point.ids, w)  # there any larger pull will do
+        reached = penalty.limits.reached(point.ids, w)  # there any larger slope will do
         own = np.flatnonzero((w != 0.0) & ~reached)
         target = -(penalty.absolute(factors) * direction + penalty.ridge(factors) * w) / objective.C
         hidden = _hidden(part, margins[number], point.intercept, np.abs(w) @ np.abs(columns))

@@ -76,7 +76,7 @@ def search(
 
     def sample(beta: float, guess: float) -> _Sample:
         if objective.has_constant:
-            b, sums = _settle_intercept(objective, anchor.margins, step, beta, guess)
+            b, sums = _fit_intercept(objective, anchor.margins, step, beta, guess)
         else:
             b, sums = 0.0, objective.line_sums(anchor.margins, step, beta)
         at = w + beta * dw
@@ -127,7 +127,7 @@ def search(
     return Found(0.0, anchor.point.intercept, start)
 
 
-def _settle_intercept(
+def _fit_intercept(
     objective: Objective, margins: Floats, step: Floats, beta: float, guess: float
 ) -> tuple[float, LineSums]:
     """The best b at a fixed beta, and all sums there.

@@ -170,7 +170,7 @@ class Solver:
         found = passes.search(outer.point, outer.objective, proposed)
         if found.point is not None and found.beta != 1.0:
             passes.write_margins(found.point, self._all_blocks)
-            found = passes.settled(found.point, outer.objective, found.beta, found.point.intercept)
+            found = passes.fit_at(found.point, outer.objective, found.beta, found.point.intercept)
         if found.point is None:
             return 0.0
         # margins first: an interrupt between the two statements leaves the old anchor in place

@@ -236,8 +236,8 @@ class LocalPoint:
     @property
     def movable(self) -> npt.NDArray[np.bool_]:
         """Which columns may move: those with a weight, and those that violate."""
-        pulls = sizes(self.gradients, self.low, self.high)
-        return np.asarray((self.weights != 0.0) | (pulls > self.absolute))
+        slopes = sizes(self.gradients, self.low, self.high)
+        return np.asarray((self.weights != 0.0) | (slopes > self.absolute))
 
     def take(self, which: Columns) -> LocalPoint:
         """The same point, in a subset of the columns."""

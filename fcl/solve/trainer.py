@@ -27,7 +27,7 @@ import numpy as np
 
 from fcl.kernels import descent, losses
 from fcl.objective import ROUNDING
-from fcl.objective.unpenalised import settle
+from fcl.objective.unpenalised import fit_unpenalised
 from fcl.solve import clipped
 from fcl.solve.damping import CUT, Choices, Damping
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
@@ -211,10 +211,10 @@ class Trainer:
         self.free, self._anchor = free[: objective.n_free], anchor[: objective.n_free]
         self._m[:] = view.margins
         # margins of the anchor contain its covariates, but not its intercept
-        objective.add_free(self.free if objective.intercept else self._away, self._m)
-        away = working.weights[:n] - working.anchor_weights[:n]
-        moved = np.flatnonzero(away)
-        add_columns(working, moved, away[moved], self._m, self._team)
+        objective.add_free(self.free if objective.intercept else self._delta, self._m)
+        delta = working.weights[:n] - working.anchor_weights[:n]
+        moved = np.flatnonzero(delta)
+        add_columns(working, moved, delta[moved], self._m, self._team)
         if n and self._is_clipped(n) and self._is_cheap(n):
             # minimise directly again, until rounding spoils a step
             self.damping = Damping(0.0, self.damping.careful)
@@ -228,7 +228,7 @@ class Trainer:
         return self._m
 
     @property
-    def _away(self) -> Floats:
+    def _delta(self) -> Floats:
         """The free coefficients minus the anchor's."""
         return np.asarray(self.free - self._anchor)
 
@@ -236,17 +236,17 @@ class Trainer:
         """The local objective at the current point minus that of the anchor."""
         view, working = self._view, self._working
         n = working.cache.n
-        away = working.weights[:n] - working.anchor_weights[:n]
-        moved = np.flatnonzero(away)
-        away = away[moved]
+        delta = working.weights[:n] - working.anchor_weights[:n]
+        moved = np.flatnonzero(delta)
+        delta = delta[moved]
         factor, of = working.factor[moved], view.objective.penalty
-        x = self._away
+        x = self._delta
         start = float(self._anchor.sum()) if view.objective.intercept else 0.0
         floor = working.floor[moved]
         smooth = (
             view.objective.loss_sum(self._m, 0.0)
             - view.objective.loss_sum(view.margins, start)
-            + float((working.correction[moved] * away + 0.5 * floor * away * away).sum())
+            + float((working.correction[moved] * delta + 0.5 * floor * delta * delta).sum())
             + float(view.free_correction @ x + 0.5 * view.free_floor @ (x * x))
         )
         penalty = of.value(working.weights[moved], factor)
@@ -275,9 +275,10 @@ class Trainer:
         decrease, sweeps = 0.0, 0
         if not self._knows():
             # a remaining slope of the intercept would appear as a violation of every dense column
-            settled = settle(view.objective, self._m, view.pull(self._away), view.free_floor)
-            self.free = self.free + settled.x
-            decrease = view.objective.C * settled.decrease
+            slope = view.correction_at(self._delta)
+            fit = fit_unpenalised(view.objective, self._m, slope, view.free_floor)
+            self.free = self.free + fit.x
+            decrease = view.objective.C * fit.decrease
         while True:
             local = self._localise(columns)
             ids, slopes = working.cache.ids[columns], local.gradients / local.absolute
@@ -369,8 +370,8 @@ class Trainer:
                 cease = self.inner.cease
                 return self._exact.minimise(view, working, local, self._q, tolerance, cease)
             self.chosen.add("local problem itself", self.damping)
-            pulls = self._pulls(local)
-            problem = clipped.ClippedProblem(view, working, local, self._m, pulls, self._away)
+            linear = self._linear(local)
+            problem = clipped.ClippedProblem(view, working, local, self._m, linear, self._delta)
             # the tolerance is tight, since rounding may hide violations while values still differ
             return problem.minimise(min(tolerance, 1e-6), self.inner.cease, self.inner.hurry)
         some = np.flatnonzero(local.movable)
@@ -459,15 +460,15 @@ class Trainer:
             ridge,
             *penalty.limits.of(working.cache.ids[columns]),
             objective.loss_sum(self._m, 0.0),
-            objective.free_sums(self._r) + view.pull(self._away),
+            objective.free_sums(self._r) + view.correction_at(self._delta),
         )
 
-    def _pulls(self, local: LocalPoint) -> Floats:
+    def _linear(self, local: LocalPoint) -> Floats:
         """Slopes of the linear and quadratic terms in the weights."""
         working = self._working
-        away = local.weights - working.anchor_weights[local.columns]
+        delta = local.weights - working.anchor_weights[local.columns]
         corrections = working.correction[local.columns]
-        return np.asarray(corrections + local.floor * away + local.ridge * local.weights)
+        return np.asarray(corrections + local.floor * delta + local.ridge * local.weights)
 
     def _line(self, local: LocalPoint, step: Step) -> Line:
         """The local objective along a step; writes the margins of the step."""
@@ -488,7 +489,8 @@ class Trainer:
             self._dm,
             local,
             d,
-            float((self._pulls(local) * d).sum()) + float(view.pull(self._away) @ step.x),
+            float((self._linear(local) * d).sum())
+            + float(view.correction_at(self._delta) @ step.x),
             float(((local.floor + local.ridge) * d * d).sum())
             + float(view.free_floor @ (step.x * step.x)),
             norm,

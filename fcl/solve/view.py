@@ -174,8 +174,8 @@ class RowView:
         seen = np.diag(self.objective.free_gram(self._q))
         self.free_floor = np.maximum(0.0, MISSED * total_q - seen) + least
 
-    def pull(self, x: Floats) -> Floats:
-        """Slopes of the corrections of the free coefficients, x away from the anchor."""
+    def correction_at(self, x: Floats) -> Floats:
+        """Slopes of the corrections of the free coefficients, which differ by x from the anchor's."""
         return np.asarray(self.free_correction + self.free_floor * x)
 
     def correct(
@@ -218,9 +218,9 @@ class RowView:
         valued = np.flatnonzero(working.cache.store.valued(working.cache.slots[columns]))
         if len(valued):
             of = columns[valued]
-            lean, _ = column_moments(working, of, self._q, self._q, self.objective.team)
+            cross_sums, _ = column_moments(working, of, self._q, self._q, self.objective.team)
             left[valued] -= np.minimum(
-                lean * lean / np.maximum(self._total_q * h[valued], 1e-300), 1.0
+                cross_sums * cross_sums / np.maximum(self._total_q * h[valued], 1e-300), 1.0
             )
         return left
 

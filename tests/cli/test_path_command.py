@@ -15,7 +15,7 @@ from click.testing import Result
 
 import fcl
 from fcl.cli import path_report
-from fcl.path import track as tracks
+from fcl.path import regularization_path as paths
 from tests.cli.conftest import ok, save
 
 Run = Callable[..., Result]
@@ -153,7 +153,7 @@ def test_the_same_command_continues(
 ) -> None:
     out = tmp_path / "m.fcl"
     command = ("train", data, *FEATURES, "--path", 4, "--out", out)
-    solve = tracks._Chain._solve
+    solve = paths._PathFit._solve
     solved: list[int] = []
 
     def failing(self: Any, run: Any, number: int) -> Any:
@@ -162,7 +162,7 @@ def test_the_same_command_continues(
             raise OSError("the machine failed")
         return solve(self, run, number)
 
-    monkeypatch.setattr(tracks._Chain, "_solve", failing)
+    monkeypatch.setattr(paths._PathFit, "_solve", failing)
     assert run(*command).exit_code == 1
     assert not out.exists()
     ok(run(*command))
@@ -229,7 +229,7 @@ def test_a_resumed_path_says_which_rows_it_counts(
     data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first job of the second run is a fold, since the path over all rows waits for the folds."""
-    new_points = tracks._Chain.new_points
+    new_points = paths._PathFit.new_points
 
     def failing(self: Any) -> Any:
         if self._rows.part == "fold 2 of 2":
@@ -237,7 +237,7 @@ def test_a_resumed_path_says_which_rows_it_counts(
         return new_points(self)
 
     command = ("train", data, *FEATURES, "--path", 2, "--cv", 2, "--out", tmp_path / "m.fcl")
-    monkeypatch.setattr(tracks._Chain, "new_points", failing)
+    monkeypatch.setattr(paths._PathFit, "new_points", failing)
     first = run(*command)
     n = len(np.load(data / "y.npy"))
     assert first.exit_code == 1 and f"fcl-train: {n:,} rows (" in first.stderr, first.output

@@ -33,7 +33,7 @@ from fcl.drivers.events import (
 )
 from fcl.drivers.online.progress import OnlineProgress, OnlineStarted, OnlineStopped
 from fcl.model import Certificate
-from fcl.path.events import PointDone, PointStarted, TrackStarted
+from fcl.path.events import PathStarted, PointDone, PointStarted
 from fcl.stagewise.events import BlockVisited, StagewiseStarted, StagewiseStopped
 from tests.cli.conftest import Plan
 
@@ -156,7 +156,7 @@ MESSAGES: list[tuple[Event, dict[str, list[str]]]] = [
     (Workers(3, 12, 8, 70 << 20), {}),
     (Stopped("tolerance", "why", CERTIFICATE, {}, 1), {}),
     (Jobs(2, 1, 9, 3), {"path": ["2 of 9 jobs done; running: 1 job on 3 workers"]}),
-    (TrackStarted("fold 2 of 5"), {}),
+    (PathStarted("fold 2 of 5"), {}),
     (PointStarted(1, 9, 0.5, 0.1), {}),
     (PointDone(**POINT), {  # type: ignore[arg-type]
         "path": [

@@ -472,7 +472,7 @@ def test_softmax(seed: int, K: int) -> None:
         assert sums.slope_beta == pytest.approx(slope, rel=1e-5, abs=1e-5)
         assert sums.curve_beta == pytest.approx(curve, rel=1e-5, abs=1e-5)
     # any dual point is below any primal one
-    objective.settle(m)
+    objective.fit_unpenalised(m)
     objective.residuals(m, r)
     bound = objective.dual_bound(r, float(np.abs(r @ phi).max()))
     for scale in (0.0, 0.1, 1.0):

@@ -16,10 +16,10 @@ from sklearn.model_selection import PredefinedSplit
 
 import fcl
 from fcl.cli.train import command
-from fcl.drivers import place
-from fcl.drivers.place import ThreadPlace
+from fcl.drivers import executor
+from fcl.drivers.executor import ThreadExecutor
 from fcl.drivers.processes import supervisor
-from fcl.path import track as tracks
+from fcl.path import regularization_path as paths
 from fcl.path.events import PointDone
 from tests.path.conftest import (
     Killed,
@@ -53,8 +53,8 @@ def _small_problems_too(monkeypatch: pytest.MonkeyPatch) -> None:
     Jobs of the driver ``processes`` run in this process.
     """
     monkeypatch.setattr(supervisor, "Supervisor", OneProcess)
-    monkeypatch.setattr(tracks, "LEAST_EXTRAPOLATED", 5)
-    monkeypatch.setattr(place, "LEAST_ENTRIES", 1)
+    monkeypatch.setattr(paths, "LEAST_EXTRAPOLATED", 5)
+    monkeypatch.setattr(executor, "LEAST_ENTRIES", 1)
 
 
 def weighted() -> fcl.DataSet:
@@ -157,13 +157,13 @@ def test_folds_side_by_side_have_the_bits_of_folds_in_turn(
 ) -> None:
     """A callback need not be safe for threads: it is called from this one."""
     here, there, used = [], [], []
-    each = ThreadPlace.each
+    each = ThreadExecutor.each
 
-    def counted(self: ThreadPlace, function: Any, items: Any) -> Any:
+    def counted(self: ThreadExecutor, function: Any, items: Any) -> Any:
         used.append(self.lanes)
         return each(self, function, items)
 
-    monkeypatch.setattr(ThreadPlace, "each", counted)
+    monkeypatch.setattr(ThreadExecutor, "each", counted)
     serial = train_path(weighted(), cv=3, points=4, threads=1, progress=here.append, **more)
     assert not any(lanes > 1 for lanes in used)
 

@@ -28,7 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 import fcl
 from fcl import FCLClassifier, FCLRegressor
-from fcl.drivers import place
+from fcl.drivers import executor
 from fcl.drivers.train import train
 from fcl.errors import ConvergenceWarning
 
@@ -461,7 +461,7 @@ def test_an_interrupt_is_raised(
     def interrupted(*arguments: Any, **options: Any) -> Any:
         return train(*arguments, **options | {"should_stop": lambda: next(polls)})
 
-    monkeypatch.setattr(place, "train", interrupted)
+    monkeypatch.setattr(executor, "train", interrupted)
     with pytest.raises(KeyboardInterrupt):
         FCLClassifier(tol=1e-12).fit(X, y)
 
@@ -499,7 +499,7 @@ def test_classes_share_the_time(
         now += spent
         return replace(train(*data, **options), limit_seconds=spent)
 
-    monkeypatch.setattr(place, "train", slow_train)
+    monkeypatch.setattr(executor, "train", slow_train)
     labels = np.digitize(X[:, 0], np.quantile(X[:, 0], [0.2, 0.4, 0.6, 0.8]))
     FCLClassifier(max_time=15.0).fit(X, labels)
     assert given == pytest.approx([3.0, 3.0, 11.0 / 3.0, 11.0 / 3.0, 11.0 / 3.0])

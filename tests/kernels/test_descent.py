@@ -62,10 +62,10 @@ class State:
         cuts = np.column_stack([ends[:-1].reshape(-1, 2), ends[2::2]])
         rows = np.where(rows < firsts[1], rows, rows - firsts[1]).astype(np.uint16)
         self.columns = GatheredColumns(cuts, rows, values, firsts)
-        lean = model.phi @ model.q / np.sqrt(model.curve_b)
-        self.leans = lean[:, None] if model.free else np.empty((len(model.w), 0))
+        cross_sums = model.phi @ model.q / np.sqrt(model.curve_b)
+        self.cross = cross_sums[:, None] if model.free else np.empty((len(model.w), 0))
         curve = model.phi**2 @ model.q + model.extra
-        self.curve = np.maximum(curve - (self.leans**2).sum(axis=1), 1e-9 * curve)
+        self.curve = np.maximum(curve - (self.cross**2).sum(axis=1), 1e-9 * curve)
         # in double precision, where sums can be compared to the last digits; the unit must not matter
         self.unit = 4.0 if valued else 1.0
         self.q = model.q / self.unit
@@ -95,7 +95,7 @@ class State:
             m.lin,
             m.extra,
             self.curve,
-            self.leans,
+            self.cross,
             m.w,
             m.low,
             m.high,
@@ -204,16 +204,16 @@ def test_violations_are_distances_from_the_conditions() -> None:
 
 
 def test_eliminated_covariates_follow_every_step() -> None:
-    """Without a penalty, sweeps with leans reach the least squares over columns and covariates."""
+    """Without a penalty, sweeps with cross terms reach the least squares over columns and covariates."""
     random = np.random.default_rng(8)
     state = make(3, valued=True, free=True)
     model, k, n = state.model, len(state.w), len(state.q)
     z = np.column_stack([np.ones(n), random.normal(size=(n, 2))])
     w = z @ np.linalg.inv(np.linalg.cholesky((z.T * model.q) @ z)).T  # orthonormal in the weights q
-    state.leans = model.phi @ (w * model.q[:, None])
+    state.cross = model.phi @ (w * model.q[:, None])
     model.absolute[:], model.low[:], model.high[:] = 1e-12, -np.inf, np.inf
     state.b = np.zeros(3)
-    state.curve = model.phi**2 @ model.q + model.extra - (state.leans**2).sum(axis=1)
+    state.curve = model.phi**2 @ model.q + model.extra - (state.cross**2).sum(axis=1)
     for _ in range(3000):
         state.sweep(np.arange(k))
     # the gradients of the columns and covariates at the final margins

@@ -42,10 +42,10 @@ def test_entries_of_chosen_rows(made: Filled, share: float, tau: float) -> None:
     room = int(cache.pieces.counts[columns].sum())
     begin = int(rng.integers(5))
     gathered, *buffers = room_for(sample, k, begin + room + 3, valued)
-    lean, curve = np.empty(k), np.empty(k)
+    cross, curve = np.empty(k), np.empty(k)
     end = begin + room
     assert k == gather.gather_columns(
-        cache.pieces, columns, full, sample, *buffers, begin, end, gathered, lean, curve
+        cache.pieces, columns, full, sample, *buffers, begin, end, gathered, cross, curve
     )
     cuts = gathered.cuts
     assert cuts[0, 0] == begin and cuts[-1, -1] <= end
@@ -66,7 +66,7 @@ def test_entries_of_chosen_rows(made: Filled, share: float, tau: float) -> None:
         dense[rows] = gathered.values[entries] if valued else 1.0
         assert (dense == picked[t]).all()
     weights = sample.q
-    close(lean, picked @ weights, np.abs(picked) @ weights)
+    close(cross, picked @ weights, np.abs(picked) @ weights)
     close(curve, picked**2 @ weights, picked**2 @ weights)
     z = rng.normal(size=(len(taken), 2))
     for squared in (False, True):
@@ -107,12 +107,12 @@ def test_a_sample_is_smaller_than_its_cache() -> None:
     assert n > 90 and cache.free < 8 * held // 64 + 8  # without bounds, much more would be read
     sample, numbers = sample_rows(np.ones(held), 0.0, 0, most)
     gathered, *buffers = room_for(sample, n, n * held, False)
-    lean, curve = np.empty(n), np.empty(n)
+    cross, curve = np.empty(n), np.empty(n)
     full = np.zeros(n, bool)
     assert n == gather.gather_columns(
-        cache.pieces, np.arange(n), full, sample, *buffers, 0, n * held, gathered, lean, curve
+        cache.pieces, np.arange(n), full, sample, *buffers, 0, n * held, gathered, cross, curve
     )
-    assert (lean == phi[:n].sum(axis=1)).all() and (numbers == np.arange(held)).all()
+    assert (cross == phi[:n].sum(axis=1)).all() and (numbers == np.arange(held)).all()
 
 
 @given(st.integers(0, 2**31), st.sampled_from([0.0, 0.5]))
@@ -126,17 +126,17 @@ def test_whole_columns_are_centred(seed: int, tau: float) -> None:
     assert cache.admit(staged, 0) and cache.admit(staged, 1)
     sample, numbers = sample_rows(rng.exponential(size=200) + 0.5, tau, seed, 64)
     gathered, *buffers = room_for(sample, 2, 400, True)
-    lean, curve, centres = np.empty(2), np.empty(2), np.empty(2)
+    cross, curve, centres = np.empty(2), np.empty(2), np.empty(2)
     columns, full = np.arange(2), np.zeros(2, bool)
-    args = cache.pieces, columns, full, sample, *buffers, 0, 400, gathered, lean, curve
+    args = cache.pieces, columns, full, sample, *buffers, 0, 400, gathered, cross, curve
     assert gather.gather_columns(*args) == 2
     before = gathered.values.copy()
     q = sample.q
-    gather.centre(gathered, q, float(q.sum()), lean, curve, centres)
+    gather.centre(gathered, q, float(q.sum()), cross, curve, centres)
     own = np.empty(200)
     own[numbers] = phi[0]
     np.testing.assert_allclose(centres, [q @ own / q.sum(), 0.0], rtol=1e-12)
     np.testing.assert_allclose(gathered.values[:200], own - centres[0], atol=1e-5)
     assert (gathered.values[200:399] == before[200:399]).all()
-    assert abs(lean[0]) < 1e-3 * q.sum()
+    assert abs(cross[0]) < 1e-3 * q.sum()
     np.testing.assert_allclose(curve[0], q @ (own - centres[0]) ** 2, rtol=1e-4)

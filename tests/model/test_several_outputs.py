@@ -19,9 +19,9 @@ from fcl.features import Columns, bind_features
 from fcl.model import Model, load_model
 from fcl.model.file import check_header
 from fcl.model.labels import encoded_target
+from fcl.model.multi_output import feature_sizes
 from fcl.model.outputs import output_names, table_scores
 from fcl.model.scores import write_scores
-from fcl.model.several import feature_sizes
 from fcl.scoring.quality import compared
 from tests.model.conftest import SEVERAL, make_model
 

@@ -126,13 +126,13 @@ def test_no_digit_is_lost_where_a_class_has_nearly_all_probability() -> None:
 # -- intercepts ------------------------------------------------------------------------------------
 
 
-def check_settled(objective: Outputs, m: np.ndarray, limit: float = 1e-13) -> np.ndarray:
-    settled = m.copy()
-    found = objective.settle(settled)
-    np.testing.assert_array_equal(settled, m + found.x[:, None])
-    balance = objective.free_sums(residuals_of(objective, settled))
+def check_fit(objective: Outputs, m: np.ndarray, limit: float = 1e-13) -> np.ndarray:
+    fitted = m.copy()
+    found = objective.fit_unpenalised(fitted)
+    np.testing.assert_array_equal(fitted, m + found.x[:, None])
+    balance = objective.free_sums(residuals_of(objective, fitted))
     assert np.abs(balance).max() <= limit * objective.s.sum()
-    fall = objective.loss_sum(m) - objective.loss_sum(settled)
+    fall = objective.loss_sum(m) - objective.loss_sum(fitted)
     assert found.decrease == pytest.approx(fall, rel=1e-9, abs=1e-9 * objective.loss_sum(m))
     return found.x
 
@@ -143,7 +143,7 @@ def test_intercepts_from_any_distance(scale: float, rare: bool) -> None:
     problem = class_problem(6 if rare else 7, n=300)
     objective = outputs_of(problem, intercept=True)
     m = np.random.default_rng(1).normal(size=(problem.K, 300)) * scale
-    x = check_settled(objective, m, 1e-13 * max(1.0, scale))
+    x = check_fit(objective, m, 1e-13 * max(1.0, scale))
     assert abs(x.sum()) <= 1e-13 * max(1.0, np.abs(x).max())
     if scale == 0.0:
         assert x == pytest.approx(objective.null_intercepts(), abs=1e-12)
@@ -159,14 +159,14 @@ def test_intercepts_of_one_row_in_a_million_and_of_many_classes() -> None:
     s[17] = 0.1
     objective = SoftmaxOutputs(SOFTMAX, y, s, 1.0, n_classes=3)
     m = np.random.default_rng(0).normal(size=(3, n))
-    check_settled(objective, m)
+    check_fit(objective, m)
     K = 300  # the Hessian of a share of the rows
     y = np.arange(6000.0) % K
     many = SoftmaxOutputs(SOFTMAX, y, np.ones(6000), 1.0, n_classes=K)
     m = np.random.default_rng(0).normal(size=(K, 6000))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fcl.objective.class_intercepts.MOST_PRODUCTS", 0.0)
-        check_settled(many, m)
+        check_fit(many, m)
 
 
 def test_intercepts_with_further_terms() -> None:
@@ -174,11 +174,11 @@ def test_intercepts_with_further_terms() -> None:
     objective, random = outputs_of(problem, intercept=True), np.random.default_rng(0)
     m = random.normal(size=(problem.K, 200))
     slope, floor = random.normal(size=problem.K), random.uniform(0.1, 5.0, problem.K)
-    settled = m.copy()
-    found = objective.settle(settled, slope, floor)
-    left = objective.free_sums(residuals_of(objective, settled)) + slope + floor * found.x
+    fitted = m.copy()
+    found = objective.fit_unpenalised(fitted, slope, floor)
+    left = objective.free_sums(residuals_of(objective, fitted)) + slope + floor * found.x
     assert np.abs(left).max() <= 1e-12 * problem.s.sum()
-    assert not outputs_of(problem, intercept=False).settle(m).x.size
+    assert not outputs_of(problem, intercept=False).fit_unpenalised(m).x.size
 
 
 def test_samples_of_rows() -> None:
@@ -209,7 +209,7 @@ def test_no_bound_is_above_the_optimum() -> None:
         own = W + noise * random.normal(size=W.shape)
         m = margins_of(problem, own, b)
         if noise < 1.0:
-            objective.settle(m)
+            objective.fit_unpenalised(m)
         r = residuals_of(objective, m)
         exact = problem.bound(r.T)
         bound = bound_of(objective, problem, r, False)
@@ -228,7 +228,7 @@ def test_optimum_has_the_gap_0(group: bool) -> None:
     objective = outputs_of(problem)
     W, b = problem.solve(6_000)
     m = margins_of(problem, W, b)
-    objective.settle(m)
+    objective.fit_unpenalised(m)
     r, value = residuals_of(objective, m), problem.objective(W, b)
     gap = value - bound_of(objective, problem, r, True)
     assert gap + 1e-12 * value >= 0.0 and gap <= 1e-9 * value
@@ -254,7 +254,7 @@ def test_objective_of_saga() -> None:
     W = np.ascontiguousarray(model.coef_.T)
     value = objective.value(objective.penalty.value(W, problem.f), m)
     assert value == pytest.approx(problem.objective(W, model.intercept_), rel=1e-14)
-    objective.settle(m)
+    objective.fit_unpenalised(m)
     bound = bound_of(objective, problem, residuals_of(objective, m), True)
     assert bound <= value <= bound * (1.0 + 1e-7)
 
@@ -331,8 +331,8 @@ def test_separate_outputs_are_their_parts(loss: str, rho: float) -> None:
     h = 1e-6
     sums, up, down = (objective.line_sums(m, dm, beta) for beta in (0.0, h, -h))
     assert sums.slope_beta == pytest.approx((up.value - down.value) / (2 * h), abs=1e-4)
-    check_settled(objective, m)
-    objective.settle(m)
+    check_fit(objective, m)
+    objective.fit_unpenalised(m)
     objective.residuals(m, r)
     assert objective.least_step == 0.0
     assert objective.residual_sum(r, np.inf) == pytest.approx(np.abs(r).sum(axis=1).max())
@@ -368,7 +368,7 @@ def test_optimum_of_the_multitask_lasso() -> None:
         find_loss("squared"), np.ascontiguousarray(y.T), np.ones(n), C, K, penalty=GroupPenalty()
     )
     m = np.ascontiguousarray(model.predict(phi).T)
-    objective.settle(m)
+    objective.fit_unpenalised(m)
     value = objective.value(objective.penalty.value(W, np.ones(10)), m)
     direct = np.linalg.norm(W, axis=1).sum() + C * ((y.T - m) ** 2).sum()
     assert value == pytest.approx(direct, rel=1e-13)

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from fcl.objective import Covariates, Objective, find_loss
 from fcl.objective.balance import balanced, slack
-from fcl.objective.unpenalised import settle
+from fcl.objective.unpenalised import fit_unpenalised
 
 N, Q = 150, 3
 
@@ -45,7 +45,7 @@ def test_settle_finds_the_minimum(loss: str, intercept: bool) -> None:
     random = np.random.default_rng(6)
     for slope, floor in ((np.zeros(k), np.zeros(k)), (random.normal(size=k), np.full(k, 2.0))):
         at = m.copy()
-        found = settle(objective, at, slope, floor)
+        found = fit_unpenalised(objective, at, slope, floor)
         np.testing.assert_allclose(at, m + z @ found.x, rtol=1e-12, atol=1e-12)
 
         def value(x: np.ndarray, slope: np.ndarray = slope, floor: np.ndarray = floor) -> float:
@@ -65,7 +65,7 @@ def test_balanced_residuals_are_a_point_of_the_dual(loss: str, intercept: bool) 
     objective, m = problem(loss, intercept)
     assert objective.covariates is not None
     z = objective.covariates.values
-    settle(objective, m)
+    fit_unpenalised(objective, m)
     for error in (0.0, 1e-7, 1e-3):  # of the coefficients
         moved = m + error * z[:, -1]
         r, q = residuals(objective, moved)
@@ -83,7 +83,8 @@ def test_balanced_residuals_are_a_point_of_the_dual(loss: str, intercept: bool) 
 def test_the_bound_holds_far_from_balance() -> None:
     """Residuals at the ends of their domain cannot be balanced; what is left lowers the bound."""
     objective, m = problem("logistic", True)
-    best = objective.C * (objective.loss_sum(m, 0.0) - settle(objective, m.copy()).decrease)
+    fall = fit_unpenalised(objective, m.copy()).decrease
+    best = objective.C * (objective.loss_sum(m, 0.0) - fall)
     for error in (1e-6, 1e-2, 3.0):
         moved = m + error
         own = balanced(objective, *residuals(objective, moved), truncate)

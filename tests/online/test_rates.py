@@ -26,8 +26,8 @@ def test_auto_makes_half_of_the_progress_of_the_best_rate_on_rare_positives() ->
 
     def learnt(rate: float | str) -> tuple[float, float]:
         model = train_online(data, "columns", C=0.5, rate=rate, certify=False).model
-        standing = fcl.certify(model, data, C=0.5, top=0)
-        return standing.certificate.objective, float(model.options["rate"])
+        optimality = fcl.certify(model, data, C=0.5, top=0)
+        return optimality.certificate.objective, float(model.options["rate"])
 
     best = min(learnt(rate)[0] for rate in (0.01, 0.03, 0.1, 0.3, 1.0))
     nothing, _ = learnt(1e-9)

@@ -11,7 +11,7 @@ import pytest
 
 import fcl
 from fcl.errors import ConvergenceWarning
-from fcl.path import track as tracks
+from fcl.path import regularization_path as paths
 from fcl.path.events import PointDone, PointStarted
 from fcl.path.options import PATH_OPTIONS
 from fcl.path.rules import PathStop
@@ -19,7 +19,7 @@ from tests.path.conftest import problem_of, rows, split, train_path
 
 
 def test_large_points_begin_beyond_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracks, "LEAST_EXTRAPOLATED", 5)
+    monkeypatch.setattr(paths, "LEAST_EXTRAPOLATED", 5)
     data, _ = split()
     path = train_path(data, points=8)
     tried = [model.history[1] for model in path.models[4:]]

@@ -12,10 +12,10 @@ import pytest
 from rows import acceptors
 
 import fcl
-from fcl.drivers import place
+from fcl.drivers import executor
 from fcl.drivers.events import PassDone
+from fcl.drivers.executor import INLINE, Needs, RunContext, ThreadExecutor
 from fcl.drivers.job import make_job
-from fcl.drivers.place import HERE, Needs, ThreadPlace, Watch
 from fcl.drivers.plan import INTERPRETER
 from fcl.path.events import PointDone
 from tests.path.conftest import bits, counting, rows, train_path
@@ -23,7 +23,7 @@ from tests.path.conftest import bits, counting, rows, train_path
 
 @pytest.fixture(autouse=True)
 def _small_jobs_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "LEAST_ENTRIES", 1)
+    monkeypatch.setattr(executor, "LEAST_ENTRIES", 1)
 
 
 def data() -> fcl.DataSet:
@@ -80,11 +80,11 @@ def test_jobs_side_by_side_stay_within_the_budget() -> None:
 
 
 def test_time_is_shared_by_the_rounds_that_are_left() -> None:
-    watch = Watch(lambda event: None, lambda: False)
-    assert [watch.shares(5 - fold, 5) for fold in range(5)] == [5, 4, 3, 2, 1]
-    threads = replace(watch, lanes=2, waits=False)
+    context = RunContext(lambda event: None, lambda: False)
+    assert [context.shares(5 - fold, 5) for fold in range(5)] == [5, 4, 3, 2, 1]
+    threads = replace(context, lanes=2, waits=False)
     assert [threads.shares(5 - fold, 5) for fold in range(5)] == [3, 3, 2, 2, 1]
-    cluster = replace(watch, lanes=2)
+    cluster = replace(context, lanes=2)
     assert [cluster.shares(5 - fold, 5) for fold in range(5)] == [3] * 5
 
 
@@ -92,19 +92,19 @@ def test_threads_are_shared_out_and_a_single_job_has_all() -> None:
     given: list[tuple[int, bool]] = []
     barrier = threading.Barrier(3)  # three run at a time
 
-    def job(shared: Any, watch: Watch, number: int) -> Any:
+    def job(shared: Any, context: RunContext, number: int) -> Any:
         from fcl.parallel import threads_of_job
 
-        if watch.place is HERE:
+        if context.executor is INLINE:
             barrier.wait(60)
-        given.append((threads_of_job(8), watch.place is HERE))
-        watch.report(PassDone.__new__(PassDone))  # says little about one of several
+        given.append((threads_of_job(8), context.executor is INLINE))
+        context.report(PassDone.__new__(PassDone))  # says little about one of several
         yield number
 
     shown: list[Any] = []
-    lanes = ThreadPlace(Needs(0, (), lanes=3, threads=8), shown.append, lambda: False)
-    watch = Watch(shown.append, lambda: False, place=lanes)
-    assert watch.run(job, None, 7) == 7 and given == [(8, False)] and len(shown) == 1
-    found = lanes.each(lambda k: watch.run(job, None, k), range(6))
+    lanes = ThreadExecutor(Needs(0, (), lanes=3, threads=8), shown.append, lambda: False)
+    context = RunContext(shown.append, lambda: False, executor=lanes)
+    assert context.run(job, None, 7) == 7 and given == [(8, False)] and len(shown) == 1
+    found = lanes.each(lambda k: context.run(job, None, k), range(6))
     assert found == list(range(6)) and given[1:] == [(3, True)] * 6 and len(shown) == 1
-    assert watch.run(job, None, 1) == 1 and given[-1] == (8, False)
+    assert context.run(job, None, 1) == 1 and given[-1] == (8, False)

@@ -100,7 +100,7 @@ def solver_of(case: Case, rows: np.ndarray | None = None, entries: int = 1 << 16
     solver = CoupledSolver(view, cache, trainer, lambda ids: case.f[ids])
     b = np.zeros(case.K)
     m = np.zeros((case.K, len(case.s)))
-    b += objective.settle(m).x
+    b += objective.fit_unpenalised(m).x
     point = Point(np.empty(0, np.int64), np.empty((0, case.K)), 0.0, b)
     columns = (case.phi if rows is None else case.phi[rows]).T.astype(np.float32)
     blocks = [
@@ -109,11 +109,11 @@ def solver_of(case: Case, rows: np.ndarray | None = None, entries: int = 1 << 16
     ]
     staged = cache.measure(np.arange(k), blocks)
     assert all(cache.admit(staged, t) for t in range(k))
-    settle_at(solver, case, point)
+    move_to(solver, case, point)
     return solver
 
 
-def settle_at(solver: CoupledSolver, case: Case, point: Point) -> None:
+def move_to(solver: CoupledSolver, case: Case, point: Point) -> None:
     """Move the anchor to a point, with exact gradients."""
     objective = case.outputs
     w = point.weights_of(np.arange(case.phi.shape[1]))
@@ -136,7 +136,7 @@ def solve(case: Case, rounds: int = 6, **options: object) -> tuple[float, np.nda
     for _ in range(rounds):
         solved = solver.solve(1e-9, 30)
         assert solved.decrease >= 0.0
-        settle_at(solver, case, solver.point())
+        move_to(solver, case, solver.point())
     point = solver.anchor
     return case.value(
         point.weights_of(np.arange(case.phi.shape[1])), point.covariates
@@ -167,7 +167,7 @@ def test_without_elimination_and_with_a_bound_of_the_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The fallback for very many outputs."""
-    monkeypatch.setattr(coupled_model, "MOST_LEANS", 0)
+    monkeypatch.setattr(coupled_model, "MOST_CROSS", 0)
     for group in (True, False):
         case = make_case("softmax", group)
         assert solve(case)[0] == pytest.approx(case.optimum(), rel=1e-8)
@@ -190,7 +190,9 @@ def test_a_sample_corrects_each_intercept_by_the_rows_it_lacks() -> None:
     r = p - np.eye(4)[case.y.astype(int)].T
     view = OutputView(rows, case.outputs.take(rows, np.ones(30)))
     view.anchor(m, 0.0, r.sum(axis=1), (p * (1.0 - p)).sum(axis=1))
-    np.testing.assert_allclose(view.pull(np.zeros(4)), (r.sum(axis=1) - r[:, rows].sum(axis=1)))
+    np.testing.assert_allclose(
+        view.correction_at(np.zeros(4)), r.sum(axis=1) - r[:, rows].sum(axis=1)
+    )
     np.testing.assert_array_equal(view.margins, m[:, rows])
     view.focus(2, 0.5)
     np.testing.assert_allclose(view.outputs[2].margins, m[2, rows] - 0.5)
@@ -285,12 +287,12 @@ def test_the_plan_covers_the_allocations_of_a_step(
 
 def test_raised_curvatures_bound_flat_rows_from_below() -> None:
     p = np.array([[1.0, 0.2], [0.0, 0.3], [0.0, 0.5]])
-    bend = coupled_model.Bend(p, np.array([2.0, 3.0]), True)
-    assert bend.raised(0.0) is bend
-    raised = bend.raised(1.0)
+    hessians = coupled_model.RowHessians(p, np.array([2.0, 3.0]), True)
+    assert hessians.raised(0.0) is hessians
+    raised = hessians.raised(1.0)
     np.testing.assert_allclose(raised.p, 0.5 * p + 1.0 / 6.0)
     flat = np.linalg.eigvalsh(np.diag(raised.p[:, 0]) - np.outer(raised.p[:, 0], raised.p[:, 0]))
     assert abs(flat[0]) < 1e-15
     assert flat[1] > 0.16
-    separate = coupled_model.Bend(p, np.ones(2), False)
+    separate = coupled_model.RowHessians(p, np.ones(2), False)
     assert separate.raised(1.0) is separate

@@ -85,14 +85,14 @@ def test_room_for_all_entries_is_enough() -> None:
     entries = 4 * 3000 + int(np.count_nonzero(phi[4:]))
     for room, whole in ((entries, True), (entries - 700, False)):
         model = InnerModel(3000, 6, room, binary=False, block_rows=1024)
-        lean, h = np.empty(6), np.empty(6)
+        cross, h = np.empty(6), np.empty(6)
         # more rows than seem to fit, so that only the room itself limits them
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(inner, "FILLED", 1.2)
-            rows = model.gather(WorkingSet(cache), np.arange(6), np.ones(3000), lean, h, 3000)
+            rows = model.gather(WorkingSet(cache), np.arange(6), np.ones(3000), cross, h, 3000)
         assert (rows == 3000) == whole == (model.drawn == 1)
         if whole:
-            np.testing.assert_allclose(lean, phi.sum(axis=1, dtype=float), rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(cross, phi.sum(axis=1, dtype=float), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.usefixtures("coordinate_descent")

@@ -57,8 +57,8 @@ def make_model(seed: int, k: int = 40, n: int = 300) -> tuple[QuadraticModel, np
     )
     extra = np.full(k, 1.0)
     curve = x**2 @ q + extra
-    leans = np.empty((k, 0))
-    return QuadraticModel(columns, 1.0, shared, q, point, extra, curve, leans, np.arange(k)), x
+    cross = np.empty((k, 0))
+    return QuadraticModel(columns, 1.0, shared, q, point, extra, curve, cross, np.arange(k)), x
 
 
 def descend(

@@ -8,7 +8,7 @@ from judge_outputs import ClassProblem
 
 import fcl
 from fcl.solve.coupled_groups import minimise_groups
-from fcl.solve.coupled_model import Bend
+from fcl.solve.coupled_model import RowHessians
 
 TOL = 1e-3
 
@@ -120,7 +120,7 @@ def test_the_hessian_of_a_row_is_a_sum_of_squares(coupled: bool) -> None:
     rng = np.random.default_rng(4)
     p = rng.dirichlet(np.full(4, 0.2), 7).T
     s = rng.uniform(1e-4, 1e4, 7) if coupled else np.ones(7)
-    factors = Bend(p, s, coupled).factors()
+    factors = RowHessians(p, s, coupled).factors()
     for i in range(7):
         expected = np.diag(p[:, i]) - coupled * np.outer(p[:, i], p[:, i])
         np.testing.assert_allclose(factors[i].T @ factors[i], s[i] * expected, atol=1e-13 * s[i])

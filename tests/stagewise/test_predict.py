@@ -14,7 +14,7 @@ from waves import Problem
 
 import fcl
 from fcl.cli.predict import command
-from fcl.objective.several import ClassScoreSums, NumberSums
+from fcl.objective.multi_output import ClassScoreSums, NumberSums
 
 Run = Callable[..., Result]
 

@@ -57,8 +57,8 @@ def test_the_peak_is_within_the_budget(
     assert done.returncode == 0, done.stderr
     ahead, peak, reported, rows = map(int, done.stdout.split())
     assert rows == 1_000_000
-    crew = 2 if driver == "processes" else 1
+    workers = 2 if driver == "processes" else 1
     # the share of the plan, which is less than the objects of 32 requests
-    assert ahead == (budget << 20) // 16 // crew
+    assert ahead == (budget << 20) // 16 // workers
     assert server.most_at_once > 8
     assert max(peak, reported) <= budget << 20, f"{peak >> 20} and {reported >> 20} MiB"

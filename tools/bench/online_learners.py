@@ -113,9 +113,9 @@ def one_pass(
                     times.append(seconds)
     b, value = fitted(w, rows, C)
     best = optimum_of(rows, C, 1e-6)[1].certificate.objective
-    standing = fcl.certify((w, b), rows.open(), C=C, top=0)
+    optimality = fcl.certify((w, b), rows.open(), C=C, top=0)
     found = {"rate": rate, "rows/s": count / median(times), "above optimum": value / best - 1.0,
-             "own gap": standing.own_gap, "active": int(np.count_nonzero(w))}  # fmt: skip
+             "own gap": optimality.own_gap, "active": int(np.count_nonzero(w))}  # fmt: skip
     if rows.tests is not None:
         margins = rows.tests @ w + b
         found["test loss"] = float(np.logaddexp(0.0, -rows.of_tests * margins).mean())

@@ -23,7 +23,7 @@ def certify(rows: Rows, clock: Clock, d: int = 8, C: float = 0.1, repeat: int = 
     from fcl.drivers.job import make_job
     from fcl.drivers.train import start_point
     from fcl.drivers.train import train as train_job
-    from fcl.solve.certify import Standing
+    from fcl.solve.certify import CertifiedPoint
     from fcl.solve.passes import Passes, Vectors
 
     data, features = rows.open(), f"kmers:d={d}"
@@ -39,16 +39,16 @@ def certify(rows: Rows, clock: Clock, d: int = 8, C: float = 0.1, repeat: int = 
 
         def train_pass(passes: Any = passes, point: Any = point, blocks: Any = blocks) -> None:
             passes.write_margins(point, blocks)
-            found = passes.settled(point, math.inf, 1.0, point.intercept).point
+            found = passes.fit_at(point, math.inf, 1.0, point.intercept).point
             passes.vectors.anchor = 1 - passes.vectors.anchor
             passes.write_residuals(found.intercept, blocks)
             passes.prove(found.ids, passes.conditions.limit)
 
         def prove(proofs: Any = proofs, point: Any = point) -> None:
-            standing = Standing(proofs, point)
-            standing.best_C()
-            standing.ball_gap(standing.norm)
-            standing.violators(10)
+            certified = CertifiedPoint(proofs, point)
+            certified.best_C()
+            certified.ball_gap(certified.norm)
+            certified.violators(10)
 
         with clock:
             times = in_turns({"pass": train_pass, "certify": prove}, repeat)

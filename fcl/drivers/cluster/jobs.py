@@ -1,4 +1,4 @@
-"""Whole inline jobs as tasks: the place of :mod:`fcl.drivers.place` on a Dask cluster.
+"""Whole inline jobs as tasks: an executor as in :mod:`fcl.drivers.executor` on a Dask cluster.
 
 A task is pure: it opens the rows, runs a function of fcl, and returns the last result. If its worker
 dies, Dask runs it again elsewhere. Events of the jobs come to the client through the scheduler.
@@ -27,18 +27,18 @@ from fcl.drivers.cluster.client import MEMORY_SHARE, Cluster
 from fcl.drivers.cluster.connect import check_cluster, connected
 from fcl.drivers.cluster.run import compile_kernels
 from fcl.drivers.events import Compiling, Event, Jobs
-from fcl.drivers.kinds import KIND_SECONDS
-from fcl.drivers.place import (
-    HERE,
+from fcl.drivers.executor import (
+    INLINE,
     NOT_RELAYED,
-    Here,
+    Executor,
+    InlineExecutor,
     Needs,
-    Place,
-    SideBySide,
-    ThreadPlace,
-    Watch,
+    ParallelExecutor,
+    RunContext,
+    ThreadExecutor,
     last,
 )
+from fcl.drivers.kinds import KIND_SECONDS
 from fcl.drivers.session import Progress
 from fcl.errors import BudgetError, InputError
 from fcl.units import format_bytes
@@ -186,7 +186,7 @@ class _OnWorker:
 def run_job(
     packed: bytes,
     function: Callable[..., Iterable[Any]],
-    watch: Watch,
+    context: RunContext,
     elapsed: float,
     spent: float | None,
     sent: _Sent,
@@ -201,13 +201,13 @@ def run_job(
     clock = Clock()
     if spent is not None:
         clock.start(spent)
-    watch = replace(
-        watch,
+    context = replace(
+        context,
         report=here.report,
         should_stop=here.should_stop,
         begun=now - elapsed,
         clock=clock,
-        pause_at=now + watch.pause_at,
+        pause_at=now + context.pause_at,
     )
     with _ROOM.take(sent.size, here.room, here.should_stop):
         try:
@@ -216,7 +216,7 @@ def run_job(
             raise InputError(
                 f"dask: a worker lacks a module ({error}); install it there"
             ) from error
-        return last(function(shared, watch, *args))
+        return last(function(shared, context, *args))
 
 
 def _nothing(event: Event) -> None:
@@ -231,7 +231,7 @@ def _never() -> bool:
 # -- in the client ---------------------------------------------------------------------------------
 
 
-class ClusterPlace(SideBySide):
+class ClusterExecutor(ParallelExecutor):
     """Sends whole jobs to the workers of a cluster.
 
     Parameters
@@ -265,7 +265,7 @@ class ClusterPlace(SideBySide):
         return max(1, sum(self._cluster.threads().values()))
 
     @contextmanager
-    def open(self) -> Iterator[ClusterPlace]:
+    def open(self) -> Iterator[ClusterExecutor]:
         """Receive the events of the jobs; at the end, no job is left."""
         client = self._cluster.client
         client.subscribe_topic(self._topic, lambda event: self._events.put(event[1]))
@@ -280,23 +280,23 @@ class ClusterPlace(SideBySide):
                 client.unsubscribe_topic(self._topic)
 
     def stream(
-        self, function: Callable[..., Iterable[Any]], shared: Any, watch: Any, *args: Any
+        self, function: Callable[..., Iterable[Any]], shared: Any, context: Any, *args: Any
     ) -> Iterator[Any]:
-        """See :class:`fcl.drivers.place.Place`."""
-        elapsed = time.monotonic() - watch.begun
-        spent = watch.clock.seconds if watch.clock.started else None
-        watch.clock.start()
-        watch = replace(
-            watch,
+        """See :class:`fcl.drivers.executor.Executor`."""
+        elapsed = time.monotonic() - context.begun
+        spent = context.clock.seconds if context.clock.started else None
+        context.clock.start()
+        context = replace(
+            context,
             report=_nothing,
             should_stop=_never,
-            place=HERE,
+            executor=INLINE,
             lanes=self.lanes,
             clock=Clock(),
         )
         sent = _Sent(self._topic, self._size)
         future = self._cluster.submit(
-            run_job, self._future_of(shared), function, watch, elapsed, spent, sent, list(args)
+            run_job, self._future_of(shared), function, context, elapsed, spent, sent, list(args)
         )
         self._sent.add(future.key)
         try:
@@ -348,20 +348,20 @@ class ClusterPlace(SideBySide):
 
 
 @contextmanager
-def place_of_jobs(
+def executor_for(
     client: Any,
     dask: str | None,
     dask_tls: str | None,
     needs: Needs | None,
     report: Progress,
     should_stop: Callable[[], bool] = _never,
-) -> Iterator[Place]:
+) -> Iterator[Executor]:
     """The cluster that the user named, or this process, side by side where there is room.
 
     Parameters
     ----------
-    client : distributed.Client, Place or None
-        A place is used as it is.
+    client : distributed.Client, Executor or None
+        An executor is used as it is.
     dask, dask_tls : str or None
         As for :func:`fcl.train`.
     needs : Needs
@@ -373,11 +373,14 @@ def place_of_jobs(
     InputError, BudgetError
         The workers cannot run such jobs.
     """
-    if isinstance(client, Here | SideBySide):
+    if isinstance(client, InlineExecutor | ParallelExecutor):
         yield client
         return
     if client is None and dask is None:
-        yield HERE if needs is None or needs.lanes < 2 else ThreadPlace(needs, report, should_stop)
+        if needs is None or needs.lanes < 2:
+            yield INLINE
+        else:
+            yield ThreadExecutor(needs, report, should_stop)
         return
     check_cluster(client, dask, dask_tls)
     assert needs is not None
@@ -387,5 +390,5 @@ def place_of_jobs(
         if cluster.lack_kernels(kinds):
             report(Compiling(max(KIND_SECONDS[kind] for kind in kinds)))
             cluster.once_a_machine(compile_kernels, kinds)
-        with ClusterPlace(cluster, size, report, should_stop).open() as place:
-            yield place
+        with ClusterExecutor(cluster, size, report, should_stop).open() as executor:
+            yield executor

@@ -1,6 +1,6 @@
 """The supervisor: carries out the logic's instructions, and reports events to it.
 
-It passes messages on and watches clocks. The roster owns the children. The outer loop's state interprets
+It passes messages on and watches clocks. The pool owns the children. The outer loop's state interprets
 the values in messages; it also keeps the anchor, so that a checkpoint needs no child.
 """
 
@@ -29,7 +29,7 @@ from fcl.drivers.processes.messages import (
     TaskDone,
 )
 from fcl.drivers.processes.outer_loop import OuterLoopState
-from fcl.drivers.processes.roster import Roster
+from fcl.drivers.processes.process_pool import ProcessPool
 from fcl.drivers.processes.setup import SharedMemory
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.session import Session
@@ -94,7 +94,7 @@ class Supervisor:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.shared: SharedMemory
-        self.roster: Roster
+        self.pool: ProcessPool
         self.logic: Logic
         self._outer_loop: OuterLoopState | None = None  # once the features are measured
         self._tasks: dict[int, protocol.WriterTask] = {}  # by writer
@@ -121,8 +121,8 @@ class Supervisor:
         self._reading_since = time.monotonic()
         self.shared = shared = SharedMemory(session.job)
         session.job = shared.job
-        self.roster = Roster(shared.plan.writers, shared.segments)
-        self.meter = Meter(self.roster.pids, shared.memory_segments)
+        self.pool = ProcessPool(shared.plan.writers, shared.segments)
+        self.meter = Meter(self.pool.pids, shared.memory_segments)
         try:
             shared.reserve()
             shared.prepare_own(self._reading)
@@ -130,14 +130,14 @@ class Supervisor:
             self.logic = Logic(shared.settings(first_pass))
             return self._end(self._loop())
         finally:
-            self.roster.close()
+            self.pool.close()
             shared.close()
 
     def _loop(self) -> protocol.Instruction:
         try:
             self._carry_out(self.logic.start())
             while True:
-                for child in self.roster.wait(TICK):
+                for child in self.pool.wait(TICK):
                     self._on_readable(child)
                 self._on_tick()
         except _Over as over:
@@ -193,7 +193,7 @@ class Supervisor:
         if child.channel.closed or not child.alive():
             self._on_exit(child)
         else:
-            self.roster.watch(child)
+            self.pool.watch(child)
 
     def _on_message(self, child: Child, message: Any) -> None:
         match message:
@@ -202,7 +202,7 @@ class Supervisor:
                 return
             case protocol.Published():
                 self.outer_loop.proposed(message)
-                self.roster.send(child, ProposalTaken())
+                self.pool.send(child, ProposalTaken())
         self._tell(message)
 
     def _on_task_done(self, writer: int, done: TaskDone) -> None:
@@ -221,14 +221,14 @@ class Supervisor:
     def _on_exit(self, child: Child) -> None:
         """Reap a child that is gone, and let the logic replace it."""
         try:
-            for message in self.roster.reap(child):  # perhaps an exception, which ends the run
+            for message in self.pool.reap(child):  # perhaps an exception, which ends the run
                 self._on_message(child, message)
             cure = child.cure()
             _log.warning("%s %s; it is replaced%s", child.name, child.cause(), cure and f"; {cure}")
         finally:
             child.close()
         task = self._tasks.pop(child.number, None) if child.role == WRITER else None
-        self.roster.record_death(child, "" if task is None else self._in_words(task))
+        self.pool.record_death(child, "" if task is None else self._in_words(task))
         if task is not None and self._outer_loop is not None:
             self._outer_loop.lost(task)
         self._tell(protocol.Died(child.role, child.number))
@@ -243,7 +243,7 @@ class Supervisor:
         """Check requests and clocks."""
         now = time.monotonic()
         if self._last_tick and now - self._last_tick > OWN_GAP:
-            for child in self.roster:
+            for child in self.pool:
                 child.forgive()
         self._last_tick = now
         if self.session.should_stop():
@@ -263,8 +263,8 @@ class Supervisor:
             with contextlib.suppress(BudgetError):  # it is not needed yet, and may never be
                 self.shared.layout.back_more(BACK_BYTES)
         self._report_progress()
-        for child in self.roster:
-            self.roster.kill_if_hung(child, now)
+        for child in self.pool:
+            self.pool.kill_if_hung(child, now)
             if not child.alive():
                 self._on_readable(child)
 
@@ -274,8 +274,8 @@ class Supervisor:
         for instruction in instructions:
             match instruction:
                 case protocol.Spawn(role, number, incarnation):
-                    child = self.roster.spawn(role, number, incarnation)
-                    self.roster.send(child, self.shared.set_up)
+                    child = self.pool.spawn(role, number, incarnation)
+                    self.pool.send(child, self.shared.set_up)
                 case protocol.Deal(number, task):
                     self._deal(number, task)
                 case protocol.Threads(n):
@@ -289,7 +289,7 @@ class Supervisor:
                         self.session, self.shared.layout, self.shared.vectors, rows
                     )
                 case protocol.Order():
-                    self.roster.send(self.roster.trainer, self._completed(instruction))
+                    self.pool.send(self.pool.trainer, self._completed(instruction))
                 case protocol.TakeProposal(version):
                     self.outer_loop.take_proposal(version)
                 case protocol.Stalled():
@@ -315,7 +315,7 @@ class Supervisor:
         self._tasks[number] = task
         self.shared.layout.array("shares")[number] = 0.0
         work = Assign(task) if self._outer_loop is None else self._outer_loop.work(task)
-        self.roster.send(self.roster.writer(number), work)
+        self.pool.send(self.pool.writer(number), work)
 
     def _completed(self, order: protocol.Order) -> protocol.Order:
         """The order with the values that the logic does not know."""
@@ -345,8 +345,8 @@ class Supervisor:
         checksums = shared.layout.prepared(0).checksums.copy()
         session.prepared(time.monotonic() - self._reading_since, lambda: checksums)
         self.logic.extents.limit(shared.complete())
-        for child in self.roster:
-            self.roster.send(child, shared.set_up)
+        for child in self.pool:
+            self.pool.send(child, shared.set_up)
 
     # -- reports -------------------------------------------------------------------------------
 
@@ -381,7 +381,7 @@ class Supervisor:
             **outer_loop.choices,
             rows_per_second=self._passes * session.job.train.n / working,
             memory_bytes=self.meter.peak,
-            busy=self.roster.busy_shares(),
+            busy=self.pool.busy_shares(),
         )
 
     # -- the end -------------------------------------------------------------------------------
@@ -395,14 +395,14 @@ class Supervisor:
                 raise error
             instruction = self._short_of_memory(error)
         if isinstance(instruction, protocol.Fail):
-            raise self.roster.repeated_deaths(instruction.role, self.logic.settings.max_deaths)
+            raise self.pool.repeated_deaths(instruction.role, self.logic.settings.max_deaths)
         assert isinstance(instruction, protocol.Finish)
         if not self._has_model:  # its checkpoint still exists
             raise KeyboardInterrupt
         assert self._outer_loop is not None
         self._peak_memory()
         # the long computations that follow may use the memory that the children held
-        self.roster.dismiss()
+        self.pool.dismiss()
         return session.result(
             self._outer_loop.outer,
             self._outer_loop.passes,

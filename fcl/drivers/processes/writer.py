@@ -169,7 +169,7 @@ class Writer:
     def _accept(self, _: WriterTask, tried: TriedPoint) -> SearchResult:
         self.passes.vectors.anchor = tried.margins
         point = self.layout.read_point(tried.point)
-        found = self.passes.settled(point, tried.objective, tried.beta, point.intercept)
+        found = self.passes.fit_at(point, tried.objective, tried.beta, point.intercept)
         if tried.has_fallback and found.point is None:
             return SearchResult(Outcome.BLEND)
         return self._found(found, tried.point)

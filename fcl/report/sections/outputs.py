@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from fcl.model.outputs import output_names
-from fcl.objective.several import ClassScoreSums, LabelSums, NumberSums
+from fcl.objective.multi_output import ClassScoreSums, LabelSums, NumberSums
 from fcl.report.cells import Cells, ranking_errors
 from fcl.report.contract import (
     Context,

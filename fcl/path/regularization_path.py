@@ -19,7 +19,7 @@ from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.saving import was_saved
 from fcl.model.checkpoint import CheckpointFolder
 from fcl.model.checkpoint_file import Checkpoint
-from fcl.path.events import TrackStarted
+from fcl.path.events import PathStarted
 from fcl.path.grid import Grid, resolve_grid
 from fcl.path.problem import Problem
 from fcl.path.restarts import last_score, least_C, train_by_processes
@@ -46,8 +46,8 @@ CUT = {
 
 
 @dataclass(frozen=True)
-class SavedTrack:
-    """The finished points of a track, and the state from which the next one continues.
+class SavedPath:
+    """The finished points of a path, and the state from which the next one continues.
 
     state : None before the first point and after the last.
     """
@@ -64,13 +64,13 @@ class SavedTrack:
     checkpoint: Checkpoint | None = None  #: of points of an earlier run, to recognise the rows
 
 
-class TrackStore(Protocol):
-    """Keeps the finished points of a track where a killed path finds them again."""
+class PathStore(Protocol):
+    """Keeps the finished points of a path where a killed path finds them again."""
 
-    def load(self) -> SavedTrack | None:
+    def load(self) -> SavedPath | None:
         """The points of an earlier run; None if there are none."""
 
-    def save(self, saved: SavedTrack) -> None:
+    def save(self, saved: SavedPath) -> None:
         """Keep points that are not kept yet, and the state."""
 
 
@@ -82,7 +82,7 @@ def fixed_options(job: Job) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Enough:
-    """Whether a track has enough points by the rules.
+    """Whether a path has enough points by the rules.
 
     Attributes
     ----------
@@ -101,8 +101,8 @@ class Enough:
 
 
 @dataclass(frozen=True)
-class TrackRows:
-    """What a track trains on.
+class PathRows:
+    """What a path trains on.
 
     Attributes
     ----------
@@ -121,28 +121,28 @@ class TrackRows:
     bootstraps: bool = False
 
 
-class Track:
+class RegularizationPath:
     """A path at one C after the other, which is saved, and extended where jobs run.
 
     Parameters
     ----------
     problem : Problem
-    rows : TrackRows
+    rows : PathRows
     running : PathContext
-    store : TrackStore or None
+    store : PathStore or None
         Where to save the points, and to find those of an earlier run.
     """
 
     def __init__(
         self,
         problem: Problem,
-        rows: TrackRows,
+        rows: PathRows,
         running: PathContext,
-        store: TrackStore | None = None,
+        store: PathStore | None = None,
     ) -> None:
         self._problem, self._rows, self._running, self._store = problem, rows, running, store
         saved = None if store is None else store.load()
-        self._saved = saved or SavedTrack([], None, np.empty(0))
+        self._saved = saved or SavedPath([], None, np.empty(0))
         self.saved = True  #: whether the last points could be saved
 
     @property
@@ -188,9 +188,9 @@ class Track:
         most = points if most is None else min(most, points)
         reason = enough(self.points) if self.points else None
         while reason is None and len(self.points) < most:
-            place = self._running.place
+            executor = self._running.executor
             args = (self._rows, self._saved, enough, most)
-            for saved, end in place.stream(add_points, self._problem, self._running, *args):
+            for saved, end in executor.stream(add_points, self._problem, self._running, *args):
                 is_new = len(saved.points) > len(self.points)
                 self._saved, reason = saved, end
                 if self._store is not None and (is_new or not self.saved):
@@ -201,34 +201,34 @@ class Track:
 def add_points(
     problem: Problem,
     running: PathContext,
-    rows: TrackRows,
-    saved: SavedTrack,
+    rows: PathRows,
+    saved: SavedPath,
     enough: Reason,
     most: int,
-) -> Iterator[tuple[SavedTrack, PathStop | None]]:
+) -> Iterator[tuple[SavedPath, PathStop | None]]:
     """Add points until ``enough`` returns a reason, there are ``most`` points, or the job pauses.
 
     Yields all points after each new one, and the reason of the last.
     """
-    chain = _Chain(problem, running, rows, saved)
-    with closing(chain.new_points()) as cuts:
+    fit = _PathFit(problem, running, rows, saved)
+    with closing(fit.new_points()) as cuts:
         for cut in cuts:
-            is_new = len(chain.points) > len(saved.points)
-            saved = chain.saved()
+            is_new = len(fit.points) > len(saved.points)
+            saved = fit.saved()
             reason = cut or enough(saved.points)
             yield saved, reason
             if is_new:
-                chain.report_last()
+                fit.report_last()
             done = reason is not None or len(saved.points) >= most
             if done or time.monotonic() >= running.pause_at:
                 return
 
 
-class _Chain:
+class _PathFit:
     """Trains at one C after the other, on the same prepared rows, and scores each model."""
 
     def __init__(
-        self, problem: Problem, running: PathContext, rows: TrackRows, saved: SavedTrack
+        self, problem: Problem, running: PathContext, rows: PathRows, saved: SavedPath
     ) -> None:
         self._problem, self._running, self._rows = problem, running, rows
         self.points = list(saved.points)
@@ -246,10 +246,10 @@ class _Chain:
             return self._problem.make_job(resumed=resumed)
         return self._problem.make_fold_job(fold, self._running, resumed=resumed)
 
-    def saved(self) -> SavedTrack:
+    def saved(self) -> SavedPath:
         """The points so far."""
         job = self._job
-        return SavedTrack(
+        return SavedPath(
             list(self.points),
             self._state,
             self._values,
@@ -269,7 +269,7 @@ class _Chain:
     def new_points(self) -> Generator[PathStop | None]:
         """Add a point at a time; yields None after each, or why the path was cut short."""
         first, running = len(self.points), self._running
-        running.report(TrackStarted(self._rows.part))
+        running.report(PathStarted(self._rows.part))
         self._job = job = self._make_job()
         if job.options.driver == "processes":
             yield from self._new_points_of_processes(job)

@@ -1,4 +1,4 @@
-"""A simulated crew for the decision logic: children, trainer and shell, with its own accounting.
+"""A simulated pool of processes for the logic: children, trainer and shell, with its own accounting.
 
 It does not trust the state of the logic: from the instructions alone it tracks who holds each extent, how
 often each part was done, and what each core runs.
@@ -115,7 +115,7 @@ class SimulatedTrainer:
         self.said.append(TrainerIdle(self.handled))
 
 
-class Crew:
+class SimulatedPool:
     """Everything around a Logic; each event goes through :meth:`tell`."""
 
     def __init__(self, **changes: Any) -> None:

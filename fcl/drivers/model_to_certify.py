@@ -46,14 +46,14 @@ _ROWS = ("seed", "block_rows", "valid_fraction")
 
 
 @dataclass(frozen=True)
-class Subject:
+class ModelToCertify:
     """A model of fcl, or else weights of another program."""
 
     model: Model | None = None
     weights: ForeignWeights | None = None
     namespace: str = ""
 
-    def with_intercept(self, intercept: float) -> Subject:
+    def with_intercept(self, intercept: float) -> ModelToCertify:
         """The same weights with an intercept; InputError if they have one already."""
         if self.weights is None or self.weights.intercept is not None:
             raise InputError(
@@ -175,21 +175,21 @@ class Subject:
         return Point.make(ids, values, 0.0, job.design.start((), own))
 
 
-def make_subject(model: Any, trusted: Collection[str] = (), namespace: str = "") -> Subject:
+def linear_model(model: Any, trusted: Collection[str] = (), namespace: str = "") -> ModelToCertify:
     """What the user gave as a model; InputError for anything that is not linear.
 
     model : as for :func:`fcl.certify`.
     """
     if isinstance(model, tuple) and len(model) in (2, 3):
-        return Subject(weights=_of_arrays(*model))
+        return ModelToCertify(weights=_of_arrays(*model))
     if isinstance(model, str | os.PathLike):
         if not is_model(model):
-            return Subject(weights=load_weights(model), namespace=namespace)
+            return ModelToCertify(weights=load_weights(model), namespace=namespace)
         model = load_model(model, trusted)
-    if isinstance(model, Subject):
+    if isinstance(model, ModelToCertify):
         return model
     if isinstance(model, Model):
-        return Subject(model)
+        return ModelToCertify(model)
     if getattr(model, "format", None) == "fcl-stagewise":
         raise InputError(
             "model: expected a model of fcl train or of another program, got a stagewise one, whose "

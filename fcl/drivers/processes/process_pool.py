@@ -33,7 +33,7 @@ class _Death(NamedTuple):
     cure: str  #: advice that may prevent it, or empty
 
 
-class Roster:
+class ProcessPool:
     """Starts the children, sends messages, waits for events, and records causes of death.
 
     Parameters

@@ -1,8 +1,8 @@
 """Where whole jobs run: in this process, one after the other or side by side, or elsewhere.
 
 The folds of a path and the problems of a classifier are whole jobs, which need nothing from one another.
-Their callers name a function and its arguments; the place decides who calls it. There is another place,
-a Dask cluster, in :mod:`fcl.drivers.cluster.jobs`.
+Their callers name a function and its arguments; the executor decides who calls it. Another executor, a
+Dask cluster, is in :mod:`fcl.drivers.cluster.jobs`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Place(Protocol):
+class Executor(Protocol):
     """Where whole jobs run."""
 
     @property
@@ -46,17 +46,17 @@ class Place(Protocol):
         """How many jobs run side by side; 0: one after the other, in this process."""
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """``[function(item) for item in items]``, side by side if the place has room.
+        """``[function(item) for item in items]``, side by side if the executor has room.
 
-        The function is called in this process; what it sends to the place by :meth:`stream` is not.
+        The function is called in this process; what it sends to the executor by :meth:`stream` is not.
         """
 
     def stream(
-        self, function: Callable[..., Iterable[Any]], shared: Any, watch: Any, *args: Any
+        self, function: Callable[..., Iterable[Any]], shared: Any, context: Any, *args: Any
     ) -> Iterator[Any]:
-        """The results of ``function(shared, watch, *args)``, of which only the last one counts.
+        """The results of ``function(shared, context, *args)``, of which only the last one counts.
 
-        A place in this process yields each as soon as it is there, another one only the last.
+        An executor in this process yields each as soon as it is there, another one only the last.
 
         Parameters
         ----------
@@ -64,33 +64,33 @@ class Place(Protocol):
             A function of a module of fcl that yields results, each of which contains the ones before.
         shared : DataSet or dataclass
             What many jobs have in common, with the rows; it is sent once.
-        watch : Watch
-            The function gets it with the callbacks of the place where it runs.
+        context : RunContext
+            The function gets it with the callbacks of the process where it runs.
         *args
             Other arguments.
         """
 
 
-class Here:
+class InlineExecutor:
     """Runs jobs in this process, one after the other."""
 
     lanes = 0
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """See :class:`Place`."""
+        """See :class:`Executor`."""
         return [function(item) for item in items]
 
     def stream(
-        self, function: Callable[..., Iterable[Any]], shared: Any, watch: Any, *args: Any
+        self, function: Callable[..., Iterable[Any]], shared: Any, context: Any, *args: Any
     ) -> Iterator[Any]:
-        """See :class:`Place`."""
-        return iter(function(shared, watch, *args))
+        """See :class:`Executor`."""
+        return iter(function(shared, context, *args))
 
 
-HERE = Here()
+INLINE = InlineExecutor()
 
 
-class SideBySide(Place):
+class ParallelExecutor(Executor):
     """Calls functions in threads, each of which waits for its jobs.
 
     Parameters
@@ -105,7 +105,7 @@ class SideBySide(Place):
         self._ended = False
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """See :class:`Place`."""
+        """See :class:`Executor`."""
         if len(items) < 2:
             return [function(item) for item in items]
         with ThreadPoolExecutor(len(items), thread_name_prefix="fcl-jobs") as pool:
@@ -135,7 +135,7 @@ class SideBySide(Place):
         """Report the events of the jobs."""
 
 
-class ThreadPlace(SideBySide):
+class ThreadExecutor(ParallelExecutor):
     """Runs jobs in threads of this process: the same models, bit for bit, as one after the other.
 
     Parameters
@@ -158,7 +158,7 @@ class ThreadPlace(SideBySide):
         return self._needs.lanes
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """See :class:`Place`."""
+        """See :class:`Executor`."""
         # nested calls may only lower the share, since their jobs run beside those of the outer call
         side_by_side = max(1, min(self.lanes, len(items)))
         self._share = min(self._share, -(-self._needs.threads // side_by_side))
@@ -169,26 +169,26 @@ class ThreadPlace(SideBySide):
         return found
 
     def stream(
-        self, function: Callable[..., Iterable[Any]], shared: Any, watch: Any, *args: Any
+        self, function: Callable[..., Iterable[Any]], shared: Any, context: Any, *args: Any
     ) -> Iterator[Any]:
-        """See :class:`Place`."""
+        """See :class:`Executor`."""
         if threading.get_ident() == self._owner:  # the only job, outside of each()
-            yield from function(shared, watch, *args)
+            yield from function(shared, context, *args)
             return
         while not self._room.acquire(timeout=POLL):
             self._tend()
         try:
             self._tend()
-            watch = replace(
-                watch,
+            context = replace(
+                context,
                 report=self._later,
                 should_stop=lambda: self._ended,
-                place=HERE,
+                executor=INLINE,
                 lanes=self.lanes,
                 waits=False,
             )
             with limited(self._share):
-                yield from function(shared, watch, *args)
+                yield from function(shared, context, *args)
         finally:
             self._room.release()
 
@@ -248,7 +248,7 @@ def last(results: Iterable[Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class Watch:
+class RunContext:
     """What jobs report to, and what ends them.
 
     Attributes
@@ -261,7 +261,7 @@ class Watch:
         ``time.monotonic()`` at the beginning.
     clock : Clock
         What time limits count: the time since the first pass began, without that of compiling.
-    place : Place
+    executor : Executor
         Where jobs run.
     lanes : int
         How many jobs run side by side; 0: one after the other, in this process.
@@ -276,7 +276,7 @@ class Watch:
     should_stop: Callable[[], bool]
     begun: float = field(default_factory=time.monotonic)
     clock: Clock = field(default_factory=Clock)
-    place: Place = HERE
+    executor: Executor = INLINE
     lanes: int = 0
     waits: bool = True
     pause_at: float = math.inf
@@ -291,10 +291,10 @@ class Watch:
         return -(-jobs // self.lanes) - (0 if self.waits else (jobs - left) // self.lanes)
 
     def run(self, function: Callable[..., Iterable[Any]], shared: Any, *args: Any) -> Any:
-        """The last result of a job; see :meth:`Place.stream`."""
-        return last(self.place.stream(function, shared, self, *args))
+        """The last result of a job; see :meth:`Executor.stream`."""
+        return last(self.executor.stream(function, shared, self, *args))
 
 
-def train_job(data: DataSet, watch: Watch, options: dict[str, Any]) -> Iterator[TrainResult]:
+def train_job(data: DataSet, run: RunContext, options: dict[str, Any]) -> Iterator[TrainResult]:
     """Yield the result of :func:`fcl.train`, as a job.  options : its other arguments."""
-    yield train(data, progress=watch.report, should_stop=watch.should_stop, warn=False, **options)
+    yield train(data, progress=run.report, should_stop=run.should_stop, warn=False, **options)
