@@ -152,7 +152,7 @@ class WorkingSet:
     correction: Floats = field(init=False)  #: c_j: exact gradient minus the view's, at the anchor
     floor: Floats = field(init=False)  #: kappa_j: curvature that the view misses
     seen: npt.NDArray[np.bool_] = field(init=False)  #: by both a local solve and a pass
-    parts: list[WorkingSet] = field(init=False, repr=False)  #: each output, in rows of these arrays
+    _parts: list[WorkingSet] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         room = self.cache.max_columns
@@ -164,11 +164,16 @@ class WorkingSet:
 
     def _divide(self) -> None:
         """Make the parts."""
-        self.parts = [self._part(k) for k in range(*self.outputs)] if self.outputs else [self]
+        self._parts = [self._part(k) for k in range(*self.outputs or (0,))]
+
+    @property
+    def parts(self) -> list[WorkingSet]:
+        """The working set of each output, in rows of these arrays."""
+        return self._parts or [self]  # a list that held itself would outlive the run
 
     def _part(self, k: int) -> WorkingSet:
         part = copy(self)
-        part.outputs, part.parts = (), [part]
+        part.outputs, part._parts = (), []
         for name in ZEROED:
             setattr(part, name, getattr(self, name)[k])
         return part
