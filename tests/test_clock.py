@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import fcl
 from fcl.cli.online import command
 from fcl.clock import Clock
-from fcl.drivers import place
+from fcl.drivers import executor
 from fcl.drivers.events import Event, PassDone, Prepared
 from fcl.drivers.online import train as online_train
 from fcl.estimators import FCLClassifier
@@ -151,7 +151,7 @@ def test_the_problems_of_an_estimator_share_what_counts(
 ) -> None:
     limits = []
 
-    train = place.train
+    train = executor.train
 
     def timed(data: fcl.DataSet, **options: Any) -> Any:
         limits.append(options["max_time"])
@@ -161,7 +161,7 @@ def test_the_problems_of_an_estimator_share_what_counts(
     def progress(event: Event) -> None:
         time.seconds += 3.0 if isinstance(event, PassDone) and event.number == 0 else 0.0
 
-    monkeypatch.setattr(place, "train", timed)
+    monkeypatch.setattr(executor, "train", timed)
     X = np.random.default_rng(0).standard_normal((90, 3))
     FCLClassifier(C=1.0, max_time=27.0).fit(X, np.arange(90) % 3)
     assert limits == [9.0, 12.0, 21.0]

@@ -267,7 +267,6 @@ CLASSES = [
     ("offset of two", softmax, "--offset pair", r"shape \(60, 3\), got shape \(60, 2\)"),
     ("one class", softmax, "--y one", "expected at least two classes"),
     ("unknown label", softmax, "--class-weight a=1,z=2", "there is no label 'z'"),
-    ("covariates", softmax, "--covariates age", "covariates: expected none"),
     ("l1-ratio", softmax, "--l1-ratio 0", "train a ridge model with fcl stagewise"),
     ("class of one row", stagewise, "--y single", "at least two rows of each class"),
     ("unknown class", stagewise, "--valid valid", "trained on, got 'z' in row 3"),
