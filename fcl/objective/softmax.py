@@ -257,7 +257,9 @@ class SoftmaxOutputs(Outputs):
     def balanced(
         self, r: Floats, q: Floats, m: Floats, step: float, on_grid: Callable[[Floats], RowValues]
     ) -> Floats:
-        if not step:  # the finest on which the sums of a row are exact, once numbers may have doubled
+        if (
+            not step
+        ):  # the finest on which the sums of a row are exact, once numbers may have doubled
             others = 0.5 * float(np.abs(r).sum(axis=0).max(initial=0.0))
             step = min(self.least_step, 2.0 ** (math.frexp(2.0 * others)[1] - EXACT_BITS))
 

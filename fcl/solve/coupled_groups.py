@@ -12,10 +12,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import cho_solve
 
 from fcl.kernels.coupled_blocks import group_sweeps
-from fcl.types import Floats
+from fcl.types import Floats, Ints
 
 #: Maximum rounds of sweeps and a Newton step.
 MOST_ROUNDS = 200
@@ -29,6 +30,8 @@ ROUNDED = 1e-15
 LEAST_CURVE = 1e-15
 #: Least diagonal entry of a Cholesky factor, of a matrix with diagonal 1, with which a system is solved.
 LEAST_PIVOT = 1e-4
+#: Share of a Newton step below which groups are set to 0 that are below a share of their own step.
+SHORT, TINY = 0.1, 1e-6
 #: Most sweeps before a Newton step, which costs as much as dozens of them.
 MOST_SWEEPS = 100
 
@@ -105,11 +108,32 @@ class _Groups:
         group_sweeps(self.hessian, *blocks, self.w, self.slope, MOST_SWEEPS, tolerance)
 
     def newton(self) -> None:
-        """Take a Newton step on the groups that are not 0."""
-        k, K = self.w.shape
+        """Take a Newton step on the groups that are not 0.
+
+        Groups that are nearly 0 already, and would step past it, would cut it short; they become 0.
+        """
         active = np.flatnonzero(self.w.any(axis=1))
-        if not len(active):
-            return
+        while len(active):
+            beta, step, tiny = self._newton(active)
+            if beta >= SHORT or not tiny.any():
+                break
+            self.w[active[tiny]] = 0.0
+            self._refresh()
+            active = active[~tiny]
+        if len(active) and beta > 0.0:
+            moved = np.zeros_like(self.w)
+            moved[active] = beta * step
+            self.w = self.w + moved
+            self._refresh()  # sums of many updates drift
+
+    def _refresh(self) -> None:
+        """Compute the slopes at w."""
+        d = (self.w - self.origin).ravel()
+        self.slope = (self.g + self.hessian @ d).reshape(self.w.shape)
+
+    def _newton(self, active: Ints) -> tuple[float, Floats, npt.NDArray[np.bool_]]:
+        """The step of some groups, the share of it to take, and which groups are tiny beside it."""
+        K = self.w.shape[1]
         some = (active[:, None] * K + np.arange(K)).ravel()
         w, a = self.w[active], self.a[active]
         sizes = np.linalg.norm(w, axis=1)
@@ -123,14 +147,8 @@ class _Groups:
         step = _solved(matrix, right).reshape(w.shape)
         square = float(step.ravel() @ (self.hessian[np.ix_(some, some)] @ step.ravel()))
         linear = float((self.slope[active] * step).sum())
-        beta = _along(linear, square, a, w, step)
-        if beta > 0.0:
-            moved = np.zeros_like(self.w)
-            moved[active] = beta * step
-            self.w = self.w + moved
-            # sums of many updates drift
-            d = (self.w - self.origin).ravel()
-            self.slope = (self.g + self.hessian @ d).reshape(k, K)
+        tiny = sizes <= TINY * np.linalg.norm(step, axis=1)
+        return _along(linear, square, a, w, step), step, tiny
 
 
 def _solved(matrix: Floats, right: Floats) -> Floats:
