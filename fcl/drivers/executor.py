@@ -56,7 +56,7 @@ class Executor(Protocol):
     ) -> Iterator[Any]:
         """The results of ``function(shared, context, *args)``, of which only the last one counts.
 
-        An executor in this process yields each as soon as it is there, another one only the last.
+        In this process each result is yielded as soon as it is made; elsewhere only the last one is.
 
         Parameters
         ----------

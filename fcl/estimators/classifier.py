@@ -291,7 +291,7 @@ class FCLClassifier(GroupParameters, FitParameters, Classifier):
         sum_j rho |w_j| + (1 - rho) w_j^2 / 2.
     limits : None, str, (low, high) or dict
         Limits of the weights: ``"0:"`` or ``(0, inf)`` for weights of at least 0; a pair for all features
-        or a dict of name or id to such a pair; see :func:`fcl.train`.
+        or a dict from the name or id of a feature to its pair; see :func:`fcl.train`.
     standardize : bool
         Whether each weight is penalised in units of the standard deviation of its feature, as glmnet does
         by default; see :func:`fcl.train`. ``coef_`` stays in the units of X. If False, ``fit`` issues a

@@ -199,8 +199,8 @@ class Outputs(ABC):
     def parts(self) -> tuple[Objective, ...]:
         """Each output as an objective of one output.
 
-        They have the rows, weights, intercepts and covariates of the outputs. Losses and targets are
-        those of the outputs only where the losses are separate.
+        They have the rows, weights, intercepts and covariates of the outputs. Where the losses
+        are separate, they also have the losses and targets.
         """
 
     def _part(self, loss: Loss, y: Floats, offset: Floats | None) -> Objective:
@@ -250,7 +250,7 @@ class Outputs(ABC):
         """Residuals, float64 (K, n), balanced against the covariates (:mod:`fcl.objective.balance`).
 
         r, q, m : float64 (K, n), residuals, curvatures and margins of one point.  step : of the grid on
-        which residuals are priced; 0 for none.  on_grid : truncates those of an output to the grid.
+        which residuals are priced; 0 for none.  on_grid : truncates the residuals of one output.
         """
 
     def slack(self, r: Sequence[RowValues], m: Floats) -> Floats | None:

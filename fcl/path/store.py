@@ -209,7 +209,7 @@ class PathFolder:
 
 @dataclass(frozen=True)
 class Folder:
-    """Where a path and those of its folds are saved; nowhere if ``path`` is None."""
+    """Where a path and the paths of its folds are saved; nothing is saved if ``path`` is None."""
 
     path: Path | None
     trusted: Collection[str]

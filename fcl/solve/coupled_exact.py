@@ -20,8 +20,9 @@ from scipy.linalg import qr, solve_triangular
 
 from fcl.solve.coupled_groups import minimise_groups
 from fcl.solve.coupled_model import RowHessians
-from fcl.solve.exact import minimise_quadratic, over_chunks
+from fcl.solve.exact import over_chunks
 from fcl.solve.output_view import OutputView
+from fcl.solve.quadratic import minimise_quadratic
 from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
 from fcl.types import Floats
 

@@ -46,7 +46,7 @@ SQUARES, GROUP_SQUARES = 3, 5
 #: Bytes for each row and output: probabilities in float64, of the view and of the sample, and the largest
 #: temporary arrays of the sample.
 ROW_BYTES = 8 + 8 + 24
-#: Bytes for each row and covariate: those of the sample, and the same in float32.
+#: Bytes for each row and covariate: the sample's values in float64 and in float32.
 FREE_ROW_BYTES = 8 + 4
 #: Bytes for each row and output of an extrapolation: iterates, and their combination in float64.
 ITERATE_BYTES = 4 * (inner_descent.EXTRAPOLATE_FROM + 1) + (4 + 8) * inner_descent.EXTRAPOLATE_FROM

@@ -146,7 +146,10 @@ class OutputPasses(Passes):
         cost: float = 0.0,
         widest: float = math.inf,
     ) -> float:
-        """The dual bound; outputs that only share features are scaled separately."""
+        """The dual bound; outputs that only share features are scaled separately.
+
+        cost, widest : not used, since limits of K outputs are signs, which cost nothing.
+        """
         objective = self.objective
         separate = objective.separate and not objective.penalty.grouped
         of = by_output if separate and by_output is not None else largest

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from judge import LOSSES, Problem
 
 import fcl
-from fcl.solve.exact import ExactModel, minimise_in_box, minimise_quadratic
+from fcl.solve.exact import ExactModel
+from fcl.solve.quadratic import minimise_in_box, minimise_quadratic
 
 
 def violation(hessian: np.ndarray, g: np.ndarray, a: np.ndarray, start: np.ndarray, w: np.ndarray):

@@ -361,7 +361,7 @@ def executor_for(
     Parameters
     ----------
     client : distributed.Client, Executor or None
-        An executor is used as it is.
+        An executor is returned unchanged.
     dask, dask_tls : str or None
         As for :func:`fcl.train`.
     needs : Needs

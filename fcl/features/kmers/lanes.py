@@ -34,7 +34,7 @@ LEAST_LANES = 3
 
 
 def lane_tables(family: KmerFamily) -> Arrays:
-    """The tables of all lanes, with the workspace of a scan, and those of one; empty without lanes."""
+    """Tables of all lanes, workspace of a scan, and tables of one lane; empty without lanes."""
     cells = int(kernels.patterns.scan_size(family.d, 4)) if family.d <= MAX_LANE_D else 0
     return Arrays(("i8", kernels.lanes.LANES * cells, "all"), ("i8", cells, "one"))
 
