@@ -10,11 +10,11 @@ import sys
 import time
 from pathlib import Path
 
-from fcl.drivers.memory import rss_anon
 from fcl.drivers.processes.child import IGNORED, ChildLink
 from fcl.drivers.processes.codec import message
 from fcl.drivers.processes.faults import fault
 from fcl.errors import InputError
+from fcl.memory.meter import rss_anon
 
 HERE = Path(__file__).parent
 

@@ -21,7 +21,7 @@ LEVELS = (
     ("solve", "online"),
     ("cache", "features", "data", "model"),
     ("objective",),
-    ("kernels", "store"),
+    ("kernels", "store", "memory"),
 )
 LEVEL = {folder: number for number, folders in enumerate(LEVELS) for folder in folders}
 

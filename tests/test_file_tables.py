@@ -287,7 +287,7 @@ def make_zarr(version: int, name: str) -> Callable[[], str]:
 
 
 def use_data(path: str) -> None:
-    with fcl.limits.within("64MiB"):
+    with fcl.memory.allowance.within("64MiB"):
         found = fcl.open_data(path.partition("/")[0])
         for start in range(0, min(found.n_rows, 200), 50):
             found.rows.read(start, min(start + 50, found.n_rows))

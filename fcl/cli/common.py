@@ -22,7 +22,7 @@ from fcl.errors import (
     RepeatedDeaths,
     reason,
 )
-from fcl.limits import within
+from fcl.memory.allowance import within
 from fcl.store import RemotePath, check_no_secrets, is_remote, locate, usual_options
 from fcl.working_folder import protected
 

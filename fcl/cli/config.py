@@ -16,7 +16,7 @@ from fcl.checks import file_kind, shortened, shown
 from fcl.cli.common import be_quiet
 from fcl.cli.options import GroupedCommand
 from fcl.errors import InputError
-from fcl.limits import allow, within
+from fcl.memory.allowance import allow, within
 from fcl.options import Option
 from fcl.store import is_remote
 

@@ -170,9 +170,7 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
     else:
         arguments = _arguments(options, trusted)
         if options["plan"]:
-            from fcl.cli.report import plan_lines
-
-            show(plan_lines(plan_online(**arguments)))
+            show(plan_online(**arguments).lines())
             return 0
         arguments["certify"] = not options["no_certify"]
         arguments["save"] = None if options["bare"] else output

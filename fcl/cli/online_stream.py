@@ -16,7 +16,7 @@ from fcl.cli.common import Interrupted
 from fcl.cli.online_options import ARGUMENTS
 from fcl.cli.signals import Stop
 from fcl.errors import InputError
-from fcl.limits import budget
+from fcl.memory.allowance import budget
 from fcl.parallel import POLL
 
 if TYPE_CHECKING:

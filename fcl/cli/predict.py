@@ -291,7 +291,7 @@ def _predictor(model: Predictor, data: DataSet, options: Any) -> Iterator[Any]:
         yield model
         return
     from fcl.drivers.cluster.connect import connected
-    from fcl.drivers.plan import INTERPRETER
+    from fcl.memory.ledger import INTERPRETER
     from fcl.scoring.cluster import ClusterPredictor, score_bytes
 
     with connected(options["dask"], options["dask_tls"]) as cluster:

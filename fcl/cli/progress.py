@@ -25,6 +25,7 @@ from fcl.drivers.events import (
     Workers,
 )
 from fcl.errors import OutputExistsError, reason
+from fcl.memory.ledger import in_words
 from fcl.plain import plain
 from fcl.store import names_beside
 from fcl.units import counted, format_bytes, format_seconds, score_title
@@ -144,7 +145,7 @@ def say(event: Event) -> None:
                 messages.say(event.driver_in_words)
             messages.say(started_line(event))
             if event.plan is not None:  # --plan prints it in full
-                uses = ", ".join(f"{use} {format_bytes(size)}" for use, size in event.plan.parts)
+                uses = in_words(event.plan.parts)
                 messages.say(f"memory {format_bytes(event.plan.budget)}: {uses}")
         case Compiling():
             messages.say(compiling_line(event))

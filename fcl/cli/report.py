@@ -247,13 +247,6 @@ def _penalty(model: Model) -> Penalty:
     return (GroupPenalty if model.group else Penalty)(float(model.options.get("l1_ratio", 1.0)))
 
 
-def plan_lines(plan: Any) -> list[str]:
-    """The memory plan as a table."""
-    rows = [*plan.parts, ("total", plan.total), ("budget", plan.budget)]
-    width = max(len(name) for name, _ in rows)
-    return [f"{name:<{width}}  {format_bytes(size):>10}  {size:>18,}" for name, size in rows]
-
-
 def warning_line(result: TrainResult, tol: float) -> str | None:
     """A warning if the run ended above its tolerance: both gaps, and the option to change."""
     from fcl.drivers.result import StopReason

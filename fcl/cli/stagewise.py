@@ -236,14 +236,13 @@ def _train(job: _Job, stop: Stop) -> int:
     valid = open_valid(options, arrays)
     numbers = bool(options["regression"])
     if options["plan"]:
-        from fcl.cli.report import plan_lines
         from fcl.stagewise.job import make_job
 
         running = _running(job, stop)
         planned = make_job(
             data, features, job.settings, valid, numbers, running.threads, running.certify
         )
-        show(plan_lines(planned.plan))
+        show(planned.plan.lines())
         return 0
     view = View() if options["quiet"] else BlockLines()
     kept = KeptState(None if job.checkpoint is None else str(job.checkpoint.path))

@@ -290,7 +290,6 @@ def _loss(request: _Request, data: DataSet) -> str:
 
 
 def _plan(request: _Request) -> int:
-    from fcl.cli.report import plan_lines
     from fcl.drivers.train import plan_training
 
     arguments = _arguments(request)
@@ -298,7 +297,7 @@ def _plan(request: _Request) -> int:
         arguments["alpha"] = 1.0  # the plan is the same at every C
         if request.options["dask"] is not None:  # of each job that a worker runs
             arguments |= {"driver": "inline", "dask": None}
-    show(plan_lines(plan_training(**arguments)))
+    show(plan_training(**arguments).lines())
     return 0
 
 

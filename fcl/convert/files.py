@@ -19,7 +19,7 @@ from typing import Any
 
 from fcl.checks import file_kind
 from fcl.errors import InputError
-from fcl.limits import allow
+from fcl.memory.allowance import allow
 from fcl.parallel import POLL
 
 STDIN = "-"

@@ -20,12 +20,13 @@ from fcl.convert.options import DEFAULT_MEMORY, TABLE
 from fcl.convert.reference import Reference
 from fcl.convert.registry import WITH_COLUMNS, format_of, open_source
 from fcl.convert.writer import RowWriter
-from fcl.errors import BudgetError, InputError
-from fcl.limits import within
+from fcl.errors import InputError
+from fcl.memory.allowance import within
+from fcl.memory.ledger import LIBRARIES, check_budget
 from fcl.model.atomic import atomic_folder, check_output
 from fcl.plain import plain
 from fcl.store import local_folder
-from fcl.units import format_bytes, parse_size
+from fcl.units import parse_size
 from fcl.version import __version__
 
 #: called with (stored bytes read, bytes of all inputs or None, rows written)
@@ -96,14 +97,9 @@ def free_memory(memory: int) -> int:
     # a notebook may hold any data of its own
     held = psutil.Process().memory_info().rss
     held = min(max(held, _LIBRARY_BYTES), _INTERPRETER_BYTES)
-    free = memory - held
-    if free < _LEAST_BYTES:
-        smallest = -(-(memory - free + _LEAST_BYTES) // _MIB) * _MIB
-        raise BudgetError(
-            f"memory: {format_bytes(memory)} is too small; expected at least {smallest // _MIB} MiB",
-            smallest,
-        )
-    return free
+    uses = [(LIBRARIES, held), ("blocks of rows", _LEAST_BYTES)]
+    check_budget(memory, uses, "this command")
+    return memory - held
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ import numpy as np
 
 from fcl.checks import shortened, shown
 from fcl.errors import FclError, InputError
-from fcl.limits import allow
+from fcl.memory.allowance import allow
 from fcl.store import Location
 from fcl.units import counted
 

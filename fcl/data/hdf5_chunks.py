@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fcl.limits import SMALL, inflate
+from fcl.memory.allowance import SMALL, inflate
 
 _DEFLATE, _SHUFFLE, _FLETCHER32 = 1, 2, 3
 #: Most bytes that a byte of a deflate stream can stand for, rounded up.

@@ -16,7 +16,7 @@ from fcl.data.base import BlockReader, Numbers, RowReader
 from fcl.data.sparse import SparseRowReader, SparseRows
 from fcl.data.sparse_buffer import SparseBuffer
 from fcl.errors import InputError
-from fcl.limits import SMALL, allow
+from fcl.memory.allowance import SMALL, allow
 from fcl.units import counted
 
 Block = np.ndarray | SparseRows

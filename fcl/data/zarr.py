@@ -28,7 +28,7 @@ from fcl.data.base import (
 from fcl.data.zarr_codecs import ChunkSize, decoding
 from fcl.data.zarr_place import ROOT_METADATA, RemotePlace, ZarrPlace, place_of
 from fcl.errors import FclError, InputError
-from fcl.limits import budget
+from fcl.memory.allowance import budget
 from fcl.store import Location, ObjectInfo, RemotePath
 
 # Shards up to this size are read whole; larger ones are read one row of inner chunks at a time.

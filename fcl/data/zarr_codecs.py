@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fcl.limits import SMALL, inflate
+from fcl.memory.allowance import SMALL, inflate
 
 
 class ChunkSize(NamedTuple):

@@ -20,13 +20,13 @@ from fcl.drivers.finished import free_in_units, in_solver_units, model_at
 from fcl.drivers.job import Job, make_job
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.limits import check_within
-from fcl.drivers.memory import peak_memory
 from fcl.drivers.model_to_certify import ModelToCertify, bound_of, linear_model
 from fcl.drivers.optimality import Optimality, Violator
 from fcl.drivers.pass_plan import plan_pass
 from fcl.drivers.rows import check_data_set
 from fcl.errors import InputError
 from fcl.features.standardized import attach_scales, plain
+from fcl.memory.meter import peak_memory
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.model import Model
 from fcl.objective import relative_gap

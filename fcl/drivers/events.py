@@ -17,14 +17,6 @@ if TYPE_CHECKING:
     from fcl.model.certificate import Certificate
 
 
-def plan_dict(plan: Any) -> dict[str, Any] | None:
-    """A memory plan (``parts``, ``total``, ``budget``) as a dictionary of sizes in bytes."""
-    if plan is None:
-        return None
-    lines = {name: int(size) for name, size in plan.parts}
-    return {"lines": lines, "total": int(plan.total), "budget": int(plan.budget)}
-
-
 @dataclass(frozen=True)
 class Event:
     """Base class of events.
@@ -42,7 +34,7 @@ class Event:
         values: dict[str, Any] = {"event": type(self).__name__}
         for field in fields(self):
             value = getattr(self, field.name)
-            values[field.name] = plan_dict(value) if field.name == "plan" else plain(value)
+            values[field.name] = value.to_dict() if field.name == "plan" and value else plain(value)
         return values
 
 

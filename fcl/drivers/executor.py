@@ -22,10 +22,10 @@ from fcl.data import DataSet
 from fcl.drivers.events import Event, PassDone, Prepared, StepProgress, Validated
 from fcl.drivers.job import Job
 from fcl.drivers.kinds import OUTPUTS, kinds_of
-from fcl.drivers.plan import INTERPRETER, TABLES
 from fcl.drivers.result import TrainResult
 from fcl.drivers.session import Progress
 from fcl.drivers.train import train
+from fcl.memory.ledger import INTERPRETER, TABLES
 from fcl.parallel import POLL, limited
 
 #: Rows times features from which jobs run side by side: in smaller ones most of the time is Python's, of
@@ -229,7 +229,7 @@ class Needs:
         plan, threads, lanes = job.plan, job.options.threads or 1, 1
         entries = job.train.n * job.family.n_features
         if job.options.driver == "inline" and entries >= LEAST_ENTRIES:
-            tables = dict(plan.parts)[TABLES]  # of as many threads as the budget allows
+            tables = plan.of(TABLES)  # of as many threads as the budget allows
             rest = plan.total - INTERPRETER - tables
             while lanes < threads:
                 own = min(plan.most_threads, -(-threads // (lanes + 1)))

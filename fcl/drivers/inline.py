@@ -14,13 +14,13 @@ import numpy as np
 from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.job import Job
-from fcl.drivers.memory import peak_memory
 from fcl.drivers.plan import Plan
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.rows import Rows
 from fcl.drivers.session import Session
 from fcl.errors import BudgetError, InputError
 from fcl.features.standardized import attach_scales
+from fcl.memory.meter import peak_memory
 from fcl.parallel import Team
 from fcl.solve.margins import write_margins
 from fcl.solve.outer import Certified

@@ -50,7 +50,7 @@ from fcl.features import (
 from fcl.features.centred import with_centres, with_centres_of
 from fcl.features.registry import check_home
 from fcl.features.standardized import say_divided, standardized
-from fcl.limits import within
+from fcl.memory.allowance import within
 from fcl.model.columns import matched
 from fcl.objective import Limits, Loss, find_loss, resolve_C
 from fcl.options import Options

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from fcl.drivers.plan import INTERPRETER, TABLES, Plan, RowViewOption, Sizes
-from fcl.errors import BudgetError
+from fcl.drivers.plan import Plan, RowViewOption, Sizes
+from fcl.memory.ledger import (
+    INTERPRETER,
+    LIBRARIES,
+    TABLES,
+    TARGETS,
+    Use,
+    check_budget,
+    sum_of,
+)
 from fcl.solve.passes import Vectors
-from fcl.units import format_bytes, least_memory
 
 
 def plan_pass(
@@ -37,12 +44,12 @@ def plan_pass(
     """
     rows = sizes.prepared(sizes.n_rows)
 
-    def uses(scratch: bool) -> list[tuple[str, int]]:
+    def uses(scratch: bool) -> list[Use]:
         held = ("prepared rows (one block; all are in a scratch file)", sizes.prepared_block)
         found = [
-            ("interpreter and libraries", INTERPRETER),
+            (LIBRARIES, INTERPRETER),
             ("reading (a chunk, compressed and decoded, and a block)", sizes.reading),
-            ("targets and weights", 16 * sizes.vectors * sizes.n_rows + sizes.held),
+            (TARGETS, 16 * sizes.vectors * sizes.n_rows + sizes.held),
             ("margins and residuals", Vectors.bytes_for(sizes.n_rows, sizes.n_outputs)),
             (TABLES, sizes.family.workspace_bytes(sizes.block_rows, scratch)),
             held if scratch else ("prepared rows", rows),
@@ -53,18 +60,10 @@ def plan_pass(
             found.append(("unknown letters, other lists", sizes.extra))
         return found
 
-    def total(scratch: bool) -> int:
-        return sum(size for _, size in uses(scratch))
-
     if scratch is None:
-        scratch = total(False) > budget and total(True) < total(False)
-    if total(scratch) > budget:
-        raise BudgetError(
-            f"memory: a budget of {format_bytes(budget)} is too small; a pass over these rows needs at "
-            f"least {least_memory(total(scratch))}: "
-            + ", ".join(f"{name} {format_bytes(size)}" for name, size in uses(scratch)),
-            total(scratch),
-        )
+        kept, written = sum_of(uses(False)), sum_of(uses(True))
+        scratch = kept > budget and written < kept
+    check_budget(budget, uses(scratch), "a pass over these rows")
     return Plan(
         tuple(uses(scratch)),
         budget,

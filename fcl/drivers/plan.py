@@ -1,8 +1,6 @@
-"""The memory plan: the uses of memory in a run, listed and summed before it starts.
+"""The memory plan of a training.
 
-``--memory`` is one number that covers everything: the interpreter, the rows, the vectors over rows, the
-tables of a pass. The rest goes to the cache of columns. A budget that is too small is refused; the
-message names the smallest one that works.
+What the rows, the vectors over rows and the tables of a pass leave goes to the cache of columns.
 """
 
 from __future__ import annotations
@@ -16,6 +14,17 @@ from fcl.data.prepared import SMALL_SIDES
 from fcl.drivers.processes.lists import point_lists, slot_lists, watched_lists
 from fcl.errors import BudgetError
 from fcl.features.base import Family
+from fcl.memory.ledger import (
+    INTERPRETER,
+    LIBRARIES,
+    MIB,
+    TABLES,
+    TARGETS,
+    MemoryPlan,
+    Use,
+    check_budget,
+    sum_of,
+)
 from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.output_view import OutputView
@@ -23,16 +32,11 @@ from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 from fcl.solve.state import WorkingSet
 from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
-from fcl.units import counted, format_bytes, least_memory
+from fcl.units import counted, format_bytes
 
 #: Rows on which the trainer works: "all"; "auto", a sample of large data; or rows of the first sample.
 RowViewOption = str | int
 
-MIB = 1 << 20
-#: A single process: interpreter, numpy, numba, the readers and the compiler.
-INTERPRETER = 320 * MIB
-#: How a plan names the tables of a pass, of which each thread needs its own.
-TABLES = "tables of a pass"
 #: Private memory of each of several processes, which share code and compile kernels beforehand.
 SUPERVISOR = 96 * MIB
 CHILD = 96 * MIB
@@ -99,11 +103,9 @@ def first_sample(n_rows: int, view_rows: int, row_view: RowViewOption = "auto") 
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(MemoryPlan):
     """How the memory budget is divided."""
 
-    parts: tuple[tuple[str, int], ...]  #: (use, bytes)
-    budget: int  #: bytes
     cache_bytes: int  #: of the cache of columns
     max_columns: int  #: of the cache's directory
     entries: int  #: column entries that the trainer can gather
@@ -117,11 +119,6 @@ class Plan:
     active_bytes: int = 0  #: shared bytes of each of them
     most_threads: int = 1  #: threads of a single process that have room for tables of a pass
     slot_bytes: int = 0  #: bytes of a slot of the directory, if it may grow; else 0
-
-    @property
-    def total(self) -> int:
-        """Bytes of all uses together."""
-        return sum(size for _, size in self.parts)
 
     @property
     def more_active(self) -> int:
@@ -329,7 +326,7 @@ def _divide(
 
     vectors = Vectors.bytes_for(n_rows, outputs) * (not job.remote) + 8 * job.n_valid * outputs
 
-    def fixed(scratch: bool, active: int = job.least_active) -> list[tuple[str, int]]:
+    def fixed(scratch: bool, active: int = job.least_active) -> list[Use]:
         held = ("prepared rows (one block; all are in a scratch file)", buffers)
         # a single process makes temporary copies of them
         target = 16 * job.vectors * (n_rows + job.n_valid)
@@ -338,7 +335,7 @@ def _divide(
         covariates = 8 * job.covariates * (n_rows + job.n_valid)
         uses = [
             ("reading (a chunk, compressed and decoded, and a block)", workers * job.reading),
-            ("targets and weights", target),
+            (TARGETS, target),
             ("margins and residuals", vectors),
             (
                 "trainer's vectors" + (f" ({counted(view_rows, 'row')})" if view_rows else ""),
@@ -356,7 +353,7 @@ def _divide(
             fits *= writers or 1
             uses.insert(2, ("covariates", fits + (covariates if writers else 2 * covariates)))
         if writers is None:
-            uses.insert(0, ("interpreter and libraries", INTERPRETER))
+            uses.insert(0, (LIBRARIES, INTERPRETER))
         else:
             name = f"interpreters of {writers + 2} processes"
             uses.insert(0, (name, SUPERVISOR + (writers + 1) * child_bytes()))
@@ -368,7 +365,7 @@ def _divide(
         return [*uses, (name, job.extra)] if job.extra else uses
 
     def taken(scratch: bool) -> int:
-        return sum(size for _, size in fixed(scratch))
+        return sum_of(fixed(scratch))
 
     def early(scratch: bool) -> int:
         """Bytes before the children start, while targets and weights are copied to shared memory."""
@@ -385,16 +382,14 @@ def _divide(
         comfortable = max(needed(False), taken(False) + COMFORTABLE_CACHE)
         scratch = comfortable > budget and needed(True) < needed(False)
     if budget < needed(scratch):
-        raise BudgetError(
-            f"memory: a budget of {format_bytes(budget)} is too small; this job needs at least "
-            f"{least_memory(smallest)}: "
-            + ", ".join(f"{name} {format_bytes(size)}" for name, size in fixed(scratch))
-            + f", the smallest cache {format_bytes(least_cache)}"
-            + f"; at the start, with a copy of targets and weights, {format_bytes(early(scratch))}"
-            * (early(scratch) > taken(scratch) + least_cache)
-            + "; unknown letters in the rows would need more" * (letters and not job.extra),
-            smallest,
-        )
+        advice = ""
+        if early(scratch) > taken(scratch) + least_cache:
+            size = format_bytes(early(scratch))
+            advice = f"; at the start, with a copy of targets and weights, {size}"
+        if letters and not job.extra:
+            advice += "; unknown letters in the rows would need more"
+        uses = [*fixed(scratch), ("the smallest cache", least_cache)]
+        check_budget(budget, uses, "this job", advice, smallest)
     # the smallest cache stays reserved: else the directory of many row blocks could use it up
     spare = budget - taken(scratch) - least_cache
     share = COLUMN_SHARE

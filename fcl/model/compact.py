@@ -24,7 +24,7 @@ import numpy as np
 
 from fcl import kernels
 from fcl.errors import InputError
-from fcl.limits import allow
+from fcl.memory.allowance import allow
 from fcl.model import schema
 from fcl.model.packing import CODECS, pack, unpack
 from fcl.plain import plain

@@ -16,7 +16,7 @@ from fcl.errors import InputError
 from fcl.features import Spec, bind_features, kept_features, parse_features
 from fcl.features.generator.family import GeneratedFamily
 from fcl.features.standardized import say_divided
-from fcl.limits import within
+from fcl.memory.allowance import within
 from fcl.model.columns import matched
 from fcl.stagewise.blocks import check_family
 from fcl.stagewise.plan import StagewisePlan, make_plan

@@ -10,44 +10,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcl.drivers.plan import INTERPRETER
 from fcl.drivers.rows import Rows
-from fcl.errors import BudgetError
 from fcl.features.base import value_type
 from fcl.features.generator.family import GeneratedFamily
+from fcl.memory.ledger import INTERPRETER, LIBRARIES, TARGETS, MemoryPlan, check_budget, sum_of
 from fcl.stagewise.blocks import TILE_ROWS
 from fcl.stagewise.learner import block_count
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.sums import AHEAD
-from fcl.units import format_bytes, least_memory
 
 
 @dataclass(frozen=True)
-class StagewisePlan:
-    """How the budget is divided.
+class StagewisePlan(MemoryPlan):
+    """How the budget is divided."""
 
-    Attributes
-    ----------
-    parts : tuple of (str, int)
-        Uses in words, and their bytes.
-    budget : int
-        Bytes.
-    scratch : bool
-        Whether the prepared rows are in a scratch file.
-    kept_tiles, kept_factors : int
-        Numbers of tiles of a block and of Cholesky factors that are kept.
-    """
-
-    parts: tuple[tuple[str, int], ...]
-    budget: int
-    scratch: bool
-    kept_tiles: int
-    kept_factors: int
-
-    @property
-    def total(self) -> int:
-        """Bytes of all parts."""
-        return sum(size for _, size in self.parts)
+    scratch: bool  #: whether the prepared rows are in a scratch file
+    kept_tiles: int  #: tiles of a block that are kept
+    kept_factors: int  #: Cholesky factors that are kept
 
 
 def tile_rows(family: GeneratedFamily) -> int:
@@ -96,9 +75,9 @@ def make_plan(
     if certify:  # its tiles are in float64, but it needs no Gram matrix
         tiles = max(tiles, 3 * cores * 8 * height * width - gram)
     fixed = [
-        ("interpreter and libraries", INTERPRETER),
+        (LIBRARIES, INTERPRETER),
         (
-            "targets and weights",
+            TARGETS,
             sum(part.held_bytes + 16 * part.n + _target_bytes(part, K) for part in rows),
         ),
         ("margins", 2 * 8 * K * sum(part.n for part in rows)),
@@ -108,16 +87,11 @@ def make_plan(
         ("Gram matrix and its parts", gram),
     ]
     prepared = ("prepared rows", record * sum(numbers))
-    least = sum(size for _, size in fixed)
+    least = sum_of(fixed)
+    less = "block or rounds" if settings.calibrates else "block"
+    job = f"a training in blocks of {width:,} features"
+    check_budget(settings.memory_bytes, fixed, job, f"; raise memory or lower {less}")
     scratch = least + prepared[1] > settings.memory_bytes
-    if least > settings.memory_bytes:
-        less = "block or rounds" if settings.calibrates else "block"
-        needs = ", ".join(f"{name} {format_bytes(size)}" for name, size in fixed)
-        raise BudgetError(
-            f"memory: expected at least {least_memory(least)} for blocks of {width:,} features, got "
-            f"{format_bytes(settings.memory_bytes)}; raise memory or lower {less}: {needs}",
-            least,
-        )
     free = settings.memory_bytes - least - (0 if scratch else prepared[1])
     factor = 8 * width**2
     # blocks in the order of gradients are others at each visit

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from fcl.drivers.events import PassDone, Prepared, Started, Stopped
 from fcl.features import KmerFamily
+from fcl.memory.ledger import MemoryPlan
 from fcl.model import Certificate, Model
 from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from tests.checkpoints import arrays, state
@@ -93,12 +94,8 @@ def run() -> Callable[..., Result]:
     return run
 
 
-@dataclass
-class Plan:
-    budget: int
-    total: int = 3 << 20
-
-    parts = (("column cache", 1 << 20), ("interpreter", 2 << 20))
+def plan_of(budget: int) -> MemoryPlan:
+    return MemoryPlan((("column cache", 1 << 20), ("interpreter", 2 << 20)), budget)
 
 
 @dataclass
@@ -111,14 +108,14 @@ class FakeDriver:
     checkpoint_failed: bool = False
     before_end: Callable[[dict[str, Any]], None] = lambda arguments: None
 
-    def plan_training(self, data: Any, features: Any, **arguments: Any) -> Plan:
+    def plan_training(self, data: Any, features: Any, **arguments: Any) -> MemoryPlan:
         self.calls.append({"data": data, "features": features, **arguments})
-        return Plan(arguments["memory"])
+        return plan_of(arguments["memory"])
 
     def train(self, data: Any, features: Any, **arguments: Any) -> Any:
         self.calls.append({"data": data, "features": features, **arguments})
         progress, certificate = arguments["progress"], self.model.certificate
-        progress(Started(Plan(arguments["memory"]), {"d": 3}, 600, 1000, 0.1, 1.0, 150))
+        progress(Started(plan_of(arguments["memory"]), {"d": 3}, 600, 1000, 0.1, 1.0, 150))
         progress(Prepared(0.5, 1200.0))
         for number in (1, 2, 3):
             validation = {"auprc": 0.75, "n_rows": 600} if number == 2 else None

@@ -35,7 +35,7 @@ from fcl.drivers.online.progress import OnlineProgress, OnlineStarted, OnlineSto
 from fcl.model import Certificate
 from fcl.path.events import PathStarted, PointDone, PointStarted
 from fcl.stagewise.events import BlockVisited, StagewiseStarted, StagewiseStopped
-from tests.cli.conftest import Plan
+from tests.cli.conftest import plan_of
 
 
 def a_pass(**changes: float) -> PassDone:
@@ -100,7 +100,7 @@ def test_the_problem_in_one_line() -> None:
 
 
 STARTED = Started(None, {}, 600, 1000, 0.5, 0.25, 150)
-PLAN = Plan(1 << 30)
+PLAN = plan_of(1 << 30)
 BLOCK = {
     "number": 5, "loss": 0.5, "error": 0.25, "valid_loss": 0.75, "valid_error": None, "seconds": 2.0,
     "n_blocks": 4, "visits_of_round": 0, "time_left": 90.0,

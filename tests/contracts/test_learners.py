@@ -320,7 +320,7 @@ def test_the_plan_names_the_table(name: str) -> None:
     plan = plan_online(data(), **given)
     method, options = options_of(name)
     size = kind_of(method, options).bytes_for(P, options)
-    assert dict(plan.parts)[f"table of weights of {P} features"] == size
+    assert plan.of(f"table of weights of {P} features") == size
     with pytest.raises(fcl.BudgetError, match=r"needs at least .*table of weights") as error:
         plan_online(data(), **given, memory="1MiB")
     smallest = error.value.smallest

@@ -21,7 +21,7 @@ from fcl.convert.tables import parquet
 from fcl.convert.tables.columns import ColumnOptions, Roles
 from fcl.convert.tables.contract import ColumnSelection
 from fcl.errors import BudgetError
-from fcl.limits import within
+from fcl.memory.allowance import within
 from tests.convert.conftest import write_parquet
 
 TOTAL = 40_000

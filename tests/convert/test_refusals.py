@@ -239,7 +239,7 @@ def test_files(case: str, refuse: Refuse, folder: Path) -> None:
 
 def test_budget_too_small(tmp_path: Path) -> None:
     with pytest.raises(
-        BudgetError, match="memory: 1 MiB is too small; expected at least"
+        BudgetError, match="memory: a budget of 1 MiB is too small; this command needs at least"
     ) as caught:
         convert(["-"], tmp_path / "o.zarr", memory="1MiB")
     assert caught.value.smallest > 64 << 20

@@ -25,7 +25,7 @@ from numcodecs.fletcher32 import Fletcher32
 
 import fcl
 from fcl.data import open_data
-from fcl.limits import MOST_PER_BYTE, SMALL, allow, budget, inflate, within
+from fcl.memory.allowance import MOST_PER_BYTE, SMALL, allow, budget, inflate, within
 
 ZEROS = bytes(8 << 20)
 ROWS, WIDTH = 40, 5
@@ -268,7 +268,7 @@ CHILD = """
 import resource, sys
 import numpy, h5py, zarr, numcodecs, sklearn.linear_model
 import fcl
-from fcl.limits import within
+from fcl.memory.allowance import within
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (size + (300 << 20),) * 2)
 for path in sys.argv[1:]:

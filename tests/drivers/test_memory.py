@@ -31,7 +31,7 @@ def test_the_peak_is_within_the_budget(tmp_path: Path, compiled: bool) -> None:
     settings = {} if compiled else {"NUMBA_CACHE_DIR": str(tmp_path)}
     script = f"""
 import warnings, fcl
-from fcl.drivers.memory import peak_memory
+from fcl.memory.meter import peak_memory
 warnings.simplefilter("ignore", fcl.ConvergenceWarning)
 data = fcl.open_data({str(ACCEPTORS)!r})
 result = fcl.train(data, "kmers:d=4", C=0.1, max_passes=3, memory="{budget}MiB")

@@ -128,5 +128,5 @@ def test_memory_of_the_offset_is_planned() -> None:
         make_job(fcl.open_data(X, y=y, offset=offset), "columns", C=1.0).plan
         for offset in (None, o)
     ]
-    uses = [dict(plan.parts)["targets and weights"] for plan in plans]
+    uses = [plan.of("targets and weights") for plan in plans]
     assert uses[1] == uses[0] * 3 // 2

@@ -20,9 +20,10 @@ from fcl.cache import ColumnCache
 from fcl.cache.store import largest_column
 from fcl.drivers import plan as plan_module
 from fcl.drivers.job import make_job
-from fcl.drivers.plan import MIB, Plan, Sizes
+from fcl.drivers.plan import Plan, Sizes
 from fcl.errors import BudgetError
 from fcl.features import Fourier, KmerFamily, bind_features, parse_features
+from fcl.memory.ledger import MIB
 from tests.windows import examples
 
 jobs = st.builds(
@@ -258,7 +259,7 @@ def test_entries_of_sparse_rows_are_in_the_plan(n: int, n_valid: int, each: int,
         assert plan.total <= budget
         assert plan.scratch_bytes >= sizes.sides * plan.scratch
         if not plan.scratch:
-            held = dict(plan.parts)["prepared rows"]
+            held = plan.of("prepared rows")
             assert held >= sizes.sides - 1
         assert plan.max_columns <= 200_000
 

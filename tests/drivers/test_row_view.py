@@ -15,9 +15,10 @@ from rows import ACCEPTORS, acceptors, pyrimidines
 import fcl
 from fcl.drivers import plan as planning
 from fcl.drivers.job import make_job
-from fcl.drivers.plan import MIB, Sizes, make_plan
+from fcl.drivers.plan import Sizes, make_plan
 from fcl.errors import BudgetError
 from fcl.features import KmerFamily
+from fcl.memory.ledger import MIB
 from fcl.model.checkpoint import CheckpointFolder
 from fcl.solve.line import Line
 from fcl.solve.sampling import Sampler

@@ -326,7 +326,7 @@ def test_a_plan_has_room_for_the_deviations() -> None:
     x, y, _ = uneven_rows()
     data = fcl.open_data(x, y=y)
     plans = [fcl.plan_training(data, "columns", C=1.0, standardize=on) for on in (False, True)]
-    tables = [dict(plan.parts)["tables of a pass"] / plan.most_threads for plan in plans]
+    tables = [plan.of("tables of a pass") / plan.most_threads for plan in plans]
     assert tables[1] - tables[0] == (16 + 80) * M
 
 

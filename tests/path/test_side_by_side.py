@@ -16,7 +16,7 @@ from fcl.drivers import executor
 from fcl.drivers.events import PassDone
 from fcl.drivers.executor import INLINE, Needs, RunContext, ThreadExecutor
 from fcl.drivers.job import make_job
-from fcl.drivers.plan import INTERPRETER
+from fcl.memory.ledger import INTERPRETER
 from fcl.path.events import PointDone
 from tests.path.conftest import bits, counting, rows, train_path
 
@@ -72,7 +72,7 @@ def test_jobs_side_by_side_stay_within_the_budget() -> None:
     for memory in ("2GiB", "350MiB"):
         job = make_job(data(), "kmers:d=2", alpha=1.0, threads=8, memory=memory)
         found.append(Needs.of(job).lanes)
-        rest = job.plan.total - INTERPRETER - dict(job.plan.parts)["tables of a pass"]
+        rest = job.plan.total - INTERPRETER - job.plan.of("tables of a pass")
         assert INTERPRETER + found[-1] * rest <= job.plan.budget
     assert found[0] == 8 and found[1] < 8
     processes = make_job(data(), "kmers:d=2", alpha=1.0, driver="processes", writers=2)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.fresh_interpreters
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import warnings, fcl, sys
-from fcl.drivers.memory import peak_memory
+from fcl.memory.meter import peak_memory
 warnings.simplefilter("ignore", fcl.ConvergenceWarning)
 url, endpoint, budget, driver = sys.argv[1:]
 options = {"endpoint": endpoint, "region": "us-east-1", "requests": 32}

@@ -16,7 +16,7 @@ from fcl.convert.files import InputFile
 from fcl.convert.rereading import complete_lines
 from fcl.data.columns import Variant
 from fcl.errors import InputError
-from fcl.limits import allow
+from fcl.memory.allowance import allow
 from fcl.units import counted
 
 _MAGIC = b"\x6c\x1b"

@@ -19,11 +19,12 @@ from fcl.drivers.events import Compiling, Workers
 from fcl.drivers.inline import InlineRun, InterruptedRun
 from fcl.drivers.job import Job
 from fcl.drivers.kinds import KIND_SECONDS, kinds_of
-from fcl.drivers.plan import INTERPRETER, Plan
+from fcl.drivers.plan import Plan
 from fcl.drivers.result import StopReason
 from fcl.drivers.rows import Rows
 from fcl.drivers.session import Session
 from fcl.errors import InputError
+from fcl.memory.ledger import INTERPRETER
 from fcl.solve.passes import Passes
 from fcl.solve.state import Point
 

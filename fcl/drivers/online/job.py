@@ -13,7 +13,6 @@ import numpy.typing as npt
 from fcl.checks import choice, flag, share, whole
 from fcl.data.targets import check_class_weight
 from fcl.drivers.online.grid import grid_for
-from fcl.drivers.plan import INTERPRETER
 from fcl.drivers.rows import (
     Rows,
     check_data_set,
@@ -23,20 +22,21 @@ from fcl.drivers.rows import (
     select_valid_rows,
     weighted_by_class,
 )
-from fcl.errors import BudgetError, InputError
+from fcl.errors import InputError
 from fcl.features import bind_features, parse_features, spell_features
 from fcl.features.base import Family
 from fcl.features.hashed import HashedFamily, hashed_family
 from fcl.features.rows import CHUNK_IDS, RowLister
 from fcl.features.standardized import say_divided
-from fcl.limits import within
+from fcl.memory.allowance import within
+from fcl.memory.ledger import INTERPRETER, LIBRARIES, TARGETS, MemoryPlan, check_budget, sum_of
 from fcl.model.columns import matched
 from fcl.objective import Loss, find_loss, resolve_C
 from fcl.online import METHODS, OnlineOptions
 from fcl.online.base import PIECE, Learner, Point
 from fcl.online.methods import kind_of, make_learner
 from fcl.types import Floats
-from fcl.units import format_bytes, least_memory, parse_size
+from fcl.units import parse_size
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -93,17 +93,10 @@ class OnlineRunOptions:
 
 
 @dataclass(frozen=True)
-class OnlinePlan:
-    """How the memory budget is used: ``parts`` are uses in words, and their bytes."""
+class OnlinePlan(MemoryPlan):
+    """How the memory budget is used."""
 
-    parts: tuple[tuple[str, int], ...]
-    budget: int
     keeps_blocks: bool  #: whether all raw rows stay in memory between passes
-
-    @property
-    def total(self) -> int:
-        """Bytes of all parts."""
-        return sum(size for _, size in self.parts)
 
 
 @dataclass(frozen=True)
@@ -381,8 +374,8 @@ def make_online_plan(
     block = max(r.block_bytes(running.block_rows) for r in chosen)
     chunk = max(r.data.rows.reading_bytes for r in chosen)
     parts = [
-        ("interpreter and libraries", INTERPRETER),
-        ("targets and weights", sum(r.held_bytes + 16 * r.n for r in chosen)),
+        (LIBRARIES, INTERPRETER),
+        (TARGETS, sum(r.held_bytes + 16 * r.n for r in chosen)),
         (title, table),
         ("rows of a chunk as lists of features", 3 * 16 * CHUNK_IDS),
         ("reading ahead (three blocks, and a chunk of the storage)", 3 * block + chunk),
@@ -397,20 +390,14 @@ def make_online_plan(
             touched * (MODEL_BYTES + kind.saved_bytes_for(options)),
         )
     )
-    total = sum(size for _, size in parts)
-    if check and total > running.memory:
+    total = sum_of(parts)
+    if check:
         advice = (
-            "choose a method with smaller weights (ftrl and truncated-gradient have float32, ogd has "
+            "; choose a method with smaller weights (ftrl and truncated-gradient have float32, ogd has "
             "q2.13 of 3 bytes a feature) or fewer features, raise memory, or "
             "give hash_bits, with which features share weights"
         )
-        raise BudgetError(
-            f"memory: a budget of {format_bytes(running.memory)} is too small; online learning needs at "
-            f"least {least_memory(total)}: "
-            + ", ".join(f"{name} {format_bytes(size)}" for name, size in parts)
-            + f"; {advice}",
-            total,
-        )
+        check_budget(running.memory, parts, "online learning", advice)
     every = block * -(-train.n // running.block_rows)
     keeps = running.passes > 1 and total + every <= running.memory
     if keeps:

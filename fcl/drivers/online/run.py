@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from fcl.drivers.events import Event
-from fcl.drivers.memory import rss_anon
 from fcl.drivers.online.blocks import Blocks, RowBlock, ahead
 from fcl.drivers.online.job import OnlineJob
 from fcl.drivers.online.progress import OnlineProgress, Progressive, constant_loss
@@ -23,6 +22,7 @@ from fcl.drivers.rows import Rows
 from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning, OutputExistsError
 from fcl.features.rows import RowChunk
+from fcl.memory.meter import rss_anon
 from fcl.model.result_file import Output, Save
 from fcl.online import Learner
 from fcl.types import Floats

@@ -21,7 +21,6 @@ from fcl.drivers.bar import Progress
 from fcl.drivers.events import Compiling
 from fcl.drivers.initial import online_start
 from fcl.drivers.kinds import JOB_SECONDS
-from fcl.drivers.memory import peak_memory
 from fcl.drivers.online.blocks import RowBlock
 from fcl.drivers.online.job import OnlineJob, OnlineRunOptions, make_online_job
 from fcl.drivers.online.progress import OnlineProgress, OnlineStarted, OnlineStopped
@@ -38,6 +37,7 @@ from fcl.drivers.online.train import (
 from fcl.drivers.reporting import Reporter
 from fcl.drivers.rows import weighted_by_class
 from fcl.errors import InputError
+from fcl.memory.meter import peak_memory
 from fcl.model.columns import difference
 from fcl.model.model import Model, load_model
 from fcl.model.online_state import OnlineState, read_state

@@ -17,7 +17,6 @@ from fcl.drivers.events import Compiling
 from fcl.drivers.finished import feature_names
 from fcl.drivers.initial import online_start
 from fcl.drivers.kinds import JOB_SECONDS
-from fcl.drivers.memory import peak_memory
 from fcl.drivers.online.blocks import row_number
 from fcl.drivers.online.job import OnlineJob, OnlineRunOptions, make_online_job
 from fcl.drivers.online.progress import (
@@ -32,6 +31,7 @@ from fcl.drivers.optimality import Optimality
 from fcl.drivers.reporting import Reporter
 from fcl.errors import InputError, ModelFileError
 from fcl.features.base import Family
+from fcl.memory.meter import peak_memory
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.columns import difference, record_of
 from fcl.model.model import Model, load_model

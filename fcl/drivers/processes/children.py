@@ -19,11 +19,11 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from fcl.drivers.memory import oom_kills
 from fcl.drivers.processes.channel import Channel
 from fcl.drivers.processes.child import IGNORED
 from fcl.drivers.processes.shared import Segment, above_stdio
 from fcl.errors import FclError, reason
+from fcl.memory.meter import oom_kills
 from fcl.working_folder import handed_on
 
 #: Seconds that children have to exit on their own.

@@ -11,7 +11,6 @@ import numpy as np
 
 from fcl.cache.store import largest_column
 from fcl.drivers.job import Job, ahead_share
-from fcl.drivers.memory import on_tmpfs
 from fcl.drivers.plan import Plan
 from fcl.drivers.processes.layout import MOST_BATCH, Config, Layout, in_scratch, segment_names
 from fcl.drivers.processes.logic.protocol import LogicSettings
@@ -21,6 +20,7 @@ from fcl.drivers.rows import Rows
 from fcl.errors import BudgetError
 from fcl.features.base import Family
 from fcl.features.standardized import attach_scales
+from fcl.memory.meter import on_tmpfs
 from fcl.parallel import available_cores
 from fcl.plain import plain
 from fcl.solve.passes import Vectors

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.data.prepared import ALIGNMENT, map_file, write_all
-from fcl.drivers.memory import available_memory
 from fcl.errors import BudgetError, reason
+from fcl.memory.meter import available_memory
 from fcl.units import format_bytes
 
 #: Bytes allocated in one call: a signal makes the kernel undo the whole call, but not earlier calls.

@@ -13,7 +13,6 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
-from fcl.drivers.memory import Meter
 from fcl.drivers.processes.children import Child
 from fcl.drivers.processes.compilation import compile_kernels
 from fcl.drivers.processes.faults import arm, fault
@@ -34,6 +33,7 @@ from fcl.drivers.processes.setup import SharedMemory
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.session import Session
 from fcl.errors import BudgetError, FclError, GeneratorError, InputError, StoreError
+from fcl.memory.meter import Meter
 from fcl.model import atomic
 
 _log = logging.getLogger("fcl")

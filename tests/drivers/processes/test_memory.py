@@ -18,9 +18,9 @@ import zarr
 from rows import ACCEPTORS
 
 from fcl.drivers import memory
-from fcl.drivers.memory import Meter, available_memory, on_tmpfs, oom_kills, rss_anon
 from fcl.drivers.plan import CHILD
 from fcl.drivers.processes.shared import Segment
+from fcl.memory.meter import Meter, available_memory, on_tmpfs, oom_kills, rss_anon
 from tools.bench.memory import Watch
 
 pytestmark = pytest.mark.fresh_interpreters

@@ -191,7 +191,7 @@ def test_the_parts_of_the_plumbing_are_light() -> None:
 import sys
 import fcl.drivers.processes.shared, fcl.drivers.processes.channel
 import fcl.drivers.processes.children, fcl.drivers.processes.child
-import fcl.drivers.memory, fcl.drivers.processes.faults
+import fcl.memory.meter, fcl.drivers.processes.faults
 print(sorted({"numba", "zarr", "h5py", "psutil", "click", "rich"} & set(sys.modules)))
 """
     run = subprocess.run(
