@@ -48,6 +48,12 @@ _OPTIONS = {
     ),
     "name": _column(help="Column of the names of the rows."),
     "categorical": _column(help="Columns of numbers that are categories, as --x names columns."),
+    "dates": _table(
+        TEXT,
+        help="What dates become: days since 1970, year (numbers), month, weekday, hour (categories), "
+        "separated by commas (default: days).",
+        metavar="PARTS",
+    ),
     "max_categories": _table(
         FROM_1, help="Most categories of a column (default: 1000).", metavar="N"
     ),
@@ -60,7 +66,9 @@ _OPTIONS = {
     "delimiter": _table(
         TEXT, help="Delimiter of CSV (default: found in the first line).", metavar="CHARACTER"
     ),
-    "decimal": _table(one_of(".", ","), help="Mark before decimals (default: .)."),
+    "decimal": _table(
+        one_of(".", ","), help="Mark before decimals (default: found in the first lines)."
+    ),
     "no_header": _flag(group="tables", help="The first line holds values; columns are 1, 2, ..."),
     "no_quotes": _flag(group="tables", help="Quotation marks are part of the text."),
     "like": _table(

@@ -75,7 +75,7 @@ def test_many_texts(
 def _batches(path: Path, columns: ColumnSelection, total: int = 8 << 20) -> list[int]:
     budget = Budget(total, 40_000)
     table = parquet._ParquetFile(RereadableFile(InputFile(path), None), budget)
-    return [len(batch) for batch in table.batches(columns, last=True)]
+    return [len(batch) for batch in table.read(columns, last=True)]
 
 
 def test_groups_of_rows_and_long_texts_in_parquet(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_roles_of_very_many_columns() -> None:
     """In time that is linear in their number: quadratic searches of half a million take half an hour."""
     n = 500_000
     table = cast(Any, SimpleNamespace(name="t", columns=[f"c{j}" for j in range(n)]))
-    table.index_columns = {7}
+    table.index_columns, table.width, table.date_parts = {7}, n, {}
     roles = Roles.of(table, ColumnOptions(y="c9", groups="c0"))
     assert roles.x == [j for j in range(n) if j not in (0, 7, 9)]
     assert (roles.y, roles.groups, roles.left_out) == (9, 0, [7])

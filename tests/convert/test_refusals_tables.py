@@ -65,8 +65,28 @@ CSV: dict[str, tuple[Any, dict[str, Any], str]] = {
     "other digits": ("a,b\n\u0663,1\n5,2\n", {}, "holds the number '5', but the text '\u0663' before"),
     "unusual blanks": ("a,b\n\u00a05,1\n5,2\n", {}, "and unusual blanks around values"),
     "decimal point": ("a;b\n1,50;2\n2.75;3\n", {"decimal": ","}, "holds the text '2.75'"),
-    "decimal comma": ("a;b\n1,50;2\n-2,75;3\n", {},
+    "decimal comma": ('a,b\n"1,50",2\n"-2,75",3\n', {},
         "numbers with commas, such as '1,50'; give --decimal ,"),
+    "decimal comma or thousands": ("a;b\n1,500;2\n-2,750;3\n", {}, "with commas, such as '1,500'"),
+    "decimal comma after a number": ('a,b\n1,2\n"2,5",3\n', {},
+        row(3, "the column 'a' holds the text '2,5'.*give --decimal , if")),
+    "many problems": (
+        "id,age,price,state,when,q\n"
+        + "".join(f'r{i % 8},{i or ""},"{i % 7},5",s{i % 9},1/2/2003,{i}\n' for i in range(300))
+        + "r300,7,\"1,5\",s1,1/2/2003,x\n",
+        {"max_categories": 8},
+        r"^a.csv: 6 columns need an option: \(1\) the column 'id' has more than 8 .*\(2\) row 2 .*: the "
+        r"column 'age' has no value; .*\(3\) the column 'price' .*\(4\) the column 'state' has more .*"
+        r"\(5\) the column 'when' holds dates such as '1/2/2003'.*\(6\) row 302 .*: the column 'q'"),
+    "gaps in many columns": ("a,b,c\n1,2,\n3,,4\n,5,6\n", {},
+        row(4, "the column 'a' has no value, like b, c in this or other rows; give --missing drop or")),
+    "names": ("id,a\n" + "".join(f"r{i},{i}\n" for i in range(200)), {},
+        "the column 'id' has another text in each row, such as 'r0'; give --name 'id' if"),
+    "late text among dates": ("d,a\n" + "2021-05-18,1\n" * 2000 + "soon,2\n", {},
+        row(2002, "the column 'd' holds the text 'soon', but dates in other rows; correct it")),
+    "late text among months": ("d,a\n" + "2021-05-18,1\n" * 2000 + "soon,2\n", {"dates": "month"},
+        "'d' holds the text 'soon', but dates in other rows"),
+    "parts of dates": ("d,a\n2021-05-18,1\n", {"dates": "day"}, "^--dates: expected some of days, year"),
     "thousands": ('a,b\n"1,234",2\n"12,345.5",3\n', {}, "numbers with commas, such as '1,234'"),
     "no value at all": ("a,b\n,2\n", {"missing": "mean"}, "the column 'a' has no value in any row"),
     "no x": ("a,b\n1,2\n", {"x": "z*"}, r"has no column 'z\*'"),
@@ -107,14 +127,14 @@ def parquet(**columns: Any) -> bytes:
 
 
 WHOLE = parquet(a=[1, 2, 3])
-TYPES = parquet(t=pa.array([1, 2], pa.timestamp("s")), big=[1, 1 << 60], a=[1.5, np.nan])
+TYPES = parquet(t=pa.array([1, 2], pa.time32("s")), big=[1, 1 << 60], a=[1.5, np.nan])
 PARQUET: dict[str, tuple[bytes, dict[str, Any], str]] = {
     **{f"cut at {cut}": (WHOLE[:cut], {"format": "parquet"}, "^a.parquet is not a complete Parquet file")
         for cut in (3, 100, -1)},
     "no x": (WHOLE, {"x": "a*,lable"}, "no column 'lable'"),
     "decimal": (parquet(d=pa.array([decimal.Decimal(9007199254740993)] * 3)), {},
         r"row 1: the column 'd' holds 9007199254740993, an integer beyond 2\^53"),
-    "timestamp": (TYPES, {}, "the column 't' is of the type timestamp"),
+    "time of day": (TYPES, {}, "the column 't' is of the type time32"),
     "large integer": (TYPES, {"x": "!t"}, r"the column 'big' has integers beyond 2\^53"),
     "nan": (TYPES, {"x": "a"}, "row 2: the column 'a' has no value"),
 }  # fmt: skip

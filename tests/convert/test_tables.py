@@ -75,6 +75,22 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         (b"a\tb\n1\t2\n\t\n3\t4\n", {"missing": "mean"}, "a,b", [[1, 2], [2, 3], [3, 4]]),
         (b"a,b\n1e20,9007199254740992\n", {}, "a,b", [[1e20, 2.0**53]]),
         (b"a,b\n9007199254740993,0\n", {"categorical": "a"}, "a=9007199254740993,b", [[1, 0]]),
+        (b"a;b\n1,5;2\n2;3,25\n", {}, "a,b", [[1.5, 2], [2, 3.25]]),
+        (b"d\n1970-01-02\n1971/01/01 06:00\n", {}, "d", [[1], [365.25]]),
+        (
+            b"d\n1970-01-02T12:00+12:00\n\nNA\n1970-01-04\n",
+            {"missing": "mean"},
+            "d",
+            [[1], [2], [3]],
+        ),
+        (b"d\n2021-05-18\n2021-05-18\n", {"categorical": "d"}, "d=2021-05-18", [[1], [1]]),
+        (b"d\n2021-02-30\n", {}, "d=2021-02-30", [[1]]),
+        (
+            b"d,a\n2021-05-18 23:00,7\n,8\n2022-12-18,9\n",
+            {"dates": "year,month,weekday,hour", "missing": "drop"},
+            "a,d:year,d:month=12,d:month=5,d:weekday=Sun,d:weekday=Tue,d:hour=0,d:hour=23",
+            [[7, 2021, 0, 1, 0, 1, 0, 1], [9, 2022, 1, 0, 1, 0, 1, 0]],
+        ),
         # a column that begins with many missing values is decided by the first that is there
         (b"a\n" + b"NA\n" * 1100 + b"u\n", {"missing": "drop"}, "a=u", [[1]]),
     ],
@@ -87,6 +103,26 @@ def test_small_tables(
     assert found.y is None
     big = b"16777217" in content or b"1e20" in content
     assert found.x.dtype == (np.float64 if big else np.float32)
+
+
+def test_dates_of_training_rows_and_of_others(tmp_path: Path) -> None:
+    """Other rows have the parts of the training rows, whatever their options."""
+    train = saved(tmp_path, "a.csv", b"d,a\n2021-05-18,1\n2021-06-19,2\n")
+    converted(train, dates="days,month")
+    (tmp_path / "others").mkdir()
+    others = saved(tmp_path / "others", "b.csv", b"a,d\n5,2021-06-01\n6,2021-07-01\n")
+    found = converted(others, like=str(tmp_path / "out.zarr"))
+    assert found.names == ["d", "a", "d:month=5", "d:month=6"]
+    assert found.x.tolist() == [[18779, 5, 0, 1], [18809, 6, 0, 0]]
+    assert "d:month='7' (1)" in found.notes
+
+
+def test_dates_in_parquet(tmp_path: Path) -> None:
+    times = pa.array([86_400_000, None, 216_000_000], pa.timestamp("ms"))
+    columns = {"t": times, "d": pa.array([1, 2, 3], pa.date32()), "s": ["2021-05-18"] * 3}
+    found = converted(write_parquet(tmp_path / "a.parquet", columns), missing="mean")
+    assert found.names == ["t", "d", "s=2021-05-18"]
+    assert found.x.tolist() == [[1, 1, 1], [1.75, 2, 1], [2.5, 3, 1]]
 
 
 def test_parquet_says_what_text_is(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ class ColumnOptions:
     groups: str | None = None
     name: str | None = None
     categorical: str | None = None
+    dates: str = "days"
     max_categories: int = 1000
     missing: str = "error"
     layout: str = "auto"
@@ -59,11 +60,12 @@ class Roles:
             pairs = ", ".join(f"--{role} {table.columns[at]}" for role, at in singles.items())
             raise InputError(f"{table.name}: a column can have one role, got {pairs}")
         taken = set(singles.values())
-        free = [at for at in range(len(table.columns)) if at not in taken]
+        free = [at for at in range(table.width) if at not in taken]
         named = [at for at in free if table.columns[at]]
         usual = [at for at in named if at not in table.index_columns]
         used = set(usual)  # a table may have 100,000 columns
         x = usual if options.x is None else matching(table, "--x", options.x, named)
+        x = with_dates(table, x, options)
         if not x:
             raise InputError(
                 f"{table.name}: no column is left for X; the columns are "
@@ -89,6 +91,22 @@ class Roles:
         one_hot = [at for _, at, value in found if value is not None]
         x = sorted({at for _, at, _ in found})
         return replace(cls.of(table, options), x=x, left_out=[]), one_hot
+
+
+def with_dates(table: TableFile, x: list[int], options: ColumnOptions) -> list[int]:
+    """Columns of X with the parts of their dates, and without dates that are not wanted as days."""
+    categorical, used = set(categories_of(table, options)), set(x)
+    parts = [at for at, (source, _) in table.date_parts.items() if source in used - categorical]
+    if "days" not in options.dates:
+        x = [at for at in x if at in categorical or not table.looks_like_date[at]]
+    return x + parts
+
+
+def categories_of(table: TableFile, options: ColumnOptions) -> list[int]:
+    """The columns that are categories whatever they hold."""
+    if not options.categorical:
+        return []
+    return matching(table, "--categorical", options.categorical, range(table.width))
 
 
 def find_columns(reference: Reference, table: TableFile) -> list[tuple[str, int, str | None]]:

@@ -30,10 +30,14 @@ class TextInNumbersError(Exception):
 
 @dataclass(frozen=True)
 class ColumnSelection:
-    """Indices of the columns to read as numbers, and of the columns to read as text."""
+    """Indices of the columns to read as numbers, and of the columns to read as text.
+
+    ``dates`` are those of the numbers that are stored as dates.
+    """
 
     numbers: Sequence[int]
     texts: Sequence[int]
+    dates: frozenset[int] = frozenset()
 
     def places(self) -> tuple[dict[int, int], dict[int, int]]:
         """Column -> its place among the numbers, and among the texts."""
@@ -90,8 +94,13 @@ class TableFile(ABC):
     name : str
         For messages.
     columns : list of str
+        Those of the file, then parts of its dates.
     looks_like_text : list of bool
         By column: whether its first values are text.
+    looks_like_date : list of bool
+        By column of the file: whether its first values are dates.
+    date_parts : dict of int to (int, str)
+        The columns that are parts of dates, with the column of the dates and the name of the part.
     index_columns : set of int
         Columns that only number the rows.
     first_row : int
@@ -108,15 +117,24 @@ class TableFile(ABC):
         self.name = file.name
         self.columns: list[str] = []
         self.looks_like_text: list[bool] = []
+        self.looks_like_date: list[bool] = []
+        self.date_parts: dict[int, tuple[int, str]] = {}
         self.index_columns: set[int] = set()
 
     def is_number(self, text: str) -> bool:
         """Whether a text is a number."""
         return re.fullmatch(NUMBER, text) is not None
 
+    @property
+    def width(self) -> int:
+        """Number of columns of the file."""
+        return len(self.columns) - len(self.date_parts)
+
     @abstractmethod
-    def batches(self, selection: ColumnSelection, last: bool) -> Iterator[TableBatch]:
+    def read(self, selection: ColumnSelection, last: bool) -> Iterator[TableBatch]:
         """Iterate over all rows; ``last`` says whether this reading counts as progress.
+
+        The selection has no dates and no parts of dates.
 
         Raises
         ------

@@ -15,6 +15,7 @@ from fcl.convert.files import InputFile
 from fcl.convert.rereading import RereadableFile
 from fcl.convert.tables.columns import ColumnOptions
 from fcl.convert.tables.contract import MISSING, TableFile
+from fcl.convert.tables.dates import parse_date
 from fcl.data.foreign import plain_suffix
 from fcl.errors import InputError
 from fcl.units import counted
@@ -27,6 +28,8 @@ _SMALLEST_BLOCK = 1 << 16
 #: Blanks before a missing value.
 _BLANKS = 16
 _DELIMITERS = ",;\t|"
+_WITH_COMMA = re.compile(r"[-+]?[0-9]+(,[0-9]+)?")
+_WITH_POINT = re.compile(r"[-+]?[0-9]*\.[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Options(ColumnOptions):
     """The options of ``fcl convert`` that CSV and TSV take."""
 
     delimiter: str | None = None
-    decimal: str = "."
+    decimal: str | None = None
     no_header: bool = False
     no_quotes: bool = False
     na: str | None = None
@@ -65,7 +68,7 @@ class CsvTable(TableFile):
     def __init__(self, file: RereadableFile, options: Options, budget: Budget) -> None:
         super().__init__(file)
         self.quote = not options.no_quotes
-        self.decimal = options.decimal
+        self.decimal = options.decimal or "."
         self.missing = frozenset(MISSING + tuple((options.na or "").split(",")))
         self.block_bytes = max(_SMALLEST_BLOCK, budget.block // _BLOCKS)
         self.first_row = 1 if options.no_header else 2
@@ -81,7 +84,12 @@ class CsvTable(TableFile):
         if not options.no_header:
             self.columns = [name.strip() for name in records.pop(0)]
             self._check_header()
-        self.looks_like_text = [self._is_text(index, records) for index in range(len(self.columns))]
+        samples = [self._sample(index, records) for index in range(len(self.columns))]
+        if options.decimal is None and self.delimiter != "," and _has_decimal_commas(samples):
+            self.decimal = ","
+            self.notes.append("decimal: ',' (--decimal)")
+        self.looks_like_text = [not self.is_number((*values, "0")[0]) for values in samples]
+        self.looks_like_date = [bool(values) and all(map(parse_date, values)) for values in samples]
 
     @property
     def null_values(self) -> list[str]:
@@ -97,7 +105,7 @@ class CsvTable(TableFile):
     def ragged(self, row: int, found: int, text: str) -> InputError:
         """The error of a row that has another number of values than the header."""
         return InputError(
-            f"{self.where(row)}: expected {counted(len(self.columns), 'value')}, got {found:,}: "
+            f"{self.where(row)}: expected {counted(self.width, 'value')}, got {found:,}: "
             f"{shown(text)}; enclose values that contain the delimiter in quotation marks, or "
             "give --delimiter"
         )
@@ -150,10 +158,22 @@ class CsvTable(TableFile):
                 f"such as {next(name for name in self.columns if name)}; give --no-header"
             )
 
-    def _is_text(self, column: int, records: Sequence[Sequence[str]]) -> bool:
+    def _sample(self, column: int, records: Sequence[Sequence[str]]) -> list[str]:
+        """The first values of a column, without missing ones."""
         values = (record[column].strip() for record in records if len(record) > column)
-        first = next((value for value in values if value not in self.missing), "0")
-        return not self.is_number(first)
+        return [value for value in values if value not in self.missing]
+
+
+def _has_decimal_commas(samples: Sequence[Sequence[str]]) -> bool:
+    """Whether commas mark decimals: in columns of numbers, of which none has a point."""
+    found = False
+    for values in samples:
+        if any(map(_WITH_POINT.fullmatch, values)):
+            return False
+        is_number = values and all(map(_WITH_COMMA.fullmatch, values))
+        # of 1,234 the comma may mark thousands
+        found |= bool(is_number) and any("," in text and text[-4:-3] != "," for text in values)
+    return found
 
 
 @dataclass(frozen=True)
@@ -202,7 +222,7 @@ def _delimiter(options: Options, file: RereadableFile, text: str) -> str:
     line = re.sub('"[^"]*"', "", next(line for line in text.splitlines() if line.strip()))
     default = "\t" if plain_suffix(file.file.path) == ".tsv" else ","
     # the mark before decimals separates columns only if no other mark does, as in "1,5","2,5"
-    marks = (default + _DELIMITERS).replace(options.decimal, "")
+    marks = (default + _DELIMITERS).replace(options.decimal or ".", "")
     if default in marks and line.count(default):
         return default
     found = max(marks, key=line.count)

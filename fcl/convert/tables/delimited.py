@@ -48,11 +48,11 @@ def open_source(inputs: list[InputFile], options: Options, budget: Budget) -> Co
 class DelimitedFile(CsvTable):
     """A CSV or TSV file, read by pyarrow."""
 
-    def batches(self, selection: ColumnSelection, last: bool) -> Iterator[TableBatch]:
+    def read(self, selection: ColumnSelection, last: bool) -> Iterator[TableBatch]:
         file = self.file.open_last() if last else self.file.reopen()
         if self.is_empty:  # pyarrow has no clear message for it
             return iter(())
-        if len(self.columns) > MOST_COLUMNS:
+        if self.width > MOST_COLUMNS:
             return wide_batches(self, file, selection)
         return self._narrow_batches(file, selection)
 
@@ -101,7 +101,7 @@ class DelimitedFile(CsvTable):
                     block_size=self._block,
                     skip_rows=self.skipped_lines,
                     skip_rows_after_names=self.first_row - 1,
-                    column_names=[str(index) for index in range(len(self.columns))],
+                    column_names=[str(index) for index in range(self.width)],
                 ),
                 arrow_csv.ParseOptions(
                     delimiter=self.delimiter,

@@ -79,8 +79,9 @@ class _ParquetFile(TableFile):
         self.index_columns = {at for at, name in enumerate(self.columns) if name in indices}
         self._kinds = [_kind(field.type) for field in self._schema]
         self.looks_like_text = [kind != "number" for kind in self._kinds]
+        self.looks_like_date = [kind == "date" for kind in self._kinds]
 
-    def batches(self, selection: ColumnSelection, last: bool) -> Iterator[TableBatch]:
+    def read(self, selection: ColumnSelection, last: bool) -> Iterator[TableBatch]:
         pyarrow = import_pyarrow()
         for column in (*selection.numbers, *selection.texts):
             self._check_kind(column)
@@ -182,7 +183,7 @@ class _ParquetFile(TableFile):
             kind = self._schema.field(column).type
             raise InputError(
                 f"{self.name}: the column {shown(self.columns[column])} is of the type {kind}; "
-                "expected numbers, booleans or text: leave it out with --x "
+                "expected numbers, booleans, text or dates: leave it out with --x "
                 f"'!{self.columns[column]}'"
             )
 
@@ -207,12 +208,14 @@ def _text_bytes(metadata: Any, names: Set[str]) -> float:
 
 
 def _kind(found: Any) -> str:
-    """What a type of pyarrow is read as: number, text, or other."""
+    """What a type of pyarrow is read as: number, text, date, or other."""
     types = import_pyarrow().types
     if types.is_dictionary(found):
         found = found.value_type
     numbers = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null
     if any(test(found) for test in numbers):
         return "number"
+    if types.is_date(found) or types.is_timestamp(found):
+        return "date"
     texts = types.is_string, types.is_large_string, types.is_string_view
     return "text" if any(test(found) for test in texts) else "other"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,12 @@ from fcl.convert.files import InputFile
 from fcl.convert.reference import Reference
 from fcl.convert.tables.columns import ColumnOptions, Roles
 from fcl.convert.tables.contract import (
-    ColumnSelection,
     TableBatch,
     TableFile,
     least_rows,
     shown_columns,
 )
+from fcl.convert.tables.dates import PARTS, add_parts, dated_batches, parse_parts
 from fcl.convert.tables.encoding import TableEncoding
 from fcl.convert.tables.survey import Survey
 from fcl.errors import InputError
@@ -57,6 +58,8 @@ class TableSource(ConvertSource):
         like = options.like
         if isinstance(like, str):
             like = Reference.read(like)
+        for file in files:
+            add_parts(file, parse_parts(options.dates) if like is None else PARTS)
         if like is not None and not like.record.names:
             _refuse_without_names(like, options)
             like = None
@@ -75,7 +78,7 @@ class TableSource(ConvertSource):
             self._encoding = TableEncoding.of(survey)
         else:
             self._encoding = TableEncoding.like(like, survey)
-            ignored = len(files[0].columns) - len(survey.used)
+            ignored = files[0].width - len(survey.used)
             if ignored and not self._is_complete:
                 self.notes.append(f"columns: {ignored:,} of the table are not read")
         self._layout = self._find_layout()
@@ -111,7 +114,8 @@ class TableSource(ConvertSource):
     def blocks(self, budget: Budget) -> Iterator[ConvertedRows]:
         selection = self._survey.selection
         if self._roles.name is not None:
-            selection = ColumnSelection(selection.numbers, [*selection.texts, self._roles.name])
+            texts = [*selection.texts, self._roles.name]
+            selection = replace(selection, texts=texts)
         # a row in memory: the numbers twice, and X
         x = len(self._encoding.names)
         if (
@@ -121,7 +125,7 @@ class TableSource(ConvertSource):
         least = least_rows(len(self._survey.used))
         rows = budget.block_rows(8 * (2 * len(selection.numbers) + x), least)
         for file in self._files:
-            for batch in file.batches(selection, last=True):
+            for batch in dated_batches(file, selection, last=True):
                 for start in range(0, len(batch), rows):
                     yield self._rows(_part(batch, slice(start, start + rows)))
 
@@ -149,6 +153,9 @@ class TableSource(ConvertSource):
         texts = [name for name in texts if name not in flags]
         if texts:
             self.notes.append(f"one-hot: {shown_columns(texts)}")
+        if survey.selection.dates:
+            dates = shown_columns([columns[at] for at in sorted(survey.selection.dates)])
+            self.notes.append(f"dates: {dates}, as days since 1970-01-01 (--dates)")
         for at in roles.left_out:
             why = (
                 f"{shown(columns[at])}, the index of pandas" if columns[at] else "which has no name"

@@ -13,18 +13,29 @@ from fcl.convert.cells import is_sequence
 from fcl.convert.contract import TEXT_BYTES, Budget
 from fcl.convert.numbers import FIRST_INEXACT, is_rounded_integer
 from fcl.convert.precision import Precision, needs_survey, stored_type
-from fcl.convert.tables.columns import ColumnOptions, Roles, matching
+from fcl.convert.tables.columns import ColumnOptions, Roles, categories_of
 from fcl.convert.tables.contract import (
     ColumnSelection,
     TableBatch,
     TableFile,
     TextInNumbersError,
     Texts,
+    shown_columns,
 )
+from fcl.convert.tables.dates import AMBIGUOUS, dated_batches
 from fcl.errors import InputError
 
 #: Numbers with a comma before decimals, or between thousands.
 _WITH_COMMAS = re.compile(r"[-+]?([0-9]+(\.[0-9]{3})*,[0-9]+|[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?)")
+
+_COMMAS = (
+    "give --decimal , if commas mark decimals, remove the separators of thousands, or give "
+    "--categorical"
+)
+#: A column of text that differs in each row names the rows, if there are so many.
+_NAMED_ROWS = 200
+#: Problems that a message lists.
+_MOST_PROBLEMS = 20
 
 
 @dataclass
@@ -132,22 +143,26 @@ class Survey:
         self._known_type = known_type
         self._examines = needs_survey(options.dtype, known_type)
         table = files[0]
-        self.categorical = set(forced)
-        if options.categorical:
-            every = range(len(table.columns))
-            self.categorical |= set(matching(table, "--categorical", options.categorical, every))
+        self.categorical = set(forced) | set(categories_of(table, options))
+        self.categorical |= {at for at in table.date_parts if table.looks_like_text[at]}
         self.used = [
             *roles.x,
             *(r for r in (roles.y, roles.weights, roles.groups) if r is not None),
         ]
         self._x = set(roles.x)
         self._as_text = {at for at in self.used if at in self.categorical}
-        self._as_text |= {at for at in self.used if table.looks_like_text[at]}
+        self._dates = {at for at in roles.x if at < table.width and table.looks_like_date[at]}
+        self._dates -= self.categorical
+        self._as_text |= {at for at in self.used if table.looks_like_text[at]} - self._dates
         if roles.weights in self._as_text:
             raise InputError(f"--weights: {table.name}: expected numbers, got text")
+        self._problems: dict[int, str] = {}  # by column, the first one of each
+        self._lacking: dict[int, str] = {}  # columns without a value in some row, and where
         while not self._read():
             pass  # a column turned out to be text
         self._check_numeric_texts()
+        self._check_names()
+        self._check_problems()
         self._check_integers()
 
     def stored_type(self) -> tuple[np.dtype, str]:
@@ -158,6 +173,49 @@ class Survey:
 
         return stored_type(self.options.dtype, self._known_type, self.precision, name)
 
+    def _check_problems(self) -> None:
+        """Raise InputError if columns cannot be read as they are, with the problems of all of them."""
+        columns = self.files[0].columns
+        lacking = [column for column in self._lacking if column not in self._problems]
+        if lacking:
+            first = lacking[0]
+            more = "drop, to leave out such rows" if first not in self._x else "drop or mean"
+            others = shown_columns([columns[at] for at in lacking[1:]])
+            others = f", like {others} in this or other rows" if others else ""
+            self._problems[first] = (
+                f"{self._lacking[first]}: the column {shown(columns[first])} has no value{others}; give "
+                f"--missing {more}"
+            )
+        problems = [self._problems[column] for column in sorted(self._problems)]
+        if len(problems) == 1:
+            raise InputError(problems[0])
+        if problems:
+            file = f"{self.files[0].name}: "
+            listed = [text.removeprefix(file) for text in problems[:_MOST_PROBLEMS]]
+            numbered = "; ".join(f"({number}) {text}" for number, text in enumerate(listed, 1))
+            rest = f", of which the first {_MOST_PROBLEMS}" * (len(problems) > _MOST_PROBLEMS)
+            raise InputError(f"{file}{len(problems):,} columns need an option{rest}: {numbered}")
+
+    def _check_names(self) -> None:
+        """Refuse a column of text that only names the rows."""
+        for column, stats in zip(self.selection.texts, self.texts, strict=True):
+            if (
+                column in self._x - self.categorical
+                and self.options.like is None
+                and len(stats.codes) == self.n_rows >= _NAMED_ROWS
+            ):
+                name = self.files[0].columns[column]
+                example = shown(next(iter(stats.codes)))
+                self._refuse(
+                    column,
+                    f"{self.files[0].name}: the column {shown(name)} has another text in each row, such "
+                    f"as {example}; give --name {shown(name)} if it names the rows, leave it out with "
+                    f"--x '!{name}', or give --categorical",
+                )
+
+    def _refuse(self, column: int, problem: str) -> None:
+        self._problems.setdefault(column, problem)
+
     def _check_numeric_texts(self) -> None:
         """Refuse columns of text that are meant as numbers: with commas, or with odd blanks."""
         if self.files[0].is_typed:
@@ -165,17 +223,21 @@ class Survey:
         for column, stats in zip(self.selection.texts, self.texts, strict=True):
             if column in self.categorical or not stats.codes:
                 continue
-            name, example = shown(self.files[0].columns[column]), shown(next(iter(stats.codes)))
+            start = f"{self.files[0].name}: the column {shown(self.files[0].columns[column])} holds"
+            example = shown(next(iter(stats.codes)))
             if not stats.text:
-                raise InputError(
-                    f"{self.files[0].name}: the column {name} holds numbers such as {example}, and "
-                    "unusual blanks around values; remove the blanks, or give --categorical"
+                self._refuse(
+                    column,
+                    f"{start} numbers such as {example}, and unusual blanks around values; remove the "
+                    "blanks, or give --categorical",
                 )
-            if all(map(_WITH_COMMAS.fullmatch, stats.codes)):
-                raise InputError(
-                    f"{self.files[0].name}: the column {name} holds numbers with commas, such as "
-                    f"{example}; give --decimal , if they mark decimals, remove the separators of "
-                    "thousands, or give --categorical"
+            elif all(map(_WITH_COMMAS.fullmatch, stats.codes)):
+                self._refuse(column, f"{start} numbers with commas, such as {example}; {_COMMAS}")
+            elif column in self._x and all(map(AMBIGUOUS.fullmatch, stats.codes)):
+                self._refuse(
+                    column,
+                    f"{start} dates such as {example}, whose day and month may be exchanged; write them "
+                    "as 2021-05-18, or give --categorical",
                 )
 
     def _check_integers(self) -> None:
@@ -185,7 +247,7 @@ class Survey:
         ]
         for file in self.files if columns else ():
             row = 0
-            for batch in file.batches(ColumnSelection([], columns), last=False):
+            for batch in file.read(ColumnSelection([], columns), last=False):
                 for column, texts in zip(columns, batch.texts, strict=True):
                     self._check_exact(file, column, texts, row)
                 row += len(batch.texts[0].codes)
@@ -206,7 +268,7 @@ class Survey:
         numbers = [at for at in self.used if at not in self._as_text]
         texts = [at for at in self.used if at in self._as_text]
         # values of the column of names are read in the second pass only
-        self.selection = ColumnSelection(numbers, texts)
+        self.selection = ColumnSelection(numbers, texts, frozenset(self._dates))
         self.numbers = NumberStats.empty(len(numbers))
         self.precision = Precision(self._budget)
         self._x_numbers = [place for place, at in enumerate(numbers) if at in self._x]
@@ -215,18 +277,32 @@ class Survey:
         for file in self.files:
             row = 0
             try:
-                for batch in file.batches(self.selection, last=False):
+                for batch in dated_batches(file, self.selection, last=False):
                     self._add(file, batch, row)
                     row += len(batch)
             except TextInNumbersError as error:
-                place = numbers.index(error.column)
-                if self.numbers.count[place] or error.column == self.roles.weights:
-                    what = f"the text {shown(error.value)}, but numbers in other rows"
-                    raise self._mixed(file, error.row, error.column, what, error.value) from None
-                self._as_text.add(error.column)
+                self._add_text(file, error)
                 return False
             self.n_rows += row
         return True
+
+    def _add_text(self, file: TableFile, error: TextInNumbersError) -> None:
+        """Note that a column holds text; refuse it if other rows held numbers or dates."""
+        column, what = error.column, f"the text {shown(error.value)}, but"
+        if table_dates := {at for at, (source, _) in file.date_parts.items() if source == column}:
+            self.used = [at for at in self.used if at not in table_dates]
+        if file.looks_like_date[column : column + 1] == [True]:
+            self._dates.discard(column)
+            self._refuse_mixed(file, error.row, column, f"{what} dates in other rows", error.value)
+        elif (
+            column == self.roles.weights or self.numbers.count[self.selection.numbers.index(column)]
+        ):
+            self._refuse_mixed(
+                file, error.row, column, f"{what} numbers in other rows", error.value
+            )
+        if column == self.roles.weights:
+            self._check_problems()
+        self._as_text.add(column)
 
     def _add(self, file: TableFile, batch: TableBatch, row: int) -> None:
         self._check_numbers(file, batch.numbers, row)
@@ -236,7 +312,8 @@ class Survey:
         for place, texts in enumerate(batch.texts):
             self._check_missing(file, texts.codes < 0, self.selection.texts[place], row)
             self._check_nul(file, texts, self.selection.texts[place], row)
-            self.texts[place].add(texts, row, file.is_number)
+            if self.selection.texts[place] not in self._problems:
+                self.texts[place].add(texts, row, file.is_number)
         for place in range(len(batch.texts)):
             self._check_categories(file, place)
         size = sum(stats.size for stats in self.texts)
@@ -247,9 +324,10 @@ class Survey:
         if infinite.any():
             line, place = np.argwhere(infinite)[0].tolist()
             name = shown(file.columns[self.selection.numbers[place]])
-            raise InputError(
+            problem = (
                 f"{file.where(row + line)}: the column {name} is infinite; expected a finite number"
             )
+            self._refuse(self.selection.numbers[place], problem)
         for place in np.flatnonzero(missing.any(0)).tolist():
             self._check_missing(file, missing[:, place], self.selection.numbers[place], row)
         if self.roles.weights is not None:
@@ -270,32 +348,36 @@ class Survey:
         )
         if accepted or not missing.any():
             return
-        more = "drop, to leave out such rows" if column not in self._x else "drop or mean"
-        raise InputError(
+        if column in self._x:
+            self._lacking.setdefault(column, file.where(first_row + int(missing.argmax())))
+            return
+        self._refuse(
+            column,
             f"{file.where(first_row + int(missing.argmax()))}: the column "
-            f"{shown(file.columns[column])} has no value; give --missing {more}"
+            f"{shown(file.columns[column])} has no value; give --missing drop, to leave out such rows",
         )
 
     def _check_nul(self, file: TableFile, texts: Texts, column: int, first_row: int) -> None:
         wrong = [code for code, value in enumerate(texts.values) if "\0" in value]
         rows = np.flatnonzero(np.isin(texts.codes, wrong))
         if rows.size:
-            raise InputError(
+            self._refuse(
+                column,
                 f"{file.where(first_row + int(rows[0]))}: the column {shown(file.columns[column])} "
-                "holds a NUL byte; expected text: is the file damaged? Otherwise remove the byte"
+                "holds a NUL byte; expected text: is the file damaged? Otherwise remove the byte",
             )
 
     def _check_categories(self, file: TableFile, place: int) -> None:
         column, stats = self.selection.texts[place], self.texts[place]
-        if column == self.roles.groups:
+        if column == self.roles.groups or column in self._problems:
             return
         if stats.number and stats.text and column not in self.categorical and not file.is_typed:
             late = max(stats.number, stats.text)
             other = min(stats.number, stats.text)
             kinds = ("number", "text") if late is stats.number else ("text", "number")
             what = f"the {kinds[0]} {shown(late[1])}, but the {kinds[1]} {shown(other[1])} before"
-            raise self._mixed(file, late[0], column, what, stats.text[1])
-        if self.options.like is None and len(stats.codes) > self.options.max_categories:
+            self._refuse_mixed(file, late[0], column, what, stats.text[1])
+        elif self.options.like is None and len(stats.codes) > self.options.max_categories:
             name, text = file.columns[column], next(iter(stats.codes))
             leave = (
                 f"leave it out with --x '!{name}'" if column in self._x else "name another column"
@@ -303,10 +385,11 @@ class Survey:
             if (sequences := self._column_of_sequences(file)) is not None:
                 alone = f"if the rows are sequences, name their column alone: --x '{sequences}'"
                 leave = f"{alone}; otherwise {leave}"
-            raise InputError(
+            self._refuse(
+                column,
                 f"{file.name}: the column {shown(name)} has more than "
                 f"{self.options.max_categories:,} different texts, such as {shown(text)}; {leave}, "
-                "or raise --max-categories"
+                "or raise --max-categories",
             )
 
     def _column_of_sequences(self, file: TableFile) -> str | None:
@@ -315,10 +398,12 @@ class Survey:
         named = zip(self.selection.texts, firsts, strict=True)
         return next((file.columns[at] for at, text in named if is_sequence(text)), None)
 
-    def _mixed(self, file: TableFile, row: int, column: int, what: str, text: str) -> InputError:
+    def _refuse_mixed(self, file: TableFile, row: int, column: int, what: str, text: str) -> None:
         name = file.columns[column]
-        return InputError(
-            f"{file.where(row)}: the column {shown(name)} holds {what}; correct it, give --na "
-            f"{shown(text)} if this means a missing value, or --categorical {shown(name)} if all "
-            "its values are categories"
+        advice = (
+            f"correct it, give --na {shown(text)} if this means a missing value, or --categorical "
+            f"{shown(name)} if all its values are categories"
         )
+        if _WITH_COMMAS.fullmatch(text) and not file.is_typed:
+            advice = _COMMAS
+        self._refuse(column, f"{file.where(row)}: the column {shown(name)} holds {what}; {advice}")

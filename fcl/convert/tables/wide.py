@@ -54,7 +54,7 @@ def _values(table: CsvTable, lines: list[bytes], row: int) -> Any:
     if table.quote and any(b'"' in line for line in lines):
         return _quoted_values(table, lines, row)
     for number, line in enumerate(lines):
-        if line.count(delimiter) + 1 != len(table.columns):
+        if line.count(delimiter) + 1 != table.width:
             text = line[:200].decode("utf-8", "replace")
             raise table.ragged(row + number, line.count(delimiter) + 1, text)
     flat = b"\n".join(lines).replace(delimiter, b"\n") + b"\n"
@@ -62,7 +62,7 @@ def _values(table: CsvTable, lines: list[bytes], row: int) -> Any:
         return _one_column(table, flat)
     except pyarrow.ArrowInvalid as error:
         place = re.search(r"Row #(\d+): CSV conversion", str(error))
-        at, column = divmod(int(place[1]) - 1 if place else 0, len(table.columns))
+        at, column = divmod(int(place[1]) - 1 if place else 0, table.width)
         raise table.not_utf8(row + at, column) from None
 
 
@@ -96,7 +96,7 @@ def _quoted_values(table: CsvTable, lines: list[bytes], row: int) -> Any:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             column = line.count(table.delimiter.encode(), 0, error.start)
-            raise table.not_utf8(row + number, min(column, len(table.columns) - 1)) from None
+            raise table.not_utf8(row + number, min(column, table.width - 1)) from None
         try:
             record = next(csv.reader([text], delimiter=table.delimiter, strict=True))
         except csv.Error as error:
@@ -104,14 +104,14 @@ def _quoted_values(table: CsvTable, lines: list[bytes], row: int) -> Any:
                 f"{table.where(row + number)}: a quotation mark is not closed in this line ({error}); "
                 "close it, give --no-quotes, or remove line breaks from values"
             ) from None
-        if len(record) != len(table.columns):
+        if len(record) != table.width:
             raise table.ragged(row + number, len(record), table.delimiter.join(record)[:200])
         values += record
     return _one_column(table, "\n".join(values).encode() + b"\n")
 
 
 def _batch(values: Any, table: CsvTable, selection: ColumnSelection, row: int) -> TableBatch:
-    width = len(table.columns)
+    width = table.width
     n_rows = len(values) // width
     starts = np.arange(n_rows) * width
     columns = np.asarray(selection.numbers, np.int64)

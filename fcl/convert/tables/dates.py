@@ -1,0 +1,127 @@
+"""Dates in tables: a column of texts such as 2021-05-18 becomes days, and parts such as the month."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from fcl.convert.tables.contract import (
+    ColumnSelection,
+    TableBatch,
+    TableFile,
+    TextInNumbersError,
+    Texts,
+)
+from fcl.errors import InputError
+
+#: What a date becomes: days since 1970 and the year are numbers, the other parts are categories.
+PARTS = ("days", "year", "month", "weekday", "hour")
+NUMBERS = ("days", "year")
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_DATE = re.compile(
+    r"[0-9]{4}([-/])[0-9]{2}\1[0-9]{2}"
+    r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[-+][0-9]{2}:?[0-9]{2})?)?"
+)
+#: Dates whose day and month may be exchanged.
+AMBIGUOUS = re.compile(r"[0-9]{1,2}([./-])[0-9]{1,2}\1([0-9]{2}|[0-9]{4})( .*)?")
+_START = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_parts(text: str) -> tuple[str, ...]:
+    """The parts that an option names; raises InputError for others."""
+    found = tuple(part.strip() for part in text.split(","))
+    wrong = [part for part in found if part not in PARTS]
+    if wrong:
+        raise InputError(
+            f"--dates: expected some of {', '.join(PARTS)}, separated by commas, got {wrong[0]!r}"
+        )
+    return found
+
+
+def parse_date(text: str) -> datetime | None:
+    """The time that a text means, in UTC if it names no zone; None if it is no date."""
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        found = datetime.fromisoformat(text.replace("/", "-"))
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):  # the 30th of February
+        return None
+
+
+def add_parts(table: TableFile, parts: tuple[str, ...]) -> None:
+    """Give a table columns such as ``signup:month`` for its columns of dates."""
+    for at in [at for at, is_date in enumerate(table.looks_like_date) if is_date]:
+        for part in parts:
+            name = f"{table.columns[at]}:{part}"
+            if part != "days" and name not in table.columns:
+                table.date_parts[len(table.columns)] = at, part
+                table.columns.append(name)
+                table.looks_like_text.append(part not in NUMBERS)
+
+
+def dated_batches(table: TableFile, selection: ColumnSelection, last: bool) -> Iterator[TableBatch]:
+    """The batches of a table, in which dates and their parts are computed from texts.
+
+    Raises TextInNumbersError for a text that is no date.
+    """
+    parts = table.date_parts
+    sources = {parts[at][0] for at in (*selection.numbers, *selection.texts) if at in parts}
+    sources |= set(selection.dates)
+    numbers = [at for at in selection.numbers if at not in parts and at not in selection.dates]
+    texts = [at for at in selection.texts if at not in parts]
+    stored = ColumnSelection(numbers, [*texts, *sorted(sources - set(texts))])
+    number_places, text_places = stored.places()
+    row = 0
+    for batch in table.read(stored, last):
+        times = {at: _times(batch.texts[text_places[at]], at, row) for at in sources}
+
+        def number(at: int, batch: TableBatch = batch, times: dict = times) -> np.ndarray:
+            if at in number_places:
+                return np.asarray(batch.numbers[:, number_places[at]])
+            source, part = parts.get(at, (at, "days"))
+            return _numbers(times[source], batch.texts[text_places[source]].codes, part)
+
+        def text(at: int, batch: TableBatch = batch, times: dict = times) -> Texts:
+            if at in parts:
+                source, part = parts[at]
+                return _categories(times[source], batch.texts[text_places[source]].codes, part)
+            return batch.texts[text_places[at]]
+
+        found = np.empty((len(batch), len(selection.numbers)))
+        for place, at in enumerate(selection.numbers):
+            found[:, place] = number(at)
+        yield TableBatch(found, [text(at) for at in selection.texts])
+        row += len(batch)
+
+
+def _times(texts: Texts, column: int, first_row: int) -> list[datetime]:
+    """The times of the values of a column."""
+    times = [parse_date(value) for value in texts.values]
+    used = set(texts.codes.tolist())
+    wrong = [code for code, time in enumerate(times) if time is None and code in used]
+    if wrong:
+        row = int(np.isin(texts.codes, wrong).argmax())
+        raise TextInNumbersError(column, first_row + row, texts.values[texts.codes[row]])
+    return [time or _START for time in times]
+
+
+def _numbers(times: list[datetime], codes: np.ndarray, part: str) -> np.ndarray:
+    if part == "days":
+        values = [(time - _START) / timedelta(days=1) for time in times]
+    else:
+        values = [float(time.year) for time in times]
+    return np.array([*values, np.nan])[codes]  # a missing value has the code -1
+
+
+def _categories(times: list[datetime], codes: np.ndarray, part: str) -> Texts:
+    if part == "weekday":
+        found = [WEEKDAYS[time.weekday()] for time in times]
+    else:
+        found = [str(getattr(time, part)) for time in times]
+    values = sorted(set(found))
+    recoded = np.array([*map(values.index, found), -1])
+    return Texts(recoded[codes], values)
