@@ -13,6 +13,7 @@ from fcl.cli.process import run
 from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
+from fcl.model.effects import FORMATS, Effect, effects_of, score_lines
 
 if TYPE_CHECKING:
     from fcl.model import Model
@@ -32,7 +33,15 @@ Exit codes: 0 success, 1 the machine failed or an output was taken (the result i
     type=FILE,
     metavar="FILE",
     help="Write the active features to FILE: feature, weight, support (rows); patterns of letters also "
-    "with motif, position and strand. For programs: names are as they are.",
+    "with motif, position and strand; variants with chromosome, position, alleles and effect of an "
+    "allele, after which covariates and the intercept follow. For programs: names are as they are.",
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(FORMATS),
+    help="Write variants to the FILE of --tsv as a scoring file of the PGS Catalog (pgs), or for "
+    "plink --score FILE 1 2 3 header (plink).",
 )
 @click.option(
     "--meme",
@@ -53,6 +62,7 @@ Exit codes: 0 success, 1 the machine failed or an output was taken (the result i
 def command(
     model: str,
     tsv: str | None,
+    kind: str | None,
     meme: str | None,
     top: int,
     overwrite: bool,
@@ -69,17 +79,21 @@ def command(
         if path is not None:
             refuse_same(path, option, model=model)
             check_output(path, overwrite)
+    if kind is not None and tsv is None:
+        raise InputError("--format: the file to write is lacking; give --tsv FILE")
     if tsv is not None and meme is not None:
         refuse_same(meme, "--meme", tsv=tsv)
     moved = False
     with stop_on_signals():  # so that every signal removes partial files
         trained = load_model(model, imports)
         if isinstance(trained, Model):
-            summary, lines = model_lines(trained, model, top), _lines(trained)
+            summary = model_lines(trained, model, top)
+            lines = _lines(trained) if kind is None else score_lines(trained, kind)
         else:
             summary, lines = _stagewise(trained, model, top)
-            if meme is not None:
-                raise InputError("--meme needs a model of patterns of letters; leave it out")
+            for option, value in (("--meme", meme), ("--format", kind)):
+                if value is not None:
+                    raise InputError(f"{option} is not for stagewise models; leave it out")
         if meme is not None and isinstance(trained, Model):
             trained.require_one_output("--meme", "--tsv writes the weights of each output")
             motifs = meme_text(trained, top).encode()
@@ -109,11 +123,15 @@ def _lines(model: Model) -> Iterator[str]:
 
     family = model.family
     patterns = any(family.motif(int(i)) is not None for i in model.ids)
+    rows = model.describe()
+    effects = effects_of(model, rows)
     head = (
         "feature\tweight\tsupport" if model.n_outputs == 1 else "feature\toutput\tweight\tsupport"
     )
-    yield head + ("\tmotif\tposition\tstrand\n" if patterns else "\n")
-    for row in model.describe():
+    head += "\tmotif\tposition\tstrand" * patterns
+    columns = [*head.split("\t"), *(Effect._fields if effects else ())]
+    yield "\t".join(columns) + "\n"
+    for number, row in enumerate(rows):
         cells = [printable(row.feature), f"{row.weight:.17g}", str(row.support)]
         if isinstance(row, OutputFeature):
             cells.insert(1, printable(str(row.output)))
@@ -123,7 +141,13 @@ def _lines(model: Model) -> Iterator[str]:
             cells += [motif.pattern, position, motif.strand]
         elif patterns:
             cells += ["", "", ""]
+        if effects:
+            cells += effects[number].cells()
         yield "\t".join(cells) + "\n"
+    for name, output, value in model.unpenalised_rows if effects else ():
+        cells = [printable(name), *([] if output is None else [printable(str(output))])]
+        cells.append(f"{value:.17g}")
+        yield "\t".join(cells + [""] * (len(columns) - len(cells))) + "\n"
 
 
 def main() -> None:

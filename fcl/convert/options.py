@@ -93,6 +93,15 @@ _OPTIONS = {
         PATH, help="svmlight: file with the name of a column in each line.", metavar="FILE"
     ),
     "keep": _table(PATH, help="PLINK: file with the names of the samples to keep.", metavar="FILE"),
+    "remove": _table(
+        PATH, help="PLINK: file with the names of samples to leave out.", metavar="FILE"
+    ),
+    "covariates": _table(
+        PATH,
+        help="PLINK: table of covariates by FID and IID, or by one column of names, as plink --covar "
+        "reads it.",
+        metavar="FILE",
+    ),
     "length": _sequence(FROM_1, help="Cut sequences or windows to this length.", metavar="L"),
     "anchor": _sequence(
         one_of("center", "start", "end", "summit"),

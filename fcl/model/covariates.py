@@ -19,7 +19,7 @@ from fcl.types import Floats
 from fcl.units import counted
 
 if TYPE_CHECKING:
-    from fcl.data import DataSet
+    pass
 
 
 #: Maximum columns of all covariates together: the trainer holds them densely.
@@ -161,16 +161,20 @@ def encoded_blocks(
 
 
 def covariate_margins(
-    terms: Sequence[CovariateTerm], data: DataSet, shape: tuple[int, ...]
+    terms: Sequence[CovariateTerm],
+    arrays: Sequence[CovariateArray] | None,
+    n_rows: int,
+    shape: tuple[int, ...],
+    where: str,
 ) -> Floats:
-    """What covariates add to the margins of all rows, float64 (n, *shape).
+    """What covariates add to the margins of all rows, float64 (n_rows, *shape).
 
-    shape : (K,) for K outputs, () for one.
+    shape : (K,) for K outputs, () for one.  where : names the data in messages.
 
     Raises InputError if the data lack an array, or an array differs in kind from the training data.
     """
-    out = np.empty((data.n_rows, *shape))
+    out = np.empty((n_rows, *shape))
     v = np.concatenate([np.reshape(term.coefficients, (term.width, *shape)) for term in terms])
-    for rows, values in encoded_blocks(terms, data.covariates, data.name):
+    for rows, values in encoded_blocks(terms, arrays, where):
         out[rows] = values @ v
     return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fcl.errors import InputError
+from fcl.model.effects import Effect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,9 +56,16 @@ def import_pandas() -> Any:
 
 
 def features_frame(
-    rows: Sequence[FeatureRow | OutputFeature], motifs: Sequence[Motif | None]
+    rows: Sequence[FeatureRow | OutputFeature],
+    motifs: Sequence[Motif | None],
+    effects: Sequence[Effect],
+    unpenalised: Sequence[tuple[str, Any, float]],
 ) -> pd.DataFrame:
-    """The features of a model and their patterns; see :meth:`fcl.Model.to_dataframe`."""
+    """The features of a model and what they are; see :meth:`fcl.Model.to_dataframe`.
+
+    effects : of each row; empty if no feature is a variant.
+    unpenalised : name, output and value of further rows.
+    """
     pd = import_pandas()
     fields = rows[0]._fields if rows else FeatureRow._fields
     frame = pd.DataFrame(rows, columns=fields)
@@ -66,4 +74,13 @@ def features_frame(
         positions = [motif and motif.position for motif in motifs]
         frame["position"] = pd.array(positions, dtype="Int64")
         frame["strand"] = [motif and motif.strand for motif in motifs]
+    if effects:
+        frame = frame.join(pd.DataFrame(effects, columns=Effect._fields))
+        frame["position"] = frame["position"].astype("Int64")
+    if unpenalised:
+        added = pd.DataFrame(unpenalised, columns=["feature", "output", "weight"])
+        frame = pd.concat(
+            [frame, added[[name for name in added if name in frame]]], ignore_index=True
+        )
+        frame = frame.astype({"id": "Int64", "support": "Int64"})
     return frame

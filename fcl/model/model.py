@@ -23,6 +23,7 @@ from fcl.model.column_file import record_from_header, record_to_header
 from fcl.model.columns import matched, select_columns
 from fcl.model.compact import Encoding
 from fcl.model.covariates import CovariateTerm, covariate_margins
+from fcl.model.effects import effects_of
 from fcl.model.explain import Explanation, LinearModel, iter_explanations, iter_values
 from fcl.model.file import ARRAYS, FORMAT, read_model, write_model
 from fcl.model.frames import FeatureRow, OutputFeature, features_frame
@@ -507,13 +508,22 @@ class Model:
         """What covariates add to the margins, float64 (n,) or (n, K); None without covariates."""
         if not self.covariates:
             return None
-        return covariate_margins(self.covariates, data, self.weights.shape[1:])
+        shape = self.weights.shape[1:]
+        return covariate_margins(self.covariates, data.covariates, data.n_rows, shape, data.name)
 
     @property
     def covariate_rows(self) -> list[tuple[str, Any, float]]:
         """Name, output and coefficient of each column of the covariates; one output is None."""
         outputs = [None] if self.n_outputs == 1 else output_texts(self.labels, self.n_outputs)
         return [row for term in self.covariates for row in term.listed(outputs)]
+
+    @property
+    def unpenalised_rows(self) -> list[tuple[str, Any, float]]:
+        """Those of the covariates and of the intercepts."""
+        outputs = [None] if self.n_outputs == 1 else output_texts(self.labels, self.n_outputs)
+        values = np.atleast_1d(self.intercepts).tolist()
+        intercepts = zip(outputs, values, strict=True)
+        return [*self.covariate_rows, *(("(intercept)", name, value) for name, value in intercepts)]
 
     def require_offset(self, data: DataSet) -> None:
         """Raise InputError if the model was trained with an offset and the data have none."""
@@ -671,11 +681,18 @@ class Model:
                 int(self.support[i]),
             )
 
-    def to_dataframe(self) -> pd.DataFrame:
+    def to_dataframe(self, unpenalised: bool = False) -> pd.DataFrame:
         """The active features by decreasing |weight|: id, feature, weight, support.
 
         If features are patterns of letters, the columns motif, position (relative to the origin of the
-        family, missing if the pattern matches anywhere) and strand (``.`` for either) follow.
+        family, missing if the pattern matches anywhere) and strand (``.`` for either) follow; if they
+        are variants of PLINK data, chromosome, position, effect_allele, other_allele and
+        effect_per_allele, which is the weight of one more copy of the effect allele.
+
+        Parameters
+        ----------
+        unpenalised : bool
+            Whether rows for the covariates and the intercept, without id and support, follow.
 
         Raises
         ------
@@ -683,7 +700,9 @@ class Model:
             pandas is not installed.
         """
         rows = self.describe()
-        return features_frame(rows, [self.family.motif(row.id) for row in rows])
+        motifs = [self.family.motif(row.id) for row in rows]
+        added = self.unpenalised_rows if unpenalised else []
+        return features_frame(rows, motifs, effects_of(self, rows), added)
 
 
 def _from_file(intercept: float | list[float], arrays: dict[str, np.ndarray]) -> float | Floats:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 from fcl.convert.contract import ConvertedRows
+from fcl.errors import InputError
 from fcl.model.explain import Explanation, LinearModel
 from fcl.model.outputs import Scores
 from fcl.scoring.lines import TableLines
@@ -72,6 +73,11 @@ class ExplainedLines(TableLines):
         show: Callable[[str], str],
     ) -> None:
         super().__init__(scores)
+        if scorer.model.covariate_names:
+            raise InputError(
+                "--explain: the model has covariates, whose part is computed for DATA only; convert the "
+                "files with fcl convert"
+            )
         self._model, self._scorer, self._top = model, scorer, top
         self._cells = ContributionCells(model, top, show)
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from fcl.convert.contract import OutputLayout
+from fcl.convert.contract import Categorical, Column, OutputLayout
 from fcl.data.base import RowReader
 from fcl.data.column_map import ColumnMap, cut
+from fcl.data.covariates import CovariateArray
 from fcl.data.memory import MemoryReader
 from fcl.data.sparse import SparseRows, from_matrix
 from fcl.errors import InputError
 from fcl.model.columns import match
+from fcl.model.covariates import covariate_margins
 from fcl.model.explain import Explanation, LinearModel, explain_rows
+from fcl.model.model import Model
 from fcl.model.outputs import scores_of
 from fcl.model.predictor import Predictor
 from fcl.types import Floats
@@ -32,7 +35,7 @@ class BlockScorer:
     Raises
     ------
     InputError
-        The model was trained with an offset or covariates, which these inputs cannot have.
+        The model was trained with an offset, which these inputs cannot have.
     """
 
     def __init__(self, model: Predictor) -> None:
@@ -40,11 +43,6 @@ class BlockScorer:
             raise InputError(
                 "the model was trained with an offset, which these inputs lack; convert them with fcl "
                 "convert, add the offset as an array, and give --offset NAME"
-            )
-        if names := ",".join(model.covariate_names):
-            raise InputError(
-                f"the model was trained with the covariates {names}, which these inputs lack; convert "
-                "them with fcl convert, and add the covariates as arrays of these names"
             )
         self.model = model
         self.ignored_entries = 0
@@ -67,7 +65,13 @@ class BlockScorer:
             )
         return notes
 
-    def margins(self, x: np.ndarray | SparseRows, layout: OutputLayout, name: str) -> Floats:
+    def margins(
+        self,
+        x: np.ndarray | SparseRows,
+        layout: OutputLayout,
+        name: str,
+        obs: Mapping[str, Column] | None = None,
+    ) -> Floats:
         """Margins of the rows of a block, with the intercept: float64 (m,), or (m, K) for K outputs.
 
         Parameters
@@ -78,6 +82,8 @@ class BlockScorer:
             Of the source.
         name : str
             Of the input, for messages.
+        obs : mapping of str to column, optional
+            What is known about the rows, such as their covariates.
 
         Raises
         ------
@@ -91,7 +97,29 @@ class BlockScorer:
         self._name = name
         if isinstance(x, SparseRows) and self._map is None:
             self.ignored_entries += int((x.indices >= self._family.row_width).sum())
-        return self.of_rows(self._reader(x))
+        return self.of_rows(self._reader(x)) + self._added(len(x), obs or {}, name)
+
+    def _added(self, n_rows: int, obs: Mapping[str, Column], name: str) -> Floats | float:
+        """What covariates add to the margins, given what is known about the rows."""
+        if not self.model.covariate_names:
+            return 0.0
+        assert isinstance(self.model, Model)  # others have no covariates
+        found = []
+        for wanted in self.model.covariate_names:
+            column = obs.get(wanted.removeprefix("obs/"))
+            if column is None:
+                names = ",".join(self.model.covariate_names)
+                raise InputError(
+                    f"{name} lacks {wanted}, and the model was trained with the covariates {names}; for "
+                    "PLINK files give --covariates FILE; convert others with fcl convert, and add arrays "
+                    "of these names"
+                )
+            if isinstance(column, Categorical):
+                found.append(CovariateArray(wanted, column.codes, tuple(column.categories)))
+            else:
+                found.append(CovariateArray(wanted, np.asarray(column, np.float64)[:, None]))
+        shape = self.model.weights.shape[1:]
+        return covariate_margins(self.model.covariates, found, n_rows, shape, name)
 
     def explanations(
         self, model: LinearModel, x: np.ndarray | SparseRows, top: int

@@ -25,7 +25,7 @@ def quality(
     """Metrics of scores, by name.
 
     For labels these are AUPRC (average precision), AUROC and, for logistic loss, the log loss, as
-    scikit-learn computes them; for numbers the metric of the loss.
+    scikit-learn computes them; for numbers the metric of the loss, and R2 beside the squared error.
 
     Parameters
     ----------
@@ -47,11 +47,14 @@ def quality(
         y, margins, s = y[counted], margins[counted], s[counted]
     if not len(y):
         return {}
-    if not loss.classifies:
-        return {loss.metric: loss.score(y, np.ones(len(y)) if s is None else s, margins)}
-    from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
+    from sklearn.metrics import average_precision_score, log_loss, r2_score, roc_auc_score
 
-    found: dict[str, float] = {}
+    if not loss.classifies:
+        found = {loss.metric: loss.score(y, np.ones(len(y)) if s is None else s, margins)}
+        if loss.metric == "mse" and y.min() < y.max():
+            found["R2"] = float(r2_score(y, margins, sample_weight=s))
+        return found
+    found = {}
     if len(np.unique(y)) == 2:
         found["AUPRC"] = float(average_precision_score(y, margins, pos_label=1.0, sample_weight=s))
         found["AUROC"] = float(roc_auc_score(y, margins, sample_weight=s))
@@ -61,11 +64,17 @@ def quality(
     return found
 
 
-def quality_line(found: dict[str, float], y: Floats) -> str:
-    """The metrics in one line, or the reason why they are missing."""
+def quality_line(found: dict[str, float], y: Floats, weights: Floats | None = None) -> str:
+    """The metrics in one line, or the reason why they are missing.
+
+    Beside AUPRC stands that of random scores, the share of positive rows.
+    """
     if not found:
         return "not compared with the target: no row has a weight above 0"
-    values = ", ".join(f"{name} {value:.4f}" for name, value in found.items())
+    texts = {name: f"{name} {value:.4f}" for name, value in found.items()}
+    if "AUPRC" in texts:
+        texts["AUPRC"] += f" (random {np.average(y > 0, weights=weights):.4f})"
+    values = ", ".join(texts.values())
     classes = set(np.unique(y).tolist())
     if classes == {-1.0, 1.0}:
         values += f" ({int((y > 0).sum()):,} positive)"
@@ -214,7 +223,7 @@ class Collected:
             return None
         y, margins, weights = map(_joined, (self._y, self._margins, self._weights))
         assert y is not None and margins is not None
-        return quality_line(quality(self._model, y, margins, weights), y)
+        return quality_line(quality(self._model, y, margins, weights), y, weights)
 
     def _give_up(self, why: str) -> None:
         self.given_up = why

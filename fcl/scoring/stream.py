@@ -116,7 +116,8 @@ def _scored(
     waiting: deque[tuple[ConvertedRows, Future[Floats]]] = deque()
     with ThreadPoolExecutor(1, thread_name_prefix="fcl-score") as pool:
         for rows in source.blocks(budget):
-            waiting.append((rows, pool.submit(scorer.margins, rows.x, source.layout, name)))
+            given = rows.x, source.layout, name, rows.obs
+            waiting.append((rows, pool.submit(scorer.margins, *given)))
             if len(waiting) > _MOST_WAITING:
                 yield waiting[0][0], waiting.popleft()[1].result()
         yield from ((rows, margins.result()) for rows, margins in waiting)

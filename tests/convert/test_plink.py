@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from converted import converted, refusal, saved
 
 import fcl
+from fcl.cli.inspect import command as inspect
 from fcl.cli.predict import command
 from fcl.convert import run
 from fcl.convert.contract import Budget
@@ -188,6 +189,71 @@ def test_keep(text: str, kept: list[int], properties: dict[str, Any], tmp_path: 
     np.testing.assert_array_equal(found.x, x[kept])
     assert found.summary.dropped == {"not in --keep": N - len(kept)}
     assert "1 name not in" in found.notes or found.group["obs/name"][:].tolist() == ["b_s"]
+
+
+def test_remove(tmp_path: Path) -> None:
+    x = write(tmp_path, False)
+    options = {name: str(saved(tmp_path, name, text)) for name, text in
+               (("keep", b"s3\ns5\ns6\n"), ("remove", b"s5\ns7\n"))}  # fmt: skip
+    found = converted(tmp_path / "geno.bed", **options)
+    np.testing.assert_array_equal(found.x, x[[3, 6]])
+    assert found.summary.dropped == {"not in --keep": N - 3, "in --remove": 1}
+
+
+def test_covariates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files with their table of covariates score like the converted data; effects count alleles."""
+    monkeypatch.chdir(tmp_path)
+    x = complete(write(tmp_path))
+    site = ["ward", "home", "ward"] * N
+    lines = [f"f{i // 3} {name} {40 + 3 * i} {site[i]}" for i, name in enumerate(NAMES)]
+    lines[4] = "f1 s4 NA ward"
+    saved(tmp_path, "c.txt", "\n".join(["#FID IID age site", *lines[::-1]]).encode())
+    y = x[:, 7] - x[:, 20] + 0.1 * np.arange(N)
+    rows = [f"{name} {value + 10}" for name, value in zip(NAMES, y, strict=True)]
+    saved(tmp_path, "p.txt", "\n".join(["IID t", *rows]).encode())
+    found = converted(tmp_path / "geno.bed", y=f"{tmp_path}/p.txt:t", covariates="c.txt")
+    assert found.summary.dropped == {"without a covariate": 1}
+    assert "--covariates obs/age,obs/site to fcl train" in found.notes
+    names = ["obs/age", "obs/site"]
+    data = fcl.open_data("out.zarr", covariates=names)
+    model = fcl.train(data, "columns", loss="squared", C=1.0).model
+    model.save("m.fcl")
+    scores = predicted("m.fcl", "geno.bed", "--covariates", "c.txt")
+    np.testing.assert_allclose(scores, model.margins(data), rtol=1e-5)
+    result = CliRunner().invoke(command, ["m.fcl", "geno.bed", "--out", "s.tsv"])
+    assert result.exit_code == 2 and "geno.bed lacks obs/age" in result.stderr
+    arguments = ["m.fcl", "geno.bed", "--covariates", "c.txt", "--explain", "2", "--out", "t.tsv"]
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2 and "--explain: the model has covariates" in result.stderr
+
+    def table(*options: str) -> list[list[str]]:
+        result = CliRunner().invoke(inspect, ["m.fcl", "--tsv", "w", "--overwrite", *options])
+        assert result.exit_code == 0, result.output
+        lines = Path("w").read_text().splitlines()
+        return [line.split("\t") for line in lines if not line.startswith("#")]
+
+    rows = model.describe()
+    head, *effects = table()
+    assert head[3:] == [
+        "chromosome",
+        "position",
+        "effect_allele",
+        "other_allele",
+        "effect_per_allele",
+    ]
+    assert len(effects) == len(rows) + 3 and effects[-1][0] == "(intercept)"
+    assert float(effects[-1][1]) == model.intercept and effects[-2][0] == "obs/site=ward"
+    pgs, plink = table("--format", "pgs")[1:], table("--format", "plink")[1:]
+    for row, effect, score, allele in zip(rows, effects, pgs, plink, strict=False):
+        variant = model.variants[row.id] if model.variants else None
+        assert variant is not None and float(effect[1]) == row.weight
+        place = [variant.chromosome, str(variant.position), variant.a1, variant.a2]
+        # X counts the allele A1
+        assert effect[3:] == [*place, effect[1]] == [*score[1:5], score[5]]
+        assert allele == [score[0], variant.a1, effect[1]]
+    frame = model.to_dataframe(unpenalised=True)
+    assert list(frame["feature"])[-3:] == ["obs/age", "obs/site=ward", "(intercept)"]
+    assert frame["effect_per_allele"][0] == rows[0].weight and frame["effect_allele"][0] in "AC"
 
 
 @pytest.mark.parametrize("header", ["FID\tIID\tt", "#fid\tiid\tt"])

@@ -48,7 +48,7 @@ PHENOTYPES = {
     "short line": ("IID\ttrait\ns1\t1.5\ns1\n", "p.tsv: line 3: expected 2 columns, got 1"),
     "no phenotype": ("IID\ttrait\ns1\tNA\n", "no sample has a value"),
     "column twice": ("IID\ttrait\ttrait\ns1\t1\t2\n", "2 columns of"),
-    "empty table": ("", "p.tsv: expected a table of phenotypes, got an empty file"),
+    "empty table": ("", "p.tsv: expected a table with a line for each sample, got an empty"),
 }  # fmt: skip
 #: What is done to the files, options, and the message.
 CASES: dict[str, tuple[Callable[[], object], dict[str, Any], str]] = {
@@ -72,6 +72,13 @@ CASES: dict[str, tuple[Callable[[], object], dict[str, Any], str]] = {
     "sample of the family twice": (written(iid=["s"] * N, fid=["a"] * N), {},
         "is in the lines 1 and 2; expected each sample once"),
     "keep nobody": (table("nobody\n", "keep.txt"), {"keep": "keep.txt"}, "none of the names"),
+    "remove nobody": (table("nobody\n", "r.txt"), {"remove": "r.txt"}, "^--remove: none of the names"),
+    "covariate twice": (table("IID\ta\ta\ns1\t1\t2\n"), {"covariates": "p.tsv"}, "got 'a'; rename it"),
+    "covariate named name": (table("IID\tname\ns1\t1\n"), {"covariates": "p.tsv"}, "got 'name'; rename"),
+    "no covariate": (table("FID\tIID\nf0\ts1\n"), {"covariates": "p.tsv"}, "no column beside the names"),
+    "covariates of others": (table("IID\ta\nq1\t1\n"), {"covariates": "p.tsv"}, "covariates: no sample"),
+    "covariate of two kinds": (table("IID\ta\ns1\t1\ns2\tx\n"), {"covariates": "p.tsv"},
+        "^--covariates: p.tsv: expected finite numbers in the column 'a', or NA, got 'x'"),
     "y without a table": (dict, {"y": "trait"}, "expected TABLE.tsv:COLUMN"),
     "y in no table": (dict, {"y": "no.tsv:trait"}, "no.tsv.* does not exist"),
     "like nothing": (dict, {"like": "absent.zarr"}, "absent.zarr.* does not exist"),

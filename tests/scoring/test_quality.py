@@ -19,6 +19,10 @@ def test_one_class_has_a_log_loss_only() -> None:
     assert found == {"log loss": pytest.approx(expected)}
     assert list(quality(random_model(loss="squared_hinge"), -y, margins)) == ["AUPRC", "AUROC"]
     assert quality(random_model(), y, margins, np.zeros(3)) == {}
+    squared = random_model(None, "squared")
+    found = quality(squared, np.array([0.0, 2.0, 4.0]), np.array([0.0, 2.0, 3.0]))
+    assert found == {"mse": pytest.approx(1 / 3), "R2": pytest.approx(1 - 1 / 8)}
+    assert list(quality(squared, np.zeros(2), np.ones(2))) == ["mse"]
     poisson = random_model(None, "poisson")
     assert list(quality(poisson, np.array([0.0, 2.0, 3.0]), margins)) == ["deviance"]
 
@@ -28,7 +32,7 @@ def test_rows_that_are_not_compared() -> None:
     few = Collected(model, "y", most_bytes=3 * 128)
     assert few.line() is None
     few.add(np.array(["yes", "no"]), np.array([1.0, 2.0]), None, np.arange(2))
-    assert "AUROC 0.0000" in str(few.line())
+    assert str(few.line()).startswith("AUPRC 0.5000 (random 0.5000), AUROC 0.0000, log loss")
     few.add(np.array(["yes", "no"]), np.zeros(2), None, np.arange(2, 4))
     assert "more than 3 rows need more memory; raise --memory" in str(few.line())
     lenient = Collected(model, "t", 1000, strict=False)

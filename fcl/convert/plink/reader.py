@@ -19,7 +19,7 @@ from fcl.convert.contract import (
 )
 from fcl.convert.files import InputFile
 from fcl.convert.plink.like import PlinkColumns, training_variants
-from fcl.convert.plink.samples import kept_samples, read_phenotype
+from fcl.convert.plink.samples import named_samples, read_covariates, read_phenotype
 from fcl.convert.plink.transpose import Transposed
 from fcl.convert.plink.trio import Trio
 from fcl.convert.reference import Reference
@@ -39,7 +39,9 @@ class Options:
     """The options of ``fcl convert`` that PLINK files take."""
 
     y: str | None = None
+    covariates: str | None = None
     keep: str | None = None
+    remove: str | None = None
     missing: str = "mean"
     like: str | Reference | None = None
 
@@ -67,6 +69,7 @@ class _PlinkSource(ConvertSource):
         self._trio = trio = Trio.open(inputs[0], budget)
         self.inputs += [trio.bim, trio.fam]
         self._phenotype = read_phenotype(options.y, trio.samples, trio.fam.name)
+        self._covariates: dict[str, Column] = {}
         self._kept = self._find_kept()
         self._columns = self._find_columns(budget)
         self._means = np.zeros(len(self._columns.order), np.float32)
@@ -127,13 +130,26 @@ class _PlinkSource(ConvertSource):
         samples = self._trio.samples
         keep = np.ones(len(samples), bool)
         self.rows_in = len(samples)
-        if self._options.keep is not None:
-            file = InputFile(self._options.keep)
+        lists = {"keep": self._options.keep, "remove": self._options.remove}
+        for option, path in lists.items():
+            if path is None:
+                continue
+            file = InputFile(path)
             self.inputs.append(file)
-            keep, n_unknown = kept_samples(file, samples)
-            self._drop("not in --keep", int((~keep).sum()))
+            named, n_unknown = named_samples(f"--{option}", file, samples)
+            dropped = keep & (named if option == "remove" else ~named)
+            self._drop("in --remove" if option == "remove" else "not in --keep", int(dropped.sum()))
+            keep &= ~dropped
             if n_unknown:
-                self.notes.append(f"keep: {counted(n_unknown, 'name')} not in the .fam file")
+                self.notes.append(f"{option}: {counted(n_unknown, 'name')} not in the .fam file")
+        if self._options.covariates is not None:
+            file = InputFile(self._options.covariates)
+            self.inputs.append(file)
+            self._covariates, known = read_covariates(file, samples)
+            self._drop("without a covariate", int((keep & ~known).sum()))
+            keep &= known
+            names = ",".join(f"obs/{name}" for name in self._covariates)
+            self.notes.append(f"covariates: give --covariates {names} to fcl train")
         if self._phenotype is None:
             self.notes.append(
                 "y: none, as the .fam file has no phenotypes; give --y TABLE.tsv:COLUMN"
@@ -209,6 +225,11 @@ class _PlinkSource(ConvertSource):
             x = np.where(missing, self._means, codes)
         obs: dict[str, Column] = {name: values[samples] for name, values in self._obs.items()}
         obs["family"] = Categorical(self._obs["family"][samples], self._families)
+        for name, column in self._covariates.items():
+            if isinstance(column, Categorical):
+                obs[name] = Categorical(column.codes[samples], column.categories)
+            else:
+                obs[name] = column[samples]
         return ConvertedRows(x.astype(self._dtype), samples, self._target(samples), None, obs)
 
     def _target(self, samples: np.ndarray) -> np.ndarray | None:

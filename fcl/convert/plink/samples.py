@@ -1,4 +1,4 @@
-"""Which samples are kept, and their phenotypes."""
+"""Which samples are kept, their phenotypes and covariates."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcl.checks import shown
+from fcl.convert.contract import Categorical, Column
 from fcl.convert.files import InputFile
 from fcl.convert.plink.trio import Samples, decoded, fields
 from fcl.convert.rereading import complete_lines
@@ -17,6 +18,8 @@ from fcl.numerals import read_number
 #: How PLINK writes that a phenotype is unknown, apart from 0 for case and control.
 _UNKNOWN = ("-9", "NA", "na", "NaN", "nan", ".", "")
 _UNKNOWN_NUMBER = -9
+#: Arrays of what is known about samples that covariates may not replace.
+_OTHER_ARRAYS = ("name", "family", "source_row")
 #: First cells of headers, in capitals.
 _HEADS = ("FID", "#FID", "IID", "#IID")
 
@@ -43,12 +46,12 @@ class Phenotype:
     note: str
 
 
-def kept_samples(file: InputFile, samples: Samples) -> tuple[np.ndarray, int]:
-    """Read the names of the samples to keep: FAMILY ID, or names.
+def named_samples(option: str, file: InputFile, samples: Samples) -> tuple[np.ndarray, int]:
+    """Read the names of samples to keep or to remove: FAMILY ID, or names.
 
     Returns
     -------
-    keep : bool (n,)
+    named : bool (n,)
     n_unknown : int
         Names that no sample has.
 
@@ -58,7 +61,7 @@ def kept_samples(file: InputFile, samples: Samples) -> tuple[np.ndarray, int]:
         No sample has any of the names.
     """
     index = samples.index()
-    keep = np.zeros(len(samples), bool)
+    named = np.zeros(len(samples), bool)
     n_unknown = 0
     for _, cells in _lines(file):
         if cells[0].upper() in _HEADS:
@@ -66,13 +69,13 @@ def kept_samples(file: InputFile, samples: Samples) -> tuple[np.ndarray, int]:
         at = index.get(tuple(cells[:2]))
         n_unknown += at is None
         if at is not None:
-            keep[at] = True
-    if not keep.any():
+            named[at] = True
+    if not named.any():
         raise InputError(
-            f"--keep: none of the names in {file.name} is in the .fam file, whose samples are "
+            f"{option}: none of the names in {file.name} is in the .fam file, whose samples are "
             f"{_some(samples)}; expected lines of FAMILY and ID, or of one name"
         )
-    return keep, n_unknown
+    return named, n_unknown
 
 
 def read_phenotype(option: str | None, samples: Samples, fam_name: str) -> Phenotype | None:
@@ -107,14 +110,11 @@ def read_phenotype(option: str | None, samples: Samples, fam_name: str) -> Pheno
 
 
 def _column(file: InputFile, column: str, samples: Samples) -> np.ndarray:
-    lines = _lines(file)
-    _, header = next(lines, (0, []))
-    if not header:
-        raise InputError(f"{file.name}: expected a table of phenotypes, got an empty file")
+    header, rows = _sample_lines("--y", file, samples)
     if column not in header:
         raise InputError(
             f"--y: {file.name} has no column {shown(column)}; its first line has "
-            f"{', '.join(map(shown, header[:12]))}{_hint(header)}"
+            f"{', '.join(map(shown, header[:12]))}"
         )
     if header.count(column) > 1:
         raise InputError(
@@ -122,10 +122,82 @@ def _column(file: InputFile, column: str, samples: Samples) -> np.ndarray:
             "rename one of them"
         )
     at = header.index(column)
-    n_keys = 2 if [cell.lstrip("#").upper() for cell in header[:2]] == ["FID", "IID"] else 1
-    index = samples.index()
     values = np.full(len(samples), np.nan)
-    seen: dict[int, int] = {}
+    for sample, (number, cells) in rows.items():
+        values[sample] = _number(cells[at], f"{file.name}: line {number}", column)
+    return values
+
+
+def read_covariates(file: InputFile, samples: Samples) -> tuple[dict[str, Column], np.ndarray]:
+    """Read a table of covariates as ``plink --covar`` does, and which samples have all values.
+
+    Returns
+    -------
+    columns : dict of str to column
+        float64 (n,), or a categorical for a column of texts.
+    known : bool (n,)
+
+    Raises
+    ------
+    InputError
+        The file is no such table, a sample has two lines, or a column mixes numbers and texts.
+    """
+    header, rows = _sample_lines("--covariates", file, samples)
+    first = _n_keys(header)
+    names = header[first:]
+    for name in names:
+        if names.count(name) > 1 or name in _OTHER_ARRAYS or "/" in name:
+            raise InputError(
+                f"--covariates: {file.name}: expected columns of distinct names, which differ from "
+                f"{', '.join(_OTHER_ARRAYS)} and have no /, got {shown(name)}; rename it"
+            )
+    known = np.zeros(len(samples), bool)
+    known[list(rows)] = True
+    found: dict[str, Column] = {}
+    for at in range(first, len(header)):
+        texts = {sample: cells[at] for sample, (_, cells) in rows.items()}
+        there = {sample: text for sample, text in texts.items() if text not in _UNKNOWN}
+        known[[sample for sample in texts if sample not in there]] = False
+        found[header[at]] = _covariate(file, header[at], there, len(samples))
+    if not found:
+        raise InputError(f"--covariates: {file.name} has no column beside the names of samples")
+    return found, known
+
+
+def _covariate(file: InputFile, name: str, texts: dict[int, str], n: int) -> Column:
+    numbers = {sample: read_number(text) for sample, text in texts.items()}
+    wrong = [sample for sample, number in numbers.items() if number is None or np.isinf(number)]
+    if wrong and len(wrong) < len(texts):
+        raise InputError(
+            f"--covariates: {file.name}: expected finite numbers in the column {shown(name)}, or NA, got "
+            f"{shown(texts[wrong[0]])}; correct it, or write texts in all rows for categories"
+        )
+    if not wrong:
+        values = np.full(n, np.nan)
+        values[list(numbers)] = list(numbers.values())
+        return values
+    levels = sorted(set(texts.values()))
+    codes = np.zeros(n, np.int32)
+    codes[list(texts)] = [levels.index(text) for text in texts.values()]
+    return Categorical(codes, levels)
+
+
+def _n_keys(header: list[str]) -> int:
+    return 2 if [cell.lstrip("#").upper() for cell in header[:2]] == ["FID", "IID"] else 1
+
+
+def _sample_lines(
+    option: str, file: InputFile, samples: Samples
+) -> tuple[list[str], dict[int, tuple[int, list[str]]]]:
+    """The header of a table, and by sample the number and the cells of its line."""
+    lines = _lines(file)
+    _, header = next(lines, (0, []))
+    if not header:
+        raise InputError(
+            f"{file.name}: expected a table with a line for each sample, got an empty file"
+        )
+    index, n_keys = samples.index(), _n_keys(header)
+    found: dict[int, tuple[int, list[str]]] = {}
     key: list[str] = []
     for number, cells in lines:
         if len(cells) != len(header):
@@ -136,19 +208,19 @@ def _column(file: InputFile, column: str, samples: Samples) -> np.ndarray:
         sample = index.get(tuple(key))
         if sample is None:
             continue
-        if seen.setdefault(sample, number) != number:
+        if sample in found:
             raise InputError(
                 f"{file.name}: the sample {shown(' '.join(key))} is in the lines "
-                f"{seen[sample]} and {number}; expected each sample once"
+                f"{found[sample][0]} and {number}; expected each sample once"
             )
-        values[sample] = _number(cells[at], f"{file.name}: line {number}", column)
-    if not seen:
+        found[sample] = number, cells
+    if not found:
         raise InputError(
-            f"--y: no sample of {file.name}, such as {shown(' '.join(key))}, "
+            f"{option}: no sample of {file.name}, such as {shown(' '.join(key))}, "
             f"is in the .fam file, whose samples are {_some(samples)}; expected FID and IID, or "
-            "one column of names (ID or FAMILY_ID)"
+            f"one column of names (ID or FAMILY_ID){_hint(header)}"
         )
-    return values
+    return header, found
 
 
 def _hint(header: list[str]) -> str:
