@@ -13,7 +13,8 @@ from fcl.cli.process import run
 from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
-from fcl.model.effects import FORMATS, Effect, effects_of, score_lines
+from fcl.model.effects import Effect, effects_of
+from fcl.model.score_files import FORMATS, score_lines
 
 if TYPE_CHECKING:
     from fcl.model import Model
@@ -124,7 +125,7 @@ def _lines(model: Model) -> Iterator[str]:
     family = model.family
     patterns = any(family.motif(int(i)) is not None for i in model.ids)
     rows = model.describe()
-    effects = effects_of(model, rows)
+    effects = effects_of(rows, model.column_record)
     head = (
         "feature\tweight\tsupport" if model.n_outputs == 1 else "feature\toutput\tweight\tsupport"
     )

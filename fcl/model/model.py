@@ -702,7 +702,7 @@ class Model:
         rows = self.describe()
         motifs = [self.family.motif(row.id) for row in rows]
         added = self.unpenalised_rows if unpenalised else []
-        return features_frame(rows, motifs, effects_of(self, rows), added)
+        return features_frame(rows, motifs, effects_of(rows, self.column_record), added)
 
 
 def _from_file(intercept: float | list[float], arrays: dict[str, np.ndarray]) -> float | Floats:
