@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fcl.cli.common import printable
 from fcl.cli.predict_options import CONVERT_NAMES
 from fcl.errors import InputError
@@ -134,7 +136,21 @@ def predict_variants(model: Predictor, request: Request) -> ScoreSummary:
     )
     vcf, genome = InputFile(options["vcf"]), InputFile(options["genome"])
     with text_output(request.out, request.overwrite) as file:
-        return score_variants(vcf, genome, scorer, variants, file, budget)
+        summary = score_variants(vcf, genome, scorer, variants, file, budget)
+    if options["sites"] is None and _has_positions(model):
+        summary.notes.append(
+            "windows: each has its variant in the middle, and patterns of this model have positions; if "
+            "it was trained on windows around sites, give their letters: --sites AG --origin N"
+        )
+    return summary
+
+
+def _has_positions(model: Predictor) -> bool:
+    """Whether a feature of a model is a pattern at a place of the window."""
+    motifs = (
+        model.family.motif(feature) for feature in getattr(model, "ids", np.empty(0)).tolist()
+    )
+    return any(motif is not None and motif.position is not None for motif in motifs)
 
 
 def _windows(model: Predictor, options: Mapping[str, Any]) -> SiteWindows:

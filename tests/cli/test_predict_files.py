@@ -50,7 +50,7 @@ def test_two_fasta_files(model: str, run: Run) -> None:
     np.testing.assert_allclose([float(line[2]) for line in lines], PROBABILITY, rtol=1e-12)
     y = np.array([1] * 4 + [0] * 5)
     expected = (
-        f"AUPRC {average_precision_score(y, MARGINS):.4f}, AUROC {roc_auc_score(y, MARGINS):.4f}, "
+        f"AUPRC {average_precision_score(y, MARGINS):.4f} (random {np.mean(y > 0):.4f}), AUROC {roc_auc_score(y, MARGINS):.4f}, "
         f"log loss {log_loss(y, PROBABILITY):.4f} (4 positive) over 9 rows"
     )
     assert expected in result.stderr
@@ -172,7 +172,9 @@ def test_data_with_labels(model: str, run: Run) -> None:
     assert not Path("c.npy").exists()
     random_model(None, "squared").save("r.fcl")
     result = run("predict", "r.fcl", "d", "--out", "d.npy")
-    assert f"mse {np.mean((MARGINS - np.arange(9)) ** 2):.4f} over 9 rows" in result.stderr
+    mse = np.mean((MARGINS - np.arange(9)) ** 2)
+    line = f"mse {mse:.4f}, R2 {1 - mse / np.var(np.arange(9)):.4f} over 9 rows"
+    assert line in result.stderr
 
 
 def test_explained_files(model: str, run: Run) -> None:

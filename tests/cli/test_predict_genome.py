@@ -177,6 +177,7 @@ def test_variants(
         "predict", "m.fcl", "--vcf", "v.vcf.gz", "--genome", "g.fa", "--both-strands", *where,
         "--keep-dropped", "--out", "d.tsv", *["--edges", "pad"] * pad,
     ))  # fmt: skip
+    assert ("give their letters: --sites AG" in result.stderr) == (pattern is None)
     rows = [line.split("\t") for line in Path("d.tsv").read_text().splitlines()[1:]]
     each = [(c, s, i, o, n) for i, (c, s, o, news) in enumerate(variants) for n in news]
     n_empty = 0

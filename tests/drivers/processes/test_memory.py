@@ -17,9 +17,9 @@ import pytest
 import zarr
 from rows import ACCEPTORS
 
-from fcl.drivers import memory
 from fcl.drivers.plan import CHILD
 from fcl.drivers.processes.shared import Segment
+from fcl.memory import meter as memory
 from fcl.memory.meter import Meter, available_memory, on_tmpfs, oom_kills, rss_anon
 from tools.bench.memory import Watch
 
