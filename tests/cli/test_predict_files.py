@@ -50,8 +50,9 @@ def test_two_fasta_files(model: str, run: Run) -> None:
     np.testing.assert_allclose([float(line[2]) for line in lines], PROBABILITY, rtol=1e-12)
     y = np.array([1] * 4 + [0] * 5)
     expected = (
-        f"AUPRC {average_precision_score(y, MARGINS):.4f} (random {np.mean(y > 0):.4f}), AUROC {roc_auc_score(y, MARGINS):.4f}, "
-        f"log loss {log_loss(y, PROBABILITY):.4f} (4 positive) over 9 rows"
+        f"AUPRC {average_precision_score(y, MARGINS):.4f} (random {np.mean(y > 0):.4f}), "
+        f"AUROC {roc_auc_score(y, MARGINS):.4f}, log loss {log_loss(y, PROBABILITY):.4f} "
+        "(4 positive) over 9 rows"
     )
     assert expected in result.stderr
     again = run("predict", model, "p.fa", "n.fa.gz", "--out", "o.tsv.gz")
