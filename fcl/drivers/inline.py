@@ -24,8 +24,7 @@ from fcl.features.standardized import attach_scales
 from fcl.parallel import Team
 from fcl.solve.margins import write_margins
 from fcl.solve.outer import Certified
-from fcl.solve.outputs import local_passes
-from fcl.solve.passes import Passes
+from fcl.solve.passes import Passes, local_passes
 from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver
 from fcl.solve.state import Point

@@ -21,7 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fcl.objective.unpenalised import UnpenalisedFit
+from fcl.objective.problem import UnpenalisedFit
 from fcl.parallel import one_blas_thread
 from fcl.types import Floats
 

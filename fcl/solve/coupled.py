@@ -21,7 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcl.objective import ROUNDING, Outputs
+from fcl.objective import ROUNDING
+from fcl.objective.outputs import Outputs
 from fcl.parallel import SERIAL, Team
 from fcl.solve.coupled_exact import exact_bytes, is_exact, minimise_exactly
 from fcl.solve.coupled_model import RowHessians, minimise_model, model_bytes

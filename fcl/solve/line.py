@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcl.objective import Objective
+from fcl.objective import SingleOutput
 from fcl.solve.state import LocalPoint
 from fcl.types import Floats
 
@@ -41,7 +41,7 @@ class Share:
 class Line:
     """The change of the local objective along a step d."""
 
-    objective: Objective
+    objective: SingleOutput
     m: Floats  #: margins before the step
     dm: Floats  #: margins of the step
     local: LocalPoint

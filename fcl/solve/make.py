@@ -6,7 +6,6 @@ from typing import Any
 
 from fcl.cache import LiveColumns
 from fcl.features.base import Family
-from fcl.objective import Objective, Outputs
 from fcl.solve.blocks import OutputSolver
 from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.coupled_local import CoupledSolver
@@ -36,21 +35,15 @@ def make_local(
         rounds = family.rounds_weights(n_rows) and not view.objective.penalty.limits.exact
         return LocalSolver(view, cache, trainer, factors, rounds)
     objective = view.objective
-    if is_coupled(objective):
+    if objective.coupled:
         together = CoupledTrainer(trainer.inner, objective.n_outputs)
         return CoupledSolver(view, cache, together, factors)
     return OutputSolver(view, cache, trainer, factors)
 
 
-def is_coupled(objective: Objective | Outputs) -> bool:
-    """Whether penalty or loss couples the outputs of an objective, which are then trained together."""
-    return isinstance(objective, Outputs) and (objective.penalty.grouped or not objective.separate)
-
-
-def view_of_all_rows(objective: Objective | Outputs, family: Family) -> RowView | OutputView:
+def view_of_all_rows(objective: Any, family: Family) -> RowView | OutputView:
     """The view of all rows of an objective, for columns of a family."""
     verified: Verified | None = family.user_class if family.verifies_columns else None
-    if isinstance(objective, Outputs):
+    if objective.outputs:
         return OutputView(None, objective, verified)
-    whole = objective.over(objective.y, objective.s, objective.covariates)
-    return RowView.all_rows(whole, verified)
+    return RowView.all_rows(objective.here(), verified)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fcl.objective import Outputs
 from fcl.objective.block_sums import EPSILON, margin_sizes
+from fcl.objective.outputs import Outputs
 from fcl.solve.exact import SPARSE, over_chunks
 from fcl.solve.state import Columns, WorkingSet
 from fcl.solve.view import RowView, Verified, column_moments, norm

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.kernels import sampling as kernels
-from fcl.objective import Objective, Outputs
+from fcl.objective import Objective
 from fcl.solve.output_view import OutputView
 from fcl.solve.passes import Passes
 from fcl.solve.state import Point
@@ -313,9 +313,9 @@ class Sampler:
         if size.wanted >= objective.n_rows:
             size.drawn = objective.n_rows
             verified = passes.family.user_class if passes.family.verifies_columns else None
-            if isinstance(objective, Outputs):
+            if objective.outputs:
                 return OutputView(None, objective, verified), passes.rows_here()
-            whole = objective.over(objective.y, objective.s, objective.covariates)
+            whole = objective.here()
             return RowView.all_rows(whole, verified, self._buffers), passes.rows_here()
         n = draw_rows(
             objective,
@@ -329,14 +329,11 @@ class Sampler:
         return self._view(passes, n), self._prepare(passes, n)
 
     def _view(self, passes: Passes, n: int) -> View:
-        y, s, rows = self._y[:n], self._s[:n], self._rows[:n]
-        if isinstance(passes.objective, Outputs):
-            return OutputView(rows, passes.objective.take(rows, s))
-        np.take(passes.objective.y, rows, out=y)
-        covariates = passes.objective.covariates
-        if covariates is not None:
-            covariates = covariates.take(rows, self._covariates(covariates.q)[:n])
-        part = passes.objective.over(y, s, covariates)
+        rows, covariates = self._rows[:n], passes.objective.covariates
+        z = None if covariates is None else self._covariates(covariates.q)[:n]
+        part = passes.objective.take(rows, self._s[:n], self._y[:n], z)
+        if part.outputs:
+            return OutputView(rows, part)
         return RowView.of_rows(part, rows, self._buffers)
 
     def _covariates(self, q: int) -> Floats:
@@ -386,7 +383,7 @@ class Sampler:
 
 
 def draw_rows(
-    objective: Objective | Outputs,
+    objective: Objective,
     curvatures: Floats,
     size: int,
     seed: int,
@@ -399,7 +396,7 @@ def draw_rows(
     do not fit are dropped from its end.
     """
     rare = _rare_classes(objective, size)
-    if isinstance(objective, Outputs):
+    if objective.outputs:
         curvatures = curvatures.sum(axis=0)
     # the other rows share the room that the rare class leaves, less the variation of their number
     n_rare, total_q, total_s = 0, 0.0, 0.0
@@ -478,25 +475,12 @@ def _chosen(of: Any, rows: slice, q: Floats, inclusion: Inclusion, seed: int) ->
     return found + start, of.s[rows][found] / probability[found]
 
 
-def _rare_classes(objective: Objective | Outputs, size: int) -> Floats:
+def _rare_classes(objective: Objective, size: int) -> Floats:
     """The labels of classes that are small enough to be drawn as a whole.
 
     Small classes together, the smallest first, take up at most the share RARE of the sample.
     """
-    if not objective.loss.classifies or objective.y.ndim > 1:
-        return np.empty(0)
-    labels, counts = _class_counts(objective)
+    labels, counts = objective.class_counts()
     order = np.argsort(counts, kind="stable")
     small = np.cumsum(counts[order]) <= RARE * size
     return labels[order[small & (np.arange(len(labels)) < len(labels) - 1)]]
-
-
-def _class_counts(objective: Objective | Outputs) -> tuple[Floats, Ids]:
-    """The labels of the rows, and how many rows each has."""
-    if isinstance(objective, Outputs):
-        n = objective.n_outputs
-        codes = (objective.y[b].astype(np.int64) for b in objective.blocks())
-        counts = sum((np.bincount(c, minlength=n) for c in codes), np.zeros(n, np.int64))
-        return np.arange(float(n)), counts
-    positive = sum(int((objective.y[b] > 0).sum()) for b in objective.blocks())
-    return np.array([-1.0, 1.0]), np.array([objective.n_rows - positive, positive])

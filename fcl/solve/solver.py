@@ -32,7 +32,7 @@ from fcl.features.prices import Prices
 from fcl.solve.admission import Admission
 from fcl.solve.exact import MOST_COLUMNS
 from fcl.solve.inner import InnerModel
-from fcl.solve.make import is_coupled, make_local, view_of_all_rows
+from fcl.solve.make import make_local, view_of_all_rows
 from fcl.solve.outer import COUPLED_SHARE, LISTS_SHARE, TRAIN_SHARE, Certified, Outer
 from fcl.solve.output_view import OutputView
 from fcl.solve.passes import Passes
@@ -66,7 +66,7 @@ def null_outer(passes: Passes, tol: float) -> Outer:
         )
     n_features = None if passes.sampled else passes.family.n_features
     share = TRAIN_SHARE
-    if is_coupled(passes.objective):
+    if passes.objective.coupled:
         share = COUPLED_SHARE
     elif passes.family.lists_columns and not passes.objective.loss.clipped:
         share = LISTS_SHARE
@@ -353,7 +353,7 @@ class Solver:
         QUICK_PASS_STEPS; after one while many features are still to come, which change the weights more
         than a second step does.
         """
-        reads = self.family.lists_columns and not is_coupled(self.objective)
+        reads = self.family.lists_columns and not self.objective.coupled
         reads = reads and self.local.view.complete
         steps = (1 if self._cut_short else QUICK_PASS_STEPS) if reads else TRAIN_STEPS
         self.local.trainer.most_decrease, self.local.trainer.foresees = self.outer.gap, reads

@@ -21,7 +21,7 @@ import numpy as np
 
 from fcl import kernels
 from fcl.errors import GeneratorError
-from fcl.objective import Objective
+from fcl.objective import SingleOutput
 from fcl.objective.block_sums import EPSILON, margin_sizes
 from fcl.parallel import SERIAL, Team, cut
 from fcl.solve.state import Columns, WorkingSet
@@ -51,7 +51,7 @@ class RowView:
     """Rows, the objective over them with weights s_i / pi_i, and corrections of free coefficients."""
 
     rows: Ids | None  #: row numbers; None for all rows
-    objective: Objective
+    objective: SingleOutput
     margins: Floats  #: of the anchor at these rows, without the intercept
     proximal: float = PROXIMAL
     free_correction: Floats = field(init=False)  #: c_b, float64 (n_free,)
@@ -88,7 +88,7 @@ class RowView:
     @classmethod
     def all_rows(
         cls,
-        objective: Objective,
+        objective: SingleOutput,
         verified: Verified | None = None,
         buffers: Buffers | None = None,
     ) -> RowView:
@@ -105,7 +105,7 @@ class RowView:
         return cls(None, objective, margins, verified=verified, _r=r, _q=q)
 
     @classmethod
-    def of_rows(cls, part: Objective, rows: Ids, buffers: Buffers | None = None) -> RowView:
+    def of_rows(cls, part: SingleOutput, rows: Ids, buffers: Buffers | None = None) -> RowView:
         """The view of a sample, given the objective over its rows with weights s_i / pi_i.
 
         buffers : vectors at least as long as the rows, used instead of new ones.

@@ -21,7 +21,7 @@ from fcl.cli.certify import command as certify_command
 from fcl.cli.train import command as train_command
 from fcl.drivers.events import PassDone
 from fcl.options import limits_of
-from fcl.solve import outputs, passes
+from fcl.solve import passes
 from tests.drivers.conftest import bits, dense
 from tests.windows import examples
 
@@ -422,7 +422,6 @@ def test_a_full_list_hides_no_violation(monkeypatch: pytest.MonkeyPatch) -> None
     found = fcl.certify((np.zeros(40), 0.0), data, features="columns", **options).certificate
     assert found.bound <= best.objective * (1.0 + 1e-12) < 0.4 * found.objective
     monkeypatch.setattr(passes.Passes.__init__, "__defaults__", (2, 1))
-    monkeypatch.setattr(outputs.make_passes, "__defaults__", (2, 1))
     few = fcl.train(data, "columns", tol=1e-6, **options).certificate
     assert few.gap <= 1e-6 and few.objective == pytest.approx(best.objective, rel=1e-6)
 

@@ -15,7 +15,7 @@ import fcl
 from fcl.cache import ColumnCache
 from fcl.features.base import DenseColumns
 from fcl.kernels.coupled_blocks import block_length
-from fcl.objective import GroupPenalty, Outputs, Penalty, find_loss, make_outputs
+from fcl.objective import GroupPenalty, Objective, Penalty, find_loss, make_objective
 from fcl.solve import coupled_model
 from fcl.solve.coupled import CoupledTrainer, norm_rise
 from fcl.solve.coupled_local import CoupledSolver
@@ -45,10 +45,10 @@ class Case:
         self.f = self.f if len(self.f) else np.ones(k)
 
     @property
-    def outputs(self) -> Outputs:
+    def outputs(self) -> Objective:
         penalty = (GroupPenalty if self.group else Penalty)(self.l1_ratio)
         loss = find_loss(self.loss)
-        return make_outputs(loss, self.y, self.s, self.C, self.K, penalty=penalty, block_rows=64)
+        return make_objective(loss, self.y, self.s, self.C, self.K, penalty=penalty, block_rows=64)
 
     @property
     def judge(self) -> ClassProblem:

@@ -7,7 +7,6 @@ columns. It publishes its point after each step that improved it, and reports wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,6 @@ from fcl.drivers.processes.logic.protocol import (
     TrainerIdle,
 )
 from fcl.drivers.processes.messages import ProposalTaken, SetUp
-from fcl.objective import Outputs
 from fcl.options import Options
 from fcl.parallel import Team
 from fcl.solve.admission import Newcomers, admit_needed
@@ -194,10 +192,9 @@ class TrainerProcess:
     def _sampled(self, rows: Ids) -> RowView | OutputView:
         objective, n = self._objective, len(rows)
         y, s = self.layout.array("sample_y")[:n], self.layout.array("sample_s")[:n]
-        if isinstance(objective, Outputs):
+        if objective.outputs:
             return OutputView(rows, objective.take(rows, s))
-        covariates = objective.covariates and objective.covariates.take(rows)
-        return RowView.of_rows(replace(objective, y=y, s=s, covariates=covariates), rows)
+        return RowView.of_rows(objective.take(rows, s, y), rows)
 
     # -- orders --------------------------------------------------------------------------------
 
