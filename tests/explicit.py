@@ -215,7 +215,7 @@ def make_solver(
     if sample:
         rows, inclusion = sample
         part = replace(objective, y=objective.y[rows], s=objective.s[rows] / inclusion)
-        view, view_rows = RowView.of_rows(part, rows), select_rows(family, prepared, rows)
+        view, view_rows = RowView(rows, part), select_rows(family, prepared, rows)
     n = len(sample[0]) if sample else len(raw)
     cache = ColumnCache(capacity or 1 << 24, max_columns, n, block_rows, family.binary, family.step)
     return Solver(

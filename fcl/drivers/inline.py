@@ -261,7 +261,7 @@ def _solver(job: Job, plan: Plan, passes: Passes) -> Solver:
     sampler = None
     if plan.view_rows:
         size = job.sample_size(n_view, cache.capacity, locked=True)
-        sampler = Sampler(size, n_view, options.seed)
+        sampler = Sampler(size, n_view, options.seed, job.n_outputs)
     return Solver(
         passes,
         cache,

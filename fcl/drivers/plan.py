@@ -18,7 +18,6 @@ from fcl.errors import BudgetError
 from fcl.features.base import Family
 from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
-from fcl.solve.output_view import OutputView
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
 from fcl.solve.state import WorkingSet
 from fcl.solve.trainer import Trainer
@@ -315,10 +314,9 @@ def _divide(
     least_cache = arena + job.least_columns * per_column + entry * MIN_ENTRIES
     hessian_columns = min(LEAST_COLUMNS, family.n_features)
     least_cache += ExactModel.bytes_for(hessian_columns)
-    view = RowView.bytes_for(n_view, not view_rows, family.verifies_columns)
+    shape = (outputs,) if outputs > 1 else ()
+    view = RowView.bytes_for(n_view, not view_rows, family.verifies_columns, shape)
     trainer = Trainer.bytes_for(n_view, 0, 0, family.binary) + view
-    if outputs > 1:
-        trainer += OutputView.bytes_for(n_view, outputs)
     if job.coupled:
         active = min(job.most_columns, family.n_features)
         trainer += CoupledTrainer.bytes_for(n_view, active, outputs, job.group, job.covariates)

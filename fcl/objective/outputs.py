@@ -7,8 +7,7 @@ unpenalised part V_k . z_i.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -25,15 +24,6 @@ from fcl.types import Floats
 @dataclass(frozen=True)
 class Outputs(Objective):
     """The objective of K outputs."""
-
-    @property
-    @abstractmethod
-    def parts(self) -> tuple[SingleOutput, ...]:
-        """Each output as an objective of one output.
-
-        They have the rows, weights, intercepts and covariates of the outputs. Where the losses
-        are separate, they also have the losses and targets.
-        """
 
     def _part(self, loss: Loss, y: Floats, offset: Floats | None) -> SingleOutput:
         """The objective of one output by itself."""
@@ -113,6 +103,10 @@ class SeparateOutputs(Outputs):
         found = [part.rounding(m[k], b, shift) for k, part in enumerate(self.parts)]
         values, slopes = map(math.fsum, zip(*found, strict=True))
         return values, slopes
+
+    def residual_errors(self, m: Floats, q: Floats, b: float) -> Iterator[Floats]:
+        for k, part in enumerate(self.parts):
+            yield from part.residual_errors(m[k], q[k], b)
 
     def fit_unpenalised(
         self,

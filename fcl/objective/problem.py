@@ -142,6 +142,15 @@ class Objective(ABC):
         return self.n_outputs * q
 
     @property
+    @abstractmethod
+    def parts(self) -> tuple[Any, ...]:
+        """Each output as an objective of one output.
+
+        They have the rows, weights, intercepts and covariates; where the losses are separate, also the
+        losses and targets.
+        """
+
+    @property
     def n_flat(self) -> int:
         """Number of directions of the unpenalised coefficients along which no loss changes."""
         return 0
@@ -280,6 +289,13 @@ class Objective(ABC):
         """What rounding of margins may add to the losses and to a price, apart from common factors.
 
         shift : added to the intercept later.
+        """
+
+    @abstractmethod
+    def residual_errors(self, m: Floats, q: Floats, b: float) -> Iterator[Floats]:
+        """Sizes of the rounding errors of each output's residuals, in units of EPSILON.
+
+        m, q : margins and curvatures of one point.
         """
 
     # -- dual ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ loss(y, m + o) is loss*(u) - u o.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -40,6 +40,10 @@ class SingleOutput(Objective):
     @property
     def outputs(self) -> tuple[int, ...]:
         return ()
+
+    @property
+    def parts(self) -> tuple[SingleOutput, ...]:
+        return (self,)
 
     @property
     def intercept_apart(self) -> bool:
@@ -194,6 +198,9 @@ class SingleOutput(Objective):
         parts = self.over_blocks(block_sums.rounding, [m], b, shift)
         values, slopes = block_sums.sum_columns(parts)
         return values, slopes
+
+    def residual_errors(self, m: Floats, q: Floats, b: float) -> Iterator[Floats]:
+        yield q * block_sums.margin_sizes(self, slice(None), m, b)
 
     # -- dual ----------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ prices are allowed, and the penalty's conjugate is subtracted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, TypeVar
@@ -161,6 +161,12 @@ class SoftmaxOutputs(Outputs):
 
         values, slopes = map(math.fsum, zip(*self._map(block), strict=True))
         return values, slopes
+
+    def residual_errors(self, m: Floats, q: Floats, b: float) -> Iterator[Floats]:
+        # differences of a probability, which depends on all margins of the row, from 0 or 1
+        largest = np.abs(m).max(axis=0)
+        for own in q:
+            yield own * largest + self.s
 
     def class_sums(self, m: Floats, shift: Floats) -> ClassSums:
         """Sums by class at margins m + shift_k."""

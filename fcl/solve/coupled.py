@@ -23,14 +23,13 @@ import numpy as np
 
 from fcl.objective import ROUNDING
 from fcl.objective.outputs import Outputs
-from fcl.parallel import SERIAL, Team
+from fcl.solve.columns import add_columns, column_moments
 from fcl.solve.coupled_exact import exact_bytes, is_exact, minimise_exactly
 from fcl.solve.coupled_model import RowHessians, minimise_model, model_bytes
 from fcl.solve.damping import Choices, Damping
 from fcl.solve.inner import InnerModel
 from fcl.solve.inner_descent import MAX_SWEEPS
 from fcl.solve.line import Share, search_share
-from fcl.solve.output_view import OutputView, output_moments
 from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet, is_active
 from fcl.solve.trainer import (
     INNER_SHARE,
@@ -40,7 +39,7 @@ from fcl.solve.trainer import (
     StepResult,
     TrainerState,
 )
-from fcl.solve.view import add_columns
+from fcl.solve.view import RowView
 from fcl.types import Floats
 
 #: Maximum share of the curvatures that is added to them after cut steps.
@@ -50,16 +49,6 @@ FAR_SWEEPS = 60
 #: Numbers that a step allocates for each column and output: the local point, the same without the columns
 #: that stay, the model, the step, the terms of the search, and the iterates of an extrapolation.
 COLUMN_NUMBERS = 36
-
-
-def add_outputs(
-    working: WorkingSet, columns: Columns, deltas: Floats, m: Floats, team: Team = SERIAL
-) -> None:
-    """Add cached columns times their deltas, (k, K), to the margins m, (K, n), in place."""
-    for output, own in enumerate(m):
-        changed = np.flatnonzero(deltas[:, output])
-        moved = np.ascontiguousarray(deltas[changed, output])
-        add_columns(working, columns[changed], moved, own, team)
 
 
 def norm_rise(w: Floats, d: Floats, group: bool) -> Floats:
@@ -181,7 +170,7 @@ class CoupledTrainer:
         """Margins of the trainer's point, float64 (K, n), which its owner sets."""
         return self._m
 
-    def start(self, view: OutputView, working: WorkingSet, anchor: Floats, free: Floats) -> None:
+    def start(self, view: RowView, working: WorkingSet, anchor: Floats, free: Floats) -> None:
         """Start at the weights of the working set, at :attr:`margins` and at the coefficients ``free``.
 
         anchor, free : float64 (n_free,), free coefficients of the anchor and of the point.
@@ -290,7 +279,8 @@ class CoupledTrainer:
         view, working = self._view, self._working
         part = view.objective
         part.residuals_curvatures(self._m, self._r, self._q)
-        g, h = output_moments(view, working, columns, self._r, None if view.complete else self._q)
+        q = None if view.complete else self._q
+        g, h = column_moments(working, columns, self._r, q, part.team)
         weights, floor = working.of("weights")[columns], working.of("floor")[columns]
         g += self._corrections(columns, weights, floor)
         factor, penalty = working.factor[columns], part.penalty
@@ -303,8 +293,8 @@ class CoupledTrainer:
         prices = part.C * (g - ridge[:, None] * weights)
         violation = float(penalty.violations(prices, weights, factor).max(initial=0.0))
         loss = part.loss_sum(self._m)
-        limits = penalty.limits.of(working.cache.ids[columns])
-        local = LocalPoint(columns, weights, g, h, floor, absolute, ridge, *limits, loss, slopes)
+        low, high = penalty.limits.of(working.cache.ids[columns])
+        local = LocalPoint(columns, weights, g, h, floor, absolute, ridge, low, high, loss, slopes)
         return local, violation
 
     def _row_hessians(self) -> RowHessians:
@@ -322,8 +312,7 @@ class CoupledTrainer:
         self._dm[:] = 0.0
         if len(step.x):
             part.add_free(step.x, self._dm)
-        changed = np.flatnonzero(step.d.any(axis=1))
-        add_outputs(working, local.columns[changed], step.d[changed], self._dm, self._team)
+        add_columns(working, local.columns, step.d, self._dm, self._team)
         d, ridge, floor = step.d, local.ridge[:, None], local.floor
         slopes = self._corrections(local.columns, local.weights, floor)
         slopes += ridge * local.weights
@@ -344,7 +333,7 @@ class CoupledTrainer:
     def _return_to(self, columns: Columns, weights: Floats, free: Floats) -> None:
         working = self._working
         back = weights - working.of("weights")[columns]
-        add_outputs(working, columns, back, self._m, self._team)
+        add_columns(working, columns, back, self._m, self._team)
         if len(free):
             self._view.objective.add_free(free - self.free, self._m)
         self._set(columns, weights)

@@ -6,8 +6,8 @@ import numpy as np
 
 from fcl.solve.blocks import OutputSolver
 from fcl.solve.coupled import CoupledTrainer
-from fcl.solve.output_view import OutputView
 from fcl.solve.trainer import StepResult
+from fcl.solve.view import RowView
 from fcl.types import Floats
 
 
@@ -19,7 +19,7 @@ class CoupledSolver(OutputSolver):
 
     trainer: CoupledTrainer
 
-    def change_view(self, view: OutputView) -> None:
+    def change_view(self, view: RowView) -> None:
         """Switch to another row view; the cache must be empty."""
         super().change_view(view)
         self._m = self.trainer.margins  # of the trainer's point

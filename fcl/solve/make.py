@@ -10,13 +10,12 @@ from fcl.solve.blocks import OutputSolver
 from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.coupled_local import CoupledSolver
 from fcl.solve.local import LocalSolver
-from fcl.solve.output_view import OutputView
 from fcl.solve.trainer import Trainer
-from fcl.solve.view import RowView, Verified
+from fcl.solve.view import RowView
 
 
 def make_local(
-    view: RowView | OutputView,
+    view: RowView,
     cache: LiveColumns,
     trainer: Trainer,
     family: Family,
@@ -30,20 +29,12 @@ def make_local(
     after the other.
     """
     factors = family.penalty_factors
-    if not isinstance(view, OutputView):
-        # a limit need not be a multiple of the step
-        rounds = family.rounds_weights(n_rows) and not view.objective.penalty.limits.exact
-        return LocalSolver(view, cache, trainer, factors, rounds)
     objective = view.objective
+    if not objective.outputs:
+        # a limit need not be a multiple of the step
+        rounds = family.rounds_weights(n_rows) and not objective.penalty.limits.exact
+        return LocalSolver(view, cache, trainer, factors, rounds)
     if objective.coupled:
         together = CoupledTrainer(trainer.inner, objective.n_outputs)
         return CoupledSolver(view, cache, together, factors)
     return OutputSolver(view, cache, trainer, factors)
-
-
-def view_of_all_rows(objective: Any, family: Family) -> RowView | OutputView:
-    """The view of all rows of an objective, for columns of a family."""
-    verified: Verified | None = family.user_class if family.verifies_columns else None
-    if objective.outputs:
-        return OutputView(None, objective, verified)
-    return RowView.all_rows(objective.here(), verified)

@@ -19,14 +19,10 @@ import numpy.typing as npt
 from fcl.data.prepared import PreparedRows
 from fcl.kernels import sampling as kernels
 from fcl.objective import Objective
-from fcl.solve.output_view import OutputView
 from fcl.solve.passes import Passes
 from fcl.solve.state import Point
 from fcl.solve.view import PROXIMAL, RowView
 from fcl.types import Floats, Ids
-
-#: Rows of the trainer, with one output or several.
-View = RowView | OutputView
 
 #: Growth factor of a sample that has proved too small; larger factors overshoot.
 GROWTH = 2
@@ -277,9 +273,11 @@ class Sampler:
         Rows that fit in memory.
     seed : int
         Seed of the job.
+    n_outputs : int
+        Number of outputs.
     """
 
-    def __init__(self, size: SampleSize, most: int, seed: int) -> None:
+    def __init__(self, size: SampleSize, most: int, seed: int, n_outputs: int = 1) -> None:
         self.size = size
         self.most = most
         self.step = LastStep()
@@ -289,7 +287,8 @@ class Sampler:
         self._origin: Point | None = None  # anchor of the draw; None: there is no sample yet
         self._rows = np.empty(most, np.int64)
         self._y, self._s = np.empty(most), np.empty(most)
-        self._buffers = np.empty(most), np.empty(most), np.empty(most)  # of the view
+        m, r, q = np.empty((3, most * n_outputs))
+        self._buffers = m, r, q  # of the view
         self._records = np.empty(0, np.uint8)
         self._z = np.empty((0, 0))  # covariates of the rows
 
@@ -298,25 +297,22 @@ class Sampler:
         """Bytes of all buffers but the view's; ``records`` : bytes of the prepared rows."""
         return 3 * 8 * most + records
 
-    def nothing(self, passes: Passes) -> View:
+    def nothing(self, passes: Passes) -> RowView:
         """The view before the first sample, which has no rows."""
         return self._view(passes, 0)
 
-    def draw(self, passes: Passes, origin: Point) -> tuple[View, PreparedRows]:
+    def draw(self, passes: Passes, origin: Point) -> tuple[RowView, PreparedRows]:
         """Draw a sample by the curvatures of the passes, which must be computed at ``origin``."""
         self.size.draws += 1
         return self._draw(passes, origin)
 
-    def _draw(self, passes: Passes, origin: Point) -> tuple[View, PreparedRows]:
+    def _draw(self, passes: Passes, origin: Point) -> tuple[RowView, PreparedRows]:
         objective, size = passes.objective, self.size
         self._origin, self.pending = origin, False
         if size.wanted >= objective.n_rows:
             size.drawn = objective.n_rows
-            verified = passes.family.user_class if passes.family.verifies_columns else None
-            if objective.outputs:
-                return OutputView(None, objective, verified), passes.rows_here()
-            whole = objective.here()
-            return RowView.all_rows(whole, verified, self._buffers), passes.rows_here()
+            view = RowView.all_rows(objective, passes.family, self._buffers)
+            return view, passes.rows_here()
         n = draw_rows(
             objective,
             passes.vectors.curvatures,
@@ -328,13 +324,11 @@ class Sampler:
         size.drawn = n
         return self._view(passes, n), self._prepare(passes, n)
 
-    def _view(self, passes: Passes, n: int) -> View:
+    def _view(self, passes: Passes, n: int) -> RowView:
         rows, covariates = self._rows[:n], passes.objective.covariates
         z = None if covariates is None else self._covariates(covariates.q)[:n]
         part = passes.objective.take(rows, self._s[:n], self._y[:n], z)
-        if part.outputs:
-            return OutputView(rows, part)
-        return RowView.of_rows(part, rows, self._buffers)
+        return RowView(rows, part, buffers=self._buffers)
 
     def _covariates(self, q: int) -> Floats:
         """The buffer for covariates of the sample."""
@@ -359,7 +353,7 @@ class Sampler:
             pending=self.pending, proximal=proximal, step=self.step, origin=self._origin
         )
 
-    def restore(self, passes: Passes, state: SampleState) -> tuple[View, PreparedRows] | None:
+    def restore(self, passes: Passes, state: SampleState) -> tuple[RowView, PreparedRows] | None:
         """Draw the sample of :meth:`state` again; None if there was none or it cannot be repeated.
 
         Overwrites all vectors of the passes except the anchor's margins.

@@ -32,9 +32,8 @@ from fcl.features.prices import Prices
 from fcl.solve.admission import Admission
 from fcl.solve.exact import MOST_COLUMNS
 from fcl.solve.inner import InnerModel
-from fcl.solve.make import make_local, view_of_all_rows
+from fcl.solve.make import make_local
 from fcl.solve.outer import COUPLED_SHARE, LISTS_SHARE, TRAIN_SHARE, Certified, Outer
-from fcl.solve.output_view import OutputView
 from fcl.solve.passes import Passes
 from fcl.solve.polish import polish, polishable, polished_bound
 from fcl.solve.run_state import RunState
@@ -104,7 +103,7 @@ class Solver:
         staging: int,
         hessian_columns: int = MOST_COLUMNS,
         seed: int = 0,
-        view: RowView | OutputView | None = None,
+        view: RowView | None = None,
         view_rows: PreparedRows | None = None,
         sampler: Sampler | None = None,
     ) -> None:
@@ -116,7 +115,7 @@ class Solver:
         if sampler is not None:
             view = sampler.nothing(self.passes)
         if view is None:
-            view = view_of_all_rows(objective, family)
+            view = RowView.all_rows(objective, family)
             view_rows = passes.rows_here()
         inner = InnerModel(
             view.objective.n_rows if sampler is None else sampler.most,

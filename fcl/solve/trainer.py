@@ -29,13 +29,14 @@ from fcl.kernels import descent, losses
 from fcl.objective import ROUNDING
 from fcl.objective.unpenalised import fit_unpenalised
 from fcl.solve import clipped
+from fcl.solve.columns import add_columns, column_moments
 from fcl.solve.damping import CUT, Choices, Damping
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.inner import MOST_GROWN, InnerModel
 from fcl.solve.inner_descent import MAX_SWEEPS
 from fcl.solve.line import Line
 from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
-from fcl.solve.view import RowView, add_columns, column_moments
+from fcl.solve.view import RowView
 from fcl.types import Floats
 
 #: Columns with weight 0 and |slope| below this at the anchor are skipped until the next pass.
@@ -213,8 +214,7 @@ class Trainer:
         # margins of the anchor contain its covariates, but not its intercept
         objective.add_free(self.free if objective.intercept else self._delta, self._m)
         delta = working.weights[:n] - working.anchor_weights[:n]
-        moved = np.flatnonzero(delta)
-        add_columns(working, moved, delta[moved], self._m, self._team)
+        add_columns(working, np.arange(n), delta, self._m, self._team)
         if n and self._is_clipped(n) and self._is_cheap(n):
             # minimise directly again, until rounding spoils a step
             self.damping = Damping(0.0, self.damping.careful)
@@ -407,8 +407,7 @@ class Trainer:
     def _return_to(self, columns: Columns, weights: Floats, free: Floats) -> None:
         working = self._working
         back = weights - working.weights[columns]
-        changed = np.flatnonzero(back)
-        add_columns(working, columns[changed], back[changed], self._m, self._team)
+        add_columns(working, columns, back, self._m, self._team)
         self._view.objective.add_free(free - self.free, self._m)
         working.weights[columns] = weights
         self.free = free
@@ -450,6 +449,7 @@ class Trainer:
             g += working.correction[columns] + floor * (weights - working.anchor_weights[columns])
         factor, penalty = working.factor[columns], objective.penalty
         ridge = penalty.ridge(factor) / objective.C
+        low, high = penalty.limits.of(working.cache.ids[columns])
         return LocalPoint(
             columns,
             weights,
@@ -458,7 +458,8 @@ class Trainer:
             floor,
             penalty.absolute(factor) / objective.C,
             ridge,
-            *penalty.limits.of(working.cache.ids[columns]),
+            low,
+            high,
             objective.loss_sum(self._m, 0.0),
             objective.free_sums(self._r) + view.correction_at(self._delta),
         )
@@ -475,8 +476,7 @@ class Trainer:
         view, working = self._view, self._working
         self._dm[:] = 0.0
         view.objective.add_free(step.x, self._dm)
-        changed = np.flatnonzero(step.d)
-        add_columns(working, local.columns[changed], step.d[changed], self._dm, self._team)
+        add_columns(working, local.columns, step.d, self._dm, self._team)
         C, d, w = view.objective.C, step.d, local.weights
         # term by term: a difference of sums would lose the small promises of the last steps
         rise = np.where(w * (w + d) > 0.0, np.sign(w) * d, np.abs(w + d) - np.abs(w))

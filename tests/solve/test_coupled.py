@@ -20,9 +20,9 @@ from fcl.solve import coupled_model
 from fcl.solve.coupled import CoupledTrainer, norm_rise
 from fcl.solve.coupled_local import CoupledSolver
 from fcl.solve.inner import InnerModel
-from fcl.solve.output_view import OutputView
 from fcl.solve.state import Point
 from fcl.solve.trainer import StepResult
+from fcl.solve.view import RowView
 
 
 @dataclass
@@ -94,7 +94,7 @@ def solver_of(case: Case, rows: np.ndarray | None = None, entries: int = 1 << 16
     objective = case.outputs
     n, k = len(case.s) if rows is None else len(rows), case.phi.shape[1]
     part = objective if rows is None else objective.take(rows, case.s[rows] * len(case.s) / n)
-    view = OutputView(rows, part)
+    view = RowView(rows, part)
     cache = ColumnCache(1 << 18, k, n, 64, binary=False)
     trainer = CoupledTrainer(InnerModel(n, k, entries, 1, False, 64), case.K)
     solver = CoupledSolver(view, cache, trainer, lambda ids: case.f[ids])
@@ -188,14 +188,13 @@ def test_a_sample_corrects_each_intercept_by_the_rows_it_lacks() -> None:
     m, rows = random.normal(size=(4, 90)), np.arange(0, 90, 3)
     p = softmax(m, axis=0)
     r = p - np.eye(4)[case.y.astype(int)].T
-    view = OutputView(rows, case.outputs.take(rows, np.ones(30)))
+    view = RowView(rows, case.outputs.take(rows, np.ones(30)))
     view.anchor(m, 0.0, r.sum(axis=1), (p * (1.0 - p)).sum(axis=1))
     np.testing.assert_allclose(
         view.correction_at(np.zeros(4)), r.sum(axis=1) - r[:, rows].sum(axis=1)
     )
     np.testing.assert_array_equal(view.margins, m[:, rows])
-    view.focus(2, 0.5)
-    np.testing.assert_allclose(view.outputs[2].margins, m[2, rows] - 0.5)
+    np.testing.assert_allclose(view.focus(2, 0.5).margins, m[2, rows] - 0.5)
 
 
 def test_a_small_buffer_samples_rows_for_the_model() -> None:

@@ -36,8 +36,7 @@ from fcl.options import Options
 from fcl.parallel import Team
 from fcl.solve.admission import Newcomers, admit_needed
 from fcl.solve.inner import InnerModel
-from fcl.solve.make import make_local, view_of_all_rows
-from fcl.solve.output_view import OutputView
+from fcl.solve.make import make_local
 from fcl.solve.state import Columns
 from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
@@ -155,8 +154,8 @@ class TrainerProcess:
         self._local = make_local(view, cache, trainer, family, config.n_rows)
         self._margins = [layout.array(f"margins{i}") for i in range(2)]
 
-    def _all_rows(self) -> RowView | OutputView:
-        return view_of_all_rows(self._objective, self._family)
+    def _all_rows(self) -> RowView:
+        return RowView.all_rows(self._objective, self._family)
 
     @property
     def local(self) -> Any:
@@ -189,12 +188,10 @@ class TrainerProcess:
         self.local.change_view(self._sampled(layout.array("sample_rows")[:n]))
         self.local.view.proximal = proximal
 
-    def _sampled(self, rows: Ids) -> RowView | OutputView:
+    def _sampled(self, rows: Ids) -> RowView:
         objective, n = self._objective, len(rows)
         y, s = self.layout.array("sample_y")[:n], self.layout.array("sample_s")[:n]
-        if objective.outputs:
-            return OutputView(rows, objective.take(rows, s))
-        return RowView.of_rows(objective.take(rows, s, y), rows)
+        return RowView(rows, objective.take(rows, s, y))
 
     # -- orders --------------------------------------------------------------------------------
 

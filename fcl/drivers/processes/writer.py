@@ -234,7 +234,7 @@ class Writer:
     # -- the sample ----------------------------------------------------------------------------
 
     def _draw(self, _: WriterTask, size: SampleRequest) -> RowsDrawn:
-        layout, passes, config = self.layout, self.passes, self.config
+        layout, passes = self.layout, self.passes
         blocks = -(-size.n_rows // self.config.block_rows)  # the number of sample tasks
         rows = layout.array("sample_rows")[: blocks * self.config.block_rows]
         n = draw_rows(
@@ -245,8 +245,6 @@ class Writer:
             rows,
             layout.array("sample_s"),
         )
-        if config.n_outputs == 1:
-            layout.array("sample_y")[:n] = passes.objective.y[rows[:n]]
         return RowsDrawn(n)
 
     def _sample(self, task: WriterTask, _: None) -> None:
