@@ -19,8 +19,8 @@ from fcl.features.base import Family
 from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
+from fcl.solve.single import SingleTrainer
 from fcl.solve.state import WorkingSet
-from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
 from fcl.units import counted, format_bytes, least_memory
 
@@ -297,13 +297,13 @@ def _divide(
     n_view, outputs = view_rows or n_rows, job.n_outputs
     column = ColumnCache.largest_column(n_view, block_rows, family.binary, family.step)
     staging = max(min(STAGING, 64 * column), column)
-    entry = Trainer.bytes_for(0, 0, 1, family.binary)
+    entry = SingleTrainer.bytes_for(0, 0, 1, family.binary)
     one, each = ((slot_lists(1, k) + watched_lists(1, k)).nbytes for k in (1, outputs))
     per_column = (
         ColumnCache.directory_bytes(1, n_view, block_rows)
         + outputs * WorkingSet.bytes_for(1)
-        + Trainer.bytes_for(n_view, 1, 0)
-        - Trainer.bytes_for(n_view, 0, 0)
+        + SingleTrainer.bytes_for(n_view, 1, 0)
+        - SingleTrainer.bytes_for(n_view, 0, 0)
         + (each - one if writers is None else each + SPARE_BYTES_A_COLUMN)
     )
     if job.coupled:
@@ -316,7 +316,7 @@ def _divide(
     least_cache += ExactModel.bytes_for(hessian_columns)
     shape = (outputs,) if outputs > 1 else ()
     view = RowView.bytes_for(n_view, not view_rows, family.verifies_columns, shape)
-    trainer = Trainer.bytes_for(n_view, 0, 0, family.binary) + view
+    trainer = SingleTrainer.bytes_for(n_view, 0, 0, family.binary) + view
     if job.coupled:
         active = min(job.most_columns, family.n_features)
         trainer += CoupledTrainer.bytes_for(n_view, active, outputs, job.group, job.covariates)

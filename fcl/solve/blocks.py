@@ -1,7 +1,7 @@
-"""The trainer's side with several outputs: the local problem, minimised output by output.
+"""The local problem of K outputs whose losses and penalties are separate, minimised output by output.
 
-Outputs whose losses and penalties are separate share rows and columns only. The trainer of one output
-solves the problem of each output in turn. :mod:`fcl.solve.coupled_local` trains other outputs together.
+These outputs share rows and columns only. The trainer of one output solves the problem of each in turn.
+:mod:`fcl.solve.coupled` trains other outputs together.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fcl.cache import LiveColumns
 from fcl.solve.columns import add_columns
 from fcl.solve.local import LocalProblem
-from fcl.solve.state import Columns, Point
+from fcl.solve.state import Columns
 from fcl.solve.trainer import Solved, StepResult
 from fcl.solve.view import RowView
 from fcl.types import Floats, Ids
@@ -26,10 +26,8 @@ STEPS_A_TURN = 2
 TURN_SHARE = 0.1
 
 
-class OutputSolver(LocalProblem):
+class SeparateProblem(LocalProblem):
     """The local problem of K outputs; parameters as of :class:`fcl.solve.local.LocalProblem`."""
-
-    view: RowView
 
     def __init__(
         self,
@@ -55,36 +53,25 @@ class OutputSolver(LocalProblem):
         return self._free
 
     @property
+    def margins(self) -> Floats:
+        return self._m
+
+    @property
     def seen(self) -> tuple[Columns, Floats]:
         return self._seen
 
     def restart(self, free: Floats) -> None:
+        objective, working = self.view.objective, self.working
         self._free = free.copy()
         self._m[:] = self.view.margins
-        self.view.objective.add_free(self.free - self.anchor.covariates, self._m)
-        self._add(self.working.of("weights") - self.working.of("anchor_weights"))
+        objective.add_free(self.free - self.anchor.covariates, self._m)
+        self._add(working.of("weights") - working.of("anchor_weights"))
         self._violations[:] = np.inf
 
     def _add(self, delta: Floats) -> None:
         """Add columns times the change of their weights, (columns, K), to the margins."""
         columns = np.arange(len(delta))
         add_columns(self.working, columns, delta, self._m, self.trainer.inner.team)
-
-    def rise(self) -> float:
-        working, view = self.working, self.view
-        objective, factor = view.objective, working.factor[: self.cache.n]
-        smooth = objective.loss_sum(self._m) - objective.loss_sum(view.margins)
-        n = self.cache.n
-        for k, part in enumerate(working.parts):
-            delta = part.weights[:n] - part.anchor_weights[:n]
-            smooth += float((part.correction[:n] * delta + 0.5 * part.floor[:n] * delta**2).sum())
-            x = view.of(self.free, k) - view.of(self.anchor.covariates, k)
-            if len(x):
-                linear, square = view.of(view.free_correction, k), view.of(view.free_floor, k)
-                smooth += float(linear @ x + 0.5 * square @ (x * x))
-        penalty = objective.penalty.value(working.of("weights"), factor)
-        penalty -= objective.penalty.value(working.of("anchor_weights"), factor)
-        return penalty + objective.C * smooth
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         anchored, weights = self.working.of("anchor_weights"), self.working.of("weights")
@@ -142,9 +129,3 @@ class OutputSolver(LocalProblem):
             if not taken.moved or self.trainer.inner.cease():
                 break
         return Solved(self.free, decrease, float(self._violations.max()), steps, sweeps)
-
-    def point(self) -> Point:
-        """See :meth:`LocalProblem.point`; of points of equal losses the one of the least penalty."""
-        objective, (ids, weights) = self.view.objective, self.whole()
-        free = objective.centre_free(self.free)
-        return Point.make(ids, objective.centre(weights), 0.0, free)

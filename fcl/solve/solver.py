@@ -40,7 +40,7 @@ from fcl.solve.run_state import RunState
 from fcl.solve.sampling import LastStep, SampledPass, Sampler
 from fcl.solve.select import Selection
 from fcl.solve.state import Point, is_active
-from fcl.solve.trainer import Solved, Trainer
+from fcl.solve.trainer import Solved
 from fcl.solve.view import RowView
 from fcl.types import Floats, Ids
 
@@ -127,8 +127,7 @@ class Solver:
             objective.team,
             family.lists_columns,
         )
-        trainer = Trainer(inner, hessian_columns, family.quick_passes)
-        self.local = make_local(view, cache, trainer, family, objective.n_rows)
+        self.local = make_local(view, cache, inner, family, objective.n_rows, hessian_columns)
         self.admission = Admission(passes, cache, self.local, staging, view_rows or passes.prepared)
         self._all_blocks = passes.blocks
         self._prices: Prices | None = None
