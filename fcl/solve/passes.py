@@ -35,7 +35,7 @@ from fcl.objective.unpenalised import EXACT, check_null
 from fcl.parallel import SERIAL, cut
 from fcl.solve.conditions import Conditions
 from fcl.solve.margins import write_features
-from fcl.solve.named import apart, unwatched
+from fcl.solve.named import apart, with_named
 from fcl.solve.search import search
 from fcl.solve.state import Anchor, Point
 from fcl.types import Floats, Ids
@@ -357,9 +357,9 @@ class Passes:
         limits = self.objective.penalty.limits
         if not len(limits.ids):
             return self._run(query, dual.residuals)
-        query = replace(query, watched=np.append(watch, unwatched(self.conditions, watch)))
-        prices = self._run(query, dual.residuals)
-        return apart(prices, query, len(watch), self.conditions, self.keep)
+        wider = with_named(query, self.conditions)
+        prices = self._run(wider, dual.residuals)
+        return apart(prices, wider, query, self.conditions, self.keep)
 
     def _query(
         self, watch: Ids, threshold: float, parts: range, imbalance: Any, number: int

@@ -426,6 +426,23 @@ def test_a_full_list_hides_no_violation(monkeypatch: pytest.MonkeyPatch) -> None
     assert few.gap <= 1e-6 and few.objective == pytest.approx(best.objective, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    "limits", [{0: (-1e-3, 1e-3)}, {0: (None, 0.5)}, {"*": (-5, 5), 0: (0, 1e-3)}]
+)
+@pytest.mark.parametrize("scale", [1e2, 1e6])
+@pytest.mark.filterwarnings("ignore::fcl.ScaleWarning")
+def test_a_feature_that_pulls_at_its_limit_hides_no_other(scale: float, limits: Any) -> None:
+    """The squares in the bound of an elastic net are those of others, however small beside its own."""
+    random = np.random.default_rng(1)
+    X = random.normal(size=(80, 12))
+    y = X @ random.normal(size=12) + random.normal(size=80)
+    X[:, 0] *= scale
+    data = fcl.open_data(X, y=y + 3.0 * X[:, 0])
+    options: dict[str, Any] = {"C": 1.0, "loss": "squared", "l1_ratio": 0.5, "limits": limits}
+    found = fcl.train(data, "columns", tol=1e-9, max_passes=20, **options)
+    assert found.certificate.gap <= 1e-12
+
+
 @pytest.mark.parametrize("most", [1e3, 1e8, 1e308])
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_wide_limits_cost_nothing(loss: str, most: float) -> None:
