@@ -492,17 +492,16 @@ class Options:
     ) -> Any:
         """The Objective of a job over rows with these targets, weights, offsets and covariates.
 
-        n_outputs : number of classes or targets. The result is an Outputs if there are several; y and
-            offsets are then (K, n), but y of softmax is (n,).
+        n_outputs : number K of classes or targets. With more than one, y and offsets are (K, n), but y of
+            softmax is (n,).
         """
         from fcl.objective import (  # late: NumPy
             Covariates,
             GroupPenalty,
             Limits,
-            Objective,
             Penalty,
             find_loss,
-            make_outputs,
+            make_objective,
         )
 
         z, intercept = None, self.intercept
@@ -511,21 +510,19 @@ class Options:
         loss = find_loss(self.loss)
         limits = Limits.from_stored(self.limits)
         penalty = (GroupPenalty if self.group else Penalty)(self.l1_ratio, limits)
-        if n_outputs > 1:
-            return make_outputs(
-                loss,
-                y,
-                s,
-                self.C,
-                n_outputs,
-                intercept=intercept,
-                block_rows=self.block_rows,
-                team=team,
-                penalty=penalty,
-                offset=offset,
-                covariates=z,
-            )
-        return Objective(loss, y, s, self.C, intercept, self.block_rows, team, penalty, offset, z)
+        return make_objective(
+            loss,
+            y,
+            s,
+            self.C,
+            n_outputs,
+            intercept=intercept,
+            block_rows=self.block_rows,
+            team=team,
+            penalty=penalty,
+            offset=offset,
+            covariates=z,
+        )
 
     def of_job(self) -> dict[str, Any]:
         """The options that models and checkpoints store."""

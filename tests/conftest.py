@@ -22,7 +22,7 @@ import psutil  # noqa: E402
 import pytest  # noqa: E402
 
 from fcl.drivers.processes import children  # noqa: E402
-from fcl.solve import clipped, trainer  # noqa: E402
+from fcl.solve import clipped, single  # noqa: E402
 from tests import nursery  # noqa: E402
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -96,8 +96,8 @@ def forked_children(
 @pytest.fixture
 def coordinate_descent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Solve problems by sweeps that are small enough to be solved by their whole Hessian."""
-    monkeypatch.setattr(trainer, "CHEAP_HESSIAN", 0.0)
-    monkeypatch.setattr(trainer, "CHEAP_WORK", 0.0)
+    monkeypatch.setattr(single, "CHEAP_HESSIAN", 0.0)
+    monkeypatch.setattr(single, "CHEAP_WORK", 0.0)
     monkeypatch.setattr(clipped, "MOST_ENTRIES", 0)
 
 

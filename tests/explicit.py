@@ -16,9 +16,9 @@ from fcl.features.base import Columns, DenseColumns, Family
 from fcl.features.candidates import Collector
 from fcl.features.generator.trial import take
 from fcl.features.prices import BlockSums, PriceQuery, RowVector, Scan, only_watched
-from fcl.objective import Objective, Penalty, find_loss
+from fcl.objective import Penalty, SingleOutput, find_loss
 from fcl.parallel import SERIAL, Team
-from fcl.solve.outputs import local_passes
+from fcl.solve.passes import local_passes
 from fcl.solve.solver import Certified, Solver
 from fcl.solve.view import RowView
 from tests.columns import broken_invariants
@@ -186,9 +186,9 @@ def select_rows(
     return chosen
 
 
-def objective_of(problem: Problem, block_rows: int = 256) -> Objective:
+def objective_of(problem: Problem, block_rows: int = 256) -> SingleOutput:
     """fcl's objective of the same problem."""
-    return Objective(
+    return SingleOutput(
         *(find_loss(problem.loss), problem.y, problem.s, problem.C, problem.intercept, block_rows),
         penalty=Penalty(problem.rho),
     )
@@ -215,7 +215,7 @@ def make_solver(
     if sample:
         rows, inclusion = sample
         part = replace(objective, y=objective.y[rows], s=objective.s[rows] / inclusion)
-        view, view_rows = RowView.of_rows(part, rows), select_rows(family, prepared, rows)
+        view, view_rows = RowView(rows, part), select_rows(family, prepared, rows)
     n = len(sample[0]) if sample else len(raw)
     cache = ColumnCache(capacity or 1 << 24, max_columns, n, block_rows, family.binary, family.step)
     return Solver(

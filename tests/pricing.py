@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from fcl.data.prepared import PreparedRows
-from fcl.features.prices import PriceQuery, Prices, RowVector, ones, run, sums_of
+from fcl.features.prices import PriceQuery, Prices, RowVector, grid_step, ones
+from fcl.features.run import run, sums_of
 
 
 class Pricing:
@@ -21,7 +22,7 @@ class Pricing:
 
     def on_grid(self, values: np.ndarray, power: int = 1) -> RowVector:
         total = float(np.abs(values).sum())
-        return RowVector.on_grid(values, total, self.family.integer_bound**power)
+        return RowVector(values, grid_step(total, self.family.integer_bound**power))
 
     def query(
         self,

@@ -17,7 +17,7 @@ from rows import acceptors, pyrimidines
 from fcl import parallel
 from fcl.features import KmerFamily
 from fcl.features.base import Family
-from fcl.objective import Objective, find_loss
+from fcl.objective import SingleOutput, find_loss
 from fcl.parallel import SERIAL, Team, available_cores, cut
 
 
@@ -153,7 +153,7 @@ def test_close_ends_the_threads() -> None:
 # -- the same bits -----------------------------------------------------------------------------
 
 
-def sums(objective: Objective) -> list[object]:
+def sums(objective: SingleOutput) -> list[object]:
     rng = np.random.default_rng(4)
     m, dm = rng.normal(size=(2, objective.n_rows))
     r, q = np.empty((2, objective.n_rows))
@@ -175,10 +175,10 @@ def test_objective_of_any_team(loss: str) -> None:
     found = []
     for threads in (1, 2, 3):
         team = Team(threads)
-        found.append(sums(Objective(find_loss(loss), y, s, 0.7, True, 64, team)))
+        found.append(sums(SingleOutput(find_loss(loss), y, s, 0.7, True, 64, team)))
         team.close()
     assert found[0] == found[1] == found[2]
-    assert found[0] == sums(Objective(find_loss(loss), y, s, 0.7, True, 64))
+    assert found[0] == sums(SingleOutput(find_loss(loss), y, s, 0.7, True, 64))
 
 
 def path(

@@ -32,8 +32,7 @@ from fcl.model.model import Model
 from fcl.objective import relative_gap
 from fcl.parallel import one_blas_thread
 from fcl.solve.certify import CertifiedPoint
-from fcl.solve.outputs import make_passes
-from fcl.solve.passes import KEEP_PER_GROUP, Vectors
+from fcl.solve.passes import KEEP_PER_GROUP, Passes, Vectors
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -274,7 +273,7 @@ def _passes(job: Job, prepared: PreparedRows, keep: int) -> Any:
     vectors = Vectors(job.train.n, n_outputs=job.n_outputs)
     if job.options.group:  # norms are bounded by what the lists of the outputs lack
         keep = max(keep, KEEP_PER_GROUP)
-    passes = make_passes(job.objective(), job.family, prepared, vectors, keep)
+    passes = Passes(job.objective(), job.family, prepared, vectors, keep)
     if job.options.standardize:
         attach_scales(job.family, np.empty((2, job.family.n_features)))
         passes.measure(passes.parts)

@@ -24,8 +24,7 @@ from fcl.memory.meter import peak_memory
 from fcl.parallel import Team
 from fcl.solve.margins import write_margins
 from fcl.solve.outer import Certified
-from fcl.solve.outputs import local_passes
-from fcl.solve.passes import Passes
+from fcl.solve.passes import Passes, local_passes
 from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver
 from fcl.solve.state import Point
@@ -262,7 +261,7 @@ def _solver(job: Job, plan: Plan, passes: Passes) -> Solver:
     sampler = None
     if plan.view_rows:
         size = job.sample_size(n_view, cache.capacity, locked=True)
-        sampler = Sampler(size, n_view, options.seed)
+        sampler = Sampler(size, n_view, options.seed, job.n_outputs)
     return Solver(
         passes,
         cache,

@@ -99,7 +99,7 @@ class Job:
         return folder
 
     def objective(self, team: Team = SERIAL) -> Any:
-        """The Objective over the training rows, or Outputs if there are several."""
+        """The objective over the training rows."""
         train = self.train
         return self.options.objective(
             train.y,

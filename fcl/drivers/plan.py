@@ -27,10 +27,9 @@ from fcl.memory.ledger import (
 )
 from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.exact import MOST_COLUMNS, ExactModel
-from fcl.solve.output_view import OutputView
 from fcl.solve.passes import KEEP_PER_GROUP, Vectors
+from fcl.solve.single import SingleTrainer
 from fcl.solve.state import WorkingSet
-from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
 from fcl.units import counted, format_bytes
 
@@ -295,13 +294,13 @@ def _divide(
     n_view, outputs = view_rows or n_rows, job.n_outputs
     column = ColumnCache.largest_column(n_view, block_rows, family.binary, family.step)
     staging = max(min(STAGING, 64 * column), column)
-    entry = Trainer.bytes_for(0, 0, 1, family.binary)
+    entry = SingleTrainer.bytes_for(0, 0, 1, family.binary)
     one, each = ((slot_lists(1, k) + watched_lists(1, k)).nbytes for k in (1, outputs))
     per_column = (
         ColumnCache.directory_bytes(1, n_view, block_rows)
         + outputs * WorkingSet.bytes_for(1)
-        + Trainer.bytes_for(n_view, 1, 0)
-        - Trainer.bytes_for(n_view, 0, 0)
+        + SingleTrainer.bytes_for(n_view, 1, 0)
+        - SingleTrainer.bytes_for(n_view, 0, 0)
         + (each - one if writers is None else each + SPARE_BYTES_A_COLUMN)
     )
     if job.coupled:
@@ -312,10 +311,9 @@ def _divide(
     least_cache = arena + job.least_columns * per_column + entry * MIN_ENTRIES
     hessian_columns = min(LEAST_COLUMNS, family.n_features)
     least_cache += ExactModel.bytes_for(hessian_columns)
-    view = RowView.bytes_for(n_view, not view_rows, family.verifies_columns)
-    trainer = Trainer.bytes_for(n_view, 0, 0, family.binary) + view
-    if outputs > 1:
-        trainer += OutputView.bytes_for(n_view, outputs)
+    shape = (outputs,) if outputs > 1 else ()
+    view = RowView.bytes_for(n_view, not view_rows, family.verifies_columns, shape)
+    trainer = SingleTrainer.bytes_for(n_view, 0, 0, family.binary) + view
     if job.coupled:
         active = min(job.most_columns, family.n_features)
         trainer += CoupledTrainer.bytes_for(n_view, active, outputs, job.group, job.covariates)

@@ -24,7 +24,7 @@ from fcl.errors import ConvergenceWarning
 from fcl.features.base import DenseColumns, ListedColumns, StepColumns
 from fcl.features.generator.forms import SparseColumns
 from fcl.objective import SoftmaxOutputs, find_loss
-from fcl.solve import clipped, coupled_exact, inner_descent, trainer
+from fcl.solve import clipped, coupled_exact, inner_descent, single
 
 if TYPE_CHECKING:
     from fcl.drivers.processes.child import ChildLink
@@ -59,7 +59,7 @@ def warmup(kinds: Iterable[str] | None = None) -> None:
 def _coordinate_descent() -> Iterator[None]:
     """Solve small problems by coordinate descent, as large ones are solved."""
     values = {
-        (trainer, "CHEAP_HESSIAN"): 0,
+        (single, "CHEAP_HESSIAN"): 0,
         (clipped, "MOST_ENTRIES"): 0,
         (inner_descent, "LONG_SWEEP"): 0,
         (inner_descent, "EXTRAPOLATE_FROM"): 1,

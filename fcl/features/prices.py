@@ -43,7 +43,8 @@ CHUNK = 1 << 14
 def grid_step(total: float, largest: float) -> float:
     """The finest step on which sums of value times feature fit in int64; 0 if they are not integers.
 
-    total, largest : as for :meth:`RowVector.on_grid`.
+    total : sum of the absolute values.  largest : absolute value of a feature, 0 if no sums are made in
+    integers.
     """
     if largest == 0.0:
         return 0.0
@@ -77,29 +78,6 @@ class RowVector:
         if units is not None:
             for at in range(0, len(values), CHUNK):
                 units[at : at + CHUNK] = values[at : at + CHUNK] * (1.0 / step)
-
-    @classmethod
-    def on_grid(
-        cls,
-        values: Floats,
-        total: float,
-        largest: float,
-        units: npt.NDArray[np.int64] | None = None,
-    ) -> RowVector:
-        """The vector on the finest grid on which sums of value times feature fit in int64.
-
-        Parameters
-        ----------
-        values : float64 (n_rows,)
-        total : float
-            Sum of the absolute values.
-        largest : float
-            Largest absolute value of a feature; 0 if no sums are made in integers.
-        units : int64 (n_rows,), optional
-            See :class:`RowVector`.
-        """
-        step = grid_step(total, largest)
-        return cls(values, step, units) if step else cls(values)
 
     @property
     def inverse(self) -> float | None:
@@ -293,6 +271,10 @@ def within(ids: Ids, first: int, last: int) -> npt.NDArray[np.bool_]:
 Progress = Callable[[float], None]
 
 
+def silent(share: float) -> None:
+    """Report no progress."""
+
+
 class Pricer(Protocol):
     """Prices a family; the docstring of this module describes the protocol.
 
@@ -303,10 +285,9 @@ class Pricer(Protocol):
     lists the requests of a scan, which a pricer over no rows can make. ``watched_units(query)`` is a scan
     that returns the sums of the watched features as integers, in steps; they add over shards.
 
-    A pricer may also have a method ``price_several(queries, rows, blocks, progress)``, which returns what
-    :func:`run` returns for each of several outputs, whose queries differ only in the imbalance. One that
-    uses several threads has a method ``price(query, rows, blocks, progress)``, which returns what
-    :func:`run` returns for one output.
+    A pricer may also have a method ``price_several(queries, rows, blocks, progress)``, which returns the
+    prices of each of K outputs, whose queries differ only in the imbalance. One that uses several threads
+    has a method ``price(query, rows, blocks, progress)``, which returns the prices of one output.
     """
 
     @property
@@ -375,42 +356,6 @@ def relay(
             found: Found = end.value
             return found
         received = sums((yield request(*wanted)))
-
-
-def run(
-    pricer: Pricer,
-    query: PriceQuery,
-    rows: RowVector,
-    blocks: range,
-    progress: Progress = lambda share: None,
-) -> Prices:
-    """Price in this process; ``blocks`` must be all row blocks."""
-    threaded = getattr(pricer, "price", None)
-    if threaded is not None:
-        prices: Prices = threaded(query, rows, blocks, progress)
-        return prices
-
-    def sums(request: Any, begin: float, end: float) -> Any:
-        progress(begin)
-        return pricer.accumulate(
-            request, rows, blocks, lambda share: progress(begin + share * (end - begin))
-        )
-
-    return answer(pricer.scan(query, rows.step), sums)
-
-
-def sums_of(
-    pricer: Pricer,
-    ids: Ids,
-    rows: RowVector,
-    blocks: range,
-    power: int = 2,
-    parts: range | None = None,
-) -> Floats:
-    """sum_i rows_i phi_ij^power of some features, given in any order; 0 for features of other parts."""
-    parts = range(pricer.n_parts) if parts is None else parts
-    query = PriceQuery(parts, ids, find=False, power=power)
-    return run(pricer, query, rows, blocks).watched
 
 
 # -- sums ------------------------------------------------------------------------------------------

@@ -17,18 +17,8 @@ from fcl.data.prepared import PreparedRows
 from fcl.features.base import ColumnMaker, Columns, Family, Scorer
 from fcl.features.candidates import Collector
 from fcl.features.derived import DerivedFamily
-from fcl.features.outputs import price_each
-from fcl.features.prices import (
-    PriceQuery,
-    Pricer,
-    Prices,
-    Progress,
-    RowVector,
-    Scan,
-    ones,
-    run,
-    sums_of,
-)
+from fcl.features.prices import PriceQuery, Pricer, Prices, Progress, RowVector, Scan, ones
+from fcl.features.run import price_each, run, sums_of
 from fcl.parallel import SERIAL, Team
 from fcl.types import Floats, Ids
 

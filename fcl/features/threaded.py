@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
-from fcl.features.outputs import price_each
 from fcl.features.prices import (
     PriceQuery,
     Pricer,
@@ -21,8 +20,8 @@ from fcl.features.prices import (
     Scan,
     answer,
     merge_prices,
-    run,
 )
+from fcl.features.run import price_each, run
 from fcl.parallel import Team, cut
 
 #: Pieces of the parts for each thread: the last to end leaves the others idle for a piece at most.

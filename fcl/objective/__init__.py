@@ -3,10 +3,11 @@
 from fcl.objective.covariates import Covariates
 from fcl.objective.limits import Limits
 from fcl.objective.losses import COUPLED_LOSSES, KINKED_LOSSES, LOSSES, Loss, find_loss
-from fcl.objective.make import make_outputs
-from fcl.objective.outputs import OutputLineSums, Outputs, SeparateOutputs
+from fcl.objective.make import make_objective
+from fcl.objective.outputs import SeparateOutputs
 from fcl.objective.penalty import GroupPenalty, Penalty
 from fcl.objective.problem import ROUNDING, LineSums, Objective, relative_gap, resolve_C
+from fcl.objective.single_output import SingleOutput
 from fcl.objective.softmax import SoftmaxOutputs
 
 __all__ = [
@@ -20,13 +21,12 @@ __all__ = [
     "LineSums",
     "Loss",
     "Objective",
-    "OutputLineSums",
-    "Outputs",
     "Penalty",
     "SeparateOutputs",
+    "SingleOutput",
     "SoftmaxOutputs",
     "find_loss",
-    "make_outputs",
+    "make_objective",
     "relative_gap",
     "resolve_C",
 ]

@@ -24,11 +24,12 @@ covariates, in :meth:`fcl.objective.Objective.dual_bound`, leaves the same round
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from fcl.objective.covariates import FLAT, inverse_root
-from fcl.objective.problem import Objective, RowValues
+from fcl.objective.problem import RowValues
 from fcl.types import Floats
 
 #: Multiple of the largest margin up to which coefficients are covered by the bound.
@@ -37,7 +38,7 @@ CORRECTIONS = 2
 
 
 def balanced(
-    objective: Objective,
+    objective: Any,
     residuals: Floats,
     curvatures: Floats,
     on_grid: Callable[[Floats], RowValues],
@@ -68,7 +69,7 @@ def balanced(
     return found
 
 
-def slack(objective: Objective, r: RowValues, margins: Floats) -> float:
+def slack(objective: Any, r: RowValues, margins: Floats) -> float:
     """C * reach * sum_c |(Z' r~)_c|: what the remainder of r~ may take from the bound.
 
     margins : float64 (n,), of the point of the residuals, from which ``reach`` follows.

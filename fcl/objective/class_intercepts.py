@@ -21,7 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fcl.objective.unpenalised import UnpenalisedFit
+from fcl.objective.problem import UnpenalisedFit
 from fcl.parallel import one_blas_thread
 from fcl.types import Floats
 
@@ -79,7 +79,7 @@ def fit_class_intercepts(
 ) -> UnpenalisedFit:
     """Minimise F over x and add x to the margins m, float64 (K, n).
 
-    slope, floor : float64 (K,); see :meth:`fcl.objective.outputs.Outputs.fit_unpenalised`.
+    slope, floor : float64 (K,); see :meth:`fcl.objective.Objective.fit_unpenalised`.
     """
     search = _Search(objective, m, slope, floor)
     before = search.value

@@ -1,31 +1,35 @@
-"""Make the objective of several outputs that a loss needs."""
+"""Make the objective that a loss needs, for any number of outputs."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fcl.objective.losses import Loss
-from fcl.objective.outputs import Outputs, SeparateOutputs
+from fcl.objective.outputs import SeparateOutputs
+from fcl.objective.problem import Objective
+from fcl.objective.single_output import SingleOutput
 from fcl.objective.softmax import SoftmaxOutputs
 from fcl.types import Floats
 
 
-def make_outputs(
-    loss: Loss, y: Floats, s: Floats, C: float, n_outputs: int, **rest: Any
-) -> Outputs:
-    """The objective of several outputs.
+def make_objective(
+    loss: Loss, y: Floats, s: Floats, C: float, n_outputs: int = 1, **rest: Any
+) -> Objective:
+    """The objective of a loss.
 
     Parameters
     ----------
     y : float64
-        Class numbers (n,) if the loss couples outputs, else targets (K, n).
+        Class numbers (n,) if the loss couples outputs; else targets, (n,) for one output, or (K, n).
     n_outputs : int
         Number K of outputs.
     **rest
-        Further fields of :class:`fcl.objective.Outputs`.
+        Further fields of :class:`fcl.objective.Objective`.
     """
     if loss.couples:
         return SoftmaxOutputs(loss, y, s, C, n_classes=n_outputs, **rest)
+    if n_outputs == 1:
+        return SingleOutput(loss, y, s, C, **rest)
     if y.shape != (n_outputs, len(s)):
         raise ValueError(f"expected targets of shape {(n_outputs, len(s))}, got {y.shape}")
     return SeparateOutputs(loss, y, s, C, **rest)

@@ -1,10 +1,14 @@
-"""The objective over rows: values, residuals, the best intercept, the dual bound.
+"""The objective over rows: values, residuals, unpenalised coefficients, the dual bound.
 
-    P(w, b) = penalty(w) + C * sum_i s_i loss(y_i, m_i + b),    m = Phi w + o
+    P(W, V) = penalty(W) + C * sum_i s_i loss(y_i, m_i),    m_ik = sum_j W_jk phi_ij + V_k . z_i + o_ik
 
-With covariates m = Phi w + Z v + o and b = 0; :mod:`fcl.objective.unpenalised` minimises over v.
-All margins that are passed to this module include the offsets o. Only the dual objective uses the offsets
-by themselves: the conjugate of loss(y, m + o) is loss*(u) - u o.
+z_i are covariates, or 1 for an intercept, and o are offsets. :class:`Objective` says what a training
+needs of an objective. Three kinds derive from it: :class:`fcl.objective.single_output.SingleOutput`;
+:class:`fcl.objective.outputs.SeparateOutputs`, a sum of losses of one output each; and
+:class:`fcl.objective.softmax.SoftmaxOutputs`, whose loss couples the outputs.
+
+Arrays over rows are float64 (n,), or with K outputs (K, n), C-contiguous. The coefficients V are stored
+flat, float64 (n_free,), those of one output after those of another.
 
 Sums over rows are computed by row blocks and added in block order, so they depend on the block size, but
 not on the number of threads.
@@ -13,21 +17,20 @@ not on the number of threads.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from fcl import kernels
 from fcl.checks import positive
 from fcl.errors import InputError
-from fcl.objective import block_sums
 from fcl.objective.covariates import Covariates
 from fcl.objective.losses import Loss
 from fcl.objective.penalty import Penalty
 from fcl.parallel import SERIAL, Team
-from fcl.types import Floats
+from fcl.types import Floats, Ids
 
 
 class RowValues(Protocol):
@@ -37,46 +40,51 @@ class RowValues(Protocol):
         """The numbers of a slice of the rows."""
 
 
-#: Maximum steps of a one-dimensional search. Newton needs a dozen; where all rows are flat, an expansion
-#: to margins of 1e300 takes 500 and bisection back from there twice as many.
-MAX_STEPS = 1600
 #: Relative difference below which two values of the objective count as equal: about the rounding error
 #: of a sum over a block of 65,536 rows.
 ROUNDING = 1e-14
 
-#: How residuals are balanced: see :meth:`Objective.dual_balance`.
-Balance = tuple[float, float, float]
-#: The balance that makes all residuals 0.
-NOTHING: Balance = (0.0, 0.0, 0.0)
-
 
 @dataclass(frozen=True)
 class LineSums:
-    """Sums over rows at margins m + beta dm + b."""
+    """Sums over rows at margins m + beta dm + b, where b is one constant for all margins."""
 
     value: float  #: sum s loss
     slope_b: float  #: sum s loss'
     curve_b: float  #: sum s loss''
-    slope_beta: float  #: sum s loss' dm
-    curve_beta: float  #: sum s loss'' dm^2
+    slope_beta: float  #: sum s loss' dm, the derivative in beta
+    curve_beta: float  #: sum s loss'' dm^2, the second derivative in beta
     cross: float  #: sum s loss'' dm
 
 
 @dataclass(frozen=True)
-class Objective:
+class UnpenalisedFit:
+    """The result of :meth:`Objective.fit_unpenalised`."""
+
+    x: Floats  #: change of the coefficients, float64 (n_free,)
+    decrease: float  #: of the minimised function, >= 0
+
+
+@dataclass(frozen=True)
+class Objective(ABC):
     """The objective on given rows.
 
     Parameters
     ----------
-    y : float64 (n,)
-        Targets, -1 or +1 for classification.
+    y : float64
+        Targets (n,), -1 and +1 for two classes; with K outputs (K, n), or (n,) class numbers 0 .. K - 1
+        of a loss that couples the outputs.
     s : float64 (n,)
         Weights of the rows, > 0.
     C : float
         Factor of the sum of losses, > 0.
     intercept : bool
-        Whether b is free; otherwise it is 0. With covariates, b is 0, and a free intercept is the
-        coefficient of their first column.
+        Whether each output has an intercept of its own. It is False with covariates: a free intercept is
+        then the coefficient of their first column.
+    offset : float64 (n,) or (K, n), optional
+        Offsets of the margins; None for zeros. Margins of a sample include them, so that it needs none.
+    covariates : Covariates, optional
+        Unpenalised columns; None for none.
     """
 
     loss: Loss
@@ -87,31 +95,76 @@ class Objective:
     block_rows: int = 65536
     team: Team = field(default=SERIAL, compare=False)  #: threads that share the row blocks
     penalty: Penalty = field(default_factory=Penalty)
-    offset: Floats | None = None  #: float64 (n,), None for zeros
-    covariates: Covariates | None = None  #: unpenalised columns, None for none
+    offset: Floats | None = None
+    covariates: Covariates | None = None
     first_row: int = 0  #: number of the first of these rows in the data
+
+    separate: ClassVar[bool]  #: whether the loss is a sum of losses of one output each
 
     @property
     def n_rows(self) -> int:
-        return len(self.y)
+        return len(self.s)
+
+    @property
+    @abstractmethod
+    def outputs(self) -> tuple[int, ...]:
+        """The shape of the numbers of a row: () for one output, (K,) for K."""
 
     @property
     def n_outputs(self) -> int:
-        """Number of outputs; see :class:`fcl.objective.outputs.Outputs` for more than one."""
-        return 1
+        """Number of outputs."""
+        return math.prod(self.outputs)
+
+    @property
+    def coupled(self) -> bool:
+        """Whether loss or penalty couples the outputs, which are then trained together."""
+        return self.penalty.grouped or not self.separate
+
+    @property
+    def bounds_apart(self) -> bool:
+        """Whether each of K outputs is scaled by itself in the dual bound."""
+        return bool(self.outputs) and not self.coupled
+
+    @property
+    def intercept_apart(self) -> bool:
+        """Whether margins leave out the intercept, which is then a number beside them."""
+        return False
 
     @property
     def has_constant(self) -> bool:
-        """Whether there is an intercept, alone or among the covariates."""
-        return self.intercept or (self.covariates is not None and self.covariates.constant)
-
-    outputs: ClassVar[tuple[int, ...]] = ()  #: (K,) with K outputs
-    n_flat: ClassVar[int] = 0  #: directions of the unpenalised coefficients that change no loss
+        """Whether the search along a step fits a constant, which is added to the margins."""
+        return False
 
     @property
     def n_free(self) -> int:
-        """Number of unpenalised coefficients: covariates, or the intercept alone."""
-        return int(self.intercept) if self.covariates is None else self.covariates.q
+        """Number of unpenalised coefficients: of covariates, or the intercepts alone."""
+        q = int(self.intercept) if self.covariates is None else self.covariates.q
+        return self.n_outputs * q
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Any, ...]:
+        """Each output as an objective of one output.
+
+        They have the rows, weights, intercepts and covariates; where the losses are separate, also the
+        losses and targets.
+        """
+
+    @property
+    def n_flat(self) -> int:
+        """Number of directions of the unpenalised coefficients along which no loss changes."""
+        return 0
+
+    @property
+    def majoriser(self) -> float:
+        """L such that L sum_i s_i |dm_i|^2 / 2 bounds the second-order term of any step."""
+        return self.loss.most_curvature
+
+    def class_counts(self) -> tuple[Floats, Ids]:
+        """The labels in y, and how many rows each has; empty if a row has no single label."""
+        return np.empty(0), np.empty(0, np.int64)
+
+    # -- rows ----------------------------------------------------------------------------------
 
     def rows_of(self, block: int) -> slice:
         """The rows of a block."""
@@ -139,252 +192,183 @@ class Objective:
         for rows in self.blocks():
             yield function(self, rows, *(vector[rows] for vector in vectors), *args)
 
-    def over(self, y: Floats, s: Floats, covariates: Covariates | None) -> Objective:
-        """The same objective over other rows, which are in this process."""
-        return replace(self, y=y, s=s, covariates=covariates)
+    def here(self) -> Objective:
+        """The same objective, whose sums this process makes."""
+        return self
+
+    def take(
+        self, rows: Ids, s: Floats, y: Floats | None = None, z: Floats | None = None
+    ) -> Objective:
+        """The objective over a sample of the rows, int64 (m,), with other weights s, float64 (m,).
+
+        y, z : buffers for targets (m,) and covariates (m, q), used instead of new ones.
+        """
+        targets = np.take(self.y, rows, axis=-1, out=y if self.y.ndim == 1 else None)
+        covariates = self.covariates and self.covariates.take(rows, z)
+        return replace(self.here(), y=targets, s=s, offset=None, covariates=covariates)
 
     # -- unpenalised columns -------------------------------------------------------------------
 
+    @abstractmethod
     def add_covariates(self, v: Floats, m: Floats) -> None:
-        """Add covariates times their coefficients to margins, in place."""
-        if self.covariates is not None and v.any():
-            self.add_free(v, m)
+        """Add what a point lists as ``covariates``, times their columns, to margins, in place."""
 
+    @abstractmethod
     def add_free(self, x: Floats, m: Floats) -> None:
-        """Add the intercept, or covariates times their coefficients, to margins, in place.
+        """Add the intercepts, or covariates times their coefficients, to margins, in place.
 
         x : float64 (n_free,).
         """
-        covariates = self.covariates
-        if covariates is None:
-            m += x.sum()
-            return
 
-        def block(rows: slice) -> None:
-            m[rows] += covariates.times(x, rows)
+    @abstractmethod
+    def free_sums(self, r: Any) -> Floats:
+        """sum_i r_ik z_i over the unpenalised columns of each output, float64 (n_free,)."""
 
-        self.team.map(block, list(self.blocks()))
+    @abstractmethod
+    def fit_unpenalised(
+        self,
+        m: Floats,
+        slope: Floats | None = None,
+        floor: Floats | None = None,
+        guess: float = 0.0,
+    ) -> UnpenalisedFit:
+        """Minimise sum s loss(m + X z) + slope . x + floor . x^2 / 2 over x, the free coefficients.
 
-    def free_sums(self, r: RowValues) -> Floats:
-        """sum_i r_i z_i over the unpenalised columns, float64 (n_free,)."""
-        covariates = self.covariates
-        if covariates is None:
-            total = math.fsum(float(r[rows].sum()) for rows in self.blocks())
-            return np.full(self.n_free, total)
-        parts = self.team.map(lambda rows: covariates.sums(r[rows], rows), list(self.blocks()))
-        return np.asarray(np.sum(parts, axis=0))
+        Adds X z to the margins m in place.
 
-    def free_gram(self, q: Floats) -> Floats:
-        """sum_i q_i z_i z_i' over the unpenalised columns, float64 (n_free, n_free)."""
-        covariates = self.covariates
-        if covariates is None:
-            return np.full((self.n_free, self.n_free), float(q.sum()))
-        parts = self.team.map(lambda rows: covariates.gram(q[rows], rows), list(self.blocks()))
-        return np.asarray(np.sum(parts, axis=0))
-
-    def free_hessian(self, m: Floats, q: Floats, share: float) -> Floats:
-        """The Hessian of the losses in the unpenalised coefficients, float64 (n_free, n_free).
-
-        q : float64 (n,), curvatures at the margins m.  share : of the majoriser's curvatures, to which q
-        is raised first, in place.
+        Parameters
+        ----------
+        slope, floor : float64 (n_free,), optional
+            Slopes and curvatures (>= 0) of further terms; by default 0. For a loss that is unchanged by a
+            constant in all margins of a row, the mean of ``slope`` over the outputs is ignored while
+            ``floor`` is 0.
+        guess : float
+            Where the search for the best constant of one output begins.
         """
-        if share:
-            self.raise_curvatures(m, share, q)
-        return self.free_gram(q)
+
+    def centre(self, weights: Floats) -> Floats:
+        """Weights of the same model, up to the intercepts, with the least penalty."""
+        return weights
+
+    def centre_free(self, v: Floats) -> Floats:
+        """A copy of the free coefficients of the same model, of mean 0 if there is a choice."""
+        return v.copy()
 
     # -- primal --------------------------------------------------------------------------------
+    # b is the intercept that margins leave out; it is 0 where they include it.
 
+    @abstractmethod
     def loss_sum(self, m: Floats, b: float = 0.0) -> float:
         """sum_i s_i loss(y_i, m_i + b)."""
-        return math.fsum(self.over_blocks(block_sums.loss, [m], b))
 
-    def value(self, penalty: float, m: Floats, b: float) -> float:
+    def value(self, penalty: float, m: Floats, b: float = 0.0) -> float:
         """The objective, given the penalty of the weights."""
         return penalty + self.C * self.loss_sum(m, b)
 
     def residuals_curvatures(self, m: Floats, r: Floats, q: Floats, b: float = 0.0) -> None:
-        """Write r_i = s_i loss' and q_i = s_i loss''."""
+        """Write the residuals r = s_i dloss/dm and the curvatures q = s_i d2loss/dm2."""
         blocks = list(self.blocks())
         self.team.map(lambda rows: self.residuals_curvatures_of(rows, m, r, q, b), blocks)
 
+    @abstractmethod
     def residuals_curvatures_of(
         self, rows: slice, m: Floats, r: Floats, q: Floats, b: float = 0.0
     ) -> None:
-        """Like :meth:`residuals_curvatures`, on one row block of vectors over all rows."""
-        kernels.losses.residuals_curvatures(
-            self.loss.kernel, self.y[rows], self.s[rows], m[rows], b, r[rows], q[rows]
-        )
+        """Like :meth:`residuals_curvatures`, on one row block of arrays over all rows."""
 
-    def raise_curvatures(self, m: Floats, share: float, q: Floats) -> None:
-        """Raise curvatures, in place, to at least a share of the curvatures of the loss's majoriser."""
-
-        def block(rows: slice) -> None:
-            kernels.losses.raise_curvatures(
-                self.loss.kernel, self.y[rows], self.s[rows], m[rows], 0.0, share, q[rows]
-            )
-
-        self.team.map(block, list(self.blocks()))
-
+    @abstractmethod
     def line_sums(self, m: Floats, dm: Floats, beta: float, b: float = 0.0) -> LineSums:
         """Value and derivatives of the losses at margins m + beta dm + b."""
-        parts = self.over_blocks(block_sums.line, [m, dm], beta, b)
-        return LineSums(*block_sums.sum_columns(parts))
 
-    def best_intercept(
-        self,
-        m: Floats,
-        guess: float = 0.0,
-        slope: float = 0.0,
-        floor: float = 0.0,
-        dm: Floats | None = None,
-        beta: float = 0.0,
-    ) -> float:
-        """The b that minimises sum s loss(m + b) + slope * b + floor * b^2 / 2, to rounding error.
+    @abstractmethod
+    def totals(self, values: Floats) -> Any:
+        """Sums of an array over the rows: a float, or float64 (K,)."""
 
-        If ``dm`` is given, the margins are m + beta * dm. Takes Newton steps in a bracket of the root
-        of the derivative; where a step leaves the bracket, bisects it, or expands its open end.
+    @abstractmethod
+    def rounding(self, m: Floats, b: float, shift: float) -> tuple[float, float]:
+        """What rounding of margins may add to the losses and to a price, apart from common factors.
+
+        shift : added to the intercept later.
         """
-        if not self.has_constant:
-            return 0.0
 
-        def slopes(b: float) -> list[float]:
-            if dm is None:
-                return block_sums.sum_columns(self.over_blocks(block_sums.slopes, [m], b))
-            parts = self.over_blocks(block_sums.slopes_along, [m, dm], b, beta)
-            return block_sums.sum_columns(parts)
+    @abstractmethod
+    def residual_errors(self, m: Floats, q: Floats, b: float) -> Iterator[Floats]:
+        """Sizes of the rounding errors of each output's residuals, in units of EPSILON.
 
-        low, high = -math.inf, math.inf
-        b, best, smallest = guess, guess, math.inf
-        reach = 1.0
-        for _ in range(MAX_STEPS):
-            total, curve, absolute = slopes(b)
-            total += slope + floor * b
-            curve += floor
-            if abs(total) < smallest:
-                smallest, best = abs(total), b
-            if abs(total) <= 4e-16 * absolute:
-                break
-            if total > 0.0:
-                high = b
-            else:
-                low = b
-            reach = max(
-                reach, 16.0 * block_sums.EPSILON * abs(b)
-            )  # a shorter one would be rounded off
-            step = b + self.loss.intercept_step(total, curve)
-            if not low < step < high:
-                if math.isinf(low):
-                    step, reach = high - reach, 4.0 * reach
-                elif math.isinf(high):
-                    step, reach = low + reach, 4.0 * reach
-                else:
-                    step = 0.5 * (low + high)
-            if step == b or not low < step < high:
-                break
-            b = step
-        return best
+        m, q : margins and curvatures of one point.
+        """
 
     # -- dual ----------------------------------------------------------------------------------
 
-    def imbalance(self, r: RowValues) -> float:
-        """Largest change of a constant column's price by balancing: |sum_i r_i|, 0 if b is fixed."""
-        return abs(sum(self.sides(r))) if self.intercept else 0.0
+    @abstractmethod
+    def residual_sum(self, r: Floats, loss: float) -> float:
+        """An upper bound of the sum of an output's absolute residuals.
 
-    def sides(self, r: RowValues) -> list[float]:
-        """Sum of the negative residuals and sum of the positive residuals."""
-        return block_sums.sum_columns(self.over_blocks(block_sums.sides, [r]))
+        loss : an upper bound of the sum of the losses.
+        """
 
-    def offset_of(self, rows: slice) -> Floats:
-        """The offsets of a block; empty for zeros."""
-        return np.empty(0) if self.offset is None else self.offset[rows]
+    @property
+    def least_step(self) -> float:
+        """Step of the finest grid on which :meth:`close` is exact; 0 if it has nothing to do."""
+        return 0.0
 
+    def close(self, rows: slice, r: Floats, step: float) -> None:  # noqa: B027, most need not close
+        """Make residuals a point of the dual that stays one on the grid of the prices; see subclasses."""
+
+    @abstractmethod
+    def balanced(
+        self, r: Floats, q: Floats, m: Floats, step: float, on_grid: Callable[[Floats], RowValues]
+    ) -> Floats:
+        """Residuals that are balanced against the covariates (:mod:`fcl.objective.balance`).
+
+        r, q, m : residuals, curvatures and margins of one point.  step : of the grid on which residuals
+        are priced; 0 for none.  on_grid : truncates the residuals of one output.
+        """
+
+    @abstractmethod
+    def slack(self, r: Any, m: Floats) -> Any:
+        """What the remainders of balanced residuals may take from the bound: a float, or float64 (K,)."""
+
+    @abstractmethod
+    def imbalance(self, r: Any) -> Any:
+        """Largest change of a constant column's price by balancing: a float, or float64 (K,).
+
+        It is |sum_i r_ik|, or 0 if there is no intercept beside covariates.
+        """
+
+    @abstractmethod
     def dual_bound(
         self,
-        r: RowValues,
-        largest: float,
-        excess: float = math.inf,
-        slack: float = 0.0,
+        r: Any,
+        largest: Any,
+        excess: Any = math.inf,
+        slack: Any = 0.0,
         cost: float = 0.0,
         widest: float = math.inf,
     ) -> float:
         """A lower bound of the optimum, from residuals and the prices of the whole family.
 
-        Balance the residuals to sum 0 if the intercept is free, and scale them by t such that
-        |C g_j| <= rho f_j for every feature: this is a feasible point of the dual. The bound is the best
-        dual value over such t. If the penalty has squares, every t is feasible, at a cost that is known
-        for t = 1; the bound is then the better of the two values.
-
-        Scaling down keeps residuals in the domain of the dual, an interval that contains 0. They are
-        scaled up only where the domain is a cone. For other losses the value increases up to t = 1 near
-        an optimum: its derivative there is -C sum_i r_i (m_i - o_i) = -C <w, g>, the L1 norm of w.
-
         Parameters
         ----------
-        r : float64 (n,) or RowValues
+        r : RowValues, or a sequence of K
             Residuals.
-        largest : float
-            Upper bound of |g~_j| / f_j over all features, where g~_j = sum_i r~_i phi_ij and r~ are the
-            balanced residuals.
-        excess : float
-            Upper bound of sum_j f_j max(0, |g~_j| / f_j - limit)^2 over all features, where the limit is
-            ``penalty.limit(C)``; infinite if unknown.
-        slack : float
-            What the remainder of a balance against covariates may take from the bound at t = 1
-            (:mod:`fcl.objective.balance`).
+        largest : float, or float64 (K,)
+            Upper bound over all features of size(g~_j) / f_j, where g~_j are the prices of the balanced
+            residuals; by output where :attr:`bounds_apart` holds: each output is then scaled by itself.
+        excess : float, or float64 (K,)
+            Upper bound of sum_j f_j max(0, size / f_j - limit)^2, where the limit is
+            ``penalty.limit(C)``, and the sum is also over outputs unless the penalty is grouped; infinite
+            if unknown. By output like ``largest``.
+        slack : float, or float64 (K,)
+            What the remainder of a balance against covariates may take from each output's bound at its
+            scale 1 (:mod:`fcl.objective.balance`).
         cost : float
-            Upper bound of what weights with limits subtract at t = 1, divided by C; they subtract no more
-            at a smaller t.
+            Upper bound of what weights with limits subtract at scale 1, divided by C; they subtract no
+            more at a smaller one. Of one output: limits of K outputs are signs, which cost nothing.
         widest : float
-            Upper bound of |g~_j| / f_j over all features, whatever their limits: at t up to the limit
-            that this gives, no weight subtracts anything.
+            Upper bound of size(g~_j) / f_j over all features, whatever their limits: at scales up to the
+            limit that this gives, no weight subtracts anything.
         """
-        balance = self.dual_balance(r)
-        if balance == NOTHING:
-            return 0.0  # the dual value at 0
-        limit = self.penalty.least_C(self.C * largest * (1.0 + 1e-12))
-        t = 1.0
-        if self.loss.conic:
-            linear, quadratic = self.dual_ray(r, balance)
-            t = max(0.0, -2.0 * linear / quadratic) if quadratic > 0.0 else 0.0
-        if self.penalty.limits.exact:
-            t = min(t, 1.0)
-
-        def smooth(t: float, cost: float = self.C * cost) -> float:
-            return self.dual_value(r, balance, t) - t * slack - cost
-
-        scaled = smooth(min(t, limit))
-        if cost > 0.0:  # of wide limits, scaling leaves more
-            scaled = max(scaled, smooth(min(t, self.penalty.least_C(self.C * widest)), 0.0))
-        if self.penalty.pure_l1 or math.isinf(excess):
-            return scaled
-        return max(scaled, smooth(1.0) - self.penalty.conjugate(self.C, excess))
-
-    def dual_balance(self, r: RowValues) -> Balance:
-        """Shift and scales by which residuals r become balanced, as the dual needs it.
-
-        Returns (shift, scale of the negative residuals, scale of the positive ones): r~_i = scale r_i -
-        shift s_i; ``NOTHING`` if there is nothing to balance residuals of a single sign with.
-        """
-        if not self.intercept:
-            return 0.0, 1.0, 1.0
-        negative, positive = self.sides(r)
-        if self.loss.unbounded:
-            return (positive + negative) / math.fsum(self.s), 1.0, 1.0
-        if negative == 0.0 or positive == 0.0:
-            return NOTHING
-        if positive > -negative:
-            return 0.0, 1.0, -negative / positive
-        return 0.0, positive / -negative, 1.0
-
-    def dual_ray(self, r: RowValues, balance: Balance) -> tuple[float, float]:
-        """sum r~ (y - o) and sum r~^2 / s of the balanced residuals r~."""
-        parts = self.over_blocks(block_sums.ray, [r], balance)
-        linear, quadratic = block_sums.sum_columns(parts)
-        return linear, quadratic
-
-    def dual_value(self, r: RowValues, balance: Balance, t: float) -> float:
-        """The dual objective at t times the balanced residuals, apart from the penalty's conjugate."""
-        return -self.C * math.fsum(self.over_blocks(block_sums.conjugate, [r], balance, t))
 
 
 def relative_gap(objective: float, bound: float) -> float:

@@ -20,22 +20,24 @@ prices are allowed, and the penalty's conjugate is subtracted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from fcl import kernels
+from fcl.objective.block_sums import EPSILON
 from fcl.objective.class_covariates import balanced as balanced_covariates
 from fcl.objective.class_covariates import free_hessian
 from fcl.objective.class_intercepts import ClassSums, fit_class_intercepts
-from fcl.objective.outputs import OutputLineSums, Outputs
-from fcl.objective.problem import Objective, RowValues
+from fcl.objective.outputs import Outputs
+from fcl.objective.problem import LineSums, RowValues, UnpenalisedFit
 from fcl.objective.simplex import Balanced, balanced
-from fcl.objective.unpenalised import UnpenalisedFit, descend
-from fcl.types import Floats
+from fcl.objective.single_output import SingleOutput
+from fcl.objective.unpenalised import descend
+from fcl.types import Floats, Ids
 
 T = TypeVar("T")
 
@@ -60,8 +62,14 @@ class SoftmaxOutputs(Outputs):
     separate: ClassVar[bool] = False
 
     @property
-    def n_outputs(self) -> int:
-        return self.n_classes
+    def outputs(self) -> tuple[int, ...]:
+        return (self.n_classes,)
+
+    def class_counts(self) -> tuple[Floats, Ids]:
+        K = self.n_classes
+        codes = (self.y[rows].astype(np.int64) for rows in self.blocks())
+        counts = sum((np.bincount(own, minlength=K) for own in codes), np.zeros(K, np.int64))
+        return np.arange(float(K)), counts
 
     @property
     def counts(self) -> Floats:
@@ -70,20 +78,10 @@ class SoftmaxOutputs(Outputs):
         np.add.at(found, self.y.astype(np.int64), self.s)
         return found
 
-    def null_intercepts(self) -> Floats:
-        """The best intercepts without features and offsets, float64 (K,), of mean 0.
-
-        They are the logarithms of the class weights n_k. A class without rows would have minus
-        infinity, and gets a weight of 1e-12 of all.
-        """
-        share = self.counts / math.fsum(self.s)
-        found = np.log(np.maximum(share, 1e-12))
-        return np.asarray(found - found.mean())
-
     def centre(self, weights: Floats) -> Floats:
         """Weights (k, K) with the same probabilities, up to the intercepts, and the least penalty.
 
-        The loss does not feel a constant added to a row of the weights;
+        The loss is unchanged by a constant added to a row of the weights;
         :meth:`fcl.objective.Penalty.centre` finds the best one. A constant c_j changes all margins of row
         i by c_j phi_ij, so the objective falls by exactly what the penalty falls by, apart from rounding.
         """
@@ -116,7 +114,7 @@ class SoftmaxOutputs(Outputs):
     def _map(self, function: Callable[[slice], T]) -> list[T]:
         return self.team.map(function, list(self.blocks()))
 
-    def loss_sum(self, m: Floats) -> float:
+    def loss_sum(self, m: Floats, b: float = 0.0) -> float:
         def block(rows: slice) -> float:
             value: float = kernels.softmax.weighted_loss(
                 self.y, self.s, m, self._zeros, rows.start, rows.stop, self.work()
@@ -125,16 +123,14 @@ class SoftmaxOutputs(Outputs):
 
         return math.fsum(self._map(block))
 
-    def residuals_curvatures_of(self, rows: slice, m: Floats, r: Floats, q: Floats) -> None:
-        """Like :meth:`residuals_curvatures`, on one row block; q may be (0, 0), and is then left."""
+    def residuals_curvatures_of(
+        self, rows: slice, m: Floats, r: Floats, q: Floats, b: float = 0.0
+    ) -> None:
         kernels.softmax.residuals_curvatures(
             self.y, self.s, m, self._zeros, rows.start, rows.stop, self.work(), r, q
         )
 
-    def residuals(self, m: Floats, r: Floats) -> None:
-        self.residuals_curvatures(m, r, np.empty((0, 0)))
-
-    def line_sums(self, m: Floats, dm: Floats, beta: float) -> OutputLineSums:
+    def line_sums(self, m: Floats, dm: Floats, beta: float, b: float = 0.0) -> LineSums:
         def block(rows: slice) -> Floats:
             out = np.empty(3)
             kernels.softmax.line_sums(
@@ -151,7 +147,26 @@ class SoftmaxOutputs(Outputs):
             )
             return out
 
-        return OutputLineSums(*map(math.fsum, zip(*self._map(block), strict=True)))
+        value, slope, curve = map(math.fsum, zip(*self._map(block), strict=True))
+        return LineSums(value, 0.0, 0.0, slope, curve, 0.0)
+
+    def rounding(self, m: Floats, b: float, shift: float) -> tuple[float, float]:
+        def block(rows: slice) -> tuple[float, float]:
+            r, q = np.empty((2, *m[:, rows].shape))
+            own = replace(self, y=self.y[rows], s=self.s[rows], offset=None, covariates=None)
+            own.residuals_curvatures_of(slice(0, own.n_rows), m[:, rows].copy(), r, q)
+            sizes, residuals = np.abs(m[:, rows]) + (abs(b) + abs(shift)), np.abs(r)
+            value = float(((residuals + 0.5 * EPSILON * q * sizes) * sizes).sum())
+            return value, float((q * sizes).sum()) + float(residuals.sum())
+
+        values, slopes = map(math.fsum, zip(*self._map(block), strict=True))
+        return values, slopes
+
+    def residual_errors(self, m: Floats, q: Floats, b: float) -> Iterator[Floats]:
+        # differences of a probability, which depends on all margins of the row, from 0 or 1
+        largest = np.abs(m).max(axis=0)
+        for own in q:
+            yield own * largest + self.s
 
     def class_sums(self, m: Floats, shift: Floats) -> ClassSums:
         """Sums by class at margins m + shift_k."""
@@ -187,7 +202,11 @@ class SoftmaxOutputs(Outputs):
         return total
 
     def fit_unpenalised(
-        self, m: Floats, slope: Floats | None = None, floor: Floats | None = None
+        self,
+        m: Floats,
+        slope: Floats | None = None,
+        floor: Floats | None = None,
+        guess: float = 0.0,
     ) -> UnpenalisedFit:
         x, none = np.zeros((2, self.n_free))
         slope, floor = none if slope is None else slope, none if floor is None else floor
@@ -207,12 +226,12 @@ class SoftmaxOutputs(Outputs):
     def free_hessian(self, m: Floats, q: Floats, share: float) -> Floats:
         """The Hessian of the losses in the coefficients of the covariates, float64 (n_free, n_free).
 
-        q : not used.  share : see :meth:`Objective.free_hessian`.
+        q : not used.  share : see :meth:`fcl.objective.SingleOutput.free_hessian`.
         """
         return free_hessian(self, m, share)
 
     @cached_property
-    def parts(self) -> tuple[Objective, ...]:
+    def parts(self) -> tuple[SingleOutput, ...]:
         return (self._part(self.loss, self.y, None),) * self.n_classes
 
     # -- dual ----------------------------------------------------------------------------------
@@ -278,9 +297,11 @@ class SoftmaxOutputs(Outputs):
         r: Sequence[RowValues] | Floats,
         largest: float | Floats,
         excess: float | Floats = math.inf,
-        slack: Floats | None = None,
+        slack: float | Floats = 0.0,
+        cost: float = 0.0,
+        widest: float = math.inf,
     ) -> float:
-        """See :meth:`Outputs.dual_bound`; ``largest`` and ``excess`` are those of all classes together.
+        """See :meth:`Objective.dual_bound`; ``largest`` and ``excess`` are those of all classes together.
 
         Residuals of the own class are taken as minus the sum of the others (:meth:`close`); this makes
         the point A = Y + r / s, clipped to positive numbers, one of the simplex.
@@ -291,7 +312,7 @@ class SoftmaxOutputs(Outputs):
         """
         balance = balanced(self.free_sums(r) if self.intercept else self._zeros, self.counts)
         limit = self.penalty.least_C(self.C * float(np.max(largest)) * (1.0 + 1e-12))
-        lost, t = 0.0 if slack is None else math.fsum(slack), min(1.0, limit)
+        lost, t = math.fsum(np.ravel(slack)), min(1.0, limit)
         scaled = self._dual_value(r, balance, t) - t * lost
         total = float(np.sum(excess))
         if self.penalty.pure_l1 or math.isinf(total):

@@ -9,14 +9,13 @@ Margins m include Z v. This module minimises over v with the weights fixed;
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fcl.errors import InputError
 from fcl.objective.covariates import FLAT, Covariates, inverse_root
-from fcl.objective.problem import Objective
+from fcl.objective.problem import UnpenalisedFit
 from fcl.types import Floats
 
 #: Maximum Newton steps over v, and halvings of one step.
@@ -38,16 +37,8 @@ EXACT = 1e-20
 ENDLESS, FURTHEST, LEVEL = ("logistic", "poisson", "softmax"), 25.0, 1e-9
 
 
-@dataclass(frozen=True)
-class UnpenalisedFit:
-    """The result of :func:`fit_unpenalised`."""
-
-    x: Floats  #: change of the coefficients, float64 (n_free,)
-    decrease: float  #: of the minimised function, >= 0
-
-
 def fit_unpenalised(
-    objective: Objective,
+    objective: Any,
     m: Floats,
     slope: Floats | None = None,
     floor: Floats | None = None,
@@ -55,7 +46,7 @@ def fit_unpenalised(
 ) -> UnpenalisedFit:
     """Minimise sum s loss(m + Z x) + slope . x + floor . x^2 / 2 over x, the free coefficients.
 
-    Adds Z x to the margins ``m``, float64 (n,).
+    Adds Z x to the margins ``m``, float64 (n,), of a :class:`fcl.objective.SingleOutput`.
 
     Parameters
     ----------
@@ -85,7 +76,7 @@ def descend(
 ) -> UnpenalisedFit:
     """Minimise by Newton's method from coefficients x, whose margins are m.
 
-    objective : Objective or Outputs.  slope, floor : as for :func:`fit_unpenalised`.
+    slope, floor : as for :func:`fit_unpenalised`.
     decrease : that x has already brought.
     """
     newton = _Newton(objective, m, x, slope, floor)
@@ -162,15 +153,15 @@ def check_null(objective: Any, m: Floats, v: Floats) -> None:
     direction of the coefficients is left without curvature. Other losses always have a minimum, but if
     it is 0, only rounding is left, and relative gaps mean nothing.
 
-    objective : Objective or Outputs; each output whose loss is separate is checked by itself.  m, v :
-    margins and coefficients of the null model.
+    Each output whose loss is separate is checked by itself.  m, v : margins and coefficients of the null
+    model.
 
     Raises
     ------
     InputError
         No finite coefficients are optimal, or the covariates fit the targets exactly.
     """
-    if m.ndim > 1 and objective.separate:
+    if objective.outputs and objective.separate:
         for part, own, x in zip(objective.parts, m, v.reshape(len(m), -1), strict=True):
             check_null(part, own, x)
         return

@@ -40,7 +40,7 @@ class Newcomers:
 def admit_needed(local: Any, new: Newcomers, admit: Callable[[Columns], Columns]) -> Columns:
     """Admit the columns that no cached one makes redundant; returns their numbers among ``new``.
 
-    local : LocalSolver or OutputSolver.
+    local : LocalProblem.
     admit : appends the columns of these numbers to the cache; returns those for which there was room.
     """
     entered: list[int] = []
@@ -69,7 +69,7 @@ class Admission:
     passes : Passes
         Over all rows.
     cache : ColumnCache
-    local : LocalSolver or OutputSolver
+    local : LocalProblem
         The trainer's side, over the same cache.
     staging : int
         Bytes for columns on their way to the cache.

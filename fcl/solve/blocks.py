@@ -1,7 +1,7 @@
-"""The trainer's side with several outputs: the local problem, minimised output by output.
+"""The local problem of K outputs whose losses and penalties are separate, minimised output by output.
 
-Outputs whose losses and penalties are separate share rows and columns only. The trainer of one output
-solves the problem of each output in turn. :mod:`fcl.solve.coupled_local` trains other outputs together.
+These outputs share rows and columns only. The trainer of one output solves the problem of each in turn.
+:mod:`fcl.solve.coupled` trains other outputs together.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.cache import LiveColumns
+from fcl.solve.columns import add_columns
 from fcl.solve.local import LocalProblem
-from fcl.solve.output_view import OutputView
-from fcl.solve.state import Columns, Point
+from fcl.solve.state import Columns
 from fcl.solve.trainer import Solved, StepResult
-from fcl.solve.view import add_columns
+from fcl.solve.view import RowView
 from fcl.types import Floats, Ids
 
 #: Most steps on an output before the next one has its turn.
@@ -26,14 +26,12 @@ STEPS_A_TURN = 2
 TURN_SHARE = 0.1
 
 
-class OutputSolver(LocalProblem):
+class SeparateProblem(LocalProblem):
     """The local problem of K outputs; parameters as of :class:`fcl.solve.local.LocalProblem`."""
-
-    view: OutputView
 
     def __init__(
         self,
-        view: OutputView,
+        view: RowView,
         cache: LiveColumns,
         trainer: Any,
         factors: Callable[[Ids], Floats],
@@ -42,7 +40,7 @@ class OutputSolver(LocalProblem):
         self._free = self.anchor.covariates
         self.change_view(view)
 
-    def change_view(self, view: OutputView) -> None:
+    def change_view(self, view: RowView) -> None:
         """Switch to another row view; the cache must be empty."""
         super().change_view(view)
         self._m = np.empty_like(view.margins)  # of the trainer's point
@@ -55,41 +53,25 @@ class OutputSolver(LocalProblem):
         return self._free
 
     @property
+    def margins(self) -> Floats:
+        return self._m
+
+    @property
     def seen(self) -> tuple[Columns, Floats]:
         return self._seen
 
     def restart(self, free: Floats) -> None:
+        objective, working = self.view.objective, self.working
         self._free = free.copy()
         self._m[:] = self.view.margins
-        self.view.objective.add_free(self.free - self.anchor.covariates, self._m)
-        self._add(self.working.of("weights") - self.working.of("anchor_weights"))
+        objective.add_free(self.free - self.anchor.covariates, self._m)
+        self._add(working.of("weights") - working.of("anchor_weights"))
         self._violations[:] = np.inf
 
     def _add(self, delta: Floats) -> None:
         """Add columns times the change of their weights, (columns, K), to the margins."""
-        for own, m in zip(delta.T, self._m, strict=True):
-            moved = np.flatnonzero(own)
-            add_columns(self.working, moved, own[moved], m, self.trainer.inner.team)
-
-    def rise(self) -> float:
-        working, view = self.working, self.view
-        objective, factor = view.objective, working.factor[: self.cache.n]
-        smooth = objective.loss_sum(self._m) - objective.loss_sum(view.margins)
-        n = self.cache.n
-        for k, (part, own) in enumerate(zip(working.parts, view.outputs, strict=True)):
-            delta = part.weights[:n] - part.anchor_weights[:n]
-            smooth += float((part.correction[:n] * delta + 0.5 * part.floor[:n] * delta**2).sum())
-            x = self._of(self.free, k) - self._of(self.anchor.covariates, k)
-            if len(x):
-                smooth += float(own.free_correction @ x + 0.5 * own.free_floor @ (x * x))
-        penalty = objective.penalty.value(working.of("weights"), factor)
-        penalty -= objective.penalty.value(working.of("anchor_weights"), factor)
-        return penalty + objective.C * smooth
-
-    def _of(self, free: Floats, k: int) -> Floats:
-        """The part of the free coefficients that belongs to output k, none if they are fixed."""
-        q = self.view.objective.n_free // self.view.objective.n_outputs
-        return free[k * q : (k + 1) * q]
+        columns = np.arange(len(delta))
+        add_columns(self.working, columns, delta, self._m, self.trainer.inner.team)
 
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         anchored, weights = self.working.of("anchor_weights"), self.working.of("weights")
@@ -116,9 +98,9 @@ class OutputSolver(LocalProblem):
     def _turn(self, k: int, target: float) -> StepResult:
         """Take steps on the problem of an output; the violation is the one before them."""
         view, part = self.view, self.working.parts[k]
-        trainer, b = self.trainer, self._of(self.anchor.covariates, k)
-        view.focus(k, float(b.sum()) if view.objective.intercept else 0.0)
-        trainer.start(view.outputs[k], part, b, self._of(self.free, k))
+        trainer, b = self.trainer, view.of(self.anchor.covariates, k)
+        own = view.focus(k, float(b.sum()) if view.objective.intercept else 0.0)
+        trainer.start(own, part, b, view.of(self.free, k))
         first, decrease, sweeps, moved = -1.0, 0.0, 0, False
         goal = target
         for turn in range(STEPS_A_TURN + 1):
@@ -134,7 +116,7 @@ class OutputSolver(LocalProblem):
             moved = True
         self._violations[k] = first
         self._m[k] = trainer.margins
-        self._of(self.free, k)[:] = trainer.free
+        view.of(self.free, k)[:] = trainer.free
         return StepResult(moved, decrease, first, sweeps)
 
     def solve(self, target: float, max_steps: int) -> Solved:
@@ -147,9 +129,3 @@ class OutputSolver(LocalProblem):
             if not taken.moved or self.trainer.inner.cease():
                 break
         return Solved(self.free, decrease, float(self._violations.max()), steps, sweeps)
-
-    def point(self) -> Point:
-        """See :meth:`LocalProblem.point`; of points of equal losses the one of the least penalty."""
-        objective, (ids, weights) = self.view.objective, self.whole()
-        free = objective.centre_free(self.free)
-        return Point.make(ids, objective.centre(weights), 0.0, free)

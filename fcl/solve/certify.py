@@ -19,7 +19,7 @@ from scipy.optimize import minimize_scalar
 
 from fcl.errors import InputError
 from fcl.features.prices import Prices, RowVector
-from fcl.objective import Outputs, relative_gap
+from fcl.objective import relative_gap
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import DualPoint, Passes
 from fcl.solve.polish import polishable, polished_bound
@@ -92,10 +92,7 @@ class CertifiedPoint:
         return self._loss_sum(moved, point.intercept)
 
     def _loss_sum(self, margins: Floats, b: float) -> float:
-        objective = self.passes.objective
-        if isinstance(objective, Outputs):
-            return objective.loss_sum(margins)
-        total: float = objective.loss_sum(margins, b)
+        total: float = self.passes.objective.loss_sum(margins, b)
         return total
 
     def _price(self) -> None:
@@ -268,7 +265,7 @@ class CertifiedPoint:
         None if another multiple of r is better there, or each output has a multiple of its own.
         """
         objective, inner = self.passes.objective, self._inner
-        if isinstance(objective, Outputs) or (objective.loss.conic and inner > 0.0):
+        if objective.outputs or (objective.loss.conic and inner > 0.0):
             return None
         if not objective.loss.smooth:  # the slopes had to be balanced
             return None

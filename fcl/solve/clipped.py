@@ -26,7 +26,7 @@ import numpy.typing as npt
 from fcl.kernels import columns as column_kernels
 from fcl.kernels import descent
 from fcl.objective.limits import clamped, inside
-from fcl.solve.exact import CHUNK_ENTRIES
+from fcl.solve.columns import CHUNK_ENTRIES
 from fcl.solve.quadratic import (
     FIRST_SWEEPS,
     FLAT_SLOPE,

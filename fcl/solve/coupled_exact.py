@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
+from fcl.solve.columns import over_chunks
 from fcl.solve.coupled_groups import minimise_groups
 from fcl.solve.coupled_model import RowHessians
-from fcl.solve.exact import over_chunks
-from fcl.solve.output_view import OutputView
 from fcl.solve.quadratic import minimise_quadratic
 from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
+from fcl.solve.view import RowView
 from fcl.types import Floats
 
 #: Rows times outputs times the weights squared up to which a model is minimised exactly (milliseconds),
@@ -43,7 +43,7 @@ def _numbers(n_rows: int, n_columns: int, n_outputs: int, q: int) -> int:
     return n_rows * (n_columns + (1 + 2 * max(1, q)) * n_outputs**2)
 
 
-def is_exact(view: OutputView, n_columns: int, careful: bool) -> bool:
+def is_exact(view: RowView, n_columns: int, careful: bool) -> bool:
     """Whether the model over some columns is minimised exactly.
 
     careful : whether coordinate descent has failed.
@@ -69,7 +69,7 @@ def exact_bytes(n_rows: int, n_columns: int, n_outputs: int, q: int) -> int:
 
 
 def minimise_exactly(
-    view: OutputView,
+    view: RowView,
     working: WorkingSet,
     at: LocalPoint,
     hessians: RowHessians,
@@ -90,7 +90,7 @@ def minimise_exactly(
         dense[rows] = part.T
         return 0.0
 
-    over_chunks(view.outputs[0], working, at.columns, keep, view.objective.team)
+    over_chunks(working, at.columns, n, keep, view.objective.team)
     size = max(1, CHUNK_ENTRIES // (n_outputs * k * n_outputs))
     chunks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
 

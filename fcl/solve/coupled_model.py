@@ -25,8 +25,8 @@ from fcl.solve.elimination import FLAT
 from fcl.solve.gathered import Gathered
 from fcl.solve.inner import DAMPING, FLOOR, LEAST_ROWS, ROWS_A_COLUMN, InnerModel
 from fcl.solve.inner_descent import HURRIED, LEAST_SWEEPS, is_enough
-from fcl.solve.output_view import OutputView
 from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
+from fcl.solve.view import RowView
 from fcl.types import Floats, Singles
 
 #: Maximum columns times outputs times free coefficients whose coupling is stored.
@@ -314,7 +314,7 @@ class _Descent:
 
 def minimise_model(
     inner: InnerModel,
-    view: OutputView,
+    view: RowView,
     working: WorkingSet,
     at: LocalPoint,
     hessians: RowHessians,

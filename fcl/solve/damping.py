@@ -19,11 +19,13 @@ class Damping:
     raised : share of a majoriser's curvatures that bounds the model's from below.
     careful : whether coordinate descent on a sample of the rows has proved insufficient.
     most : the largest share.
+    careful_from : the share from which a failed search shows that sampled rows are insufficient.
     """
 
     raised: float = 0.0
     careful: bool = False
     most: float = 1.0
+    careful_from: float = 1.0
 
     @property
     def exhausted(self) -> bool:
@@ -44,7 +46,8 @@ class Damping:
 
     def after_failure(self) -> Damping:
         """The damping after a search that found no share of the step downhill."""
-        return replace(self.more(), careful=self.careful or self.raised >= self.most)
+        careful = self.careful or self.raised >= self.careful_from
+        return replace(self.more(), careful=careful)
 
     def with_care(self, careful: bool = True) -> Damping:
         """The same share; the next models are exact if they can be, or from samples again."""

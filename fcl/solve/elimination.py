@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcl.objective import Objective
+from fcl.objective import SingleOutput
 from fcl.objective.covariates import inverse_root
 from fcl.types import Floats
 
@@ -31,7 +31,7 @@ class Elimination:
     slopes: Floats  #: float64 (n_free,)
 
     @classmethod
-    def of(cls, objective: Objective, q: Floats, slopes: Floats, floor: Floats) -> Elimination:
+    def of(cls, objective: SingleOutput, q: Floats, slopes: Floats, floor: Floats) -> Elimination:
         """The elimination over rows with the curvatures q, float64 (n_rows of the objective,)."""
         return cls(inverse_root(objective.free_gram(q) + np.diag(floor), FLAT), slopes)
 

@@ -9,27 +9,19 @@ columns, this module computes their Hessian over all rows of the view in float64
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from fcl.kernels import columns as column_kernels
-from fcl.parallel import Team
+from fcl.solve.columns import CHUNK_ENTRIES, SPARSE, column_moments, over_chunks
 from fcl.solve.elimination import Elimination
 from fcl.solve.quadratic import FIRST_SWEEPS, minimise_in_box, minimise_quadratic
 from fcl.solve.state import Columns, LocalPoint, Step, WorkingSet
-from fcl.solve.view import RowView, column_moments
+from fcl.solve.view import RowView
 from fcl.types import Floats
 
 #: Number of columns up to which a Hessian is computed.
 MOST_COLUMNS = 1024
-#: Entries of dense columns in memory at a time.
-CHUNK_ENTRIES = 1 << 17
-#: Number of chunks whose products are held until they are added in order.
-CHUNKS_AT_ONCE = 2
-#: Share of nonzeros in the columns up to which their Hessian is made of pairs of nonzeros: about 20 dense
-#: products take the time of one sparse product.
-SPARSE = 0.15
 #: Dense products that take as long as reading an entry in a sweep.
 PRODUCTS_AN_ENTRY = 20.0
 #: Share of the diagonal that elimination must leave, so that the subtraction costs at most 3 digits.
@@ -116,8 +108,9 @@ class ExactModel:
             cross_sums, _ = column_moments(working, columns, q, q, team)
             return np.repeat(cross_sums[:, None], view.objective.n_free, axis=1)
         z = covariates.values
+        n = view.objective.n_rows
         return over_chunks(
-            view, working, columns, lambda part, rows: part @ (z[rows] * q[rows, None]), team
+            working, columns, n, lambda part, rows: part @ (z[rows] * q[rows, None]), team
         )
 
     @staticmethod
@@ -168,39 +161,5 @@ class ExactModel:
             product: Floats = part @ part.T
             return product
 
-        return over_chunks(view, working, columns, chunk, view.objective.team)
-
-
-def over_chunks(
-    view: RowView,
-    working: WorkingSet,
-    columns: Columns,
-    term: Callable[[Floats, slice], Floats | float],
-    team: Team,
-) -> Floats:
-    """The sum of a term over chunks of rows.
-
-    term : of the dense columns of a chunk, float64 (k, rows), which it may overwrite, and its rows.
-    """
-    k, n = len(columns), view.objective.n_rows
-    slots, pieces = working.cache.slots[columns], working.cache.pieces
-    block_rows = view.objective.block_rows
-    size = min(block_rows, max(64, CHUNK_ENTRIES // max(k, 1) // 64 * 64))
-    starts = [
-        at
-        for block in range(0, n, block_rows)
-        for at in range(block, min(block + block_rows, n), size)
-    ]
-
-    def chunk(at: int) -> Floats | float:
-        number, first = divmod(at, block_rows)
-        last = min(at + size, (number + 1) * block_rows, n)
-        part = np.empty((k, last - at))
-        column_kernels.dense_rows(pieces, slots, number, first, part)
-        return term(part, slice(at, last))
-
-    total: Any = 0.0
-    for at in range(0, len(starts), CHUNKS_AT_ONCE):
-        for product in team.map(chunk, starts[at : at + CHUNKS_AT_ONCE]):
-            total += product
-    return np.asarray(total)
+        objective = view.objective
+        return over_chunks(working, columns, objective.n_rows, chunk, objective.team)

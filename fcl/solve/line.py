@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from fcl.objective import Objective
-from fcl.solve.state import LocalPoint
+from fcl.objective import ROUNDING, Objective
+from fcl.solve.state import LocalPoint, Step
 from fcl.types import Floats
 
 #: Sufficient decrease of the search (0 < sigma < 1/2).
@@ -37,36 +38,97 @@ class Share:
     left: float  #: |slope| along the step after it, as a share of what the step promised
 
 
+def norm_rise(w: Floats, d: Floats, group: bool) -> Floats:
+    """Changes of the norm of each feature's weights by a step d, without loss of digits.
+
+    w, d : float64 (k, K).  group : whether the norm is the Euclidean norm instead of the L1 norm.
+    """
+    if not group:
+        new = w + d
+        rise = np.where(w * new > 0.0, np.sign(w) * d, np.abs(new) - np.abs(w))
+        return np.asarray(rise.sum(axis=1))
+    sizes = np.linalg.norm(w + d, axis=1) + np.linalg.norm(w, axis=1)
+    change = ((2.0 * w + d) * d).sum(axis=1)
+    return np.divide(change, sizes, out=np.zeros(len(w)), where=sizes > 0.0)
+
+
+def norm_slope(w: Floats, d: Floats, group: bool) -> Floats:
+    """Derivatives of the norm of each feature's weights along d; where they are 0, to the right."""
+    if not group:
+        return np.asarray(np.where(w != 0.0, np.sign(w) * d, np.abs(d)).sum(axis=1))
+    size = np.linalg.norm(w, axis=1)
+    right = np.linalg.norm(d, axis=1)
+    return np.divide((w * d).sum(axis=1), size, out=right, where=size > 0.0)
+
+
 @dataclass(frozen=True)
 class Line:
-    """The change of the local objective along a step d."""
+    """The change of the local objective along a step."""
 
     objective: Objective
     m: Floats  #: margins before the step
     dm: Floats  #: margins of the step
     local: LocalPoint
-    d: Floats
+    step: Step
     #: slope and curvature, along the step, of the linear and quadratic terms
     linear: float
     square: float
-    norm: float  #: penalty term sum_j absolute_j |w_j| before the step
-    promised: float  #: change predicted by the slopes alone, < 0 if the step leads downhill
-    rounding: float  #: rounding error of the objective
+
+    @cached_property
+    def norm(self) -> float:
+        """The penalty term sum_j absolute_j |w_j| before the step."""
+        return math.fsum(self.local.absolute * np.abs(self.local.weights))
+
+    @property
+    def promised(self) -> float:
+        """The change that the slopes alone predict, < 0 if the step leads downhill."""
+        local, w, d = self.local, self.local.weights, self.step.d
+        # term by term: a difference of sums would lose the small promises of the last steps
+        rise = np.where(w * (w + d) > 0.0, np.sign(w) * d, np.abs(w + d) - np.abs(w))
+        return float((local.gradients * d + local.absolute * rise).sum())
+
+    def with_norm(self, smooth: float, beta: float) -> tuple[float, float]:
+        """The change of smooth terms and of the norm at a share of the step, and the norm's slope."""
+        absolute, new = self.local.absolute, self.local.weights + beta * self.step.d
+        change = smooth + math.fsum(absolute * np.abs(new)) - self.norm
+        return change, float((absolute * np.sign(new)) @ self.step.d)
 
     def at(self, beta: float) -> tuple[float, float, float]:
         """Change, slope and curvature of the local objective at a share beta of the step."""
-        C, absolute, d = self.objective.C, self.local.absolute, self.d
-        sums = self.objective.line_sums(self.m, self.dm, beta, 0.0)
+        C, sums = self.objective.C, self.objective.line_sums(self.m, self.dm, beta)
         smooth = sums.value - self.local.loss + beta * self.linear + 0.5 * beta**2 * self.square
-        new = self.local.weights + beta * d
-        change = smooth + math.fsum(absolute * np.abs(new)) - self.norm
-        slope = sums.slope_beta + self.linear + beta * self.square
-        slope += float((absolute * np.sign(new)) @ d)
+        change, kinked = self.with_norm(smooth, beta)
+        slope = sums.slope_beta + self.linear + beta * self.square + kinked
         return C * change, C * slope, C * (sums.curve_beta + self.square)
 
     def search(self) -> Share | None:
         """See :func:`search_share`."""
-        return search_share(self.at, self.promised, self.rounding)
+        C, local = self.objective.C, self.local
+        promised = self.promised + float(local.slopes @ self.step.x)
+        return search_share(self.at, C * promised, ROUNDING * C * (local.loss + self.norm))
+
+
+@dataclass(frozen=True)
+class NormLine(Line):
+    """The change along a step of the weights of K outputs, whose norms may be Euclidean ones."""
+
+    @cached_property
+    def norm(self) -> float:
+        w = self.local.weights
+        rise = norm_rise(np.zeros_like(w), w, self.objective.penalty.grouped)
+        return float(self.local.absolute @ rise)
+
+    @property
+    def promised(self) -> float:
+        local, d = self.local, self.step.d
+        norms = norm_rise(local.weights, d, self.objective.penalty.grouped)
+        return float((local.gradients * d).sum()) + float(local.absolute @ norms)
+
+    def with_norm(self, smooth: float, beta: float) -> tuple[float, float]:
+        absolute, w, group = self.local.absolute, self.local.weights, self.objective.penalty.grouped
+        step = beta * self.step.d
+        change = smooth + float(absolute @ norm_rise(w, step, group))
+        return change, float(absolute @ norm_slope(w + step, self.step.d, group))
 
 
 def search_share(

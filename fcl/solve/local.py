@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +12,8 @@ import numpy.typing as npt
 from fcl.cache import LiveColumns, evict_order
 from fcl.features.steps import rounded_to, useful_step
 from fcl.solve.select import SAME_GRADIENT
-from fcl.solve.state import Columns, Point, WorkingSet
-from fcl.solve.trainer import Solved, StepResult, Trainer
+from fcl.solve.state import Columns, Point, WorkingSet, is_active
+from fcl.solve.trainer import Solved, StepResult
 from fcl.solve.view import RowView
 from fcl.types import Floats, Ids
 
@@ -22,7 +21,7 @@ from fcl.types import Floats, Ids
 ROUNDED_SHARE = 0.01
 
 
-class LocalProblem(ABC):
+class LocalProblem:
     """A row view, the working set over it, and the trainer that moves its weights.
 
     An anchor comes with the exact gradients of the cached columns; columns that enter later bring their
@@ -30,16 +29,25 @@ class LocalProblem(ABC):
     the point is kept if the new local objective is lower there than at the new anchor.
 
     With K outputs, gradients and weights of columns are (columns, K).
+
+    rounds : whether to round the weights of proposed points, see
+    :meth:`fcl.features.base.Family.rounds_weights`.
     """
 
-    view: Any
-    trainer: Any
-
     def __init__(
-        self, view: Any, cache: LiveColumns, trainer: Any, factors: Callable[[Ids], Floats]
+        self,
+        view: RowView,
+        cache: LiveColumns,
+        trainer: Any,
+        factors: Callable[[Ids], Floats],
+        rounds: bool = False,
     ) -> None:
         outputs = view.objective.outputs
         self.view, self.trainer = view, trainer
+        self._rounds = rounds
+        self._total_q: Any = math.inf
+        self._target = 0.0
+        self._step = 0.0  # of the weights of the last proposal; 0 if they were not rounded
         self.factors = factors  #: of features in the penalty
         self.working = WorkingSet(cache, outputs)
         self.anchor = Point.nothing(outputs)
@@ -49,7 +57,7 @@ class LocalProblem(ABC):
         """The cached columns."""
         return self.working.cache
 
-    def change_view(self, view: Any) -> None:
+    def change_view(self, view: RowView) -> None:
         """Switch to another row view; the cache must be empty."""
         assert not self.cache.n
         self.view = view
@@ -76,7 +84,7 @@ class LocalProblem(ABC):
             floor of the intercept, total_r is used only by a sampled view.
         """
         n, working = self.cache.n, self.working
-        self.anchor = point
+        self.anchor, self._total_q = point, total_q
         self.trainer.chosen.forget()
         working.factor[:n] = self.factors(self.cache.ids)
         working.seen[:n] = True
@@ -92,6 +100,8 @@ class LocalProblem(ABC):
 
     def keep_point(self) -> bool:
         """Keep the trainer's point if it is better than the new anchor; else return to the anchor."""
+        if self._step:
+            self._snap()
         self.restart(self.free)
         if self.rise() < 0.0:
             return True
@@ -99,17 +109,40 @@ class LocalProblem(ABC):
         return False
 
     @property
-    @abstractmethod
     def free(self) -> Floats:
         """Free coefficients of the trainer's point."""
+        own = self.trainer.free
+        return np.concatenate(
+            [own, self.anchor.free[len(own) :]]
+        )  # some points list fixed intercepts
 
-    @abstractmethod
+    @property
+    def margins(self) -> Floats:
+        """Margins of the trainer's point over the rows of the view, with its free coefficients."""
+        found: Floats = self.trainer.margins
+        return found
+
     def restart(self, free: Floats) -> None:
         """Start the trainer at its weights, with these free coefficients, from the anchor's margins."""
+        self.trainer.start(self.view, self.working, self.anchor.free, free)
 
-    @abstractmethod
     def rise(self) -> float:
         """The local objective at the current point minus that of the anchor."""
+        view, working, objective = self.view, self.working, self.view.objective
+        delta = working.of("weights") - working.of("anchor_weights")
+        moved = np.flatnonzero(is_active(delta))
+        delta, factor = delta[moved], working.factor[moved]
+        correction, floor = working.of("correction")[moved], working.of("floor")[moved]
+        x = (self.free - self.anchor.free)[: objective.n_free]
+        smooth = (
+            objective.loss_sum(self.margins)
+            - objective.loss_sum(view.margins, self.anchor.intercept)
+            + float((correction * delta + 0.5 * floor * delta * delta).sum())
+            + float(view.free_correction @ x + 0.5 * view.free_floor @ (x * x))
+        )
+        penalty = objective.penalty.value(working.of("weights")[moved], factor)
+        penalty -= objective.penalty.value(working.of("anchor_weights")[moved], factor)
+        return float(penalty + objective.C * smooth)
 
     # -- columns -------------------------------------------------------------------------------
 
@@ -169,9 +202,16 @@ class LocalProblem(ABC):
         live = np.abs(self._live).reshape(self.cache.n, math.prod(self.working.outputs))
         return np.asarray(live.max(axis=1, initial=0.0))
 
-    @abstractmethod
     def evict(self, keep: npt.NDArray[np.bool_]) -> None:
         """Drop the columns not kept; their weights return to the anchor's and are frozen."""
+        moved = is_active(self.working.of("weights") - self.working.of("anchor_weights"))
+        leaving = np.flatnonzero(~keep & moved)
+        if len(leaving):
+            self.trainer.freeze(leaving)
+            self.trainer.columns_changed()
+        else:
+            self.trainer.columns_left()
+        self.working.evict(keep)
 
     def wanted(self, new: set[int]) -> npt.NDArray[np.bool_]:
         """Which columns to keep: all but new columns of weight 0 that did not violate last time."""
@@ -189,17 +229,30 @@ class LocalProblem(ABC):
 
     # -- the point -----------------------------------------------------------------------------
 
-    @abstractmethod
     def step(self, target: float) -> StepResult:
         """Take one step from the current point, unless its violation is at most ``target``."""
+        self._target = target
+        taken: StepResult = self.trainer.step(target)
+        return taken
 
-    @abstractmethod
     def solve(self, target: float, max_steps: int) -> Solved:
         """Solve the local problem from the anchor, in at most ``max_steps`` steps."""
+        self._target = target
+        solved: Solved = self.trainer.solve(
+            self.view, self.working, self.anchor.free, target, max_steps
+        )
+        return solved
 
-    @abstractmethod
     def point(self) -> Point:
-        """The trainer's point: its weights, and the anchor's weights of features not cached."""
+        """The trainer's point: its weights, and the anchor's weights of features not cached.
+
+        Of points of equal losses it is the one of the least penalty.
+        """
+        objective, (ids, weights) = self.view.objective, self.whole()
+        weights = self._rounded(weights) if self._rounds else objective.centre(weights)
+        free = objective.centre_free(self.free)
+        anchor = self.anchor
+        return Point.make(ids, weights, anchor.intercept, anchor.covariates).with_free(free)
 
     def whole(self) -> tuple[Ids, Floats]:
         """Ids and weights of all features of that point, in no order."""
@@ -207,90 +260,6 @@ class LocalProblem(ABC):
         frozen = ~np.isin(anchor.ids, cached)
         ids = np.concatenate([anchor.ids[frozen], cached])
         return ids, np.concatenate([anchor.weights[frozen], self.working.of("weights")])
-
-
-class LocalSolver(LocalProblem):
-    """The local problem of one output.
-
-    rounds : whether to round the weights of proposed points, see
-    :meth:`fcl.features.base.Family.rounds_weights`.
-    """
-
-    view: RowView
-    trainer: Trainer
-
-    def __init__(
-        self,
-        view: RowView,
-        cache: LiveColumns,
-        trainer: Trainer,
-        factors: Callable[[Ids], Floats],
-        rounds: bool = False,
-    ) -> None:
-        super().__init__(view, cache, trainer, factors)
-        self._rounds = rounds
-        self._total_q = math.inf
-        self._target = 0.0
-        self._step = 0.0  # of the weights of the last proposal; 0 if they were not rounded
-
-    def move_anchor(
-        self,
-        point: Point,
-        margins: Floats,
-        gradients: Floats,
-        exact: Floats | None,
-        total_r: float,
-        total_q: float,
-    ) -> None:
-        """See :meth:`LocalProblem.move_anchor`."""
-        self._total_q = total_q
-        super().move_anchor(point, margins, gradients, exact, total_r, total_q)
-
-    @property
-    def free(self) -> Floats:
-        return self.trainer.free
-
-    def restart(self, free: Floats) -> None:
-        self.trainer.start(self.view, self.working, self.anchor.free, free)
-
-    def keep_point(self) -> bool:
-        """See :meth:`LocalProblem.keep_point`."""
-        if self._step:
-            self._snap()
-        return super().keep_point()
-
-    def rise(self) -> float:
-        return self.trainer.rise()
-
-    def evict(self, keep: npt.NDArray[np.bool_]) -> None:
-        n = self.cache.n
-        moved = self.working.weights[:n] != self.working.anchor_weights[:n]
-        leaving = np.flatnonzero(~keep & moved)
-        if len(leaving):
-            self.trainer.freeze(leaving)
-            self.trainer.columns_changed()
-        else:
-            self.trainer.columns_left()
-        self.working.evict(keep)
-
-    # -- the point -----------------------------------------------------------------------------
-
-    def step(self, target: float) -> StepResult:
-        self._target = target
-        return self.trainer.step(target)
-
-    def solve(self, target: float, max_steps: int) -> Solved:
-        self._target = target
-        return self.trainer.solve(self.view, self.working, self.anchor.free, target, max_steps)
-
-    def point(self) -> Point:
-        ids, weights = self.whole()
-        return Point.make(
-            ids,
-            self._rounded(weights) if self._rounds else weights,
-            self.anchor.intercept,
-            self.anchor.covariates,
-        ).with_free(self.trainer.free)
 
     def _rounded(self, weights: Floats) -> Floats:
         """Weights as multiples of a power of two, as coarse as is of use and does not matter.

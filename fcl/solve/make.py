@@ -1,56 +1,39 @@
-"""Make the trainer's side for a view with one output or with several."""
+"""Make the trainer's side for a view of some rows."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from fcl.cache import LiveColumns
 from fcl.features.base import Family
-from fcl.objective import Objective, Outputs
-from fcl.solve.blocks import OutputSolver
+from fcl.solve.blocks import SeparateProblem
 from fcl.solve.coupled import CoupledTrainer
-from fcl.solve.coupled_local import CoupledSolver
-from fcl.solve.local import LocalSolver
-from fcl.solve.output_view import OutputView
-from fcl.solve.trainer import Trainer
-from fcl.solve.view import RowView, Verified
+from fcl.solve.exact import MOST_COLUMNS
+from fcl.solve.inner import InnerModel
+from fcl.solve.local import LocalProblem
+from fcl.solve.single import SingleTrainer
+from fcl.solve.view import RowView
 
 
 def make_local(
-    view: RowView | OutputView,
+    view: RowView,
     cache: LiveColumns,
-    trainer: Trainer,
+    inner: InnerModel,
     family: Family,
     n_rows: int,
-) -> Any:
-    """The trainer's side: a LocalSolver, or for a view with several outputs an OutputSolver.
+    hessian_columns: int = MOST_COLUMNS,
+) -> LocalProblem:
+    """The local problem of a view, and its trainer.
+
+    Outputs whose penalty or loss couples them are trained together, others one after the other.
 
     n_rows : of the whole problem.
-
-    Outputs whose penalty or loss couples them are trained together (:mod:`fcl.solve.coupled`), others one
-    after the other.
+    hessian_columns : number of columns whose whole Hessian fits in memory.
     """
-    factors = family.penalty_factors
-    if not isinstance(view, OutputView):
-        # a limit need not be a multiple of the step
-        rounds = family.rounds_weights(n_rows) and not view.objective.penalty.limits.exact
-        return LocalSolver(view, cache, trainer, factors, rounds)
-    objective = view.objective
-    if is_coupled(objective):
-        together = CoupledTrainer(trainer.inner, objective.n_outputs)
-        return CoupledSolver(view, cache, together, factors)
-    return OutputSolver(view, cache, trainer, factors)
-
-
-def is_coupled(objective: Objective | Outputs) -> bool:
-    """Whether penalty or loss couples the outputs of an objective, which are then trained together."""
-    return isinstance(objective, Outputs) and (objective.penalty.grouped or not objective.separate)
-
-
-def view_of_all_rows(objective: Objective | Outputs, family: Family) -> RowView | OutputView:
-    """The view of all rows of an objective, for columns of a family."""
-    verified: Verified | None = family.user_class if family.verifies_columns else None
-    if isinstance(objective, Outputs):
-        return OutputView(None, objective, verified)
-    whole = objective.over(objective.y, objective.s, objective.covariates)
-    return RowView.all_rows(whole, verified)
+    factors, objective = family.penalty_factors, view.objective
+    if objective.coupled:
+        return LocalProblem(view, cache, CoupledTrainer(inner, objective.outputs), factors)
+    trainer = SingleTrainer(inner, hessian_columns, family.quick_passes)
+    if objective.outputs:
+        return SeparateProblem(view, cache, trainer, factors)
+    # a limit need not be a multiple of the step
+    rounds = family.rounds_weights(n_rows) and not objective.penalty.limits.exact
+    return LocalProblem(view, cache, trainer, factors, rounds)

@@ -11,17 +11,27 @@ import numpy.typing as npt
 from fcl.features.prices import PriceQuery, Prices
 from fcl.objective.limits import cost, sizes
 from fcl.solve.conditions import Conditions
-from fcl.types import Floats, Ids
+from fcl.types import Floats
+
+#: Share of the level of an excess that is left for the change of prices by balancing.
+MARGIN = 1e-3
 
 
-def unwatched(conditions: Conditions, watch: Ids) -> Ids:
-    """The features with limits of their own that a pass would not watch anyway."""
-    named = conditions.penalty.limits.ids
-    return named[np.isin(named, watch, invert=True)]
+def with_named(query: PriceQuery, conditions: Conditions) -> PriceQuery:
+    """The query that also watches the features with limits of their own.
+
+    Where the bound needs sums over all features, it lists those that count, as far as there is room:
+    differences of sums would lose the others beside a feature that pulls at its limit with all its force.
+    """
+    named, threshold = conditions.penalty.limits.ids, query.threshold
+    if query.level is not None:
+        threshold = min(threshold, query.level * (1.0 - MARGIN))
+    watched = np.append(query.watched, named[np.isin(named, query.watched, invert=True)])
+    return replace(query, watched=watched, threshold=threshold)
 
 
 def apart(
-    prices: Prices, query: PriceQuery, n_watched: int, conditions: Conditions, keep: int
+    prices: Prices, query: PriceQuery, caller: PriceQuery, conditions: Conditions, keep: int
 ) -> Prices:
     """The prices of the family, with the features that have limits of their own taken apart.
 
@@ -29,10 +39,9 @@ def apart(
     ``cost`` has what these subtract from the bound. The sums of features of other parts are 0, and change
     nothing.
 
-    query : watches the features that the caller names, ``n_watched`` of them, and :func:`unwatched`.
-    keep : most candidates of a part.
+    query : :func:`with_named` of the ``caller`` 's query.  keep : most candidates of a part.
     """
-    limits = conditions.penalty.limits
+    limits, n_watched = conditions.penalty.limits, len(caller.watched)
     ids, sums = query.watched, prices.watched
     factors = conditions.factors(ids)
     named = np.isin(ids, limits.ids)
@@ -49,24 +58,32 @@ def apart(
     others = _Sides.of(rest, f, low, high, change)
     # any other feature is below the threshold, or below a candidate of a full list: of any sign, if both
     # are listed
-    full = query.box is not None and len(prices.ids) >= keep
-    other = float(others.size.max(initial=0.0)) if full else others.largest
+    full = len(prices.ids) >= keep
+    both = full and query.box is not None
+    other = float(others.size.max(initial=0.0)) if both else others.largest
     bar = max(query.threshold, prices.omitted) + change
     largest = max(min(prices.largest, max(bar, other)), own.largest)
-    excess = prices.excess
-    total = _replaced(prices.cost, counted.cost(conditions), own.cost(conditions))
+    excess, total = prices.excess, prices.cost
     if query.level is not None:
-        squares = counted.excess(query.level), own.excess(query.level)
-        excess = np.zeros(len(query.parts))
-        excess[0] = _replaced(math.fsum(prices.excess), *squares)
+        level, excess = query.level, np.zeros(len(query.parts))
+        if bar <= level and not full:  # no other feature has an excess or a cost
+            excess[0] = others.excess(level) + own.excess(level)
+            total = others.cost(conditions) + own.cost(conditions)
+        else:
+            squares = counted.excess(level), own.excess(level)
+            excess[0] = _replaced(math.fsum(prices.excess), *squares)
+            total = _replaced(prices.cost, counted.cost(conditions), own.cost(conditions))
+    else:
+        total += own.cost(conditions)
+    listed = np.abs(prices.gradients) / f[: len(prices.ids)] > caller.threshold
     new = found[found >= n_watched]
     relative = sizes(sums[new], *limits.of(ids[new])) / factors[new]
-    new = new[relative > query.threshold]
+    new = new[relative > caller.threshold]
     return _within(
         replace(
             prices,
-            ids=np.concatenate([prices.ids, ids[new]]),
-            gradients=np.concatenate([prices.gradients, sums[new]]),
+            ids=np.concatenate([prices.ids[listed], ids[new]]),
+            gradients=np.concatenate([prices.gradients[listed], sums[new]]),
             watched=sums[:n_watched],
             largest=largest,
             excess=excess,

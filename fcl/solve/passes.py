@@ -2,6 +2,8 @@
 
 This module holds the vectors over rows and fills them in parts: margins and residuals by row blocks,
 prices by groups of features. Several processes may do the parts in any order on the same memory.
+
+Arrays over rows are (n,), or (K, n) with K outputs; prices are (features,) or (features, K).
 """
 
 from __future__ import annotations
@@ -15,16 +17,25 @@ import numpy as np
 from fcl.arrays import Allocate, fresh
 from fcl.data.prepared import PreparedRows, Readers
 from fcl.features.base import Family, MeasuringPricer, is_sampled
-from fcl.features.prices import Box, PriceQuery, Prices, Progress, RowVector, ones, run, sums_of
+from fcl.features.prices import (
+    Box,
+    PriceQuery,
+    Prices,
+    Progress,
+    RowVector,
+    grid_step,
+    ones,
+    silent,
+)
+from fcl.features.run import Joining, row_vectors, run
 from fcl.features.steps import common_step, rounded_to, useful_step
-from fcl.objective import ROUNDING, block_sums
-from fcl.objective.balance import balanced, slack
+from fcl.objective import ROUNDING, Objective
 from fcl.objective.block_sums import EPSILON
-from fcl.objective.unpenalised import EXACT, check_null, fit_unpenalised
+from fcl.objective.unpenalised import EXACT, check_null
 from fcl.parallel import SERIAL, cut
 from fcl.solve.conditions import Conditions
 from fcl.solve.margins import write_features
-from fcl.solve.named import apart, unwatched
+from fcl.solve.named import apart, with_named
 from fcl.solve.search import search
 from fcl.solve.state import Anchor, Point
 from fcl.types import Floats, Ids
@@ -113,7 +124,7 @@ class Passes:
     Parameters
     ----------
     objective : Objective
-        Over all rows; :class:`fcl.objective.Outputs` with several outputs (:mod:`fcl.solve.outputs`).
+        Over all rows.
     family, prepared
         Over all rows.
     keep : int
@@ -141,8 +152,11 @@ class Passes:
         self.team = objective.team.at_most(most_threads) if family.thread_safe else SERIAL
         self.readers = Readers(prepared)
         self.pricer = family.pricer(prepared, self.listed, self.team)
+        self._joining = Joining(
+            self.listed, keep, family.penalty_factors, objective.penalty.grouped
+        )
         #: called from time to time with the share of prices that are done
-        self.on_progress: Progress = lambda share: None
+        self.on_progress: Progress = silent
         self.conditions = Conditions(objective.penalty, objective.C, family.penalty_factors)
         self.sampled = is_sampled(family)
         self._blocks = range(prepared.n_blocks)
@@ -216,12 +230,13 @@ class Passes:
         search for the coefficients ``v`` overwrites the residuals.
         """
         objective = self.objective
-        if objective.covariates is None:
+        if objective.intercept_apart:
             return objective.best_intercept(margins, guess), v
         moved = self.vectors.residuals
         moved[:] = margins
         objective.add_covariates(v, moved)
-        v = v + fit_unpenalised(objective, moved, guess=guess).x
+        if objective.n_free:
+            v = v + objective.fit_unpenalised(moved, guess=guess).x
         objective.add_covariates(v, margins)
         return 0.0, v
 
@@ -255,7 +270,7 @@ class Passes:
             return self.fit_at(proposed, value, 1.0, found.intercept)
         point = anchor.toward(proposed, found.beta, found.intercept)
         point = point.within(self.objective.penalty.limits)
-        if proposed.weights.ndim == 1 and self.family.rounds_weights(self.objective.n_rows):
+        if not self.objective.outputs and self.family.rounds_weights(self.objective.n_rows):
             step = common_step(proposed.weights)
             if step <= useful_step(proposed.weights):  # else the trainer did not round them
                 weights = rounded_to(point.weights, min(step, useful_step(point.weights)))
@@ -284,45 +299,51 @@ class Passes:
 
     def value(self, point: Point, margins: Floats) -> float:
         """The objective at a point with these margins."""
-        penalty = self.conditions.value(point)
-        value: float = self.objective.value(penalty, margins, point.intercept)
+        value: float = self.objective.value(self.conditions.value(point), margins, point.intercept)
         return value
 
     def write_residuals(self, b: float, blocks: range, loss: float = math.inf) -> None:
-        """Step C: residuals and curvatures at the anchor, on some row blocks.
+        """Step C: residuals, closed on their grid, and curvatures at the anchor, on some row blocks.
 
         loss : an upper bound of the sum of the losses at the anchor, for :attr:`Vectors.loss`.
         """
         vectors, objective = self.vectors, self.objective
+        vectors.loss = loss
 
         def block(number: int) -> None:
-            rows = objective.rows_of(number)
+            rows, residuals = objective.rows_of(number), vectors.residuals
             objective.residuals_curvatures_of(
-                rows, vectors.accepted, vectors.residuals, vectors.curvatures, b
+                rows, vectors.accepted, residuals, vectors.curvatures, b
             )
+            if objective.least_step and objective.covariates is None:  # else once they are balanced
+                step = self._step_for(objective.residual_sum(residuals, loss))
+                objective.close(rows, residuals, max(step, objective.least_step))
 
         objective.team.map(block, blocks)
 
     def dual_point(self) -> DualPoint:
         """The residuals that are now in the vectors, truncated to their grid."""
-        values = self.vectors.residuals
-        total = sum(map(abs, self.objective.sides(values)))
-        bound = self.family.integer_bound
-        if self.objective.covariates is not None:
-            values = balanced(
-                self.objective,
-                values,
-                self.vectors.curvatures,
-                lambda r: RowVector.on_grid(r, 2.0 * total, bound),
+        vectors, objective = self.vectors, self.objective
+        values = vectors.residuals
+        total = objective.residual_sum(values, vectors.loss)
+        if objective.covariates is not None:
+            total *= 2.0  # room for the change by balancing
+            step = self._step_for(total)
+            values = objective.balanced(
+                values, vectors.curvatures, vectors.accepted, step, lambda r: RowVector(r, step)
             )
-            # room for the change by balancing
-            total = max(2.0 * total, sum(map(abs, self.objective.sides(values))))
-        residuals = self._on_grid(values, total, bound, self.vectors.units)
-        return DualPoint(residuals, self.objective.imbalance(residuals))
+            total = max(total, objective.residual_sum(values, vectors.loss))
+        residuals = self._on_grid(values, self._step_for(total), vectors.units)
+        return DualPoint(residuals, objective.imbalance(residuals))
 
-    def _on_grid(self, values: Any, total: float, bound: float, units: Any = None) -> Any:
-        """Numbers of the rows on the grid of the family's sums; see :meth:`RowVector.on_grid`."""
-        return RowVector.on_grid(values, total, bound, units)
+    def _step_for(self, total: float) -> float:
+        """Step of the grid of residuals whose absolute values sum to ``total``; 0 for none."""
+        step = grid_step(total, self.family.integer_bound)
+        return max(step, self.objective.least_step) if step else 0.0
+
+    def _on_grid(self, values: Any, step: Any, units: Any = None) -> Any:
+        """Numbers of the rows on a grid; see :func:`fcl.features.run.row_vectors`."""
+        return row_vectors(values, step, units)
 
     def price(
         self, dual: DualPoint, watch: Ids, threshold: float, parts: range, number: int = 0
@@ -336,9 +357,9 @@ class Passes:
         limits = self.objective.penalty.limits
         if not len(limits.ids):
             return self._run(query, dual.residuals)
-        query = replace(query, watched=np.append(watch, unwatched(self.conditions, watch)))
-        prices = self._run(query, dual.residuals)
-        return apart(prices, query, len(watch), self.conditions, self.keep)
+        wider = with_named(query, self.conditions)
+        prices = self._run(wider, dual.residuals)
+        return apart(prices, wider, query, self.conditions, self.keep)
 
     def _query(
         self, watch: Ids, threshold: float, parts: range, imbalance: Any, number: int
@@ -354,20 +375,21 @@ class Passes:
 
     def _run(self, query: PriceQuery, rows: Any) -> Prices:
         """The prices of a query, given the numbers of the rows."""
-        return run(self.pricer, query, rows, self._blocks, self.on_progress)
+        progress = self.on_progress if query.find else silent
+        return run(self.pricer, query, rows, self._blocks, progress, self._joining)
 
     def curvature_sums(self, ids: Ids, parts: range | None = None) -> Floats:
         """sum_i q_i phi_ij^2 over all rows for some features; 0 for features outside ``parts``."""
-        values = self.vectors.curvatures
-        curvatures = self._on_grid(values, self._total(values), self.family.integer_bound**2)
-        return self._sums(ids, curvatures, 2, parts)
+        values, bound = self.vectors.curvatures, self.family.integer_bound**2
+        totals = self.objective.totals(values)
+        steps = np.array([grid_step(float(total), bound) for total in np.ravel(totals)])
+        return self._sums(ids, self._on_grid(values, steps.reshape(np.shape(totals))), 2, parts)
 
     def _sums(self, ids: Ids, rows: Any, power: int, parts: range | None = None) -> Floats:
         """Sums of numbers of the rows times features to a power; 0 for features outside ``parts``."""
-        return sums_of(self.pricer, ids, rows, self._blocks, power, parts)
-
-    def _total(self, values: Any) -> float:
-        return math.fsum(self.objective.over_blocks(block_sums.total, [values]))
+        parts = self.parts if parts is None else parts
+        query = PriceQuery(parts, ids, find=False, power=power)
+        return self._run(query, rows).watched
 
     def gradients(self, ids: Ids) -> Floats:
         """g_j of some features at the residuals in the vectors."""
@@ -388,15 +410,16 @@ class Passes:
     ) -> float:
         """The dual bound, given the largest |g~_j| / f_j and the excess of the whole family.
 
-        by_output : with K outputs, the largest |g~_jk| / f_j of each, float64 (K,).
+        by_output : with K outputs the largest |g~_jk| / f_j of each, float64 (K,); outputs that only
+            share features are scaled separately.
         cost, widest : as of :class:`Prices`, of the whole family.
 
         If the pass drew a sample of the features, the bound is for the problem restricted to the sample.
         """
-        rounded = 0.0
-        if self.objective.covariates is not None:
-            rounded = slack(self.objective, dual.residuals, self.vectors.accepted)
-        return self.objective.dual_bound(dual.residuals, largest, excess, rounded, cost, widest)
+        objective, residuals = self.objective, dual.residuals
+        of: Any = by_output if objective.bounds_apart else largest
+        slack = objective.slack(residuals, self.vectors.accepted)
+        return objective.dual_bound(residuals, of, excess, slack, cost, widest)
 
     def prove(self, watch: Ids, threshold: float, number: int = 0) -> tuple[Prices, float]:
         """Prices of the whole family at the residuals in the vectors, and the bound that they prove."""
@@ -443,13 +466,19 @@ class Passes:
     def _rounded(self, point: Point, shift: float, reach: float) -> tuple[float, float]:
         """Estimated largest change of the objective, and of any slope, by rounding of the margins."""
         objective, n = self.objective, min(self.objective.n_rows, self.objective.block_rows)
-        parts = objective.over_blocks(
-            block_sums.rounding, [self.vectors.accepted], point.intercept, shift
-        )
-        values, slopes = block_sums.sum_columns(parts)
+        values, slopes = objective.rounding(self.vectors.accepted, point.intercept, shift)
         scale = EPSILON * objective.C * math.sqrt(n)  # rounding of sums over the rows of a block
         return scale * values, scale * slopes * reach / objective.penalty.l1_ratio
 
     def totals(self) -> Any:
-        """Sums of residuals and curvatures over all rows, a pair."""
-        return self._total(self.vectors.residuals), self._total(self.vectors.curvatures)
+        """Sums of residuals and curvatures over all rows, a pair; with K outputs float64 (K,) each."""
+        objective, vectors = self.objective, self.vectors
+        return objective.totals(vectors.residuals), objective.totals(vectors.curvatures)
+
+
+def local_passes(
+    objective: Objective, family: Family, prepared: PreparedRows, most_threads: int = 1
+) -> Passes:
+    """The steps of a pass with vectors in the memory of this process."""
+    vectors = Vectors(objective.n_rows, n_outputs=objective.n_outputs)
+    return Passes(objective, family, prepared, vectors, most_threads=most_threads)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fcl.features.prices import Prices
-from fcl.objective import Objective
+from fcl.objective import SingleOutput
 from fcl.solve.outer import Outer
 from fcl.solve.passes import Passes
 from fcl.solve.state import Point
@@ -201,7 +201,7 @@ def _outputs(passes: Passes, point: Point) -> list[_Output]:
     return found
 
 
-def _free_columns(objective: Objective) -> Floats:
+def _free_columns(objective: SingleOutput) -> Floats:
     """The unpenalised columns, of length 1, float64 (n_free, n)."""
     if objective.covariates is not None:
         z = objective.covariates.values.T
@@ -210,7 +210,7 @@ def _free_columns(objective: Objective) -> Floats:
     return np.full((objective.n_free, n), 1.0 / math.sqrt(n))
 
 
-def _hidden(objective: Objective, margins: Floats, intercept: float, terms: Floats) -> Floats:
+def _hidden(objective: SingleOutput, margins: Floats, intercept: float, terms: Floats) -> Floats:
     """How far residuals move when margins move within their rounding error, float64 (n_rows,).
 
     Rounding may have set the residual of a row near a jump of the curvature to 0.

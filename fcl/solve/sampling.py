@@ -18,15 +18,11 @@ import numpy.typing as npt
 
 from fcl.data.prepared import PreparedRows
 from fcl.kernels import sampling as kernels
-from fcl.objective import Objective, Outputs
-from fcl.solve.output_view import OutputView
+from fcl.objective import Objective
 from fcl.solve.passes import Passes
 from fcl.solve.state import Point
 from fcl.solve.view import PROXIMAL, RowView
 from fcl.types import Floats, Ids
-
-#: Rows of the trainer, with one output or several.
-View = RowView | OutputView
 
 #: Growth factor of a sample that has proved too small; larger factors overshoot.
 GROWTH = 2
@@ -277,9 +273,11 @@ class Sampler:
         Rows that fit in memory.
     seed : int
         Seed of the job.
+    n_outputs : int
+        Number of outputs.
     """
 
-    def __init__(self, size: SampleSize, most: int, seed: int) -> None:
+    def __init__(self, size: SampleSize, most: int, seed: int, n_outputs: int = 1) -> None:
         self.size = size
         self.most = most
         self.step = LastStep()
@@ -289,7 +287,8 @@ class Sampler:
         self._origin: Point | None = None  # anchor of the draw; None: there is no sample yet
         self._rows = np.empty(most, np.int64)
         self._y, self._s = np.empty(most), np.empty(most)
-        self._buffers = np.empty(most), np.empty(most), np.empty(most)  # of the view
+        m, r, q = np.empty((3, most * n_outputs))
+        self._buffers = m, r, q  # of the view
         self._records = np.empty(0, np.uint8)
         self._z = np.empty((0, 0))  # covariates of the rows
 
@@ -298,25 +297,22 @@ class Sampler:
         """Bytes of all buffers but the view's; ``records`` : bytes of the prepared rows."""
         return 3 * 8 * most + records
 
-    def nothing(self, passes: Passes) -> View:
+    def nothing(self, passes: Passes) -> RowView:
         """The view before the first sample, which has no rows."""
         return self._view(passes, 0)
 
-    def draw(self, passes: Passes, origin: Point) -> tuple[View, PreparedRows]:
+    def draw(self, passes: Passes, origin: Point) -> tuple[RowView, PreparedRows]:
         """Draw a sample by the curvatures of the passes, which must be computed at ``origin``."""
         self.size.draws += 1
         return self._draw(passes, origin)
 
-    def _draw(self, passes: Passes, origin: Point) -> tuple[View, PreparedRows]:
+    def _draw(self, passes: Passes, origin: Point) -> tuple[RowView, PreparedRows]:
         objective, size = passes.objective, self.size
         self._origin, self.pending = origin, False
         if size.wanted >= objective.n_rows:
             size.drawn = objective.n_rows
-            verified = passes.family.user_class if passes.family.verifies_columns else None
-            if isinstance(objective, Outputs):
-                return OutputView(None, objective, verified), passes.rows_here()
-            whole = objective.over(objective.y, objective.s, objective.covariates)
-            return RowView.all_rows(whole, verified, self._buffers), passes.rows_here()
+            view = RowView.all_rows(objective, passes.family, self._buffers)
+            return view, passes.rows_here()
         n = draw_rows(
             objective,
             passes.vectors.curvatures,
@@ -328,16 +324,11 @@ class Sampler:
         size.drawn = n
         return self._view(passes, n), self._prepare(passes, n)
 
-    def _view(self, passes: Passes, n: int) -> View:
-        y, s, rows = self._y[:n], self._s[:n], self._rows[:n]
-        if isinstance(passes.objective, Outputs):
-            return OutputView(rows, passes.objective.take(rows, s))
-        np.take(passes.objective.y, rows, out=y)
-        covariates = passes.objective.covariates
-        if covariates is not None:
-            covariates = covariates.take(rows, self._covariates(covariates.q)[:n])
-        part = passes.objective.over(y, s, covariates)
-        return RowView.of_rows(part, rows, self._buffers)
+    def _view(self, passes: Passes, n: int) -> RowView:
+        rows, covariates = self._rows[:n], passes.objective.covariates
+        z = None if covariates is None else self._covariates(covariates.q)[:n]
+        part = passes.objective.take(rows, self._s[:n], self._y[:n], z)
+        return RowView(rows, part, buffers=self._buffers)
 
     def _covariates(self, q: int) -> Floats:
         """The buffer for covariates of the sample."""
@@ -362,7 +353,7 @@ class Sampler:
             pending=self.pending, proximal=proximal, step=self.step, origin=self._origin
         )
 
-    def restore(self, passes: Passes, state: SampleState) -> tuple[View, PreparedRows] | None:
+    def restore(self, passes: Passes, state: SampleState) -> tuple[RowView, PreparedRows] | None:
         """Draw the sample of :meth:`state` again; None if there was none or it cannot be repeated.
 
         Overwrites all vectors of the passes except the anchor's margins.
@@ -386,7 +377,7 @@ class Sampler:
 
 
 def draw_rows(
-    objective: Objective | Outputs,
+    objective: Objective,
     curvatures: Floats,
     size: int,
     seed: int,
@@ -399,7 +390,7 @@ def draw_rows(
     do not fit are dropped from its end.
     """
     rare = _rare_classes(objective, size)
-    if isinstance(objective, Outputs):
+    if objective.outputs:
         curvatures = curvatures.sum(axis=0)
     # the other rows share the room that the rare class leaves, less the variation of their number
     n_rare, total_q, total_s = 0, 0.0, 0.0
@@ -478,25 +469,12 @@ def _chosen(of: Any, rows: slice, q: Floats, inclusion: Inclusion, seed: int) ->
     return found + start, of.s[rows][found] / probability[found]
 
 
-def _rare_classes(objective: Objective | Outputs, size: int) -> Floats:
+def _rare_classes(objective: Objective, size: int) -> Floats:
     """The labels of classes that are small enough to be drawn as a whole.
 
     Small classes together, the smallest first, take up at most the share RARE of the sample.
     """
-    if not objective.loss.classifies or objective.y.ndim > 1:
-        return np.empty(0)
-    labels, counts = _class_counts(objective)
+    labels, counts = objective.class_counts()
     order = np.argsort(counts, kind="stable")
     small = np.cumsum(counts[order]) <= RARE * size
     return labels[order[small & (np.arange(len(labels)) < len(labels) - 1)]]
-
-
-def _class_counts(objective: Objective | Outputs) -> tuple[Floats, Ids]:
-    """The labels of the rows, and how many rows each has."""
-    if isinstance(objective, Outputs):
-        n = objective.n_outputs
-        codes = (objective.y[b].astype(np.int64) for b in objective.blocks())
-        counts = sum((np.bincount(c, minlength=n) for c in codes), np.zeros(n, np.int64))
-        return np.arange(float(n)), counts
-    positive = sum(int((objective.y[b] > 0).sum()) for b in objective.blocks())
-    return np.array([-1.0, 1.0]), np.array([objective.n_rows - positive, positive])

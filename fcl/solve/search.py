@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fcl.objective import ROUNDING, LineSums, Objective
+from fcl.objective import ROUNDING, LineSums
 from fcl.solve.state import Anchor, Point
 from fcl.types import Floats, Ids
 
@@ -64,7 +64,6 @@ def search(
     If the values along the whole step differ by rounding alone they cannot decide, and the proposed point
     is accepted: the trainer chose it by gradients, which resolve far smaller differences.
 
-    objective : Objective or Outputs.
     step : float64 (n,) or (K, n), m' - m_e with the covariates of the proposed point.
     factors : penalty factors by feature id.
     """
@@ -128,7 +127,7 @@ def search(
 
 
 def _fit_intercept(
-    objective: Objective, margins: Floats, step: Floats, beta: float, guess: float
+    objective: Any, margins: Floats, step: Floats, beta: float, guess: float
 ) -> tuple[float, LineSums]:
     """The best b at a fixed beta, and all sums there.
 

@@ -32,16 +32,15 @@ from fcl.features.prices import Prices
 from fcl.solve.admission import Admission
 from fcl.solve.exact import MOST_COLUMNS
 from fcl.solve.inner import InnerModel
-from fcl.solve.make import is_coupled, make_local, view_of_all_rows
+from fcl.solve.make import make_local
 from fcl.solve.outer import COUPLED_SHARE, LISTS_SHARE, TRAIN_SHARE, Certified, Outer
-from fcl.solve.output_view import OutputView
 from fcl.solve.passes import Passes
 from fcl.solve.polish import polish, polishable, polished_bound
 from fcl.solve.run_state import RunState
 from fcl.solve.sampling import LastStep, SampledPass, Sampler
 from fcl.solve.select import Selection
 from fcl.solve.state import Point, is_active
-from fcl.solve.trainer import Solved, Trainer
+from fcl.solve.trainer import Solved
 from fcl.solve.view import RowView
 from fcl.types import Floats, Ids
 
@@ -66,7 +65,7 @@ def null_outer(passes: Passes, tol: float) -> Outer:
         )
     n_features = None if passes.sampled else passes.family.n_features
     share = TRAIN_SHARE
-    if is_coupled(passes.objective):
+    if passes.objective.coupled:
         share = COUPLED_SHARE
     elif passes.family.lists_columns and not passes.objective.loss.clipped:
         share = LISTS_SHARE
@@ -104,7 +103,7 @@ class Solver:
         staging: int,
         hessian_columns: int = MOST_COLUMNS,
         seed: int = 0,
-        view: RowView | OutputView | None = None,
+        view: RowView | None = None,
         view_rows: PreparedRows | None = None,
         sampler: Sampler | None = None,
     ) -> None:
@@ -116,7 +115,7 @@ class Solver:
         if sampler is not None:
             view = sampler.nothing(self.passes)
         if view is None:
-            view = view_of_all_rows(objective, family)
+            view = RowView.all_rows(objective, family)
             view_rows = passes.rows_here()
         inner = InnerModel(
             view.objective.n_rows if sampler is None else sampler.most,
@@ -128,8 +127,7 @@ class Solver:
             objective.team,
             family.lists_columns,
         )
-        trainer = Trainer(inner, hessian_columns, family.quick_passes)
-        self.local = make_local(view, cache, trainer, family, objective.n_rows)
+        self.local = make_local(view, cache, inner, family, objective.n_rows, hessian_columns)
         self.admission = Admission(passes, cache, self.local, staging, view_rows or passes.prepared)
         self._all_blocks = passes.blocks
         self._prices: Prices | None = None
@@ -353,7 +351,7 @@ class Solver:
         QUICK_PASS_STEPS; after one while many features are still to come, which change the weights more
         than a second step does.
         """
-        reads = self.family.lists_columns and not is_coupled(self.objective)
+        reads = self.family.lists_columns and not self.objective.coupled
         reads = reads and self.local.view.complete
         steps = (1 if self._cut_short else QUICK_PASS_STEPS) if reads else TRAIN_STEPS
         self.local.trainer.most_decrease, self.local.trainer.foresees = self.outer.gap, reads

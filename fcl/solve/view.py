@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from copy import copy
+from typing import Any
 
 import numpy as np
 
-from fcl import kernels
 from fcl.errors import GeneratorError
+from fcl.features.base import Family
 from fcl.objective import Objective
-from fcl.objective.block_sums import EPSILON, margin_sizes
-from fcl.parallel import SERIAL, Team, cut
+from fcl.objective.block_sums import EPSILON
+from fcl.solve.columns import column_moments
 from fcl.solve.state import Columns, WorkingSet
 from fcl.types import Floats, Ids
 
@@ -46,27 +47,68 @@ Verified = Callable[[int], str]
 Buffers = tuple[Floats, Floats, Floats]
 
 
-@dataclass
 class RowView:
-    """Rows, the objective over them with weights s_i / pi_i, and corrections of free coefficients."""
+    """Rows, the objective over them with weights s_i / pi_i, and corrections of free coefficients.
 
-    rows: Ids | None  #: row numbers; None for all rows
-    objective: Objective
-    margins: Floats  #: of the anchor at these rows, without the intercept
-    proximal: float = PROXIMAL
-    free_correction: Floats = field(init=False)  #: c_b, float64 (n_free,)
-    free_floor: Floats = field(init=False)  #: kappa_b, float64 (n_free,)
-    #: :meth:`fcl.features.base.Family.user_class` of a family whose cached columns may differ from the
-    #: priced ones: by rounding, which is corrected, or by a fault of a user's class, which is an error
-    verified: Verified | None = None
-    noise: float = 0.0  #: norm of the rounding errors of the residuals at the anchor
-    _total_q: float = 0.0  #: sum of the curvatures at the anchor over a sample
-    #: residuals and curvatures at the anchor; empty if the view is not approximate
-    _r: Floats = field(default_factory=lambda: np.empty(0))
-    _q: Floats = field(default_factory=lambda: np.empty(0))
+    Arrays over rows are (n,), or (K, n) with K outputs; corrections of columns are in a working set.
 
-    def __post_init__(self) -> None:
-        self.free_correction, self.free_floor = np.zeros((2, self.objective.n_free))
+    Parameters
+    ----------
+    rows : int64 (n,) or None
+        Row numbers; None for all rows.
+    objective : Objective
+        Over these rows.
+    verified : Verified, optional
+        :meth:`fcl.features.base.Family.user_class` of a family whose cached columns may differ from the
+        priced ones: by rounding, which is corrected, or by a fault of a user's class, which is an error.
+    buffers : tuple of float64, optional
+        Vectors with room for the numbers of all rows and outputs, used instead of new ones.
+    """
+
+    def __init__(
+        self,
+        rows: Ids | None,
+        objective: Any,
+        verified: Verified | None = None,
+        buffers: Buffers | None = None,
+    ) -> None:
+        self.rows, self.objective, self.verified = rows, objective, verified
+        self.proximal = PROXIMAL
+        self.free_correction, self.free_floor = np.zeros((2, objective.n_free))  #: c_b, kappa_b
+        self.noise: list[float] = []  #: norm of the rounding errors of each output's residuals
+
+        def vector(number: int, n: int) -> Floats:
+            shape = *objective.outputs, n
+            return (
+                buffers[number][: math.prod(shape)].reshape(shape) if buffers else np.empty(shape)
+            )
+
+        n = objective.n_rows
+        #: of the anchor at these rows; without its intercept where the objective takes it apart
+        self.margins = vector(0, n)
+        # residuals and curvatures at the anchor; empty if the view is not approximate
+        self._r, self._q = (vector(number, n if self.approximate else 0) for number in (1, 2))
+        self._one = np.empty(0)  # the margins of the output whose turn it is
+
+    @classmethod
+    def all_rows(
+        cls, objective: Objective, family: Family, buffers: Buffers | None = None
+    ) -> RowView:
+        """The view of all rows of an objective, for columns of a family."""
+        verified: Verified | None = family.user_class if family.verifies_columns else None
+        return cls(None, objective.here(), verified, buffers)
+
+    @staticmethod
+    def bytes_for(
+        n_rows: int, complete: bool, verified: bool = False, outputs: tuple[int, ...] = ()
+    ) -> int:
+        """Bytes of the vectors of a view of n_rows rows: margins, r and q if it corrects, and ones.
+
+        A sample may grow to all rows. With K outputs there are also the margins of the trainer's point,
+        and those of one output.
+        """
+        more = sum(4 * K + 1 for K in outputs)
+        return 8 * n_rows * ((4 if verified else 1 if complete else 3) + more)
 
     @property
     def least_curvature(self) -> float:
@@ -85,42 +127,25 @@ class RowView:
         """Whether cached columns are approximate: over a sample of rows, or with rounded values."""
         return self.verified is not None or not self.complete
 
-    @classmethod
-    def all_rows(
-        cls,
-        objective: Objective,
-        verified: Verified | None = None,
-        buffers: Buffers | None = None,
-    ) -> RowView:
-        """The view of all rows, which corrects only rounding by the cache.
+    def of(self, free: Floats, k: int) -> Floats:
+        """The part of free coefficients that belongs to output k, none if they are fixed."""
+        q = self.objective.n_free // self.objective.n_outputs
+        return free[k * q : (k + 1) * q]
 
-        verified : see the attribute.
-        buffers : as for :meth:`of_rows`.
+    def focus(self, k: int, b: float) -> RowView:
+        """The view of output k alone, whose margins leave out the intercept b of the anchor.
+
+        All of these views have their margins in one vector, so only the last one is valid.
         """
-        n = objective.n_rows
-        margins = buffers[0][:n] if buffers else np.empty(n)
-        if verified is None:
-            return cls(None, objective, margins)
-        r, q = (b[:n] for b in buffers[1:]) if buffers else (np.empty(n), np.empty(n))
-        return cls(None, objective, margins, verified=verified, _r=r, _q=q)
-
-    @classmethod
-    def of_rows(cls, part: Objective, rows: Ids, buffers: Buffers | None = None) -> RowView:
-        """The view of a sample, given the objective over its rows with weights s_i / pi_i.
-
-        buffers : vectors at least as long as the rows, used instead of new ones.
-        """
-        n = len(rows)
-        m, r, q = (b[:n] for b in buffers) if buffers else (np.empty(n) for _ in range(3))
-        return cls(rows, part, m, _r=r, _q=q)
-
-    @staticmethod
-    def bytes_for(n_rows: int, complete: bool, verified: bool = False) -> int:
-        """Bytes of the vectors of a view of n_rows rows: margins, r and q if it corrects, and ones.
-
-        A sample may grow to all rows.
-        """
-        return 8 * n_rows * (4 if verified else 1 if complete else 3)
+        if not len(self._one):
+            self._one = np.empty(self.objective.n_rows)
+        part = copy(self)
+        part.objective = self.objective.parts[k]
+        part.margins = np.subtract(self.margins[k], b, out=self._one)
+        part.free_correction = self.of(self.free_correction, k)
+        part.free_floor = self.of(self.free_floor, k)
+        part._r, part._q, part.noise = self._r[k], self._q[k], self.noise[k : k + 1]
+        return part
 
     def trust(self, decrease: float, promised: float, beta: float) -> None:
         """Adapt the proximal weight to the success of the last step.
@@ -140,112 +165,123 @@ class RowView:
         before, self.proximal = self.proximal, min(4.0 * self.proximal, MOST_PROXIMAL)
         return self.proximal > before
 
-    def anchor(self, margins: Floats, b: float, total_r: float, total_q: float) -> None:
+    def anchor(self, margins: Floats, b: float, total_r: Any, total_q: Any) -> None:
         """Move to an anchor.
 
-        margins : float64 (n,), of all rows, without the intercept b.
-        total_r, total_q : sums of residuals and curvatures over all rows.
+        margins : of all rows, without the intercept b if the objective takes it apart.
+        total_r, total_q : sums of residuals and curvatures over all rows, or float64 (K,).
         """
         if self.rows is None:
             self.margins[:] = margins
         else:
-            np.take(margins, self.rows, out=self.margins)
+            np.take(margins, self.rows, axis=-1, out=self.margins)
         if self.approximate:
             self.objective.residuals_curvatures(self.margins, self._r, self._q, b)
         if self.verified is not None:
-            sizes = margin_sizes(self.objective, slice(None), self.margins, b)
-            self.noise = EPSILON * norm(self._q * sizes)
-        self.balance(total_r, total_q)
+            errors = self.objective.residual_errors(self.margins, self._q, b)
+            self.noise = [EPSILON * norm(own) for own in errors]
+        for k, (own_r, own_q) in enumerate(zip(np.ravel(total_r), np.ravel(total_q), strict=True)):
+            self._balance(k, float(own_r), float(own_q))
 
-    def balance(self, total_r: float, total_q: float) -> None:
-        """Correct the free coefficients, given the anchor's residuals and curvatures at these rows."""
+    def _balance(self, k: int, total_r: float, total_q: float) -> None:
+        """Correct the free coefficients of output k, given its residuals and curvatures at these rows."""
+        floor, correction = self.of(self.free_floor, k), self.of(self.free_correction, k)
         # the floor is tiny: the intercept may have to move far with almost no curvature (large targets
         # that are fitted well), or with none (squared hinge, all margins above 1)
         least = LEAST_CURVATURE * min(self.least_curvature, total_q or math.inf)
         if self.rows is None:
-            self.free_floor[:] = least
+            floor[:] = least
             return
-        self._total_q = float(self._q.sum())
+        part, (r, q) = self.objective.parts[k], self._at_anchor(k)
         # over all rows the slopes of covariates are 0 at an anchor, and their columns have one scale
-        exact = total_r if self.objective.covariates is None else 0.0
-        self.free_correction = exact - self.objective.free_sums(self._r)
+        exact = total_r if part.covariates is None else 0.0
+        correction[:] = exact - part.free_sums(r)
         # no proximal term: it would slow down steps along columns that nearly add up to a constant, for
         # which the intercept compensates (such as random Fourier features)
-        seen = np.diag(self.objective.free_gram(self._q))
-        self.free_floor = np.maximum(0.0, MISSED * total_q - seen) + least
+        seen = np.diag(part.free_gram(q))
+        floor[:] = np.maximum(0.0, MISSED * total_q - seen) + least
+
+    def _at_anchor(self, k: int) -> tuple[Floats, Floats]:
+        """Residuals and curvatures of output k at the anchor."""
+        return np.atleast_2d(self._r)[k], np.atleast_2d(self._q)[k]
 
     def correction_at(self, x: Floats) -> Floats:
         """Slopes of the corrections of the free coefficients, which differ by x from the anchor's."""
         return np.asarray(self.free_correction + self.free_floor * x)
 
-    def correct(
-        self,
-        working: WorkingSet,
-        first: int,
-        exact: Floats | None,
-        sums: tuple[Floats, Floats] | None = None,
-    ) -> None:
+    def correct(self, working: WorkingSet, first: int, exact: Floats | None) -> None:
         """Compute corrections and floors of the columns from number ``first`` on, at the anchor.
 
-        Their ``working.gradients`` must be exact already.  exact : float64 (n - first,), curvatures
-        sum_i q_i phi_ij^2 over all rows at the anchor; used only by a sample.  sums : their moments with
-        residuals and curvatures of the view (:func:`column_moments`), if they are known.
+        Their ``working.gradients`` must be exact already.  exact : curvatures sum_i q_i phi_ij^2 over all
+        rows at the anchor, float64 (columns,) or (columns, K); used only by a sample.
+        """
+        columns, n_outputs = np.arange(first, working.cache.n), self.objective.n_outputs
+        if self.approximate:
+            sums = column_moments(working, columns, self._r, self._q, self.objective.team)
+            g, h = (values.reshape(len(columns), n_outputs) for values in sums)
+        for k, own in enumerate(working.parts):
+            if not self.approximate:
+                own.correction[first : working.cache.n] = 0.0
+                own.floor[first : working.cache.n] = self.least_curvature
+            elif self.complete:
+                own.floor[first : working.cache.n] = self.least_curvature
+                self._correct_rounding(k, own, first, g[:, k].copy(), h[:, k].copy())
+            else:
+                assert exact is not None
+                whole = exact.reshape(len(columns), n_outputs)[:, k].copy()
+                self._correct_sample(k, own, first, g[:, k].copy(), h[:, k].copy(), whole)
+
+    def _correct_sample(
+        self, k: int, working: WorkingSet, first: int, g: Floats, h: Floats, exact: Floats
+    ) -> None:
+        """Correct the columns of output k for the rows that are missing.
+
+        g, h : their moments with residuals and curvatures of the view.
         """
         some = slice(first, working.cache.n)
-        if self.rows is None:
-            working.floor[some] = self.least_curvature
-            self._correct_rounding(working, first, sums)
-            return
-        assert exact is not None
-        columns = np.arange(first, working.cache.n)
-        g, h = sums or column_moments(working, columns, self._r, self._q, self.objective.team)
         working.correction[some] = working.gradients[some] - g
         working.curvatures[some] = h
         missed = np.maximum(0.0, exact - h) + self.proximal * exact
-        left = self._share_left(working, columns, h)
+        left = self._share_left(k, working, np.arange(first, working.cache.n), h)
         working.floor[some] = left * missed + self.least_curvature
 
-    def _share_left(self, working: WorkingSet, columns: Columns, h: Floats) -> Floats:
+    def _share_left(self, k: int, working: WorkingSet, columns: Columns, h: Floats) -> Floats:
         """Shares of the columns' curvatures that are left once a constant is eliminated.
 
         A floor of the whole curvature would let a column of 2,000 +- 10 make only a 40,000th of its step.
         Columns of zeros and ones keep their whole curvature: they are never that far from 0, and their
         few rows in a sample would give a poor estimate of the share.
         """
-        left = np.ones(len(columns))
-        if not self.objective.has_constant:
+        left, part, (_, q) = np.ones(len(columns)), self.objective.parts[k], self._at_anchor(k)
+        if not part.has_constant:
             return left
         valued = np.flatnonzero(working.cache.store.valued(working.cache.slots[columns]))
         if len(valued):
-            of = columns[valued]
-            cross_sums, _ = column_moments(working, of, self._q, self._q, self.objective.team)
+            cross_sums, _ = column_moments(working, columns[valued], q, q, part.team)
             left[valued] -= np.minimum(
-                cross_sums * cross_sums / np.maximum(self._total_q * h[valued], 1e-300), 1.0
+                cross_sums * cross_sums / np.maximum(float(q.sum()) * h[valued], 1e-300), 1.0
             )
         return left
 
     def _correct_rounding(
-        self, working: WorkingSet, first: int, sums: tuple[Floats, Floats] | None
+        self, k: int, working: WorkingSet, first: int, g: Floats, h: Floats
     ) -> None:
-        """Correct gradients at the anchor for the rounding of cached columns.
+        """Correct gradients of output k at the anchor for the rounding of cached columns.
+
+        g, h : moments of the columns with residuals and curvatures of the view.
 
         Raises GeneratorError for a cached column of a user's class that is not the one that was priced.
         """
-        some = slice(first, working.cache.n)
-        working.correction[some] = 0.0
-        if self.verified is None:
-            return
-        columns = np.arange(first, working.cache.n)
-        team = self.objective.team
-        g, h = sums or column_moments(working, columns, self._r, self._q, team)
+        assert self.verified is not None
+        some, (r, q) = slice(first, working.cache.n), self._at_anchor(k)
         working.correction[some], working.curvatures[some] = working.gradients[some] - g, h
-        rounded = ROUNDED * norm(self._r) + self.noise
+        rounded = ROUNDED * norm(r) + self.noise[k]
         # few columns need their sum of phi_ij^2, of which h_j by the largest curvature is a lower bound
-        least = h / max(float(self._q.max(initial=0.0)), 1e-300)
+        least = h / max(float(q.max(initial=0.0)), 1e-300)
         wrong = np.flatnonzero(np.abs(working.correction[some]) > rounded * np.sqrt(least))
         if len(wrong):
-            ones = np.ones(len(self._r))
-            _, squares = column_moments(working, first + wrong, ones, ones, team)
+            ones = np.ones(len(r))
+            _, squares = column_moments(working, first + wrong, ones, ones, self.objective.team)
             off = np.abs(working.correction[first + wrong])
             wrong = wrong[off > rounded * np.sqrt(squares)]
         for j in wrong.tolist():
@@ -263,54 +299,3 @@ def norm(values: Floats) -> float:
     """The Euclidean norm; the squares of the numbers may overflow."""
     top = float(np.abs(values).max(initial=0.0)) or 1.0
     return top * math.sqrt(float(np.square(values / top).sum()))
-
-
-#: Number of blocks whose sums are held until they are added in order.
-BLOCKS_AT_ONCE = 8
-
-
-def column_moments(
-    working: WorkingSet, columns: Columns, r: Floats, q: Floats, team: Team = SERIAL
-) -> tuple[Floats, Floats]:
-    """sum_i r_i phi_ij and sum_i q_i phi_ij^2 for some cached columns over the rows of the view."""
-    slots = working.cache.slots[columns]
-    pieces = working.cache.pieces
-    k = len(columns)
-    g, h = np.zeros(k), np.zeros(k)
-    parts = np.empty((BLOCKS_AT_ONCE, 2, k))
-    team = team.for_entries(int(working.cache.store.nonzeros[slots].sum()))
-    n_blocks = -(-len(r) // pieces.block_rows)  # a sample has fewer than there is room for
-    chunks = cut(range(k), -(-team.most // max(n_blocks, 1)))
-    for at in range(0, n_blocks if k else 0, BLOCKS_AT_ONCE):
-        blocks = range(at, min(at + BLOCKS_AT_ONCE, n_blocks))
-
-        def block(part: tuple[int, range], at: int = at) -> None:
-            b, some = part[0], slice(part[1].start, part[1].stop)
-            sums = parts[b - at, :, some]
-            kernels.columns.block_moments(pieces, slots[some], b, r, q, sums[0], sums[1])
-
-        team.map(block, [(b, some) for b in blocks for some in chunks])
-        for b in blocks:
-            g += parts[b - at, 0]
-            h += parts[b - at, 1]
-    return g, h
-
-
-def add_columns(
-    working: WorkingSet,
-    columns: Columns,
-    deltas: Floats,
-    m: Floats,
-    team: Team = SERIAL,
-) -> None:
-    """Add cached columns times their deltas to margins over the rows of the view, in place."""
-    if not len(columns):
-        return
-    slots = working.cache.slots[columns]
-    pieces = working.cache.pieces
-
-    def block(b: int) -> None:
-        kernels.columns.add_block(pieces, slots, deltas, b, m)
-
-    team = team.for_entries(int(working.cache.store.nonzeros[slots].sum()))
-    team.map(block, range(working.cache.store.n_blocks))

@@ -19,18 +19,9 @@ from fcl.cache import ColumnCache
 from fcl.errors import InputError
 from fcl.features import family_from_config, parse_features, spell_features
 from fcl.features.base import BitColumns, StepColumns
-from fcl.features.outputs import price_each, run_several, sums_of_several
-from fcl.features.prices import (
-    PriceQuery,
-    Prices,
-    RowVector,
-    answer,
-    merge_prices,
-    ones,
-    run,
-    sums_of,
-)
+from fcl.features.prices import PriceQuery, Prices, RowVector, answer, grid_step, merge_prices, ones
 from fcl.features.rows import CHUNK_IDS, RowChunk
+from fcl.features.run import Joining, price_each, run, sums_of
 from fcl.features.standardized import plain
 from fcl.parallel import Team
 from tests.columns import broken_invariants, read_back
@@ -177,9 +168,7 @@ def test_prices_of_several_outputs(name: str, seed: int) -> None:
     with bound(CASES[name], seed, 100) as b:
         pricer, blocks = b.family.pricer(b.prepared, keep), range(b.prepared.n_blocks)
         r = random.normal(size=(K, 100)) * random.uniform(0.5, 2.0, (K, 1))
-        step = RowVector.on_grid(
-            r[0], float(np.abs(r).sum(axis=1).max()), b.family.integer_bound
-        ).step
+        step = grid_step(float(np.abs(r).sum(axis=1).max()), b.family.integer_bound)
         units = in_units and step > 0.0
         rows = [RowVector(own, step, np.empty(100, np.int64) if units else None) for own in r]
         g = (r @ b.phi).T
@@ -206,7 +195,8 @@ def test_prices_of_several_outputs(name: str, seed: int) -> None:
         change = np.array([asked.imbalance for asked in queries])
         several = replace(query, imbalance=change)  # type: ignore[arg-type]
         factors = b.family.penalty_factors
-        both = run_several(pricer, several, rows, blocks, keep, factors, grouped)
+        joining = Joining(keep, keep, factors, grouped)
+        both = run(pricer, several, rows, blocks, joining=joining)
         slack = max(rounding(b, own) for own in r)
         near = 2.0 * K * slack / b.f.min()
         np.testing.assert_allclose(both.gradients, g[both.ids], rtol=0, atol=slack)
@@ -255,7 +245,7 @@ def test_sums_of_powers(name: str, seed: int) -> None:
         assert pricing.counts(ids).tolist() == exact.tolist()
         both = np.stack([values, -2.0 * values])
         many = [pricing.on_grid(own, 2) for own in both]
-        found = sums_of_several(pricing.pricer, ids, many, pricing.blocks)
+        found = sums_of(pricing.pricer, ids, many, pricing.blocks)
         np.testing.assert_allclose(found[:, 1], -2.0 * found[:, 0], rtol=1e-12, atol=1e-12)
 
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import QuantileRegressor
 from sklearn.metrics import mean_pinball_loss
 
 import fcl
-from fcl.objective import Objective, find_loss
+from fcl.objective import SingleOutput, find_loss
 from tests.drivers.conftest import dense
 
 N, P = 240, 20
@@ -87,7 +87,7 @@ def test_the_best_intercept_where_all_rows_are_flat(exponent: int) -> None:
     """From 0, which no row is near, over an expansion and a bisection of hundreds of steps."""
     y = (Y - Y.mean()) * 10.0**exponent
     loss = find_loss(f"pinball:tau=0.9,width=1e{exponent - 9}")
-    objective = Objective(loss, y, S, 1.0, True)
+    objective = SingleOutput(loss, y, S, 1.0, True)
     b = objective.best_intercept(np.zeros(N))
     below, above = (y < b) @ S, (y <= b + 2e-9 * 10.0**exponent) @ S
     assert below - S.max() <= 0.9 * S.sum() <= above + S.max()

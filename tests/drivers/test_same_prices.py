@@ -17,7 +17,8 @@ from scipy.sparse import csr_array
 import fcl
 from fcl.data.prepared import PreparedRows
 from fcl.features import KmerFamily, bind_features
-from fcl.features.prices import GRID_BITS, PriceQuery, Prices, RowVector, answer, merge_prices, run
+from fcl.features.prices import GRID_BITS, PriceQuery, Prices, RowVector, answer, merge_prices
+from fcl.features.run import run
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.solver import Solver
 from tests.pricing import Pricing

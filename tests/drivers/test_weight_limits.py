@@ -21,7 +21,7 @@ from fcl.cli.certify import command as certify_command
 from fcl.cli.train import command as train_command
 from fcl.drivers.events import PassDone
 from fcl.options import limits_of
-from fcl.solve import outputs, passes
+from fcl.solve import passes
 from tests.drivers.conftest import bits, dense
 from tests.windows import examples
 
@@ -422,9 +422,25 @@ def test_a_full_list_hides_no_violation(monkeypatch: pytest.MonkeyPatch) -> None
     found = fcl.certify((np.zeros(40), 0.0), data, features="columns", **options).certificate
     assert found.bound <= best.objective * (1.0 + 1e-12) < 0.4 * found.objective
     monkeypatch.setattr(passes.Passes.__init__, "__defaults__", (2, 1))
-    monkeypatch.setattr(outputs.make_passes, "__defaults__", (2, 1))
     few = fcl.train(data, "columns", tol=1e-6, **options).certificate
     assert few.gap <= 1e-6 and few.objective == pytest.approx(best.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "limits", [{0: (-1e-3, 1e-3)}, {0: (None, 0.5)}, {"*": (-5, 5), 0: (0, 1e-3)}]
+)
+@pytest.mark.parametrize("scale", [1e2, 1e6])
+@pytest.mark.filterwarnings("ignore::fcl.ScaleWarning")
+def test_a_feature_that_pulls_at_its_limit_hides_no_other(scale: float, limits: Any) -> None:
+    """The squares in the bound of an elastic net are those of others, however small beside its own."""
+    random = np.random.default_rng(1)
+    X = random.normal(size=(80, 12))
+    y = X @ random.normal(size=12) + random.normal(size=80)
+    X[:, 0] *= scale
+    data = fcl.open_data(X, y=y + 3.0 * X[:, 0])
+    options: dict[str, Any] = {"C": 1.0, "loss": "squared", "l1_ratio": 0.5, "limits": limits}
+    found = fcl.train(data, "columns", tol=1e-9, max_passes=20, **options)
+    assert found.certificate.gap <= 1e-12
 
 
 @pytest.mark.parametrize("most", [1e3, 1e8, 1e308])

@@ -10,7 +10,7 @@ import pytest
 
 import fcl.features.kmers.pricing as module
 from fcl.features import KmerFamily
-from fcl.features.outputs import price_each
+from fcl.features.run import price_each
 from fcl.kernels import kmers
 from fcl.kernels import patterns as kernels
 from tests import brute

@@ -13,8 +13,8 @@ from explicit import prepare
 from fcl import open_data
 from fcl.features import Columns, bind_features, parse_features
 from fcl.features.generator import pricing
-from fcl.features.outputs import price_each
-from fcl.features.prices import PriceQuery, RowVector, run
+from fcl.features.prices import PriceQuery, RowVector
+from fcl.features.run import price_each, run
 from tests.families import AboveOfSeveral
 
 N, M, K = 300, 70, 5

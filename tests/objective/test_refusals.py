@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fcl.errors import InputError
-from fcl.objective import Penalty, find_loss, make_outputs, relative_gap, resolve_C
+from fcl.objective import Penalty, find_loss, make_objective, relative_gap, resolve_C
 from fcl.objective.metrics import average_precision
 
 Case = tuple[str, Callable[..., object], tuple[Any, ...], str]
@@ -36,7 +36,7 @@ CASES: list[Case] = [
 ]  # fmt: skip
 #: What only a fault of the caller can give.
 FAULTS: list[Case] = [
-    ("shape of targets", make_outputs,
+    ("shape of targets", make_objective,
      (find_loss("squared"), np.zeros((2, 5)), np.ones(5), 1.0, 3),
      r"expected targets of shape \(3, 5\), got \(2, 5\)"),
     ("score nan", average_precision, ([1, 0], [0, math.nan]), "scores hold NaN, first in row 1"),

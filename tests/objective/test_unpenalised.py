@@ -8,24 +8,26 @@ from judge import ALL_LOSSES
 from rows import targets
 from scipy.optimize import minimize
 
-from fcl.objective import Covariates, Objective, find_loss
+from fcl.objective import Covariates, SingleOutput, find_loss
 from fcl.objective.balance import balanced, slack
 from fcl.objective.unpenalised import fit_unpenalised
 
 N, Q = 150, 3
 
 
-def problem(loss: str, intercept: bool) -> tuple[Objective, np.ndarray]:
+def problem(loss: str, intercept: bool) -> tuple[SingleOutput, np.ndarray]:
     """An objective on several blocks, and margins far from the best ones."""
     random = np.random.default_rng(5)
     z = np.column_stack([np.ones(N)] * intercept + [random.normal(size=(N, Q))])
     s, y = random.uniform(0.2, 2.0, N), targets(loss, N)
     covariates = Covariates(z, constant=intercept)
-    objective = Objective(find_loss(loss), y, s, 0.7, False, block_rows=64, covariates=covariates)
+    objective = SingleOutput(
+        find_loss(loss), y, s, 0.7, False, block_rows=64, covariates=covariates
+    )
     return objective, 2.0 * random.normal(size=N)
 
 
-def residuals(objective: Objective, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def residuals(objective: SingleOutput, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     r, q = np.empty((2, len(m)))
     objective.residuals_curvatures(m, r, q)
     return r, q
@@ -90,5 +92,5 @@ def test_the_bound_holds_far_from_balance() -> None:
         own = balanced(objective, *residuals(objective, moved), truncate)
         u = -own * objective.y / objective.s
         assert (u >= -1e-15).all() and (u <= 1.0 + 1e-15).all()
-        offset = Objective(**vars(objective) | {"offset": m})
+        offset = SingleOutput(**vars(objective) | {"offset": m})
         assert offset.dual_bound(own, 0.0, slack=slack(objective, own, moved)) <= best

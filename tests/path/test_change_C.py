@@ -12,7 +12,7 @@ import fcl
 from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.job import make_job
-from fcl.solve.outputs import local_passes
+from fcl.solve.passes import local_passes
 from fcl.solve.solver import Solver
 
 

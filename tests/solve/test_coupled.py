@@ -15,14 +15,15 @@ import fcl
 from fcl.cache import ColumnCache
 from fcl.features.base import DenseColumns
 from fcl.kernels.coupled_blocks import block_length
-from fcl.objective import GroupPenalty, Outputs, Penalty, find_loss, make_outputs
+from fcl.objective import GroupPenalty, Objective, Penalty, find_loss, make_objective
 from fcl.solve import coupled_model
-from fcl.solve.coupled import CoupledTrainer, norm_rise
-from fcl.solve.coupled_local import CoupledSolver
+from fcl.solve.coupled import CoupledTrainer
 from fcl.solve.inner import InnerModel
-from fcl.solve.output_view import OutputView
+from fcl.solve.line import norm_rise
+from fcl.solve.local import LocalProblem
 from fcl.solve.state import Point
 from fcl.solve.trainer import StepResult
+from fcl.solve.view import RowView
 
 
 @dataclass
@@ -45,10 +46,10 @@ class Case:
         self.f = self.f if len(self.f) else np.ones(k)
 
     @property
-    def outputs(self) -> Outputs:
+    def outputs(self) -> Objective:
         penalty = (GroupPenalty if self.group else Penalty)(self.l1_ratio)
         loss = find_loss(self.loss)
-        return make_outputs(loss, self.y, self.s, self.C, self.K, penalty=penalty, block_rows=64)
+        return make_objective(loss, self.y, self.s, self.C, self.K, penalty=penalty, block_rows=64)
 
     @property
     def judge(self) -> ClassProblem:
@@ -89,15 +90,15 @@ def make_case(loss: str, group: bool, n: int = 90, k: int = 12, **rest: object) 
     return Case(phi, y, loss, group, **rest)  # type: ignore[arg-type]
 
 
-def solver_of(case: Case, rows: np.ndarray | None = None, entries: int = 1 << 16) -> CoupledSolver:
+def solver_of(case: Case, rows: np.ndarray | None = None, entries: int = 1 << 16) -> LocalProblem:
     """A solver at the null model, with all columns in its cache; rows : a sample."""
     objective = case.outputs
     n, k = len(case.s) if rows is None else len(rows), case.phi.shape[1]
     part = objective if rows is None else objective.take(rows, case.s[rows] * len(case.s) / n)
-    view = OutputView(rows, part)
+    view = RowView(rows, part)
     cache = ColumnCache(1 << 18, k, n, 64, binary=False)
-    trainer = CoupledTrainer(InnerModel(n, k, entries, 1, False, 64), case.K)
-    solver = CoupledSolver(view, cache, trainer, lambda ids: case.f[ids])
+    trainer = CoupledTrainer(InnerModel(n, k, entries, 1, False, 64), (case.K,))
+    solver = LocalProblem(view, cache, trainer, lambda ids: case.f[ids])
     b = np.zeros(case.K)
     m = np.zeros((case.K, len(case.s)))
     b += objective.fit_unpenalised(m).x
@@ -113,7 +114,7 @@ def solver_of(case: Case, rows: np.ndarray | None = None, entries: int = 1 << 16
     return solver
 
 
-def move_to(solver: CoupledSolver, case: Case, point: Point) -> None:
+def move_to(solver: LocalProblem, case: Case, point: Point) -> None:
     """Move the anchor to a point, with exact gradients."""
     objective = case.outputs
     w = point.weights_of(np.arange(case.phi.shape[1]))
@@ -188,14 +189,13 @@ def test_a_sample_corrects_each_intercept_by_the_rows_it_lacks() -> None:
     m, rows = random.normal(size=(4, 90)), np.arange(0, 90, 3)
     p = softmax(m, axis=0)
     r = p - np.eye(4)[case.y.astype(int)].T
-    view = OutputView(rows, case.outputs.take(rows, np.ones(30)))
+    view = RowView(rows, case.outputs.take(rows, np.ones(30)))
     view.anchor(m, 0.0, r.sum(axis=1), (p * (1.0 - p)).sum(axis=1))
     np.testing.assert_allclose(
         view.correction_at(np.zeros(4)), r.sum(axis=1) - r[:, rows].sum(axis=1)
     )
     np.testing.assert_array_equal(view.margins, m[:, rows])
-    view.focus(2, 0.5)
-    np.testing.assert_allclose(view.outputs[2].margins, m[2, rows] - 0.5)
+    np.testing.assert_allclose(view.focus(2, 0.5).margins, m[2, rows] - 0.5)
 
 
 def test_a_small_buffer_samples_rows_for_the_model() -> None:
@@ -249,6 +249,7 @@ def test_a_step_that_exceeds_the_gap_is_refused_unless_it_is_the_first() -> None
     assert solver.step(0.0).moved
     assert not solver.step(0.0).moved
     solver.trainer.most_decrease = math.inf
+    solver.restart(solver.free)  # as at the next anchor
     assert solver.step(0.0).moved
 
 

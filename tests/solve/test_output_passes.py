@@ -10,9 +10,8 @@ import fcl
 from fcl.data.prepared import PreparedRows
 from fcl.features import bind_features
 from fcl.features.base import Family
-from fcl.objective import GroupPenalty, Penalty, find_loss, make_outputs
-from fcl.solve.outputs import OutputPasses, make_passes
-from fcl.solve.passes import Vectors
+from fcl.objective import GroupPenalty, Penalty, find_loss, make_objective
+from fcl.solve.passes import Passes, Vectors
 
 N, BLOCK_ROWS, K = 900, 128, 4
 
@@ -21,7 +20,7 @@ def matrix() -> np.ndarray:
     return np.random.default_rng(0).integers(-3, 9, (N, 7)).astype(float)
 
 
-def shared_passes(text: str, group: bool) -> tuple[OutputPasses, OutputPasses]:
+def shared_passes(text: str, group: bool) -> tuple[Passes, Passes]:
     """The passes of two processes over the same vectors, and whole numbers as features."""
     rng, X = np.random.default_rng(1), matrix()
     y = rng.integers(0, K, N)
@@ -31,7 +30,7 @@ def shared_passes(text: str, group: bool) -> tuple[OutputPasses, OutputPasses]:
         sides = family.prepare(raw, prepared.writable(number), prepared.block_rows)
         prepared.commit(number, sides)
     penalty = GroupPenalty(1.0) if group else Penalty(1.0)
-    objective = make_outputs(
+    objective = make_objective(
         find_loss("softmax"),
         y.astype(float),
         rng.uniform(0.5, 2.0, N),
@@ -45,9 +44,7 @@ def shared_passes(text: str, group: bool) -> tuple[OutputPasses, OutputPasses]:
     def allocate(name: str, dtype: object, shape: tuple[int, ...]) -> np.ndarray:
         return made.setdefault(name, np.zeros(shape, dtype))
 
-    pair = [make_passes(objective, family, prepared, Vectors(N, allocate, K)) for _ in range(2)]
-    one, other = pair
-    assert isinstance(one, OutputPasses) and isinstance(other, OutputPasses)
+    one, other = (Passes(objective, family, prepared, Vectors(N, allocate, K)) for _ in range(2))
     one.vectors.accepted[:] = rng.normal(size=(K, N)) * 3.0
     return one, other
 

@@ -130,7 +130,7 @@ def test_rounding_is_judged_by_all_rows_of_a_column(monkeypatch: pytest.MonkeyPa
     g = working.gradients[:n] - working.correction[:n] * (1.0 + 1e-7)
     assert (g != working.gradients[:n]).any()
     nowhere = np.zeros(n)
-    view.correct(working, 0, None, (g, nowhere))
+    view._correct_rounding(0, working, 0, g, nowhere)
     g[7] += 1e-3 * np.abs(g).max()
     moments, asked = views.column_moments, []
     monkeypatch.setattr(
@@ -138,9 +138,9 @@ def test_rounding_is_judged_by_all_rows_of_a_column(monkeypatch: pytest.MonkeyPa
     )
     for first in (0, 5):
         with pytest.raises(GeneratorError, match=f"feature {solver.cache.ids[7]} has the gradient"):
-            view.correct(working, first, None, (g[first:], nowhere[first:]))
+            view._correct_rounding(0, working, first, g[first:], nowhere[first:])
         assert asked[-1] >= first
-    view.correct(working, 8, None, (g[8:], nowhere[8:]))
+    view._correct_rounding(0, working, 8, g[8:], nowhere[8:])
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fcl.objective import Objective, find_loss
+from fcl.objective import SingleOutput, find_loss
 from fcl.solve.sampling import LastStep, SampledPass, SampleSize, draw_rows
 
 N = 20_000
@@ -16,7 +16,7 @@ N = 20_000
 def draw(
     q: np.ndarray, size: int, y: np.ndarray, s: np.ndarray, seed: int = 0, block_rows: int = 1024
 ) -> tuple[np.ndarray, np.ndarray]:
-    objective = Objective(find_loss("logistic"), y, s, 1.0, True, block_rows)
+    objective = SingleOutput(find_loss("logistic"), y, s, 1.0, True, block_rows)
     rows, weights = np.empty(2 * size, np.int64), np.empty(2 * size)
     n = draw_rows(objective, q, size, seed, rows, weights)
     return rows[:n], weights[:n]
@@ -72,7 +72,7 @@ def test_a_rare_class_is_in_as_a_whole() -> None:
 
 def test_a_rare_class_takes_its_room_from_the_others() -> None:
     y = np.where(np.arange(N) % 50 == 0, 1.0, -1.0)
-    objective = Objective(find_loss("logistic"), y, np.ones(N), 1.0, True, 1024)
+    objective = SingleOutput(find_loss("logistic"), y, np.ones(N), 1.0, True, 1024)
     rows, weights = np.empty(2000, np.int64), np.empty(2000)
     n = draw_rows(objective, np.ones(N), 2000, 0, rows, weights)
     assert 1700 < n < 2000 and rows[n - 1] > 0.99 * N
@@ -100,7 +100,7 @@ def test_the_same_seed_draws_the_same_rows_whatever_the_curvature_of_none(
 
 
 def test_no_more_rows_than_there_is_room_for(labels: np.ndarray) -> None:
-    objective = Objective(find_loss("logistic"), labels, np.ones(N), 1.0, True, 1024)
+    objective = SingleOutput(find_loss("logistic"), labels, np.ones(N), 1.0, True, 1024)
     rows, weights = np.empty(100, np.int64), np.empty(100)
     n = draw_rows(objective, np.ones(N), 5000, 0, rows, weights)
     assert 40 <= n <= 100

@@ -8,7 +8,7 @@ from explicit import objective_of
 from judge import LOSSES, Problem, kmer_matrix
 from rows import acceptors, pyrimidines
 
-from fcl.objective import Objective
+from fcl.objective import SingleOutput
 from fcl.solve.search import MAX_BETA, Found, search
 from fcl.solve.state import Anchor, Point
 
@@ -141,8 +141,10 @@ def test_a_minimum_at_a_kink_is_known_at_once(monkeypatch: pytest.MonkeyPatch) -
     y = np.array([1.0, -1.0] * (N // 2))
     problem = Problem(y[:, None].copy(), y, np.ones(N), "squared", 0.001, False)
     calls = []
-    sums = Objective.line_sums
-    monkeypatch.setattr(Objective, "line_sums", lambda *args: calls.append(args[3]) or sums(*args))
+    sums = SingleOutput.line_sums
+    monkeypatch.setattr(
+        SingleOutput, "line_sums", lambda *args: calls.append(args[3]) or sums(*args)
+    )
     ids = np.zeros(1, np.int64)
     # |w| + 0.2 (1 - w)^2 is least at 0, where its slopes are -1.4 and 0.6
     found, _ = search_line(

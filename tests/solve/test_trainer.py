@@ -13,7 +13,7 @@ from judge import ALL_LOSSES, Problem, kmer_matrix
 from rows import STRENGTHS, acceptors, targets
 
 from fcl.features import KmerFamily
-from fcl.solve import inner, inner_descent, trainer
+from fcl.solve import inner, inner_descent, single, trainer
 from fcl.solve.exact import ExactModel
 from fcl.solve.inner import InnerModel
 from fcl.solve.line import Line, Share, search_share
@@ -78,8 +78,8 @@ def test_early_steps_use_no_whole_hessian_unless_it_is_cheap(
     """While violations are large, a sampled model is enough."""
     solver, _ = ready("logistic", 1)
     n, k = len(solver.objective.y), solver.cache.n
-    monkeypatch.setattr(trainer, "CHEAP_HESSIAN", 2.0 * n * k * k)
-    monkeypatch.setattr(trainer, "CHEAP_WORK", 0.0)
+    monkeypatch.setattr(single, "CHEAP_HESSIAN", 2.0 * n * k * k)
+    monkeypatch.setattr(single, "CHEAP_WORK", 0.0)
     called: list[int] = []
     whole = ExactModel.minimise
 
@@ -180,8 +180,8 @@ def test_dear_steps_that_gain_little_use_the_last_model(
     monkeypatch.setattr(inner_descent, "DEAR_SWEEP", 0 if dear else 1 << 60)
     monkeypatch.setattr(trainer, "NEARLY_SAME", share)
     monkeypatch.setattr(trainer, "SETTLED", 0.0)
-    monkeypatch.setattr(trainer, "DEAR_HESSIAN", 0.0)  # sweeps only
-    monkeypatch.setattr(trainer, "MOST_GROWN", 1.0)
+    monkeypatch.setattr(single, "DEAR_HESSIAN", 0.0)  # sweeps only
+    monkeypatch.setattr(single, "MOST_GROWN", 1.0)
     monkeypatch.setattr(inner, "LEAST_ROWS", 150)
     monkeypatch.setattr(inner, "ROWS_A_COLUMN", 0)
     solver, _ = ready("logistic", 2, tol=1e-6)

@@ -72,8 +72,9 @@ def stream(
     from fcl.data.prepared import PreparedRows
     from fcl.drivers.job import make_job
     from fcl.drivers.warmup import warmup
-    from fcl.features.prices import PriceQuery, RowVector
-    from fcl.features.prices import run as price
+    from fcl.features.prices import PriceQuery, grid_step
+    from fcl.features.run import row_vectors
+    from fcl.features.run import run as price
     from fcl.features.steps import rounded_to, useful_step
     from fcl.solve.passes import KEEP_PER_GROUP
     from fcl.solve.state import Point
@@ -97,7 +98,7 @@ def stream(
         job.family.write_margins(prepared, point.ids, point.weights, m)
         objective.residuals_curvatures(m, residuals, curvatures, point.intercept)
         total = sum(map(abs, objective.sides(residuals)))
-        vector = RowVector.on_grid(residuals, total, job.family.integer_bound, units)
+        vector = row_vectors(residuals, grid_step(total, job.family.integer_bound), units)
         query = PriceQuery(range(pricer.n_parts), point.ids, 1.0 / C)
         price(pricer, query, vector, range(prepared.n_blocks))
 
@@ -141,7 +142,7 @@ def hinge_prices(rows: Rows, clock: Clock, n: int = 16, repeat: int = 5) -> Figu
     from fcl.data.prepared import PreparedRows
     from fcl.features import Hinges, bind_features
     from fcl.features.prices import PriceQuery, RowVector
-    from fcl.features.prices import run as price
+    from fcl.features.run import run as price
 
     data, x = rows.open().rows, np.asfortranarray(rows.x)
     families: Any = {"bins": bind_features(Hinges(n), data)}
@@ -150,7 +151,7 @@ def hinge_prices(rows: Rows, clock: Clock, n: int = 16, repeat: int = 5) -> Figu
     explicit = fcl.open_data(matrix.astype(rows.x.dtype), y=None).rows
     families["columns"] = bind_features(fcl.parse_features("columns"), explicit)
     r = np.random.default_rng(0).normal(size=len(x))
-    vector, works, stored = RowVector.on_grid(r, float(np.abs(r).sum()), 0.0), {}, {}
+    vector, works, stored = RowVector(r), {}, {}
     for name, family in families.items():
         block_rows = min(8192, family.most_block_rows())
         prepared = PreparedRows(len(x), block_rows, family.record_shape(block_rows))

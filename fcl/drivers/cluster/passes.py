@@ -17,17 +17,15 @@ from fcl.features.prices import (
     PriceQuery,
     Prices,
     RowVector,
-    grid_step,
     in_units,
     merge_prices,
     only_watched,
 )
 from fcl.objective import block_sums
-from fcl.solve.outputs import local_passes
-from fcl.solve.passes import Passes
+from fcl.solve.passes import Passes, local_passes
 from fcl.solve.polish import MOST_ENTRIES
 from fcl.solve.state import Point
-from fcl.types import Floats, Ids
+from fcl.types import Ids
 
 #: Groups of parts that workers scan side by side: each has a task for every worker.
 MOST_GROUPS = 8
@@ -110,8 +108,7 @@ class ClusterPasses(Passes):
         objective, vectors = self.objective, self.vectors
         if objective.n_rows > MOST_ENTRIES:
             return self
-        here = objective.over(objective.y, objective.s, None)
-        near = local_passes(here, self.family, self.rows_here())
+        near = local_passes(objective.here(), self.family, self.rows_here())
         near.vectors.accepted[:] = vectors.accepted
         near.vectors.residuals[:] = vectors.residuals
         near.vectors.curvatures[:] = vectors.curvatures
@@ -146,11 +143,10 @@ class ClusterPasses(Passes):
             sums.append((block_sums.sides, [r.on_grid(self._step)], ()))
         self.objective.fetch(sums)
 
-    def _on_grid(self, values: Any, total: float, bound: float, units: Any = None) -> Any:
-        step = grid_step(total, bound)
+    def _on_grid(self, values: Any, step: Any, units: Any = None) -> Any:
         if values is self.vectors.residuals:
-            self._step = step
-        return values.on_grid(step)
+            self._step = float(step)
+        return values.on_grid(float(step))
 
     # -- prices --------------------------------------------------------------------------------
 
@@ -245,10 +241,6 @@ class ClusterPasses(Passes):
             self.cluster.submit_all(tasks.price, calls), self.on_progress
         )
         return found
-
-    def _sums(self, ids: Ids, rows: Any, power: int, parts: range | None = None) -> Floats:
-        query = PriceQuery(parts or self.parts, ids, find=False, power=power)
-        return self._run(query, rows).watched
 
 
 def _groups(parts: range, n: int) -> list[range]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,9 @@ from fcl.drivers.cluster import tasks
 from fcl.drivers.cluster.client import Cluster
 from fcl.drivers.cluster.packed import Packed
 from fcl.drivers.cluster.tasks import Where
-from fcl.objective import Objective, block_sums
-from fcl.objective.covariates import Covariates
+from fcl.objective import Objective, SingleOutput, block_sums
 from fcl.solve.passes import Vectors
-from fcl.types import Floats, Ids
+from fcl.types import Ids
 
 #: Blocks of a shard, at least and at most: one to eight million rows.
 LEAST_BLOCKS, MOST_BLOCKS = 16, 128
@@ -206,10 +206,11 @@ class ClusterVectors(Vectors):
         self.curvatures: Any = None
         self.units: Any = None
         self.anchor = 0
+        self.loss = math.inf
 
 
 @dataclass(frozen=True)
-class ClusterObjective(Objective):
+class ClusterObjective(SingleOutput):
     """The objective over rows on the workers; targets and weights are here, too."""
 
     shards: Any = field(default=None, compare=False)
@@ -219,32 +220,11 @@ class ClusterObjective(Objective):
     @classmethod
     def of(cls, objective: Objective, shards: Shards) -> ClusterObjective:
         """The same objective, over shards of its rows."""
-        names = (
-            "loss",
-            "y",
-            "s",
-            "C",
-            "intercept",
-            "block_rows",
-            "team",
-            "penalty",
-            "offset",
-            "covariates",
-        )
-        return cls(**{name: getattr(objective, name) for name in names}, shards=shards)
+        return cls(**vars(objective), shards=shards)
 
-    def over(self, y: Floats, s: Floats, covariates: Covariates | None) -> Objective:
-        return Objective(
-            self.loss,
-            y,
-            s,
-            self.C,
-            self.intercept,
-            self.block_rows,
-            self.team,
-            self.penalty,
-            self.offset if y is self.y else None,  # margins of a sample contain its offsets
-            covariates,
+    def here(self) -> SingleOutput:
+        return SingleOutput(
+            **{each.name: getattr(self, each.name) for each in fields(SingleOutput)}
         )
 
     def over_blocks(

@@ -20,8 +20,9 @@ from fcl.drivers.cluster.client import worker_address
 from fcl.drivers.cluster.packed import Packed
 from fcl.errors import InputError
 from fcl.features.base import Family
-from fcl.features.prices import PriceQuery, Prices, RowVector, answer, ones, run
-from fcl.objective import Objective
+from fcl.features.prices import PriceQuery, Prices, RowVector, answer, ones
+from fcl.features.run import run
+from fcl.objective import SingleOutput
 from fcl.solve.margins import write_features
 from fcl.solve.state import Point
 from fcl.types import Floats, Ids
@@ -87,7 +88,7 @@ class Shard:
     receives the shard makes its own.
     """
 
-    def __init__(self, family: Family, rows: PreparedRows, objective: Objective) -> None:
+    def __init__(self, family: Family, rows: PreparedRows, objective: SingleOutput) -> None:
         self.family, self.rows, self.objective = family, rows, objective
         self._pricers: list[tuple[int, Any]] = []
 
@@ -120,7 +121,7 @@ def unpack_mask(packed: npt.NDArray[np.uint8], n: int) -> npt.NDArray[np.bool_]:
 def prepare(
     source: RowSource,
     family: Family,
-    like: Objective,
+    like: SingleOutput,
     first: int,
     n: int,
     keep: npt.NDArray[np.bool_] | None,
@@ -146,13 +147,15 @@ def prepare(
     return Shard(family, rows, _of_rows(like, y, s, offset, first))
 
 
-def prepare_with(literal: tuple[RowSource, Family, Objective], *args: Any) -> Shard:
+def prepare_with(literal: tuple[RowSource, Family, SingleOutput], *args: Any) -> Shard:
     """As :func:`prepare`; the first arguments are those of all shards."""
     return prepare(*literal, *args)
 
 
-def _of_rows(like: Objective, y: Floats, s: Floats, offset: Floats | None, first: int) -> Objective:
-    return Objective(
+def _of_rows(
+    like: SingleOutput, y: Floats, s: Floats, offset: Floats | None, first: int
+) -> SingleOutput:
+    return SingleOutput(
         like.loss,
         y,
         s,

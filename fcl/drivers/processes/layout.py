@@ -342,7 +342,7 @@ class Layout:
         return SharedPoint(place, n, point.intercept, tuple(point.covariates.tolist()))
 
     def objective(self, options: Options, team: Team = SERIAL) -> Any:
-        """The Objective or Outputs over all rows, which are in shared memory."""
+        """The objective over all rows, which are in shared memory."""
         return options.objective(
             self.array("y"),
             self.array("s"),

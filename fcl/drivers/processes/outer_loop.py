@@ -42,8 +42,7 @@ from fcl.drivers.processes.wanted import GradientTable, WantedColumns
 from fcl.drivers.session import Session
 from fcl.features.prices import Prices
 from fcl.solve.outer import Certified, Outer
-from fcl.solve.outputs import make_passes
-from fcl.solve.passes import KEEP_PER_GROUP, Vectors
+from fcl.solve.passes import KEEP_PER_GROUP, Passes, Vectors
 from fcl.solve.polish import polish, polishable
 from fcl.solve.run_state import RunState
 from fcl.solve.sampling import LastStep, SampledPass
@@ -93,7 +92,7 @@ class OuterLoopState:
         self.store = layout.store()
         self.slots = SlotBook(self.store.ids)
         self.vectors = vectors
-        self.passes = make_passes(job.objective(), job.family, prepared, vectors)
+        self.passes = Passes(job.objective(), job.family, prepared, vectors)
         self.outer: Outer = null_outer(self.passes, job.options.tol)
         self.certified: Certified | None = None
         self.beta = 0.0

@@ -7,7 +7,6 @@ columns. It publishes its point after each step that improved it, and reports wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,15 +32,13 @@ from fcl.drivers.processes.logic.protocol import (
     TrainerIdle,
 )
 from fcl.drivers.processes.messages import ProposalTaken, SetUp
-from fcl.objective import Outputs
 from fcl.options import Options
 from fcl.parallel import Team
 from fcl.solve.admission import Newcomers, admit_needed
 from fcl.solve.inner import InnerModel
-from fcl.solve.make import make_local, view_of_all_rows
-from fcl.solve.output_view import OutputView
+from fcl.solve.local import LocalProblem
+from fcl.solve.make import make_local
 from fcl.solve.state import Columns
-from fcl.solve.trainer import Trainer
 from fcl.solve.view import RowView
 from fcl.types import Floats, Ids
 
@@ -91,7 +88,7 @@ class TrainerProcess:
         link.urgent = (SendAnchor, Restore, MakeRoom, DropAll, Rejected)
         self._order = 0  # the last order handled
         self._idle_at = 0  # the last order after which we reported that there is nothing to do
-        self._local: Any = None  # a LocalSolver or an OutputSolver
+        self._local: LocalProblem | None = None
         self._working = False
         self._target = 0.0
         self._outer_violation = np.inf  # over the family, at the anchor
@@ -151,17 +148,16 @@ class TrainerProcess:
             family.lists_columns,
         )
         inner.hurry = self.link.hurry
-        trainer = Trainer(inner, config.hessian_columns, family.quick_passes)
         # the first sample is drawn after the first pass; all rows may be more than there is room for
         view = self._sampled(np.empty(0, np.int64)) if config.view_rows else self._all_rows()
-        self._local = make_local(view, cache, trainer, family, config.n_rows)
+        self._local = make_local(view, cache, inner, family, config.n_rows, config.hessian_columns)
         self._margins = [layout.array(f"margins{i}") for i in range(2)]
 
-    def _all_rows(self) -> RowView | OutputView:
-        return view_of_all_rows(self._objective, self._family)
+    def _all_rows(self) -> RowView:
+        return RowView.all_rows(self._objective, self._family)
 
     @property
-    def local(self) -> Any:
+    def local(self) -> LocalProblem:
         """The local problem, which exists once all rows are read."""
         assert self._local is not None
         return self._local
@@ -191,13 +187,10 @@ class TrainerProcess:
         self.local.change_view(self._sampled(layout.array("sample_rows")[:n]))
         self.local.view.proximal = proximal
 
-    def _sampled(self, rows: Ids) -> RowView | OutputView:
+    def _sampled(self, rows: Ids) -> RowView:
         objective, n = self._objective, len(rows)
         y, s = self.layout.array("sample_y")[:n], self.layout.array("sample_s")[:n]
-        if isinstance(objective, Outputs):
-            return OutputView(rows, objective.take(rows, s))
-        covariates = objective.covariates and objective.covariates.take(rows)
-        return RowView.of_rows(replace(objective, y=y, s=s, covariates=covariates), rows)
+        return RowView(rows, objective.take(rows, s, y))
 
     # -- orders --------------------------------------------------------------------------------
 

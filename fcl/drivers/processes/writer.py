@@ -49,7 +49,6 @@ from fcl.options import Options
 from fcl.parallel import Team
 from fcl.solve import passes as steps
 from fcl.solve.margins import write_margins
-from fcl.solve.outputs import make_passes
 from fcl.solve.passes import KEEP_PER_GROUP, DualPoint, Passes, Vectors
 from fcl.solve.sampling import draw_rows, seed_of_draw
 from fcl.solve.state import is_active
@@ -135,7 +134,7 @@ class Writer:
             layout, config = self.layout, self.config
             objective = layout.objective(self.options, self._team)
             vectors = Vectors(config.n_rows, layout.allocator, config.n_outputs)
-            self._passes = make_passes(objective, self.family, layout.prepared(0), vectors)
+            self._passes = Passes(objective, self.family, layout.prepared(0), vectors)
             self._passes.on_progress = self._on_progress
         return self._passes
 
@@ -235,7 +234,7 @@ class Writer:
     # -- the sample ----------------------------------------------------------------------------
 
     def _draw(self, _: WriterTask, size: SampleRequest) -> RowsDrawn:
-        layout, passes, config = self.layout, self.passes, self.config
+        layout, passes = self.layout, self.passes
         blocks = -(-size.n_rows // self.config.block_rows)  # the number of sample tasks
         rows = layout.array("sample_rows")[: blocks * self.config.block_rows]
         n = draw_rows(
@@ -246,8 +245,6 @@ class Writer:
             rows,
             layout.array("sample_s"),
         )
-        if config.n_outputs == 1:
-            layout.array("sample_y")[:n] = passes.objective.y[rows[:n]]
         return RowsDrawn(n)
 
     def _sample(self, task: WriterTask, _: None) -> None:

@@ -23,7 +23,6 @@ from fcl.features.base import (
     empty_columns,
     value_type,
 )
-from fcl.features.outputs import price_each
 from fcl.features.prices import (
     PriceQuery,
     Pricer,
@@ -34,6 +33,7 @@ from fcl.features.prices import (
     merge_prices,
     relay,
 )
+from fcl.features.run import price_each
 from fcl.parallel import SERIAL, Team
 from fcl.types import Floats, Ids
 

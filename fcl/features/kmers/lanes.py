@@ -19,7 +19,8 @@ from fcl.data.prepared import PreparedRows
 from fcl.features.candidates import Heaps
 from fcl.features.kmers.columns import Patterns
 from fcl.features.kmers.pricing import KmerPricer, most_items, unknown_counts
-from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, only_watched, run
+from fcl.features.prices import PriceQuery, Prices, Progress, RowVector, only_watched
+from fcl.features.run import run
 from fcl.types import Ids
 
 if TYPE_CHECKING:

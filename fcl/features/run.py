@@ -1,4 +1,4 @@
-"""Prices of several outputs: K residual vectors over the same features.
+"""Run pricers: prices of residual vectors, of one output or of K over the same features.
 
 The *size* of a feature's prices g_j1 .. g_jK is the largest |g_jk|, or their Euclidean norm if the
 penalty is grouped. Outputs are priced together if the family's pricer can do so, or else in turn, and the
@@ -8,11 +8,22 @@ features that any of them reports get their prices in all outputs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from fcl.features.prices import PriceQuery, Pricer, Prices, Progress, RowVector, run
+from fcl.features.prices import (
+    PriceQuery,
+    Pricer,
+    Prices,
+    Progress,
+    RowVector,
+    answer,
+    only_watched,
+    silent,
+)
 from fcl.types import Floats, Ids
 
 #: Share of the level of an excess that is left for the change of prices by balancing.
@@ -20,20 +31,86 @@ MARGIN = 1e-3
 #: Allowance for rounding in a norm over outputs.
 SLACK = 1e-12
 
+#: The numbers of the rows: of one output, or of each of K.
+Rows = RowVector | Sequence[RowVector]
 
-def sums_of_several(
+
+def row_vectors(
+    values: Floats, step: Any = 0.0, units: npt.NDArray[np.int64] | None = None
+) -> Rows:
+    """The numbers of the rows on a grid: a vector, or a list of K for values of shape (K, n).
+
+    step : of the grid, or float64 (K,); 0 for none.  units : as of :class:`RowVector`, of the shape of
+    the values; used if there is a grid.
+    """
+    if values.ndim == 1:
+        return RowVector(values, float(step), units if step else None)
+    steps = np.broadcast_to(step, len(values)).tolist()
+    return [
+        RowVector(own, at, units[k] if units is not None and at else None)
+        for k, (own, at) in enumerate(zip(values, steps, strict=True))
+    ]
+
+
+@dataclass(frozen=True)
+class Joining:
+    """How the candidates of K outputs become those of the family."""
+
+    listed: int  #: most candidates that the pricer lists for each part and output
+    keep: int  #: most candidates to return for each part
+    factors: Callable[[Ids], Floats]  #: penalty factors of features
+    grouped: bool  #: whether the size of a feature's prices is their Euclidean norm
+
+
+def run(
+    pricer: Pricer,
+    query: PriceQuery,
+    rows: Rows,
+    blocks: range,
+    progress: Progress = silent,
+    joining: Joining | None = None,
+) -> Prices:
+    """Price in this process.
+
+    Parameters
+    ----------
+    rows : RowVector, or sequence of K
+        Residuals. With K outputs ``query.imbalance`` may be float64 (K,).
+    blocks : range
+        All row blocks.
+    joining : Joining
+        Needed to find candidates of K outputs.
+
+    Returns
+    -------
+    Prices
+        With K outputs gradients are (candidates, K) and watched sums (watched, K); ``largest`` and
+        ``excess`` are about sizes.
+    """
+    if isinstance(rows, RowVector):
+        return _run_one(pricer, query, rows, blocks, progress)
+    if query.find:
+        assert joining is not None
+        return _run_joined(pricer, query, rows, blocks, progress, joining)
+    found = price_each(pricer, [query] * len(rows), rows, blocks, progress)
+    return only_watched(np.stack([prices.watched for prices in found], axis=1))
+
+
+def sums_of(
     pricer: Pricer,
     ids: Ids,
-    rows: Sequence[RowVector],
+    rows: Rows,
     blocks: range,
     power: int = 2,
     parts: range | None = None,
 ) -> Floats:
-    """sum_i rows_ik phi_ij^power of some features, float64 (features, K); 0 for other parts' features."""
+    """sum_i rows_i phi_ij^power of some features, given in any order; 0 for features of other parts.
+
+    With K outputs float64 (features, K).
+    """
     parts = range(pricer.n_parts) if parts is None else parts
     query = PriceQuery(parts, ids, find=False, power=power)
-    found = price_each(pricer, [query] * len(rows), rows, blocks)
-    return np.stack([prices.watched for prices in found], axis=1)
+    return run(pricer, query, rows, blocks).watched
 
 
 def price_each(
@@ -41,7 +118,7 @@ def price_each(
     queries: Sequence[PriceQuery],
     rows: Sequence[RowVector],
     blocks: range,
-    progress: Progress = lambda share: None,
+    progress: Progress = silent,
 ) -> list[Prices]:
     """The prices of each output, which a pricer with a method ``price_several`` makes together.
 
@@ -53,44 +130,38 @@ def price_each(
         return found
     K = len(rows)
     return [
-        run(pricer, query, own, blocks, _share_of(progress, k, K))
+        _run_one(pricer, query, own, blocks, _share_of(progress, k, K))
         for k, (query, own) in enumerate(zip(queries, rows, strict=True))
     ]
 
 
-def run_several(
+def _run_one(
+    pricer: Pricer, query: PriceQuery, rows: RowVector, blocks: range, progress: Progress
+) -> Prices:
+    threaded = getattr(pricer, "price", None)
+    if threaded is not None:
+        prices: Prices = threaded(query, rows, blocks, progress)
+        return prices
+
+    def sums(request: Any, begin: float, end: float) -> Any:
+        progress(begin)
+        return pricer.accumulate(
+            request, rows, blocks, lambda share: progress(begin + share * (end - begin))
+        )
+
+    return answer(pricer.scan(query, rows.step), sums)
+
+
+def _run_joined(
     pricer: Pricer,
     query: PriceQuery,
     rows: Sequence[RowVector],
     blocks: range,
-    keep: int,
-    factors: Callable[[Ids], Floats],
-    grouped: bool,
-    progress: Progress = lambda share: None,
-    most: int | None = None,
+    progress: Progress,
+    joining: Joining,
 ) -> Prices:
-    """Price K residual vectors.
-
-    Parameters
-    ----------
-    pricer, query, blocks, progress
-        As for :func:`fcl.features.prices.run`; ``query.imbalance`` is float64 (K,).
-    rows : sequence of K RowVector
-    keep : int
-        Most candidates that the pricer lists for each part and output.
-    factors : callable
-        Penalty factors of features.
-    grouped : bool
-        Whether the size of a feature's prices is their Euclidean norm.
-    most : int, optional
-        Most candidates to return; by default ``keep`` of each part.
-
-    Returns
-    -------
-    Prices
-        With gradients (candidates, K), watched (watched, K), ``by_output``; ``largest`` and ``excess``
-        are about sizes.
-    """
+    """The prices of K outputs, and the candidates of any of them."""
+    factors, grouped = joining.factors, joining.grouped
     K = len(rows)
     imbalance = np.broadcast_to(np.asarray(query.imbalance, np.float64), K)
     threshold, level = query.threshold, query.level
@@ -120,13 +191,12 @@ def run_several(
     )
     if grouped:
         bounds = [
-            _bound_on_others(one, own, keep, factors)
+            _bound_on_others(one, own, joining.listed, factors)
             for one, own in zip(found, queries, strict=True)
         ]
         others = float(np.linalg.norm(bounds)) * (1.0 + SLACK)
         prices = _grouped(prices, query, factors, float(np.linalg.norm(imbalance)), others)
-    most = keep * len(query.parts) if most is None else most
-    return _cut(prices, most, factors, grouped)
+    return _cut(prices, joining.keep * len(query.parts), factors, grouped)
 
 
 def _share_of(progress: Progress, k: int, K: int) -> Progress:
@@ -148,7 +218,7 @@ def _joined(
     missing = np.isnan(gradients)
     some = missing.any(axis=1)
     if some.any():
-        sums = sums_of_several(pricer, ids[some], rows, blocks, 1, parts)
+        sums = sums_of(pricer, ids[some], rows, blocks, 1, parts)
         gradients[some] = np.where(missing[some], sums, gradients[some])
     return ids, gradients
 
