@@ -13,6 +13,7 @@ from fcl.cli.common import printable
 from fcl.cli.predict_options import CONVERT_NAMES
 from fcl.errors import InputError
 from fcl.store import absolute, local_folder, locate
+from fcl.types import Ids
 
 if TYPE_CHECKING:
     from fcl.convert.contract import Budget
@@ -147,9 +148,8 @@ def predict_variants(model: Predictor, request: Request) -> ScoreSummary:
 
 def _has_positions(model: Predictor) -> bool:
     """Whether a feature of a model is a pattern at a place of the window."""
-    motifs = (
-        model.family.motif(feature) for feature in getattr(model, "ids", np.empty(0)).tolist()
-    )
+    ids: Ids = getattr(model, "ids", np.empty(0, np.int64))
+    motifs = (model.family.motif(int(feature)) for feature in ids)
     return any(motif is not None and motif.position is not None for motif in motifs)
 
 
