@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from fcl.cli.config import checked_value
 from fcl.cli.options import KEPT, MAY_CHANGE
 from fcl.errors import InputError, ModelFileError
-from fcl.model.signature import check_places
+from fcl.files.signature import check_places
 from fcl.options import FIXED, PATH, Resume
 from fcl.plain import plain
 from fcl.store import absolute
 
 if TYPE_CHECKING:
-    from fcl.model.checkpoint_file import Checkpoint
+    from fcl.files.checkpoint import Checkpoint
 
 
 def command_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from fcl.convert.reference import Reference
 from fcl.convert.registry import WITH_COLUMNS, format_of, open_source
 from fcl.convert.writer import RowWriter
 from fcl.errors import BudgetError, InputError
+from fcl.files.atomic import atomic_folder, check_output
 from fcl.limits import within
-from fcl.model.atomic import atomic_folder, check_output
 from fcl.plain import plain
 from fcl.store import local_folder
 from fcl.units import format_bytes, parse_size

@@ -15,16 +15,16 @@ from fcl.data.columns import ColumnRecord, Variant
 from fcl.data.frame import is_frame
 from fcl.errors import InputError, ModelFileError
 from fcl.features import family_from_config
-from fcl.model.archive import installed_version, now
-from fcl.model.arrays import checked_arrays, reshaped
+from fcl.files.bundle import HEADER, installed_version, now
+from fcl.files.columns import record_from_header, record_to_header
+from fcl.files.compact import Encoding
+from fcl.files.model import ARRAYS, FORMAT, read_model, write_model
+from fcl.model.arrays import checked_arrays
 from fcl.model.centres import folded, unfolded
 from fcl.model.certificate import Certificate
-from fcl.model.column_file import record_from_header, record_to_header
 from fcl.model.columns import matched, select_columns
-from fcl.model.compact import Encoding
 from fcl.model.covariates import CovariateTerm, covariate_margins
 from fcl.model.explain import Explanation, LinearModel, iter_explanations, iter_values
-from fcl.model.file import ARRAYS, FORMAT, read_model, write_model
 from fcl.model.frames import FeatureRow, OutputFeature, features_frame
 from fcl.model.history import History
 from fcl.model.html import TOP, certificate_facts, features_html, table_html
@@ -34,7 +34,6 @@ from fcl.model.multi_output import (
     iter_output_features,
     output_texts,
 )
-from fcl.model.reading import HEADER
 from fcl.model.tasks import Task, find_task
 from fcl.objective.losses import Loss, find_loss
 from fcl.parallel import one_blas_thread
@@ -686,14 +685,6 @@ class Model:
         return features_frame(rows, [self.family.motif(row.id) for row in rows])
 
 
-def _from_file(intercept: float | list[float], arrays: dict[str, np.ndarray]) -> float | Floats:
-    """The intercepts, after which the weights of several outputs get their shape (k, K)."""
-    if not isinstance(intercept, list):
-        return intercept
-    arrays["weights"] = reshaped(arrays["weights"], len(arrays["ids"]), len(intercept))
-    return np.array(intercept)
-
-
 def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:
     """Read a model file.
 
@@ -731,7 +722,8 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
         if "centres" in header:
             header["centres"] = dict(header["centres"])
             header["intercept_rest"] = np.array(header["intercept_rest"])[()]
-        header["intercept"] = _from_file(header["intercept"], arrays)
+        if isinstance(header["intercept"], list):
+            header["intercept"] = np.array(header["intercept"])
         header["certificate"] = Certificate.from_dict(header["certificate"])
         terms = header.get("covariates", ())
         header["covariates"] = tuple(CovariateTerm.from_dict(term) for term in terms)

@@ -12,7 +12,7 @@ from rows import acceptors
 
 import fcl
 from fcl.drivers.train import TrainResult
-from fcl.model.checkpoint import CheckpointFolder
+from fcl.files.folder import CheckpointFolder
 from tests.drivers.conftest import fit
 
 TOL = 1e-4

@@ -18,7 +18,7 @@ from fcl.drivers.job import make_job
 from fcl.drivers.plan import MIB, Sizes, make_plan
 from fcl.errors import BudgetError
 from fcl.features import KmerFamily
-from fcl.model.checkpoint import CheckpointFolder
+from fcl.files.folder import CheckpointFolder
 from fcl.solve.line import Line
 from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver

@@ -38,10 +38,10 @@ from fcl.drivers.online.train import (
 from fcl.drivers.reporting import Reporter
 from fcl.drivers.rows import weighted_by_class
 from fcl.errors import InputError
+from fcl.files.online import OnlineState, read_state
+from fcl.files.result_file import Output
 from fcl.model.columns import difference
 from fcl.model.model import Model, load_model
-from fcl.model.online_state import OnlineState, read_state
-from fcl.model.result_file import Output
 from fcl.online import Learner
 from fcl.parallel import one_blas_thread
 from fcl.types import Floats

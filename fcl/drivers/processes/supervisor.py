@@ -34,7 +34,7 @@ from fcl.drivers.processes.setup import SharedMemory
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.session import Session
 from fcl.errors import BudgetError, FclError, GeneratorError, InputError, StoreError
-from fcl.model import atomic
+from fcl.files import atomic
 
 _log = logging.getLogger("fcl")
 

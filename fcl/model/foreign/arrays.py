@@ -9,7 +9,7 @@ import numpy as np
 
 from fcl.data.npy import NpyReader
 from fcl.errors import InputError
-from fcl.model.archive import open_archive, read_member
+from fcl.files.bundle import open_archive, read_member
 from fcl.model.foreign.weights import ForeignWeights
 from fcl.store import locate
 from fcl.types import Floats

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from fcl.checks import shown
 from fcl.errors import InputError
-from fcl.model import schema
+from fcl.files import schema
 from fcl.model.foreign.hashing import Hashing, SharedPlaces
 from fcl.model.foreign.weights import ForeignWeights, lines_of, number
 from fcl.numerals import read_number, read_whole

@@ -24,9 +24,9 @@ import numpy as np
 
 from fcl import kernels
 from fcl.errors import InputError
+from fcl.files import schema
+from fcl.files.packing import CODECS, pack, unpack
 from fcl.limits import allow
-from fcl.model import schema
-from fcl.model.packing import CODECS, pack, unpack
 from fcl.plain import plain
 from fcl.types import Floats, Ids
 

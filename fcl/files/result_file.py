@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from fcl.errors import OutputExistsError
-from fcl.model.atomic import atomic_file
+from fcl.files.atomic import atomic_file
 from fcl.store import RemotePath, locate, names_beside
 
 #: Writes a result to a path; the second argument says whether it may replace what is there.

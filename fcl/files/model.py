@@ -6,7 +6,6 @@ README.md in this folder is the specification.
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,27 +13,14 @@ import numpy as np
 
 from fcl.checks import shown
 from fcl.errors import InputError
-from fcl.model import schema
-from fcl.model.archive import (
-    add_array,
-    add_member,
-    read_array,
-    read_json,
-    read_member,
-    write_json,
-)
-from fcl.model.atomic import atomic_file
-from fcl.model.column_file import COLUMN_KEYS
-from fcl.model.compact import ENCODING_TABLE, PACKED, Encoding, pack_arrays, read_packed
-from fcl.model.history import PASS_TABLE
-from fcl.model.reading import HEADER, KIND, HeaderFormat, open_model, read_header
-from fcl.model.tasks import TASKS
+from fcl.files import schema
+from fcl.files.bundle import HEADER, Bundle, FileKind, Members, open_bundle, stored, write_bundle
+from fcl.files.columns import COLUMN_KEYS
+from fcl.files.compact import ENCODING_TABLE, PACKED, Encoding, pack_arrays, read_packed
+from fcl.files.passes import PASS_TABLE
 from fcl.objective import find_loss
 
 FORMAT = "fcl-model"
-#: The largest version that is read; the smallest version that can hold a model is written.
-VERSION = 4
-
 #: member -> dtype, little-endian on every machine
 ARRAYS = {"ids": "<i8", "weights": "<f8", "support": "<i8"}
 
@@ -46,8 +32,6 @@ _UNKNOWN = schema.nullable(_FINITE)
 
 
 def _loss(where: str, value: Any) -> str:
-    if isinstance(value, str) and value in TASKS:  # softmax is a loss of several outputs alone
-        return str(value)
     try:
         find_loss(value)
     except InputError as error:
@@ -149,12 +133,16 @@ def _header(where: str, value: Any) -> dict[str, Any]:
     return header
 
 
+#: The largest version is read; the smallest version that can hold a model is written.
+MODEL = FileKind(FORMAT, 4, "model file", _header)
+
+
 def write_model(
     path: str | os.PathLike[str],
     header: Mapping[str, Any],
     arrays: Mapping[str, np.ndarray],
     overwrite: bool = False,
-    more: Mapping[str, bytes | np.ndarray] | None = None,
+    more: Members | None = None,
 ) -> None:
     """Write a model's header and arrays to `path`, completely or not at all.
 
@@ -162,27 +150,17 @@ def write_model(
 
     Raises InputError if `path` exists and `overwrite` is false, or no file can be written there.
     """
-    content = _header_bytes(header)
-    with atomic_file(path, overwrite) as file, zipfile.ZipFile(file, "w") as archive:
-        add_member(archive, HEADER, content)
-        if "encoding" in header:
-            for name, packed in pack_arrays(arrays, Encoding(**header["encoding"])).items():
-                add_member(archive, name, packed)
-            return
-        for name, dtype in ARRAYS.items():
-            values = np.ascontiguousarray(arrays[name]).astype(dtype, copy=False)
-            add_array(archive, f"{name}.npy", values.ravel())
-        for name, member in (more or {}).items():
-            if isinstance(member, bytes):
-                add_member(archive, name, member)
-            else:
-                add_array(archive, name, member)
+    members: Members = {f"{name}.npy": stored(arrays[name], ARRAYS[name]) for name in ARRAYS}
+    if "encoding" in header:
+        members = pack_arrays(arrays, Encoding(**header["encoding"]))
+    everything = {HEADER: _encoded(header), **members, **(more or {})}
+    write_bundle(path, everything.items(), overwrite)
 
 
 def check_header(header: Mapping[str, Any]) -> None:
     """Raise InputError if a model with this header could not be saved; called before training."""
     try:
-        _header_bytes(header)
+        _encoded(header)
     except ValueError as error:
         raise InputError(f"a model of this training could not be saved: {error}") from error
 
@@ -199,32 +177,36 @@ def file_version(covariates: object, intercept: object, encoding: object = None)
     return 2 if covariates else 1
 
 
-def _header_bytes(header: Mapping[str, Any]) -> bytes:
-    """The header as stored; raises ValueError if a reader would reject it, or lose a part of it."""
-    # format and version come first, for people who open the file in a pager
+def _encoded(header: Mapping[str, Any]) -> bytes:
     version = file_version(header.get("covariates"), header["intercept"], header.get("encoding"))
-    content = write_json({"format": FORMAT, "version": version, **header})
-    stored = read_json(content)
-    kept = {"format": FORMAT, "version": version, **_header("", stored)}
-    if extra := schema.undeclared(stored, kept):
-        raise ValueError(f"undeclared in the header of a model: {', '.join(extra)}")
-    return content
+    return MODEL.encoded(header, version)
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read the header and the arrays of a model file; raises as :func:`fcl.load_model` does."""
-    with open_model(path) as archive:
-        header = read_header(archive, HeaderFormat(FORMAT, VERSION, _header))
-        if "encoding" in header:
-            return header, _read_compact(archive, header)
-        arrays = {
-            name: read_array(archive, f"{name}.npy", dtype, KIND) for name, dtype in ARRAYS.items()
-        }
-    return header, arrays
+    """Read the header and the arrays of a model file; raises as :func:`fcl.load_model` does.
+
+    Weights of K > 1 outputs are (k, K), others (k,).
+    """
+    with open_bundle(path, MODEL) as bundle:
+        intercept = bundle.header["intercept"]
+        width = len(intercept) if isinstance(intercept, list) else 1
+        if "encoding" in bundle.header:
+            arrays = _read_compact(bundle, width)
+        else:
+            arrays = {name: bundle.vector(name, dtype) for name, dtype in ARRAYS.items()}
+        k, values = len(arrays["ids"]), arrays["weights"]
+        if isinstance(intercept, list):
+            if len(values) != k * width:
+                raise InputError(
+                    f"weights.npy: expected {k * width:,} values, of {k:,} features and {width:,} "
+                    f"outputs, got {len(values):,}"
+                )
+            arrays["weights"] = values.reshape(k, width)
+        return bundle.header, arrays
 
 
-def _read_compact(archive: zipfile.ZipFile, header: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    k, own = header["n_active"], header["intercept"]  # a compact model has no other features
-    width = len(own) if isinstance(own, list) else 1
-    contents = {name: read_member(archive, name, KIND) for name in PACKED}
-    return read_packed(contents, k, width, Encoding(**header["encoding"]))
+def _read_compact(bundle: Bundle, width: int) -> dict[str, np.ndarray]:
+    contents = {name: bundle.member(name) for name in PACKED}
+    # a compact model has no other features than the active ones
+    k, encoding = bundle.header["n_active"], Encoding(**bundle.header["encoding"])
+    return read_packed(contents, k, width, encoding)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fcl.data.columns import DIPLOID, ColumnRecord, KnownVariants, Variant
-from fcl.model import schema
+from fcl.files import schema
 from fcl.plain import plain
 
 

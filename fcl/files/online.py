@@ -8,20 +8,17 @@ each), and ``online_sums.npy`` (the learner's numbers that belong to no feature)
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fcl.checks import shown
-from fcl.errors import InputError, ModelFileError
-from fcl.model import schema
-from fcl.model.archive import read_array, read_json, read_member, write_json
-from fcl.model.reading import KIND, open_model
+from fcl.files import schema
+from fcl.files.bundle import FileKind, Members, open_bundle, stored
 
-#: Members, and the dtypes of arrays; the state may be of float32.
-RUN, IDS, TABLE, SUMS = "online.json", "online_ids.npy", "online_state.npy", "online_sums.npy"
+#: Members; the state may be of float32.
+RUN, IDS, TABLE, SUMS = "online.json", "online_ids", "online_state", "online_sums"
 
 _FINITE, _AT_LEAST_0, _POSITIVE = schema.number(), schema.number(0.0), schema.number(5e-324)
 #: A share of 1, or of less.
@@ -50,8 +47,17 @@ _OPTIONS = schema.record(
     hash_bits=schema.nullable(schema.whole(4, 31)),
     class_weight=schema.nullable(schema.class_weight),
 )
+#: Options that earlier versions lacked, with what they did.
+_ADDED = {
+    "batch": 1,
+    "average": False,
+    "gamma": None,
+    "max_weight": None,
+    "rates": "feature",
+    "most_nonzero": None,
+}
 #: What ``online.json`` may contain.
-RUN_TABLE = schema.record(
+_RUN = schema.record(
     columns=schema.whole(1, 16),
     table=schema.one_of("float64", "float32"),
     method=schema.text,
@@ -69,6 +75,44 @@ RUN_TABLE = schema.record(
         next_line=schema.whole(1),
     ),
     stream=schema.Maybe(schema.flag),
+)
+
+
+def _run(where: str, value: Any) -> dict[str, Any]:
+    """Check for the content of ``online.json``, whose numbers agree with one another."""
+    run: dict[str, Any] = _RUN(where, value)
+    sums, method = run["sums"], run["options"]["method"]
+    pairs = [
+        ("learner_passes", run["learner_passes"], run["passes"]),
+        ("method", run["method"], method),
+        ("rate", run["rate"], run["options"]["rate"]),
+        # what was summed up to the last line of progress, and up to now
+        ("sums.losses", max(sums["losses"], sums["losses_before"]), sums["losses"]),
+        ("sums.weight", max(sums["weight"], sums["weight_before"]), sums["weight"]),
+    ]
+    for name, found, expected in pairs:
+        if found != expected:
+            raise schema.Mismatch(
+                f"{name}: expected {shown(expected)}, as elsewhere in the file, got {shown(found)}"
+            )
+    return run
+
+
+def _upgraded(run: dict[str, Any]) -> dict[str, Any]:
+    """The run as the present version writes it; earlier versions had fewer options."""
+    return run | {"options": _ADDED | run["options"]}
+
+
+#: The member in a model file. It has no version of its own.
+ONLINE = FileKind(
+    "",
+    1,
+    "model file",
+    _run,
+    header=RUN,
+    upgraded=_upgraded,
+    missing="expected a model of fcl online with the state of its learner, got a model without one "
+    "(trained otherwise, compact, or with --bare)",
 )
 
 
@@ -90,40 +134,16 @@ class OnlineState:
     table: np.ndarray
     sums: np.ndarray
 
-    def members(self) -> Mapping[str, bytes | np.ndarray]:
-        """The members of the file."""
-        own = {"columns": self.table.shape[1], "table": self.table.dtype.name, **self.run}
-        content = write_json(own)
-        # fcl must be able to read what it writes; an error here is a bug, which tests find
-        stored = read_json(content)
-        if extra := schema.undeclared(stored, _run("", stored)):
-            raise ValueError(f"undeclared in {RUN}: {', '.join(extra)}")
+    def members(self) -> Members:
+        """The members of the file; raises ValueError if a reader would reject them."""
+        dtype = f"<f{self.table.itemsize}"
+        shape = {"columns": self.table.shape[1], "table": self.table.dtype.name}
         return {
-            RUN: content,
-            IDS: self.ids.astype("<i8", copy=False),
-            TABLE: self.table.ravel().astype(f"<f{self.table.itemsize}", copy=False),
-            SUMS: self.sums.astype("<f8"),
+            RUN: ONLINE.encoded({**shape, **self.run}),
+            f"{IDS}.npy": stored(self.ids, "<i8"),
+            f"{TABLE}.npy": stored(self.table, dtype),
+            f"{SUMS}.npy": stored(self.sums, "<f8"),
         }
-
-
-def _run(where: str, value: Any) -> dict[str, Any]:
-    """Check for the content of ``online.json``, whose numbers agree with one another."""
-    run: dict[str, Any] = RUN_TABLE(where, value)
-    sums, method = run["sums"], run["options"]["method"]
-    pairs = [
-        ("learner_passes", run["learner_passes"], run["passes"]),
-        ("method", run["method"], method),
-        ("rate", run["rate"], run["options"]["rate"]),
-        # what was summed up to the last line of progress, and up to now
-        ("sums.losses", max(sums["losses"], sums["losses_before"]), sums["losses"]),
-        ("sums.weight", max(sums["weight"], sums["weight_before"]), sums["weight"]),
-    ]
-    for name, found, expected in pairs:
-        if found != expected:
-            raise schema.Mismatch(
-                f"{name}: expected {shown(expected)}, as elsewhere in the file, got {shown(found)}"
-            )
-    return run
 
 
 def read_state(path: str | os.PathLike[str]) -> OnlineState:
@@ -131,25 +151,15 @@ def read_state(path: str | os.PathLike[str]) -> OnlineState:
 
     Raises ModelFileError if the file has none, or it is damaged.
     """
-    with open_model(path) as archive:
-        if RUN not in archive.namelist():
-            raise InputError(
-                "expected a model of fcl online with the state of its learner, got a model without one "
-                "(trained otherwise, compact, or with --bare)"
-            )
-        try:
-            run = _run("", read_json(read_member(archive, RUN, KIND)))
-        except schema.Mismatch as error:
-            raise ModelFileError(f"{RUN}: {error}") from error
+    with open_bundle(path, ONLINE) as bundle:
+        run = bundle.header
         columns, dtype = run.pop("columns"), run.pop("table")
-        ids = read_array(archive, IDS, "<i8", KIND)
+        ids = bundle.vector(IDS, "<i8")
         if (ids < 0).any() or (ids[1:] <= ids[:-1]).any():
-            raise ModelFileError(f"{IDS}: expected increasing numbers of at least 0")
-        table = read_array(archive, TABLE, f"<f{np.dtype(dtype).itemsize}", KIND)
+            raise ValueError(f"{IDS}.npy: expected increasing numbers of at least 0")
+        table = bundle.vector(TABLE, f"<f{np.dtype(dtype).itemsize}")
         if len(table) != columns * len(ids):
-            raise ModelFileError(
-                f"{TABLE}: expected {columns} numbers for each of {len(ids)} ids, got {len(table)}"
+            raise ValueError(
+                f"{TABLE}.npy: expected {columns} numbers for each of {len(ids)} ids, got {len(table)}"
             )
-        return OnlineState(
-            run, ids, table.reshape(-1, columns), read_array(archive, SUMS, "<f8", KIND)
-        )
+        return OnlineState(run, ids, table.reshape(-1, columns), bundle.vector(SUMS, "<f8"))

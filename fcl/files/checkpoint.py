@@ -7,8 +7,6 @@ a whole before it is used. Values that the schema below declares are restored bi
 from __future__ import annotations
 
 import itertools
-import struct
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -17,32 +15,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import shown
-from fcl.errors import InputError
-from fcl.model import schema
-from fcl.model.archive import (
-    add_array,
-    add_member,
+from fcl.checks import shortened
+from fcl.files import schema
+from fcl.files.bundle import (
+    HEADER,
+    DamagedFile,
+    FileKind,
+    Members,
     installed_version,
     now,
-    open_archive,
-    read_array,
-    read_json,
-    read_member,
-    write_json,
+    open_bundle,
+    stored,
 )
-from fcl.model.history import PASS_TABLE
+from fcl.files.passes import PASS_TABLE
+from fcl.files.same_job import JobFacts, require_same
+from fcl.options import FIXED, JOB_DEFAULTS
 from fcl.plain import plain
-
-FORMAT = "fcl-checkpoint"
-VERSION = 2
 
 #: Largest |weight|: sums of the squares of such weights are finite.
 MOST_WEIGHT = 1e100
 
-_KIND = "a checkpoint"
-_HEADER = "header.json"
-_CHECKSUMS = "block_checksums.npy"
+_CHECKSUMS = "block_checksums"
 
 # -- the schema: numbers from which a job continues; the resumed job takes no number as proven
 
@@ -115,8 +108,6 @@ COLUMNS_TABLE = schema.nullable(
     schema.record(first_id=schema.nullable(schema.whole(0, 1)), sha256=schema.text)
 )
 _HEADER_TABLE = schema.record(
-    format=schema.one_of(FORMAT),
-    version=schema.whole(1),
     number=schema.whole(),
     created=schema.text,
     fcl_version=schema.text,
@@ -132,15 +123,16 @@ _HEADER_TABLE = schema.record(
     state=_STATE,
     history=schema.listing(PASS_TABLE),
 )
-#: dtype of each array, little-endian on every machine
-_DTYPES = {
-    **dict.fromkeys(("ids", "best_ids", "sample_ids", "untried_ids", "cached"), "<i8"),
-    **dict.fromkeys(("weights", "best_weights", "sample_weights", "untried_weights"), "<f8"),
-    **dict.fromkeys(
-        ("covariates", "best_covariates", "sample_covariates", "untried_covariates"), "<f8"
-    ),
-    "seen": "|b1",
-}
+CHECKPOINT = FileKind(
+    "fcl-checkpoint",
+    2,
+    "checkpoint",
+    _HEADER_TABLE,
+    elsewhere={
+        "fcl-stagewise-checkpoint": "is a checkpoint of a stagewise job; continue it with fcl stagewise "
+        "--resume and its folder"
+    },
+)
 #: prefix of the arrays of each point of the job -> keys of its intercept in the state
 _POINTS = {
     "": ("intercept",),
@@ -148,167 +140,102 @@ _POINTS = {
     "sample_": ("sample", "intercept"),
     "untried_": ("untried_intercept",),
 }
-
-
-#: Errors that a damaged zip raises; RuntimeError if it looks encrypted.
-_DAMAGE_ERRORS = (
-    zipfile.BadZipFile,
-    EOFError,
-    RuntimeError,
-    NotImplementedError,
-    OSError,
-    struct.error,
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    OverflowError,
-)
-
-
-class Damaged(Exception):
-    """A file is not an intact checkpoint."""
+_POINT_DTYPES = {"ids": "<i8", "weights": "<f8", "covariates": "<f8"}
+#: dtype of each array, little-endian on every machine
+_DTYPES = {
+    **{f"{point}{name}": dtype for point in _POINTS for name, dtype in _POINT_DTYPES.items()},
+    "cached": "<i8",
+    "seen": "|b1",
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Checkpoint:
-    """The state of a job between two passes: the fields of the header, and the arrays.
+    """The state of a job between two passes: the fields of the header, and the arrays."""
 
-    Attributes
-    ----------
-    options : mapping
-        Effective options as JSON values, ``block_rows`` among them.
-    family : mapping
-        Configuration of the bound family.
-    fingerprint : str
-        Hash of the training data.
-    columns : mapping or None
-        Of the record of the columns (:meth:`fcl.data.columns.ColumnRecord.summary`); None in checkpoints
-        of earlier versions.
-    n_rows : int
-        Number of training rows.
-    block_checksums : uint64 (blocks,)
-        Checksums of the prepared rows; empty if they were not computed.
-    state : mapping
-        The fields that ``_STATE`` declares; infinite floats are kept.
-    arrays : mapping of str to array
-        The arrays that ``_DTYPES`` declares, which fit together as ``_check_arrays`` requires.
-    history : list of dict
-        One for each pass.
-    driver : str
-        The driver that saved the checkpoint.
-    elapsed : float
-        Seconds of work so far, over all resumptions.
-    number : int
-        0 until it is saved; increases within a folder.
-    signature : str
-        Of the locations in the command of the options; empty until it is saved.
-    """
-
-    version: int = VERSION
-    number: int = 0
-    signature: str = ""
+    number: int = 0  #: 0 until it is saved; increases within a folder
+    signature: str = ""  #: of the locations in the command of the options; empty until it is saved
     created: str = field(default_factory=now)
     fcl_version: str = field(default_factory=installed_version)
-    driver: str
-    elapsed: float
-    family: Mapping[str, Any]
-    options: Mapping[str, Any]
-    n_rows: int
-    fingerprint: str
-    arrays: Mapping[str, np.ndarray]
-    state: Mapping[str, Any]
-    history: list[dict[str, Any]]
-    block_checksums: npt.NDArray[np.uint64]
+    driver: str  #: that saved the checkpoint
+    elapsed: float  #: seconds of work so far, over all resumptions
+    family: Mapping[str, Any]  #: configuration of the bound family
+    options: Mapping[str, Any]  #: effective options as JSON values, ``block_rows`` among them
+    n_rows: int  #: training rows
+    fingerprint: str  #: hash of the training data
+    arrays: Mapping[str, np.ndarray]  #: that ``_DTYPES`` declares, as ``_check_arrays`` requires
+    state: Mapping[str, Any]  #: the fields that ``_STATE`` declares; infinite floats are kept
+    history: list[dict[str, Any]]  #: one for each pass
+    block_checksums: npt.NDArray[
+        np.uint64
+    ]  #: of the prepared rows; empty if they were not computed
+    #: summary of the record of the columns; None in checkpoints of earlier versions
     columns: Mapping[str, Any] | None = None
 
+    def check_job(self, now: JobFacts) -> None:
+        """Raise InputError that names every difference between the saved job and the one to be run."""
+        what = f"checkpoint {self.number} of {shortened(self.created)}"
+        require_same(what, self._facts, now)
 
-_NOT_PLAIN = ("version", "arrays", "state", "history", "block_checksums")
-#: fields of the header for which :func:`plain` suffices
-_PLAIN = tuple(f.name for f in fields(Checkpoint) if f.name not in _NOT_PLAIN)
+    @property
+    def _facts(self) -> JobFacts:
+        ids = [array for name, array in self.arrays.items() if name.endswith(("ids", "cached"))]
+        return JobFacts(
+            # an earlier version did not have all options
+            compared_options({**JOB_DEFAULTS, **self.options})
+            | {"n_outputs": self.state.get("n_outputs") or 1},
+            self.fingerprint,
+            self.columns,
+            self.family,
+            1 + max(int(array.max(initial=0)) for array in ids) if ids else None,
+            self.block_checksums,
+            self.n_rows,
+            int(self.options.get("block_rows", 0)),
+        )
 
 
-def write_checkpoint(archive: zipfile.ZipFile, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint; raises ValueError or TypeError if a reader would reject it."""
+def compared_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that a resumed job may not change, as JSON values."""
+    return {name: plain(options[name]) for name in FIXED if name in options}
+
+
+#: Fields that are not in the header, or that :func:`plain` would change.
+_OTHER = ("arrays", "state", "block_checksums")
+
+
+def members_of(checkpoint: Checkpoint) -> Members:
+    """The members of its file; raises ValueError or TypeError if a reader would reject them."""
     if unknown := checkpoint.arrays.keys() - _DTYPES.keys():
         raise ValueError(f"undeclared arrays of a checkpoint: {', '.join(sorted(unknown))}")
-    arrays = {
-        name: np.asarray(array).astype(_DTYPES[name], casting="safe", copy=False)
-        for name, array in checkpoint.arrays.items()
-    }
+    arrays = {name: stored(array, _DTYPES[name]) for name, array in checkpoint.arrays.items()}
+    checksums = stored(checkpoint.block_checksums, "<u8")
     header = {
-        "format": FORMAT,
-        "version": VERSION,
-        **{name: plain(getattr(checkpoint, name)) for name in _PLAIN},
-        "arrays": sorted(checkpoint.arrays),
-        "state": dict(checkpoint.state),  # not plain, which would drop an infinite bound
-        "history": plain(checkpoint.history),
+        name: plain(getattr(checkpoint, name))
+        for name in (declared.name for declared in fields(Checkpoint))
+        if name not in _OTHER
     }
-    content = write_json(header, default=_scalar, allow_nan=True)
-    # fcl must be able to read what it writes; an error here is a bug, which tests find
-    stored = read_json(content)
-    checked = _HEADER_TABLE("", stored)
-    if extra := schema.undeclared(stored["state"], checked["state"]):
-        raise ValueError(f"undeclared in the state of a checkpoint: {', '.join(extra)}")
-    checksums = np.asarray(checkpoint.block_checksums).astype("<u8")
-    _check_arrays(checked, checksums, arrays)
-    add_member(archive, _HEADER, content)
-    add_array(archive, _CHECKSUMS, checksums)
-    for name, array in sorted(arrays.items()):
-        add_array(archive, f"arrays/{name}.npy", array)
-
-
-def _scalar(value: Any) -> Any:
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"the state of a checkpoint cannot hold {type(value).__name__}: {value!r}")
+    header["arrays"] = sorted(arrays)
+    header["state"] = dict(checkpoint.state)  # not plain, which would drop an infinite bound
+    content = CHECKPOINT.encoded(header, allow_nan=True)
+    _check_arrays(header, checksums, arrays)
+    named = {f"arrays/{name}.npy": arrays[name] for name in sorted(arrays)}
+    return {HEADER: content, f"{_CHECKSUMS}.npy": checksums, **named}
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint; raises Damaged if it is not intact, InputError if it is of a newer version."""
-    try:
-        if not path.is_file():  # opening a FIFO would never end
-            raise Damaged("not a regular file")
-        with open_archive(path) as archive:
-            header = read_json(read_member(archive, _HEADER, _KIND))
-            _check_version(header, path)
-            header = _HEADER_TABLE("", header)
-            checksums = read_array(archive, _CHECKSUMS, "<u8", _KIND)
-            arrays = {
-                name: read_array(archive, f"arrays/{name}.npy", dtype, _KIND)
-                for name, dtype in _DTYPES.items()
-                if name in header["arrays"]
-            }
+    """Read a checkpoint; raises DamagedFile if it is not intact, ModelFileError if it cannot be read."""
+    if not path.is_file():  # opening a FIFO would never end
+        raise DamagedFile(f"{path}: not a regular file")
+    with open_bundle(path, CHECKPOINT) as bundle:
+        header = bundle.header
+        checksums = bundle.vector(_CHECKSUMS, "<u8")
+        arrays = {
+            name: bundle.vector(f"arrays/{name}", dtype)
+            for name, dtype in _DTYPES.items()
+            if name in header["arrays"]
+        }
         _check_arrays(header, checksums, arrays)
-        del header["format"]
-        return Checkpoint(**{**header, "arrays": arrays, "block_checksums": checksums})
-    except (InputError, Damaged):
-        raise
-    except PermissionError as error:
-        raise InputError(f"{path}: no permission to read it") from error
-    except schema.Mismatch as error:
-        raise Damaged(str(error)) from error
-    except _DAMAGE_ERRORS as error:
-        raise Damaged(str(error) or type(error).__name__) from error
-
-
-def _check_version(header: Mapping[str, Any], path: Path) -> None:
-    """Check the version before everything else, since a newer version may hold anything."""
-    if header.get("format") == "fcl-stagewise-checkpoint":
-        raise InputError(
-            f"{path}: is a checkpoint of a stagewise job; continue it with fcl stagewise --resume "
-            f"{path.parent}"
-        )
-    if header.get("format") != FORMAT:
-        raise Damaged("not a checkpoint")
-    version = header.get("version")
-    if type(version) is not int or version < 1:
-        raise Damaged(f"version must be an integer from 1, got {shown(version)}")
-    if version > VERSION:
-        raise InputError(
-            f"{path}: checkpoint version {shown(version)}, this fcl reads up to {VERSION}: made by a "
-            f"newer fcl? (it says {shown(header.get('fcl_version'))}); upgrade fcl to resume it"
-        )
+        return Checkpoint(**header | {"arrays": arrays, "block_checksums": checksums})
 
 
 def _check_arrays(
@@ -326,9 +253,8 @@ def _check_arrays(
     named = options.get("covariates") or ()
     K = header["state"].get("n_outputs") or 1
     q = len(named) + bool(options.get("intercept")) if named else 0
-    n_free = (
-        q if K == 1 else K * max(q, 1)
-    )  # without covariates, several outputs list their intercepts
+    # without covariates, several outputs list their intercepts
+    n_free = q if K == 1 else K * max(q, 1)
     for prefix, keys in _POINTS.items():
         names = {f"{prefix}ids", f"{prefix}weights"}
         if intercept(keys) is None:
