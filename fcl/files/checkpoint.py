@@ -28,7 +28,7 @@ from fcl.files.bundle import (
     stored,
 )
 from fcl.files.passes import PASS_TABLE
-from fcl.files.same_job import JobFacts, require_same
+from fcl.files.same_job import JobFacts, differences, require_same
 from fcl.options import FIXED, JOB_DEFAULTS
 from fcl.plain import plain
 
@@ -176,6 +176,13 @@ class Checkpoint:
         """Raise InputError that names every difference between the saved job and the one to be run."""
         what = f"checkpoint {self.number} of {shortened(self.created)}"
         require_same(what, self._facts, now)
+
+    def is_job_of(self, options: Mapping[str, Any], fingerprint: str) -> bool:
+        """Whether the job could give a model with these options, of data with this fingerprint."""
+        saved, now = (
+            dict.fromkeys(FIXED) | compared_options(own) for own in (self.options, options)
+        )
+        return not differences(JobFacts(saved, self.fingerprint), JobFacts(now, fingerprint))
 
     @property
     def _facts(self) -> JobFacts:

@@ -71,6 +71,8 @@ def differences(saved: JobFacts, now: JobFacts) -> list[str]:
 
 def _shown(value: Any) -> str:
     """A value; of a hash the first digits."""
+    if value is None:
+        return "not given"
     return value[:12] if isinstance(value, str) and _HASH.fullmatch(value) else shown(value)
 
 

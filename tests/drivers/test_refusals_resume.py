@@ -129,7 +129,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         ("intercept", False, "intercept was True, is False"),
         ("loss", "squared_hinge", "loss was 'logistic', is 'squared_hinge'"),
         ("block_rows", 128, "block_rows was 64, is 128"),
-        ("valid_fraction", 0.2, "valid_fraction was None, is 0.2"))),
+        ("valid_fraction", 0.2, "valid_fraction was not given, is 0.2"))),
     *((f"{name}, {driver}", job | {"driver": driver}, changes, message)
       for driver in ("inline", "processes") for name, job, changes, message in (
         ("no weights of the penalty", WEIGHTED, {"l1_ratio": 1.0, "class_weight": None},
