@@ -39,8 +39,6 @@ _CHECKSUMS = "block_checksums"
 
 # -- the schema: numbers from which a job continues; the resumed job takes no number as proven
 
-_AT_LEAST_0 = schema.number(0.0)
-_FINITE = schema.number()
 _ANY = schema.number(infinite=True)
 
 _SAMPLE = schema.record(
@@ -49,15 +47,15 @@ _SAMPLE = schema.record(
     **dict.fromkeys(("objective", "last_gap", "last_objective"), _ANY),
     pending=schema.flag,
     proximal=schema.number(1e-9, 1e9),
-    step=schema.record(beta=_FINITE, decrease=_ANY, promised=_ANY),
-    intercept=schema.Maybe(_FINITE),  # of the anchor at which the sample was drawn
+    step=schema.record(beta=schema.finite, decrease=_ANY, promised=_ANY),
+    intercept=schema.Maybe(schema.finite),  # of the anchor at which the sample was drawn
 )
 _STATE = schema.record(
     # the anchor; its objective and bound are recomputed when the job is resumed
-    objective=_FINITE,
-    intercept=_FINITE,
+    objective=schema.finite,
+    intercept=schema.finite,
     bound=_ANY,
-    best_intercept=schema.Maybe(_FINITE),  # of the point whose residuals gave the bound
+    best_intercept=schema.Maybe(schema.finite),  # of the point whose residuals gave the bound
     # what the next steps depend on
     max_violation=schema.number(0.0, infinite=True),
     gap=_ANY,
@@ -67,11 +65,11 @@ _STATE = schema.record(
     raised=schema.Maybe(schema.number(0.0, 1e6)),
     careful=schema.Maybe(schema.whole(0, 1)),
     idle=schema.whole(0, 1 << 31),
-    beta=_FINITE,
+    beta=schema.finite,
     evicted=schema.whole(),
-    last=schema.record(objective=schema.Maybe(_FINITE), bound=schema.Maybe(_ANY)),
+    last=schema.record(objective=schema.Maybe(schema.finite), bound=schema.Maybe(_ANY)),
     sample=schema.Maybe(_SAMPLE),
-    untried_intercept=schema.Maybe(_FINITE),  # of a point that no search has judged yet
+    untried_intercept=schema.Maybe(schema.finite),  # of a point that no search has judged yet
     n_outputs=schema.Maybe(schema.whole(2, 1 << 31)),  # absent for one output
     slots=schema.Maybe(schema.whole(0, 1 << 40)),  # of the cache; absent if they cannot grow
 )
@@ -112,7 +110,7 @@ _HEADER_TABLE = schema.record(
     created=schema.text,
     fcl_version=schema.text,
     driver=schema.text,
-    elapsed=_AT_LEAST_0,
+    elapsed=schema.at_least_0,
     family=schema.table,
     options=_options,
     signature=schema.Maybe(schema.text),  # absent in files of earlier versions

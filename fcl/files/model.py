@@ -26,10 +26,6 @@ ARRAYS = {"ids": "<i8", "weights": "<f8", "support": "<i8"}
 
 # -- the schema of a header
 
-_FINITE = schema.number()
-_POSITIVE = schema.number(5e-324)
-_UNKNOWN = schema.nullable(_FINITE)
-
 
 def _loss(where: str, value: Any) -> str:
     try:
@@ -42,37 +38,28 @@ def _loss(where: str, value: Any) -> str:
 def _by_output(where: str, value: Any) -> float | list[float]:
     """A number, or a list of a number for each of several outputs."""
     if not isinstance(value, list):
-        return float(_FINITE(where, value))
+        return float(schema.finite(where, value))
     if len(value) < 2:
         raise schema.Mismatch(f"{where}: expected a number, or a list of two or more, got {value}")
-    return [_FINITE(f"{where}[{k}]", number) for k, number in enumerate(value)]
+    return [schema.finite(f"{where}[{k}]", number) for k, number in enumerate(value)]
 
 
-def _centre(where: str, value: Any) -> tuple[int, float]:
-    feature, centre = schema.listing(schema.anything, 2)(where, value)
-    return schema.whole()(f"{where}[0]", feature), float(_FINITE(f"{where}[1]", centre))
-
-
-def _limits(where: str, value: Any) -> Any:
-    """Limits of all features, and of others by id; see :func:`fcl.options.limits_of`."""
-    low, high, named = schema.listing(schema.anything, 3)(where, value)
-    rows = schema.listing(schema.listing(schema.anything, 3))(where, named)
-    ends = schema.listing(schema.nullable(_FINITE), 2)
-    for feature, *own in rows:
-        schema.whole()(where, feature)
-        ends(where, own)
-    ends(where, [low, high])
-    return value
+#: The limits of all features, and of others by id; see :func:`fcl.options.limits_of`.
+_LIMITS = schema.row(
+    schema.unknown,
+    schema.unknown,
+    schema.listing(schema.row(schema.whole(), schema.unknown, schema.unknown)),
+)
 
 
 def _options(where: str, value: Any) -> dict[str, Any]:
     """Keep all options for the user to read; validate those that fcl uses."""
     used = schema.record(
-        l1_ratio=schema.Maybe(schema.number(5e-324, 1.0)),
-        limits=schema.Maybe(schema.nullable(_limits)),
+        l1_ratio=schema.Maybe(schema.share),
+        limits=schema.Maybe(schema.nullable(_LIMITS)),
         class_weight=schema.Maybe(schema.nullable(schema.class_weight)),
         group=schema.Maybe(schema.flag),
-        C_min=schema.Maybe(_UNKNOWN),
+        C_min=schema.Maybe(schema.unknown),
         offset=schema.Maybe(schema.flag),
         covariates=schema.Maybe(schema.nullable(schema.listing(schema.text))),
     )
@@ -93,17 +80,17 @@ _HEADER_TABLE = schema.record(
         )
     ),
     loss=_loss,
-    C=_POSITIVE,
-    alpha=_POSITIVE,
+    C=schema.positive,
+    alpha=schema.positive,
     labels=schema.nullable(schema.listing(schema.label)),
     n_rows=schema.whole(1),
-    sum_weights=_POSITIVE,
+    sum_weights=schema.positive,
     fingerprint=schema.text,
     certificate=schema.record(
-        objective=_UNKNOWN,
-        bound=_UNKNOWN,
-        gap=schema.nullable(schema.number(0.0)),
-        max_violation=schema.nullable(schema.number(0.0)),
+        objective=schema.unknown,
+        bound=schema.unknown,
+        gap=schema.nullable(schema.at_least_0),
+        max_violation=schema.nullable(schema.at_least_0),
         n_priced=schema.whole(),
         scope=schema.text,
         passes=schema.whole(),
@@ -114,7 +101,7 @@ _HEADER_TABLE = schema.record(
     feature_names=schema.Maybe(schema.listing(schema.text)),
     **COLUMN_KEYS,
     encoding=schema.Maybe(ENCODING_TABLE),
-    centres=schema.Maybe(schema.listing(_centre)),
+    centres=schema.Maybe(schema.listing(schema.row(schema.whole(), schema.finite))),
     intercept_rest=schema.Maybe(_by_output),
     created=schema.text,
     fcl_version=schema.text,

@@ -20,29 +20,26 @@ from fcl.files.bundle import FileKind, Members, open_bundle, stored
 #: Members; the state may be of float32.
 RUN, IDS, TABLE, SUMS = "online.json", "online_ids", "online_state", "online_sums"
 
-_FINITE, _AT_LEAST_0, _POSITIVE = schema.number(), schema.number(0.0), schema.number(5e-324)
-#: A share of 1, or of less.
-_SHARE = schema.number(5e-324, 1.0)
 _OPTIONS = schema.record(
     # words are compared with the options when the job is made
     **dict.fromkeys(("method", "features", "loss", "step", "truncation", "weights"), schema.text),
     **dict.fromkeys(("intercept", "shuffle", "offset"), schema.flag),
-    **dict.fromkeys(("alpha", "rate"), _POSITIVE),
+    **dict.fromkeys(("alpha", "rate"), schema.positive),
     power=schema.number(0.0, 1.0),
-    decay=_SHARE,
-    l1_ratio=_SHARE,
+    decay=schema.share,
+    l1_ratio=schema.share,
     period=schema.whole(1),
     batch=schema.Maybe(schema.whole(1)),
     passes=schema.whole(1),
     seed=schema.whole(),
     block_rows=schema.whole(64, 65_536),
-    theta=schema.nullable(_AT_LEAST_0),
+    theta=schema.nullable(schema.at_least_0),
     average=schema.Maybe(schema.flag),
-    gamma=schema.Maybe(schema.nullable(_POSITIVE)),
-    max_weight=schema.Maybe(schema.nullable(_POSITIVE)),
+    gamma=schema.Maybe(schema.nullable(schema.positive)),
+    max_weight=schema.Maybe(schema.nullable(schema.positive)),
     rates=schema.Maybe(schema.text),
     most_nonzero=schema.Maybe(schema.nullable(schema.whole(1))),
-    radius=schema.nullable(_POSITIVE),
+    radius=schema.nullable(schema.positive),
     valid_fraction=schema.nullable(schema.number(5e-324, 1.0 - 2.0**-53)),
     hash_bits=schema.nullable(schema.whole(4, 31)),
     class_weight=schema.nullable(schema.class_weight),
@@ -62,16 +59,16 @@ _RUN = schema.record(
     table=schema.one_of("float64", "float32"),
     method=schema.text,
     options=_OPTIONS,
-    rate=_POSITIVE,
-    gravity=_POSITIVE,
+    rate=schema.positive,
+    gravity=schema.positive,
     passes=schema.whole(),
     rows=schema.whole(),
     learner_passes=schema.whole(),
     sums=schema.record(
         **dict.fromkeys(
-            ("losses", "losses_before", "weight", "weight_before", "squares"), _AT_LEAST_0
+            ("losses", "losses_before", "weight", "weight_before", "squares"), schema.at_least_0
         ),
-        targets=_FINITE,
+        targets=schema.finite,
         next_line=schema.whole(1),
     ),
     stream=schema.Maybe(schema.flag),

@@ -4,40 +4,14 @@ from __future__ import annotations
 
 from fcl.files import schema
 
-_UNKNOWN = schema.nullable(schema.number())
-_COUNT = schema.nullable(schema.whole())
+_NUMBERS = "seconds objective bound gap max_violation rows_per_second beta time_left"
+_COUNTS = "priced cached active evicted cache_bytes cache_capacity memory_bytes"
 #: What is known of a pass, as :class:`fcl.model.History` describes it; a file may say anything.
 PASS_TABLE = schema.claims(
-    event=schema.text,
     number=schema.whole(),
-    scope=schema.text,
-    sample=schema.text,
-    models=schema.text,
     resumed=schema.flag,
-    **dict.fromkeys(
-        (
-            "seconds",
-            "objective",
-            "bound",
-            "gap",
-            "max_violation",
-            "rows_per_second",
-            "beta",
-            "time_left",
-        ),
-        _UNKNOWN,
-    ),
-    **dict.fromkeys(
-        (
-            "priced",
-            "cached",
-            "active",
-            "evicted",
-            "cache_bytes",
-            "cache_capacity",
-            "memory_bytes",
-        ),
-        _COUNT,
-    ),
-    **dict.fromkeys(("validation", "busy"), schema.nullable(schema.mapping(_UNKNOWN))),
+    **dict.fromkeys(("event", "scope", "sample", "models"), schema.text),
+    **dict.fromkeys(_NUMBERS.split(), schema.unknown),
+    **dict.fromkeys(_COUNTS.split(), schema.nullable(schema.whole())),
+    **dict.fromkeys(("validation", "busy"), schema.nullable(schema.mapping(schema.unknown))),
 )

@@ -19,17 +19,16 @@ FORMAT = "fcl-path 1"
 FOLDER_SUFFIX = ".path"
 TABLE_NAME = "path.json"
 
-_UNKNOWN = schema.nullable(schema.number())
-_UNKNOWNS = schema.listing(_UNKNOWN)
+_UNKNOWNS = schema.listing(schema.unknown)
 _NUMBER_OF_POINT = schema.nullable(schema.whole())
 _POINT: dict[str, schema.Check | schema.Maybe] = {
-    "C": schema.number(5e-324),
-    "seconds": schema.number(0.0),
+    "C": schema.positive,
+    "seconds": schema.at_least_0,
     "passes": schema.whole(),
-    "score": _UNKNOWN,
-    "se": _UNKNOWN,
-    "empty": schema.Maybe(_UNKNOWN),
-    **dict.fromkeys(("alpha", "objective", "bound", "gap"), schema.Maybe(_UNKNOWN)),
+    "score": schema.unknown,
+    "se": schema.unknown,
+    "empty": schema.Maybe(schema.unknown),
+    **dict.fromkeys(("alpha", "objective", "bound", "gap"), schema.Maybe(schema.unknown)),
     "active": schema.Maybe(_NUMBER_OF_POINT),
     "converged": schema.Maybe(schema.flag),
 }
@@ -37,7 +36,7 @@ _POINT: dict[str, schema.Check | schema.Maybe] = {
 _TABLE = schema.record(
     format=schema.one_of(FORMAT),
     about=schema.Maybe(schema.nullable(schema.table)),
-    grid=schema.listing(schema.number(5e-324)),
+    grid=schema.listing(schema.positive),
     points=schema.listing(schema.record(**_POINT, reason=schema.text)),
     result=schema.Maybe(
         schema.record(
@@ -47,16 +46,16 @@ _TABLE = schema.record(
             **dict.fromkeys(("score", "se"), schema.Maybe(_UNKNOWNS)),
             **dict.fromkeys(("best", "one_se", "chosen"), schema.Maybe(_NUMBER_OF_POINT)),
             higher_is_better=schema.Maybe(schema.flag),
-            empty=schema.Maybe(_UNKNOWN),
+            empty=schema.Maybe(schema.unknown),
             folds=schema.Maybe(schema.listing(_UNKNOWNS)),
             refit=schema.Maybe(schema.nullable(schema.record(**_POINT))),
             outer=schema.Maybe(
                 schema.nullable(
                     schema.record(
                         metric=schema.text,
-                        mean=_UNKNOWN,
-                        se=_UNKNOWN,
-                        folds=schema.listing(schema.mapping(_UNKNOWN)),
+                        mean=schema.unknown,
+                        se=schema.unknown,
+                        folds=schema.listing(schema.mapping(schema.unknown)),
                     )
                 )
             ),

@@ -28,7 +28,7 @@ _SETTINGS = schema.record(
     order=schema.Maybe(schema.text),
     visits=schema.whole(1),
     inner=schema.whole(1),
-    alpha=schema.number(0.0),
+    alpha=schema.at_least_0,
     calibration=schema.Maybe(schema.text),
     clip=schema.Maybe(schema.flag),  # of earlier versions
     rounds=schema.Maybe(schema.whole(1)),
@@ -40,11 +40,11 @@ _SETTINGS = schema.record(
 #: A block of the history.
 _BLOCK = schema.record(
     number=schema.whole(1),
-    loss=schema.number(),
+    loss=schema.finite,
     error=schema.nullable(schema.number(0.0, 1.0)),
-    valid_loss=schema.nullable(schema.number()),
+    valid_loss=schema.unknown,
     valid_error=schema.nullable(schema.number(0.0, 1.0)),
-    seconds=schema.number(0.0),
+    seconds=schema.at_least_0,
 )
 #: What models and checkpoints have in common.
 _COMMON: dict[str, schema.Check | schema.Maybe] = {
@@ -66,7 +66,7 @@ _MODEL = schema.record(
     has_offset=schema.flag,
     **COLUMN_KEYS | {"column_names": COLUMN_KEYS["column_names"].check},
     certificate=schema.nullable(
-        schema.record(objective=schema.number(), bound=schema.number(), n_features=schema.whole(1))
+        schema.record(objective=schema.finite, bound=schema.finite, n_features=schema.whole(1))
     ),
     encoding=schema.Maybe(ENCODING_TABLE),
 )

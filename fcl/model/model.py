@@ -686,31 +686,7 @@ class Model:
 
 
 def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:
-    """Read a model file.
-
-    Nothing in the file is executed. Features of a user's class (``module:Class``) are loaded only if its
-    module is trusted: imported already in this process, named by an installed package as an entry point
-    of the group ``fcl.generators``, or named in `trusted`.
-
-    Parameters
-    ----------
-    path : path
-        The model file.
-    trusted : collection of str
-        Names of modules that the file may import.
-
-    Returns
-    -------
-    Model
-
-    Raises
-    ------
-    InputError
-        The path leads to a FIFO, a socket or a device.
-    ModelFileError
-        The file is missing, damaged, not a model file, or of a newer version, or its family is unknown or
-        not trusted.
-    """
+    """Read a model of ``fcl train``; parameters and errors are as of :func:`fcl.load_model`."""
     shown_path = os.fspath(path)
     if isinstance(trusted, str):
         trusted = (trusted,)

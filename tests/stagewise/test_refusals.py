@@ -198,7 +198,7 @@ FILES = of(file, [
      r"m\.fcl: update: this job of cls is of fcl 0\.1"),
     ("alpha", ("settings", {"alpha": -1.0}), r"settings\.alpha: expected a finite number .* got -1"),
     ("weights", ("settings", {"class_weight": [["a", -1], ["b", 1]]}),
-     r"settings\.class_weight: expected .* got -1"),
+     r"settings\.class_weight\[0\]\[1\]: expected a finite number above 0, got -1"),
     ("nan", ("features", np.full(12, np.nan)), r"features\.npy: expected finite values"),
     ("short", ("features", np.zeros(11)),
      r"features\.npy: expected finite values of shape \(4, 3\)"),

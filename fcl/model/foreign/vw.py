@@ -60,7 +60,7 @@ _HEADER_TABLE = schema.record(
     bits=_bits,
 )
 _STATE_TABLE = schema.record(
-    **dict.fromkeys(("l1_state", "l2_state"), schema.Maybe(schema.number(0.0)))
+    **dict.fromkeys(("l1_state", "l2_state"), schema.Maybe(schema.at_least_0))
 )
 
 
