@@ -90,17 +90,13 @@ def _command(where: str, value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _options(where: str, value: Any) -> dict[str, Any]:
-    """Keep all options, to compare with the resumed job's; validate those that fcl uses."""
-    used = schema.record(
-        block_rows=schema.Maybe(schema.whole(64, 65_536)),
-        covariates=schema.Maybe(schema.nullable(schema.listing(schema.text))),
-        command=schema.Maybe(schema.nullable(_command)),
-        points_done=schema.Maybe(schema.whole()),  # of a path
-    )
-    return {**schema.table(where, value), **used(where, value)}
-
-
+#: All options are kept, to be compared with those of the resumed job; these are used.
+_OPTIONS = schema.open_record(
+    block_rows=schema.Maybe(schema.whole(64, 65_536)),
+    covariates=schema.Maybe(schema.nullable(schema.listing(schema.text))),
+    command=schema.Maybe(schema.nullable(_command)),
+    points_done=schema.Maybe(schema.whole()),  # of a path
+)
 #: Of the record of the columns: the first id of svmlight rows, and a hash of everything else.
 COLUMNS_TABLE = schema.nullable(
     schema.record(first_id=schema.nullable(schema.whole(0, 1)), sha256=schema.text)
@@ -112,7 +108,7 @@ _HEADER_TABLE = schema.record(
     driver=schema.text,
     elapsed=schema.at_least_0,
     family=schema.table,
-    options=_options,
+    options=_OPTIONS,
     signature=schema.Maybe(schema.text),  # absent in files of earlier versions
     n_rows=schema.whole(1),
     fingerprint=schema.text,
@@ -121,15 +117,15 @@ _HEADER_TABLE = schema.record(
     state=_STATE,
     history=schema.listing(PASS_TABLE),
 )
+_STAGEWISE = (
+    "is a checkpoint of a stagewise job; resume it with fcl stagewise --resume and its folder"
+)
 CHECKPOINT = FileKind(
     "fcl-checkpoint",
     2,
     "checkpoint",
     _HEADER_TABLE,
-    elsewhere={
-        "fcl-stagewise-checkpoint": "is a checkpoint of a stagewise job; continue it with fcl stagewise "
-        "--resume and its folder"
-    },
+    elsewhere={"fcl-stagewise-checkpoint": _STAGEWISE},
 )
 #: prefix of the arrays of each point of the job -> keys of its intercept in the state
 _POINTS = {

@@ -52,20 +52,16 @@ _LIMITS = schema.row(
 )
 
 
-def _options(where: str, value: Any) -> dict[str, Any]:
-    """Keep all options for the user to read; validate those that fcl uses."""
-    used = schema.record(
-        l1_ratio=schema.Maybe(schema.share),
-        limits=schema.Maybe(schema.nullable(_LIMITS)),
-        class_weight=schema.Maybe(schema.nullable(schema.class_weight)),
-        group=schema.Maybe(schema.flag),
-        C_min=schema.Maybe(schema.unknown),
-        offset=schema.Maybe(schema.flag),
-        covariates=schema.Maybe(schema.nullable(schema.listing(schema.text))),
-    )
-    return {**schema.table(where, value), **used(where, value)}
-
-
+#: All options are kept, for the user to read; these are used.
+_OPTIONS = schema.open_record(
+    l1_ratio=schema.Maybe(schema.share),
+    limits=schema.Maybe(schema.nullable(_LIMITS)),
+    class_weight=schema.Maybe(schema.nullable(schema.class_weight)),
+    group=schema.Maybe(schema.flag),
+    C_min=schema.Maybe(schema.unknown),
+    offset=schema.Maybe(schema.flag),
+    covariates=schema.Maybe(schema.nullable(schema.listing(schema.text))),
+)
 _HEADER_TABLE = schema.record(
     family=schema.table,
     n_active=schema.whole(),
@@ -96,7 +92,7 @@ _HEADER_TABLE = schema.record(
         passes=schema.whole(),
         violation_resolved=schema.Maybe(schema.flag),
     ),
-    options=_options,
+    options=_OPTIONS,
     history=schema.listing(PASS_TABLE),
     feature_names=schema.Maybe(schema.listing(schema.text)),
     **COLUMN_KEYS,

@@ -29,30 +29,22 @@ _OPTIONS = schema.record(
     decay=schema.share,
     l1_ratio=schema.share,
     period=schema.whole(1),
-    batch=schema.Maybe(schema.whole(1)),
     passes=schema.whole(1),
     seed=schema.whole(),
     block_rows=schema.whole(64, 65_536),
     theta=schema.nullable(schema.at_least_0),
-    average=schema.Maybe(schema.flag),
-    gamma=schema.Maybe(schema.nullable(schema.positive)),
-    max_weight=schema.Maybe(schema.nullable(schema.positive)),
-    rates=schema.Maybe(schema.text),
-    most_nonzero=schema.Maybe(schema.nullable(schema.whole(1))),
     radius=schema.nullable(schema.positive),
     valid_fraction=schema.nullable(schema.number(5e-324, 1.0 - 2.0**-53)),
     hash_bits=schema.nullable(schema.whole(4, 31)),
     class_weight=schema.nullable(schema.class_weight),
+    # earlier versions lacked these options
+    batch=schema.Maybe(schema.whole(1), 1),
+    average=schema.Maybe(schema.flag, False),
+    gamma=schema.Maybe(schema.nullable(schema.positive), None),
+    max_weight=schema.Maybe(schema.nullable(schema.positive), None),
+    rates=schema.Maybe(schema.text, "feature"),
+    most_nonzero=schema.Maybe(schema.nullable(schema.whole(1)), None),
 )
-#: Options that earlier versions lacked, with what they did.
-_ADDED = {
-    "batch": 1,
-    "average": False,
-    "gamma": None,
-    "max_weight": None,
-    "rates": "feature",
-    "most_nonzero": None,
-}
 #: What ``online.json`` may contain.
 _RUN = schema.record(
     columns=schema.whole(1, 16),
@@ -71,7 +63,7 @@ _RUN = schema.record(
         targets=schema.finite,
         next_line=schema.whole(1),
     ),
-    stream=schema.Maybe(schema.flag),
+    stream=schema.Maybe(schema.flag, False),  # only streams say so
 )
 
 
@@ -95,11 +87,6 @@ def _run(where: str, value: Any) -> dict[str, Any]:
     return run
 
 
-def _upgraded(run: dict[str, Any]) -> dict[str, Any]:
-    """The run as the present version writes it; earlier versions had fewer options."""
-    return run | {"options": _ADDED | run["options"]}
-
-
 #: The member in a model file. It has no version of its own.
 ONLINE = FileKind(
     "",
@@ -107,7 +94,6 @@ ONLINE = FileKind(
     "model file",
     _run,
     header=RUN,
-    upgraded=_upgraded,
     missing="expected a model of fcl online with the state of its learner, got a model without one "
     "(trained otherwise, compact, or with --bare)",
 )
@@ -115,21 +101,12 @@ ONLINE = FileKind(
 
 @dataclass(frozen=True)
 class OnlineState:
-    """Where a run stands.
+    """Where a run stands."""
 
-    Attributes
-    ----------
-    run : dict
-        JSON values: method, options, place in the data, sums.
-    ids : int64 (k,)
-    table : float64 or float32 (k, columns)
-    sums : float64
-    """
-
-    run: dict[str, Any]
-    ids: np.ndarray
-    table: np.ndarray
-    sums: np.ndarray
+    run: dict[str, Any]  #: JSON values: method, options, place in the data, sums
+    ids: np.ndarray  #: int64 (k,)
+    table: np.ndarray  #: float64 or float32 (k, columns)
+    sums: np.ndarray  #: float64
 
     def members(self) -> Members:
         """The members of the file; raises ValueError if a reader would reject them."""

@@ -27,7 +27,7 @@ _POINT: dict[str, schema.Check | schema.Maybe] = {
     "passes": schema.whole(),
     "score": schema.unknown,
     "se": schema.unknown,
-    "empty": schema.Maybe(schema.unknown),
+    "empty": schema.Maybe(schema.unknown, None),
     **dict.fromkeys(("alpha", "objective", "bound", "gap"), schema.Maybe(schema.unknown)),
     "active": schema.Maybe(_NUMBER_OF_POINT),
     "converged": schema.Maybe(schema.flag),
@@ -35,7 +35,7 @@ _POINT: dict[str, schema.Check | schema.Maybe] = {
 #: What a table may contain; its result describes a finished path.
 _TABLE = schema.record(
     format=schema.one_of(FORMAT),
-    about=schema.Maybe(schema.nullable(schema.table)),
+    about=schema.Maybe(schema.nullable(schema.table), None),
     grid=schema.listing(schema.positive),
     points=schema.listing(schema.record(**_POINT, reason=schema.text)),
     result=schema.Maybe(

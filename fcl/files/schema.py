@@ -24,9 +24,10 @@ class Mismatch(ValueError):
 
 @dataclass(frozen=True)
 class Maybe:
-    """A key that may be missing."""
+    """A key that may be missing, for which the default stands, if there is one."""
 
     check: Check
+    default: Any = ...
 
 
 def _expected(where: str, what: str, value: Any) -> Mismatch:
@@ -187,9 +188,17 @@ def record(**fields: Check | Maybe) -> Check:
                 out[name] = inner(place, found[name])
             elif not isinstance(field, Maybe):
                 raise Mismatch(f"{place} is missing")
+            elif field.default is not ...:
+                out[name] = field.default
         return out
 
     return check
+
+
+def open_record(**fields: Check | Maybe) -> Check:
+    """Check for an object that may have these keys, and any others, which are kept."""
+    used = record(**fields)
+    return lambda where, value: {**table(where, value), **used(where, value)}
 
 
 def claims(**fields: Check) -> Check:

@@ -81,8 +81,8 @@ _CHECKPOINT = schema.record(
         ),
         regression=schema.Maybe(schema.flag),
     ),
-    signature=schema.Maybe(schema.text),
-    columns=schema.Maybe(COLUMNS_TABLE),
+    signature=schema.Maybe(schema.text, ""),  # earlier versions did not sign
+    columns=schema.Maybe(COLUMNS_TABLE, None),
     n_features=schema.whole(1),
     n_margins=schema.whole(1),
     has_best=schema.flag,

@@ -38,16 +38,10 @@ from fcl.store import local_path
 
 
 class PathFolder:
-    """The points of a path over one set of rows in a folder.
+    """The points of a path over one set of rows in a folder, which is made for the first point.
 
-    Parameters
-    ----------
-    path : path
-        The folder; it is made when the first point is saved.
-    about : mapping
-        What defines the path besides the options of training: the grid, the folds, the validation rows.
-    trusted : collection of str
-        Modules that models may import.
+    about : what defines the path: data, grid, folds, validation rows, and options of training.
+    trusted : modules that models may import.
     """
 
     def __init__(
@@ -77,9 +71,7 @@ class PathFolder:
         if not (self.path / TABLE_NAME).is_file():
             return None
         table = read_table(self.path / TABLE_NAME)
-        require_same(
-            f"{self.path}: the path", _facts(table.get("about") or {}), _facts(self._about)
-        )
+        require_same(f"{self.path}: the path", _facts(table["about"] or {}), _facts(self._about))
         rows, values = table["points"], np.array(table["grid"], np.float64)
         state = checkpoint = None
         lost = self._has_states and not self._state.numbers()
@@ -106,8 +98,9 @@ class PathFolder:
                 f"{path}: expected a model at C {row['C']:.6g}, as {TABLE_NAME} says, got {model.C:.6g}; "
                 f"{REMEDY}"
             )
-        score, se = (math.nan if row[name] is None else row[name] for name in ("score", "se"))
-        empty = math.nan if row.get("empty") is None else row["empty"]
+        score, se, empty = (
+            math.nan if row[name] is None else row[name] for name in ("score", "se", "empty")
+        )
         return PathPoint(
             number, model, self._reason(row), row["seconds"], row["passes"], score, se, empty
         )

@@ -184,6 +184,6 @@ def _read(bundle: Bundle) -> SavedState:
             order=order,
             history=[BlockDone(**row) for row in header["history"]],
         ),
-        header.get("columns"),
-        header.get("signature", ""),
+        header["columns"],
+        header["signature"],
     )
