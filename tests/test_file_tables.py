@@ -429,7 +429,7 @@ def test_state_without_its_table_cannot_be_written() -> None:
 
     kept = read_state("m.fcl")
     more = OnlineState(kept.run | {"more": 1}, kept.ids, kept.table, kept.sums)
-    with pytest.raises(ValueError, match=r"undeclared in online\.json: more"):
+    with pytest.raises(ValueError, match=r"undeclared in the online\.json of a model file: more"):
         more.members()
 
 

@@ -78,7 +78,7 @@ class FileKind:
     header: str = HEADER  #: name of the member with the header
     #: completes a checked header of an earlier version of fcl
     upgraded: Callable[[dict[str, Any]], dict[str, Any]] = lambda header: header
-    #: advice about files of other formats
+    #: advice about files of other formats, in which FOLDER stands for their folder
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     missing: str = ""  #: what to say of a bundle without the header
 
@@ -97,25 +97,25 @@ class FileKind:
             )
         return content
 
-    def decoded(self, content: bytes) -> dict[str, Any]:
+    def decoded(self, content: bytes, folder: str = "") -> dict[str, Any]:
         """The checked header in a member; raises ModelFileError, which does not name the file."""
         try:
             header = read_json(content)
         except ValueError as error:
             raise DamagedFile(f"{self.header} is not usable JSON: {error}") from error
         if self.format:
-            self._check_version(header)
+            self._check_version(header, folder)
         try:
             checked: dict[str, Any] = self.table("", header)
         except schema.Mismatch as error:
             raise DamagedFile(f"{self.header}: {error}") from error
         return self.upgraded(checked)
 
-    def _check_version(self, header: Mapping[str, Any]) -> None:
+    def _check_version(self, header: Mapping[str, Any], folder: str) -> None:
         """Check the version before everything else, since a newer version may hold anything."""
         found, version = header.get("format"), header.get("version")
         if isinstance(found, str) and (advice := self.elsewhere.get(found)):
-            raise ModelFileError(advice)
+            raise ModelFileError(advice.replace("FOLDER", folder))
         if found != self.format:
             raise DamagedFile(
                 f"not a {self.noun}: format is {shown(found)}, expected {self.format!r}"
@@ -135,12 +135,12 @@ class FileKind:
 class Bundle:
     """An open bundle: its checked header, and its members."""
 
-    def __init__(self, archive: zipfile.ZipFile, kind: FileKind) -> None:
+    def __init__(self, archive: zipfile.ZipFile, kind: FileKind, folder: str) -> None:
         self._archive, self._noun = archive, f"a {kind.noun}"
         self.names = frozenset(archive.namelist())  #: of all members
         if kind.missing and kind.header not in self.names:
             raise InputError(kind.missing)
-        self.header = kind.decoded(self.member(kind.header))
+        self.header = kind.decoded(self.member(kind.header), folder)
 
     def member(self, name: str) -> bytes:
         """The bytes of a member, of which the CRC-32 is right; raises ValueError."""
@@ -195,7 +195,7 @@ def open_bundle(path: str | os.PathLike[str], kind: FileKind) -> Iterator[Bundle
     kind_of(place)
     try:
         with open_archive(path) as archive:
-            yield Bundle(archive, kind)
+            yield Bundle(archive, kind, os.path.dirname(where))
     except FileNotFoundError:
         raise ModelFileError(f"{where}: no such {kind.noun}") from None
     except IsADirectoryError:

@@ -7,6 +7,7 @@ a whole before it is used. Values that the schema below declares are restored bi
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -117,9 +118,7 @@ _HEADER_TABLE = schema.record(
     state=_STATE,
     history=schema.listing(PASS_TABLE),
 )
-_STAGEWISE = (
-    "is a checkpoint of a stagewise job; resume it with fcl stagewise --resume and its folder"
-)
+_STAGEWISE = "is a checkpoint of a stagewise job; resume it with fcl stagewise --resume FOLDER"
 CHECKPOINT = FileKind(
     "fcl-checkpoint",
     2,
@@ -225,7 +224,7 @@ def members_of(checkpoint: Checkpoint) -> Members:
 
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint; raises DamagedFile if it is not intact, ModelFileError if it cannot be read."""
-    if not path.is_file():  # opening a FIFO would never end
+    if not os.path.isfile(path):  # opening a FIFO would never end
         raise DamagedFile(f"{path}: not a regular file")
     with open_bundle(path, CHECKPOINT) as bundle:
         header = bundle.header
