@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from fcl.checks import shortened, shown
+from fcl.data.npy import read_header
 from fcl.errors import InputError, ModelFileError
 from fcl.files import schema
 from fcl.files.atomic import atomic_file
@@ -158,11 +159,8 @@ class Bundle:
         content = self.member(member)
         buffer = io.BytesIO(content)
         try:
-            version = np.lib.format.read_magic(buffer)
-            if version != (1, 0):
-                raise ValueError(f".npy version {version}, expected (1, 0)")
-            shape, fortran, found = np.lib.format.read_array_header_1_0(buffer)
-        except Exception as error:  # numpy parses the header as Python: any error is possible
+            shape, fortran, found = read_header(buffer, [(1, 0)])
+        except ValueError as error:
             raise ValueError(f"{member} is damaged ({error})") from error
         if found.str != dtype or len(shape) != 1 or fortran:
             raise ValueError(
