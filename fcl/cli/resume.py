@@ -94,7 +94,7 @@ def is_own_model(path: str, checkpoint: Checkpoint, trusted: Collection[str]) ->
     return (
         model.encoding is None
         and plain(model.family.to_config()) == plain(family.to_config())
-        and checkpoint.is_job_of(model.options, model.fingerprint)
+        and checkpoint.matches(model.options, model.fingerprint)
     )
 
 

@@ -78,12 +78,12 @@ class FileKind:
     table: schema.Check  #: of the header without its format and version
     header: str = HEADER  #: name of the member with the header
     #: completes a checked header of an earlier version of fcl
-    upgraded: Callable[[dict[str, Any]], dict[str, Any]] = lambda header: header
+    upgrade: Callable[[dict[str, Any]], dict[str, Any]] = lambda header: header
     #: advice about files of other formats, in which FOLDER stands for their folder
-    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    other_formats: Mapping[str, str] = field(default_factory=dict)
     missing: str = ""  #: what to say of a bundle without the header
 
-    def encoded(
+    def encode(
         self, header: Mapping[str, Any], version: int | None = None, allow_nan: bool = False
     ) -> bytes:
         """The member with the header; raises ValueError if a reader would reject it, or lose a part."""
@@ -98,7 +98,7 @@ class FileKind:
             )
         return content
 
-    def decoded(self, content: bytes, folder: str = "") -> dict[str, Any]:
+    def decode(self, content: bytes, folder: str = "") -> dict[str, Any]:
         """The checked header in a member; raises ModelFileError, which does not name the file."""
         try:
             header = read_json(content)
@@ -110,12 +110,12 @@ class FileKind:
             checked: dict[str, Any] = self.table("", header)
         except schema.Mismatch as error:
             raise DamagedFile(f"{self.header}: {error}") from error
-        return self.upgraded(checked)
+        return self.upgrade(checked)
 
     def _check_version(self, header: Mapping[str, Any], folder: str) -> None:
         """Check the version before everything else, since a newer version may hold anything."""
         found, version = header.get("format"), header.get("version")
-        if isinstance(found, str) and (advice := self.elsewhere.get(found)):
+        if isinstance(found, str) and (advice := self.other_formats.get(found)):
             raise ModelFileError(advice.replace("FOLDER", folder))
         if found != self.format:
             raise DamagedFile(
@@ -138,10 +138,10 @@ class Bundle:
 
     def __init__(self, archive: zipfile.ZipFile, kind: FileKind, folder: str) -> None:
         self._archive, self._noun = archive, f"a {kind.noun}"
-        self.names = frozenset(archive.namelist())  #: of all members
-        if kind.missing and kind.header not in self.names:
+        self.member_names = frozenset(archive.namelist())  #: of all members
+        if kind.missing and kind.header not in self.member_names:
             raise InputError(kind.missing)
-        self.header = kind.decoded(self.member(kind.header), folder)
+        self.header = kind.decode(self.member(kind.header), folder)
 
     def member(self, name: str) -> bytes:
         """The bytes of a member, of which the CRC-32 is right; raises ValueError."""
@@ -312,7 +312,7 @@ def write_bundle(
                 _write_array(archive, _member(name), content)
 
 
-def stored(array: Any, dtype: str) -> np.ndarray:
+def to_vector(array: Any, dtype: str) -> np.ndarray:
     """An array as a vector of a dtype with a byte order, row by row; a copy only where needed."""
     return np.ascontiguousarray(array).ravel().astype(dtype, casting="safe", copy=False)
 

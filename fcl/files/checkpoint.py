@@ -26,7 +26,7 @@ from fcl.files.bundle import (
     installed_version,
     now,
     open_bundle,
-    stored,
+    to_vector,
 )
 from fcl.files.passes import PASS_TABLE
 from fcl.files.same_job import JobFacts, differences, require_same
@@ -124,7 +124,7 @@ CHECKPOINT = FileKind(
     2,
     "checkpoint",
     _HEADER_TABLE,
-    elsewhere={"fcl-stagewise-checkpoint": _STAGEWISE},
+    other_formats={"fcl-stagewise-checkpoint": _STAGEWISE},
 )
 #: prefix of the arrays of each point of the job -> keys of its intercept in the state
 _POINTS = {
@@ -170,7 +170,7 @@ class Checkpoint:
         what = f"checkpoint {self.number} of {shortened(self.created)}"
         require_same(what, self._facts, now)
 
-    def is_job_of(self, options: Mapping[str, Any], fingerprint: str) -> bool:
+    def matches(self, options: Mapping[str, Any], fingerprint: str) -> bool:
         """Whether the job could give a model with these options, of data with this fingerprint."""
         saved, now = (
             dict.fromkeys(FIXED) | compared_options(own) for own in (self.options, options)
@@ -203,12 +203,12 @@ def compared_options(options: Mapping[str, Any]) -> dict[str, Any]:
 _OTHER = ("arrays", "state", "block_checksums")
 
 
-def members_of(checkpoint: Checkpoint) -> Members:
+def checkpoint_members(checkpoint: Checkpoint) -> Members:
     """The members of its file; raises ValueError or TypeError if a reader would reject them."""
     if unknown := checkpoint.arrays.keys() - _DTYPES.keys():
         raise ValueError(f"undeclared arrays of a checkpoint: {', '.join(sorted(unknown))}")
-    arrays = {name: stored(array, _DTYPES[name]) for name, array in checkpoint.arrays.items()}
-    checksums = stored(checkpoint.block_checksums, "<u8")
+    arrays = {name: to_vector(array, _DTYPES[name]) for name, array in checkpoint.arrays.items()}
+    checksums = to_vector(checkpoint.block_checksums, "<u8")
     header = {
         name: plain(getattr(checkpoint, name))
         for name in (declared.name for declared in fields(Checkpoint))
@@ -216,7 +216,7 @@ def members_of(checkpoint: Checkpoint) -> Members:
     }
     header["arrays"] = sorted(arrays)
     header["state"] = dict(checkpoint.state)  # not plain, which would drop an infinite bound
-    content = CHECKPOINT.encoded(header, allow_nan=True)
+    content = CHECKPOINT.encode(header, allow_nan=True)
     _check_arrays(header, checksums, arrays)
     named = {f"arrays/{name}.npy": arrays[name] for name in sorted(arrays)}
     return {HEADER: content, f"{_CHECKSUMS}.npy": checksums, **named}

@@ -20,7 +20,7 @@ from fcl.checks import shortened
 from fcl.errors import CheckpointError, InputError, reason
 from fcl.files.atomic import check_name
 from fcl.files.bundle import DamagedFile, write_bundle
-from fcl.files.checkpoint import Checkpoint, members_of, read_checkpoint
+from fcl.files.checkpoint import Checkpoint, checkpoint_members, read_checkpoint
 from fcl.files.signature import sign
 from fcl.store import local_path
 
@@ -40,7 +40,7 @@ _log = logging.getLogger("fcl")
 
 
 @contextmanager
-def saving(folder: Path) -> Iterator[None]:
+def checkpoint_errors(folder: Path) -> Iterator[None]:
     """Raise CheckpointError for what prevents a checkpoint from being written within the context."""
     try:
         yield
@@ -215,7 +215,7 @@ class CheckpointFolder:
         """
         if self._lock is None:
             raise RuntimeError(f"{self.path}: lock the folder before saving to it")
-        with saving(self.path):
+        with checkpoint_errors(self.path):
             numbers = self.numbers()
             number = max(numbers, default=0) + 1
             path = self._file(number)
@@ -223,7 +223,7 @@ class CheckpointFolder:
                 os.unlink(self.path / _COMPLETE)
             signature = sign("train", self.path, checkpoint.options.get("command"))
             numbered = replace(checkpoint, number=number, signature=signature)
-            write_bundle(path, members_of(numbered).items())
+            write_bundle(path, checkpoint_members(numbered).items())
         own = [n for n in numbers if n not in self._obsolete]
         for old in {*self._obsolete, *own[: max(0, len(own) + 1 - KEPT)]}:
             with suppress(OSError):  # retried after the next save

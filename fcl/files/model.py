@@ -14,7 +14,7 @@ import numpy as np
 from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.files import schema
-from fcl.files.bundle import HEADER, Bundle, FileKind, Members, open_bundle, stored, write_bundle
+from fcl.files.bundle import HEADER, Bundle, FileKind, Members, open_bundle, to_vector, write_bundle
 from fcl.files.columns import COLUMN_KEYS
 from fcl.files.compact import ENCODING_TABLE, PACKED, Encoding, pack_arrays, read_packed
 from fcl.files.passes import PASS_TABLE
@@ -133,7 +133,7 @@ def write_model(
 
     Raises InputError if `path` exists and `overwrite` is false, or no file can be written there.
     """
-    members: Members = {f"{name}.npy": stored(arrays[name], ARRAYS[name]) for name in ARRAYS}
+    members: Members = {f"{name}.npy": to_vector(arrays[name], ARRAYS[name]) for name in ARRAYS}
     if "encoding" in header:
         members = pack_arrays(arrays, Encoding(**header["encoding"]))
     everything = {HEADER: _encoded(header), **members, **(more or {})}
@@ -162,7 +162,7 @@ def file_version(covariates: object, intercept: object, encoding: object = None)
 
 def _encoded(header: Mapping[str, Any]) -> bytes:
     version = file_version(header.get("covariates"), header["intercept"], header.get("encoding"))
-    return MODEL.encoded(header, version)
+    return MODEL.encode(header, version)
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from fcl.checks import shown
 from fcl.files import schema
-from fcl.files.bundle import FileKind, Members, open_bundle, stored
+from fcl.files.bundle import FileKind, Members, open_bundle, to_vector
 
 #: Members; the state may be of float32.
 RUN, IDS, TABLE, SUMS = "online.json", "online_ids", "online_state", "online_sums"
@@ -113,10 +113,10 @@ class OnlineState:
         dtype = f"<f{self.table.itemsize}"
         shape = {"columns": self.table.shape[1], "table": self.table.dtype.name}
         return {
-            RUN: ONLINE.encoded({**shape, **self.run}),
-            f"{IDS}.npy": stored(self.ids, "<i8"),
-            f"{TABLE}.npy": stored(self.table, dtype),
-            f"{SUMS}.npy": stored(self.sums, "<f8"),
+            RUN: ONLINE.encode({**shape, **self.run}),
+            f"{IDS}.npy": to_vector(self.ids, "<i8"),
+            f"{TABLE}.npy": to_vector(self.table, dtype),
+            f"{SUMS}.npy": to_vector(self.sums, "<f8"),
         }
 
 

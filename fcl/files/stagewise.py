@@ -143,13 +143,13 @@ def _upgraded(header: dict[str, Any]) -> dict[str, Any]:
 
 
 #: The largest version is read: 3 for models of cls, 2 for other compact models; else 1 is written.
-STAGEWISE = FileKind(FORMAT, 3, "model file", _model, upgraded=_upgraded)
+STAGEWISE = FileKind(FORMAT, 3, "model file", _model, upgrade=_upgraded)
 STAGEWISE_CHECKPOINT = FileKind(
     "fcl-stagewise-checkpoint",
     1,
     "checkpoint of a stagewise job",
     _checkpoint,
-    upgraded=_upgraded,
+    upgrade=_upgraded,
 )
 
 

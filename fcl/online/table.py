@@ -222,7 +222,7 @@ def read_pieces(
             stored = vector.dtype.newbyteorder("<")
             for number, some in _slices(len(vector)):
                 member = f"{name}.{number}"
-                if member in bundle.names:
+                if member in bundle.member_names:
                     content = codec.decode(bundle.member(member), vector[some].nbytes)
                     vector[some] = np.frombuffer(content, stored)
         return dict(found["header"])

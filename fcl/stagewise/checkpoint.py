@@ -19,10 +19,10 @@ from fcl.files.bundle import (
     installed_version,
     now,
     open_bundle,
-    stored,
+    to_vector,
     write_bundle,
 )
-from fcl.files.folder import CheckpointFolder, saving
+from fcl.files.folder import CheckpointFolder, checkpoint_errors
 from fcl.files.same_job import JobFacts, require_same
 from fcl.files.signature import sign
 from fcl.files.stagewise import STAGEWISE_CHECKPOINT
@@ -133,15 +133,15 @@ class StateFolder:
             "fcl_version": installed_version(),
         }
         members: dict[str, np.ndarray | bytes] = {
-            HEADER: STAGEWISE_CHECKPOINT.encoded(plain(header))
+            HEADER: STAGEWISE_CHECKPOINT.encode(plain(header))
         }
         members |= weight_members(state.weights)
         if state.best is not state.weights:
             members |= weight_members(state.best, "best-")
-        members["order.npy"] = stored(state.order, "<f8")
+        members["order.npy"] = to_vector(state.order, "<f8")
         for k, margins in enumerate(state.margins):
-            members[f"margins-{k}.npy"] = stored(margins, "<f8")
-        with saving(self.path):
+            members[f"margins-{k}.npy"] = to_vector(margins, "<f8")
+        with checkpoint_errors(self.path):
             write_bundle(self._file, members.items(), overwrite=True)
 
     def load(self) -> SavedState:

@@ -12,7 +12,7 @@ from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features import family_from_config
 from fcl.features.generator.family import GeneratedFamily
-from fcl.files.bundle import HEADER, Bundle, open_bundle, stored, write_bundle
+from fcl.files.bundle import HEADER, Bundle, open_bundle, to_vector, write_bundle
 from fcl.files.columns import record_from_header
 from fcl.files.compact import Encoding, packed_weights, unpacked_weights
 from fcl.files.stagewise import ARRAYS, COMPACT, STAGEWISE, file_version
@@ -35,7 +35,7 @@ def write_stagewise(
     """
     encoding = header.get("encoding")
     version = file_version(header["settings"]["update"], encoding)
-    members = {HEADER: STAGEWISE.encoded(plain(header), version), **weight_members(weights)}
+    members = {HEADER: STAGEWISE.encode(plain(header), version), **weight_members(weights)}
     if encoding is not None:
         del members["features.npy"]
         members[COMPACT] = packed_weights(weights.features, encoding.m, encoding.codec)
@@ -44,7 +44,7 @@ def write_stagewise(
 
 def weight_members(weights: RoundWeights, prefix: str = "") -> dict[str, np.ndarray | bytes]:
     """The weights of all rounds as members of a file."""
-    return {f"{prefix}{name}.npy": stored(getattr(weights, name), "<f8") for name in ARRAYS}
+    return {f"{prefix}{name}.npy": to_vector(getattr(weights, name), "<f8") for name in ARRAYS}
 
 
 def read_weights(

@@ -21,7 +21,7 @@ def test_formats_and_versions(kind: FileKind) -> None:
 
     def refused(message: str, **header: Any) -> bool:
         with pytest.raises(ModelFileError, match=message) as caught:
-            kind.decoded(json.dumps(header).encode())
+            kind.decode(json.dumps(header).encode())
         return isinstance(caught.value, DamagedFile)
 
     own = {"format": kind.format, "version": kind.version}
@@ -34,7 +34,7 @@ def test_formats_and_versions(kind: FileKind) -> None:
     assert refused(r"header\.json: .* is missing", **own)
     for content in (b"", b"{", b"[]", b"3", b'{"a": ' + b"[" * 99_999, b"\xff"):
         with pytest.raises(DamagedFile, match=r"^header\.json is not usable JSON: "):
-            kind.decoded(content)
+            kind.decode(content)
 
 
 TOY = FileKind(
@@ -43,14 +43,14 @@ TOY = FileKind(
     "toy file",
     schema.record(n=schema.whole(), more=schema.Maybe(schema.record(x=schema.finite)),
                   old=schema.Maybe(schema.flag, False)),
-    upgraded=lambda header: header | {"twice": 2 * header["n"]},
+    upgrade=lambda header: header | {"twice": 2 * header["n"]},
 )  # fmt: skip
 
 
 def test_what_is_written_is_what_is_read() -> None:
-    content = TOY.encoded({"n": 3, "more": {"x": 0.1}}, 2)
+    content = TOY.encode({"n": 3, "more": {"x": 0.1}}, 2)
     assert json.loads(content) == {"format": "toy", "version": 2, "n": 3, "more": {"x": 0.1}}
-    assert TOY.decoded(content) == {"n": 3, "more": {"x": 0.1}, "old": False, "twice": 6}
+    assert TOY.decode(content) == {"n": 3, "more": {"x": 0.1}, "old": False, "twice": 6}
     for header, message in (
         ({"n": -1}, "n: expected a whole number from 0"),
         ({"n": 1, "y": 2}, r"undeclared in the header\.json of a toy file: y"),
@@ -58,4 +58,4 @@ def test_what_is_written_is_what_is_read() -> None:
         ({"n": 1, "more": {"x": float("nan")}}, "not JSON compliant"),
     ):
         with pytest.raises(ValueError, match=message):
-            TOY.encoded(header)
+            TOY.encode(header)
