@@ -1,4 +1,4 @@
-"""A checkpoint that conforms to the tables in fcl/model/checkpoint_file.py, and crafted files."""
+"""A checkpoint that conforms to the tables in fcl/files/checkpoint.py, and crafted files."""
 
 from __future__ import annotations
 

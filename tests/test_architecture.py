@@ -19,7 +19,8 @@ LEVELS = (
     ("report", "path", "scoring", "stagewise"),
     ("drivers", "convert"),
     ("solve", "online"),
-    ("cache", "features", "data", "model"),
+    ("cache", "files", "model"),
+    ("features", "data"),
     ("objective",),
     ("kernels", "store", "memory"),
 )

@@ -29,8 +29,8 @@ import fcl
 from fcl.data.sparse import from_matrix
 from fcl.drivers.online.stream import StreamBlock, learn_stream
 from fcl.errors import InputError
+from fcl.files.online import OnlineState
 from fcl.model.foreign import load_weights
-from fcl.model.online_state import OnlineState
 from fcl.online.ogd import Ogd
 from fcl.online.options import OnlineOptions
 from fcl.scoring.compact import compact_model
@@ -425,11 +425,11 @@ def test_state_without_its_table_cannot_be_written() -> None:
     with pytest.raises(ValueError, match="is missing"):
         state.members()
     make_online(method="ftrl")()
-    from fcl.model.online_state import read_state
+    from fcl.files.online import read_state
 
     kept = read_state("m.fcl")
     more = OnlineState(kept.run | {"more": 1}, kept.ids, kept.table, kept.sums)
-    with pytest.raises(ValueError, match=r"undeclared in online\.json: more"):
+    with pytest.raises(ValueError, match=r"undeclared in the online\.json of a model file: more"):
         more.members()
 
 

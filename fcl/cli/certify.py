@@ -117,8 +117,8 @@ def command(model: str, data: str, **options: Any) -> int:
     bound on the objective of any model. The bound of a poor model is poor, too: the bound of an optimum
     (--bound-from) says more.
     """
-    from fcl.model.atomic import check_output
-    from fcl.model.result_file import Output, saved_bytes
+    from fcl.files.atomic import check_output
+    from fcl.files.result_file import Output, saved_bytes
 
     inputs = {"model": model, "data": data, "the optimum": options["bound_from"]}
     for option in ("out", "json"):

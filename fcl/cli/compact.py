@@ -77,9 +77,9 @@ def is_compaction(inputs: Sequence[str], options: Mapping[str, Any]) -> bool:
 
 def compact_file(path: str, out: str, quiet: bool, options: Mapping[str, Any]) -> int:
     """Write a compact copy of a model file, and say what was saved and lost; returns the exit code."""
+    from fcl.files.atomic import check_output
+    from fcl.files.result_file import Output
     from fcl.model import load_model
-    from fcl.model.atomic import check_output
-    from fcl.model.result_file import Output
     from fcl.scoring.compact import compact_model
 
     refuse_same(out, "OUT", model=path, data=options["data"])
@@ -160,7 +160,7 @@ def _weights(model: Any, compact: Any, out: str) -> str:
     """Number of weights, bits a weight in the file, and the entropy of their values."""
     import numpy as np
 
-    from fcl.model.archive import open_archive
+    from fcl.files.bundle import open_archive
 
     values = compact.weights if hasattr(compact, "C") else compact.weights.features
     given = model.weights if hasattr(model, "C") else model.weights.features

@@ -104,7 +104,7 @@ def write_explanations(
     Raises
     ------
     InputError
-        As from :meth:`fcl.Model.explain`, or as :func:`fcl.model.atomic.atomic_file` does.
+        As from :meth:`fcl.Model.explain`, or as :func:`fcl.files.atomic.atomic_file` does.
     """
     import numpy as np
 

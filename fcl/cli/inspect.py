@@ -71,9 +71,9 @@ def command(
 ) -> int:
     """Show a summary of the file MODEL: objective, certificate, strongest features."""
     from fcl.cli.report import model_lines
+    from fcl.files.atomic import check_output
+    from fcl.files.result_file import Output, saved_bytes
     from fcl.model import Model, load_model
-    from fcl.model.atomic import check_output
-    from fcl.model.result_file import Output, saved_bytes
     from fcl.report.meme import meme_text
 
     for option, path in (("--tsv", tsv), ("--meme", meme)):

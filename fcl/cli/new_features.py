@@ -15,8 +15,8 @@ from fcl.cli.options import overwrite_option, version_option
 from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
-from fcl.model.atomic import check_output
-from fcl.model.result_file import Output, saved_bytes
+from fcl.files.atomic import check_output
+from fcl.files.result_file import Output, saved_bytes
 
 _NUMBERS = '''"""Features of my own: pairs of columns that are both above their medians."""
 

@@ -109,7 +109,7 @@ def _check(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
         return
     if options["out"] is None:
         raise click.UsageError("--out is missing: the file to write the model to")
-    from fcl.model.atomic import check_output
+    from fcl.files.atomic import check_output
 
     inputs = {name: options[name] for name in ("data", "valid", "config", "initial")}
     if options["data"] == STDIN:
@@ -153,7 +153,7 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
     from fcl.drivers.online.run import End
     from fcl.drivers.online.stream import learn_stream
     from fcl.drivers.online.train import plan_online, train_online
-    from fcl.model.result_file import Output
+    from fcl.files.result_file import Output
 
     clock, limit = Clock(), options["max_time"]
 

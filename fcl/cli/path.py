@@ -28,7 +28,7 @@ from fcl.units import counted
 
 if TYPE_CHECKING:
     from fcl.cli.signals import Stop
-    from fcl.model.result_file import Output, Save
+    from fcl.files.result_file import Output, Save
     from fcl.path.result import PathResult
 
 #: Options that a path does not take, and why.
@@ -165,7 +165,7 @@ def _remove(folder: str) -> None:
         return
     if not os.path.isfile(os.path.join(folder, "path.json")) and os.listdir(folder):
         raise InputError(f"{folder}: is not the folder of a path, and is never replaced; move it")
-    from fcl.model.checkpoint import CheckpointFolder
+    from fcl.files.folder import CheckpointFolder
 
     with CheckpointFolder(folder):  # InputError if another job is writing its points there
         shutil.rmtree(folder)
@@ -246,7 +246,7 @@ def _write(
 
     Returns the name and the file of each, and whether one is elsewhere than wanted.
     """
-    from fcl.model.result_file import Output, saved_bytes
+    from fcl.files.result_file import Output, saved_bytes
 
     overwrite, written, moved = options["overwrite"], [], False
 

@@ -12,8 +12,8 @@ from fcl.units import counted, format_bytes, format_seconds
 if TYPE_CHECKING:
     from fcl.drivers.result import TrainResult
     from fcl.features import Family
+    from fcl.files.compact import Encoding
     from fcl.model import Certificate, History, Model
-    from fcl.model.compact import Encoding
     from fcl.model.frames import FeatureRow, OutputFeature
     from fcl.objective import Penalty
 
@@ -138,7 +138,7 @@ def model_lines(model: Model, path: str, top: int) -> list[str]:
     """The summary of ``fcl-inspect``."""
     from fcl.checks import shortened, shown
     from fcl.features.base import is_sampled
-    from fcl.model.file import FORMAT, file_version
+    from fcl.files.model import FORMAT, file_version
 
     family = _family_text(model.family.to_config())
     size = f"{model.family.n_features:,} of them"

@@ -76,7 +76,7 @@ def command(model: str, out: str, **options: Any) -> int:
     The page is one file, which opens without a network. Rows are streamed. The same model and data give
     the same page, byte for byte.
     """
-    from fcl.model.result_file import Output, saved_bytes
+    from fcl.files.result_file import Output, saved_bytes
     from fcl.report.export import write_files
 
     _check_outputs(model, out, options)
@@ -99,7 +99,7 @@ def command(model: str, out: str, **options: Any) -> int:
 
 
 def _check_outputs(model: str, out: str, options: Mapping[str, Any]) -> None:
-    from fcl.model.atomic import check_output
+    from fcl.files.atomic import check_output
     from fcl.report.extras import check_extras
 
     check_extras()
@@ -181,7 +181,7 @@ def report_on_training(model: str, options: Mapping[str, Any], trusted: Collecti
     """
     from fcl.data import open_data
     from fcl.errors import reason
-    from fcl.model.result_file import Output, saved_bytes
+    from fcl.files.result_file import Output, saved_bytes
     from fcl.report.make import make_report
 
     out = options["report"]

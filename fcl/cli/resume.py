@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from fcl.cli.config import checked_value
 from fcl.cli.options import KEPT, MAY_CHANGE
 from fcl.errors import InputError, ModelFileError
-from fcl.model.signature import check_places
-from fcl.options import FIXED, PATH, Resume
+from fcl.files.signature import check_places
+from fcl.options import PATH, Resume
 from fcl.plain import plain
 from fcl.store import absolute
 
 if TYPE_CHECKING:
-    from fcl.model.checkpoint_file import Checkpoint
+    from fcl.files.checkpoint import Checkpoint
 
 
 def command_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,7 +51,11 @@ def resume_options(
             "resume it from Python, where it was started"
         )
     check_places(folder, "train", command, checkpoint.signature, given, options["allowed_hosts"])
-    resumed, wrong = dict(options), []
+    from fcl.files.same_job import JobFacts, require_same
+
+    resumed = dict(options)
+    before: dict[str, Any] = {}
+    now: dict[str, Any] = {}
     for name, option in KEPT.items():
         if name not in command:
             continue  # saved by an earlier version, which did not have the option
@@ -59,15 +63,14 @@ def resume_options(
             if command[name] is not None:
                 resumed[name] = command[name]
         elif option.resume is Resume.FIXED and not _same(name, options[name], command[name]):
-            was = "it was not given" if command[name] is None else f"it was {command[name]}"
-            wrong.append(f"{given[name]} is {options[name]} and {was}")
-    if options["no_checkpoint"]:
-        wrong.append(f"{given['no_checkpoint']} is set")
-    elif "checkpoint" in given and not _same_path(options["checkpoint"], folder):
-        wrong.append(f"{given['checkpoint']} is {options['checkpoint']}, another folder")
-    if wrong:
+            before[given[name]], now[given[name]] = command[name], options[name]
+    advice = f"A resumed job may change only {MAY_CHANGE}"
+    require_same(f"--resume {folder}: the checkpoint", JobFacts(before), JobFacts(now), advice)
+    other = "checkpoint" in given and not _same_path(options["checkpoint"], folder)
+    if options["no_checkpoint"] or other:
         raise InputError(
-            f"--resume {folder}: {'; '.join(wrong)}. A resumed job may change only {MAY_CHANGE}"
+            f"--resume {folder}: expected a job that keeps its folder of checkpoints, got "
+            f"{given['checkpoint' if other else 'no_checkpoint']}; leave it out"
         )
     resumed["checkpoint"] = folder
     return resumed
@@ -90,9 +93,8 @@ def is_own_model(path: str, checkpoint: Checkpoint, trusted: Collection[str]) ->
         return False
     return (
         model.encoding is None
-        and model.fingerprint == checkpoint.fingerprint
         and plain(model.family.to_config()) == plain(family.to_config())
-        and all(model.options.get(name) == plain(checkpoint.options.get(name)) for name in FIXED)
+        and checkpoint.matches(model.options, model.fingerprint)
     )
 
 

@@ -12,7 +12,7 @@ from fcl.cli.common import messages
 from fcl.errors import FclError, OutputExistsError, reason
 
 if TYPE_CHECKING:
-    from fcl.model.result_file import Output, Save
+    from fcl.files.result_file import Output, Save
 
 
 class KeptState:
@@ -75,8 +75,8 @@ def save_result(
     FclError
         The result could not be written anywhere.
     """
-    from fcl.model.atomic import retry_while_full
-    from fcl.model.result_file import Output
+    from fcl.files.atomic import retry_while_full
+    from fcl.files.result_file import Output
 
     out = output.path
     try:

@@ -93,7 +93,7 @@ class Stop:
     @staticmethod
     def quit(signum: int) -> None:
         """End the process now, without unwinding, which could wait for threads in long steps."""
-        from fcl.model.atomic import discard_temporaries
+        from fcl.files.atomic import discard_temporaries
 
         discard_temporaries()
         show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""

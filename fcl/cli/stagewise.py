@@ -153,7 +153,7 @@ def _resumed(params: dict[str, Any], given: Mapping[str, str], saved: SavedState
             f"{given[wrong[0]]}: a resumed job of {saved.settings.update} keeps the options of its "
             f"checkpoint, except --{ends[0]}, --{ends[1]}, limits and memory; leave it out, or start over"
         )
-    from fcl.model.signature import check_places
+    from fcl.files.signature import check_places
 
     hosts = params["allowed_hosts"]
     check_places(params["resume"], "stagewise", saved.command, saved.signature, given, hosts)
@@ -198,7 +198,7 @@ def _check_unfinished(options: Mapping[str, Any], saved: SavedState, settings: S
 
 
 def _check_outputs(options: Mapping[str, Any], checkpoint: Any, saved: SavedState | None) -> None:
-    from fcl.model.atomic import check_output
+    from fcl.files.atomic import check_output
 
     inputs = {name: options[name] for name in ("data", "valid", "config")}
     refuse_same(options["out"], "--out", **inputs)
@@ -226,7 +226,7 @@ def _train(job: _Job, stop: Stop) -> int:
     from fcl.cli.stagewise_report import BlockLines, result_lines
     from fcl.cli.watched import watched
     from fcl.features import parse_features
-    from fcl.model.result_file import Output
+    from fcl.files.result_file import Output
     from fcl.stagewise.events import StagewiseStarted
     from fcl.stagewise.train import train_stagewise
 

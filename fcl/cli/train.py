@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from fcl.cli.progress import View
     from fcl.data import DataSet
     from fcl.drivers.result import TrainResult
-    from fcl.model.checkpoint_file import Checkpoint
-    from fcl.model.result_file import Output
+    from fcl.files.checkpoint import Checkpoint
+    from fcl.files.result_file import Output
 
 EPILOG = f"""\
 \b
@@ -116,7 +116,7 @@ class _Request:
 
 def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
     from fcl.cli.config import given_options, merge_config
-    from fcl.model.result_file import Output
+    from fcl.files.result_file import Output
 
     options, given = params, given_options(ctx)
     if params["config"] is not None:
@@ -128,7 +128,7 @@ def _request(ctx: click.Context, params: dict[str, Any]) -> _Request:
             options = options | {"checkpoint": local_neighbour(options["out"], ".checkpoint")}
         return _Request(options, given, None, Output(options["out"] or "", options["overwrite"]))
     from fcl.cli.resume import check_command, is_own_model, resume_options
-    from fcl.model.checkpoint import CheckpointFolder
+    from fcl.files.folder import CheckpointFolder
 
     resumed = CheckpointFolder(folder).load()
     check_command(resumed, folder)
@@ -199,7 +199,7 @@ def _check_outputs(request: _Request) -> None:
     options = request.options
     if options["out"] is None:
         raise click.UsageError("--out is missing: the file to write the model to")
-    from fcl.model.atomic import check_output
+    from fcl.files.atomic import check_output
 
     inputs = {name: options[name] for name in ("data", "valid", "config")}
     outputs = [("--out", options["out"], options["overwrite"] or request.own_model)]
@@ -223,7 +223,7 @@ def _check_outputs(request: _Request) -> None:
     folder = options["checkpoint"]
     if folder is None:
         return
-    from fcl.model.checkpoint import CheckpointFolder
+    from fcl.files.folder import CheckpointFolder
 
     place = CheckpointFolder(folder)
     if (

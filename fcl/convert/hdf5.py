@@ -13,7 +13,7 @@ from fcl.data.base import VARIABLE_TEXT, RowReader, chunk_ranges
 from fcl.data.hdf5 import Hdf5Container
 from fcl.data.open import split_group
 from fcl.errors import InputError
-from fcl.model.atomic import atomic_folder, check_output
+from fcl.files.atomic import atomic_folder, check_output
 from fcl.store import kind_of
 from fcl.units import counted, format_bytes
 

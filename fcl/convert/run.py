@@ -21,9 +21,9 @@ from fcl.convert.reference import Reference
 from fcl.convert.registry import WITH_COLUMNS, format_of, open_source
 from fcl.convert.writer import RowWriter
 from fcl.errors import InputError
+from fcl.files.atomic import atomic_folder, check_output
 from fcl.memory.allowance import within
 from fcl.memory.ledger import LIBRARIES, check_budget
-from fcl.model.atomic import atomic_folder, check_output
 from fcl.plain import plain
 from fcl.store import local_folder
 from fcl.units import parse_size

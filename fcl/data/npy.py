@@ -6,6 +6,7 @@ Files are read in ranges, not mapped, because pages of a mapped file count as me
 from __future__ import annotations
 
 import io
+from collections.abc import Collection
 from pathlib import Path
 from typing import IO
 
@@ -27,6 +28,8 @@ from fcl.store import Location, RemotePath
 SUFFIX = ".npy"
 MAGIC = b"\x93NUMPY"
 MOST_HEADER = 1 << 16
+#: Versions that are read; 3.0 differs only in the names of fields, and records are not supported.
+VERSIONS = ((1, 0), (2, 0))
 
 
 class NpyReader(RowReader[np.ndarray]):
@@ -35,7 +38,7 @@ class NpyReader(RowReader[np.ndarray]):
     def __init__(self, path: Location, name: str) -> None:
         self.name = name
         self._path = path
-        self.shape, self._fortran, self.dtype, self._offset = _read_header(path, name)
+        self.shape, self._fortran, self.dtype, self._offset = _header_of(path)
         check_array(name, self.shape, self.dtype)
         n_columns = self.shape[1] if len(self.shape) == 2 else 1
         self._row_bytes = n_columns * self.dtype.itemsize
@@ -69,35 +72,44 @@ class NpyReader(RowReader[np.ndarray]):
         return values
 
 
-def _read_header(path: Location, name: str) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+def _header_of(path: Location) -> tuple[tuple[int, ...], bool, np.dtype, int]:
     """Shape, Fortran order, dtype and offset of the data of a ``.npy`` file."""
     with path.open("rb") as file:
         try:
-            version = np.lib.format.read_magic(file)
-            _check_header_length(file, version)
-            if version == (1, 0):
-                shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-            elif version == (2, 0):
-                shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
-            else:
-                # 3.0 differs only in the names of record fields, and records are not supported.
-                raise InputError(f"{name} has .npy version {version}; expected 1.0 or 2.0")
-            if any(isinstance(length, bool) for length in shape):  # which Python counts as 0 and 1
-                raise ValueError(f"expected whole numbers as its shape, got {shape}")
-        except (InputError, MemoryError):
-            raise
-        except Exception as error:  # numpy parses the header as Python: any error is possible
-            raise InputError(f"{path} is not a readable .npy file: {one_line(error)}") from error
+            shape, fortran, dtype = read_header(file)
+        except ValueError as error:
+            raise InputError(f"{path} is not a readable .npy file: {error}") from error
         return shape, fortran and len(shape) == 2, dtype, file.tell()
 
 
-def _check_header_length(file: IO[bytes], version: tuple[int, int]) -> None:
-    """Raise ValueError for a longer header than numpy parses, which it would read as a whole."""
-    width = 2 if version == (1, 0) else 4
-    length = int.from_bytes(file.read(width), "little")
-    file.seek(-width, io.SEEK_CUR)
-    if length > MOST_HEADER:
-        raise ValueError(f"a header of {length:,} bytes, expected at most {MOST_HEADER:,}")
+def read_header(
+    file: IO[bytes], versions: Collection[tuple[int, int]] = VERSIONS
+) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, Fortran order and dtype of an array in ``.npy`` format; the file is then at its data.
+
+    Raises ValueError for another version, and for anything that numpy does not read.
+    """
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in versions:
+            expected = " or ".join(f"{major}.{minor}" for major, minor in versions)
+            raise ValueError(f"version {version[0]}.{version[1]}, expected {expected}")
+        # numpy would read a longer header as a whole
+        width = 2 if version == (1, 0) else 4
+        length = int.from_bytes(file.read(width), "little")
+        file.seek(-width, io.SEEK_CUR)
+        if length > MOST_HEADER:
+            raise ValueError(f"a header of {length:,} bytes, expected at most {MOST_HEADER:,}")
+        form = np.lib.format
+        read = form.read_array_header_1_0 if width == 2 else form.read_array_header_2_0
+        shape, fortran, dtype = read(file)
+        if any(isinstance(length, bool) for length in shape):  # which Python counts as 0 and 1
+            raise ValueError(f"expected whole numbers as its shape, got {shape}")
+    except MemoryError:
+        raise
+    except Exception as error:  # numpy parses the header as Python: any error is possible
+        raise ValueError(one_line(error)) from error
+    return shape, fortran, dtype
 
 
 class NpyContainer(Container):

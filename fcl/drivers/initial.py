@@ -15,8 +15,8 @@ from fcl.features.base import Family
 from fcl.features.generator import without_scales
 from fcl.features.hashed import HashedFamily, refuse_hashed
 from fcl.features.standardized import divided_by
+from fcl.files.compact import refuse_compact
 from fcl.model.columns import difference, match, record_of
-from fcl.model.compact import refuse_compact
 from fcl.model.model import Model
 from fcl.types import Floats
 from fcl.units import counted

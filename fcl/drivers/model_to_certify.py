@@ -18,6 +18,7 @@ from fcl.errors import InputError
 from fcl.features import undivided
 from fcl.features.generator import without_probes
 from fcl.features.standardized import plain
+from fcl.files.same_job import JobFacts, require_same
 from fcl.model.certificate import Scope
 from fcl.model.foreign import ForeignWeights, load_weights
 from fcl.model.foreign.arrays import checked
@@ -244,16 +245,8 @@ def bound_of(bound: Model | float, job: Job) -> float:
         if not math.isfinite(value):
             raise InputError(f"bound: expected a finite number, got {shown(bound)}")
         return value
-    theirs, ours = _described(bound), _wanted(job)
-    for name, value in ours.items():
-        same = theirs[name] == value
-        if name == "C":
-            same = math.isclose(theirs[name], value, rel_tol=1e-12)
-        if not same:
-            raise InputError(
-                f"bound: expected a model of the same problem, got one with another {name}: "
-                f"{shown(theirs[name])}, here {shown(value)}; a bound holds for one problem only"
-            )
+    advice = "A bound holds for one problem only"
+    require_same("bound: the model", _facts_of_model(bound), _facts_of_job(job, bound.C), advice)
     certificate = bound.certificate
     if certificate.scope is not Scope.FAMILY or not math.isfinite(certificate.bound):
         raise InputError(
@@ -263,28 +256,28 @@ def bound_of(bound: Model | float, job: Job) -> float:
     return certificate.bound
 
 
-def _described(model: Model) -> dict[str, Any]:
-    """The problem of a model, in words for messages and in values to compare."""
-    options = {**_PROBLEM, **model.options}
-    return {
-        "data set (fingerprint)": model.fingerprint,
+def _facts_of_model(model: Model) -> JobFacts:
+    problem = {
         "family of features": without_probes(model.family.to_config()),
         "loss": model.loss,
         "C": model.C,
-        **{name: as_json(options[name]) for name in _PROBLEM},
         "number of training rows": model.n_rows,
         "sum of weights": model.sum_weights,
     }
+    options = {**_PROBLEM, **model.options}
+    return JobFacts(
+        as_json(problem | {name: options[name] for name in _PROBLEM}), model.fingerprint
+    )
 
 
-def _wanted(job: Job) -> dict[str, Any]:
-    """The problem of a job, like :func:`_described`."""
-    return {
-        "data set (fingerprint)": job.train.data.fingerprint(),
+def _facts_of_job(job: Job, C: float) -> JobFacts:
+    """The facts of a job; its C is the given one if only rounding lies between them."""
+    problem = {
         "family of features": without_probes(plain(job.family).to_config()),
         "loss": job.loss.text,
-        "C": job.options.C,
-        **{name: as_json(getattr(job.options, name)) for name in _PROBLEM},
+        "C": C if math.isclose(C, job.options.C, rel_tol=1e-12) else job.options.C,
         "number of training rows": job.train.n,
         "sum of weights": job.sum_weights,
     }
+    options = {name: getattr(job.options, name) for name in _PROBLEM}
+    return JobFacts(problem | options, job.train.data.fingerprint())

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcl.errors import FclError, InputError, reason
-from fcl.model.checkpoint import CheckpointFolder
-from fcl.model.checkpoint_file import Checkpoint
+from fcl.files.checkpoint import Checkpoint
+from fcl.files.folder import CheckpointFolder
 from fcl.solve.run_state import RunState
 
 if TYPE_CHECKING:

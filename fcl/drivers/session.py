@@ -30,9 +30,9 @@ from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.result import StopReason, TrainResult, end_in_words
 from fcl.drivers.saving import Saver
 from fcl.features.base import is_sampled
+from fcl.files.checkpoint import Checkpoint, compared_options
+from fcl.files.same_job import JobFacts
 from fcl.model.certificate import Certificate, Scope
-from fcl.model.checkpoint import CheckpointFolder
-from fcl.model.checkpoint_file import Checkpoint
 from fcl.solve.outer import Certified, Outer
 from fcl.solve.passes import MOST_ROUNDING, Passes
 from fcl.solve.run_state import RunState
@@ -159,13 +159,13 @@ class Session:
         needed = self.resumed is not None or self.saver.saves
         sums = checksums() if needed else np.empty(0, np.uint64)
         if self.resumed is not None:
-            CheckpointFolder.check_resume(
-                self.resumed,
-                self.job.options.of_job(),
+            now = JobFacts(
+                compared_options(self.job.options.of_job()),
                 self.fingerprint,
-                sums,
-                columns=self.job.train.data.column_record,
+                self.job.train.data.column_record.summary,
+                checksums=sums,
             )
+            self.resumed.check_job(now)
         self.saver.describe(self.job, self.fingerprint, sums, self.history)
         self.seconds["read"] = seconds
         n_read = self.job.train.n + (self.job.valid.n if self.job.valid else 0)

@@ -24,11 +24,12 @@ from fcl.drivers.saving import Saver
 from fcl.drivers.session import Session
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
 from fcl.features.standardized import uneven_scales
+from fcl.files.checkpoint import Checkpoint, compared_options
+from fcl.files.folder import CheckpointFolder
+from fcl.files.model import check_header
+from fcl.files.same_job import JobFacts
 from fcl.model.certificate import Certificate
-from fcl.model.checkpoint import CheckpointFolder
-from fcl.model.checkpoint_file import Checkpoint
 from fcl.model.columns import record_of
-from fcl.model.file import check_header
 from fcl.model.model import Model
 from fcl.options import TRAINING
 from fcl.parallel import one_blas_thread
@@ -287,13 +288,12 @@ def train(
         if options.block_rows != block_rows:
             derived.add("block_rows")
         compared = {name: value for name, value in kept.items() if name not in derived}
-        CheckpointFolder.check_resume(
-            resume,
-            compared,
+        now = JobFacts(
+            compared_options(compared) | {"n_outputs": job.n_outputs},
             family=job.family.to_config(),
             n_features=job.family.n_features,
-            n_outputs=job.n_outputs,
         )
+        resume.check_job(now)
     if command is not None:
         kept["command"] = dict(command)
     reporter = Reporter(progress, should_stop)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fcl.model.certificate import Certificate
-from fcl.model.file import FORMAT, VERSION
 from fcl.model.formats import load_model
 from fcl.model.frames import FeatureRow
 from fcl.model.history import History
@@ -11,8 +10,6 @@ from fcl.model.model import Model
 from fcl.objective.metrics import average_precision
 
 __all__ = [
-    "FORMAT",
-    "VERSION",
     "Certificate",
     "FeatureRow",
     "History",

@@ -43,13 +43,3 @@ def checked_arrays(ids: Any, weights: Any, support: Any) -> dict[str, np.ndarray
     if (support < 0).any():
         raise InputError("support counts rows and cannot be negative")
     return found
-
-
-def reshaped(values: np.ndarray, k: int, n_outputs: int) -> np.ndarray:
-    """The weights (k, K) from the vector of a model file; raises InputError for another length."""
-    if len(values) != k * n_outputs:
-        raise InputError(
-            f"weights.npy: expected {k * n_outputs:,} values, of {k:,} features and {n_outputs:,} "
-            f"outputs, got {len(values):,}"
-        )
-    return values.reshape(k, n_outputs)

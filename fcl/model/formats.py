@@ -8,10 +8,9 @@ from importlib import import_module
 from typing import Any
 
 from fcl.errors import StoreError
-from fcl.model.archive import open_archive, read_json, read_member
-from fcl.model.file import FORMAT
+from fcl.files.bundle import HEADER, open_archive, read_json, read_member
+from fcl.files.model import FORMAT
 from fcl.model.predictor import Predictor
-from fcl.model.reading import HEADER
 from fcl.store import kind_of, locate
 
 #: Format in the header -> module and function that reads it, as ``load_model`` of this module. They are

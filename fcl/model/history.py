@@ -9,49 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fcl.model import schema
+from fcl.files.passes import PASS_TABLE
 from fcl.model.frames import import_pandas
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_UNKNOWN = schema.nullable(schema.number())
-_COUNT = schema.nullable(schema.whole())
-#: What is known of a pass, as :class:`History` describes it; a file may say anything.
-PASS_TABLE = schema.claims(
-    event=schema.text,
-    number=schema.whole(),
-    scope=schema.text,
-    sample=schema.text,
-    models=schema.text,
-    resumed=schema.flag,
-    **dict.fromkeys(
-        (
-            "seconds",
-            "objective",
-            "bound",
-            "gap",
-            "max_violation",
-            "rows_per_second",
-            "beta",
-            "time_left",
-        ),
-        _UNKNOWN,
-    ),
-    **dict.fromkeys(
-        (
-            "priced",
-            "cached",
-            "active",
-            "evicted",
-            "cache_bytes",
-            "cache_capacity",
-            "memory_bytes",
-        ),
-        _COUNT,
-    ),
-    **dict.fromkeys(("validation", "busy"), schema.nullable(schema.mapping(_UNKNOWN))),
-)
 
 
 class History(list[Mapping[str, Any]]):

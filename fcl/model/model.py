@@ -15,17 +15,17 @@ from fcl.data.columns import ColumnRecord, Variant
 from fcl.data.frame import is_frame
 from fcl.errors import InputError, ModelFileError
 from fcl.features import family_from_config
-from fcl.model.archive import installed_version, now
-from fcl.model.arrays import checked_arrays, reshaped
+from fcl.files.bundle import HEADER, installed_version, now
+from fcl.files.columns import record_from_header, record_to_header
+from fcl.files.compact import Encoding
+from fcl.files.model import ARRAYS, FORMAT, read_model, write_model
+from fcl.model.arrays import checked_arrays
 from fcl.model.centres import folded, unfolded
 from fcl.model.certificate import Certificate
-from fcl.model.column_file import record_from_header, record_to_header
 from fcl.model.columns import matched, select_columns
-from fcl.model.compact import Encoding
 from fcl.model.covariates import CovariateTerm, covariate_margins
 from fcl.model.effects import effects_of
 from fcl.model.explain import Explanation, LinearModel, iter_explanations, iter_values
-from fcl.model.file import ARRAYS, FORMAT, read_model, write_model
 from fcl.model.frames import FeatureRow, OutputFeature, features_frame
 from fcl.model.history import History
 from fcl.model.html import TOP, certificate_facts, features_html, table_html
@@ -35,7 +35,6 @@ from fcl.model.multi_output import (
     iter_output_features,
     output_texts,
 )
-from fcl.model.reading import HEADER
 from fcl.model.tasks import Task, find_task
 from fcl.objective.losses import Loss, find_loss
 from fcl.parallel import one_blas_thread
@@ -705,40 +704,8 @@ class Model:
         return features_frame(rows, motifs, effects_of(rows, self.column_record), added)
 
 
-def _from_file(intercept: float | list[float], arrays: dict[str, np.ndarray]) -> float | Floats:
-    """The intercepts, after which the weights of several outputs get their shape (k, K)."""
-    if not isinstance(intercept, list):
-        return intercept
-    arrays["weights"] = reshaped(arrays["weights"], len(arrays["ids"]), len(intercept))
-    return np.array(intercept)
-
-
 def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Model:
-    """Read a model file.
-
-    Nothing in the file is executed. Features of a user's class (``module:Class``) are loaded only if its
-    module is trusted: imported already in this process, named by an installed package as an entry point
-    of the group ``fcl.generators``, or named in `trusted`.
-
-    Parameters
-    ----------
-    path : path
-        The model file.
-    trusted : collection of str
-        Names of modules that the file may import.
-
-    Returns
-    -------
-    Model
-
-    Raises
-    ------
-    InputError
-        The path leads to a FIFO, a socket or a device.
-    ModelFileError
-        The file is missing, damaged, not a model file, or of a newer version, or its family is unknown or
-        not trusted.
-    """
+    """Read a model of ``fcl train``; parameters and errors are as of :func:`fcl.load_model`."""
     shown_path = os.fspath(path)
     if isinstance(trusted, str):
         trusted = (trusted,)
@@ -750,7 +717,8 @@ def load_model(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> M
         if "centres" in header:
             header["centres"] = dict(header["centres"])
             header["intercept_rest"] = np.array(header["intercept_rest"])[()]
-        header["intercept"] = _from_file(header["intercept"], arrays)
+        if isinstance(header["intercept"], list):
+            header["intercept"] = np.array(header["intercept"])
         header["certificate"] = Certificate.from_dict(header["certificate"])
         terms = header.get("covariates", ())
         header["covariates"] = tuple(CovariateTerm.from_dict(term) for term in terms)

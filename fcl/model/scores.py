@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcl.errors import InputError
-from fcl.model.atomic import atomic_file, atomic_folder, check_output
+from fcl.files.atomic import atomic_file, atomic_folder, check_output
 from fcl.model.model import BLOCK_ROWS
 from fcl.model.outputs import Scores, scores_of
 from fcl.model.predictor import Predictor

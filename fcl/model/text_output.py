@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from fcl.errors import InputError
-from fcl.model.atomic import atomic_file, check_output
+from fcl.files.atomic import atomic_file, check_output
 
 STDOUT = "-"  #: as the name of an output
 
@@ -65,7 +65,7 @@ def text_output(path: str | os.PathLike[str], overwrite: bool) -> Iterator[IO[by
     Raises
     ------
     InputError
-        As :func:`fcl.model.atomic.atomic_file`.
+        As :func:`fcl.files.atomic.atomic_file`.
     """
     if os.fspath(path) == STDOUT:
         sys.stdout.flush()

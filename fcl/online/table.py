@@ -11,7 +11,6 @@ import math
 import mmap
 import os
 import re
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +20,9 @@ import numpy.typing as npt
 
 from fcl.checks import shown
 from fcl.errors import InputError
-from fcl.model import schema
-from fcl.model.archive import add_member, read_json, read_member, write_json
-from fcl.model.atomic import atomic_file
-from fcl.model.packing import CODECS, best_codec
-from fcl.model.reading import open_model
+from fcl.files import schema
+from fcl.files.bundle import FileKind, open_bundle, write_bundle, write_json
+from fcl.files.packing import CODECS, best_codec
 from fcl.types import Floats
 
 #: Base of the Morris counters: a relative standard deviation of 22 %; 255 stands for 3.6e11 events.
@@ -189,14 +186,17 @@ def write_pieces(
     """
     codec = best_codec()
     head = {"header": dict(header), "vectors": _shapes(vectors), "codec": codec}
-    with atomic_file(path, overwrite=True) as file, zipfile.ZipFile(file, "w") as archive:
-        add_member(archive, _HEADER, write_json(head))
+
+    def members() -> Iterator[tuple[str, bytes]]:
+        yield _HEADER, write_json(head)
         for name, vector in vectors.items():
             stored = vector.dtype.newbyteorder("<")
             for number, some in _slices(len(vector)):
                 if vector[some].any():
                     content = vector[some].astype(stored, copy=False).tobytes()
-                    add_member(archive, f"{name}.{number}", CODECS[codec].encode(content, LEVEL))
+                    yield f"{name}.{number}", CODECS[codec].encode(content, LEVEL)
+
+    write_bundle(path, members(), overwrite=True)
 
 
 def read_pieces(
@@ -206,23 +206,23 @@ def read_pieces(
 
     header : what the header may contain.
 
-    Raises InputError for a file with other vectors, and ModelFileError for a damaged one.
+    Raises ModelFileError for a damaged file, and for one with other vectors.
     """
-    kind, shapes = "a checkpoint of a table", _shapes(vectors)
+    shapes = _shapes(vectors)
     table = schema.record(header=header, vectors=schema.table, codec=schema.one_of(*CODECS))
-    with open_model(path) as archive:
-        found: dict[str, Any] = table(_HEADER, read_json(read_member(archive, _HEADER, kind)))
+    with open_bundle(path, FileKind("", 1, "checkpoint of a table", table, _HEADER)) as bundle:
+        found = bundle.header
         if found["vectors"] != shapes:
             raise InputError(
-                f"{os.fspath(path)}: expected vectors {shapes}, got {shown(found.get('vectors'))}; "
-                "resume with the options of the first run"
+                f"expected vectors {shapes}, got {shown(found['vectors'])}; resume with the options of "
+                "the first run"
             )
-        codec, members = CODECS[found["codec"]], set(archive.namelist())
+        codec = CODECS[found["codec"]]
         for name, vector in vectors.items():
             stored = vector.dtype.newbyteorder("<")
             for number, some in _slices(len(vector)):
                 member = f"{name}.{number}"
-                if member in members:
-                    content = read_member(archive, member, kind)
-                    vector[some] = np.frombuffer(codec.decode(content, vector[some].nbytes), stored)
-    return dict(found["header"])
+                if member in bundle.member_names:
+                    content = codec.decode(bundle.member(member), vector[some].nbytes)
+                    vector[some] = np.frombuffer(content, stored)
+        return dict(found["header"])

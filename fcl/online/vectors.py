@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fcl import kernels
 from fcl.checks import shortened
 from fcl.errors import InputError
-from fcl.model import schema
+from fcl.files import schema
 from fcl.online.base import PIECE, Learner
 from fcl.online.options import OnlineOptions
 from fcl.online.table import WeightGrid, anonymous, read_pieces, write_pieces

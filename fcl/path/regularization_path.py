@@ -17,8 +17,8 @@ from fcl.drivers.inline import InlineRun
 from fcl.drivers.job import Job
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.saving import was_saved
-from fcl.model.checkpoint import CheckpointFolder
-from fcl.model.checkpoint_file import Checkpoint
+from fcl.files.checkpoint import Checkpoint, compared_options
+from fcl.files.same_job import JobFacts
 from fcl.path.events import PathStarted
 from fcl.path.grid import Grid, resolve_grid
 from fcl.path.problem import Problem
@@ -296,15 +296,15 @@ class _PathFit:
     def _check_rows(self, job: Job) -> None:
         """Raise InputError if rows or fixed options differ from those of an earlier run."""
         if self._begun_with.checkpoint is not None:
-            CheckpointFolder.check_resume(
-                self._begun_with.checkpoint,
-                fixed_options(job),
+            now = JobFacts(
+                compared_options(fixed_options(job)),
                 self._fingerprint,
-                self._checksums,
+                job.train.data.column_record.summary,
                 job.family.to_config(),
                 job.family.n_features,
-                columns=job.train.data.column_record,
+                self._checksums,
             )
+            self._begun_with.checkpoint.check_job(now)
 
     def _move(self, run: InlineRun, number: int) -> None:
         """Continue at the C of a point, and keep the state from which a later run can do so, too."""

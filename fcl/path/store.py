@@ -13,7 +13,6 @@ continues after the last point whose state was saved.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Collection, Mapping
@@ -23,14 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from fcl.checks import shortened, shown
+from fcl.checks import choice
 from fcl.drivers.result import StopReason
 from fcl.errors import CheckpointError, InputError, ModelFileError
-from fcl.model import schema
-from fcl.model.archive import JSON_BYTES, read_json
-from fcl.model.atomic import atomic_file
-from fcl.model.checkpoint import CheckpointFolder
-from fcl.model.checkpoint_file import Checkpoint
+from fcl.files.checkpoint import Checkpoint
+from fcl.files.folder import CheckpointFolder
+from fcl.files.path import REMEDY, TABLE_NAME, read_table, write_table
+from fcl.files.same_job import JobFacts, require_same
 from fcl.model.model import load_model
 from fcl.path.regularization_path import CUT, SavedPath
 from fcl.path.result import OuterScores, PathPoint, PathResult, point_row
@@ -38,70 +36,12 @@ from fcl.plain import plain
 from fcl.solve.run_state import RunState
 from fcl.store import local_path
 
-FORMAT = "fcl-path 1"
-#: What the name of a model is followed by in the name of its folder, and the table in it.
-FOLDER_SUFFIX = ".path"
-TABLE_NAME = "path.json"
-
-_UNKNOWN = schema.nullable(schema.number())
-_UNKNOWNS = schema.listing(_UNKNOWN)
-_NUMBER_OF_POINT = schema.nullable(schema.whole())
-_POINT: dict[str, schema.Check | schema.Maybe] = {
-    "C": schema.number(5e-324),
-    "seconds": schema.number(0.0),
-    "passes": schema.whole(),
-    "score": _UNKNOWN,
-    "se": _UNKNOWN,
-    "empty": schema.Maybe(_UNKNOWN),
-    **dict.fromkeys(("alpha", "objective", "bound", "gap"), schema.Maybe(_UNKNOWN)),
-    "active": schema.Maybe(_NUMBER_OF_POINT),
-    "converged": schema.Maybe(schema.flag),
-}
-#: What a table may contain; its result describes a finished path.
-_TABLE = schema.record(
-    format=schema.one_of(FORMAT),
-    about=schema.Maybe(schema.nullable(schema.table)),
-    grid=schema.listing(schema.number(5e-324)),
-    points=schema.listing(schema.record(**_POINT, reason=schema.one_of(*StopReason))),
-    result=schema.Maybe(
-        schema.record(
-            **dict.fromkeys(
-                ("reason", "metric", "error_from", "select"), schema.Maybe(schema.text)
-            ),
-            **dict.fromkeys(("score", "se"), schema.Maybe(_UNKNOWNS)),
-            **dict.fromkeys(("best", "one_se", "chosen"), schema.Maybe(_NUMBER_OF_POINT)),
-            higher_is_better=schema.Maybe(schema.flag),
-            empty=schema.Maybe(_UNKNOWN),
-            folds=schema.Maybe(schema.listing(_UNKNOWNS)),
-            refit=schema.Maybe(schema.nullable(schema.record(**_POINT))),
-            outer=schema.Maybe(
-                schema.nullable(
-                    schema.record(
-                        metric=schema.text,
-                        mean=_UNKNOWN,
-                        se=_UNKNOWN,
-                        folds=schema.listing(schema.mapping(_UNKNOWN)),
-                    )
-                )
-            ),
-        )
-    ),
-)
-#: What to do about a damaged folder.
-REMEDY = "remove the folder (or give fcl-train --overwrite), and start the path over"
-
 
 class PathFolder:
-    """The points of a path over one set of rows in a folder.
+    """The points of a path over one set of rows in a folder, which is made for the first point.
 
-    Parameters
-    ----------
-    path : path
-        The folder; it is made when the first point is saved.
-    about : mapping
-        What defines the path besides the options of training: the grid, the folds, the validation rows.
-    trusted : collection of str
-        Modules that models may import.
+    about : what defines the path: data, grid, folds, validation rows, and options of training.
+    trusted : modules that models may import.
     """
 
     def __init__(
@@ -131,21 +71,11 @@ class PathFolder:
         if not (self.path / TABLE_NAME).is_file():
             return None
         table = read_table(self.path / TABLE_NAME)
-        before = table.get("about") or {}
-        wrong = [
-            _difference(name, before.get(name), value)
-            for name, value in self._about.items()
-            if before.get(name) != value
-        ]
-        if wrong:
-            raise InputError(
-                f"{self.path}: holds the points of another path: {'; '.join(wrong)}. Resume with the "
-                "data (which include the names of columns) and options of that path, or start over"
-            )
+        require_same(f"{self.path}: the path", _facts(table["about"] or {}), _facts(self._about))
         rows, values = table["points"], np.array(table["grid"], np.float64)
         state = checkpoint = None
         lost = self._has_states and not self._state.numbers()
-        if rows and (StopReason(rows[0]["reason"]) in CUT or lost):
+        if rows and (self._reason(rows[0]) in CUT or lost):
             # only the first point is kept if it is cut short, or precedes its state if the path is killed
             return SavedPath([], None, values)
         if self._has_states and len(rows) < len(values):
@@ -168,10 +98,16 @@ class PathFolder:
                 f"{path}: expected a model at C {row['C']:.6g}, as {TABLE_NAME} says, got {model.C:.6g}; "
                 f"{REMEDY}"
             )
-        score, se = (math.nan if row[name] is None else row[name] for name in ("score", "se"))
-        reason = StopReason(row["reason"])
-        empty = math.nan if row.get("empty") is None else row["empty"]
-        return PathPoint(number, model, reason, row["seconds"], row["passes"], score, se, empty)
+        score, se, empty = (
+            math.nan if row[name] is None else row[name] for name in ("score", "se", "empty")
+        )
+        return PathPoint(
+            number, model, self._reason(row), row["seconds"], row["passes"], score, se, empty
+        )
+
+    def _reason(self, row: Mapping[str, Any]) -> StopReason:
+        where = f"{self.path / TABLE_NAME}: reason"
+        return StopReason(choice(where, row["reason"], tuple(StopReason)))
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -205,6 +141,11 @@ class PathFolder:
         )
         with self._state:
             self._state.save(checkpoint)
+
+
+def _facts(about: Mapping[str, Any]) -> JobFacts:
+    options = {name: value for name, value in about.items() if name != "data"}
+    return JobFacts(options, about.get("data"))
 
 
 @dataclass(frozen=True)
@@ -256,37 +197,5 @@ def _outer_table(outer: OuterScores) -> dict[str, Any]:
     return {"metric": outer.metric, "mean": outer.mean, "se": outer.se, "folds": outer.rows()}
 
 
-def _difference(name: str, was: Any, now: Any) -> str:
-    """How an option differs; the hashes of two sets of folds would say nothing to a reader."""
-    if name == "folds" and was is not None and now is not None:
-        return "folds differ"
-    return f"{name} was {shown(was)}, is {shown(now)}"
-
-
 def _model_name(number: int) -> str:
     return f"point-{number + 1:02}.fcl"
-
-
-def read_table(path: Path) -> dict[str, Any]:
-    """Read a table that :func:`write_table` wrote; InputError if it is damaged."""
-    try:
-        with path.open("rb") as file:
-            found = read_json(file.read(JSON_BYTES + 1))
-        if found.get("format") != FORMAT:
-            raise ValueError(f"format {shown(found.get('format'))}")
-        table: dict[str, Any] = _TABLE("", found)
-        if len(table["points"]) > len(table["grid"]):
-            raise ValueError("more points than values of C")
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path}: expected the table of a path, in format {FORMAT!r}, got "
-            f"{shortened(str(error), 400)}; {REMEDY}"
-        ) from error
-    return table
-
-
-def write_table(path: Path, table: Mapping[str, Any]) -> None:
-    """Write a table as JSON, atomically; numbers that are not finite become null."""
-    content = json.dumps(plain({"format": FORMAT, **table}), indent=1, allow_nan=False)
-    with atomic_file(path, overwrite=True) as file:
-        file.write(content.encode() + b"\n")

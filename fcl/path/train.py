@@ -21,7 +21,7 @@ from fcl.drivers.cluster.jobs import executor_for
 from fcl.drivers.rows import check_data_set
 from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning, InputError
-from fcl.model.checkpoint import CheckpointFolder
+from fcl.files.folder import CheckpointFolder
 from fcl.parallel import one_blas_thread
 from fcl.path.bar import reporting
 from fcl.path.cross import cross_validated, held_out_margins, refit_cross_validated

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fcl.model.atomic import atomic_file, new_folder
+from fcl.files.atomic import atomic_file, new_folder
 from fcl.plain import plain
 from fcl.report.contract import Figure, Section, Table
 from fcl.report.figures import standalone

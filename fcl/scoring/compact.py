@@ -9,7 +9,7 @@ from typing import Any
 from fcl import checks
 from fcl.data import DataSet, open_data
 from fcl.errors import InputError
-from fcl.model.compact import (
+from fcl.files.compact import (
     LEAST_BITS,
     MOST_BITS,
     ROUNDINGS,
@@ -19,7 +19,7 @@ from fcl.model.compact import (
     mean_rise,
     refuse_compact,
 )
-from fcl.model.packing import best_codec
+from fcl.files.packing import best_codec
 from fcl.scoring.judge import Judge, judge_of
 
 #: Numbers of bits that are tried to keep a loss.

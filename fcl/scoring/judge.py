@@ -14,9 +14,9 @@ from fcl import kernels
 from fcl.data import DataSet
 from fcl.drivers.rows import held_out_rows, select_rows, weighted_by_class, weighted_by_code
 from fcl.errors import InputError
+from fcl.files.compact import Encoding, refuse_compact, round_weights
 from fcl.model import Certificate, Model
 from fcl.model.columns import record_of
-from fcl.model.compact import Encoding, refuse_compact, round_weights
 from fcl.model.explain import iter_values
 from fcl.model.history import History
 from fcl.model.labels import encoded_target
@@ -44,7 +44,7 @@ class Judge(ABC):
     Attributes
     ----------
     curvature : float
-        As :func:`fcl.model.compact.mean_rise` needs it; infinite if the loss has no bound.
+        As :func:`fcl.files.compact.mean_rise` needs it; infinite if the loss has no bound.
     roundings : tuple of str
         The default rounding first.
     """

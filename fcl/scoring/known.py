@@ -94,7 +94,7 @@ def write_known_scores(
     Raises
     ------
     InputError
-        As from :meth:`fcl.Model.iter_margins`, or as :func:`fcl.model.atomic.atomic_file` does.
+        As from :meth:`fcl.Model.iter_margins`, or as :func:`fcl.files.atomic.atomic_file` does.
     """
     lines = TableLines(table_scores(model))
     model.added_margins(data)  # raises before a file is opened

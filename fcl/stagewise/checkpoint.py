@@ -6,75 +6,32 @@ A folder holds one file, which is replaced after a block, completely or not at a
 from __future__ import annotations
 
 import os
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from fcl.checks import shortened, shown
-from fcl.errors import CheckpointError, InputError, reason
-from fcl.features.generator import same_features
-from fcl.model import schema
-from fcl.model.archive import (
-    add_array,
-    add_member,
+from fcl.errors import InputError
+from fcl.files.bundle import (
+    HEADER,
+    Bundle,
     installed_version,
     now,
-    open_archive,
-    read_array,
-    read_json,
-    read_member,
-    write_json,
+    open_bundle,
+    to_vector,
+    write_bundle,
 )
-from fcl.model.atomic import atomic_file
-from fcl.model.checkpoint import CheckpointFolder
-from fcl.model.checkpoint_file import COLUMNS_TABLE
-from fcl.model.columns import other_record
-from fcl.model.signature import sign
+from fcl.files.folder import CheckpointFolder, checkpoint_errors
+from fcl.files.same_job import JobFacts, require_same
+from fcl.files.signature import sign
+from fcl.files.stagewise import STAGEWISE_CHECKPOINT
 from fcl.plain import plain
-from fcl.stagewise.file import (
-    ARRAYS,
-    DONE_TABLE,
-    SETTINGS_TABLE,
-    check_best,
-    read_settings,
-    shaped,
-    vector,
-)
 from fcl.stagewise.job import StagewiseJob
 from fcl.stagewise.learner import BlockDone, State, first_order
 from fcl.stagewise.settings import Settings
+from fcl.stagewise.stored import read_weights, weight_members
 from fcl.store import local_path
-
-FORMAT, VERSION = "fcl-stagewise-checkpoint", 1
-_HEADER = "header.json"
-_KIND = "a checkpoint of a stagewise job"
-
-
-_TABLE = schema.record(
-    settings=SETTINGS_TABLE,
-    # options of the command that started the job; none if it began in Python
-    command=schema.record(
-        **dict.fromkeys(("features", "x", "y"), schema.Maybe(schema.text)),
-        **dict.fromkeys(
-            ("data", "weights", "offset", "valid", "out"),
-            schema.Maybe(schema.nullable(schema.text)),
-        ),
-        regression=schema.Maybe(schema.flag),
-    ),
-    signature=schema.Maybe(schema.text),
-    fingerprint=schema.text,
-    columns=schema.Maybe(COLUMNS_TABLE),
-    family=schema.table,
-    n_features=schema.whole(1),
-    n_margins=schema.whole(1),
-    best_number=schema.whole(0),
-    has_best=schema.flag,
-    rows=schema.listing(schema.whole(1)),
-    history=schema.listing(DONE_TABLE),
-)
 
 
 @dataclass(frozen=True)
@@ -108,29 +65,33 @@ class SavedState:
 
     def check(self, job: StagewiseJob) -> None:
         """Raise InputError naming what differs between the saved job and the one to be run."""
-        before, now_ = self.settings.fixed(), job.settings.fixed()
-        wrong = [
-            f"{name} was {shown(before.get(name))}, is {shown(value)}"
-            for name, value in now_.items()
-            if before.get(name) != value and name not in job.settings.ends
-        ]
-        shapes = [margins.shape for margins in self.state.margins]
         own = [(rows.n, job.targets[0].width) for rows in job.rows]
-        if job.fingerprint != self.fingerprint or shapes != own:
-            wrong.append("the data differ")
-        if other := other_record(self.columns, job.rows[0].data.column_record):
-            wrong.append(other)
-        n_features = len(self.state.weights.features)
-        if (
-            not same_features(self.family, plain(job.family.to_config()))
-            or n_features != job.family.n_features
-        ):
-            wrong.append("the features differ: their options, their class, or what it learnt")
-        if wrong:
-            raise InputError(
-                f"the checkpoint is of another job: {'; '.join(wrong)}. Resume with the data and options "
-                "of that job, or start over"
-            )
+        n_features, ends = len(self.state.weights.features), job.settings.ends
+        shapes = [margins.shape for margins in self.state.margins]
+        require_same(
+            "the checkpoint",
+            JobFacts(
+                _options(self.settings, ends, n_features, shapes),
+                self.fingerprint,
+                self.columns,
+                self.family,
+            ),
+            JobFacts(
+                _options(job.settings, ends, job.family.n_features, own),
+                job.fingerprint,
+                job.rows[0].data.column_record.summary,
+                job.family.to_config(),
+            ),
+        )
+
+
+def _options(
+    settings: Settings, ends: Collection[str], n_features: int, shapes: Sequence[tuple[int, ...]]
+) -> dict[str, Any]:
+    """What two runs of a job have in common, ends : options that only say when it ends."""
+    fixed = {name: value for name, value in settings.fixed().items() if name not in ends}
+    options: dict[str, Any] = plain(fixed | {"n_features": n_features, "rows and outputs": shapes})
+    return options
 
 
 class StateFolder:
@@ -156,8 +117,6 @@ class StateFolder:
         """Replace the checkpoint; raises CheckpointError if that fails, and the earlier one stays."""
         state = saved.state
         header = {
-            "format": FORMAT,
-            "version": VERSION,
             "settings": saved.settings.fixed(),
             "command": saved.command,
             "signature": sign("stagewise", self.lock.path, saved.command),
@@ -173,98 +132,58 @@ class StateFolder:
             "created": now(),
             "fcl_version": installed_version(),
         }
-        try:
-            with atomic_file(self._file, True) as file, zipfile.ZipFile(file, "w") as archive:
-                add_member(archive, _HEADER, write_json(plain(header)))
-                for name, array in _arrays(state).items():
-                    add_array(archive, f"{name}.npy", vector(array))
-        except (OSError, InputError) as error:
-            why = reason(error) if isinstance(error, OSError) else str(error)
-            raise CheckpointError(
-                f"{self.path}: the checkpoint could not be written ({why}); an earlier one is kept"
-            ) from error
+        members: dict[str, np.ndarray | bytes] = {
+            HEADER: STAGEWISE_CHECKPOINT.encode(plain(header))
+        }
+        members |= weight_members(state.weights)
+        if state.best is not state.weights:
+            members |= weight_members(state.best, "best-")
+        members["order.npy"] = to_vector(state.order, "<f8")
+        for k, margins in enumerate(state.margins):
+            members[f"margins-{k}.npy"] = to_vector(margins, "<f8")
+        with checkpoint_errors(self.path):
+            write_bundle(self._file, members.items(), overwrite=True)
 
     def load(self) -> SavedState:
         """Read the checkpoint; raises InputError if there is none, or it is damaged."""
         if not self.exists:
             raise InputError(f"{self.path}: holds no checkpoint of a stagewise job")
         try:
-            with open_archive(self._file) as archive:
-                return _read(archive)
-        except Exception as error:  # a damaged zip raises many kinds of errors
-            raise InputError(
-                f"{self._file}: damaged, or not {_KIND} ({shortened(str(error), 400)}); start the job "
-                "over"
-            ) from error
+            with open_bundle(self._file, STAGEWISE_CHECKPOINT) as bundle:
+                return _read(bundle)
+        except InputError as error:
+            raise InputError(f"{error}; start the job over") from error
 
 
-def _arrays(state: State) -> dict[str, np.ndarray]:
-    found = {name: getattr(state.weights, name) for name in ARRAYS}
-    if state.best is not state.weights:
-        found |= {f"best-{name}": getattr(state.best, name) for name in ARRAYS}
-    found["order"] = state.order
-    return found | {f"margins-{k}": margins for k, margins in enumerate(state.margins)}
-
-
-def _read(archive: zipfile.ZipFile) -> SavedState:
-    found = read_json(read_member(archive, _HEADER, _KIND))
-    if found.get("format") != FORMAT or found.get("version") != VERSION:
-        raise ValueError(f"expected format {FORMAT} of version {VERSION}")
-    header = _TABLE("", found)
-    _check(header)
-    settings, K = read_settings(header["settings"]), header["n_margins"]
-
-    def weights(prefix: str, number: int) -> Any:
-        arrays = {name: _array(archive, prefix + name) for name in ARRAYS}
-        return shaped(arrays, header["n_features"], K, settings, number)
-
-    last = weights("", len(header["history"]))
-    state = State(
-        weights=last,
-        best=weights("best-", header["best_number"]) if header["has_best"] else last,
-        best_number=header["best_number"],
-        margins=[
-            _array(archive, f"margins-{k}").reshape(n, K) for k, n in enumerate(header["rows"])
-        ],
-        order=_order(archive, header["n_features"], settings),
-        history=[BlockDone(**row) for row in header["history"]],
-    )
+def _read(bundle: Bundle) -> SavedState:
+    header = bundle.header
+    settings = Settings(**header["settings"]).checked()
+    D, K = header["n_features"], header["n_margins"]
+    last = read_weights(bundle, D, K, settings, len(header["history"]))
+    best = last
+    if header["has_best"]:
+        best = read_weights(bundle, D, K, settings, header["best_number"], "best-")
+    margins = [
+        bundle.vector(f"margins-{k}", "<f8").reshape(n, K) for k, n in enumerate(header["rows"])
+    ]
+    order = first_order(D, settings)
+    if settings.order == "gradient":
+        order = bundle.vector("order", "<f8").astype(np.int64)
+        if not np.array_equal(np.sort(order), np.arange(D)):
+            raise ValueError("order.npy: expected each feature once")
     return SavedState(
         settings,
         header["command"],
         header["fingerprint"],
         header["family"],
-        state,
-        header.get("columns"),
-        header.get("signature", ""),
+        State(
+            weights=last,
+            best=best,
+            best_number=header["best_number"],
+            margins=margins,
+            order=order,
+            history=[BlockDone(**row) for row in header["history"]],
+        ),
+        header["columns"],
+        header["signature"],
     )
-
-
-def _check(header: Mapping[str, Any]) -> None:
-    """Raise Mismatch unless the best block is the first one of the lowest validation loss."""
-    rows, history, best = header["rows"], header["history"], header["best_number"]
-    check_best(best, history)
-    if not 1 <= len(rows) <= 2:
-        raise schema.Mismatch(f"rows: expected one number or two, got {len(rows)}")
-    losses = [row["valid_loss"] for row in history]
-    if any((loss is None) == (len(rows) == 2) for loss in losses):
-        raise schema.Mismatch(
-            "history: expected a valid_loss, if and only if there are validation rows"
-        )
-    first = len(history) if len(rows) == 1 else 1 + losses.index(min(losses)) if losses else 0
-    if best != first:
-        raise schema.Mismatch(f"best_number: expected {first}, of the lowest loss, got {best}")
-
-
-def _order(archive: zipfile.ZipFile, n_features: int, settings: Settings) -> np.ndarray:
-    """The order of the features; raises ValueError unless it has each of them once."""
-    if settings.order != "gradient":
-        return first_order(n_features, settings)
-    found = _array(archive, "order")
-    if not np.array_equal(np.sort(found), np.arange(n_features)):
-        raise ValueError("order.npy: expected each feature once")
-    return found.astype(np.int64)
-
-
-def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    return read_array(archive, f"{name}.npy", "<f8", _KIND)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from fcl.data import DataSet
-from fcl.model.compact import Encoding, refuse_compact, round_weights
+from fcl.files.compact import Encoding, refuse_compact, round_weights
 from fcl.stagewise.blocks import TILE_ROWS
 from fcl.stagewise.certify import JointGap
 from fcl.stagewise.job import training_rows

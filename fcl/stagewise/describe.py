@@ -8,7 +8,7 @@ import numpy as np
 
 from fcl.checks import shown
 from fcl.features.plain import Columns
-from fcl.stagewise.file import file_version
+from fcl.files.stagewise import file_version
 from fcl.stagewise.model import StagewiseModel
 from fcl.units import counted
 

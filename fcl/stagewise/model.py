@@ -16,17 +16,18 @@ from fcl.data.dataset import DataSet
 from fcl.data.frame import is_frame
 from fcl.errors import InputError
 from fcl.features.generator.family import GeneratedFamily
-from fcl.model.archive import installed_version, now
-from fcl.model.column_file import record_to_header
+from fcl.files.bundle import installed_version, now
+from fcl.files.columns import record_to_header
+from fcl.files.compact import Encoding
+from fcl.files.stagewise import FORMAT
 from fcl.model.columns import matched, select_columns
-from fcl.model.compact import Encoding
 from fcl.stagewise.blocks import TILE_ROWS
 from fcl.stagewise.calibration import calibrated
 from fcl.stagewise.certify import JointGap
-from fcl.stagewise.file import FORMAT, read_stagewise, write_stagewise
 from fcl.stagewise.learner import RoundWeights, block_count, rounds_of
 from fcl.stagewise.links import Link
 from fcl.stagewise.settings import Settings
+from fcl.stagewise.stored import read_stagewise, write_stagewise
 from fcl.stagewise.targets import checked_offset
 from fcl.types import Floats
 

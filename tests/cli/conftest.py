@@ -15,9 +15,9 @@ from click.testing import CliRunner, Result
 
 from fcl.drivers.events import PassDone, Prepared, Started, Stopped
 from fcl.features import KmerFamily
+from fcl.files.folder import Checkpoint, CheckpointFolder
 from fcl.memory.ledger import MemoryPlan
 from fcl.model import Certificate, Model
-from fcl.model.checkpoint import Checkpoint, CheckpointFolder
 from tests.checkpoints import arrays, state
 from tests.cli.refusals import Refuses, check_refused
 

@@ -14,7 +14,7 @@ from click.testing import Result
 from waves import Problem
 
 import fcl
-from fcl.model import atomic
+from fcl.files import atomic
 from tests.cli.conftest import save
 
 Run = Callable[..., Result]

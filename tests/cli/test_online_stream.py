@@ -22,8 +22,8 @@ from fcl.cli import online_stream
 from fcl.cli.online import command
 from fcl.cli.online_stream import _pieces, _texts
 from fcl.drivers.online.train import train_online
+from fcl.files.online import read_state
 from fcl.memory.allowance import within
-from fcl.model.online_state import read_state
 
 N, P = 6000, 20
 RANDOM = np.random.default_rng(0)

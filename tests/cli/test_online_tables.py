@@ -14,7 +14,7 @@ import pytest
 from click.testing import Result
 
 import fcl
-from fcl.model.online_state import read_state
+from fcl.files.online import read_state
 from tests.cli.conftest import ok, save
 
 N, P = 3000, 30

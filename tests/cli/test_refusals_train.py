@@ -14,7 +14,8 @@ from tests.cli.refusals import Refuses, parametrized
 
 FIFO = r"fifo: is a FIFO \(named pipe\)"
 LONG = "x" * 256
-RESUMED = r"error: --resume \S*o\.fcl\.checkpoint: "
+OF = r"error: --resume \S*o\.fcl\.checkpoint: "
+RESUMED = f"{OF}the checkpoint is of another job: "
 ONLY = r"\. A resumed job may change only DATA"
 
 # -- doors: each gives the words of a command, for a folder with data and a file exists.fcl
@@ -222,27 +223,27 @@ FILES = [
 ]  # fmt: skip
 
 CHECKPOINTS = [
-    ("C", resume, "--C 0.3", rf"{RESUMED}--C is 0\.3 and it was 0\.1{ONLY}"),
-    ("alpha", resume, "--alpha 0.3", rf"{RESUMED}--alpha is 0\.3 and it was not given{ONLY}"),
+    ("C", resume, "--C 0.3", rf"{RESUMED}--C was 0\.1, is 0\.3{ONLY}"),
+    ("alpha", resume, "--alpha 0.3", rf"{RESUMED}--alpha was not given, is 0\.3{ONLY}"),
     ("features", resume, "--features kmers:d=4",
-     f"{RESUMED}--features is kmers:d=4 and it was kmers:d=3{ONLY}"),
-    ("l1-ratio", resume, "--l1-ratio 0.5", rf"{RESUMED}--l1-ratio is 0\.5 and it was 1\.0{ONLY}"),
+     f"{RESUMED}--features was 'kmers:d=3', is 'kmers:d=4'{ONLY}"),
+    ("l1-ratio", resume, "--l1-ratio 0.5", rf"{RESUMED}--l1-ratio was 1\.0, is 0\.5{ONLY}"),
     ("class-weight", resume, "--class-weight balanced",
-     f"{RESUMED}--class-weight is balanced and it was not given{ONLY}"),
-    ("loss", resume, "--loss squared", f"{RESUMED}--loss is squared and it was logistic{ONLY}"),
-    ("intercept", resume, "--no-intercept", f"{RESUMED}--intercept is False and it was True{ONLY}"),
-    ("standardize", resume, "--standardize", f"{RESUMED}--standardize is True and it was False{ONLY}"),
-    ("seed", resume, "--seed 1", f"{RESUMED}--seed is 1 and it was 0{ONLY}"),
-    ("block-rows", resume, "--block-rows 128", f"{RESUMED}--block-rows is 128 and it was 65536{ONLY}"),
-    ("weights", resume, "--weights s", f"{RESUMED}--weights is s and it was not given{ONLY}"),
-    ("y", resume, "--y target", f"{RESUMED}--y is target and it was y{ONLY}"),
+     f"{RESUMED}--class-weight was not given, is 'balanced'{ONLY}"),
+    ("loss", resume, "--loss squared", f"{RESUMED}--loss was 'logistic', is 'squared'{ONLY}"),
+    ("intercept", resume, "--no-intercept", f"{RESUMED}--intercept was True, is False{ONLY}"),
+    ("standardize", resume, "--standardize", f"{RESUMED}--standardize was False, is True{ONLY}"),
+    ("seed", resume, "--seed 1", f"{RESUMED}--seed was 0, is 1{ONLY}"),
+    ("block-rows", resume, "--block-rows 128", f"{RESUMED}--block-rows was 65536, is 128{ONLY}"),
+    ("weights", resume, "--weights s", f"{RESUMED}--weights was not given, is 's'{ONLY}"),
+    ("y", resume, "--y target", f"{RESUMED}--y was 'y', is 'target'{ONLY}"),
     ("valid-fraction", resume, "--valid-fraction 0.2",
-     rf"{RESUMED}--valid-fraction is 0\.2 and it was not given{ONLY}"),
+     rf"{RESUMED}--valid-fraction was not given, is 0\.2{ONLY}"),
     ("checkpoint", resume, "--checkpoint other",
-     f"{RESUMED}--checkpoint is other, another folder{ONLY}"),
-    ("no-checkpoint", resume, "--no-checkpoint", f"{RESUMED}--no-checkpoint is set{ONLY}"),
+     f"{OF}expected a job that keeps its folder of checkpoints, got --checkpoint"),
+    ("no-checkpoint", resume, "--no-checkpoint", f"{OF}expected .*, got --no-checkpoint; leave"),
     ("file and line", resume, "--config other.toml --seed 1",  # max-passes may change
-     rf"other\.toml: C is 0\.3 and it was 0\.1; --seed is 1 and it was 0{ONLY}.*--max-passes, "),
+     rf"--seed was 0, is 1; other\.toml: C was 0\.1, is 0\.3{ONLY}.*--max-passes, "),
     ("data", checkpoint, {"data": {"a": 1}},
      r"data of checkpoint 1: expected a string, got \{'a': 1\}"),
     ("features", checkpoint, {"features": True},

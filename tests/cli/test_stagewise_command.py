@@ -96,7 +96,7 @@ def test_fcl_train_names_what_is_of_a_stagewise_job(
     assert run("stagewise", folder / "data", "--features", "columns", "--out", out).exit_code == 0
     resumed = run("train", "--resume", f"{out}.checkpoint")
     assert resumed.exit_code == 2 and "damaged" not in resumed.output
-    assert f"continue it with fcl stagewise --resume {out}.checkpoint" in resumed.output
+    assert f"resume it with fcl stagewise --resume {out}.checkpoint" in resumed.output
     args = ("--features", "columns", "--C", 1, "--initial", out, "--out", folder / "t.fcl")
     began = run("train", folder / "data", *args)
     assert began.exit_code == 2

@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 import fcl
-from fcl.model import atomic, result_file
+from fcl.files import atomic, result_file
 from tests.cli.conftest import ok, save
 
 Run = Callable[..., Result]
@@ -215,7 +215,7 @@ def test_folders_of_a_report(
 
 def test_two_paths_with_one_output(run: Run, inputs: dict[str, str], tmp_path: Path) -> None:
     """The second job would mix its points with those of the first one."""
-    from fcl.model.checkpoint import CheckpointFolder
+    from fcl.files.folder import CheckpointFolder
 
     out = tmp_path / "o.fcl"
     with CheckpointFolder(f"{out}.path"):

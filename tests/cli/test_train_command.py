@@ -325,7 +325,7 @@ def test_a_full_disk_is_waited_for(
         tries.append(0.0)
         full_disk() if len(tries) <= 3 else fsync(descriptor)
 
-    monkeypatch.setattr("fcl.model.atomic._TRY_EVERY", 0.0)
+    monkeypatch.setattr("fcl.files.atomic._TRY_EVERY", 0.0)
     driver.before_end = lambda arguments: monkeypatch.setattr(os, "fsync", filling)
     out = tmp_path / "o.fcl"
     result = ok(run(*job))
@@ -344,7 +344,7 @@ def test_no_place_for_the_model(
     monkeypatch.setattr("tempfile.tempdir", str(rescue))
     monkeypatch.setenv("HOME", str(rescue))
     monkeypatch.chdir(rescue)
-    monkeypatch.setattr("fcl.model.atomic._TRY_EVERY", 0.0)
+    monkeypatch.setattr("fcl.files.atomic._TRY_EVERY", 0.0)
     driver.before_end = lambda arguments: monkeypatch.setattr(os, "fsync", full_disk)
     out = tmp_path / "o.fcl"
     result = run(*job, "--disk-wait", "1s")

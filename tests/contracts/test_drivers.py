@@ -24,7 +24,7 @@ from jobs import OPTIONS, Job, jobs
 import fcl
 from fcl.drivers.events import Event, PassDone, Prepared
 from fcl.drivers.processes import faults
-from fcl.model.checkpoint import CheckpointFolder
+from fcl.files.folder import CheckpointFolder
 from tests.drivers.cluster.runs import bits
 from tests.same_optimum import ROUNDING, same_optimum
 from tools.fuzz import certify

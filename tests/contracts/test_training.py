@@ -28,7 +28,7 @@ from fcl.drivers import plan
 from fcl.drivers.job import make_job
 from fcl.features import bind_features, parse_features
 from fcl.features.kmers import pricing
-from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.files.folder import Checkpoint, CheckpointFolder
 from fcl.solve import admission, inner_descent
 from tests.drivers.conftest import bits, coefficients, dense
 from tests.families import hinge_matrix

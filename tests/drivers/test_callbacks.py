@@ -14,7 +14,7 @@ from waves import Problem, Waves
 import fcl
 from fcl.drivers.events import PassDone, Started
 from fcl.drivers.online.progress import OnlineProgress
-from fcl.model.checkpoint import CheckpointFolder
+from fcl.files.folder import CheckpointFolder
 from fcl.path.events import PointDone
 from fcl.stagewise.checkpoint import StateFolder
 from fcl.stagewise.events import BlockVisited

@@ -198,7 +198,7 @@ def test_resumed_jobs_keep_their_centres(driver: str, tmp_path: Path) -> None:
     objective = resumed.certificate.objective
     assert objective == pytest.approx(whole.certificate.objective, rel=1e-9)
     # a job of the version before has no centres, and its numbers belong to the plain columns
-    from fcl.model.checkpoint import CheckpointFolder
+    from fcl.files.folder import CheckpointFolder
 
     saved = CheckpointFolder(tmp_path).load()
     assert "centres_" in saved.family["state"]

@@ -12,7 +12,7 @@ from rows import acceptors
 
 import fcl
 from fcl.drivers.train import TrainResult
-from fcl.model.checkpoint import CheckpointFolder
+from fcl.files.folder import CheckpointFolder
 from tests.drivers.conftest import fit
 
 TOL = 1e-4
@@ -126,7 +126,10 @@ def test_the_file_is_skipped_by_name(
     newest.write_bytes(path.read_bytes())
     set_header(newest, "state", grown="2")
     assert train(resume=path.parent).converged
-    assert "checkpoint-9.fcl-ckpt: damaged (state.grown: expected a finite number" in caplog.text
+    assert (
+        "checkpoint-9.fcl-ckpt: damaged (header.json: state.grown: expected a finite number"
+        in caplog.text
+    )
     set_header(path, "state", idle=None)
     before = {p: p.read_bytes() for p in path.parent.iterdir()}
     with pytest.raises(fcl.InputError, match="holds no intact checkpoint"):

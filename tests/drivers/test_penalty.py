@@ -15,7 +15,8 @@ from rows import acceptors, pyrimidines
 import fcl
 from fcl.drivers.job import make_job
 from fcl.drivers.processes import children
-from fcl.model.checkpoint import CheckpointFolder
+from fcl.files.folder import CheckpointFolder
+from fcl.files.same_job import JobFacts
 from tests.drivers.conftest import check, fit
 
 STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
@@ -131,9 +132,9 @@ def test_a_checkpoint_from_before_had_neither(tmp_path: Path) -> None:
     saved = CheckpointFolder(tmp_path).load()
     for name in ("l1_ratio", "class_weight"):
         del saved.options[name]  # type: ignore[attr-defined]
-    CheckpointFolder.check_resume(saved, {"l1_ratio": 1.0, "class_weight": None})
+    saved.check_job(JobFacts({"l1_ratio": 1.0, "class_weight": None}))
     with pytest.raises(fcl.InputError, match=r"l1_ratio was 1\.0, is 0\.5"):
-        CheckpointFolder.check_resume(saved, {"l1_ratio": 0.5})
+        saved.check_job(JobFacts({"l1_ratio": 0.5}))
 
 
 def test_numbers_of_a_certificate_are_plain() -> None:

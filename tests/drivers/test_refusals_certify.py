@@ -96,7 +96,7 @@ CASES = [
      "expected no offset, since the model was trained without one"),
     ("covariates", certify, {"given": MODEL, "covariates": X[:, :1]}, "covariates of the model, none"),
     # bounds
-    *((f"bound of another {name}", bound, how, f"another {name}") for name, how in (
+    *((f"bound of another {name}", bound, how, f"of another job: .*{name}") for name, how in (
         ("C", {"C": 0.3}),
         ("family", {"features": "products:degree=2"}),
         ("loss", {"loss": "squared_hinge"}),
@@ -105,9 +105,9 @@ CASES = [
         ("class_weight", {"class_weight": "balanced"}),
         ("intercept", {"intercept": False}),
         ("number of training rows", {"valid_fraction": 0.2}),
-        ("data set", {"data": fcl.open_data(X + 1e-3, y=Y)}))),
+        ("data differ: fingerprint", {"data": fcl.open_data(X + 1e-3, y=Y)}))),
     ("bound at the best C", certify, {"given": MODEL, "C": "best", "bound": MODEL},
-     "one with another C: 0.2, here"),
+     "is of another job: C was 0.2, is"),
     ("bound above the objective", certify, {"given": MODEL, "bound": 1e6},
      "at most the objective of the model"),
     ("bound nan", certify, {"given": MODEL, "bound": math.nan}, "expected a finite number, got nan"),

@@ -15,7 +15,7 @@ from rows import acceptors
 import fcl
 from fcl.data.fingerprint import _spaced_blocks
 from fcl.features import Fourier
-from fcl.model.checkpoint import CheckpointFolder
+from fcl.files.folder import CheckpointFolder
 from tests.drivers.conftest import fit
 
 N = 300
@@ -121,7 +121,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
      r"covariates was \[.*2\]'\], is \[.*1\]'\]"),
     ("other names of classes", SOFTMAX, {"y": np.array(["x", "y", "z"])[CLASSES]},
      "the data differ: fingerprint was "),
-    ("other classes", SOFTMAX, {"y": np.arange(N) % 4}, "its weights are of 3 outputs, not 4"),
+    ("other classes", SOFTMAX, {"y": np.arange(N) % 4}, "n_outputs was 3, is 4"),
     # options
     *((f"other {name}", {}, {name: value}, message) for name, value, message in (
         ("C", 2.0, "C was 1.0, is 2.0"),
@@ -129,7 +129,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         ("intercept", False, "intercept was True, is False"),
         ("loss", "squared_hinge", "loss was 'logistic', is 'squared_hinge'"),
         ("block_rows", 128, "block_rows was 64, is 128"),
-        ("valid_fraction", 0.2, "valid_fraction was None, is 0.2"))),
+        ("valid_fraction", 0.2, "valid_fraction was not given, is 0.2"))),
     *((f"{name}, {driver}", job | {"driver": driver}, changes, message)
       for driver in ("inline", "processes") for name, job, changes, message in (
         ("no weights of the penalty", WEIGHTED, {"l1_ratio": 1.0, "class_weight": None},
@@ -152,7 +152,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         ("bound", bound_of_nan, r"state\.bound: expected a number, got nan"))),
     ("forged number of outputs", SOFTMAX, {"edit": four_outputs}, "holds no intact checkpoint"),
     ("forged outputs", SOFTMAX, {"edit": lambda path: four_outputs(path, True)},
-     "its weights are of 4 outputs, not 3"),
+     "n_outputs was 4, is 3"),
 ]  # fmt: skip
 
 

@@ -22,7 +22,7 @@ import fcl
 from fcl.cache import ColumnCache
 from fcl.drivers.events import Event, PassDone
 from fcl.drivers.train import TrainResult
-from fcl.model.checkpoint import CheckpointFolder
+from fcl.files.folder import CheckpointFolder
 from fcl.solve.solver import Solver
 from tests.drivers.conftest import INEXACT, bits, fit
 from tests.stops import After

@@ -18,8 +18,8 @@ from fcl.drivers.job import make_job
 from fcl.drivers.plan import Sizes, make_plan
 from fcl.errors import BudgetError
 from fcl.features import KmerFamily
+from fcl.files.folder import CheckpointFolder
 from fcl.memory.ledger import MIB
-from fcl.model.checkpoint import CheckpointFolder
 from fcl.solve.line import Line
 from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver

@@ -294,9 +294,7 @@ def test_certify_knows_the_limits_of_a_model(tmp_path: Path) -> None:
     assert other.certificate == found.certificate
     free = fcl.certify(weights, data, model.C, loss="squared")
     assert free.certificate.gap > 0.01
-    with pytest.raises(
-        fcl.InputError, match=r"bound: expected a model of the same problem.*limits"
-    ):
+    with pytest.raises(fcl.InputError, match=r"bound: the model is of another job: .*limits was"):
         fcl.certify(weights, data, model.C, loss="squared", bound=model)
 
 

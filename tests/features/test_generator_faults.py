@@ -15,7 +15,7 @@ import fcl
 from fcl.drivers.events import Event, PassDone
 from fcl.features import Generator
 from fcl.features.generator import bind
-from fcl.model.checkpoint import CheckpointFolder
+from fcl.files.folder import CheckpointFolder
 
 DRIVERS = ("inline", "processes")
 BLOCK_ROWS = 64
@@ -66,7 +66,7 @@ def test_a_class_that_was_changed_before_a_resume(
         warnings.simplefilter("ignore", fcl.ConvergenceWarning)
         train(generators.Tanh(), driver=driver, checkpoint=tmp_path, max_passes=2)
     monkeypatch.setattr(generators.Tanh, "columns", lambda self, ids, block: block[:, ids] / 50)
-    with pytest.raises(fcl.InputError, match="its features had other columns"):
+    with pytest.raises(fcl.InputError, match="the features differ"):
         train(generators.Tanh(), driver=driver, resume=tmp_path)
 
 

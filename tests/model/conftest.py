@@ -16,10 +16,11 @@ import fcl
 from fcl.convert.contract import OutputLayout
 from fcl.data.columns import ColumnRecord, KnownVariants, Variant
 from fcl.features import Family, KmerFamily, bind_features, parse_features
-from fcl.model import Certificate, Model, schema
-from fcl.model.checkpoint import Checkpoint, CheckpointFolder
-from fcl.model.column_file import COLUMN_KEYS, record_from_header, record_to_header
-from fcl.model.compact import Encoding, round_weights
+from fcl.files import schema
+from fcl.files.columns import COLUMN_KEYS, record_from_header, record_to_header
+from fcl.files.compact import Encoding, round_weights
+from fcl.files.folder import Checkpoint, CheckpointFolder
+from fcl.model import Certificate, Model
 
 # -- models of real k-mers
 

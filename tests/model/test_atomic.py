@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from fcl.errors import InputError, OutputExistsError
-from fcl.model import atomic
-from fcl.model.atomic import (
+from fcl.files import atomic
+from fcl.files.atomic import (
     _remove_leftovers,
     atomic_file,
     atomic_folder,
@@ -183,7 +183,7 @@ def test_a_folder_is_removed_when_other_threads_let_go(
 
 KILLED = """
 import os, signal, sys
-from fcl.model.atomic import atomic_file, atomic_folder
+from fcl.files.atomic import atomic_file, atomic_folder
 which = {"file": atomic_file, "folder": atomic_folder}[sys.argv[1]]
 with which(sys.argv[2]):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -210,7 +210,7 @@ def test_leftovers_of_a_killed_writer_go(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fcl.model.atomic._TRY_EVERY", 0.0)
+    monkeypatch.setattr("fcl.files.atomic._TRY_EVERY", 0.0)
     said: list[str] = []
     tries = iter([errno.ENOSPC, errno.EDQUOT, 0])
 

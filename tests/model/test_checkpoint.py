@@ -11,7 +11,7 @@ import resource
 import subprocess
 import sys
 import zipfile
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ import pytest
 from checkpoints import set_header, state
 
 from fcl.errors import CheckpointError, InputError
-from fcl.model.checkpoint import Checkpoint, CheckpointFolder
+from fcl.files.checkpoint import compared_options
+from fcl.files.folder import Checkpoint, CheckpointFolder
+from fcl.files.same_job import JobFacts
 from tests.model.conftest import make_checkpoint
 
 
@@ -71,8 +73,8 @@ def test_numpy_scalars_and_other_layouts(folder: CheckpointFolder) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"state": state(beta=object())}, "the state of a checkpoint cannot hold object"),
-        ({"state": state(mu=0.5)}, "undeclared in the state of a checkpoint: .*mu"),
+        ({"state": state(beta=object())}, "a header cannot hold object"),
+        ({"state": state(mu=0.5)}, "undeclared in the header.json of a checkpoint: state.mu"),
         ({"state": state(sharpness=0.0)}, "state.sharpness: expected a finite number"),
         ({"arrays": checkpoints.arrays(more=np.zeros(1))}, "undeclared arrays of a checkpoint: more"),
         ({"arrays": checkpoints.arrays(ids=np.array([object()]))}, "Cannot cast .*'O'"),
@@ -311,7 +313,7 @@ def test_every_key_of_the_state_is_validated(
         caplog.clear()
         set_header(newest, "state", **{name: value})
         assert folder.load().elapsed == 1.0, value
-        assert f"checkpoint-2.fcl-ckpt: damaged (state.{name}" in caplog.text
+        assert f"checkpoint-2.fcl-ckpt: damaged (header.json: state.{name}" in caplog.text
         newest.write_bytes(good)
     assert folder.load().elapsed == 2.0
 
@@ -324,7 +326,7 @@ def test_what_is_not_declared_is_left_out(folder: CheckpointFolder) -> None:
 # measured beside the interpreter and its imports, which take 100 MB themselves
 LIMITED = """
 import resource, sys
-import numpy, fcl.model.checkpoint as module, fcl.model.file, fcl.features
+import numpy, fcl.files.folder as module, fcl.files.model, fcl.features
 pages = int(open("/proc/self/statm").read().split()[0])
 limit = pages * resource.getpagesize() + (300 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -365,7 +367,9 @@ def test_bombs(folder: CheckpointFolder, tmp_path: Path, kind: str) -> None:
 
 HOLD = """
 import sys
-from fcl.model.checkpoint import CheckpointFolder
+from fcl.files.checkpoint import compared_options
+from fcl.files.same_job import JobFacts
+from fcl.files.folder import CheckpointFolder
 CheckpointFolder({path!r}).lock()
 print("locked", flush=True)
 sys.stdin.read()
@@ -472,20 +476,9 @@ def test_what_may_change() -> None:
     other = make_checkpoint(
         options={**saved.options, "writers": 1, "max_time": None, "driver": "x"}
     )
-    CheckpointFolder.check_resume(other, options, saved.fingerprint, saved.block_checksums)
-    early = make_checkpoint(block_checksums=np.empty(0, np.uint64))
-    CheckpointFolder.check_resume(early, {}, None, np.ones(3, np.uint64))
-
-
-def test_all_differences_are_named() -> None:
-    options = {"C": 0.3, "seed": 4, "block_rows": 256}
-    checksums = np.array([1, 7, 8], np.uint64)
-    with pytest.raises(InputError) as caught:
-        CheckpointFolder.check_resume(make_checkpoint(), options, "cd" * 32, checksums)
-    for words in (
-        "C was 0.1, is 0.3", "seed was 3, is 4", "fingerprint was abababababab, is cdcdcdcdcdcd",
-        "training rows 256-511 (block 1)", "was ffffffffffffffff, is 0000000000000007",
-        "training rows 512-599 (block 2)",
-    ):  # fmt: skip
-        assert words in str(caught.value), words
-    assert "block_rows" not in str(caught.value) and "block 0" not in str(caught.value)
+    now = JobFacts(compared_options(options), saved.fingerprint, checksums=saved.block_checksums)
+    other.check_job(now)
+    with pytest.raises(
+        InputError, match=r"^checkpoint 0 of .* is of another job: seed was 3, is 4\."
+    ):
+        other.check_job(replace(now, options={**now.options, "seed": 4}))

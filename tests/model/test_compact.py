@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,9 @@ from scipy.special import logsumexp
 from windows import examples
 
 from fcl.errors import ModelFileError
-from fcl.model import file, load_model
-from fcl.model.compact import MOST_BITS, Encoding, bits_for, margin_bound, mean_rise, round_weights
+from fcl.files import model as model_file
+from fcl.files.compact import MOST_BITS, Encoding, bits_for, margin_bound, mean_rise, round_weights
+from fcl.model import load_model
 from tests.model.conftest import make_compact, make_model
 
 N = 1_000_000
@@ -149,6 +151,6 @@ def test_older_readers_refuse_compact_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_compact().save(tmp_path / "s.fcl")
-    monkeypatch.setattr(file, "VERSION", 3)
+    monkeypatch.setattr(model_file, "MODEL", replace(model_file.MODEL, version=3))
     with pytest.raises(ModelFileError, match="format version 4, this fcl reads up to 3"):
         load_model(tmp_path / "s.fcl")

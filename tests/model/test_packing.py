@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from windows import examples
 
 from fcl.errors import InputError
-from fcl.model import packing
-from fcl.model.packing import CODECS, MOST_PER_BYTE, pack, unpack
+from fcl.files import packing
+from fcl.files.packing import CODECS, MOST_PER_BYTE, pack, unpack
 
 WHOLE = st.integers(-(2**63), 2**63 - 1) | st.integers(-200, 200) | st.integers(-2, 2)
 codecs = pytest.mark.parametrize("codec", list(CODECS))

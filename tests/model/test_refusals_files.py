@@ -14,9 +14,9 @@ import pytest
 from checkpoints import npy, rewrite, set_array, set_header
 
 from fcl.errors import InputError, ModelFileError
+from fcl.files.compact import Encoding, pack_arrays
+from fcl.files.folder import CheckpointFolder
 from fcl.model import load_model
-from fcl.model.checkpoint import CheckpointFolder
-from fcl.model.compact import Encoding, pack_arrays
 from fcl.model.covariates import CovariateTerm
 from tests.model.conftest import SEVERAL, make_checkpoint, make_compact, make_model
 

@@ -16,8 +16,8 @@ import fcl
 from fcl.cli.inspect import command as inspect_command
 from fcl.errors import InputError
 from fcl.features import Columns, bind_features
+from fcl.files.model import check_header
 from fcl.model import Model, load_model
-from fcl.model.file import check_header
 from fcl.model.labels import encoded_target
 from fcl.model.multi_output import feature_sizes
 from fcl.model.outputs import output_names, table_scores

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from fcl.errors import InputError
-from fcl.model import signature
-from fcl.model.signature import check_places, is_signed, sign
+from fcl.files import signature
+from fcl.files.signature import check_places, is_signed, sign
 
 COMMAND = {
     "data": "https://host:81/a.zarr",

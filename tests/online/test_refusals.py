@@ -16,8 +16,8 @@ from online_eager import stream
 import fcl
 from fcl.cli.online import command
 from fcl.errors import InputError
+from fcl.files.online import read_state
 from fcl.kernels import averaged, ball_heap
-from fcl.model.online_state import read_state
 from fcl.online import OnlineOptions, make_learner, project_l1_ball, project_simplex
 from fcl.online.table import WeightGrid
 from tests.cli.refusals import of, parametrized

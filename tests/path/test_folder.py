@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fcl
-from fcl.model.checkpoint import CheckpointFolder
+from fcl.files.folder import CheckpointFolder
 from tests.path.conftest import Killed, bits, counting, split, train_path
 
 

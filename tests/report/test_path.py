@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fcl.path.store import TABLE_NAME, write_table
+from fcl.files.path import TABLE_NAME, write_table
 from fcl.report.contract import Context, Figure, Table
 from fcl.report.sections import path as section_of_path
 from tests.report.conftest import Case

@@ -17,8 +17,8 @@ import fcl
 from fcl.cli.convert import command
 from fcl.cli.inspect import command as inspect_command
 from fcl.errors import InputError
+from fcl.files.compact import Encoding
 from fcl.model import Model
-from fcl.model.compact import Encoding
 from fcl.scoring import compact as module
 from fcl.scoring.compact import compact_model
 from fcl.scoring.judge import ModelJudge

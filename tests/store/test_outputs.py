@@ -11,8 +11,8 @@ import zarr
 
 import fcl
 from fcl.errors import OutputExistsError
-from fcl.model.atomic import atomic_file, atomic_folder, check_output
-from fcl.model.file import read_model
+from fcl.files.atomic import atomic_file, atomic_folder, check_output
+from fcl.files.model import read_model
 from fcl.model.scores import write_scores
 from fcl.store import RemotePath, usual_options
 from tests.s3_server import S3Server

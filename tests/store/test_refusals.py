@@ -16,7 +16,7 @@ import zarr
 
 import fcl
 from fcl.cli.convert import command
-from fcl.model.atomic import atomic_file, check_output
+from fcl.files.atomic import atomic_file, check_output
 from fcl.store import clients
 from tests.s3_server import S3Server
 from tests.store.conftest import Upload, invoke

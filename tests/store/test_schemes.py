@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fcl
-from fcl.model.atomic import atomic_file, check_output
+from fcl.files.atomic import atomic_file, check_output
 from fcl.store import clients
 from tests.store.conftest import Site, codes, toy_class
 

@@ -341,7 +341,7 @@ def rounding(rows: Rows, clock: Clock, seeds: int = 10) -> list[Figures]:
     """
     from sklearn.metrics import roc_auc_score
 
-    from fcl.model.compact import margin_bound, mean_rise, packed_weights, round_weights
+    from fcl.files.compact import margin_bound, mean_rise, packed_weights, round_weights
 
     p, X, y = rows.x.shape[1], rows.tests.astype(np.float64), rows.of_tests
     made = learner(p, power_of_two(rows))

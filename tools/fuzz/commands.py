@@ -339,7 +339,7 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
         options, given = merge_config(context, options["config"])
     if options.get("resume") is not None and name == "train":
         from fcl.cli.resume import resume_options
-        from fcl.model.checkpoint import CheckpointFolder
+        from fcl.files.folder import CheckpointFolder
 
         resumed = CheckpointFolder(options["resume"]).load()
         options = resume_options(options, given, resumed, options["resume"])

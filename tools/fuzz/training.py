@@ -21,7 +21,7 @@ import numpy as np
 
 import fcl
 from fcl.errors import BudgetError, InputError
-from fcl.model.checkpoint import CheckpointFolder
+from fcl.files.folder import CheckpointFolder
 from tools.fuzz.case import Case
 from tools.fuzz.faulted import DEADLINE, INTERVAL, ROUNDING, START, STOPPED, Run
 from tools.fuzz.faults import ACTS, Fault

@@ -22,8 +22,8 @@ from fcl.drivers.rows import Rows
 from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning, OutputExistsError
 from fcl.features.rows import RowChunk
+from fcl.files.result_file import Output, Save
 from fcl.memory.meter import rss_anon
-from fcl.model.result_file import Output, Save
 from fcl.online import Learner
 from fcl.types import Floats
 

@@ -37,11 +37,11 @@ from fcl.drivers.online.train import (
 from fcl.drivers.reporting import Reporter
 from fcl.drivers.rows import weighted_by_class
 from fcl.errors import InputError
+from fcl.files.online import OnlineState, read_state
+from fcl.files.result_file import Output
 from fcl.memory.meter import peak_memory
 from fcl.model.columns import difference
 from fcl.model.model import Model, load_model
-from fcl.model.online_state import OnlineState, read_state
-from fcl.model.result_file import Output
 from fcl.online import Learner
 from fcl.parallel import one_blas_thread
 from fcl.types import Floats
@@ -313,7 +313,7 @@ def _resumed(
 ) -> OnlineJob:
     """The job of a stream that continues the one of a saved model."""
     kept = kept_options(state)
-    if not state.run.get("stream"):
+    if not state.run["stream"]:
         raise InputError(
             f"resume: expected the model of a stream, got one that learnt stored rows; give its DATA in "
             f"place of {data.name}, or --initial to start from its weights"

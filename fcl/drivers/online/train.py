@@ -31,12 +31,13 @@ from fcl.drivers.optimality import Optimality
 from fcl.drivers.reporting import Reporter
 from fcl.errors import InputError, ModelFileError
 from fcl.features.base import Family
+from fcl.files.online import OnlineState, read_state
+from fcl.files.result_file import Output
+from fcl.files.same_job import JobFacts, require_same
 from fcl.memory.meter import peak_memory
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.columns import difference, record_of
 from fcl.model.model import Model, load_model
-from fcl.model.online_state import OnlineState, read_state
-from fcl.model.result_file import Output
 from fcl.online import Learner
 from fcl.parallel import one_blas_thread
 from fcl.plain import plain
@@ -311,7 +312,7 @@ def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
     if given.get("resume") is not None:
         model, state = load_model(given["resume"]), read_state(given["resume"])
         kept = kept_options(state)
-        _check_data(model, state, data, given["resume"])
+        _check_data(model, data, given["resume"])
         # a finished run goes further if it is given more passes
         running = {
             **running,
@@ -355,7 +356,7 @@ def kept_options(state: OnlineState) -> KeptOptions:
     """The options of a run that is resumed."""
     kept = state.run["options"]
     running = {name: kept[name] for name in RUNNING if name in kept}
-    learning = {name: kept[name] for name in LEARNING if name in kept}  # older files have fewer
+    learning = {name: kept[name] for name in LEARNING if name in kept}
     learning["theta"] = float("inf") if learning["theta"] is None else learning["theta"]
     class_weight = kept["class_weight"]
     if isinstance(class_weight, list):
@@ -363,15 +364,14 @@ def kept_options(state: OnlineState) -> KeptOptions:
     return KeptOptions({**running, "rate": state.run["rate"]}, learning, class_weight)
 
 
-def _check_data(model: Model, state: OnlineState, data: DataSet, path: Any) -> None:
+def _check_data(model: Model, data: DataSet, path: Any) -> None:
     """Raise InputError unless these are the data of the saved run."""
-    if data.fingerprint() != model.fingerprint:
-        raise InputError(
-            f"{data.name}: expected the data of the run in {os.fspath(path)}, got others (another "
-            "fingerprint); give the same rows, or learn from them without resume"
-        )
-    if other := difference(model.column_record, data.column_record):
-        raise InputError(f"{data.name}: {other}; give the data of the run in {os.fspath(path)}")
+    require_same(
+        f"{os.fspath(path)}: the run",
+        JobFacts(fingerprint=model.fingerprint),
+        JobFacts(fingerprint=data.fingerprint()),
+        more=[difference(model.column_record, data.column_record)],
+    )
 
 
 def _start(job: OnlineJob, state: OnlineState | None) -> tuple[Learner, RunPosition]:

@@ -33,8 +33,8 @@ from fcl.drivers.processes.setup import SharedMemory
 from fcl.drivers.result import StopReason, TrainResult
 from fcl.drivers.session import Session
 from fcl.errors import BudgetError, FclError, GeneratorError, InputError, StoreError
+from fcl.files import atomic
 from fcl.memory.meter import Meter
-from fcl.model import atomic
 
 _log = logging.getLogger("fcl")
 

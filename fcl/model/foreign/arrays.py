@@ -7,9 +7,9 @@ import zipfile
 
 import numpy as np
 
-from fcl.data.npy import NpyReader
+from fcl.data.npy import NpyReader, read_header
 from fcl.errors import InputError
-from fcl.model.archive import open_archive, read_member
+from fcl.files.bundle import open_archive, read_member
 from fcl.model.foreign.weights import ForeignWeights
 from fcl.store import locate
 from fcl.types import Floats
@@ -77,12 +77,8 @@ def _array(content: bytes) -> np.ndarray:
     """An array of an ``.npz``; ValueError unless its declared size is that of the member."""
     buffer = io.BytesIO(content)
     try:
-        version = np.lib.format.read_magic(buffer)
-        read = np.lib.format.read_array_header_1_0
-        shape, fortran, dtype = (
-            read if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )(buffer)
-    except Exception as error:  # numpy parses the header as Python: any error is possible
+        shape, fortran, dtype = read_header(buffer)
+    except ValueError as error:
         raise ValueError(f"an array is damaged ({error})") from error
     if dtype.hasobject or int(np.prod(shape)) * dtype.itemsize != len(content) - buffer.tell():
         raise ValueError(f"an array is damaged: {dtype} of shape {shape} does not fit its size")

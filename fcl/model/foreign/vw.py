@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from fcl.checks import shown
 from fcl.errors import InputError
-from fcl.model import schema
+from fcl.files import schema
 from fcl.model.foreign.hashing import Hashing, SharedPlaces
 from fcl.model.foreign.weights import ForeignWeights, lines_of, number
 from fcl.numerals import read_number, read_whole
@@ -60,7 +60,7 @@ _HEADER_TABLE = schema.record(
     bits=_bits,
 )
 _STATE_TABLE = schema.record(
-    **dict.fromkeys(("l1_state", "l2_state"), schema.Maybe(schema.number(0.0)))
+    **dict.fromkeys(("l1_state", "l2_state"), schema.Maybe(schema.at_least_0))
 )
 
 

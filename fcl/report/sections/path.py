@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from fcl.errors import InputError
+from fcl.files.path import FOLDER_SUFFIX, TABLE_NAME, read_table
 from fcl.path.rules import is_no_gain
-from fcl.path.store import FOLDER_SUFFIX, TABLE_NAME, read_table
 from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, INK, SECOND, THIRD, drawing, log_axis, short
 from fcl.report.sections.head import number

@@ -9,9 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fcl.checks import shortened, shown
+from fcl.files.path import FOLDER_SUFFIX
 from fcl.model.certificate import Scope
 from fcl.options import JOB_DEFAULTS, TRAINING
-from fcl.path.store import FOLDER_SUFFIX
 from fcl.report.contract import Context, OutputsContext, Section, Table
 from fcl.store import local_neighbour
 from fcl.units import counted

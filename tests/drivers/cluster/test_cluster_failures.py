@@ -22,7 +22,7 @@ from fcl.drivers.cluster import connect, tasks
 from fcl.drivers.cluster.faults import Fault
 from fcl.drivers.events import PassDone
 from fcl.errors import BudgetError, ClusterLost, InputError
-from fcl.model.checkpoint import CheckpointFolder
+from fcl.files.folder import CheckpointFolder
 
 from .runs import bits, train
 

@@ -25,7 +25,7 @@ from fcl.drivers.processes import faults, shared, supervisor
 from fcl.drivers.processes.logic.protocol import Decided
 from fcl.drivers.processes.outer_loop import OuterLoopState
 from fcl.drivers.result import StopReason
-from fcl.model.checkpoint import CheckpointFolder
+from fcl.files.folder import CheckpointFolder
 from tests.same_optimum import same_optimum
 from tests.stops import After
 

@@ -15,7 +15,7 @@ import pytest
 import fcl.drivers.processes
 from fcl.drivers.processes.logic.stages import TASKS
 from fcl.drivers.processes.trainer import _ORDERS
-from fcl.model import atomic
+from fcl.files import atomic
 from tools.fuzz import __main__ as fuzz
 from tools.fuzz import faults, outputs, run, training
 from tools.fuzz.case import Case

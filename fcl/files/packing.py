@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,17 +33,9 @@ _HEAD, _LENGTH = struct.Struct("<BBI"), struct.Struct("<I")
 _WIDTHS = (0, 1, 2, 4, 8)
 
 
-class Codec(Protocol):
-    """Compresses bytes."""
-
-    def encode(self, content: bytes, level: int = ...) -> bytes:
-        """The compressed bytes; level : from 1, the fastest."""
-
-    def decode(self, content: bytes, size: int) -> bytes:
-        """The bytes, of which there are ``size``; raises ValueError for any other number."""
-
-
 class _Zstd:
+    """Compresses bytes, at a level from 1, the fastest; decodes only content of exactly `size` bytes."""
+
     def encode(self, content: bytes, level: int = LEVEL) -> bytes:
         return bytes(_zstd(level).encode(content))
 
@@ -62,6 +54,8 @@ class _Zstd:
 
 
 class _Zlib:
+    """As above."""
+
     def encode(self, content: bytes, level: int = LEVEL) -> bytes:
         return zlib.compress(content, min(level, 9))
 
@@ -86,6 +80,7 @@ def _zstd(level: int = LEVEL) -> Any:
     return Zstd(level)
 
 
+Codec = _Zstd | _Zlib
 CODECS: dict[str, Codec] = {"zstd": _Zstd(), "zlib": _Zlib()}
 
 

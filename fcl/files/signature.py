@@ -91,16 +91,8 @@ def check_places(
 ) -> None:
     """Raise InputError for a host, or a place to write, that only the checkpoint of a stranger names.
 
-    Parameters
-    ----------
-    folder : str
-        Of the checkpoint.
-    kind, command, signature
-        As for :func:`is_signed`.
-    given : collection of str
-        Options that the user gave anew.
-    allowed : collection of str
-        Hosts that the user named, with or without a port; buckets, too.
+    folder : of the checkpoint.  given : options that the user gave anew.  allowed : hosts that the user
+    named, with or without a port; buckets, too.  Other arguments are as for :func:`is_signed`.
     """
     foreign, written = {}, {}
     for name, place in _trusted_places(folder, command).items():

@@ -1,6 +1,7 @@
 """Checkpoints: the state of a training job in a folder, from which it can be resumed.
 
-CHECKPOINT.md in this folder is the specification; `checkpoint_file` reads and writes single files.
+``fcl/model/CHECKPOINT.md`` is the specification; :mod:`fcl.files.checkpoint` reads and writes single
+files.
 """
 
 from __future__ import annotations
@@ -10,27 +11,18 @@ import fcntl
 import logging
 import os
 import re
-import zipfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from fcl.checks import shortened, shown
-from fcl.data.columns import ColumnRecord
+from fcl.checks import shortened
 from fcl.errors import CheckpointError, InputError, reason
-from fcl.model.atomic import atomic_file, check_name
-from fcl.model.checkpoint_file import Checkpoint, Damaged, read_checkpoint, write_checkpoint
-from fcl.model.columns import other_record
-from fcl.model.signature import sign
-from fcl.options import FIXED, JOB_DEFAULTS
-from fcl.plain import plain
+from fcl.files.atomic import check_name
+from fcl.files.bundle import DamagedFile, write_bundle
+from fcl.files.checkpoint import Checkpoint, checkpoint_members, read_checkpoint
+from fcl.files.signature import sign
 from fcl.store import local_path
-from fcl.units import counted
 
 #: Checkpoints kept: the newest, and the previous one in case the disk lost a part of the newest.
 KEPT = 2
@@ -45,6 +37,18 @@ _FILE = re.compile(r"checkpoint-([1-9][0-9]{0,17})\.fcl-ckpt")
 _LEFTOVER = re.compile(r"\.checkpoint-[0-9]+\.fcl-ckpt\..*\.tmp")  # as atomic_file names them
 
 _log = logging.getLogger("fcl")
+
+
+@contextmanager
+def checkpoint_errors(folder: Path) -> Iterator[None]:
+    """Raise CheckpointError for what prevents a checkpoint from being written within the context."""
+    try:
+        yield
+    except (OSError, InputError) as error:
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise CheckpointError(
+            f"{folder}: the checkpoint could not be written ({why}); the earlier ones are kept"
+        ) from error
 
 
 class CheckpointFolder:
@@ -211,21 +215,15 @@ class CheckpointFolder:
         """
         if self._lock is None:
             raise RuntimeError(f"{self.path}: lock the folder before saving to it")
-        try:
+        with checkpoint_errors(self.path):
             numbers = self.numbers()
             number = max(numbers, default=0) + 1
             path = self._file(number)
             if self.is_complete:
                 os.unlink(self.path / _COMPLETE)
-            with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
-                signature = sign("train", self.path, checkpoint.options.get("command"))
-                write_checkpoint(archive, replace(checkpoint, number=number, signature=signature))
-        except (OSError, InputError) as error:
-            why = reason(error) if isinstance(error, OSError) else str(error)
-            raise CheckpointError(
-                f"{os.fspath(self.path)}: the checkpoint could not be written ({why}); "
-                "the earlier ones are kept"
-            ) from error
+            signature = sign("train", self.path, checkpoint.options.get("command"))
+            numbered = replace(checkpoint, number=number, signature=signature)
+            write_bundle(path, checkpoint_members(numbered).items())
         own = [n for n in numbers if n not in self._obsolete]
         for old in {*self._obsolete, *own[: max(0, len(own) + 1 - KEPT)]}:
             with suppress(OSError):  # retried after the next save
@@ -248,8 +246,8 @@ class CheckpointFolder:
             path = self._file(number)
             try:
                 return read_checkpoint(path)
-            except Damaged as error:
-                why = shortened(str(error), 400)
+            except DamagedFile as error:
+                why = shortened(str(error).removeprefix(f"{path}: "), 400)
                 _log.warning("%s: damaged (%s); it is skipped", path, why)
         raise InputError(
             f"{shown}: holds no intact checkpoint (checkpoint {number}: {why}); start the job over"
@@ -257,82 +255,3 @@ class CheckpointFolder:
 
     def _file(self, number: int) -> Path:
         return self.path / f"checkpoint-{number}.fcl-ckpt"
-
-    # -- resuming
-
-    @staticmethod
-    def check_resume(
-        checkpoint: Checkpoint,
-        options: Mapping[str, Any],
-        fingerprint: str | None = None,
-        checksums: npt.NDArray[np.uint64] | None = None,
-        family: Mapping[str, Any] | None = None,
-        n_features: int | None = None,
-        n_outputs: int | None = None,
-        columns: ColumnRecord | None = None,
-    ) -> None:
-        """Raise InputError naming every difference between the saved job and the one to be run.
-
-        Arguments that are None are not known yet, and not compared.
-
-        options : effective options; only the options in FIXED are compared. An option that is missing in
-            the checkpoint of an earlier version counts as its default.
-        fingerprint : hash of the data now.
-        checksums : uint64 (blocks,), to compare with ``block_checksums``.
-        family : configuration of the bound family.
-        n_features : number of its features.
-        n_outputs : number of classes or targets of the job.
-        columns : what is known about the columns of the data.
-        """
-        wrong = []
-        before = JOB_DEFAULTS | plain(checkpoint.options)
-        for name, value in plain(options).items():
-            if name in FIXED and before[name] != value:
-                wrong.append(f"{name} was {shown(before[name])}, is {shown(value)}")
-        if fingerprint is not None and fingerprint != checkpoint.fingerprint:
-            wrong.append(
-                f"the data differ: fingerprint was {shortened(checkpoint.fingerprint[:12])}, is "
-                f"{fingerprint[:12]} (of X, names of its columns, target, weights, offset, covariates)"
-            )
-        if columns is not None and (other := other_record(checkpoint.columns, columns)):
-            wrong.append(other)
-        if family is not None:
-            from fcl.features.generator import same_features
-
-            if not same_features(checkpoint.family, plain(family)):
-                wrong.append(
-                    "its features had other columns: the columns of the data, or the class of the "
-                    "features, have changed"
-                )
-        if n_features is not None:
-            for name, array in checkpoint.arrays.items():
-                if name.endswith(("ids", "cached")) and array.max(initial=0) >= n_features:
-                    wrong.append(f"its {name} go up to {array.max()}, with {n_features} features")
-        saved_outputs = checkpoint.state.get("n_outputs") or 1
-        if n_outputs not in (None, saved_outputs):
-            wrong.append(f"its weights are of {counted(saved_outputs, 'output')}, not {n_outputs}")
-        if checksums is not None:
-            wrong += _differing_blocks(checkpoint, checksums)
-        if wrong:
-            raise InputError(
-                f"checkpoint {checkpoint.number} of {shortened(checkpoint.created)} is of another job: "
-                f"{'; '.join(wrong)}. Resume with the data and options of that job, or start over"
-            )
-
-
-def _differing_blocks(checkpoint: Checkpoint, checksums: npt.NDArray[np.uint64]) -> list[str]:
-    """Describe the first few blocks of prepared rows whose checksums differ."""
-    before = checkpoint.block_checksums
-    if before.size == 0:  # the job was stopped before they were computed
-        return []
-    if before.shape != checksums.shape:
-        return [f"there were {before.size} blocks of rows, there are {checksums.size}"]
-    rows = int(checkpoint.options.get("block_rows", 0))
-    blocks = np.flatnonzero(before != checksums).tolist()
-    words = [
-        f"training rows {block * rows}-{min(checkpoint.n_rows, (block + 1) * rows) - 1} "
-        f"(block {block}) differ: checksum was {int(before[block]):016x}, is "
-        f"{int(checksums[block]):016x}"
-        for block in blocks[:3]
-    ]
-    return words if len(blocks) <= 3 else [*words, f"and so do {len(blocks) - 3} more blocks"]

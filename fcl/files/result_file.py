@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from fcl.errors import OutputExistsError
-from fcl.model.atomic import atomic_file
+from fcl.files.atomic import atomic_file
 from fcl.store import RemotePath, locate, names_beside
 
 #: Writes a result to a path; the second argument says whether it may replace what is there.
@@ -17,20 +17,10 @@ class Output:
     """The file of a result, which one job writes once or several times.
 
     The job replaces what it wrote itself, but not what another process has written since the job began:
-    then the result gets an unused name beside it.
+    then the result gets an unused name beside it, which is ``path`` from then on.
 
-    Parameters
-    ----------
-    path : path
-    overwrite : bool
-        Whether the first write may replace what is there, whoever wrote it.
-    own : bool
-        Whether what is there now belongs to the job, which may replace it as long as it does not change.
-
-    Attributes
-    ----------
-    path : str
-        Where the result is, or will be.
+    overwrite : whether the first write may replace what is there, whoever wrote it.
+    own : whether what is there now is the job's, which may replace it as long as it does not change.
     """
 
     def __init__(

@@ -24,9 +24,9 @@ import numpy as np
 
 from fcl import kernels
 from fcl.errors import InputError
+from fcl.files import schema
+from fcl.files.packing import CODECS, pack, unpack
 from fcl.memory.allowance import allow
-from fcl.model import schema
-from fcl.model.packing import CODECS, pack, unpack
 from fcl.plain import plain
 from fcl.types import Floats, Ids
 
@@ -47,40 +47,21 @@ class Encoding:
     """How the weights of a compact model were rounded and stored, and what that cost.
 
     Losses are means over rows, weighted by the rows' sample weights; None if they were not measured.
-
-    Attributes
-    ----------
-    m : int
-        Weights are multiples of 2^-m.
-    rounding : str
-        ``nearest`` or ``random``.
-    seed : int
-        Of the random rounding.
-    codec : str
-        ``zstd`` or ``zlib``.
-    loss, loss_full : float or None
-        Mean loss of this model, and of the model before rounding.
-    promise : float or None
-        The mean over random roundings of ``loss - loss_full`` is at most this; None if the loss has no
-        bound of its second derivative, or nothing was measured.
-    margin_bound : float or None
-        With probability 1 - 1/rows over random roundings, no margin of a row moved by more than this.
-    rows : int
-        Number of measured rows.
-    fingerprint : str
-        Of the data with these rows.
     """
 
-    m: int
-    rounding: str
-    seed: int = 0
-    codec: str = "zstd"
-    loss: float | None = None
-    loss_full: float | None = None
+    m: int  #: weights are multiples of 2^-m
+    rounding: str  #: ``nearest`` or ``random``
+    seed: int = 0  #: of the random rounding
+    codec: str = "zstd"  #: or ``zlib``
+    loss: float | None = None  #: mean loss of this model
+    loss_full: float | None = None  #: mean loss of the model before rounding
+    #: the mean over random roundings of ``loss - loss_full`` is at most this; None if the loss has no
+    #: bound of its second derivative
     promise: float | None = None
+    #: with probability 1 - 1/rows over random roundings, no margin of a row moved by more than this
     margin_bound: float | None = None
-    rows: int = 0
-    fingerprint: str = ""
+    rows: int = 0  #: number of measured rows
+    fingerprint: str = ""  #: of the data with these rows
 
     @property
     def eps(self) -> float:
@@ -98,18 +79,13 @@ class Encoding:
         return {name: plain(value) for name, value in asdict(self).items()}
 
 
-_UNKNOWN = schema.nullable(schema.number())
 #: What a header says of the encoding.
 ENCODING_TABLE = schema.record(
     m=schema.whole(LEAST_BITS, MOST_BITS),
     rounding=schema.one_of(*ROUNDINGS),
-    seed=schema.whole(),
     codec=schema.one_of(*CODECS),
-    loss=_UNKNOWN,
-    loss_full=_UNKNOWN,
-    promise=_UNKNOWN,
-    margin_bound=_UNKNOWN,
-    rows=schema.whole(),
+    **dict.fromkeys(("seed", "rows"), schema.whole()),
+    **dict.fromkeys(("loss", "loss_full", "promise", "margin_bound"), schema.unknown),
     fingerprint=schema.text,
 )
 
@@ -118,26 +94,9 @@ ENCODING_TABLE = schema.record(
 
 
 def round_weights(weights: Floats, ids: Ids, m: int, rounding: str, seed: int) -> Floats:
-    """Round weights to multiples of 2^-m.
+    """Round weights (k,) or (k, K) to multiples of 2^-m; a weight does not depend on other features.
 
-    Parameters
-    ----------
-    weights : float64 (k,) or (k, K)
-    ids : int64 (k,)
-        Of the features: a weight is rounded in the same way whatever other features there are.
-    m : int
-    rounding : {"nearest", "random"}
-    seed : int
-        Of the random numbers.
-
-    Returns
-    -------
-    float64, in the shape of the weights
-
-    Raises
-    ------
-    InputError
-        A weight is 2^52 steps or more away from 0.
+    Raises InputError if a weight is 2^52 steps or more away from 0.
     """
     _check_range(weights, m)
     columns = np.array(weights.T, np.float64, order="C", ndmin=2)

@@ -24,19 +24,25 @@ class Mismatch(ValueError):
 
 @dataclass(frozen=True)
 class Maybe:
-    """A key that may be missing."""
+    """A key that may be missing, for which the default stands, if there is one."""
 
     check: Check
+    default: Any = ...
 
 
 def _expected(where: str, what: str, value: Any) -> Mismatch:
     return Mismatch(f"{where}: expected {what}, got {shown(value)}")
 
 
+#: The smallest number above 0.
+_TINY = 5e-324
+
+
 def number(low: float = -math.inf, high: float = math.inf, infinite: bool = False) -> Check:
     """Check for a number from ``low`` to ``high``, not NaN; infinite only if ``infinite``."""
-    bounds = "" if math.isinf(low) and math.isinf(high) else f" from {low:g} to {high:g}"
-    what = ("a number" if infinite else "a finite number") + bounds
+    least = "" if math.isinf(low) else " above 0" if low == _TINY else f" of at least {low:g}"
+    most = "" if math.isinf(high) else f" up to {high:g}"
+    what = ("a number" if infinite else "a finite number") + least + most
 
     def check(where: str, value: Any) -> float:
         if (
@@ -84,17 +90,6 @@ def label(where: str, value: Any) -> Any:
     return value
 
 
-def class_weight(where: str, value: Any) -> Any:
-    """Check for "balanced", or a list of pairs of a label and its weight above 0."""
-    if isinstance(value, str):
-        return one_of("balanced")(where, value)
-    pairs = listing(listing(anything, 2))(where, value)
-    if len(pairs) < 2:
-        raise _expected(where, "at least two pairs", value)
-    positive = number(5e-324)
-    return [[label(where, name), positive(where, weight)] for name, weight in pairs]
-
-
 def flag(where: str, value: Any) -> bool:
     """Check for true or false."""
     if not isinstance(value, bool):
@@ -123,6 +118,14 @@ def nullable(inner: Check) -> Check:
     return lambda where, value: None if value is None else inner(where, value)
 
 
+finite = number()
+positive = number(_TINY)
+at_least_0 = number(0.0)
+share = number(_TINY, 1.0)
+#: A number that is null if it is not known, or not finite.
+unknown = nullable(finite)
+
+
 def listing(inner: Check, length: int | None = None) -> Check:
     """Check for a list, of this length if given, of values that the inner check accepts."""
 
@@ -132,6 +135,27 @@ def listing(inner: Check, length: int | None = None) -> Check:
         return [inner(f"{where}[{i}]", item) for i, item in enumerate(value)]
 
     return check
+
+
+def row(*checks: Check) -> Check:
+    """Check for a list of one value for each inner check."""
+
+    def check(where: str, value: Any) -> list[Any]:
+        items = listing(anything, len(checks))(where, value)
+        pairs = enumerate(zip(checks, items, strict=True))
+        return [inner(f"{where}[{i}]", item) for i, (inner, item) in pairs]
+
+    return check
+
+
+def class_weight(where: str, value: Any) -> Any:
+    """Check for "balanced", or a list of pairs of a label and its weight above 0."""
+    if isinstance(value, str):
+        return one_of("balanced")(where, value)
+    pairs = listing(row(label, positive))(where, value)
+    if len(pairs) < 2:
+        raise _expected(where, "at least two pairs", value)
+    return pairs
 
 
 def table(where: str, value: Any) -> dict[str, Any]:
@@ -164,9 +188,17 @@ def record(**fields: Check | Maybe) -> Check:
                 out[name] = inner(place, found[name])
             elif not isinstance(field, Maybe):
                 raise Mismatch(f"{place} is missing")
+            elif field.default is not ...:
+                out[name] = field.default
         return out
 
     return check
+
+
+def open_record(**fields: Check | Maybe) -> Check:
+    """Check for an object that may have these keys, and any others, which are kept."""
+    used = record(**fields)
+    return lambda where, value: {**table(where, value), **used(where, value)}
 
 
 def claims(**fields: Check) -> Check:

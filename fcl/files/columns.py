@@ -6,56 +6,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from fcl.data.columns import DIPLOID, ColumnRecord, KnownVariants, Variant
-from fcl.model import schema
+from fcl.files import schema
 from fcl.plain import plain
-
-
-def _column_name(where: str, value: Any) -> tuple[int, str]:
-    """Check for a pair of a position and the name of a column."""
-    column, name = schema.listing(schema.anything, 2)(where, value)
-    return schema.whole()(f"{where}[0]", column), schema.text(f"{where}[1]", name)
-
-
-def _variant(where: str, value: Any) -> tuple[int, Variant]:
-    column, a1, a2, mean = schema.listing(schema.anything, 4)(where, value)
-    a1, a2 = schema.text(f"{where}[1]", a1), schema.text(f"{where}[2]", a2)
-    mean = schema.number()(f"{where}[3]", mean)
-    return schema.whole()(f"{where}[0]", column), Variant(a1, a2, mean)
-
-
-def _place(where: str, value: Any) -> tuple[int, str, int]:
-    column, chromosome, position = schema.listing(schema.anything, 3)(where, value)
-    return (
-        schema.whole()(f"{where}[0]", column),
-        schema.text(f"{where}[1]", chromosome),
-        schema.whole(1)(f"{where}[2]", position),
-    )
-
-
-def _mean(where: str, value: Any) -> tuple[str, float]:
-    name, mean = schema.listing(schema.anything, 2)(where, value)
-    return schema.text(f"{where}[0]", name), schema.number()(f"{where}[1]", mean)
-
-
-def _category(where: str, value: Any) -> tuple[str, list[str]]:
-    column, values = schema.listing(schema.anything, 2)(where, value)
-    return (
-        schema.text(f"{where}[0]", column),
-        schema.listing(schema.text)(f"{where}[1]", values),
-    )
-
 
 #: Keys of a header, which may be missing.
 COLUMN_KEYS = {
-    "column_names": schema.Maybe(schema.nullable(schema.listing(_column_name))),
-    "variants": schema.Maybe(schema.listing(_variant)),
+    "column_names": schema.Maybe(
+        schema.nullable(schema.listing(schema.row(schema.whole(), schema.text)))
+    ),
+    "variants": schema.Maybe(
+        schema.listing(schema.row(schema.whole(), schema.text, schema.text, schema.finite))
+    ),
     "columns": schema.Maybe(
         schema.record(
             first_id=schema.Maybe(schema.whole(0, 1)),
-            scale=schema.Maybe(schema.number(5e-324)),
-            places=schema.Maybe(schema.listing(_place)),
-            means=schema.Maybe(schema.listing(_mean)),
-            categories=schema.Maybe(schema.listing(_category)),
+            scale=schema.Maybe(schema.positive),
+            places=schema.Maybe(
+                schema.listing(schema.row(schema.whole(), schema.text, schema.whole(1)))
+            ),
+            means=schema.Maybe(schema.listing(schema.row(schema.text, schema.finite))),
+            categories=schema.Maybe(
+                schema.listing(schema.row(schema.text, schema.listing(schema.text)))
+            ),
             numbers=schema.Maybe(schema.one_of("float32", "float64")),
             offset=schema.Maybe(schema.text),
         )
@@ -95,8 +67,8 @@ def record_from_header(header: dict[str, Any], covariates: tuple[str, ...] = ())
     known = None
     if variants is not None:
         known = {
-            column: Variant(v.a1, v.a2, v.mean, *places.get(column, ("", 0)))
-            for column, v in variants
+            column: Variant(a1, a2, mean, *places.get(column, ("", 0)))
+            for column, a1, a2, mean in variants
         }
     return ColumnRecord(
         None if names is None else dict(names),
