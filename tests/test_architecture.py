@@ -19,7 +19,7 @@ LEVELS = (
     ("report", "path", "scoring", "stagewise"),
     ("drivers", "convert"),
     ("solve", "online"),
-    ("cache", "features", "data", "model"),
+    ("cache", "features", "data", "model", "options"),
     ("objective",),
     ("kernels", "store"),
 )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fcl.cli.common import EXIT_FAILED, Command, printable, refuse_same, show
-from fcl.cli.options import COUNT, FILE, import_option, overwrite_option, version_option
+from fcl.cli.common import EXIT_FAILED, printable, refuse_same, show
+from fcl.cli.options import FILE, TableCommand
 from fcl.cli.process import run
 from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
@@ -25,31 +25,8 @@ Exit codes: 0 success, 1 the machine failed or an output was taken (the result i
 """
 
 
-@click.command("fcl-inspect", cls=Command, epilog=EPILOG)
+@click.command("fcl-inspect", cls=TableCommand, epilog=EPILOG)
 @click.argument("model", type=FILE)
-@click.option(
-    "--tsv",
-    type=FILE,
-    metavar="FILE",
-    help="Write the active features to FILE: feature, weight, support (rows); patterns of letters also "
-    "with motif, position and strand. For programs: names are as they are.",
-)
-@click.option(
-    "--meme",
-    type=FILE,
-    metavar="FILE",
-    help="Write the strongest patterns of letters, as many as --top, to FILE in MEME format.",
-)
-@click.option(
-    "--top",
-    type=COUNT,
-    default=10,
-    show_default=True,
-    help="How many features to show.",
-)
-@overwrite_option()
-@import_option()
-@version_option()
 def command(
     model: str,
     tsv: str | None,

@@ -10,7 +10,8 @@ from fcl.cli.config import checked_value
 from fcl.cli.options import KEPT, MAY_CHANGE
 from fcl.errors import InputError, ModelFileError
 from fcl.model.signature import check_places
-from fcl.options import FIXED, PATH, Resume
+from fcl.options import FIXED, Resume
+from fcl.options.kinds import PATH
 from fcl.plain import plain
 from fcl.store import absolute
 

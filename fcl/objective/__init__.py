@@ -5,7 +5,7 @@ from fcl.objective.limits import Limits
 from fcl.objective.losses import COUPLED_LOSSES, KINKED_LOSSES, LOSSES, Loss, find_loss
 from fcl.objective.make import make_outputs
 from fcl.objective.outputs import OutputLineSums, Outputs, SeparateOutputs
-from fcl.objective.penalty import GroupPenalty, Penalty
+from fcl.objective.penalty import GroupPenalty, Penalty, stored_penalty
 from fcl.objective.problem import ROUNDING, LineSums, Objective, relative_gap, resolve_C
 from fcl.objective.softmax import SoftmaxOutputs
 
@@ -29,4 +29,5 @@ __all__ = [
     "make_outputs",
     "relative_gap",
     "resolve_C",
+    "stored_penalty",
 ]

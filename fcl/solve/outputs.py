@@ -168,7 +168,7 @@ class OutputPasses(Passes):
                 values += float((residuals + 0.5 * EPSILON * q[rows] * sizes) @ sizes)
                 slopes += float(q[rows] @ sizes) + float(residuals.sum())
         scale = EPSILON * objective.C * math.sqrt(n)
-        return scale * values, scale * slopes * reach / objective.penalty.l1_ratio
+        return scale * values, scale * slopes * reach / objective.penalty.rho
 
     def totals(self) -> Any:
         """Sums of residuals and curvatures over all rows, float64 (K,) each."""

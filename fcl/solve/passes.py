@@ -448,7 +448,7 @@ class Passes:
         )
         values, slopes = block_sums.sum_columns(parts)
         scale = EPSILON * objective.C * math.sqrt(n)  # rounding of sums over the rows of a block
-        return scale * values, scale * slopes * reach / objective.penalty.l1_ratio
+        return scale * values, scale * slopes * reach / objective.penalty.rho
 
     def totals(self) -> Any:
         """Sums of residuals and curvatures over all rows, a pair."""

@@ -22,10 +22,11 @@ from fcl.model.atomic import atomic_file
 from fcl.model.column_file import COLUMN_KEYS, record_from_header
 from fcl.model.compact import ENCODING_TABLE, Encoding, packed_weights, unpacked_weights
 from fcl.model.reading import HEADER, KIND, HeaderFormat, open_model, read_header
+from fcl.options.stagewise import CALIBRATIONS, ORDERS, UPDATES
 from fcl.plain import plain
 from fcl.stagewise.certify import JointGap
 from fcl.stagewise.learner import RoundWeights, block_count, rounds_of
-from fcl.stagewise.settings import CALIBRATIONS, ORDERS, UPDATES, Settings
+from fcl.stagewise.settings import Settings
 from fcl.types import Floats
 from fcl.units import counted
 
