@@ -43,9 +43,8 @@ the like.
 
 
 #: Options that the command passes on as they are.
-_PASSED = (
-    (options_of_command(CERTIFY).keys() & {*PROBLEM, "radius", "memory", "scratch", "top"})
-    - {"features", "intercept"}  # in another form
+_PASSED = options_of_command(CERTIFY).keys() & (
+    {*PROBLEM, "radius", "memory", "scratch", "top"} - {"features", "intercept"}
 )
 
 

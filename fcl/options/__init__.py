@@ -8,7 +8,7 @@ estimators, what models and checkpoints store, and the page of all options
 
 The options of a learner are the fields of a dataclass, which the learner gets whole:
 :class:`TrainOptions`, :class:`PathOptions`, :class:`OnlineOptions`, :class:`OnlineRunOptions` and
-:class:`StagewiseOptions`. Options that only commands have are in :mod:`fcl.options.files` and
+:class:`StagewiseOptions`. Options that only commands have are in :mod:`fcl.options.commands` and
 :mod:`fcl.options.convert`.
 """
 

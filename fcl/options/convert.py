@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from fcl.options.files import COMMON
+from fcl.options.commands import COMMON
 from fcl.options.kinds import (
     FLAG,
     FROM_0,

@@ -26,11 +26,11 @@ from fcl.options.kinds import (
 from fcl.options.option import (
     ONLINE,
     Resume,
-    checked,
-    declared,
-    documented,
+    declare,
+    document_options,
     options_of,
     same_as,
+    validate_options,
 )
 from fcl.options.training import TrainOptions
 
@@ -44,7 +44,7 @@ def _loss(name: str, value: Any) -> str:
 
 
 _LOSS = Kind(f"[{'|'.join(LOSSES)}]", _loss, "a string", (str,), words=LOSSES)
-_here = partial(declared, commands=(ONLINE,), resume=Resume.FIXED, from_file=True)
+_here = partial(declare, commands=(ONLINE,), resume=Resume.FIXED, from_file=True)
 _learning = partial(_here, group="learning")
 _truncated = partial(_learning, methods=("truncated-gradient",))
 _stepping = partial(_learning, methods=("truncated-gradient", "ball"))
@@ -52,7 +52,7 @@ _ogd = partial(_learning, methods=("ogd",))
 _ball = partial(_learning, methods=("ball",))
 
 
-@documented
+@document_options
 @dataclass(frozen=True)
 class OnlineOptions:
     """How an online learner learns, apart from its method.
@@ -159,7 +159,7 @@ LEARNING = options_of(OnlineOptions)
 _SET_BY_JOBS = {"alpha": AT_LEAST_0, "rate": POSITIVE, "seed": FROM_0, "most_nonzero": FROM_1}
 
 
-@documented
+@document_options
 @dataclass(frozen=True)
 class OnlineRunOptions:
     """The problem of a job of online learning, and how the job reads the rows."""
@@ -204,8 +204,7 @@ class OnlineRunOptions:
         Blocks may have any number of rows from 64 on, of which a multiple of 64 is used.
         """
         rows = min(checks.whole("block_rows", self.block_rows, 64), 65_536)
-        made: OnlineRunOptions = checked(replace(self, block_rows=rows - rows % 64))
-        return made
+        return validate_options(replace(self, block_rows=rows - rows % 64))
 
 
 #: The options of a job, apart from its learner, by name.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -88,7 +88,7 @@ class Option:
         return self.kind.check(name or self.name, value)
 
 
-def declared(
+def declare(
     kind: Kind, help: str, default: Any = None, *, commands: tuple[str, ...], **more: Any
 ) -> Any:
     """Declare an option as the field of a dataclass, which has its name and its type."""
@@ -98,18 +98,18 @@ def declared(
 
 def same_as(owner: type, name: str) -> Any:
     """The option that another dataclass declares, as a field of the same name."""
-    found: Field[Any] = next(each for each in fields(owner) if each.name == name)
+    (found,) = (each for each in fields(owner) if each.name == name)
     return field(default=found.default, metadata=found.metadata)
 
 
-def documented(owner: type[Owner]) -> type[Owner]:
+def document_options(owner: type[Owner]) -> type[Owner]:
     """Add the options of a dataclass to its docstring, as the section Attributes of numpydoc."""
-    lines = ["", "    Attributes", "    ----------"]
+    lines = [(owner.__doc__ or "").rstrip(), "", "    Attributes", "    ----------"]
     for name, option in options_of(owner).items():
         values = ", ".join(map(repr, option.kind.words)) if option.kind.words else option.kind.name
         text = _SPELLED.sub(lambda found: f"``{found[1].replace('-', '_')}``", option.help)
         lines += [f"    {name} : {values}", f"        {text}"]
-    owner.__doc__ = "\n".join([(owner.__doc__ or "").rstrip(), *lines, "    "])
+    owner.__doc__ = "\n".join([*lines, "    "])
     return owner
 
 
@@ -122,8 +122,8 @@ def options_of(owner: type) -> dict[str, Option]:
     }
 
 
-def checked(options: Any, names: Iterable[str] | None = None) -> Any:
+def validate_options(options: Owner, names: Iterable[str] | None = None) -> Owner:
     """A copy of a dataclass of options with validated values; InputError names a wrong one."""
     table = options_of(type(options))
-    chosen = table if names is None else names
-    return replace(options, **{n: table[n].check(getattr(options, n)) for n in chosen})
+    values = {name: table[name].check(getattr(options, name)) for name in names or table}
+    return replace(options, **values)  # type: ignore[type-var]

@@ -8,14 +8,21 @@ from typing import Any
 
 from fcl.errors import InputError
 from fcl.options.kinds import AT_LEAST_0, FLAG, FROM_1, POSITIVE, TEXT, one_of
-from fcl.options.option import TRAIN, Option, checked, declared, documented, options_of
+from fcl.options.option import (
+    TRAIN,
+    Option,
+    declare,
+    document_options,
+    options_of,
+    validate_options,
+)
 
 #: Options that compare scores of held-out rows.
 OF_SCORES = ("select", "patience", "min_gain")
-_option = partial(declared, commands=(TRAIN,), group="path", from_file=True)
+_option = partial(declare, commands=(TRAIN,), group="path", from_file=True)
 
 
-@documented
+@document_options
 @dataclass(frozen=True)
 class PathOptions:
     """The options of a path."""
@@ -63,8 +70,7 @@ class PathOptions:
         options = cls(**given)
         # without patience a path continues to the end of its grid
         skipped = {"patience"} if options.patience is None else set()
-        made: PathOptions = checked(options, PATH_OPTIONS.keys() - skipped)
-        return made
+        return validate_options(options, PATH_OPTIONS.keys() - skipped)
 
     def check_unscored(self) -> None:
         """Raise InputError for options that compare scores; for paths without held-out rows.

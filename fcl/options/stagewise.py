@@ -17,7 +17,15 @@ from fcl.options.kinds import (
     TEXT,
     one_of,
 )
-from fcl.options.option import STAGEWISE, Option, Resume, declared, documented, options_of, same_as
+from fcl.options.option import (
+    STAGEWISE,
+    Option,
+    Resume,
+    declare,
+    document_options,
+    options_of,
+    same_as,
+)
 from fcl.options.training import TrainOptions
 
 #: Updates, with the loss that each of them lowers by default.
@@ -26,12 +34,10 @@ UPDATES = {"ls": "squared", "gls": "softmax", "cls": "squared"}
 CALIBRATIONS = {"linear": 1, "quadratic": 2, "cubic": 3}
 #: Orders of the features, of which blocks are parts.
 ORDERS = ("ids", "random", "gradient")
-_model = partial(
-    declared, commands=(STAGEWISE,), group="model", resume=Resume.FIXED, from_file=True
-)
+_model = partial(declare, commands=(STAGEWISE,), group="model", resume=Resume.FIXED, from_file=True)
 
 
-@documented
+@document_options
 @dataclass(frozen=True)
 class StagewiseOptions:
     """The options of a stagewise training."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
+from fcl.options.commands import COMMON, DATA, READERS, RUNS, SCORES
 from fcl.options.convert import READING, ROUNDING
-from fcl.options.files import COMMON, DATA, READERS, RUNS, SCORES
 from fcl.options.online import ONLINE_OPTIONS
 from fcl.options.option import (
     CERTIFY,

@@ -32,17 +32,17 @@ from fcl.options.option import (
     STAGEWISE,
     TRAIN,
     Resume,
-    checked,
-    declared,
-    documented,
+    declare,
+    document_options,
     options_of,
+    validate_options,
 )
 from fcl.parallel import SERIAL, Team
 
 if TYPE_CHECKING:
     from fcl.types import Floats
 
-_here = partial(declared, commands=(TRAIN,))
+_here = partial(declare, commands=(TRAIN,))
 _model = partial(_here, group="model", resume=Resume.FIXED, stored=True, from_file=True)
 _problem = partial(_model, commands=(TRAIN, ONLINE, CERTIFY))
 _stopping = partial(_here, group="stopping", resume=Resume.FREE, stored=True, from_file=True)
@@ -56,7 +56,7 @@ _saving = partial(_here, group="checkpoints", commands=(TRAIN, STAGEWISE))
 _OF_MODEL = {CERTIFY: {"default": None}}
 
 
-@documented
+@document_options
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
     """The options of a training run; times in seconds, sizes in bytes.
@@ -231,8 +231,7 @@ class TrainOptions:
     @classmethod
     def checked(cls, given: Mapping[str, Any] = {}, /, **more: Any) -> TrainOptions:
         """Validate options given from Python and fill in defaults; InputError names a wrong one."""
-        made: TrainOptions = checked(cls(**{**given, **more}))
-        return made
+        return validate_options(cls(**{**given, **more}))
 
     def objective(
         self,

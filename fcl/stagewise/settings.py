@@ -7,7 +7,7 @@ from typing import Any
 
 from fcl.errors import InputError
 from fcl.options import StagewiseOptions
-from fcl.options.option import checked, documented
+from fcl.options.option import document_options, validate_options
 from fcl.options.stagewise import CALIBRATIONS, SETTINGS, UPDATES
 from fcl.stagewise.links import Link, find_link
 from fcl.units import parse_size
@@ -19,7 +19,7 @@ ROUNDS = 20
 PATIENCE = {"ls": 10, "gls": 10, "cls": 3}
 
 
-@documented
+@document_options
 @dataclass(frozen=True)
 class Settings(StagewiseOptions):
     """The options of a stagewise training, in the notation of the room's README."""
@@ -86,7 +86,7 @@ class Settings(StagewiseOptions):
                 f"loss: the update {update} has no {self.loss} loss; set update to {other}, or leave "
                 "loss out"
             )
-        made: Settings = checked(self)
+        made = validate_options(self)
         if not self.calibrates and (self.rounds is not None or self.calibration != "cubic"):
             what = "calibration" if self.rounds is None else "rounds"
             raise InputError(f"{what}: applies only to the update cls, got update {update}")
