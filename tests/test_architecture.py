@@ -19,7 +19,7 @@ LEVELS = (
     ("report", "path", "scoring", "stagewise"),
     ("drivers", "convert"),
     ("solve", "online"),
-    ("cache", "files", "model"),
+    ("cache", "files", "model", "options"),
     ("features", "data"),
     ("objective",),
     ("kernels", "store", "memory"),

@@ -32,7 +32,7 @@ from fcl.errors import InputError
 from fcl.files.online import OnlineState
 from fcl.model.foreign import load_weights
 from fcl.online.ogd import Ogd
-from fcl.online.options import OnlineOptions
+from fcl.options import OnlineOptions
 from fcl.scoring.compact import compact_model
 from fcl.stagewise.checkpoint import StateFolder
 from fcl.stagewise.settings import Settings

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import fcl
-from fcl.cli.options import TABLE
 from fcl.convert.cells import find_column
 from fcl.convert.labels import is_number
 from fcl.data.targets import _is_label
@@ -23,6 +22,7 @@ from fcl.features.plain import Columns
 from fcl.model.foreign import table, weights
 from fcl.numerals import read_number, read_whole
 from fcl.objective import find_loss
+from fcl.options import TRAINING
 from fcl.store import location
 from fcl.units import parse_duration, parse_size
 
@@ -94,9 +94,9 @@ def named_column(text: str) -> int | None:
 
 #: Readers of texts: each returns a number; for other texts it returns None or raises InputError.
 READERS: dict[str, Callable[[str], Any]] = {
-    "--C": TABLE["C"].kind.read,
-    "--seed": TABLE["seed"].kind.read,
-    "class weight": lambda text: TABLE["class_weight"].kind.read(f"a={text}")["a"],
+    "--C": TRAINING["C"].kind.read,
+    "--seed": TRAINING["seed"].kind.read,
+    "class weight": lambda text: TRAINING["class_weight"].kind.read(f"a={text}")["a"],
     "option of a family": lambda text: parse_features(f"kmers:d={text}").d,  # type: ignore[union-attr]
     "factor": lambda text: parse_features(f"columns * {text}").members[0][1],  # type: ignore[union-attr]
     "option of a loss": lambda text: find_loss(f"huber:delta={text}").delta,  # type: ignore[union-attr]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any
 
@@ -9,42 +11,114 @@ import click
 import pytest
 
 import fcl
-from fcl.cli.options import KEPT, TABLE
-from fcl.cli.train import command
-from fcl.options import FIXED, GROUPS, JOB_DEFAULTS, TRAINING, Options, Resume
+from fcl.cli import COMMANDS
+from fcl.cli.options import KEPT, TableCommand
+from fcl.drivers.online.train import train_online
+from fcl.drivers.train import train
+from fcl.options import (
+    FIXED,
+    GROUPS,
+    JOB_DEFAULTS,
+    OPTIONS,
+    TRAINING,
+    OnlineOptions,
+    Resume,
+    StagewiseOptions,
+    TrainOptions,
+    options_of_command,
+)
+from fcl.options.kinds import FLAG
+from fcl.options.online import ONLINE_OPTIONS
+from fcl.options.option import CERTIFY, ONLINE, WITH_CONFIG, Option
+from fcl.options.path import PATH_OPTIONS
+from fcl.options.reference import options_as_markdown
+from fcl.path.train import train_path
 
-#: Arguments of `fcl.train` that are not options: data, models, functions, and Python-only arguments.
-OBJECTS = {
-    "data", "valid", "offset", "covariates", "resume", "initial", "progress", "should_stop",
-    "should_checkpoint", "command", "warn", "client",
+#: The functions, with their options, and their other arguments: data, models, functions.
+DOORS: dict[Any, tuple[dict[str, Option], set[str]]] = {
+    train: (
+        TRAINING,
+        {
+            "data", "valid", "offset", "covariates", "resume", "initial", "progress", "should_stop",
+            "should_checkpoint", "command", "warn", "client",
+        },
+    ),
+    train_path: (
+        PATH_OPTIONS,
+        {
+            "data", "features", "alphas", "valid", "cv", "groups", "outer", "folder", "trusted", "client",
+            "progress", "should_stop", "warn", "training",
+        },
+    ),
+    train_online: (
+        ONLINE_OPTIONS | {"features": TRAINING["features"]},
+        {"data", "valid", "certify", "resume", "initial", "save", "progress", "should_stop"},
+    ),
+    fcl.certify: (
+        {
+            name: option.of(CERTIFY)
+            for name, option in TRAINING.items()
+            if CERTIFY in option.commands or name in ("C", "intercept")
+        },
+        {
+            "model", "data", "bound", "radius", "namespace", "offset", "covariates", "top", "keep_model",
+            "trusted", "progress",
+        },
+    ),
 }  # fmt: skip
+#: Defaults that differ: of a model, of a run that is resumed.
+OTHER_DEFAULTS = {(fcl.certify, "intercept"): None, (train_online, "passes"): None}
 
 
-def arguments() -> dict[str, Parameter]:
-    return dict(signature(fcl.train).parameters)
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+def test_signatures_are_those_of_the_table(door: Any) -> None:
+    options, others = DOORS[door]
+    found = dict(signature(door).parameters)
+    assert found.keys() == options.keys() | others and not options.keys() & others
+    for name, option in options.items():
+        default = OTHER_DEFAULTS.get((door, name), option.default)
+        if found[name].default is not Parameter.empty:
+            assert found[name].default == default, name
 
 
-def test_the_signature_of_train_is_that_of_the_table() -> None:
-    names = {option.name for option in TRAINING}
-    assert names | OBJECTS == arguments().keys() and not names & OBJECTS
-    for option in TRAINING:
-        if option.name != "features":
-            assert arguments()[option.name].default == option.default, option.name
-
-
-def test_the_docstring_of_train_has_every_argument() -> None:
-    text = (fcl.train.__doc__ or "").partition("Parameters\n")[2].partition("Returns\n")[0]
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+def test_docstrings_have_every_argument(door: Any) -> None:
+    text = (door.__doc__ or "").partition("Parameters\n")[2].partition("Returns\n")[0]
     heads = [line.partition(" : ")[0] for line in text.splitlines() if line.startswith("    ")]
-    described = {name.strip() for head in heads for name in head.split(",")}
-    assert arguments().keys() <= described
+    described = {name.strip().lstrip("*") for head in heads for name in head.split(",")}
+    assert signature(door).parameters.keys() <= described
 
 
-@pytest.mark.parametrize("option", TRAINING, ids=lambda option: option.name)
-def test_defaults_pass_their_own_checks(option: Any) -> None:
-    assert option.check(option.default) == option.check(option.check(option.default))
-    for default in (option.default, option.command_default):
+@pytest.mark.parametrize(
+    "option",
+    [o.of(c) for o in OPTIONS for c in o.commands],
+    ids=lambda o: o.name,
+)
+def test_defaults_pass_their_own_checks(option: Option) -> None:
+    checked = option.check(option.default)
+    assert option.default is None or option.kind.check(option.name, checked) == checked
+    for default in (option.default, option.default_of_command):
         if default is not None:
             option.kind.read(default)
+
+
+def test_no_option_is_declared_twice() -> None:
+    """Two options of one name differ in what they mean, and belong to different commands."""
+    for number, one in enumerate(OPTIONS):
+        for other in OPTIONS[:number]:
+            if one.parameter == other.parameter:
+                assert not set(one.commands) & set(other.commands), one.name
+                assert one.help != other.help or one.kind.name != other.kind.name, one.name
+    assert all(
+        option.commands and set(option.variants) <= set(option.commands) for option in OPTIONS
+    )
+
+
+@pytest.mark.parametrize("kind", [TrainOptions, OnlineOptions, StagewiseOptions])
+def test_fields_have_the_defaults_of_their_options(kind: type) -> None:
+    for each in fields(kind):
+        if "option" in each.metadata:
+            assert each.default == each.metadata["option"].default, each.name
 
 
 def test_models_and_checkpoints_keep_the_same_options_as_before() -> None:
@@ -53,7 +127,7 @@ def test_models_and_checkpoints_keep_the_same_options_as_before() -> None:
         "intercept", "tol", "memory", "max_time", "max_passes", "seed", "block_rows", "valid_fraction",
         "driver", "writers", "row_view", "offset", "covariates",
     }  # fmt: skip
-    assert Options().of_job() == JOB_DEFAULTS
+    assert TrainOptions().of_job() == JOB_DEFAULTS
     assert {name for name, option in KEPT.items() if option.resume is Resume.FREE} == {
         "data", "valid", "out", "scratch", "tol", "max_time", "max_passes", "memory", "driver",
         "writers", "checkpoint_every", "row_view",
@@ -64,6 +138,14 @@ def test_models_and_checkpoints_keep_the_same_options_as_before() -> None:
     }  # fmt: skip
 
 
+def test_resumed_online_runs_keep_what_they_learn_by() -> None:
+    fixed = {
+        name for name, option in options_of_command(ONLINE).items() if option.resume is Resume.FIXED
+    }
+    learning = {option.parameter for option in ONLINE_OPTIONS.values()} - {"passes", "memory"}
+    assert fixed == learning | {"features", "initial"}
+
+
 def test_options_that_later_versions_add_had_their_defaults_before() -> None:
     """Otherwise checkpoints of earlier versions could not be resumed."""
     added = {"l1_ratio": 1.0, "class_weight": None, "standardize": False, "offset": False}
@@ -71,18 +153,57 @@ def test_options_that_later_versions_add_had_their_defaults_before() -> None:
     assert added.items() <= JOB_DEFAULTS.items()
 
 
-def test_help_is_in_groups() -> None:
-    text = command.get_help(click.Context(command, info_name="fcl-train"))
-    places = [text.index(f"\n{group.capitalize()}:\n") for group in GROUPS]
+def command_of(name: str) -> TableCommand:
+    found = import_module(COMMANDS[name][0]).command
+    assert isinstance(found, TableCommand)
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name, groups in GROUPS.items() if groups])
+def test_help_is_in_groups(name: str) -> None:
+    command, groups = command_of(name), GROUPS[name]
+    text = command.get_help(click.Context(command, info_name="fcl"))
+    places = [text.index(f"\n{group.capitalize()}:\n") for group in groups]
     assert places == sorted(places)
-    for option in TABLE.values():
-        if option.name != "data":
-            place = text.find(f"\n  {option.spelled} ")
+    for option in command.table.values():
+        if not option.name == option.group == "data":
+            negated = f" / --no-{option.spelled[2:]}" if option.negates else ""
+            place = text.find(f"\n  {option.spelled}{negated} ")
+            place = max(place, text.find(f"\n  {option.spelled}{negated}\n"))
             assert (place < 0) == option.hidden, option.name
             if not option.hidden:
-                assert sum(place > start for start in places) == GROUPS.index(option.group) + 1
+                number = groups.index(option.group) + 1
+                end = places[number] if number < len(places) else len(text)
+                assert places[number - 1] < place < end, option.name
 
 
-def test_every_parameter_of_the_command_is_in_the_table() -> None:
+@pytest.mark.parametrize("name", GROUPS)
+def test_every_option_of_a_command_is_in_the_table(name: str) -> None:
+    command = command_of(name)
     names = {str(param.name) for param in command.params}
-    assert names - TABLE.keys() == {"allowed_hosts", "imports", "version"} and TABLE.keys() <= names
+    table = {name if o.sets is None else o.sets[0] for name, o in command.table.items()}
+    assert table <= names
+    assert names - table <= {"version", "model", "data", "inputs", "out"}
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_flags_say_what_their_default_is(option: Option) -> None:
+    assert (option.kind is FLAG) == isinstance(option.default, bool)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_the_reference_lists_every_option_once(name: str) -> None:
+    section = options_as_markdown(name)
+    assert section in options_as_markdown()
+    rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    assert all(len(row) == 4 for row in rows)
+    found = {row[0].removeprefix("| ").split(", ")[0].strip("`"): row for row in rows}
+    table = {option.spelled: option for option in options_of_command(name).values()}
+    shown = [each for each in table.values() if not each.hidden and each.help]
+    assert found.keys() == {each.spelled for each in shown} and len(found) == len(rows)
+    for each in shown:
+        cells = found[each.spelled]
+        assert each.help.replace("|", "\\|") in cells[3]
+        assert ("fixed" in cells[3].rpartition("*")[0].rpartition(" *")[2]) == (
+            name in WITH_CONFIG and each.resume is Resume.FIXED
+        )

@@ -8,24 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcl.cli.certify_report import certify_lines
-from fcl.cli.common import EXIT_FAILED, Command, messages, refuse_same, show
-from fcl.cli.options import (
-    COUNT,
-    EXIT_CODES,
-    FILE,
-    NUMBER,
-    TABLE,
-    click_option,
-    import_option,
-    overwrite_option,
-    version_option,
-    x_option,
-)
+from fcl.cli.common import EXIT_FAILED, messages, refuse_same, show
+from fcl.cli.options import EXIT_CODES, FILE, TableCommand
 from fcl.cli.process import run
 from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
 from fcl.numerals import read_number
+from fcl.options import PROBLEM, options_of_command
+from fcl.options.option import CERTIFY
 
 if TYPE_CHECKING:
     from fcl.drivers.events import Event
@@ -50,66 +41,16 @@ the like.
     + EXIT_CODES
 )
 
-#: Options of the problem, for the models of other programs.
-_PROBLEM = ("loss", "l1_ratio", "limits", "class_weight")
+
+#: Options that the command passes on as they are.
+_PASSED = options_of_command(CERTIFY).keys() & (
+    {*PROBLEM, "radius", "memory", "scratch", "top"} - {"features", "intercept"}
+)
 
 
-@click.command("fcl certify", cls=Command, epilog=EPILOG)
+@click.command("fcl certify", cls=TableCommand, epilog=EPILOG)
 @click.argument("model", type=FILE)
 @click.argument("data", type=FILE)
-@x_option()
-@click.option("--y", default="y", show_default=True, help="Array of the target in DATA.")
-@click.option("--weights", metavar="NAME", help="Array of the sample weights in DATA.")
-@click.option("--offset", metavar="NAME", help="Array in DATA that is added to the margins.")
-@click.option(
-    "--C",
-    "strength",
-    metavar="C|best",
-    help="Weight of the losses; best: where the model is most nearly optimal (default: the C of the "
-    "model, or its alpha if the rows' weights have another sum; best for other programs).",
-)
-@click_option(TABLE["alpha"])
-@click.option(
-    "--bound-from",
-    type=FILE,
-    metavar="OPTIMUM",
-    help="Take the bound of this model of fcl train, of the same data and the same problem.",
-)
-@click.option(
-    "--radius",
-    type=NUMBER,
-    metavar="Z",
-    help="Compare with the best model in the ball ||w||_1 <= Z (default: that of method ball, or the "
-    "norm of the weights).",
-)
-@click.option("--features", metavar="SPEC", help="Family of features (default: columns).")
-@click.option("--loss", metavar="LOSS", help="Loss (default: logistic).")
-@click.option("--l1-ratio", type=NUMBER, metavar="RHO", help="Share of |w| in the penalty.")
-@click_option(TABLE["limits"])
-@click_option(TABLE["class_weight"])
-@click.option("--intercept", type=NUMBER, metavar="B", help="Intercept, if MODEL has none.")
-@click.option("--no-intercept", is_flag=True, help="The problem has no intercept.")
-@click.option(
-    "--namespace",
-    default="",
-    metavar="NAME",
-    help="Namespace of the features in a readable model of Vowpal Wabbit without names.",
-)
-@click.option(
-    "--top",
-    type=COUNT,
-    default=10,
-    show_default=True,
-    help="How many violators to show.",
-)
-@click_option(TABLE["memory"])
-@click_option(TABLE["scratch"])
-@click.option("--out", type=FILE, metavar="FILE", help="Write the model, certified, to FILE.")
-@click.option("--json", "as_json", type=FILE, metavar="FILE", help="Write the result to FILE.")
-@overwrite_option()
-@click.option("--quiet", is_flag=True, help="Show only warnings and errors.")
-@import_option()
-@version_option()
 def command(model: str, data: str, **options: Any) -> int:
     """Say how far the file MODEL is from the optimum on DATA, by one pass.
 
@@ -163,7 +104,7 @@ def _certify(
     covariates = None if to_certify.model is None else to_certify.model.covariate_names or None
     arrays = {name: options[name] for name in ("x", "y", "weights", "offset")}
     rows = open_rows(data, covariates=covariates, **arrays)
-    problem = {name: options[name] for name in _PROBLEM}
+    problem = {name: options[name] for name in _PASSED}
     if options["features"] is not None:
         problem["features"] = parse_features(options["features"])
     if options["no_intercept"]:
@@ -172,12 +113,7 @@ def _certify(
         to_certify,
         rows,
         _strength(options["strength"]),
-        alpha=options["alpha"],
         bound=bound,
-        radius=options["radius"],
-        memory=options["memory"],
-        scratch=options["scratch"],
-        top=options["top"],
         keep_model=options["out"] is not None,
         progress=None if options["quiet"] else _say,
         **problem,

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fcl import checks
 from fcl.cli.common import EXIT_FAILED, messages, refuse_same, show
 from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
-from fcl.convert.options import TABLE
 from fcl.errors import InputError
-from fcl.numerals import read_whole
-from fcl.options import FROM_0, PATH, POSITIVE, TEXT, Kind, Option, one_of
+from fcl.options.convert import READING, ROUNDING
 from fcl.store import locate
 from fcl.units import counted, format_bytes
 
@@ -21,39 +17,6 @@ if TYPE_CHECKING:
     from fcl.data import DataSet
     from fcl.scoring.compact import Compacted
 
-MODEL_GROUP = "models"
-
-
-def _whole(name: str, value: Any) -> int:
-    number = read_whole(value) if isinstance(value, str) else value
-    if number is None or not checks.is_whole(number):
-        raise InputError(f"{name} must be a whole number, got {checks.shown(value)}")
-    return int(number)
-
-
-_option = partial(Option, group=MODEL_GROUP)
-_OPTIONS = {
-    "bits": _option(
-        Kind("integer", _whole, "a whole number", (int,)),
-        help="Round the weights of a model to multiples of 2^-M.",
-        metavar="M",
-    ),
-    "max_loss": _option(
-        POSITIVE,
-        help="Choose the fewest bits that raise the mean loss on DATA by at most this share.",
-        metavar="SHARE",
-    ),
-    "data": _option(PATH, help="Rows with a target, to measure losses on.", metavar="DATA"),
-    "rounding": _option(
-        one_of("nearest", "random"),
-        help="How to round (default: the better one on DATA; without DATA nearest, or random for "
-        "stagewise models).",
-    ),
-    "seed": _option(FROM_0, help="Seed of random rounding (default: 0)."),
-    "offset": _option(TEXT, help="Array in DATA that is added to the margins.", metavar="NAME"),
-}
-#: The options for models, by name.
-MODEL_TABLE = {name: Option(**{**vars(option), "name": name}) for name, option in _OPTIONS.items()}
 #: Options of other inputs that also hold for models.
 _SHARED = ("x", "y", "weights", "overwrite", "quiet")
 
@@ -65,8 +28,8 @@ def is_compaction(inputs: Sequence[str], options: Mapping[str, Any]) -> bool:
 
     one = len(inputs) == 1 and inputs[0] != "-" and not is_pipe(inputs[0])
     found = one and is_model(inputs[0])
-    others = [name for name in TABLE if name not in _SHARED] if found else list(MODEL_TABLE)
-    table = TABLE if found else MODEL_TABLE
+    others = [name for name in READING if name not in _SHARED] if found else list(ROUNDING)
+    table = READING if found else ROUNDING
     for name in others:
         default = table[name].default
         if name in options and options[name] != (default and table[name].kind.read(default)):

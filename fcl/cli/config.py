@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from fcl.checks import file_kind, shortened, shown
 from fcl.cli.common import be_quiet
-from fcl.cli.options import GroupedCommand
+from fcl.cli.options import TableCommand
 from fcl.errors import InputError
 from fcl.memory.allowance import allow, within
 from fcl.options import Option
@@ -95,7 +95,7 @@ def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[st
 
     The file may come from a stranger: options without ``from_file`` and URLs are refused.
 
-    The command declares its options in a table (:class:`GroupedCommand`). Keys of the file are the long
+    The command declares its options in a table (:class:`TableCommand`). Keys of the file are the long
     names of the options, with ``-`` or ``_``; paths in it are relative to the working folder, as on the
     command line.
 
@@ -113,7 +113,7 @@ def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[st
         the message names file and key.
     """
     command = ctx.command
-    assert isinstance(command, GroupedCommand)
+    assert isinstance(command, TableCommand)
     table = command.table
     values, given = dict(ctx.params), given_options(ctx)
     names = _long_names(command)
@@ -146,7 +146,7 @@ def merge_config(ctx: click.Context, path: str) -> tuple[dict[str, Any], dict[st
     return values, given | in_file
 
 
-def _long_names(command: GroupedCommand) -> dict[str, tuple[click.Parameter, bool]]:
+def _long_names(command: TableCommand) -> dict[str, tuple[click.Parameter, bool]]:
     """Map each key, spelled with dashes, to its parameter and whether the key negates it."""
     names: dict[str, tuple[click.Parameter, bool]] = {}
     for param in command.params:

@@ -11,19 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcl.cli.common import messages, refuse_same, show
-from fcl.cli.compact import MODEL_GROUP, MODEL_TABLE, compact_file, is_compaction
-from fcl.cli.options import (
-    EXIT_CODES,
-    FILE,
-    GroupedCommand,
-    import_option,
-    table_options,
-    version_option,
-)
+from fcl.cli.compact import compact_file, is_compaction
+from fcl.cli.options import EXIT_CODES, FILE, TableCommand
 from fcl.cli.process import run
 from fcl.cli.signals import stop_on_signals
-from fcl.convert.options import GROUPS, TABLE
 from fcl.errors import InputError
+from fcl.options.convert import READING
 from fcl.units import counted, format_seconds
 
 if TYPE_CHECKING:
@@ -55,18 +48,9 @@ Extras: CSV, TSV and Parquet need pip install 'fcl[tables]', PLINK files pip ins
 _HDF5 = (".h5", ".hdf5", ".hdf", ".he5", ".h5ad")
 
 
-class _ConvertCommand(GroupedCommand):
-    table = TABLE | MODEL_TABLE
-    groups = (*GROUPS, MODEL_GROUP)
-    import_group = MODEL_GROUP
-
-
-@click.command("fcl convert", cls=_ConvertCommand, epilog=EPILOG + EXIT_CODES)
+@click.command("fcl convert", cls=TableCommand, epilog=EPILOG + EXIT_CODES)
 @click.argument("inputs", nargs=-1, required=True, metavar="IN...", type=FILE)
 @click.argument("out", metavar="OUT", type=FILE)
-@table_options(TABLE | MODEL_TABLE)
-@import_option()
-@version_option()
 def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> int:
     """Convert the files IN into the Zarr group OUT, from which fcl-train reads.
 
@@ -85,7 +69,7 @@ def command(inputs: tuple[str, ...], out: str, quiet: bool, **options: Any) -> i
         return 0
     files = {f"input {number}": path for number, path in enumerate(inputs, 1) if path != "-"}
     refuse_same(out, "OUT", **files, **_other_inputs(options))
-    options = {name: value for name, value in options.items() if name in TABLE}
+    options = {name: value for name, value in options.items() if name in READING}
     with stop_on_signals(), _progress(quiet) as progress:
         if not quiet:
             messages.say(f"reading {', '.join(inputs)}")
@@ -102,10 +86,10 @@ def _copy_hdf5(source: str, out: str, quiet: bool, options: Mapping[str, Any]) -
     from fcl.convert.hdf5 import copy_hdf5
 
     for name, value in options.items():
-        if name in TABLE and name not in ("overwrite", "memory") and value not in (None, False):
+        if name in READING and name not in ("overwrite", "memory") and value not in (None, False):
             raise InputError(
-                f"{TABLE[name].spelled} is not an option for HDF5 files, whose arrays are copied as they "
-                "are; leave it out"
+                f"{READING[name].spelled} is not an option for HDF5 files, whose arrays are copied as "
+                "they are; leave it out"
             )
     refuse_same(out, "OUT", input=source)
     with stop_on_signals():

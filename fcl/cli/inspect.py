@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fcl.cli.common import EXIT_FAILED, Command, printable, refuse_same, show
-from fcl.cli.options import COUNT, FILE, import_option, overwrite_option, version_option
+from fcl.cli.common import EXIT_FAILED, printable, refuse_same, show
+from fcl.cli.options import FILE, TableCommand
 from fcl.cli.process import run
 from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
 from fcl.model.effects import Effect, effects_of
-from fcl.model.score_files import FORMATS, score_lines
+from fcl.model.score_files import score_lines
 
 if TYPE_CHECKING:
     from fcl.model import Model
@@ -27,39 +27,8 @@ Exit codes: 0 success, 1 the machine failed or an output was taken (the result i
 """
 
 
-@click.command("fcl-inspect", cls=Command, epilog=EPILOG)
+@click.command("fcl-inspect", cls=TableCommand, epilog=EPILOG)
 @click.argument("model", type=FILE)
-@click.option(
-    "--tsv",
-    type=FILE,
-    metavar="FILE",
-    help="Write the active features to FILE: feature, weight, support (rows); patterns of letters also "
-    "with motif, position and strand; variants with chromosome, position, alleles and effect of an "
-    "allele, after which covariates and the intercept follow. For programs: names are as they are.",
-)
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(FORMATS),
-    help="Write variants to the FILE of --tsv as a scoring file of the PGS Catalog (pgs), or for "
-    "plink --score FILE 1 2 3 header (plink).",
-)
-@click.option(
-    "--meme",
-    type=FILE,
-    metavar="FILE",
-    help="Write the strongest patterns of letters, as many as --top, to FILE in MEME format.",
-)
-@click.option(
-    "--top",
-    type=COUNT,
-    default=10,
-    show_default=True,
-    help="How many features to show.",
-)
-@overwrite_option()
-@import_option()
-@version_option()
 def command(
     model: str,
     tsv: str | None,

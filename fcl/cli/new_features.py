@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from fcl.cli.common import EXIT_FAILED, Command, show
-from fcl.cli.options import overwrite_option, version_option
+from fcl.cli.common import EXIT_FAILED, show
+from fcl.cli.options import TableCommand
 from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
@@ -119,17 +119,8 @@ _ROWS = {
 _TEMPLATES = {"numbers": _NUMBERS, "sequences": _SEQUENCES}
 
 
-@click.command("fcl-new-features", cls=Command)
+@click.command("fcl new-features", cls=TableCommand)
 @click.argument("name")
-@click.option(
-    "--rows",
-    type=click.Choice(list(_TEMPLATES)),
-    default="numbers",
-    show_default=True,
-    help="What the rows are.",
-)
-@overwrite_option()
-@version_option()
 def command(name: str, rows: str, overwrite: bool) -> int:
     """Write a family of features called NAME, such as HighPairs, with a test, into this folder."""
     module = _module_of(name)

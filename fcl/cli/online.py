@@ -19,14 +19,16 @@ from fcl.cli.common import (
     show,
 )
 from fcl.cli.config import given_options, merge_config
-from fcl.cli.online_options import ARGUMENTS, FIXED, GROUPS, TABLE
 from fcl.cli.online_stream import STDIN, check_stream, stream_arguments
-from fcl.cli.options import GroupedCommand, import_option, table_options, version_option
+from fcl.cli.options import TableCommand
 from fcl.cli.process import run
 from fcl.cli.saving import save_result
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.clock import Clock
 from fcl.errors import InputError
+from fcl.options import Resume, options_of_command
+from fcl.options.online import ONLINE_OPTIONS
+from fcl.options.option import ONLINE
 
 #: Spellings of 16-bit weights, which are an option of another name here.
 _GRID = re.compile(r"q[0-9]+\.[0-9]+")
@@ -53,15 +55,13 @@ signals (the model so far was written).
 """
 
 
-class _OnlineCommand(GroupedCommand):
-    table = TABLE
-    groups = GROUPS
+#: Options that a resumed run takes from its file.
+_FIXED = {
+    name for name, option in options_of_command(ONLINE).items() if option.resume is Resume.FIXED
+}
 
 
-@click.command("fcl online", cls=_OnlineCommand, epilog=EPILOG)
-@table_options(TABLE)
-@import_option()
-@version_option()
+@click.command("fcl online", cls=TableCommand, epilog=EPILOG)
 @click.pass_context
 def command(ctx: click.Context, /, **params: Any) -> int:
     """Learn a sparse linear model from DATA row by row, in one pass or a few.
@@ -88,7 +88,7 @@ def _check(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
         raise click.UsageError("DATA is missing")
     check_stream(options, given)
     if resumed:
-        wrong = sorted(given.keys() & set(FIXED))
+        wrong = sorted(given.keys() & _FIXED)
         if wrong:
             raise InputError(
                 f"{given[wrong[0]]}: a resumed run keeps the options of its file; leave it out, or "
@@ -130,13 +130,10 @@ def _arguments(options: Mapping[str, Any], trusted: Any) -> dict[str, Any]:
     data = open_rows(options["data"], weights=options["weights"], **arrays)
     features = options["features"]
     return {
-        **{name: options[name] for name in ARGUMENTS},
+        **{name: options[option.parameter] for name, option in ONLINE_OPTIONS.items()},
         "data": data,
         "features": None if features is None else parse_features(features, trusted),
         "valid": open_valid(options, arrays),
-        "intercept": not options["no_intercept"],
-        "shuffle": not options["no_shuffle"],
-        "weights": options["table"],
         "resume": options["resume"],
         "initial": initial_model(options),
     }

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcl.cli.common import Interrupted
-from fcl.cli.online_options import ARGUMENTS
 from fcl.cli.signals import Stop
 from fcl.errors import InputError
 from fcl.memory.allowance import budget
+from fcl.options.online import ONLINE_OPTIONS
 from fcl.parallel import POLL
 
 if TYPE_CHECKING:
@@ -81,13 +81,22 @@ def stream_arguments(
     first_id = _first_id(options)
     features = options["features"]
     return {
-        **{name: options[name] for name in (*ARGUMENTS, "resume") if name not in REFUSED},
+        **_learning(options),
+        "resume": options["resume"],
         "blocks": _blocks(pieces, options["columns"], first_id, _remedy(options), stop, resumes),
         "features": None if features is None else parse_features(features, trusted),
         "valid": open_valid(options, {name: options[name] for name in ("x", "y")}),
         "initial": initial_model(options),
-        "intercept": not options["no_intercept"],
-        "weights": options["table"],
+    }
+
+
+def _learning(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of learning that a stream has; its rows come in their order."""
+    left_out = {*REFUSED, "shuffle"}
+    return {
+        name: options[option.parameter]
+        for name, option in ONLINE_OPTIONS.items()
+        if option.parameter not in left_out
     }
 
 

@@ -18,11 +18,12 @@ from fcl.cli.common import (
     messages,
     show,
 )
-from fcl.cli.options import PATH_ONLY, TABLE
 from fcl.cli.saving import save_result
 from fcl.errors import FclError, InputError
 from fcl.numerals import read_whole
-from fcl.path.options import OF_SCORES, PATH_OPTIONS
+from fcl.options import options_of_command
+from fcl.options.option import TRAIN
+from fcl.options.path import OF_SCORES, PATH_OPTIONS
 from fcl.store import kind_of, local_neighbour, locate
 from fcl.units import counted
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from fcl.files.result_file import Output, Save
     from fcl.path.result import PathResult
 
+_TABLE = options_of_command(TRAIN)
 #: Options that a path does not take, and why.
 _NOT_OF_PATHS = {
     "C": "a path finds its own values; give --C-max",
@@ -51,13 +53,13 @@ GROUP_FOLDS = 5
 def check_path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> None:
     """Raise UsageError for options that do not go with ``--path``, or that need it."""
     if options["path"] is None:
-        for name in PATH_ONLY:
-            if name in given:
-                raise click.UsageError(f"{TABLE[name].spelled} needs --path N")
+        for name, option in _TABLE.items():
+            if option.group == "path" and name in given:
+                raise click.UsageError(f"{option.spelled} needs --path N")
         return
     for name, why in _NOT_OF_PATHS.items():
         if name in given:
-            raise click.UsageError(f"{TABLE[name].spelled} does not go with --path: {why}")
+            raise click.UsageError(f"{_TABLE[name].spelled} does not go with --path: {why}")
     if options["outer"] is not None and options["cv"] is None:
         raise click.UsageError("--outer needs --cv, which chooses C in each outer fold")
     if "refit_alpha" in given and not options["refit"]:
@@ -68,8 +70,8 @@ def check_path_options(options: Mapping[str, Any], given: Mapping[str, str]) -> 
     for name in () if options["cv"] is not None or validates else OF_SCORES:
         if name in given:
             raise click.UsageError(
-                f"{TABLE[name].spelled} needs scores of held-out rows: give --cv, --valid or "
-                "--valid-fraction"
+                f"{_TABLE[name].spelled} needs scores of held-out rows: give --cv, --valid "
+                "or --valid-fraction"
             )
     if options["save_oof"] is not None:
         if options["cv"] is None:
@@ -124,9 +126,7 @@ def run_path(
     given = arguments()
     for name in _NOT_ARGUMENTS:
         del given[name]
-    given |= {
-        option.name: options[option.name] for option in PATH_OPTIONS if option.name != "points"
-    }
+    given |= {name: options[name] for name in PATH_OPTIONS if name != "points"}
     given |= _all_folds(options, given["data"])
     if options["overwrite"]:
         _remove(folder)

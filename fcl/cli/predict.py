@@ -12,27 +12,14 @@ import click
 
 from fcl import kernels
 from fcl.cli.common import messages, refuse_same
-from fcl.cli.options import (
-    EXIT_CODES,
-    FILE,
-    GroupedCommand,
-    import_option,
-    overwrite_option,
-    table_options,
-    version_option,
-)
+from fcl.cli.options import EXIT_CODES, FILE, TableCommand
 from fcl.cli.predict_files import Request, predict_files, predict_sites, predict_variants
-from fcl.cli.predict_options import (
-    FILE_NAMES,
-    GROUPS,
-    NATIVE_NAMES,
-    SITE_NAMES,
-    TABLE,
-    VARIANT_NAMES,
-)
 from fcl.cli.process import run
 from fcl.cli.signals import stop_on_signals
 from fcl.errors import InputError
+from fcl.options import options_of_command
+from fcl.options.convert import READING
+from fcl.options.option import PREDICT
 from fcl.units import counted
 
 if TYPE_CHECKING:
@@ -53,42 +40,23 @@ Examples:
 """
 
 
-class _PredictCommand(GroupedCommand):
-    table = TABLE
-    groups = GROUPS
+#: Options that each kind of input takes.
+_NATIVE_NAMES = (
+    "x", "y", "weights", "offset", "explain", "explain_output", "dask", "dask_tls", "memory", "quiet",
+)  # fmt: skip
+_FILE_NAMES = (*READING, "keep_dropped", "explain", "explain_output")
+_SITE_NAMES = (
+    "genome", "sites", "origin", "both_strands", "edges", "max_unknown", "memory", "quiet",
+)  # fmt: skip
+_VARIANT_NAMES = (
+    "vcf", "genome", "sites", "origin", "both_strands", "edges", "rename", "skip_contigs",
+    "skip_mismatches", "keep_dropped", "memory", "quiet",
+)  # fmt: skip
 
 
-@click.command("fcl-predict", cls=_PredictCommand, epilog=EPILOG + EXIT_CODES)
+@click.command("fcl-predict", cls=TableCommand, epilog=EPILOG + EXIT_CODES)
 @click.argument("model", type=FILE)
 @click.argument("inputs", nargs=-1, metavar="[IN...]", type=FILE)
-@click.option(
-    "--out",
-    required=True,
-    type=FILE,
-    metavar="FILE",
-    help="Output: .npy, .tsv, .tsv.gz or .zarr, by its suffix; - is standard output.",
-)
-@click.option(
-    "--margins", "kind", flag_value="margin", default="margin", help="Write margins (default)."
-)
-@click.option(
-    "--probability",
-    "kind",
-    flag_value="probability",
-    default="margin",
-    help="Write the probability of the positive label, or of each of several classes.",
-)
-@click.option(
-    "--mean",
-    "kind",
-    flag_value="mean",
-    default="margin",
-    help="Write the expected target; exp(margin) for poisson loss.",
-)
-@table_options(TABLE)
-@overwrite_option()
-@import_option()
-@version_option()
 def command(
     model: str,
     inputs: tuple[str, ...],
@@ -168,9 +136,10 @@ def _mode(request: Request) -> _Mode:
         mode = _FILES
     if mode is _FILES and inputs[0].removesuffix(".gz").endswith((".vcf", ".bcf")):
         raise InputError(f"{inputs[0]}: give --vcf {inputs[0]} --genome FILE to score variants")
-    for name, declared in TABLE.items():
-        if name not in mode.takes and options[name] is not None and options[name] is not False:
-            raise InputError(f"{declared.spelled} is not an option for {mode.words}; leave it out")
+    for name, value in options.items():
+        if name not in mode.takes and value is not None and value is not False:
+            spelled = options_of_command(PREDICT)[name].spelled
+            raise InputError(f"{spelled} is not an option for {mode.words}; leave it out")
     if request.kind != "margin" and mode is _VARIANTS:
         raise InputError(f"--{request.kind} is not an option for --vcf, which compares margins")
     return mode
@@ -333,15 +302,15 @@ def _comparison(model: Predictor, data: DataSet, options: Any) -> Comparison | N
     return compared(model, data.target_name, memory, strict=strict)
 
 
-_NATIVE = _Mode("DATA in Zarr, HDF5 or npy", NATIVE_NAMES, _prepare_native, is_native=True)
+_NATIVE = _Mode("DATA in Zarr, HDF5 or npy", _NATIVE_NAMES, _prepare_native, is_native=True)
 _FILES = _Mode(
     "inputs other than Zarr, HDF5 and npy (fcl convert makes Zarr of them)",
-    FILE_NAMES,
+    _FILE_NAMES,
     lambda model, request: lambda: predict_files(model, request),
 )
-_SITES = _Mode("--sites", SITE_NAMES, lambda model, request: lambda: predict_sites(model, request))
+_SITES = _Mode("--sites", _SITE_NAMES, lambda model, request: lambda: predict_sites(model, request))
 _VARIANTS = _Mode(
-    "--vcf", VARIANT_NAMES, lambda model, request: lambda: predict_variants(model, request)
+    "--vcf", _VARIANT_NAMES, lambda model, request: lambda: predict_variants(model, request)
 )
 
 

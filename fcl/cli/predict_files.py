@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcl.cli.common import printable
-from fcl.cli.predict_options import CONVERT_NAMES
 from fcl.errors import InputError
+from fcl.options.convert import FORMAT_OPTIONS
 from fcl.store import absolute, local_folder, locate
 from fcl.types import Ids
 
@@ -68,7 +68,7 @@ def predict_files(model: Predictor, request: Request) -> ScoreSummary:
 
     options, budget = request.options, request.budget
     scorer = BlockScorer(model)
-    named = {name: options[name] for name in CONVERT_NAMES}
+    named = {name: options[name] for name in FORMAT_OPTIONS}
     command = (
         f"fcl predict {shlex.quote(request.model)} {shlex.join(request.inputs)} --like TRAIN.zarr --out "
         f"{shlex.quote(request.out)}"

@@ -96,6 +96,11 @@ def limits_text(given: Any) -> str:
     return Limits.from_stored(given).text
 
 
+def share_text(rho: float) -> str:
+    """The share of |w_j| in the penalty."""
+    return f"l1_ratio {rho:g}"
+
+
 def class_weight_text(given: str | Sequence[tuple[Any, float]] | None) -> str:
     """``, class weights -1: 1, 1: 20``; empty without class weights."""
     if given is None:
@@ -118,7 +123,7 @@ def problem_text(event: Started) -> str:
 def started_line(event: Started) -> str:
     """The problem in one line."""
     rho = event.options.get("l1_ratio", 1.0)
-    mixed = "" if rho == 1.0 else f", l1_ratio {rho:g}"
+    mixed = "" if rho == 1.0 else f", {share_text(rho)}"
     if text := limits_text(event.options.get("limits")):
         mixed += f", {text}"
     mixed += ", standardized" if event.options.get("standardize") else ""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fcl.cli.progress import class_weight_text, limits_text, validation_text
+from fcl.cli.progress import class_weight_text, limits_text, share_text, validation_text
 from fcl.units import counted, format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -242,9 +242,9 @@ def _limits_items(model: Model) -> list[tuple[str, str]]:
 
 
 def _penalty(model: Model) -> Penalty:
-    from fcl.objective import GroupPenalty, Penalty
+    from fcl.objective import stored_penalty
 
-    return (GroupPenalty if model.group else Penalty)(float(model.options.get("l1_ratio", 1.0)))
+    return stored_penalty(model.options)
 
 
 def warning_line(result: TrainResult, tol: float) -> str | None:
@@ -291,7 +291,7 @@ def result_lines(
     penalty = _penalty(model)
     if not penalty.pure_l1 or model.options.get("standardize"):
         words = f"{penalty.formula(model.n_outputs)}{_factors(model).rstrip(',')}"
-        items.append(("penalty", f"{words}: l1_ratio {penalty.l1_ratio:g}"))
+        items.append(("penalty", f"{words}: {share_text(penalty.rho)}"))
     items += _limits_items(model)
     if text := class_weight_text(model.options.get("class_weight")):
         items.append(("classes", text.removeprefix(", class ")))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fcl.cli.common import EXIT_FAILED, Command, messages, refuse_same
-from fcl.cli.options import FILE, import_option, overwrite_option, version_option, x_option
+from fcl.cli.common import EXIT_FAILED, messages, refuse_same
+from fcl.cli.options import FILE, TableCommand
 from fcl.cli.process import run
 from fcl.cli.saving import save_result
 from fcl.cli.signals import stop_on_signals
@@ -32,44 +32,8 @@ The report needs the extra: pip install 'fcl[report]'
 MOST_NAMES = 1 << 28
 
 
-@click.command("fcl-report", cls=Command, epilog=EPILOG)
+@click.command("fcl-report", cls=TableCommand, epilog=EPILOG)
 @click.argument("model", type=FILE)
-@click.option(
-    "--out",
-    type=FILE,
-    required=True,
-    metavar="FILE",
-    help="Write the page, one HTML file, to FILE.",
-)
-@click.option(
-    "--data",
-    type=FILE,
-    metavar="DATA",
-    help="Rows with a target, for scores, effects and examples.",
-)
-@x_option()
-@click.option("--y", default="y", show_default=True, help="Array of the target in DATA.")
-@click.option("--weights", metavar="NAME", help="Array of the sample weights in DATA.")
-@click.option("--offset", metavar="NAME", help="Array in DATA that is added to the margins.")
-@click.option("--groups", metavar="NAME", help="Array in DATA with the group of each row.")
-@click.option(
-    "--names",
-    type=FILE,
-    metavar="FILE",
-    help="Text file with the name of a column in each line.",
-)
-@click.option("--save-plots", type=FILE, metavar="DIR", help="Write the pictures to DIR, as SVG.")
-@click.option(
-    "--save-data",
-    type=FILE,
-    metavar="DIR",
-    help="Write the numbers to DIR, as CSV and JSON. Names that a spreadsheet would take for formulas "
-    "get an apostrophe in the CSV.",
-)
-@overwrite_option()
-@click.option("--quiet", is_flag=True, help="Show only warnings and errors.")
-@import_option()
-@version_option()
 def command(model: str, out: str, **options: Any) -> int:
     """Report on the file MODEL: certificate, convergence, scores, features and effects.
 

@@ -10,7 +10,8 @@ from fcl.cli.config import checked_value
 from fcl.cli.options import KEPT, MAY_CHANGE
 from fcl.errors import InputError, ModelFileError
 from fcl.files.signature import check_places
-from fcl.options import PATH, Resume
+from fcl.options import Resume
+from fcl.options.kinds import PATH
 from fcl.plain import plain
 from fcl.store import absolute
 

@@ -10,18 +10,14 @@ import click
 
 from fcl.cli.common import EXIT_CHECKPOINT, EXIT_FAILED, messages, refuse_same, show
 from fcl.cli.config import given_options, merge_config
-from fcl.cli.options import (
-    GroupedCommand,
-    allow_host_option,
-    import_option,
-    table_options,
-    version_option,
-)
+from fcl.cli.options import TableCommand
 from fcl.cli.process import run
 from fcl.cli.saving import KeptState, save_result
 from fcl.cli.signals import Stop, stop_on_signals
-from fcl.cli.stagewise_options import GROUPS, SETTINGS, TABLE
 from fcl.errors import FclError, InputError
+from fcl.options import options_of_command
+from fcl.options.option import STAGEWISE
+from fcl.options.stagewise import SETTINGS
 from fcl.store import absolute, kind_of, local_neighbour, locate
 
 if TYPE_CHECKING:
@@ -54,10 +50,7 @@ _KEPT = ("data", "x", "y", "weights", "offset", "valid", "regression", "features
 _PENALTY = ("--C", "--C-max", "--penalty", "--l1", "--l1-ratio", "--group", "--path")
 
 
-class _StagewiseCommand(GroupedCommand):
-    table = TABLE
-    groups = GROUPS
-
+class _StagewiseCommand(TableCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; an option of another penalty is an error that names the command for it."""
         try:
@@ -72,10 +65,6 @@ class _StagewiseCommand(GroupedCommand):
 
 
 @click.command("fcl stagewise", cls=_StagewiseCommand, epilog=EPILOG)
-@table_options(TABLE)
-@import_option()
-@allow_host_option()
-@version_option()
 @click.pass_context
 def command(ctx: click.Context, /, **params: Any) -> int:
     """Train a ridge model of several classes on DATA, block by block of generated features.
@@ -94,7 +83,7 @@ def command(ctx: click.Context, /, **params: Any) -> int:
     for name in ("data", "features", *(() if params["plan"] else ("out",))):
         if options[name] is None:
             raise click.UsageError(
-                f"{'DATA' if name == 'data' else TABLE[name].spelled} is missing"
+                f"{'DATA' if name == 'data' else options_of_command(STAGEWISE)[name].spelled} is missing"
             )
     settings = _settings(options) if saved is None else _settings_of(saved, params, given)
     if options["valid"] is not None and "valid_fraction" in given:

@@ -20,7 +20,7 @@ from fcl.cli.common import (
     show,
 )
 from fcl.cli.opening import initial_model
-from fcl.cli.options import MAY_CHANGE, TABLE, TrainCommand, train_options
+from fcl.cli.options import MAY_CHANGE, TrainCommand
 from fcl.cli.path import check_path_options, path_options, path_outputs
 from fcl.cli.process import run
 from fcl.cli.saving import KeptState, save_result
@@ -30,7 +30,8 @@ from fcl.errors import (
     FclError,
     InputError,
 )
-from fcl.options import TRAINING
+from fcl.options import TRAINING, options_of_command
+from fcl.options.option import TRAIN
 from fcl.store import kind_of, local_neighbour, local_path, locate
 
 if TYPE_CHECKING:
@@ -70,7 +71,6 @@ job may change only {MAY_CHANGE}.
 
 
 @click.command("fcl-train", cls=TrainCommand, epilog=EPILOG)
-@train_options
 @click.pass_context
 def command(ctx: click.Context, /, **params: Any) -> int:
     """Train a sparse linear model on DATA, with a proven bound on its distance from the optimum.
@@ -147,7 +147,7 @@ def _check(request: _Request) -> None:
     """Validate all that needs no data; raises InputError or UsageError."""
     from fcl.cli.config import RIVALS
 
-    options, given = request.options, request.given
+    options, given, table = request.options, request.given, options_of_command(TRAIN)
     for name in ("data", "features"):
         if options[name] is None:
             if options["data"] is not None:
@@ -156,7 +156,7 @@ def _check(request: _Request) -> None:
             raise click.UsageError(f"{what} is missing")
     for pair in RIVALS:
         if all(options[name] not in (None, False) for name in pair):
-            words = " or ".join(TABLE[name].spelled for name in pair)
+            words = " or ".join(table[name].spelled for name in pair)
             raise click.UsageError(f"give {words}, not both")
     if options["C"] is None and options["alpha"] is None and options["path"] is None:
         raise click.UsageError("give --C or --alpha: the weight of the losses against the penalty")
@@ -262,7 +262,7 @@ def _arguments(request: _Request) -> dict[str, Any]:
     arrays = {name: options[name] for name in ("x", "y", "offset", "covariates")}
     data = open_rows(options["data"], weights=options["weights"], **arrays)
     options["loss"] = _loss(request, data)  # a checkpoint keeps the loss in use
-    return {option.name: options[option.name] for option in TRAINING} | {
+    return {name: options[name] for name in TRAINING} | {
         "data": data,
         "features": features,
         "valid": open_valid(options, arrays),

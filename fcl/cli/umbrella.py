@@ -42,8 +42,7 @@ class _Commands(click.Group):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
-@click.command("fcl", cls=_Commands, epilog=EPILOG)
-@version_option()
+@click.command("fcl", cls=_Commands, params=[version_option()], epilog=EPILOG)
 def command() -> None:
     """L1-regularised learning to a certificate, over feature families far too large to store."""
 

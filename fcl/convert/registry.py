@@ -2,7 +2,7 @@
 
 A reader is a module with
 
-- a frozen dataclass ``Options`` whose fields are options of ``fcl convert`` (:mod:`fcl.convert.options`),
+- a frozen dataclass ``Options`` whose fields are options of ``fcl convert`` (:mod:`fcl.options.convert`),
 - ``open_source(inputs: list[InputFile], options: Options, budget: Budget) -> ConvertSource``.
 
 It is imported when it is needed, so that its libraries are, too.
@@ -19,9 +19,9 @@ from fcl.checks import shown
 from fcl.convert.cells import is_sequence_table
 from fcl.convert.contract import Budget, ConvertSource
 from fcl.convert.files import InputFile
-from fcl.convert.options import TABLE
 from fcl.data.foreign import find_format
 from fcl.errors import InputError
+from fcl.options.convert import READING
 
 #: format -> module; fcl/data/foreign.py says how the formats are recognised
 READERS = {
@@ -91,9 +91,9 @@ def open_source(
     known = [declared.name for declared in fields(module.Options)]
     for name in options:
         if name not in known:
-            takes = ", ".join(TABLE[each].spelled for each in known)
+            takes = ", ".join(READING[each].spelled for each in known)
             raise InputError(
-                f"{TABLE[name].spelled} is not an option for the format {format}, which takes {takes}; "
+                f"{READING[name].spelled} is not an option for the format {format}, which takes {takes}; "
                 "leave it out, or name another format with --format"
             )
     source: ConvertSource = module.open_source(list(inputs), module.Options(**options), budget)

@@ -16,7 +16,6 @@ from fcl.convert.arrays import StoreLayout
 from fcl.convert.contract import Budget, ConvertSource, OutputLayout
 from fcl.convert.files import STDIN, InputFile
 from fcl.convert.native import refuse_native
-from fcl.convert.options import DEFAULT_MEMORY, TABLE
 from fcl.convert.reference import Reference
 from fcl.convert.registry import WITH_COLUMNS, format_of, open_source
 from fcl.convert.writer import RowWriter
@@ -24,6 +23,7 @@ from fcl.errors import InputError
 from fcl.files.atomic import atomic_folder, check_output
 from fcl.memory.allowance import within
 from fcl.memory.ledger import LIBRARIES, check_budget
+from fcl.options.convert import DEFAULT_MEMORY, READING
 from fcl.plain import plain
 from fcl.store import local_folder
 from fcl.units import parse_size
@@ -272,12 +272,12 @@ def _checked_options(options: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, validated."""
     given = {}
     for name, value in options.items():
-        if name not in TABLE:
+        if name not in READING:
             raise InputError(
-                f"{name} is not an option of convert; expected one of {', '.join(TABLE)}"
+                f"{name} is not an option of convert; expected one of {', '.join(READING)}"
             )
         if value is not None and value is not False:
-            given[name] = TABLE[name].check(value)
+            given[name] = READING[name].check(value)
     return given
 
 

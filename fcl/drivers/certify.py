@@ -30,6 +30,7 @@ from fcl.memory.meter import peak_memory
 from fcl.model.certificate import Certificate, Scope
 from fcl.model.model import Model
 from fcl.objective import relative_gap
+from fcl.options import PROBLEM, TrainOptions
 from fcl.parallel import one_blas_thread
 from fcl.solve.certify import CertifiedPoint
 from fcl.solve.passes import KEEP_PER_GROUP, Passes, Vectors
@@ -129,22 +130,20 @@ def certify(
         data; an option is wrong; or ``bound`` is of another problem. ``BudgetError``, a subclass, names
         the smallest budget that works.
     """
+    arguments = dict(locals())
     check_data_set("data", data)
     top = whole("top", top, 0)
     if radius is not None:
         radius = positive("radius", radius)
     own = {
-        "features": features,
-        "loss": loss,
-        "l1_ratio": l1_ratio,
-        "limits": limits,
-        "class_weight": class_weight,
-        "intercept": intercept,
+        name: arguments[name]
+        for name in PROBLEM
+        if name not in ("C", "alpha") and arguments.get(name) is not None
     }
     to_certify = linear_model(model, trusted, namespace)
     radius = to_certify.radius if radius is None else radius
     data = to_certify.opened(data, offset, covariates)
-    problem = to_certify.problem(data, {k: v for k, v in own.items() if v is not None})
+    problem = to_certify.problem(data, own)
     C, alpha = _strength(C, alpha, to_certify, bound)
     best = isinstance(C, str)
     job = _job(to_certify, data, problem, {"memory": memory, "scratch": scratch}, best, C, alpha)
@@ -243,7 +242,7 @@ def _job(
     given = dict(problem) | running | {"C": 1.0 if best else C, "alpha": alpha}
     if own and model is not None:
         given["alpha"] = model.alpha
-    job = make_job(data, given.pop("features"), divide=plan_pass, **given)
+    job = make_job(data, given.pop("features"), TrainOptions.checked(given), divide=plan_pass)
     to_certify.check(job)
     if model is None:
         return job

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fcl.features import Family
-from fcl.options import Options
+from fcl.options import TrainOptions
 from fcl.units import counted
 
 #: The driver ``auto`` is ``processes`` for feature classes in Python, which hold the lock of the
@@ -13,7 +13,7 @@ from fcl.units import counted
 MANY_ROWS = 1_000_000
 
 
-def chosen_driver(options: Options, family: Family, n_rows: int) -> str:
+def chosen_driver(options: TrainOptions, family: Family, n_rows: int) -> str:
     """The driver of a job, which depends on its options, rows and family alone."""
     if options.driver != "auto":
         return options.driver
@@ -24,7 +24,7 @@ def chosen_driver(options: Options, family: Family, n_rows: int) -> str:
     return "processes" if n_rows >= MANY_ROWS and not family.thread_safe else "inline"
 
 
-def driver_in_words(options: Options, wanted: str, family: Family, n_rows: int) -> str:
+def driver_in_words(options: TrainOptions, wanted: str, family: Family, n_rows: int) -> str:
     """The driver of a job with its threads or writers, and the reason if it was chosen.
 
     options : of the job.  wanted : the driver as the user named it, perhaps ``auto``.

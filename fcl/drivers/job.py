@@ -53,7 +53,7 @@ from fcl.features.standardized import say_divided, standardized
 from fcl.memory.allowance import within
 from fcl.model.columns import matched
 from fcl.objective import Limits, Loss, find_loss, resolve_C
-from fcl.options import Options
+from fcl.options import TrainOptions
 from fcl.parallel import SERIAL, Team, available_cores, threads_of_job
 from fcl.solve.sampling import SampleSize
 from fcl.types import Floats
@@ -71,7 +71,7 @@ Divide = Callable[..., Plan]
 class Job:
     """Everything that is decided before memory is allocated."""
 
-    options: Options
+    options: TrainOptions
     loss: Loss
     family: Family
     train: Rows
@@ -219,12 +219,12 @@ class Job:
 def make_job(
     data: DataSet,
     features: Spec | str | Family,
+    options: TrainOptions,
     *,
     valid: DataSet | None = None,
     resumed: Mapping[str, Any] | None = None,
     active: int = 0,
     divide: Divide = make_plan,
-    **given: Any,
 ) -> Job:
     """Check everything that can be checked before the rows are read, and plan the memory.
 
@@ -234,6 +234,8 @@ def make_job(
         Training rows, and validation rows if any.
     features : family or str
         A family to bind to the rows, its text, or a family of a model, which is already bound.
+    options : TrainOptions
+        As the user gave them, checked; the job has the effective ones.
     resumed : mapping, optional
         Of a job that continues from a checkpoint, the configuration of its family: its numbers depend on
         what the family learnt from the rows. Such a job cannot change ``block_rows``.
@@ -241,8 +243,6 @@ def make_job(
         Features with a weight in the model from which the job starts.
     divide : callable
         Divides the memory budget; called as :func:`fcl.drivers.plan.make_plan`.
-    **given
-        Options as the user gave them; see :class:`fcl.options.Options`.
 
     Raises
     ------
@@ -255,7 +255,6 @@ def make_job(
     if valid is not None:
         check_data_set("valid", valid)
     spec = features if isinstance(features, Family) else _checked_spec(features)
-    options = Options.checked(**given)
     if valid is not None and options.valid_fraction is not None:
         raise InputError("give either valid or valid_fraction, not both")
     loss = find_loss(options.loss)
@@ -310,19 +309,19 @@ def make_job(
             valid_rows = valid_rows and valid_rows.with_covariates(design)
     C, alpha = resolve_C(options.C, options.alpha, sum_weights)
     (train, valid_rows), intercept_shift = centred(loss, train, valid_rows, options.intercept)
-    if several and loss.name != "softmax" and given.get("class_weight") is not None:
+    if several and loss.name != "softmax" and options.class_weight is not None:
         raise InputError(
             "class_weight: expected none with several columns of targets, whose rows are not of one "
             "class; give each row a weight (weights, --weights)"
         )
     limits = resolved(options.limits, family, options, n_outputs, train.data.column_names)
-    by_class = check_class_weight(given.get("class_weight"), labels)
+    by_class = check_class_weight(options.class_weight, labels)
     if by_class is not None and several:
         train = weighted_by_code(train, by_class, n_outputs)
     elif by_class is not None:
         train = weighted_by_class(train, by_class)
 
-    options = replace(options, driver=chosen_driver(options, family, train.n))
+    given, options = options, replace(options, driver=chosen_driver(options, family, train.n))
     options = replace(
         options,
         features=spec.name if isinstance(spec, Family) else spell_features(spec),
@@ -357,15 +356,15 @@ def make_job(
         plan=plan,
         design=design,
         n_outputs=n_outputs,
-        wanted_writers=(given.get("writers") or 0) if options.driver == "processes" else 0,
+        wanted_writers=(given.writers or 0) if options.driver == "processes" else 0,
         divide=divide,
-        wanted_driver=given.get("driver", ""),
+        wanted_driver=given.driver,
         active=active,
     )
 
 
 def _count_outputs(
-    data: DataSet, loss: Loss, y: Floats, labels: tuple[Any, ...] | None, options: Options
+    data: DataSet, loss: Loss, y: Floats, labels: tuple[Any, ...] | None, options: TrainOptions
 ) -> int:
     """The number of outputs; InputError for more classes than there is memory for."""
     if loss.name != "softmax" or labels is None:
@@ -374,7 +373,7 @@ def _count_outputs(
     return len(labels)
 
 
-def _check_free(n_outputs: int, design: Design, loss: Loss, options: Options) -> None:
+def _check_free(n_outputs: int, design: Design, loss: Loss, options: TrainOptions) -> None:
     """Raise InputError for more unpenalised coefficients than are fitted together."""
     together = n_outputs * (len(design.kept) + design.constant)
     if n_outputs > 1 and (loss.couples or options.group) and together > MOST_FREE:
@@ -428,7 +427,7 @@ def _matched_valid(valid: DataSet, data: DataSet, family: Family) -> DataSet:
 
 
 def _plan(
-    options: Options,
+    options: TrainOptions,
     family: Family,
     train: Rows,
     valid: Rows | None,
@@ -453,7 +452,7 @@ def _plan(
         raise BudgetError(f"{error}{hint}", error.smallest) from None
 
 
-def ahead_share(options: Options) -> int:
+def ahead_share(options: TrainOptions) -> int:
     """Bytes that each process which reads the rows may request ahead from an object store."""
     return min(MOST_AHEAD, options.memory // AHEAD_SHARE // max(1, options.writers or 1))
 
@@ -462,7 +461,7 @@ def _sizes(
     family: Family,
     train: Rows,
     valid: Rows | None,
-    options: Options,
+    options: TrainOptions,
     n_outputs: int,
 ) -> Sizes:
     """The sizes of the rows, for the plan."""

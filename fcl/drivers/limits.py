@@ -10,17 +10,17 @@ from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.base import Family, is_sampled
 from fcl.objective.limits import Limits, Stored
-from fcl.options import Options
+from fcl.options import TrainOptions
 from fcl.solve.state import Point
 
 #: Most features with limits of their own: every pass makes and keeps their sums.
 MOST_NAMED = 10_000
 
 
-def resolved(given: Any, family: Family, options: Options, n_outputs: int, names: Any) -> Any:
+def resolved(given: Any, family: Family, options: TrainOptions, n_outputs: int, names: Any) -> Any:
     """The limits of a job, with the ids of named features; None for no limits.
 
-    given : as ``Options.limits`` has them, see :func:`fcl.options.limits_of`.
+    given : as ``TrainOptions.limits`` has them, see :func:`fcl.options.kinds.limits_of`.
     names : of the columns of the rows, or None.
 
     Raises InputError for features that the family does not have, and for limits that it cannot use.
@@ -54,7 +54,7 @@ def _ids(keys: list[str | int], family: Family, names: Any) -> list[int]:
     return ids
 
 
-def check_limits(limits: Limits, family: Family, options: Options, n_outputs: int) -> None:
+def check_limits(limits: Limits, family: Family, options: TrainOptions, n_outputs: int) -> None:
     """Raise InputError for limits that a job of these options cannot use."""
     if limits.unlimited:
         return

@@ -24,6 +24,7 @@ from fcl.model.foreign import ForeignWeights, load_weights
 from fcl.model.foreign.arrays import checked
 from fcl.model.formats import is_model, load_model
 from fcl.model.model import Model
+from fcl.options import PROBLEM
 from fcl.plain import plain as as_json
 from fcl.solve.state import Point
 from fcl.units import counted
@@ -32,15 +33,12 @@ if TYPE_CHECKING:
     from fcl.data import DataSet
 
 #: The problem of a model of another program, unless the user says otherwise.
-DEFAULTS = {"features": "columns", "loss": "logistic"}
+DEFAULTS = {"features": "columns", "loss": PROBLEM["loss"]}
 #: Options of a model's problem, and what a model without them was trained with.
 _PROBLEM = {
-    "l1_ratio": 1.0,
-    "limits": None,
-    "group": False,
-    "standardize": False,
-    "class_weight": None,
-    "intercept": True,
+    name: default
+    for name, default in PROBLEM.items()
+    if name not in ("features", "loss", "C", "alpha")
 }
 #: Options that decide which rows are used, in which blocks.
 _ROWS = ("seed", "block_rows", "valid_fraction")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from fcl.files.same_job import JobFacts
 from fcl.model.certificate import Certificate
 from fcl.model.columns import record_of
 from fcl.model.model import Model
-from fcl.options import TRAINING
+from fcl.options import TRAINING, TrainOptions
 from fcl.parallel import one_blas_thread
 from fcl.solve.run_state import RunState
 from fcl.solve.state import Point
@@ -349,15 +350,17 @@ def _job(given: Mapping[str, Any]) -> Job:
     """The job for the arguments of :func:`train`, with the checkpoint itself to resume from."""
     check_data_set("data", given["data"])
     data = given["data"].with_added(given["offset"], given["covariates"])
-    options = {option.name: given[option.name] for option in TRAINING}
+    options = TrainOptions.checked({name: given[name] for name in TRAINING})
     if given["client"] is not None or given["dask"] is not None:
-        options["driver"] = "dask"
+        options = replace(options, driver="dask")
     initial, resume = given["initial"], given["resume"]
     active, resumed = 0 if initial is None else len(initial.ids), None
     if resume is not None:
         active = RunState.from_file(resume.state, resume.arrays).most_active
         resumed = resume.family
-    return make_job(data, **options, valid=given["valid"], resumed=resumed, active=active)
+    return make_job(
+        data, given["features"], options, valid=given["valid"], resumed=resumed, active=active
+    )
 
 
 def _check_savable(job: Job) -> None:

@@ -25,13 +25,14 @@ from fcl.drivers.executor import Executor, Needs, RunContext, train_job
 from fcl.drivers.job import make_job
 from fcl.drivers.result import StopReason
 from fcl.errors import ConvergenceWarning, InputError, ScaleWarning
+from fcl.estimators.parameters import RENAMED, passed_options
 from fcl.estimators.rows import Training, open_rows, resolve_features, with_input_tags
 from fcl.features import Columns, Family, bind_features
 from fcl.features.generator import without_scales
 from fcl.features.standardized import say_divided, uneven_scales
 from fcl.model.columns import difference, matched
 from fcl.objective import COUPLED_LOSSES, LOSSES, Loss, find_loss, resolve_C
-from fcl.options import TRAINING
+from fcl.options import TRAINING, TrainOptions
 from fcl.solve.state import is_active
 from fcl.units import counted
 
@@ -40,11 +41,6 @@ if TYPE_CHECKING:
     from fcl.model import Model
 
 DEFAULT_C = 1.0
-#: Parameters that are validated as options of `fcl.train`; `_OPTION` holds the names that differ there.
-_CHECKED = (
-    "l1_ratio", "limits", "standardize", "fit_intercept", "tol", "max_iter", "memory", "row_view",
-)  # fmt: skip
-_OPTION = {"fit_intercept": "intercept", "max_iter": "max_passes"}
 
 
 class EstimatorConvergenceWarning(ConvergenceWarning, SklearnConvergenceWarning):  # type: ignore[misc]
@@ -130,15 +126,11 @@ class Estimator(FittedPredictor):
             raise InputError(f"n_jobs must be None or a nonzero integer, got {self.n_jobs!r}")
         if not isinstance(self.verbose, bool):
             whole("verbose", self.verbose, 0)
-        table = {option.name: option for option in TRAINING}
-        table["max_time"].check(self.max_time)  # the problems of a fit share it
+        TRAINING["max_time"].check(self.max_time)  # the problems of a fit share it
         options = {"features": resolve_features(self.features), "loss": self._loss().text}
-        if hasattr(self, "group"):
-            options["group"] = table["group"].check(self.group)
-        for name in _CHECKED:
-            option = table[_OPTION.get(name, name)]
+        for name, option in passed_options(type(self)).items():
             options[option.name] = option.check(getattr(self, name), name)
-        table["driver"].check(self.driver)
+        TRAINING["driver"].check(self.driver)
         return options | {"seed": seed_of(self.random_state)} | self._driver()
 
     def _loss(self) -> Loss:
@@ -242,9 +234,9 @@ class Estimator(FittedPredictor):
                 "driver: expected inline jobs on a cluster (dask), got 'processes'; leave driver out"
             )
         if somewhere or self._sends_jobs(len(data)):
-            known = {option.name for option in TRAINING} & set(options)
-            job = {name: options[name] for name in known - {"C", "features"}}
-            needs = Needs.of(make_job(data[0], options["features"], alpha=1.0, **job))
+            known = (TRAINING.keys() & options.keys()) - {"C", "features"}
+            job = TrainOptions.checked({name: options[name] for name in known}, alpha=1.0)
+            needs = Needs.of(make_job(data[0], options["features"], job))
         report = self._view() if self.verbose else on_event(None)
         with executor_for(client, address, None, needs, report) as executor:
             yield executor
@@ -301,7 +293,7 @@ class Estimator(FittedPredictor):
         early = [result for result in results if not result.converged]
         if early:
             of = f" ({len(early)} of {len(results)} problems)" if len(results) > 1 else ""
-            message = early[0].message.replace("max_passes", "max_iter")
+            message = early[0].message.replace(RENAMED["max_iter"], "max_iter")
             warnings.warn(message + of, EstimatorConvergenceWarning, stacklevel=4)
 
     @property

@@ -13,7 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from fcl.data import regression_target
 from fcl.errors import InputError
 from fcl.estimators.classifier import has_probabilities, loss_weights
-from fcl.estimators.online_base import OnlineEstimator, OnlineParameters
+from fcl.estimators.online_base import OnlineEstimator
+from fcl.estimators.parameters import OnlineParameters
 from fcl.estimators.rows import RowArrays, Training
 
 
@@ -31,10 +32,6 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
         The family; it must be able to list the features of a row.
     alpha : float
         Weight of the penalty, above 0.
-    method, power, step, period, theta, truncation, average, l1_ratio, batch, radius
-        As in ``fcl online``; see :class:`fcl.online.OnlineOptions`.
-    weights, gamma, max_weight, rates
-        The kind of table; as the options above.
     rate : float or "auto"
         Rate of the first row. ``auto`` tries a few on the first rows of ``fit``, or of the first
         ``partial_fit``.
@@ -55,6 +52,8 @@ class FCLOnlineClassifier(OnlineParameters, ClassifierMixin, OnlineEstimator):  
         Factors of the sample weights of each class, 1 for classes not named. ``alpha`` refers to the
         weights before, as far as the rows of the first call tell; "balanced" needs all rows, and is for
         ``fit``.
+    others
+        As in ``fcl online``; see :class:`fcl.online.OnlineOptions`.
 
     Attributes
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,16 +18,14 @@ from fcl.drivers.certify import certify
 from fcl.drivers.online.blocks import Blocks, RowBlock, row_number
 from fcl.drivers.online.job import (
     OnlineJob,
-    OnlineRunOptions,
     block_rows_of,
-    check_method_options,
     make_online_plan,
     penalty_factors,
     plan_table,
 )
 from fcl.drivers.online.rates import choose_rate
 from fcl.drivers.online.run import starting_intercept
-from fcl.drivers.online.train import LEARNING, full_message, model_of
+from fcl.drivers.online.train import full_message, model_of
 from fcl.drivers.optimality import Optimality
 from fcl.drivers.rows import Rows, select_rows
 from fcl.errors import BudgetError, InputError
@@ -40,47 +38,19 @@ from fcl.estimators.rows import (
     resolve_features,
     with_input_tags,
 )
-from fcl.features import Family, Spec, bind_features, spell_features
+from fcl.features import Family, bind_features, spell_features
 from fcl.features.hashed import hashed_family
 from fcl.model.columns import matched
 from fcl.objective import find_loss
-from fcl.online import Learner, OnlineOptions, make_learner
+from fcl.online import Learner, make_learner
 from fcl.online.methods import kind_of
+from fcl.options import OnlineOptions, OnlineRunOptions
+from fcl.options.online import LEARNING, RUNNING
 from fcl.parallel import one_blas_thread
 from fcl.units import counted, format_bytes
 
 #: Parameters that are options of the learner of the same names.
 _SAME = tuple(name for name in LEARNING if name not in ("loss", "decay", "intercept"))
-
-
-@dataclass(eq=False, repr=False, match_args=False)
-class OnlineParameters:
-    """Parameters of both estimators."""
-
-    features: Spec | str = "columns"
-    _: KW_ONLY
-    alpha: float = 1e-4
-    method: str = "ftrl"
-    rate: float | str = "auto"
-    passes: int = 5
-    power: float = 0.5
-    step: str = "implicit"
-    period: int = 100
-    theta: float = float("inf")
-    truncation: str = "soft"
-    average: bool = False
-    l1_ratio: float = 1.0
-    batch: int = 1
-    radius: float | None = None
-    fit_intercept: bool = True
-    hash_bits: int | None = None
-    weights: str = "float64"
-    gamma: float | None = None
-    max_weight: float | None = None
-    rates: str = "feature"
-    shuffle: bool = True
-    random_state: Any = None
-    memory: int | str = "1GiB"
 
 
 class OnlineEstimator(FittedPredictor):
@@ -93,14 +63,8 @@ class OnlineEstimator(FittedPredictor):
     def _options(self) -> tuple[OnlineOptions, OnlineRunOptions]:
         """Validate the parameters; raises InputError that names the first wrong one."""
         seed = seed_of(self.random_state)
-        running = OnlineRunOptions(
-            method=self.method,
-            rate=self.rate,
-            passes=self.passes,
-            shuffle=self.shuffle,
-            seed=seed,
-            memory=self.memory,
-        ).checked()
+        given = {name: getattr(self, name) for name in RUNNING if hasattr(self, name)}
+        running = OnlineRunOptions(**given, seed=seed).checked()
         options = OnlineOptions(
             alpha=positive("alpha", self.alpha),
             loss=choice("loss", getattr(self, "loss", "squared"), self._losses),
@@ -109,7 +73,7 @@ class OnlineEstimator(FittedPredictor):
             seed=seed,
             **{name: getattr(self, name) for name in _SAME},
         )
-        check_method_options(running.method, options)
+        options.check_method(running.method)
         return options, running
 
     def _open(self, X: Any, given: RowArrays, first: bool) -> Training:

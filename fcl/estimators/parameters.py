@@ -1,16 +1,35 @@
-"""The parameters of the estimators, each declared once, as a field of a dataclass.
+"""The parameters of the estimators, as fields of dataclasses.
 
 A dataclass writes the constructor that scikit-learn demands: it names every parameter, and stores it
-unchanged. The estimators describe their parameters, for ``help`` and notebooks.
+unchanged. Most parameters are options of :mod:`fcl.options`, which validate them. The estimators describe
+their parameters, for ``help`` and notebooks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
 from fcl.features import Spec
+from fcl.options import TRAINING, Option
+
+#: Parameters whose names are those of scikit-learn, with the names of the options.
+RENAMED = {"fit_intercept": "intercept", "max_iter": "max_passes"}
+#: Options that a fit gives to :func:`fcl.train` in another form.
+_NOT_PASSED = ("features", "loss", "C", "alpha", "class_weight", "max_time", "dask", "driver")
+
+
+def passed_options(estimator: type[Any]) -> dict[str, Option]:
+    """The options of training, by the names of the parameters from which a fit passes them on."""
+    found = {
+        each.name: TRAINING.get(RENAMED.get(each.name, each.name)) for each in fields(estimator)
+    }
+    return {
+        name: option
+        for name, option in found.items()
+        if option is not None and name not in _NOT_PASSED
+    }
 
 
 @dataclass(eq=False, repr=False, match_args=False)
@@ -78,3 +97,33 @@ class PathParameters:
     refit: bool = False
     refit_alpha: float = 1e-4
     n_jobs: int | None = None
+
+
+@dataclass(eq=False, repr=False, match_args=False)
+class OnlineParameters:
+    """Parameters of the estimators of online learners."""
+
+    features: Spec | str = "columns"
+    _: KW_ONLY
+    alpha: float = 1e-4
+    method: str = "ftrl"
+    rate: float | str = "auto"
+    passes: int = 5
+    power: float = 0.5
+    step: str = "implicit"
+    period: int = 100
+    theta: float = float("inf")
+    truncation: str = "soft"
+    average: bool = False
+    l1_ratio: float = 1.0
+    batch: int = 1
+    radius: float | None = None
+    fit_intercept: bool = True
+    hash_bits: int | None = None
+    weights: str = "float64"
+    gamma: float | None = None
+    max_weight: float | None = None
+    rates: str = "feature"
+    shuffle: bool = True
+    random_state: Any = None
+    memory: int | str = "1GiB"

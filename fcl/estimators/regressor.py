@@ -96,9 +96,7 @@ class FCLRegressor(GroupParameters, FitParameters, Regressor):
     group : bool
         With several targets, whether a feature is in or out for all of them: the penalty is the sum over
         features of the Euclidean norm of their weights. Ignored with a single target.
-    features, C, alpha, l1_ratio, limits, standardize, fit_intercept, tol, max_iter
-        As in :class:`FCLClassifier`.
-    warm_start, random_state, n_jobs, driver, memory, row_view, max_time, dask, verbose
+    others
         As in :class:`FCLClassifier`.
 
     Attributes

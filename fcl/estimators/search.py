@@ -171,8 +171,6 @@ class FCLClassifierCV(PathSearch, GroupParameters, Classifier):
 
     Parameters
     ----------
-    features
-        As in :class:`FCLClassifier`.
     alphas : int or array of float (k,)
         A number of alphas, from the smallest at which the model is empty down to a hundredth of it; or
         the alphas. C = 1 / (alpha * sum of the sample weights, before class weights).
@@ -192,10 +190,6 @@ class FCLClassifierCV(PathSearch, GroupParameters, Classifier):
     refit_alpha : float
         Weight of the ridge penalty of the refit: it minimises the weighted mean of the losses plus
         refit_alpha sum_j var_j w_j^2 / 2, where var_j is the variance of feature j.
-    l1_ratio, limits, standardize, loss, group, fit_intercept, tol, max_iter, class_weight, memory
-        As in :class:`FCLClassifier`.
-    row_view
-        As in :class:`FCLClassifier`.
     n_jobs : int or None
         Number of threads, shared out between the folds and classes that are trained side by side, as many
         as ``memory`` has room for; -1 or None for all cores. The bits are the same with any number.
@@ -205,6 +199,8 @@ class FCLClassifierCV(PathSearch, GroupParameters, Classifier):
     dask : str, distributed.Client or None
         Train folds, of all classes, as whole jobs on the workers of a Dask cluster, side by side, with
         the same result bit for bit; given as in :class:`FCLClassifier`.
+    others
+        As in :class:`FCLClassifier`.
 
     Attributes
     ----------
@@ -237,12 +233,12 @@ class FCLRegressorCV(PathSearch, Regressor):
 
     Parameters
     ----------
-    features, l1_ratio, limits, standardize, loss, fit_intercept, tol, max_iter
-        As in :class:`FCLRegressor`.
-    alphas, cv, select, patience, refit, refit_alpha, random_state, memory, row_view, max_time
+    alphas, cv, select, patience, refit, refit_alpha, random_state, max_time
         As in :class:`FCLClassifierCV`.
     n_jobs, dask, verbose
         As in :class:`FCLClassifierCV`.
+    others
+        As in :class:`FCLRegressor`.
 
     Attributes
     ----------

@@ -20,6 +20,7 @@ from fcl.estimators.rows import (
     with_input_tags,
 )
 from fcl.features import Spec
+from fcl.options.stagewise import SETTINGS
 from fcl.stagewise.model import StagewiseModel
 from fcl.stagewise.settings import Settings
 from fcl.stagewise.train import StagewiseResult, StagewiseRunOptions, train_stagewise
@@ -48,22 +49,14 @@ class _Stagewise(BaseEstimator):  # type: ignore[misc]
 
     model_: StagewiseModel
 
-    def _settings(self, **more: Any) -> Settings:
+    def _settings(self) -> Settings:
         """Validate the parameters; raises InputError that names the first wrong one."""
         if self.n_jobs is not None and (not is_whole(self.n_jobs) or self.n_jobs == 0):
             raise InputError(f"n_jobs must be None or a nonzero integer, got {self.n_jobs!r}")
         share_or_0("validation_fraction", self.validation_fraction)
-        return Settings(
-            block=self.block,
-            order=self.order,
-            visits=self.visits,
-            alpha=self.alpha,
-            valid_fraction=self.validation_fraction,
-            patience=self.patience,
-            seed=0 if self.random_state is None else self.random_state,
-            memory=self.memory,
-            **more,
-        ).checked()
+        given = {name: getattr(self, name) for name in SETTINGS if hasattr(self, name)}
+        seed = 0 if self.random_state is None else self.random_state
+        return Settings(**given, valid_fraction=self.validation_fraction, seed=seed).checked()
 
     def _running(self) -> StagewiseRunOptions:
         from joblib import effective_n_jobs
@@ -176,14 +169,7 @@ class StagewiseClassifier(_Parameters, ClassifierMixin, _Stagewise):  # type: ig
         InputError
             Parameters, data or labels are unusable.
         """
-        settings = self._settings(
-            update=self.update,
-            loss=self.loss,
-            rounds=self.rounds,
-            inner=self.inner,
-            calibration=self.calibration,
-            class_weight=self.class_weight,
-        )
+        settings = self._settings()
         spec = resolve_features(self.features)
         training = open_training(self, spec, X, RowArrays(y, sample_weight, offset), numeric=False)
         with np.errstate(invalid="ignore"):  # it casts NaN before it rejects it

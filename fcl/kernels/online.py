@@ -53,7 +53,7 @@ class TruncationRule(NamedTuple):
     rate: float  # the rate of row t is rate / t^power
     power: float
     gravity: float  # alpha, the coefficient of the penalty of one row of weight 1
-    l1_ratio: float
+    rho: float
     theta: float  # only weights of at most this size are truncated
     period: int  # rows between truncations
     implicit: bool  # the slope is that at the margin after the step
@@ -67,7 +67,7 @@ class FtrlRule(NamedTuple):
 
     rate: float
     gravity: float
-    l1_ratio: float
+    rho: float
     intercept: bool
 
 
@@ -189,8 +189,8 @@ def end_row(rule, scale, s, state):
     if state[ROWS] % rule.period != 0.0:
         return False
     a = 0.0 if rule.subgradient else scale * state[PENDING]
-    state[SHRINK] += 1.0 if rule.rounding else a * rule.l1_ratio * state[GROWTH]
-    state[GROWTH] *= 1.0 + a * (1.0 - rule.l1_ratio)
+    state[SHRINK] += 1.0 if rule.rounding else a * rule.rho * state[GROWTH]
+    state[GROWTH] *= 1.0 + a * (1.0 - rule.rho)
     state[PENDING] = 0.0
     return state[SHRINK] > state[LIMIT] or state[GROWTH] > MOST_GROWTH
 
@@ -307,8 +307,8 @@ def leader_with(j, z, root, rule, weight, factors):
     f = 1.0 if factors is None else factors[j]
     if f == math.inf:
         return 0.0
-    soft = rule.l1_ratio * rule.gravity * weight
-    ridge = (1.0 - rule.l1_ratio) * rule.gravity * weight
+    soft = rule.rho * rule.gravity * weight
+    ridge = (1.0 - rule.rho) * rule.gravity * weight
     return leader(z, root, rule.rate, soft * f, ridge * f)
 
 

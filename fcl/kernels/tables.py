@@ -114,7 +114,7 @@ class TableRule(NamedTuple):
 
     rate: float  # the rate of a coordinate is rate / sqrt(events)
     gravity: float
-    l1_ratio: float
+    rho: float
     intercept: bool
     step: float  # of the grid; 0.0 for tables of float numbers
     limit: float  # the largest weight, in steps of the grid if there is one
@@ -210,7 +210,7 @@ def learn_table(
                     due = rate * rule.gravity * (state[WEIGHT] / tau)
                     if factors is not None:
                         due *= factors[j]
-                    v = shrunk(v, rule.l1_ratio * due, (1.0 - rule.l1_ratio) * due)
+                    v = shrunk(v, rule.rho * due, (1.0 - rule.rho) * due)
                 if step > 0.0:
                     weights[j] = rounded_to(v / unit, size, rule.limit, b)
                 else:

@@ -51,7 +51,7 @@ class Certificate:
     ----------
     objective : float
         P(w, b) = sum_j f_j (rho |w_j| + (1 - rho) w_j^2 / 2) + C sum_i s_i loss(y_i, m_i), where rho is
-        ``l1_ratio`` and f_j are the penalty factors, which are 1 except for some families.
+        the share of |w_j| in the penalty, and f_j are the penalty factors, 1 except for some families.
     bound : float
         A dual value, below which no (w, b) has an objective; -inf if none is known.
     gap : float

@@ -5,7 +5,7 @@ from fcl.objective.limits import Limits
 from fcl.objective.losses import COUPLED_LOSSES, KINKED_LOSSES, LOSSES, Loss, find_loss
 from fcl.objective.make import make_objective
 from fcl.objective.outputs import SeparateOutputs
-from fcl.objective.penalty import GroupPenalty, Penalty
+from fcl.objective.penalty import GroupPenalty, Penalty, stored_penalty
 from fcl.objective.problem import ROUNDING, LineSums, Objective, relative_gap, resolve_C
 from fcl.objective.single_output import SingleOutput
 from fcl.objective.softmax import SoftmaxOutputs
@@ -29,4 +29,5 @@ __all__ = [
     "make_objective",
     "relative_gap",
     "resolve_C",
+    "stored_penalty",
 ]

@@ -35,7 +35,7 @@ class Outputs(Objective):
             self.intercept,
             self.block_rows,
             self.team,
-            Penalty(self.penalty.l1_ratio, self.penalty.limits),
+            Penalty(self.penalty.rho, self.penalty.limits),
             offset,
             self.covariates,
         )

@@ -25,7 +25,9 @@ slopes by them.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -42,11 +44,11 @@ class Penalty:
     Weights, directions, prices and slopes may also be (k, K), with K outputs; f remains (k,).
     """
 
-    l1_ratio: float = 1.0  #: rho
+    rho: float = 1.0
     limits: Limits = UNLIMITED
 
     def __post_init__(self) -> None:
-        up_to_one("l1_ratio", self.l1_ratio)
+        up_to_one("l1_ratio", self.rho)
 
     @property
     def grouped(self) -> bool:
@@ -56,28 +58,27 @@ class Penalty:
     @property
     def pure_l1(self) -> bool:
         """Whether the penalty has no squares."""
-        return self.l1_ratio == 1.0
+        return self.rho == 1.0
 
     def formula(self, n_outputs: int = 1) -> str:
         """The formula as text, for factors of 1."""
         at, w = ("j", "w_j") if n_outputs == 1 else ("jk", "W_jk")
         if self.pure_l1:
             return f"sum_{at} |{w}|"
-        rho = self.l1_ratio
-        return f"sum_{at} ({rho:.6g} |{w}| + {0.5 * (1.0 - rho):.6g} {w}^2)"
+        return f"sum_{at} ({self.rho:.6g} |{w}| + {0.5 * (1.0 - self.rho):.6g} {w}^2)"
 
     def absolute(self, f: Floats) -> Floats:
         """Coefficients of |w_j|: rho f."""
-        return self.l1_ratio * f
+        return self.rho * f
 
     def ridge(self, f: Floats) -> Floats:
         """Coefficients of w_j^2 / 2: (1 - rho) f."""
-        return (1.0 - self.l1_ratio) * f
+        return (1.0 - self.rho) * f
 
     def value(self, w: Floats, f: Floats) -> float:
         """The value of the penalty."""
         f, size = by_output(f, w), np.abs(w)
-        terms = f * size * (self.l1_ratio + 0.5 * (1.0 - self.l1_ratio) * size)
+        terms = f * size * (self.rho + 0.5 * (1.0 - self.rho) * size)
         return math.fsum(terms.ravel())
 
     def along(self, w: Floats, dw: Floats, f: Floats) -> tuple[float, float, float]:
@@ -120,24 +121,24 @@ class Penalty:
         if self.pure_l1:
             ordered = np.sort(w, axis=1)
             return np.clip(0.0, ordered[:, (K - 1) // 2], ordered[:, K // 2])
-        steps = (K - 2.0 * np.arange(K + 1)) * (self.l1_ratio / (K * (1.0 - self.l1_ratio)))
+        steps = (K - 2.0 * np.arange(K + 1)) * (self.rho / (K * (1.0 - self.rho)))
         both = np.concatenate([w, w.mean(axis=1)[:, None] + steps], axis=1)
         return np.asarray(np.sort(both, axis=1)[:, K])
 
     def limit(self, C: float) -> float:
         """The largest |g_j| / f_j at which a weight of 0 meets its optimality condition."""
-        return self.l1_ratio / C
+        return self.rho / C
 
     def least_C(self, largest: float) -> float:
         """The largest C at which the null model is optimal; largest : its max_j |g_j| / f_j."""
-        return self.l1_ratio / largest if largest > 0.0 else math.inf
+        return self.rho / largest if largest > 0.0 else math.inf
 
     def conjugate(self, C: float, excess: float) -> float:
         """The conjugate of the penalty at C g, which the dual subtracts; not for pure L1.
 
         excess : sum_j f_j max(0, |g_j| / f_j - limit)^2 over all features, and over their outputs.
         """
-        return C * C * excess / (2.0 * (1.0 - self.l1_ratio))
+        return C * C * excess / (2.0 * (1.0 - self.rho))
 
 
 @dataclass(frozen=True)
@@ -151,11 +152,10 @@ class GroupPenalty(Penalty):
     def formula(self, n_outputs: int = 1) -> str:
         if self.pure_l1:
             return "sum_j |W_j|_2"
-        rho = self.l1_ratio
-        return f"sum_j ({rho:.6g} |W_j|_2 + {0.5 * (1.0 - rho):.6g} |W_j|_2^2)"
+        return f"sum_j ({self.rho:.6g} |W_j|_2 + {0.5 * (1.0 - self.rho):.6g} |W_j|_2^2)"
 
     def value(self, w: Floats, f: Floats) -> float:
-        return Penalty(self.l1_ratio).value(self.sizes(w), f)
+        return Penalty(self.rho).value(self.sizes(w), f)
 
     def along(self, w: Floats, dw: Floats, f: Floats) -> tuple[float, float, float]:
         size, step = self.sizes(w), self.sizes(dw)
@@ -185,3 +185,9 @@ class GroupPenalty(Penalty):
 
     def centre(self, w: Floats) -> Floats:
         return np.asarray(w.mean(axis=1))
+
+
+def stored_penalty(options: Mapping[str, Any]) -> Penalty:
+    """The penalty, without limits, of the options that a model stores."""
+    kind = GroupPenalty if options.get("group") else Penalty
+    return kind(float(options.get("l1_ratio", 1.0)))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fcl.online.base import Learner
 from fcl.online.methods import METHODS, make_learner
-from fcl.online.options import OnlineOptions
 from fcl.online.project import project_l1_ball, project_simplex
+from fcl.options import OnlineOptions
 
 __all__ = [
     "METHODS",

@@ -14,7 +14,7 @@ from fcl import kernels
 from fcl.errors import InputError
 from fcl.features.rows import RowChunk
 from fcl.online.base import Learner, Point
-from fcl.online.options import OnlineOptions
+from fcl.options import OnlineOptions
 from fcl.types import Floats
 
 if TYPE_CHECKING:
@@ -79,11 +79,7 @@ class BallLearner(Learner):
                 f"weights {options.weights}: method ball keeps its weights as float64; leave the option "
                 "out"
             )
-        if options.l1_ratio < 1.0:
-            raise InputError(
-                f"l1_ratio {options.l1_ratio:g}: method ball has a radius in place of a penalty; leave "
-                "the option out"
-            )
+        options.check_method("ball")
         if options.batch == 1:
             return cls
         if options.step != "explicit":

@@ -19,7 +19,7 @@ from fcl import kernels
 from fcl.checks import shown
 from fcl.errors import InputError
 from fcl.features.rows import RowChunk
-from fcl.online.options import OnlineOptions
+from fcl.options import OnlineOptions
 from fcl.types import Floats
 
 #: Features whose weights are computed in one call of a kernel.

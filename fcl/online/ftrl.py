@@ -10,8 +10,8 @@ import numpy.typing as npt
 from fcl import kernels
 from fcl.features.rows import CHUNK_IDS, RowChunk
 from fcl.online.base import Learner
-from fcl.online.options import OnlineOptions
 from fcl.online.vectors import VectorLearner, grid_of
+from fcl.options import OnlineOptions
 from fcl.types import Floats
 
 if TYPE_CHECKING:

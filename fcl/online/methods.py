@@ -8,8 +8,8 @@ from fcl.online.base import Learner
 from fcl.online.ftrl import Ftrl
 from fcl.online.nonzero import NonzeroTruncatedGradient
 from fcl.online.ogd import Ogd
-from fcl.online.options import OnlineOptions
 from fcl.online.truncated import TruncatedGradient
+from fcl.options import OnlineOptions
 from fcl.types import Floats
 
 #: The first is the default.

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from fcl import kernels
 from fcl.features.rows import CHUNK_IDS, RowChunk
 from fcl.online.base import Point
-from fcl.online.options import OnlineOptions
 from fcl.online.truncated import TruncatedGradient
+from fcl.options import OnlineOptions
 from fcl.types import Floats, Ids
 
 #: Entries of a new table, the share of them that may be in use, and the share when a table is made.

@@ -12,9 +12,9 @@ from fcl import kernels
 from fcl.errors import InputError
 from fcl.features.rows import RowChunk
 from fcl.online.base import PIECE
-from fcl.online.options import OnlineOptions
 from fcl.online.table import morris
 from fcl.online.vectors import VectorLearner, grid_of
+from fcl.options import OnlineOptions
 from fcl.types import Floats
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import mmap
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,18 +22,18 @@ from fcl.errors import InputError
 from fcl.files import schema
 from fcl.files.bundle import FileKind, open_bundle, write_bundle, write_json
 from fcl.files.packing import CODECS, best_codec
+from fcl.options.kinds import grid_bits
 from fcl.types import Floats
 
 #: Base of the Morris counters: a relative standard deviation of 22 %; 255 stands for 3.6e11 events.
 BASE = 1.1
-#: Bits of a weight with its sign: the least, the most, and those of the grid that fits the inputs.
-LEAST_BITS, MOST_BITS, DEFAULT_BITS = 4, 32, 16
+#: Bits of a weight with its sign in a grid that is chosen for the inputs.
+DEFAULT_BITS = 16
 #: Coordinates in a piece of a checkpoint: at most 64 MiB of int16.
 PIECE = 1 << 25
 #: Of the compression of a checkpoint.
 LEVEL = 1
 _HEADER = "table.json"
-_SPELLING = re.compile(r"q([0-9]{1,9})\.([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
@@ -51,11 +50,7 @@ class WeightGrid:
     m: int
 
     def __post_init__(self) -> None:
-        if self.n < 0 or self.m < 0 or not LEAST_BITS <= self.bits <= MOST_BITS:
-            raise InputError(
-                f"weights: expected qN.M with N + M from {LEAST_BITS - 1} to {MOST_BITS - 1} bits "
-                f"besides the sign, such as q2.13, got q{self.n}.{self.m}"
-            )
+        grid_bits("weights", self.text)
 
     @property
     def bits(self) -> int:
@@ -88,10 +83,7 @@ class WeightGrid:
     @classmethod
     def parse(cls, text: str) -> WeightGrid:
         """The grid that a text such as ``q2.13`` names; raises InputError for any other text."""
-        found = _SPELLING.fullmatch(text) if isinstance(text, str) else None
-        if found is None:
-            raise InputError(f"weights: expected qN.M such as q2.13, got {shown(text)}")
-        return cls(int(found[1]), int(found[2]))
+        return cls(*grid_bits("weights", text))
 
     @classmethod
     def fitting(cls, rms: float) -> WeightGrid:

@@ -12,8 +12,8 @@ from fcl import kernels
 from fcl.errors import InputError
 from fcl.features.rows import CHUNK_IDS, RowChunk
 from fcl.online.base import Learner, Point, common_factor, settle_in_place
-from fcl.online.options import OnlineOptions
 from fcl.online.vectors import VectorLearner, grid_of
+from fcl.options import OnlineOptions
 from fcl.types import Floats
 
 if TYPE_CHECKING:

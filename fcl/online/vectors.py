@@ -20,8 +20,8 @@ from fcl.checks import shortened
 from fcl.errors import InputError
 from fcl.files import schema
 from fcl.online.base import PIECE, Learner
-from fcl.online.options import OnlineOptions
 from fcl.online.table import WeightGrid, anonymous, read_pieces, write_pieces
+from fcl.options import OnlineOptions
 from fcl.types import Floats
 
 if TYPE_CHECKING:

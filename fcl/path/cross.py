@@ -12,9 +12,9 @@ from fcl.drivers.executor import INLINE, Executor
 from fcl.errors import InputError
 from fcl.features import like_bound
 from fcl.model.model import Model
+from fcl.options import PathOptions
 from fcl.path.folds import Folds
 from fcl.path.grid import Grid
-from fcl.path.options import PathOptions
 from fcl.path.problem import Problem
 from fcl.path.refit import refit_point
 from fcl.path.regularization_path import Enough, PathRows, RegularizationPath
@@ -31,7 +31,7 @@ def cross_validated(
     problem: Problem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
 ) -> PathResult:
     """A path that is scored by cross-validation; without the margins of the rows that were held out."""
-    folds, loss, rules = problem.folds, problem.loss, options.rules
+    folds, loss, rules = problem.folds, problem.loss, Rules.of(options)
     assert folds is not None
     store = folder.store("", problem.about(grid))
     path = RegularizationPath(problem, PathRows(grid, part=problem.part), running, store)

@@ -14,10 +14,10 @@ from fcl.clock import Clock
 from fcl.data import DataSet
 from fcl.data.memory import MemoryReader
 from fcl.errors import InputError
+from fcl.options import PathOptions
 from fcl.path.cross import cross_validated, fold_name
 from fcl.path.folds import Folds, fold_of_rows
 from fcl.path.grid import Grid
-from fcl.path.options import PathOptions
 from fcl.path.problem import Problem, split_data
 from fcl.path.result import OuterFold, OuterScores, PathPoint
 from fcl.path.rules import PathStop

@@ -18,7 +18,7 @@ from fcl.errors import InputError, ScaleWarning
 from fcl.features.base import is_sampled
 from fcl.features.standardized import uneven_scales
 from fcl.objective import Loss
-from fcl.options import FIXED
+from fcl.options import FIXED, TrainOptions
 from fcl.path.folds import Folds, check_labels_of_folds, encode_groups, fold_of_rows
 from fcl.path.grid import Grid
 from fcl.path.running import PathContext
@@ -37,7 +37,7 @@ class Problem:
     data: DataSet
     features: Spec | str
     valid: DataSet | None
-    training: Mapping[str, Any]  #: other options of training
+    options: TrainOptions  #: of training, at any C
     loss: Loss
     sum_weights: float
     validates: bool  #: whether there are validation rows without folds
@@ -47,25 +47,23 @@ class Problem:
     needs: Needs  #: of each job
     part: str = ""  #: name of the rows in events; empty for all
 
-    def make_job(self, **changed: Any) -> Job:
+    def make_job(self, resumed: Mapping[str, Any] | None = None) -> Job:
         """The job over all training rows, at any C; it has no time limit if the folds have one.
 
-        changed : options to replace.
+        resumed : as for :func:`fcl.drivers.job.make_job`.
         """
-        training = {**self.training, **changed}
+        options = self.options
         if self.folds is not None:
-            training["max_time"] = None
-        return make_job(self.data, self.features, alpha=1.0, valid=self.valid, **training)
+            options = replace(options, max_time=None)
+        return make_job(self.data, self.features, options, valid=self.valid, resumed=resumed)
 
-    def make_fold_job(self, fold: int, running: PathContext, **changed: Any) -> Job:
-        """The job of one fold, at any C; this fold and the later ones share the time that is left.
-
-        changed : options to replace.
-        """
+    def make_fold_job(
+        self, fold: int, running: PathContext, resumed: Mapping[str, Any] | None = None
+    ) -> Job:
+        """The job of one fold, at any C; this fold and the later ones share the time that is left."""
         assert self.folds is not None
         train, held = split_data(self.data, self.folds, fold)
-        training = {**self.training, **changed}
-        job = make_job(train, self.features, alpha=1.0, valid=held, **training)
+        job = make_job(train, self.features, self.options, valid=held, resumed=resumed)
         limit = job.options.max_time
         if limit is None:
             return job
@@ -88,7 +86,7 @@ class Problem:
             "points": grid.points,
             "C_max": grid.C_max,
             "alphas": None if grid.alphas is None else grid.alphas.tolist(),
-            "driver": self.training.get("driver", "inline"),
+            "driver": self.options.driver,
             **self.fixed,
         }
 
@@ -97,13 +95,13 @@ def make_problem(
     data: DataSet,
     features: Spec | str,
     valid: DataSet | None,
-    training: Mapping[str, Any],
+    options: TrainOptions,
     cv: Any,
     groups: Any,
     warn: bool,
 ) -> Problem:
     """Validate data and options; arguments and errors as for :func:`fcl.train_path`."""
-    job = make_job(data, features, alpha=1.0, valid=valid, **training)
+    job = make_job(data, features, options, valid=valid)
     if is_sampled(job.family):
         raise InputError(
             "features: a path needs a family whose passes price all features, since a bound over a "
@@ -138,7 +136,7 @@ def make_problem(
         data=data,
         features=features,
         valid=valid,
-        training=training,
+        options=options,
         loss=job.loss,
         sum_weights=job.sum_weights,
         validates=job.valid is not None,

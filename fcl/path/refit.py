@@ -38,11 +38,8 @@ def refit_point(
     part: str,
 ) -> Iterator[PathPoint | None]:
     """Yield the refit of a point over the training rows of a fold, or over all rows; as a job."""
-    inline = {"driver": "inline"}
-    if fold is None:
-        job = problem.make_job(**inline)
-    else:
-        job = problem.make_fold_job(fold, running, **inline)
+    problem = replace(problem, options=replace(problem.options, driver="inline"))
+    job = problem.make_job() if fold is None else problem.make_fold_job(fold, running)
     yield refit_support(job, point, alpha, running, part)
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from fcl.options import PathOptions
 from fcl.types import Floats
 
 #: Standard errors by which a score must exceed the one of the empty model: the best of several points of
@@ -45,6 +46,11 @@ class Rules:
     patience: int | None = 3
     min_gain: float = 0.0
     max_active: int | None = None
+
+    @classmethod
+    def of(cls, options: PathOptions) -> Rules:
+        """The rules that the options of a path set."""
+        return cls(options.patience, options.min_gain, options.max_active)
 
     def reason(self, scores: Floats, active: int) -> PathStop | None:
         """Why to stop after the last of these points; None to continue.

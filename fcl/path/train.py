@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,17 +22,18 @@ from fcl.drivers.rows import check_data_set
 from fcl.drivers.saving import was_saved
 from fcl.errors import ConvergenceWarning, InputError
 from fcl.files.folder import CheckpointFolder
+from fcl.options import TRAINING, PathOptions, TrainOptions
+from fcl.options.path import PATH_OPTIONS
 from fcl.parallel import one_blas_thread
 from fcl.path.bar import reporting
 from fcl.path.cross import cross_validated, held_out_margins, refit_cross_validated
 from fcl.path.grid import Grid, check_alphas
 from fcl.path.nested import outer_folds, score_outer_folds
-from fcl.path.options import PathOptions, check_training
 from fcl.path.problem import Problem, make_problem
 from fcl.path.refit import refit_point
 from fcl.path.regularization_path import Enough, PathRows, RegularizationPath
 from fcl.path.result import OuterScores, PathPoint, PathResult, PathScores
-from fcl.path.rules import PathStop
+from fcl.path.rules import PathStop, Rules
 from fcl.path.running import PathContext
 from fcl.path.scores import SAMPLES, bootstrap_error, margins_on
 from fcl.path.store import Folder, add_result
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from fcl.features import Spec
 
 _log = logging.getLogger("fcl")
+#: Options of training that a path sets itself, or does not have.
+_NOT_OF_PATHS = ("features", "checkpoint", "checkpoint_every")
 
 
 def train_path(
@@ -154,28 +157,21 @@ def train_path(
     InputError
         Data or options are unusable.
     """
-    options = PathOptions.checked(
-        points=points,
-        C_max=C_max,
-        patience=patience,
-        min_gain=min_gain,
-        max_active=max_active,
-        select=select,
-        refit=refit,
-        refit_alpha=refit_alpha,
-    )
+    arguments = dict(locals())
+    options = PathOptions.checked(**{name: arguments[name] for name in PATH_OPTIONS})
     warn = flag("warn", warn)
     check_data_set("data", data)
     data = data.with_added(training.pop("offset", None), training.pop("covariates", None))
-    check_training(training)
-    dask = _cluster_of(training, client)
+    _check_training(training)
+    given = TrainOptions.checked(training, alpha=1.0)
+    _check_cluster(given, client)
     grid = Grid(options.points, options.C_max)
     if alphas is not None:
         if C_max is not None:
             raise InputError("give either alphas or C_max, not both")
         values = check_alphas(alphas)
         grid = Grid(len(values), None, values)
-    problem = make_problem(data, features, valid, training, cv, groups, warn)
+    problem = make_problem(data, features, valid, _of_jobs(given, client), cv, groups, warn)
     if not problem.validates and problem.folds is None:
         options.check_unscored()
     nested = None if outer is None else outer_folds(problem, outer, cv, groups)
@@ -187,7 +183,9 @@ def train_path(
         one_blas_thread(),
         reporting(progress, should_stop) as reporter,
         reporter.explained(),
-        executor_for(client, *dask, problem.needs, reporter.report, reporter.should_stop) as jobs,
+        executor_for(
+            client, given.dask, given.dask_tls, problem.needs, reporter.report, reporter.should_stop
+        ) as jobs,
     ):
         running = PathContext(reporter.report, reporter.should_stop, executor=jobs)
         found: list[PathResult] = []
@@ -211,26 +209,39 @@ def train_path(
     return reporter.finish(result)
 
 
-def _cluster_of(training: dict[str, Any], client: Any) -> tuple[str | None, str | None]:
-    """Take the address of a cluster, and its certificates, from the options: jobs run inline there."""
-    address, tls = training.pop("dask", None), training.pop("dask_tls", None)
-    driver = training.get("driver", "inline")
-    if driver == "dask":
-        check_cluster(client, address, tls)
-    if driver == "dask" or client is not None or address is not None:
-        if driver == "processes":
+def _check_training(given: Iterable[str]) -> None:
+    """Raise InputError for an argument that sets C, and TypeError for an unknown one."""
+    for name in given:
+        if name in ("C", "alpha"):
             raise InputError(
-                "driver: expected inline jobs on a cluster (dask), got 'processes'; leave driver out"
+                f"{name}: a path finds its own values; set the largest C with C_max, or give alphas"
             )
-        training["driver"] = "inline"
-    return address, tls
+        if name not in TRAINING or name in _NOT_OF_PATHS:
+            raise TypeError(f"train_path() got an unexpected keyword argument {name!r}")
+
+
+def _check_cluster(options: TrainOptions, client: Any) -> None:
+    """Raise InputError for a cluster that is not named, or whose jobs would start processes."""
+    if options.driver == "dask":
+        check_cluster(client, options.dask, options.dask_tls)
+    if options.driver == "processes" and (client is not None or options.dask is not None):
+        raise InputError(
+            "driver: expected inline jobs on a cluster (dask), got 'processes'; leave driver out"
+        )
+
+
+def _of_jobs(options: TrainOptions, client: Any) -> TrainOptions:
+    """The options of the jobs of a path, which run inline on a cluster."""
+    on_cluster = options.driver == "dask" or client is not None or options.dask is not None
+    driver = "inline" if on_cluster else options.driver
+    return replace(options, driver=driver, dask=None, dask_tls=None)
 
 
 def _validated(
     problem: Problem, options: PathOptions, grid: Grid, running: PathContext, folder: Folder
 ) -> PathResult:
     """A path that is scored on one set of rows, or not at all."""
-    loss, rules = problem.loss, options.rules
+    loss, rules = problem.loss, Rules.of(options)
     store = folder.store("", problem.about(grid))
     errs = options.select == "1se"  # the bootstrap takes time, and only this rule needs it
     groups = problem.groups

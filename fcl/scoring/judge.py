@@ -20,7 +20,7 @@ from fcl.model.columns import record_of
 from fcl.model.explain import iter_values
 from fcl.model.history import History
 from fcl.model.labels import encoded_target
-from fcl.objective import GroupPenalty, Penalty
+from fcl.objective import Penalty, stored_penalty
 from fcl.stagewise.certify import JointGap
 from fcl.stagewise.compact import compacted_stagewise, feature_squares, training_weights
 from fcl.stagewise.model import StagewiseModel
@@ -134,8 +134,7 @@ class ModelJudge(Judge):
     @property
     def penalty(self) -> Penalty:
         """The penalty of the training."""
-        kind = GroupPenalty if self.model.group else Penalty
-        return kind(float(self.model.options.get("l1_ratio", 1.0)))
+        return stored_penalty(self.model.options)
 
     def training_weights(self) -> Floats | None:
         model, data, options = self.model, self.data, self.model.options

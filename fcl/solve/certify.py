@@ -187,7 +187,7 @@ class CertifiedPoint:
     @property
     def norm(self) -> float:
         """sum_j f_j |w_j|, the norm in the penalty without squares."""
-        alone = replace(self.passes.objective.penalty, l1_ratio=1.0)
+        alone = replace(self.passes.objective.penalty, rho=1.0)
         value: float = alone.value(
             self.point.weights, self.passes.conditions.factors(self.point.ids)
         )

@@ -318,7 +318,7 @@ class Outer:
         if penalty.pure_l1:
             return 0.0
         factors = self.conditions.factors(self.point.ids)
-        cost = penalty.conjugate(1.0, float((penalty.l1_ratio**2 * factors).sum()))
+        cost = penalty.conjugate(1.0, float((penalty.rho**2 * factors).sum()))
         return math.sqrt(lose / cost) if cost > 0.0 else 0.0
 
     def frozen(self, cached: Ids) -> Point:

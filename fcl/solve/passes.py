@@ -468,7 +468,7 @@ class Passes:
         objective, n = self.objective, min(self.objective.n_rows, self.objective.block_rows)
         values, slopes = objective.rounding(self.vectors.accepted, point.intercept, shift)
         scale = EPSILON * objective.C * math.sqrt(n)  # rounding of sums over the rows of a block
-        return scale * values, scale * slopes * reach / objective.penalty.l1_ratio
+        return scale * values, scale * slopes * reach / objective.penalty.rho
 
     def totals(self) -> Any:
         """Sums of residuals and curvatures over all rows, a pair; with K outputs float64 (K,) each."""

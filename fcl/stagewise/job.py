@@ -18,9 +18,10 @@ from fcl.features.generator.family import GeneratedFamily
 from fcl.features.standardized import say_divided
 from fcl.memory.allowance import within
 from fcl.model.columns import matched
+from fcl.options.stagewise import UPDATES
 from fcl.stagewise.blocks import check_family
 from fcl.stagewise.plan import StagewisePlan, make_plan
-from fcl.stagewise.settings import UPDATES, Settings
+from fcl.stagewise.settings import Settings
 from fcl.stagewise.targets import (
     Targets,
     checked_offset,

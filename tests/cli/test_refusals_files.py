@@ -260,7 +260,7 @@ TABLES = [
     ("length", convert, (GOOD, "--length 0"),
      "'--length': expected a whole number of at least 1, got 0"),
     ("max-unknown", convert, (GOOD, "--max-unknown 2"),
-     "'--max-unknown': expected above 0 and at most 1, got 2"),
+     "'--max-unknown': expected from 0 to 1, got 2"),
     ("format", convert, (GOOD, "--format vw"), "--format: expected one of fasta, .* got 'vw'"),
     ("memory", convert, (GOOD, "--memory 2MiB"), "memory: a budget of 2 MiB is too small"),
     ("genome", convert, (GOOD, "--genome t.tsv"), "--x is not an option for the format bed"),

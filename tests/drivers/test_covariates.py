@@ -13,6 +13,7 @@ from sklearn.linear_model import Lasso
 
 import fcl
 from fcl.drivers.job import make_job
+from fcl.options import TrainOptions
 from fcl.solve import passes
 from tests.drivers.conftest import check, coefficients, dense
 
@@ -178,7 +179,8 @@ def test_a_path_names_the_fold_that_covariates_separate_and_warns_once(caplog: A
 def test_memory_of_the_covariates_is_planned() -> None:
     X, y, _, z = table("logistic")
     plans = [
-        make_job(fcl.open_data(X, y=y, covariates=c), "columns", C=1.0).plan for c in (None, z)
+        make_job(fcl.open_data(X, y=y, covariates=c), "columns", TrainOptions.checked(C=1.0)).plan
+        for c in (None, z)
     ]
     uses = [dict(plan.parts) for plan in plans]
     assert uses[1]["covariates"] == 2 * 8 * 5 * N and "covariates" not in uses[0]

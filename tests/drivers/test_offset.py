@@ -12,6 +12,7 @@ from rows import STRENGTHS, targets
 
 import fcl
 from fcl.drivers.job import make_job
+from fcl.options import TrainOptions
 from tests.drivers.conftest import check
 
 N, P = 300, 25
@@ -125,7 +126,7 @@ def test_other_offsets_change_the_fingerprint() -> None:
 def test_memory_of_the_offset_is_planned() -> None:
     X, y, _, o = table("logistic")
     plans = [
-        make_job(fcl.open_data(X, y=y, offset=offset), "columns", C=1.0).plan
+        make_job(fcl.open_data(X, y=y, offset=offset), "columns", TrainOptions.checked(C=1.0)).plan
         for offset in (None, o)
     ]
     uses = [plan.of("targets and weights") for plan in plans]

@@ -17,6 +17,7 @@ from fcl.drivers.job import make_job
 from fcl.drivers.processes import children
 from fcl.files.folder import CheckpointFolder
 from fcl.files.same_job import JobFacts
+from fcl.options import TrainOptions
 from tests.drivers.conftest import check, fit
 
 STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
@@ -95,7 +96,9 @@ def test_balanced_classes() -> None:
     codes, y = acceptors(LENGTH, N)
     s = np.random.default_rng(4).uniform(0.2, 2.0, N)
     job = make_job(
-        fcl.open_data(codes, y=y, weights=s), "kmers:d=2", C=1.0, class_weight="balanced"
+        fcl.open_data(codes, y=y, weights=s),
+        "kmers:d=2",
+        TrainOptions.checked(C=1.0, class_weight="balanced"),
     )
     for sign in (-1.0, 1.0):
         assert job.train.s[y == sign].sum() == pytest.approx(0.5 * s.sum())
@@ -118,7 +121,11 @@ def test_balanced_classes() -> None:
 def test_labels_may_be_given_as_text(labels: tuple[Any, Any], key: Any) -> None:
     codes, y = acceptors(LENGTH, N)
     target = np.array(labels)[(y > 0).astype(int)]
-    job = make_job(fcl.open_data(codes, y=target), "kmers:d=2", C=1.0, class_weight={key: 4.0})
+    job = make_job(
+        fcl.open_data(codes, y=target),
+        "kmers:d=2",
+        TrainOptions.checked(C=1.0, class_weight={key: 4.0}),
+    )
     assert job.options.class_weight == ((labels[0], 1.0), (labels[1], 4.0))
     assert (job.train.s == np.where(y > 0, 4.0, 1.0)).all()
 

@@ -24,6 +24,7 @@ from fcl.drivers.plan import Plan, Sizes
 from fcl.errors import BudgetError
 from fcl.features import Fourier, KmerFamily, bind_features, parse_features
 from fcl.memory.ledger import MIB
+from fcl.options import TrainOptions
 from tests.windows import examples
 
 jobs = st.builds(
@@ -272,10 +273,10 @@ def test_writers_that_the_memory_has_no_room_for(writers: int | None, warned: bo
     options: dict[str, Any] = {"C": 0.1, "driver": "processes"}
     one = 0
     try:
-        make_job(data, "kmers:d=2", **options, writers=1, memory="40MiB")
+        make_job(data, "kmers:d=2", TrainOptions.checked(**options, writers=1, memory="40MiB"))
     except BudgetError as error:
         one = error.smallest + (8 << 20)
-    job = make_job(data, "kmers:d=2", **options, writers=writers, memory=one)
+    job = make_job(data, "kmers:d=2", TrainOptions.checked(**options, writers=writers, memory=one))
     assert job.options.writers == job.plan.writers == 1
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")

@@ -11,6 +11,7 @@ from rows import acceptors, pyrimidines
 
 import fcl
 from fcl.drivers.job import make_job
+from fcl.options import TrainOptions
 from tests.drivers.conftest import check, dense
 
 STRENGTHS = {"logistic": 1.0, "squared": 0.05, "squared_hinge": 0.3}
@@ -166,6 +167,10 @@ def test_strong_losses(loss: str, C: float) -> None:
 def test_numbers_of_numpy_are_numbers() -> None:
     given = {"C": np.float32(0.5), "tol": np.float64(0.01), "seed": np.int64(3)}
     codes, y = acceptors(10, 300)
-    job = make_job(fcl.open_data(codes, y=y), "kmers:d=2", **given, max_passes=np.int32(4))
+    job = make_job(
+        fcl.open_data(codes, y=y),
+        "kmers:d=2",
+        TrainOptions.checked(**given, max_passes=np.int32(4)),
+    )
     found = [job.options.C, job.options.tol, job.options.seed, job.options.max_passes]
     assert found == [0.5, 0.01, 3, 4] and [type(v) for v in found] == [float, float, int, int]

@@ -15,6 +15,7 @@ from rows import acceptors
 import fcl
 from fcl.drivers.job import make_job
 from fcl.features import Columns, Kmers, Products, bind_features, kept_features
+from fcl.options import TrainOptions
 
 NAN, INF = float("nan"), float("inf")
 N = 150
@@ -38,7 +39,8 @@ def job(features: Any = "kmers:d=2", y: Any = "own", s: Any = None, **options: A
     """A job over 300 windows of ten letters."""
     codes, target = acceptors(10, 300)
     data = fcl.open_data(codes, y=target if isinstance(y, str) else y, weights=s)
-    return make_job(data, features, **({"C": 1.0} | options))
+    rows = options.pop("valid", None)
+    return make_job(data, features, TrainOptions.checked({"C": 1.0} | options), valid=rows)
 
 
 def valid(codes: Any = None, move: float | None = 0.0, **options: Any) -> None:

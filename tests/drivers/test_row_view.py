@@ -20,6 +20,7 @@ from fcl.errors import BudgetError
 from fcl.features import KmerFamily
 from fcl.files.folder import CheckpointFolder
 from fcl.memory.ledger import MIB
+from fcl.options import TrainOptions
 from fcl.solve.line import Line
 from fcl.solve.sampling import Sampler
 from fcl.solve.solver import Solver
@@ -261,7 +262,7 @@ def test_passes_allocate_no_vectors_over_rows(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("value", ["all", "auto", 64, np.int64(100), 1 << 40])
 def test_good_values(value: Any) -> None:
-    options = make_job(data(), "kmers:d=2", C=1.0, row_view=value).options
+    options = make_job(data(), "kmers:d=2", TrainOptions.checked(C=1.0, row_view=value)).options
     assert options.row_view == value and type(options.row_view) in (str, int)
 
 

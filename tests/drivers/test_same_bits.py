@@ -12,6 +12,7 @@ from rows import acceptors
 import fcl
 from fcl.drivers.job import make_job
 from fcl.drivers.train import TrainResult
+from fcl.options import TrainOptions
 from tests.drivers.conftest import bits
 
 
@@ -39,8 +40,8 @@ def test_a_tight_budget_uses_the_scratch_folder(tmp_path: Path) -> None:
     codes, y = acceptors(100, 3000)
     data = fcl.open_data(codes, y=y)
     options = {"C": 0.3, "tol": 1e-4, "block_rows": 256}
-    ample = make_job(data, "kmers:d=2", **options, memory="2GiB").plan
-    tight = make_job(data, "kmers:d=2", **options, memory="350MiB").plan
+    ample = make_job(data, "kmers:d=2", TrainOptions.checked(**options, memory="2GiB")).plan
+    tight = make_job(data, "kmers:d=2", TrainOptions.checked(**options, memory="350MiB")).plan
     assert (ample.scratch, tight.scratch) == (False, True)
     assert ample.total <= 2 << 30 and tight.total <= 350 << 20
     results = [

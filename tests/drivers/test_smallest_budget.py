@@ -15,6 +15,7 @@ import fcl
 from fcl.cache import ColumnCache
 from fcl.drivers.job import make_job
 from fcl.errors import BudgetError
+from fcl.options import TrainOptions
 
 JOBS = {job.name: job for job in jobs()}
 TOL = 1e-3
@@ -90,8 +91,11 @@ def test_a_mebibyte_less_is_refused() -> None:
     codes, y = acceptors(10, 300)
     data = fcl.open_data(codes, y=y)
     with pytest.raises(BudgetError) as caught:
-        make_job(data, "kmers:d=2", C=1.0, memory="1MiB")
+        make_job(data, "kmers:d=2", TrainOptions.checked(C=1.0, memory="1MiB"))
     least = -(-caught.value.smallest >> 20)
-    assert make_job(data, "kmers:d=2", C=1.0, memory=f"{least}MiB").plan.total <= least << 20
+    assert (
+        make_job(data, "kmers:d=2", TrainOptions.checked(C=1.0, memory=f"{least}MiB")).plan.total
+        <= least << 20
+    )
     with pytest.raises(BudgetError, match=f"--memory {least}MiB"):
-        make_job(data, "kmers:d=2", C=1.0, memory=f"{least - 1}MiB")
+        make_job(data, "kmers:d=2", TrainOptions.checked(C=1.0, memory=f"{least - 1}MiB"))

@@ -20,7 +20,7 @@ import fcl
 from fcl.cli.certify import command as certify_command
 from fcl.cli.train import command as train_command
 from fcl.drivers.events import PassDone
-from fcl.options import limits_of
+from fcl.options.kinds import limits_of
 from fcl.solve import passes
 from tests.drivers.conftest import bits, dense
 from tests.windows import examples

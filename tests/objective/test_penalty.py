@@ -26,7 +26,7 @@ def norms(penalty: Penalty, w: np.ndarray) -> np.ndarray:
 
 
 def definition(penalty: Penalty, w: np.ndarray, f: np.ndarray) -> float:
-    w, rho = w.reshape(len(w), -1), penalty.l1_ratio
+    w, rho = w.reshape(len(w), -1), penalty.rho
     return float(f @ (rho * norms(penalty, w) + (1 - rho) / 2 * (w**2).sum(axis=1)))
 
 
@@ -119,7 +119,7 @@ def test_in_words() -> None:
 def test_conditions_of_several_outputs(penalty: Penalty) -> None:
     """No violation at the proximal point of any prices; elsewhere a violation in the right feature."""
     random = np.random.default_rng(5)
-    v, f, rho = random.normal(size=(20, 3)) * 3.0, random.uniform(0.5, 2.0, 20), penalty.l1_ratio
+    v, f, rho = random.normal(size=(20, 3)) * 3.0, random.uniform(0.5, 2.0, 20), penalty.rho
     v[:8] *= 0.05  # the weights of these features are 0
     cut = rho * f[:, None]
     size = norms(penalty, v)[:, None] if penalty.grouped else np.abs(v)

@@ -239,7 +239,7 @@ OPTIONS = [
         ("batch", {"batch": 10}, "batch 10: a step of several rows is explicit"),
         ("batch 0", {"batch": 0}, "batch must be a whole number of at least 1, got 0"),
         ("weights", {"weights": "float32"}, "weights float32: method ball keeps"),
-        ("l1_ratio", {"l1_ratio": 0.5}, r"l1_ratio 0\.5: method ball has a radius"),
+        ("l1_ratio", {"l1_ratio": 0.5}, "l1_ratio: method ball has none"),
     ]),
     *of(learner, [
         *((f"weights {text!r}", {"weights": text}, f"weights.* got '?{text}'?$")
@@ -382,7 +382,7 @@ COMMAND = of(ball_command, [
      "choose method truncated-gradient or ball"),
     ("adagrad", f"{BALL} --step adagrad", "step adagrad: method ball has implicit"),
     ("table", f"{BALL} --table float32", "method ball keeps its weights as float64"),
-    ("l1-ratio", f"{BALL} --l1-ratio 0.5", r"l1_ratio 0\.5: method ball has a radius"),
+    ("l1-ratio", f"{BALL} --l1-ratio 0.5", "l1_ratio: method ball has none"),
     ("no C", "--features columns --method ball --radius 2", "give --alpha or --C"),
 ])  # fmt: skip
 

@@ -12,6 +12,7 @@ import fcl
 from fcl.cache import ColumnCache
 from fcl.data.prepared import PreparedRows
 from fcl.drivers.job import make_job
+from fcl.options import TrainOptions
 from fcl.solve.passes import local_passes
 from fcl.solve.solver import Solver
 
@@ -20,7 +21,7 @@ def solver_at(C: float, passes: int, ahead: float | None = None, **options: Any)
     """A solver on 300 windows after some passes at C, looking ahead to another C."""
     codes, y = acceptors(16, 300)
     given: dict[str, Any] = {"C": C, "block_rows": 128, "memory": "1GiB"} | options
-    job = make_job(fcl.open_data(codes, y=y), "kmers:d=3", **given)
+    job = make_job(fcl.open_data(codes, y=y), "kmers:d=3", TrainOptions.checked(**given))
     prepared: PreparedRows = job.prepare(job.train, lambda share: None)
     cache = ColumnCache(1 << 22, 1000, job.train.n, job.options.block_rows, True, job.family.step)
     passes_over = local_passes(job.objective(), job.family, prepared)

@@ -9,6 +9,7 @@ import pytest
 from sklearn.model_selection import KFold
 
 import fcl
+from fcl.options import TrainOptions
 from fcl.path.events import PointDone
 from fcl.path.nested import outer_folds
 from fcl.path.problem import make_problem
@@ -20,7 +21,9 @@ OPTIONS: dict[str, Any] = {"points": 3, "C_max": 0.5}
 def test_groups_are_held_out_together_in_both() -> None:
     y, groups = np.arange(60) % 2, np.arange(60) // 12
     data = fcl.open_data(rows(n=60)[0], y=y)
-    problem = make_problem(data, fcl.Kmers(D), None, {"memory": "1GiB"}, 5, groups, False)
+    problem = make_problem(
+        data, fcl.Kmers(D), None, TrainOptions.checked(alpha=1.0, memory="1GiB"), 5, groups, False
+    )
     folds = outer_folds(problem, 5, 5, groups)
     for fold, inner in folds:
         held = folds.outer == fold

@@ -11,9 +11,9 @@ import pytest
 
 import fcl
 from fcl.errors import ConvergenceWarning
+from fcl.options.path import PATH_OPTIONS
 from fcl.path import regularization_path as paths
 from fcl.path.events import PointDone, PointStarted
-from fcl.path.options import PATH_OPTIONS
 from fcl.path.rules import PathStop
 from tests.path.conftest import problem_of, rows, split, train_path
 
@@ -122,7 +122,7 @@ def test_an_objective_of_0_has_a_path() -> None:
 
 def test_the_signature_is_that_of_the_table_of_options() -> None:
     arguments = signature(fcl.train_path).parameters
-    for option in PATH_OPTIONS:
+    for option in PATH_OPTIONS.values():
         assert arguments[option.name].default == option.default, option.name
     text = (fcl.train_path.__doc__ or "").partition("Parameters\n")[2].partition("Returns\n")[0]
     heads = [line.partition(" : ")[0] for line in text.splitlines() if line.startswith("    ")]

@@ -17,6 +17,7 @@ from fcl.drivers.events import PassDone
 from fcl.drivers.executor import INLINE, Needs, RunContext, ThreadExecutor
 from fcl.drivers.job import make_job
 from fcl.memory.ledger import INTERPRETER
+from fcl.options import TrainOptions
 from fcl.path.events import PointDone
 from tests.path.conftest import bits, counting, rows, train_path
 
@@ -70,12 +71,16 @@ def test_classes_have_the_same_bits() -> None:
 def test_jobs_side_by_side_stay_within_the_budget() -> None:
     found = []
     for memory in ("2GiB", "350MiB"):
-        job = make_job(data(), "kmers:d=2", alpha=1.0, threads=8, memory=memory)
+        job = make_job(
+            data(), "kmers:d=2", TrainOptions.checked(alpha=1.0, threads=8, memory=memory)
+        )
         found.append(Needs.of(job).lanes)
         rest = job.plan.total - INTERPRETER - job.plan.of("tables of a pass")
         assert INTERPRETER + found[-1] * rest <= job.plan.budget
     assert found[0] == 8 and found[1] < 8
-    processes = make_job(data(), "kmers:d=2", alpha=1.0, driver="processes", writers=2)
+    processes = make_job(
+        data(), "kmers:d=2", TrainOptions.checked(alpha=1.0, driver="processes", writers=2)
+    )
     assert Needs.of(processes).lanes == 1
 
 

@@ -20,7 +20,7 @@ from fcl.features import Columns, bind_features
 from fcl.model import History, Model
 from fcl.model.certificate import Scope
 from fcl.model.covariates import CovariateTerm
-from fcl.options import Options
+from fcl.options import TrainOptions
 from fcl.report import cells
 from fcl.report.contract import Context, Figure, Section, Table
 from fcl.report.figures import drawing, standalone, themed
@@ -337,7 +337,7 @@ def test_rows_of_a_classification(kmers: Case) -> None:
 
 def test_the_command_with_the_same_options(kmers: Case) -> None:
     given = {"C": 0.1, "alpha": 0.2, "memory": 4 << 30, "writers": 0, "seed": 3, "tol": 1e-5}
-    options = Options(features="kmers:d=3", **given).of_job()
+    options = TrainOptions(features="kmers:d=3", **given).of_job()
     options |= {"class_weight": [[0, 1.0], ["b c", 2.5]]}
     term = CovariateTerm("obs/a b", None, (0.5,))
     command = (

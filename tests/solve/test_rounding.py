@@ -16,6 +16,7 @@ import fcl.features.kmers.margins as module
 from fcl.drivers.job import make_job
 from fcl.features import KmerFamily
 from fcl.features.steps import common_step
+from fcl.options import TrainOptions
 from fcl.solve import local
 from fcl.solve.solver import Solver
 from fcl.solve.state import Point
@@ -131,8 +132,10 @@ def test_a_point_that_the_pass_rounded_is_the_anchor() -> None:
 def test_only_features_of_small_values_are_rounded() -> None:
     codes, y = acceptors(14, 200)
     data = fcl.open_data(codes, y=y)
-    binary = make_job(data, "kmers:d=3 + bag:d=3,value=presence", C=1.0).family
-    counts = make_job(data, "kmers:d=3 + bag:d=3", C=1.0).family
+    binary = make_job(
+        data, "kmers:d=3 + bag:d=3,value=presence", TrainOptions.checked(C=1.0)
+    ).family
+    counts = make_job(data, "kmers:d=3 + bag:d=3", TrainOptions.checked(C=1.0)).family
     assert binary.rounds_weights(200) and not counts.rounds_weights(200)
 
 

@@ -200,14 +200,15 @@ def auto_rate(
 ) -> Figures:
     """``--rate auto``: its objective beside a grid with steps of 2, and what the choice costs."""
     import fcl
-    from fcl.drivers.online.job import OnlineRunOptions, make_online_job
+    from fcl.drivers.online.job import make_online_job
     from fcl.drivers.online.rates import choose_rate
     from fcl.drivers.online.train import train_online
+    from fcl.options import OnlineOptions, OnlineRunOptions
     from fcl.parallel import one_blas_thread
 
     data = rows.open()
     best = optimum_of(rows, C, 1e-6)[1].certificate.bound
-    job = make_online_job(data, "columns", OnlineRunOptions(method), C=C)
+    job = make_online_job(data, "columns", OnlineOptions(1.0), OnlineRunOptions(method, C=C))
 
     def learnt(rate: Any) -> tuple[float, float]:
         model = train_online(data, "columns", C=C, method=method, rate=rate, certify=False).model

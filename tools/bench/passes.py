@@ -23,11 +23,12 @@ def certify(rows: Rows, clock: Clock, d: int = 8, C: float = 0.1, repeat: int = 
     from fcl.drivers.job import make_job
     from fcl.drivers.train import start_point
     from fcl.drivers.train import train as train_job
+    from fcl.options import TrainOptions
     from fcl.solve.certify import CertifiedPoint
     from fcl.solve.passes import Passes, Vectors
 
     data, features = rows.open(), f"kmers:d={d}"
-    job = make_job(data, features, C=C)
+    job = make_job(data, features, TrainOptions.checked(C=C))
     optimum = start_point(job, train_job(data, features, C=C).model)
     prepared = job.prepare(job.train, lambda share: None)
     lines = []
@@ -76,13 +77,14 @@ def stream(
     from fcl.features.run import row_vectors
     from fcl.features.run import run as price
     from fcl.features.steps import rounded_to, useful_step
+    from fcl.options import TrainOptions
     from fcl.solve.passes import KEEP_PER_GROUP
     from fcl.solve.state import Point
 
     if not rows.is_few:
         warmup({"sequences"})
     n, features = len(rows.y), f"kmers:d={d}"
-    job = make_job(rows.open(), features, C=C, memory="8GiB")
+    job = make_job(rows.open(), features, TrainOptions.checked(C=C, memory="8GiB"))
     step = max(1, n // fit_rows)
     some = fcl.open_data(rows.x[::step].copy(), y=rows.y[::step].copy())
     model: Any = fcl.train(some, features, C=C * step, max_passes=6, tol=1e-2, warn=False).model

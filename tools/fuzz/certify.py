@@ -168,9 +168,14 @@ def _targets(
     keep = s > 0.0
     if options.get("valid_fraction"):
         from fcl.drivers.job import make_job
+        from fcl.options import TrainOptions
 
         names = ("loss", "C", "alpha", "valid_fraction", "seed", "class_weight")
-        job = make_job(data, options["features"], **{n: options[n] for n in names if n in options})
+        job = make_job(
+            data,
+            options["features"],
+            TrainOptions.checked(**{n: options[n] for n in names if n in options}),
+        )
         if job.train.keep is not None:
             keep = job.train.keep
     y, s = y[keep], s[keep]

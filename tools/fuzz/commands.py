@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from fcl.cli.options import GroupedCommand
+from fcl.cli.options import TableCommand
 from fcl.cli.umbrella import command as group
 from tools.fuzz import odd, stock
 from tools.fuzz.case import Case
@@ -272,7 +272,7 @@ class Line:
 def may_be_in_file(command: str, name: str) -> bool:
     """Whether a configuration may set an option of a command."""
     declared = commands()[command]
-    assert isinstance(declared, GroupedCommand)
+    assert isinstance(declared, TableCommand)
     return name in declared.table and bool(declared.table[name].from_file)
 
 

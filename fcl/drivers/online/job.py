@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fcl.checks import choice, flag, share, whole
 from fcl.data.targets import check_class_weight
 from fcl.drivers.online.grid import grid_for
 from fcl.drivers.rows import (
@@ -32,11 +30,10 @@ from fcl.memory.allowance import within
 from fcl.memory.ledger import INTERPRETER, LIBRARIES, TARGETS, MemoryPlan, check_budget, sum_of
 from fcl.model.columns import matched
 from fcl.objective import Loss, find_loss, resolve_C
-from fcl.online import METHODS, OnlineOptions
 from fcl.online.base import PIECE, Learner, Point
 from fcl.online.methods import kind_of, make_learner
+from fcl.options import OnlineOptions, OnlineRunOptions
 from fcl.types import Floats
-from fcl.units import parse_size
 
 if TYPE_CHECKING:
     from fcl.data import DataSet
@@ -46,50 +43,6 @@ if TYPE_CHECKING:
 MODEL_BYTES = 32
 #: Fewest weights for which a table of those that are not 0 has room.
 LEAST_NONZERO = 4096
-
-
-@dataclass(frozen=True)
-class OnlineRunOptions:
-    """How a job reads the rows.
-
-    Attributes
-    ----------
-    method : str
-    rate : float or "auto"
-    passes : int
-    shuffle : bool
-    seed : int
-    valid_fraction : float or None
-    block_rows : int
-    memory : int
-        Bytes.
-    """
-
-    method: str = "ftrl"
-    rate: float | str = "auto"
-    passes: int = 1
-    shuffle: bool = True
-    seed: int = 0
-    valid_fraction: float | None = None
-    block_rows: int = 65_536
-    memory: int = 4 << 30
-
-    def checked(self) -> OnlineRunOptions:
-        """The same with checked values; InputError that names a wrong one."""
-        rate = self.rate
-        if isinstance(rate, str) and rate != "auto":
-            raise InputError(f"rate must be auto or a finite number above 0, got {rate!r}")
-        rows = whole("block_rows", self.block_rows, 64)
-        return OnlineRunOptions(
-            choice("method", self.method, tuple(METHODS)),
-            rate,
-            whole("passes", self.passes, 1),
-            flag("shuffle", self.shuffle),
-            whole("seed", self.seed, 0),
-            None if self.valid_fraction is None else share("valid_fraction", self.valid_fraction),
-            min(rows - rows % 64, 65_536),
-            parse_size(self.memory, "memory"),
-        )
 
 
 @dataclass(frozen=True)
@@ -137,7 +90,7 @@ class OnlineJob:
         """The options for the model, which the certificate and resumed runs need, too."""
         own = asdict(self.options)
         running = asdict(self.running)
-        del own["alpha"], running["memory"], running["rate"]
+        del own["alpha"], running["memory"], running["rate"], running["C"]
         return {
             **own,
             **running,
@@ -149,47 +102,15 @@ class OnlineJob:
         }
 
 
-#: The methods that use an option, if not all do.
-_USED_BY = {
-    "radius": ("ball",),
-    "batch": ("ball",),
-    "period": ("truncated-gradient",),
-    "theta": ("truncated-gradient",),
-    "truncation": ("truncated-gradient",),
-    "average": ("truncated-gradient",),
-    "power": ("truncated-gradient", "ball"),
-    "step": ("truncated-gradient", "ball"),
-    "decay": ("truncated-gradient", "ball", "ogd"),
-    "gamma": ("ogd",),
-    "max_weight": ("ogd",),
-    "rates": ("ogd",),
-}
-
-
-def check_method_options(method: str, options: OnlineOptions) -> None:
-    """Raise InputError for an option that the method does not use, unless it has its default."""
-    for field in fields(options):
-        methods = _USED_BY.get(field.name, (method,))
-        if method not in methods and getattr(options, field.name) != field.default:
-            raise InputError(
-                f"{field.name}: method {method} has none; leave it out, or choose method "
-                + " or ".join(methods)
-            )
-
-
 def make_online_job(
     data: DataSet,
     features: Spec | Family | str,
+    options: OnlineOptions,
     running: OnlineRunOptions,
     *,
-    alpha: float | None = None,
-    C: float | None = None,
-    class_weight: str | Mapping[Any, float] | None = None,
-    hash_bits: int | None = None,
     endless: bool = False,
     labels: tuple[Any, Any] | None = None,
     valid: DataSet | None = None,
-    **learning: Any,
 ) -> OnlineJob:
     """Check everything that can be checked before the rows are read, and plan the memory.
 
@@ -197,19 +118,13 @@ def make_online_job(
     ----------
     data, valid : DataSet
     features : family or str
+    options : OnlineOptions
+        Of the learner; their alpha, rate and seed are set here.
     running : OnlineRunOptions
-    alpha, C : float
-        Exactly one, as for :func:`fcl.train`.
-    class_weight
-        As for :func:`fcl.train`.
-    hash_bits : int, optional
-        Hash the features into 2^hash_bits weights; see :mod:`fcl.features.hashed`.
     endless : bool
         Whether further rows follow those of ``data``.
     labels : tuple, optional
         The labels, if ``data`` need not have rows of both.
-    **learning
-        Further options of :class:`fcl.online.OnlineOptions`.
 
     Raises
     ------
@@ -226,8 +141,8 @@ def make_online_job(
         raise InputError("covariates: online learners have none; add the columns to the features")
     # 1.0 stands for a rate and an alpha that are not known yet
     rate = 1.0 if isinstance(running.rate, str) else running.rate
-    options = OnlineOptions(**{"alpha": 1.0, "rate": rate, "seed": running.seed, **learning})
-    check_method_options(running.method, options)
+    options = replace(options, alpha=1.0, rate=rate, seed=running.seed)
+    options.check_method(running.method)
     loss = find_loss(options.loss)
     if data.target is not None and has_several_outputs(data, loss):
         raise InputError(
@@ -249,8 +164,8 @@ def make_online_job(
     with within(running.memory):  # rows are read before the plan
         family, text = _family(features, data, train.keep)
         say_divided(family, data.column_names)
-        if hash_bits is not None:
-            family = hashed_family(family, hash_bits, data.rows)
+        if running.hash_bits is not None:
+            family = hashed_family(family, running.hash_bits, data.rows)
     valid_rows = None
     if held is not None:
         valid_rows = select_rows(data, y, data.weights, held, "validate on: raise valid_fraction")
@@ -259,8 +174,8 @@ def make_online_job(
         family.check_rows(valid.rows)
         valid_rows = select_valid_rows(valid, loss, labels)
     sum_weights = math.fsum(train.s)
-    C, alpha = resolve_C(C, alpha, sum_weights)
-    by_class = check_class_weight(class_weight, labels)
+    C, alpha = resolve_C(running.C, running.alpha, sum_weights)
+    by_class = check_class_weight(running.class_weight, labels)
     if by_class is not None:
         train = weighted_by_class(train, by_class)
     options = replace(options, alpha=alpha * sum_weights / math.fsum(train.s))

@@ -22,7 +22,7 @@ from fcl.drivers.events import Compiling
 from fcl.drivers.initial import online_start
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.online.blocks import RowBlock
-from fcl.drivers.online.job import OnlineJob, OnlineRunOptions, make_online_job
+from fcl.drivers.online.job import OnlineJob, make_online_job
 from fcl.drivers.online.progress import OnlineProgress, OnlineStarted, OnlineStopped
 from fcl.drivers.online.rates import choose_rate
 from fcl.drivers.online.run import End, OnlineRun, RunPosition, write_model
@@ -43,6 +43,8 @@ from fcl.memory.meter import peak_memory
 from fcl.model.columns import difference
 from fcl.model.model import Model, load_model
 from fcl.online import Learner
+from fcl.options import OnlineOptions, OnlineRunOptions
+from fcl.options.online import RUNNING
 from fcl.parallel import one_blas_thread
 from fcl.types import Floats
 
@@ -79,12 +81,7 @@ def learn_stream(
     blocks: Iterator[StreamBlock],
     features: Spec | str | None = None,
     *,
-    alpha: float | None = None,
     name: str = "standard input",
-    method: str = "ftrl",
-    rate: float | str = "auto",
-    seed: int = 0,
-    memory: int | str = "4GiB",
     initial: Model | None = None,
     resume: str | os.PathLike[str] | None = None,
     valid: DataSet | None = None,
@@ -92,7 +89,7 @@ def learn_stream(
     bare: bool = False,
     progress: Progress | None = None,
     should_stop: Callable[[], bool] | None = None,
-    **learning: Any,
+    **given: Any,
 ) -> OnlineResult:
     """Learn a sparse linear model from rows in their order, each of weight 1, until they end.
 
@@ -105,12 +102,9 @@ def learn_stream(
         both labels must be among them.
     features : family or str
         As for :func:`fcl.train`, over rows of sparse numbers.
-    alpha : float
-        Weight of the penalty; C = 1 / (alpha n) is known at the end. Class weights in ``learning`` change
-        the weights of the rows; the share of both is taken from the first block.
     name : str
         Of the stream, for messages.
-    method, rate, seed, memory, initial, progress
+    initial, progress
         As for :func:`fcl.train_online`.
     resume : path
         Model file of an earlier stream, which this one continues: the rows must be those that follow. All
@@ -124,8 +118,10 @@ def learn_stream(
         Whether to leave the learner's state out of this file.
     should_stop : callable
         Polled between blocks; True ends learning.
-    **learning
-        Further options of :class:`fcl.online.OnlineOptions`.
+    **given
+        Options of :func:`fcl.train_online`, with alpha instead of C = 1 / (alpha n), which is known at
+        the end. Class weights change the weights of the rows; the share of both is taken from the first
+        block.
 
     Returns
     -------
@@ -140,20 +136,20 @@ def learn_stream(
     first = next(blocks, None)
     if first is None:
         raise InputError(f"{name}: expected rows, found none")
-    running = OnlineRunOptions(method, rate, shuffle=False, seed=seed, memory=memory)  # type: ignore[arg-type]
+    own = {option: given.pop(option) for option in RUNNING if option in given}
+    options, running = OnlineOptions(1.0, **given), OnlineRunOptions(**own, shuffle=False)
     data, state = _data_set(first, name), None
     before = ""
     if resume is not None:
         model, state = load_model(resume), read_state(resume)
-        job, before = _resumed(model, state, first, data, running, valid), model.fingerprint
+        job = _resumed(model, state, first, data, running.memory, valid)
+        before = model.fingerprint
         if initial is not None:
             raise InputError("initial: a resumed stream has weights already; leave initial out")
     else:
-        if features is None or alpha is None:
+        if features is None or running.alpha is None:
             raise InputError("features, alpha: expected both for a new stream, got none")
-        job = make_online_job(
-            data, features, running, alpha=alpha, endless=True, valid=valid, **learning
-        )
+        job = make_online_job(data, features, options, running, endless=True, valid=valid)
     if initial is not None:
         job = replace(job, start=online_start(job, initial))
     events: list[OnlineProgress] = []
@@ -308,11 +304,11 @@ def _resumed(
     state: OnlineState,
     first: StreamBlock,
     data: DataSet,
-    running: OnlineRunOptions,
+    memory: Any,
     valid: DataSet | None,
 ) -> OnlineJob:
     """The job of a stream that continues the one of a saved model."""
-    kept = kept_options(state)
+    options, running = kept_options(state)
     if not state.run["stream"]:
         raise InputError(
             f"resume: expected the model of a stream, got one that learnt stored rows; give its DATA in "
@@ -327,13 +323,11 @@ def _resumed(
     job = make_online_job(
         data,
         model.family,
-        replace(running, **{**kept.running, "memory": running.memory}),
-        alpha=state.run["options"]["alpha"],
-        class_weight=kept.class_weight,
+        options,
+        replace(running, memory=memory),
         endless=True,
         labels=labels,
         valid=valid,
-        **kept.learning,
     )
     # as it was, to the last bit, though the first rows are others
     options = replace(job.options, alpha=state.run["gravity"])

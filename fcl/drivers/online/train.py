@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from fcl.drivers.finished import feature_names
 from fcl.drivers.initial import online_start
 from fcl.drivers.kinds import JOB_SECONDS
 from fcl.drivers.online.blocks import row_number
-from fcl.drivers.online.job import OnlineJob, OnlineRunOptions, make_online_job
+from fcl.drivers.online.job import OnlineJob, make_online_job
 from fcl.drivers.online.progress import (
     OnlineProgress,
     OnlineStarted,
@@ -39,6 +39,8 @@ from fcl.model.certificate import Certificate, Scope
 from fcl.model.columns import difference, record_of
 from fcl.model.model import Model, load_model
 from fcl.online import Learner
+from fcl.options import OnlineOptions, OnlineRunOptions
+from fcl.options.online import LEARNING, RUNNING
 from fcl.parallel import one_blas_thread
 from fcl.plain import plain
 from fcl.units import counted
@@ -280,60 +282,22 @@ def plan_online(data: DataSet, features: Spec | str, **arguments: Any) -> Any:
     return _job(given)[0].plan
 
 
-#: Arguments of ``train_online`` that are options of the learner, and of :class:`Running`.
-LEARNING = (
-    "loss",
-    "power",
-    "decay",
-    "step",
-    "period",
-    "theta",
-    "truncation",
-    "average",
-    "l1_ratio",
-    "intercept",
-    "weights",
-    "gamma",
-    "max_weight",
-    "rates",
-    "batch",
-    "radius",
-)
-RUNNING = tuple(field.name for field in fields(OnlineRunOptions))
-
-
 def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
     """The job for the arguments of :func:`train_online`, and the state that it resumes."""
-    data, state = given["data"], None
-    running = {name: given[name] for name in RUNNING if given.get(name) is not None}
-    learning = {name: given[name] for name in LEARNING if name in given}
-    strength: dict[str, Any] = {name: given.get(name) for name in ("alpha", "C")}
-    features, class_weight = given["features"], given.get("class_weight")
+    data, features, state = given["data"], given["features"], None
+    options = OnlineOptions(1.0, **{name: given[name] for name in LEARNING if name in given})
+    own = {name: given[name] for name in RUNNING if given.get(name) is not None}
+    running = OnlineRunOptions(**own)
     if given.get("resume") is not None:
         model, state = load_model(given["resume"]), read_state(given["resume"])
-        kept = kept_options(state)
         _check_data(model, data, given["resume"])
-        # a finished run goes further if it is given more passes
-        running = {
-            **running,
-            **kept.running,
-            "passes": running.get("passes", kept.running["passes"]),
-        }
-        learning |= kept.learning
-        strength, class_weight = {"alpha": model.alpha, "C": None}, kept.class_weight
+        options, kept = kept_options(state)
+        # a finished run continues if it is given more passes
+        running = replace(kept, memory=running.memory, passes=own.get("passes", kept.passes))
         features = model.family
     if features is None:
         raise InputError('features: expected a family such as "kmers:d=6", got none')
-    job = make_online_job(
-        data,
-        features,
-        OnlineRunOptions(**running),
-        **strength,
-        class_weight=class_weight,
-        hash_bits=None if state is not None else given.get("hash_bits"),
-        valid=given.get("valid"),
-        **learning,
-    )
+    job = make_online_job(data, features, options, running, valid=given.get("valid"))
     if given.get("initial") is not None:
         if state is not None:
             raise InputError("initial: a resumed run has weights already; leave initial out")
@@ -343,25 +307,17 @@ def _job(given: Mapping[str, Any]) -> tuple[OnlineJob, OnlineState | None]:
     return job, state
 
 
-@dataclass(frozen=True)
-class KeptOptions:
-    """The options of a saved run by their names: of its rows, of the learner, and class weights."""
-
-    running: dict[str, Any]
-    learning: dict[str, Any]
-    class_weight: Any
-
-
-def kept_options(state: OnlineState) -> KeptOptions:
-    """The options of a run that is resumed."""
+def kept_options(state: OnlineState) -> tuple[OnlineOptions, OnlineRunOptions]:
+    """The options of a run that is resumed, whose family is hashed already."""
     kept = state.run["options"]
+    learning = {name: kept[name] for name in LEARNING if name in kept}  # older files have fewer
+    if learning["theta"] is None:
+        learning["theta"] = float("inf")
     running = {name: kept[name] for name in RUNNING if name in kept}
-    learning = {name: kept[name] for name in LEARNING if name in kept}
-    learning["theta"] = float("inf") if learning["theta"] is None else learning["theta"]
-    class_weight = kept["class_weight"]
-    if isinstance(class_weight, list):
-        class_weight = dict(class_weight)
-    return KeptOptions({**running, "rate": state.run["rate"]}, learning, class_weight)
+    running |= {"rate": state.run["rate"], "hash_bits": None}
+    if isinstance(kept["class_weight"], list):
+        running["class_weight"] = dict(kept["class_weight"])
+    return OnlineOptions(1.0, **learning), OnlineRunOptions(**running)
 
 
 def _check_data(model: Model, data: DataSet, path: Any) -> None:

@@ -31,7 +31,7 @@ from fcl.drivers.processes.logic.protocol import SharedPoint
 from fcl.drivers.processes.shared import Segment
 from fcl.features import Family, family_from_config
 from fcl.features.standardized import attach_scales, standardized
-from fcl.options import Options
+from fcl.options import TrainOptions
 from fcl.parallel import SERIAL, Team
 from fcl.solve.passes import KEEP_PER_GROUP
 from fcl.solve.state import Point
@@ -62,7 +62,7 @@ class Config:
     family: dict[str, Any]
     sources: list[dict[str, Any] | None]  #: of training and validation rows
     most_ahead: int  #: bytes that a writer may request ahead from an object store
-    options: dict[str, Any]  #: of the job: fields of `Options`
+    options: dict[str, Any]  #: of the job: fields of `TrainOptions`
     n_rows: int
     n_valid: int
     n_kept: list[int]  #: length of each set's row mask; 0 if all rows are used
@@ -341,7 +341,7 @@ class Layout:
         self.array(f"{place}_weights")[:n] = point.weights
         return SharedPoint(place, n, point.intercept, tuple(point.covariates.tolist()))
 
-    def objective(self, options: Options, team: Team = SERIAL) -> Any:
+    def objective(self, options: TrainOptions, team: Team = SERIAL) -> Any:
         """The objective over all rows, which are in shared memory."""
         return options.objective(
             self.array("y"),

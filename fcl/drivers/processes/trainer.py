@@ -32,7 +32,7 @@ from fcl.drivers.processes.logic.protocol import (
     TrainerIdle,
 )
 from fcl.drivers.processes.messages import ProposalTaken, SetUp
-from fcl.options import Options
+from fcl.options import TrainOptions
 from fcl.parallel import Team
 from fcl.solve.admission import Newcomers, admit_needed
 from fcl.solve.inner import InnerModel
@@ -131,7 +131,7 @@ class TrainerProcess:
         self.layout = layout = Layout(config, self.link.segment)
         family = layout.family()
         self._team = _SharedTeam(layout.array("threads"), config.cores)
-        options = Options(**config.options)
+        options = TrainOptions(**config.options)
         self._objective = layout.objective(options, self._team)
         self._family = family
         store = layout.store()

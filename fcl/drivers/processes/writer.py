@@ -45,7 +45,7 @@ from fcl.drivers.processes.messages import (
 )
 from fcl.features.base import ColumnMaker
 from fcl.objective import find_loss
-from fcl.options import Options
+from fcl.options import TrainOptions
 from fcl.parallel import Team
 from fcl.solve import passes as steps
 from fcl.solve.margins import write_margins
@@ -75,7 +75,7 @@ class Writer:
 
     def _set_up(self, config: Config) -> None:
         self.config = config
-        self.options = Options(**self.config.options)
+        self.options = TrainOptions(**self.config.options)
         self.layout = Layout(self.config, self.link.segment)
         self.family = self.layout.family()
         self._team = Team(self.config.cores)

@@ -11,7 +11,7 @@ from fcl.checks import shortened
 from fcl.model import Certificate
 from fcl.model.certificate import Scope
 from fcl.model.outputs import output_names
-from fcl.objective import GroupPenalty, Limits, Penalty
+from fcl.objective import Limits, stored_penalty
 from fcl.report.contract import PLURALS, Context, Figure, Section, Table
 from fcl.report.figures import ACCENT, INK, PAGE, SECOND, drawing, log_axis
 from fcl.units import counted, format_bytes, format_seconds
@@ -63,8 +63,7 @@ def proof(certificate: Certificate, n_outputs: int = 1) -> str:
 
 def _problem(context: Context) -> list[tuple[str, str]]:
     model = context.model
-    kind = GroupPenalty if model.group else Penalty
-    penalty = kind(float(model.options.get("l1_ratio", 1.0))).formula(model.n_outputs)
+    penalty = stored_penalty(model.options).formula(model.n_outputs)
     if model.options.get("standardize"):
         penalty += ", in units of standard deviations"
     if text := Limits.from_stored(model.options.get("limits")).text:

@@ -11,7 +11,7 @@ from typing import Any
 from fcl.checks import shortened, shown
 from fcl.files.path import FOLDER_SUFFIX
 from fcl.model.certificate import Scope
-from fcl.options import JOB_DEFAULTS, TRAINING
+from fcl.options import TRAINING
 from fcl.report.contract import Context, OutputsContext, Section, Table
 from fcl.store import local_neighbour
 from fcl.units import counted
@@ -82,9 +82,9 @@ def _command(context: Context) -> str:
     if context.model.certificate.scope is Scope.SUPPORT:
         return "no single command: --refit trained the features of another model again"
     words = ["fcl-train", "DATA"]
-    for option in (option for option in TRAINING if option.name in JOB_DEFAULTS):
+    for option in (option for option in TRAINING.values() if option.stored):
         value = context.model.options.get(option.name)
-        default = option.default if option.command_default is None else option.command_default
+        default = option.default_of_command
         # alpha follows from C, and 0 writers from the driver
         implied = option.name == "alpha" or (option.name, value) == ("writers", 0)
         if not implied and value not in (None, option.check(default)):

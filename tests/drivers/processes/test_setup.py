@@ -11,6 +11,7 @@ import fcl
 from fcl.drivers.job import make_job
 from fcl.drivers.processes.layout import MOST_BATCH
 from fcl.drivers.processes.setup import SharedMemory
+from fcl.options import TrainOptions
 
 
 @contextmanager
@@ -18,7 +19,9 @@ def reserved(
     data: fcl.DataSet, features: str, **options: Any
 ) -> Iterator[tuple[SharedMemory, int]]:
     """The shared memory of a job, and its number of extents."""
-    job = make_job(data, features, C=1.0, loss="squared", driver="processes", **options)
+    job = make_job(
+        data, features, TrainOptions.checked(C=1.0, loss="squared", driver="processes", **options)
+    )
     shared = SharedMemory(job)
     try:
         shared.reserve()

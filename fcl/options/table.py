@@ -1,0 +1,78 @@
+"""The table of all options, and the options of each command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from fcl.options.commands import COMMON, DATA, READERS, RUNS, SCORES
+from fcl.options.convert import READING, ROUNDING
+from fcl.options.online import ONLINE_OPTIONS
+from fcl.options.option import (
+    CERTIFY,
+    CONVERT,
+    INSPECT,
+    NEW_FEATURES,
+    ONLINE,
+    PREDICT,
+    REPORT,
+    STAGEWISE,
+    TRAIN,
+    Option,
+)
+from fcl.options.path import FOLD_OPTIONS, PATH_OPTIONS
+from fcl.options.stagewise import SETTINGS, STAGEWISE_RUN_OPTIONS
+from fcl.options.training import TRAINING
+
+_INPUT_GROUPS = ("input", "columns", "tables", "sequences", "genome")
+#: The groups of options in the help of each command, in order; none: one list.
+GROUPS = {
+    TRAIN: ("data", "model", "path", "stopping", "running", "checkpoints", "output"),
+    ONLINE: ("data", "model", "learning", "stopping", "running", "output"),
+    STAGEWISE: ("data", "model", "stopping", "running", "checkpoints", "output"),
+    CONVERT: (*_INPUT_GROUPS, "running", "output", "models"),
+    PREDICT: ("scores", *_INPUT_GROUPS, "variants", "model", "running", "output"),
+    CERTIFY: (),
+    REPORT: (),
+    INSPECT: (),
+    NEW_FEATURES: (),
+}
+
+
+def _unique(options: Iterator[Option]) -> tuple[Option, ...]:
+    found: list[Option] = []
+    for option in options:
+        if option not in found:  # learners share options
+            found.append(option)
+    return tuple(found)
+
+
+#: All options; those of equal names are of different commands.
+OPTIONS = _unique(
+    option
+    for part in (
+        DATA,
+        READERS,
+        TRAINING.values(),
+        ONLINE_OPTIONS.values(),
+        STAGEWISE_RUN_OPTIONS,
+        SETTINGS.values(),
+        PATH_OPTIONS.values(),
+        FOLD_OPTIONS,
+        RUNS,
+        SCORES,
+        READING.values(),
+        ROUNDING.values(),
+        COMMON,
+    )
+    for option in part
+)
+
+
+@cache
+def options_of_command(command: str) -> dict[str, Option]:
+    """The options of a command by the names of their values, in the order of its help."""
+    own = [option.of(command) for option in OPTIONS if command in option.commands]
+    if groups := GROUPS[command]:
+        own.sort(key=lambda option: groups.index(option.group))
+    return {option.parameter: option for option in own}
