@@ -186,8 +186,8 @@ def open_bundle(path: str | os.PathLike[str], kind: FileKind) -> Iterator[Bundle
     InputError
         The path leads to a FIFO, a socket or a device.
     ModelFileError
-        The file is missing, of a newer version, or cannot be read. DamagedFile: it is damaged, or of
-        another kind, or the context raised an error about it.
+        The file is of a newer version, or must not be read; or the context raised an InputError.
+        DamagedFile: it is missing, damaged or of another kind, or the context raised another error.
     """
     where, place = os.fspath(path), locate(path)
     kind_of(place)
@@ -195,9 +195,9 @@ def open_bundle(path: str | os.PathLike[str], kind: FileKind) -> Iterator[Bundle
         with open_archive(path) as archive:
             yield Bundle(archive, kind, os.path.dirname(where))
     except FileNotFoundError:
-        raise ModelFileError(f"{where}: no such {kind.noun}") from None
+        raise DamagedFile(f"{where}: no such {kind.noun}") from None
     except IsADirectoryError:
-        raise ModelFileError(f"{where}: is a folder, not a {kind.noun}") from None
+        raise DamagedFile(f"{where}: is a folder, not a {kind.noun}") from None
     except PermissionError:
         raise ModelFileError(f"{where}: no permission to read it") from None
     except DamagedFile as error:

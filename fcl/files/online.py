@@ -63,7 +63,7 @@ _RUN = schema.record(
         targets=schema.finite,
         next_line=schema.whole(1),
     ),
-    stream=schema.Maybe(schema.flag, False),  # only streams say so
+    stream=schema.Maybe(schema.flag),  # only streams say so
 )
 
 

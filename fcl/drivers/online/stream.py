@@ -309,7 +309,7 @@ def _resumed(
 ) -> OnlineJob:
     """The job of a stream that continues the one of a saved model."""
     options, running = kept_options(state)
-    if not state.run["stream"]:
+    if not state.run.get("stream"):
         raise InputError(
             f"resume: expected the model of a stream, got one that learnt stored rows; give its DATA in "
             f"place of {data.name}, or --initial to start from its weights"
