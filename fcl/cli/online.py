@@ -27,6 +27,7 @@ from fcl.cli.saving import save_result
 from fcl.cli.signals import Stop, stop_on_signals
 from fcl.clock import Clock
 from fcl.errors import InputError
+from fcl.facts import Fact
 
 #: Spellings of 16-bit weights, which are an option of another name here.
 _GRID = re.compile(r"q[0-9]+\.[0-9]+")
@@ -146,8 +147,9 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
     is_stream = options["data"] == STDIN
     if not options["quiet"]:
         messages.say(f"reading {'standard input' if is_stream else options['data']}")
-    from fcl.cli.online_report import OnlineLines, result_lines
+    from fcl.cli.online_report import OnlineLines
     from fcl.cli.progress import View
+    from fcl.cli.report import result_lines
     from fcl.cli.watched import watched
     from fcl.drivers.online.progress import OnlineProgress
     from fcl.drivers.online.run import End
@@ -199,7 +201,8 @@ def _learn(options: Mapping[str, Any], trusted: Any, stop: Stop) -> int:
         messages.say(f"error: {result.message}; the model so far is in {output.path}")
         return EXIT_UNFINISHED
     if not options["quiet"]:
-        show(result_lines(result, output.path, options["memory"]))
+        facts = [*result.facts(options["memory"]), Fact("model", output.path)]
+        show(result_lines(facts, result.model))
     if moved:
         return EXIT_FAILED
     return 128 + stop.signum if stop.signum is not None else 0

@@ -58,6 +58,10 @@ MOST_NAMES = 1 << 28
     metavar="FILE",
     help="Text file with the name of a column in each line.",
 )
+@click.option("--title", default="", help="Heading of the page; by default the name of MODEL.")
+@click.option(
+    "--note", default="", help="A paragraph below the heading, such as what the data are."
+)
 @click.option("--save-plots", type=FILE, metavar="DIR", help="Write the pictures to DIR, as SVG.")
 @click.option(
     "--save-data",
@@ -132,18 +136,19 @@ def _report(model: str, options: Mapping[str, Any]) -> Report:
     from fcl.report.make import make_report
 
     names = None if options["names"] is None else _names(options["names"])
+    shown = {name: options[name] for name in ("title", "note")} | {"trusted": options["imports"]}
     if options["data"] is None:
         for name in ("groups", "weights", "offset"):
             if options[name] is not None:
                 raise click.UsageError(f"--{name} names an array of --data, which is missing")
-        return make_report(model, names=names, trusted=options["imports"])
+        return make_report(model, names=names, **shown)
     if not options["quiet"]:
         messages.say(f"reading {model} and {options['data']}")
     arrays = {name: options[name] for name in ("x", "y", "weights", "offset")}
     arrays["covariates"] = load_model(model, options["imports"]).covariate_names or None
     data = open_rows(options["data"], **arrays)
     groups = _groups(options)
-    return make_report(model, data, groups=groups, names=names, trusted=options["imports"])
+    return make_report(model, data, groups=groups, names=names, **shown)
 
 
 def _groups(options: Mapping[str, Any]) -> np.ndarray | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fcl.checks import shortened
 from fcl.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ class FeatureRow(NamedTuple):
     feature: str
     weight: float
     support: int
+
+    def cells(self) -> list[str]:
+        """The texts of the feature in a table."""
+        return [shortened(self.feature), f"{self.weight:+.5g}", f"{self.support:,}"]
 
 
 class OutputFeature(NamedTuple):
@@ -43,6 +48,11 @@ class OutputFeature(NamedTuple):
     output: Any
     weight: float
     support: int
+
+    def cells(self) -> list[str]:
+        """The texts of the weight in a table."""
+        output = shortened(str(self.output))
+        return [shortened(self.feature), output, f"{self.weight:+.5g}", f"{self.support:,}"]
 
 
 def import_pandas() -> Any:

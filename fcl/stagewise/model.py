@@ -15,6 +15,7 @@ from fcl.data.columns import ColumnRecord
 from fcl.data.dataset import DataSet
 from fcl.data.frame import is_frame
 from fcl.errors import InputError
+from fcl.facts import Fact
 from fcl.features.generator.family import GeneratedFamily
 from fcl.model.archive import installed_version, now
 from fcl.model.column_file import record_to_header
@@ -23,6 +24,7 @@ from fcl.model.compact import Encoding
 from fcl.stagewise.blocks import TILE_ROWS
 from fcl.stagewise.calibration import calibrated
 from fcl.stagewise.certify import JointGap
+from fcl.stagewise.describe import stagewise_facts
 from fcl.stagewise.file import FORMAT, read_stagewise, write_stagewise
 from fcl.stagewise.learner import RoundWeights, block_count, rounds_of
 from fcl.stagewise.links import Link
@@ -136,6 +138,10 @@ class StagewiseModel:
     def link(self) -> Link:
         """The loss."""
         return self.settings.link
+
+    def facts(self) -> list[Fact]:
+        """What is known about the model besides its blocks and weights, as data and in words."""
+        return stagewise_facts(self)
 
     # -- files
 
